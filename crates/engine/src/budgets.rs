@@ -1,7 +1,7 @@
 //! Whether the generators of a run and its server can take CPU time from each other:
 //! pure.
 //!
-//! Who is the limit can be told only where they cannot (`attribution` of the stats).
+//! The bottleneck can be identified only where they cannot (`attribution` of the stats).
 
 use crate::order::Sides;
 use jostle_model::plan::Place;
@@ -17,8 +17,8 @@ pub(crate) struct Budgets {
     pub by_address: bool,
 }
 
-/// The answer for all machines with generators: one machine on which they are not apart
-/// is enough, and one about which it is not known leaves it open.
+/// The answer for all machines with generators. One machine on which they are not apart
+/// decides it; otherwise one about which it is not known leaves it open.
 pub(crate) fn budgets(machines: &[Sides]) -> Budgets {
     let each = machines.iter().map(of_machine);
     let doubt = |budgets: &Budgets| match budgets.disjoint {

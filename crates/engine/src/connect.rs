@@ -174,7 +174,7 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         parities: (load.has_ports && curve.order.only.is_none()).then_some(parities),
         port_range: ports.filter(|_| load.has_ports),
         pairs: load.pairs() * curve.hosts.max(1) as u64,
-        // What shrank meanwhile was somebody else's.
+        // A decrease was caused by other programs, and is left out.
         slab_bytes_each: each(data.slab_bytes).filter(|bytes| *bytes > 0.0),
         slab_caches: data
             .caches
@@ -219,7 +219,7 @@ fn side(side: &SideYield, opened: u64) -> Side {
     }
 }
 
-/// Those that lie beyond what is open, by what one connection took here.
+/// The limits beyond the connections that are open, by what one connection took here.
 fn next_limits(curve: &Curve<'_>, data: &Reached) -> Vec<NextLimit> {
     if curve.hosts > 1 {
         return Vec::new();

@@ -31,7 +31,7 @@ pub(crate) struct Crew<'a, T> {
     pub clock: Clock,
     /// Their memory.
     pub shared: &'a Shared,
-    /// Who watches them.
+    /// The witness of their locks.
     pub witness: &'a Witness,
     /// Where they log their grants.
     pub logs: &'a Logs,
@@ -68,9 +68,9 @@ impl<'a, T> Crew<'a, T> {
 }
 
 impl<T> Crew<'_, T> {
-    /// Works for a number of operations, from the common start on: the worker
-    /// itself says when it has ended, and reads its own clocks around its work.
-    /// `work` says whether it came to its end. True if all went well.
+    /// Works for a number of operations from the common start on. The worker records its
+    /// own end, and reads its own clocks around its work. `work` returns whether it was
+    /// completed. True if all went well.
     pub(crate) fn counted(
         &self,
         worker: usize,
@@ -86,7 +86,7 @@ impl<T> Crew<'_, T> {
             page.set(Word::Finished, self.clock.now());
             Used::read(&page).less(&before).leave(&page);
         }
-        // Who could not come so far is counted too: nobody waits for it.
+        // A worker that did not get so far is counted too, so that nobody waits for it.
         let holds = matches!(self.order.workload, WorkloadOrder::Hold(_));
         if holds && page.get(Word::HeldAt) == 0 {
             self.count(self.shared.midway());
@@ -243,8 +243,8 @@ impl<T> Crew<'_, T> {
         done.is_ok()
     }
 
-    /// After [`Crew::leave`]: ends what a worker that came to its end has with a
-    /// server. True if all went well.
+    /// To be called after [`Crew::leave`]: ends the connection or session of a worker that
+    /// completed its work. True if all went well.
     pub(crate) fn part(
         &self,
         page: &Page<'_>,

@@ -44,7 +44,7 @@ pub mod exit {
     pub const INTERRUPTED: u8 = 130;
 }
 
-/// What is going on, for whoever waits.
+/// Progress reports for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress<'a> {
     /// The tool measures its own cost on a target.
@@ -61,7 +61,7 @@ pub enum Progress<'a> {
         rounds: usize,
         /// Altogether.
         takes: Nanos,
-        /// How that stands to the budget.
+        /// How that compares with the budget.
         limits: Limits<'a>,
     },
     /// The first block took much longer than was planned.
@@ -79,12 +79,12 @@ pub enum Progress<'a> {
     Done(&'a Point),
 }
 
-/// What the budget has to do with what was decided.
+/// How the budget has limited the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits<'a> {
     /// What was given up for it, in words.
     pub concessions: &'a [String],
-    /// Present where it is not kept all the same.
+    /// The budget, if the runs will exceed it in spite of the concessions.
     pub over: Option<Over<'a>>,
 }
 
@@ -103,8 +103,8 @@ pub struct Hooks<'a> {
     /// The exit code with which the user wants to stop, if so; asked several
     /// times a second.
     pub ended: &'a mut dyn FnMut() -> Option<u8>,
-    /// Whether runs in progress are to be told of. The keeper looks at workers' pages
-    /// for that. Of several hosts nobody is looked at.
+    /// Whether runs in progress are reported. The keeper then reads the workers' pages
+    /// while they work. With several hosts there are no such reports.
     pub watched: bool,
     /// Told what is going on.
     pub progress: &'a mut dyn FnMut(Progress<'_>),
@@ -112,7 +112,8 @@ pub struct Hooks<'a> {
     pub record: &'a mut dyn FnMut(&Record) -> Result<(), String>,
 }
 
-/// What came of it. Points that were finished are here, whatever came after.
+/// The result of an experiment. It holds all points that were finished, however the
+/// experiment ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// Absent if it ended before the first run.
@@ -305,7 +306,7 @@ impl Course<'_, '_> {
 
     /// Tells what it will take after all, where the pilots were far off.
     fn say_slower(&mut self, took: Nanos, planned: Nanos, blocks: u32) {
-        /// Far enough to be worth a sentence, by ratio and for who waits.
+        /// Far enough to report it, by ratio and by the time that the user has to wait.
         const FAR: f64 = 1.5;
         const LONG: Nanos = Nanos::from_millis(5_000);
         let late = took
@@ -324,8 +325,8 @@ impl Course<'_, '_> {
         }
     }
 
-    /// Whether another block would overrun the budget, where nobody said how many runs
-    /// there must be. What is made again since others spoilt it does not count.
+    /// Whether another block would exceed the budget, where the plan does not fix the
+    /// number of runs. Repetitions of blocks that other programs spoilt do not count.
     fn has_spent(&self, done: u32, repeated: u32, block: Nanos) -> bool {
         let plan = &self.resolved.plan;
         let budget = plan.budget.unwrap_or_default();

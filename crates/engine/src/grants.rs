@@ -6,7 +6,7 @@
 //! has two sides, and two samples of grants would hardly ever hold both. It travels
 //! as differences of a few bytes each.
 //!
-//! What follows from the logs of several hosts is `jostle_stats::across`'s to say.
+//! The logs of several hosts are compared by `jostle_stats::across`.
 
 use crate::hosts::{Host, HostYield};
 use crate::order::{GrantLog, RunOrder};
@@ -142,15 +142,15 @@ fn bytes(most: usize) -> usize {
     }
 }
 
-/// With which a worker logs its grants.
+/// A worker's means of logging its grants.
 #[derive(Clone, Copy, Debug)]
 pub struct Pen<'a> {
     words: &'a [AtomicU64],
 }
 
 impl Pen<'_> {
-    /// The time, where it writes at all; else zero. As the kernel tells it: the scale
-    /// of stamps is not good enough to be compared with other hosts.
+    /// The time if it writes at all, otherwise zero. It is the kernel's time: the scale of
+    /// stamps is not accurate enough for comparison with other hosts.
     #[inline(always)]
     pub fn now(&self) -> u64 {
         match self.is_on() {

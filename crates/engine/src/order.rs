@@ -96,7 +96,7 @@ pub enum Reply {
     Reached(Box<Reached>),
     /// All are closed again.
     Closed(Box<Closed>),
-    /// Nothing came of it, and why, in words for the user.
+    /// The run failed; the message is for the user.
     Failed(String),
 }
 

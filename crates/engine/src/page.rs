@@ -142,9 +142,9 @@ pub(crate) enum Word {
     StartSystem,
     /// Time within the window in which a request of its was in flight.
     InFlight,
-    /// Time within the window in which its generator stood still, and stamp of the
-    /// last look that it was alive; of a generator's first worker, by a thread of
-    /// their own.
+    /// Time within the window in which the generator stood still, and stamp of the latest
+    /// look that found it running. A thread of the generator writes both, to the page of
+    /// the generator's first worker.
     Still,
     /// See `Still`.
     Attended,
@@ -341,8 +341,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Writes where such a value would be folded, and changes nothing: what is not
-    /// counted yet makes the memory for what will be.
+    /// Writes to the word that would count this value, without changing it: the memory is
+    /// made before values count.
     #[cold]
     pub(crate) fn touch(&self, figure: Figure, value: u64) {
         let count = &self.counts[figure as usize][histogram::index(value)];
@@ -417,8 +417,8 @@ impl<'a> Page<'a> {
         (read(0), read(1), read(2))
     }
 
-    /// Notes that `owner` was inside when we entered. The last place gathers
-    /// those for whom there is none left.
+    /// Notes that `owner` was inside when we entered. The last place also counts the owners
+    /// for which there is no place left.
     pub(crate) fn overlap_with(&self, owner: u64) {
         self.add(Word::Overlaps, 1);
         for culprit in 0..CULPRITS {
@@ -433,7 +433,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whom this worker found inside, and how often.
+    /// The owners that this worker found inside, and how often.
     pub(crate) fn overlaps_with(&self) -> Vec<(u64, u64)> {
         (0..CULPRITS)
             .map(|culprit| CULPRITS_AT + 2 * culprit)
@@ -443,7 +443,7 @@ impl<'a> Page<'a> {
             .collect()
     }
 
-    /// Leaves the worker's last words.
+    /// Leaves the error that ended the worker.
     pub(crate) fn fail(&self, errno: i32, message: &str) {
         self.write_message(message);
         self.set(Word::Errno, errno.unsigned_abs().into());
@@ -461,7 +461,7 @@ impl<'a> Page<'a> {
         self.set(Word::MessageBytes, bytes.len() as u64);
     }
 
-    /// The worker's last words, if it left any.
+    /// The error that ended the worker, if there is one.
     pub(crate) fn message(&self) -> Option<String> {
         let bytes = usize::try_from(self.get(Word::MessageBytes)).ok()?;
         let text: Vec<u8> = (0..MESSAGE_WORDS)

@@ -58,8 +58,8 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yiel
         placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
         machine: data.machine,
         accounts: data.accounts.clone(),
-        // Elsewhere all get the same number whatever the lock does, or what is due when
-        // they are free.
+        // Only for `contend`: in other workloads each worker does the same number of
+        // operations whatever the lock does, or takes what is due when it is free.
         per_worker: contend.and_then(|contend| per_worker(order, contend, data)),
         names: match &order.workload {
             WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
@@ -101,7 +101,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yiel
     let record = |kept| Box::new(kept::record(kept, late, over));
     point.kept = data.kept.as_deref().map(record);
     point.server = server(order, operations, data);
-    // Not of requests, which may be locks of a service too: an operation is one of them.
+    // Not for requests, even those of a lock service: each of their operations is one request.
     point.traffic = data
         .traffic
         .filter(|_| data.requests.is_none())
@@ -143,8 +143,8 @@ fn contended(order: &RunOrder) -> Option<&ContendOrder> {
     }
 }
 
-/// With many requests on their way nobody knows who holds what; who holds
-/// different locks meets nobody.
+/// Whether the witness checks the run. With many requests on their way, the owner is not
+/// known; holders of different locks do not exclude each other.
 fn is_witnessed(order: &RunOrder) -> bool {
     match &order.workload {
         WorkloadOrder::Contend(_) => true,
@@ -211,8 +211,8 @@ fn per_worker(
         shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
         shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
         shares.pending = Some(data.pending);
-        // An operation without stamps does not know whether the window is open.
-        // Nor does a host know whom another host let in meanwhile.
+        // A worker without a stamp does not know whether the window is open, and a host
+        // does not know which workers another host let in meanwhile.
         let alone = order.stamp_every == 1 && !order.meets_others();
         let streaks = data.excludes && order.workers > 1 && alone;
         if streaks && contend.range == Range::Same && contend.shared == 0.0 {

@@ -1,9 +1,9 @@
-//! What this machine would do to a measurement, said before one starts:
-//! [`survey`] for people who ask (`jostle doctor`), [`allow`] for a point that
-//! is about to be run and would not fit; [`neighbours`]: who is busy beside us.
+//! What this machine would do to a measurement, reported before one starts: [`survey`] for
+//! users who ask (`jostle doctor`), [`allow`] for a point that is about to be run and would
+//! not fit, [`neighbours`] for programs that are busy beside us.
 //!
-//! The first two are pure functions of one reading of the machine. Not for what happens
-//! during a run: that is the verdicts' business.
+//! The first two are pure functions of one reading of the machine. What happens during a
+//! run is left to the verdicts.
 
 mod allow;
 mod connect;

@@ -30,7 +30,7 @@ pub fn path(host: &str) -> Option<PathBuf> {
 fn below(variable: impl Fn(&str) -> Option<OsString>, host: &str) -> Option<PathBuf> {
     let absolute = |name| {
         let path = PathBuf::from(variable(name)?);
-        // A relative one is to be ignored, says the specification.
+        // By the specification, a relative path is ignored.
         path.is_absolute().then_some(path)
     };
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

@@ -162,7 +162,8 @@ fn fill_in_open_loop(point: &mut Point, open: &OpenLoopYield, over: &[Nanos]) {
     }));
 }
 
-/// What the system says of a worker holds the children that it waited for.
+/// Subtracts the CPU time of children, which the system includes in that of the worker that
+/// waited for them.
 fn own_split(point: &mut Point, data: &Yield, requests: &RequestYield) {
     let Some(cpu_s) = point.cpu_s else { return };
     let own = |all: u64, children: u64| all.saturating_sub(children) as f64;

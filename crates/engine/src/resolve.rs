@@ -1,5 +1,5 @@
-//! From a plan as typed to one that can be run: defaults filled in, the grid
-//! expanded, and everything that makes no sense refused before anything starts.
+//! From a plan as typed to one that can be run: defaults are filled in, the grid is
+//! expanded, and impossible combinations are rejected before anything starts.
 
 mod connect;
 pub(crate) mod hold;
@@ -39,10 +39,9 @@ pub struct Resolved {
     pub plan: Plan,
     /// Its targets.
     pub specs: Vec<Spec>,
-    /// Nobody asked for these very values of what is swept: some may go.
+    /// The swept values are defaults, so that some may be left out.
     pub may_drop: bool,
-    /// Nobody asked for the window, a default of the workload: it may become as short
-    /// as this.
+    /// The window is a default of the workload, and may become as short as this.
     pub may_shorten: Option<Nanos>,
     /// With `--quick`: what the whole experiment may take, whatever else is asked for.
     pub time_limit: Option<Nanos>,
@@ -145,9 +144,9 @@ fn given(plan: &Plan) -> Vec<String> {
     all.map(Opt::flag).collect()
 }
 
-/// Half of the CPUs, at least one: the server that is asked needs the others,
-/// and one thread drives more connections than most servers serve. Where that
-/// is too few, the check `generator` says so.
+/// Half of the CPUs, at least one: the server under test needs the others, and one thread
+/// drives more connections than most servers serve. Where that is too few, the check
+/// `generator` reports it.
 fn generator_threads(cpus: usize) -> u64 {
     (cpus as u64 / 2).max(1)
 }

@@ -87,8 +87,8 @@ impl Asked {
     }
 }
 
-/// Whether what takes so long keeps this budget. A tenth more is no breach: estimates
-/// are not better than that.
+/// Whether a run time keeps this budget. A tenth more is accepted, since estimates are no
+/// more accurate than that.
 pub(crate) fn holds(budget: Nanos, takes: Nanos) -> bool {
     takes.0 <= budget.0.saturating_add(budget.0 / 10)
 }
@@ -129,10 +129,10 @@ impl Timing {
     }
 }
 
-/// Fits the points into the budget: shorter windows first, then fewer interior
-/// points, then fewer blocks, each said in words. `columns` groups the points:
-/// those of one swept value stand or fall together over all targets. A window that is
-/// a default of the workload is shortened last.
+/// Fits the points into the budget: shorter windows first, then fewer interior points, then
+/// fewer blocks; each concession is stated in words. `columns` groups the points: those of
+/// one swept value are kept or dropped together for all targets. A window that is a default
+/// of the workload is shortened last.
 pub(crate) fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     let schedule = fit_given(points, columns, asked);
     match (asked.may_shorten, asked.window) {
@@ -206,8 +206,8 @@ fn fit_given(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     }
 }
 
-/// For runs that end with their operations: as many blocks as the budget holds, and of
-/// points that nobody asked for those that take longest only where they fit.
+/// For runs that end with their operations: as many blocks as the budget holds. Points that
+/// nobody asked for are dropped where they do not fit, the longest first.
 pub(crate) fn count(points: &[Timing], columns: &[u64], asked: &Asked) -> Schedule {
     let mut kept: Vec<bool> = vec![true; points.len()];
     let block = |kept: &[bool]| -> u64 {
@@ -343,11 +343,10 @@ pub(crate) fn block_order(points: usize, block: u32, seed: u64) -> Vec<usize> {
     order
 }
 
-/// How many of the blocks that were made do not count, since others used so much of the
-/// CPUs in them that they are made again: at most half as many as were planned, a number
-/// that no result can change. None where fewer than six are planned, which no choice
-/// would leave enough of, and none where every block was spoilt: then the machine is
-/// like that.
+/// How many of the finished blocks do not count, because other programs used so much of the
+/// CPUs that the blocks are repeated. It is at most half of the planned blocks, a number
+/// that no result can change. Zero where fewer than six are planned, since too few would be
+/// left, and where every block was spoilt: the machine is then always busy.
 pub(crate) fn repeats(planned: u32, made: u32, spoilt: u32) -> u32 {
     match planned >= BLOCKS && spoilt < made {
         true => spoilt.min(planned / 2),

@@ -55,7 +55,7 @@ fn thread_load(
     }
 }
 
-/// Share of its quota that a generator used; what is throttled waits for no CPU by
+/// Share of its quota that a generator used. A throttled thread does not wait for a CPU by
 /// the scheduler's count.
 fn of_quota(order: &RunOrder, generator: &GeneratorYield, window_ns: f64) -> f64 {
     let used = quota(order)

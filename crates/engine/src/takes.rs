@@ -1,9 +1,10 @@
 //! How long a plan takes, estimated before anything has started, and how `--quick` keeps
 //! it short.
 //!
-//! From the plan alone: runs, windows, and for what ends with its operations the time of
-//! one, as measured on two virtual CPUs. The records of the repository are its test. What a
-//! network adds is not in it. Once pilots have run, `schedule` knows better.
+//! Computed from the plan alone: runs, windows, and for runs that end with their operations
+//! the time of one operation, as measured on two virtual CPUs. The repository's records
+//! test it. The time of a network is not included. Once pilots have run, `schedule` has
+//! better figures.
 
 use crate::resolve::recover::makes_sense;
 use crate::schedule::{BLOCKS, Pilot};
@@ -43,8 +44,8 @@ pub fn takes(plans: &[Plan]) -> Nanos {
     Nanos(plans.iter().map(|plan| of_plan(plan).0).sum())
 }
 
-/// What the first of these experiments may take, where all may take as long as a person
-/// waits, and so much of that is spent.
+/// The time for the first of these experiments, if all together may take as long as a
+/// person waits, and `spent` of that is over.
 pub fn share(plans: &[Plan], spent: Duration) -> Nanos {
     let left = Duration::from_nanos(QUICK.0).saturating_sub(spent);
     let first = plans.first().map_or(Nanos::ZERO, of_plan);
@@ -128,9 +129,10 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     around + limited + window.0 + warmup.0
 }
 
-/// One fault of `recover`, in nanoseconds; zero where it cannot strike the target. The
-/// lease ends, or what was stopped goes on. A lock that ends with its owner's process or
-/// connection is free at once, and a service that was killed has usually forgotten it.
+/// Time of one fault of `recover`, in nanoseconds; zero where it cannot strike the target.
+/// It includes the time until the lease ends or what was stopped continues. A lock that
+/// ends with its owner's process or connection is free at once, and a service that was
+/// killed has usually forgotten it.
 pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
     if !fault.is_some_and(|fault| makes_sense(fault, spec)) {
         return 0;

@@ -1,13 +1,14 @@
 //! The witness of exclusion: does the lock do what it is for, on every
 //! acquisition?
 //!
-//! Each lock has a line in shared memory that only its holder may write. After
-//! a grant the holder marks it by compare-and-swap, before the release it takes
-//! the mark away; a mark that is already there is another owner. That entrant
-//! records both and leaves the line alone, so that one overlap is counted once and
-//! not as many as it confuses. Beside it a counter that every exclusive owner,
-//! marked or not, loads when it enters and stores increased when it leaves: what
-//! it loses against the sum of the workers' own counts was lost by the lock.
+//! Each lock has a line in shared memory that only its holder may write. The
+//! holder marks it by compare-and-swap after the grant, and removes the mark
+//! before the release. A mark that is already there belongs to another owner.
+//! The entrant then records both and leaves the line alone, so that one overlap
+//! is counted once, and not once for each owner that it confuses. Beside the
+//! mark is a counter. Every exclusive owner, marked or not, loads it when it
+//! enters and stores it increased when it leaves: what the counter lacks
+//! against the sum of the workers' own counts was lost by the lock.
 //!
 //! It proves overlap, not memory ordering, and sees no overlap shorter than the
 //! interval between its two marks. Whether a recorded owner had died while
@@ -179,7 +180,7 @@ pub(crate) struct Before {
     pub cpu: u32,
 }
 
-/// One worker's eyes on the witness.
+/// One worker's access to the witness.
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     witness: &'a Witness,
@@ -188,7 +189,7 @@ pub(crate) struct Guard<'a> {
     rng: Rng,
     /// Which of the (at most two) lines carry our mark.
     marked: [bool; 2],
-    /// What their counters said when we entered.
+    /// The values of their counters when we entered.
     counted: [u64; 2],
     /// Our last entry met another owner: the lines are not ours to write.
     trespassing: bool,
@@ -244,9 +245,10 @@ impl<'a> Guard<'a> {
         true
     }
 
-    /// The writer's word is set; a fence orders it against the readers' marks,
-    /// as each reader's fence orders its mark against the writer's word, so
-    /// that of two that overlap at least one sees the other (Dekker).
+    /// Looks for readers once the writer's word is set. A fence orders that
+    /// word against the readers' marks, as each reader's fence orders its mark
+    /// against the writer's word. Of two that overlap, at least one therefore
+    /// sees the other (Dekker).
     #[cold]
     fn look_for_readers(&mut self, index: usize) {
         std::sync::atomic::fence(SeqCst);

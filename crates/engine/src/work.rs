@@ -1,7 +1,6 @@
-//! What the keeper needs of that which is measured, whether workers lock it or
-//! send it requests: how it is set up, what a worker's life with it is, and what
-//! is known of it when the run is over. Forking, the common start, clocks, window
-//! and clearing away are the same for all.
+//! What the keeper needs of a target, whether workers lock it or send it requests: its
+//! set-up, a worker's life with it, and the facts about it after the run. Forking, the
+//! common start, clocks, window and clean-up are the same for all.
 
 use crate::crew::Crew;
 use crate::order::{Merged, RunOrder, Yield};

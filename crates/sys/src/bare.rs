@@ -1,12 +1,11 @@
 //! A program without start-up: an entry point of its own, and the few system
 //! calls of a client that lives for a fraction of a millisecond.
 //!
-//! The C library's start (relocations, thread-local storage, locale, its many
-//! pages) costs more than everything that such a client does; so the client is
-//! linked statically, starts at [`bare_main!`](crate::bare_main) and speaks to
-//! the kernel directly. Not for any other program: nothing of the C library has
-//! been set up, so nothing of it may be called, and of `std` only what is also
-//! in `core`.
+//! The C library's start (relocations, thread-local storage, locale, its many pages) costs
+//! more than everything that such a client does. The client is therefore linked statically,
+//! starts at [`bare_main!`](crate::bare_main) and makes system calls directly. Do not use
+//! this module in any other program: the C library has not been set up, so none of its
+//! functions may be called, and of `std` only what is also in `core`.
 //!
 //! It is worth that while a call gains a tenth or more. CPU time of a process, medians of
 //! three series of 1000 in turns on one CPU of a busy virtual machine, by wait4(2):
@@ -52,7 +51,7 @@ mod number {
 pub struct Errno(pub i32);
 
 /// # Safety
-/// As the call's manual says of its arguments.
+/// The arguments must meet the requirements in the call's manual page.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
@@ -78,7 +77,7 @@ unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
 }
 
 /// # Safety
-/// As the call's manual says of its arguments.
+/// The arguments must meet the requirements in the call's manual page.
 #[inline(always)]
 #[cfg(target_arch = "aarch64")]
 unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
@@ -418,7 +417,7 @@ macro_rules! bare_main {
         unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
             let mut index = 0;
             while index < count {
-                // SAFETY: both have `count` bytes, says the contract.
+                // SAFETY: by the contract, both have `count` bytes.
                 unsafe { *to.add(index) = *from.add(index) };
                 index += 1;
             }
@@ -435,7 +434,7 @@ macro_rules! bare_main {
             let mut index = count;
             while index > 0 {
                 index -= 1;
-                // SAFETY: both have `count` bytes, says the contract.
+                // SAFETY: by the contract, both have `count` bytes.
                 unsafe { *to.add(index) = *from.add(index) };
             }
             to
@@ -446,7 +445,7 @@ macro_rules! bare_main {
         unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
             let mut index = 0;
             while index < count {
-                // SAFETY: it has `count` bytes, says the contract.
+                // SAFETY: by the contract, it has `count` bytes.
                 unsafe { *to.add(index) = byte as u8 };
                 index += 1;
             }
@@ -458,7 +457,7 @@ macro_rules! bare_main {
         unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, count: usize) -> i32 {
             let mut index = 0;
             while index < count {
-                // SAFETY: both have `count` bytes, says the contract.
+                // SAFETY: by the contract, both have `count` bytes.
                 let (a, b) = unsafe { (*left.add(index), *right.add(index)) };
                 if a != b {
                     return i32::from(a) - i32::from(b);

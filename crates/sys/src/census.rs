@@ -1,5 +1,5 @@
-//! All processes of the machine: who they are, and how much CPU time each has used by
-//! the scheduler's clock.
+//! All processes of the machine: their identity, and the CPU time that each has used by the
+//! scheduler's clock.
 //!
 //! Any user may read any process's CPU clock (clock_getcpuclockid(3)); its name, its
 //! parent and its CPUs stand in /proc. A census costs about a microsecond a process.
@@ -33,7 +33,7 @@ fn number(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// Who a process is.
+/// The identity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// As the kernel names it (comm), at most 15 bytes. Characters that would move a

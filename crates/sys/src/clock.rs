@@ -62,8 +62,8 @@ impl Clock {
         }
     }
 
-    /// The kernel's clock, whatever else there is: what hosts compare with each
-    /// other, since a time namespace shifts it and the counter knows nothing of that.
+    /// The kernel's clock, even where the counter is trusted. Hosts compare this clock with
+    /// each other: a time namespace shifts it, and the counter does not show that shift.
     pub fn monotonic() -> Clock {
         Clock {
             source: Source::Monotonic,
@@ -96,8 +96,8 @@ impl Clock {
         }
     }
 
-    /// Spins until this stamp. Returns the time that was spun, without what somebody
-    /// else had the CPU for.
+    /// Spins until this stamp. Returns the time spent spinning, without the time for which
+    /// something else had the CPU.
     #[inline]
     pub fn spin_until(self, stamp: u64) -> u64 {
         /// Some hundred steps of the loop: an interrupt at least.
@@ -129,10 +129,10 @@ impl Clock {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Smallest step between two different stamps, in nanoseconds. The counter may
-    /// advance by many ticks at once, so that all its differences are multiples of
-    /// that many: their greatest common divisor. The kernel's clock is rounded to
-    /// nanoseconds, of which no divisor is left: its least difference.
+    /// Smallest step between two different stamps, in nanoseconds. The counter may advance
+    /// by many ticks at once. All its differences are then multiples of that step, which is
+    /// their greatest common divisor. The kernel's clock is rounded to nanoseconds, so that
+    /// its differences have no such divisor: its step is the least difference.
     pub fn step_ns(self) -> f64 {
         const STAMPS: u32 = 2_000;
         let differences = |read: fn() -> u64| {
@@ -221,8 +221,7 @@ pub(crate) fn kernel_source() -> io::Result<String> {
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }
 
-/// Sleeps for a span; a signal in between does not shorten it, unless `ended`
-/// says so.
+/// Sleeps for a span. A signal does not shorten it, unless `ended` returns true.
 #[inline]
 pub fn sleep(nanos: u64, ended: impl Fn() -> bool) {
     let mut left = libc::timespec {
@@ -244,8 +243,8 @@ pub fn sleep_until(nanos: u64) {
         tv_sec: (nanos / 1_000_000_000) as _,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: the pointer is to a live timespec, which the call only reads; of an
-    // absolute sleep nothing remains to be written.
+    // SAFETY: the pointer is to a live timespec, which the call only reads; an absolute
+    // sleep writes no remaining time.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

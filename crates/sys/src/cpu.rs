@@ -44,9 +44,10 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Runs `work` so that no process which it wakes runs before it on its own CPU, as one may
-/// that a signal wakes: by the policy SCHED_FIFO, where this thread may have it (root and
-/// CAP_SYS_NICE may), and otherwise as it is. `work` is short and never waits.
+/// Runs `work` so that a process that it wakes (by a signal, for example) does not run
+/// before it on the same CPU. The policy SCHED_FIFO ensures this where this thread may have
+/// it (root and CAP_SYS_NICE may); otherwise `work` runs under the present policy. `work`
+/// is short and never waits.
 pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: a structure of plain numbers, of which musl has more than this one.
     let plain: libc::sched_param = unsafe { std::mem::zeroed() };

@@ -23,7 +23,7 @@ pub enum Kind {
     Shared,
 }
 
-/// Whom a record lock belongs to.
+/// The owner of a record lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The open file description: each open(2) is an owner of its own.
@@ -45,8 +45,8 @@ pub struct Bytes {
 /// flock(2): locks a whole file, for its open file description.
 ///
 /// # Errors
-/// EWOULDBLOCK if it is taken and `block` is false; EINTR if a signal ended
-/// the wait; else what the system says.
+/// EWOULDBLOCK if it is taken and `block` is false; EINTR if a signal ended the
+/// wait; otherwise the system's error.
 #[inline]
 pub fn flock(file: impl AsFd, kind: Kind, block: bool) -> Result<(), Errno> {
     let kind = match kind {
@@ -65,8 +65,8 @@ pub fn flock_release(file: impl AsFd) -> Result<(), Errno> {
     flock_call(file, libc::LOCK_UN)
 }
 
-/// libc's function and not rustix's: a C program's loop is what a measurement
-/// is compared with, and a pair of these took 2 ns of 185 less.
+/// Calls libc's function, not rustix's. Measurements are compared with the loop
+/// of a C program, and a pair of libc's calls took 2 ns less, of 185 ns.
 #[inline]
 fn flock_call(file: impl AsFd, operation: libc::c_int) -> Result<(), Errno> {
     // SAFETY: a system call on a descriptor that is borrowed for it.
@@ -83,7 +83,7 @@ fn flock_call(file: impl AsFd, operation: libc::c_int) -> Result<(), Errno> {
 ///
 /// # Errors
 /// EAGAIN or EACCES if it is taken and `block` is false; EINTR if a signal
-/// ended the wait; else what the system says.
+/// ended the wait; otherwise the system's error.
 #[inline]
 pub fn record_lock(
     file: impl AsFd,
@@ -159,8 +159,8 @@ pub fn open(path: &CStr, writable: bool) -> Result<OwnedFd, Errno> {
     } else {
         OFlags::RDONLY
     };
-    // NOCTTY and NONBLOCK: a path that is no regular file after all must
-    // neither become our terminal nor hold us up.
+    // NOCTTY and NONBLOCK: if the path is not a regular file after all, opening
+    // it must neither make it our terminal nor block.
     let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty())
 }
@@ -169,7 +169,7 @@ pub fn open(path: &CStr, writable: bool) -> Result<OwnedFd, Errno> {
 /// did not exist, without allocating.
 ///
 /// # Errors
-/// EEXIST if there is one, a symbolic link included; else what the system says.
+/// EEXIST if the path exists, even as a symbolic link; otherwise the system's error.
 #[inline]
 pub fn create_exclusive(path: &CStr) -> Result<(), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -191,7 +191,7 @@ pub fn descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises it as far as this process may without rights.
+/// Raises the soft limit on descriptors to the hard limit, which needs no privilege.
 ///
 /// # Errors
 /// The system's.

@@ -105,7 +105,7 @@ pub enum Waited {
     Acquired,
     /// The time was up.
     TimedOut,
-    /// `ended` said so.
+    /// `ended` returned true.
     Ended,
 }
 
@@ -125,7 +125,7 @@ pub fn try_lock(word: &AtomicU32) -> bool {
 /// before each sleep, hence after each signal.
 ///
 /// # Errors
-/// What futex(2) says, ETIMEDOUT, EAGAIN and EINTR apart.
+/// The errors of futex(2), except ETIMEDOUT, EAGAIN and EINTR.
 #[cold]
 pub fn lock_contended(
     word: &AtomicU32,
@@ -133,8 +133,8 @@ pub fn lock_contended(
     ended: impl Fn() -> bool,
 ) -> Result<Waited, Errno> {
     loop {
-        // From here on the word says that somebody may sleep. If we leave
-        // without the mutex that costs its owner one needless wake, no more.
+        // From here on the word marks the mutex as contended. If we leave
+        // without the mutex, its owner makes at most one needless wake.
         if word.swap(CONTENDED, Acquire) == FREE {
             return Ok(Waited::Acquired);
         }

@@ -44,7 +44,7 @@ const SERVER_PREFIX: &str = "server-of-";
 /// Temporary files on a disk (Filesystem Hierarchy Standard, 5.15).
 const DISK: &str = "/var/tmp";
 
-/// In the environment of every program that a run starts: whose run it is.
+/// The variable in the environment of every program that a run starts; it identifies the run.
 const MARK: &str = "JOSTLE_RUN";
 
 /// How long programs that a dead run has started may take to be gone.
@@ -297,9 +297,9 @@ impl Ledger {
         self.write("pid-namespace", namespace("pid").as_bytes())
     }
 
-    /// Containers may share /dev/shm but not process numbers: what seems dead
-    /// from here may live there. A list without the first line was torn by a
-    /// crash before it had one, so that nothing is in it.
+    /// Containers may share /dev/shm but not process numbers: a process that seems dead
+    /// from here may be alive in its container. An empty list counts as ours: a crash came
+    /// before its first line, so that it records nothing.
     fn is_of_this_pid_namespace(&self) -> bool {
         let text = fs::read(self.path.join(LIST)).unwrap_or_default();
         let line = format!("pid-namespace {}\n", namespace("pid"));
@@ -439,8 +439,8 @@ fn remove_lock_file(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Sweeps the ledgers of this user's dead processes in the usual places; says
-/// how many there were. Called at every start.
+/// Sweeps the ledgers of this user's dead processes in the usual places, and returns how
+/// many there were. Called at every start.
 ///
 /// # Errors
 /// A sentence for each thing that could not be removed.
@@ -471,7 +471,7 @@ pub(crate) fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
         if !is_of_a_dead_process(&name) {
             continue;
         }
-        // Not ours, or gone in the meantime: none of our business.
+        // Not ours, or gone in the meantime: skip it.
         let Ok(ledger) = Ledger::open(&entry.path()) else {
             continue;
         };
@@ -508,8 +508,9 @@ fn mark(pid: u32, start: u64) -> String {
     format!("{pid}-{start}")
 }
 
-/// Ends what carries the mark of a process that is dead. Not where this process carries
-/// it itself: then it is one of those, and so is perhaps the shell that started it.
+/// Kills the processes that carry the mark of a dead process. Does nothing where this
+/// process carries the mark itself: that run has then started it, and perhaps also the
+/// shell that started it.
 fn end_started(mark: &str) -> Result<(), String> {
     let line = format!("{MARK}={mark}");
     if has_in_environment("self", line.as_bytes()) {

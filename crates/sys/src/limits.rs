@@ -1,11 +1,11 @@
-//! What this process may use, and of which machine: one reading of everything
-//! that can refuse a measurement or bend it.
+//! One reading of every limit and setting that can make a measurement fail or
+//! distort it: what this process may use, and on which machine.
 //!
 //! [`Machine::read`] gathers it from /proc, /sys and a few system calls, and
 //! never fails: what a kernel does not offer, or a container hides, is absent.
-//! The texts are understood by pure functions in [`text`], the control groups
-//! by [`cgroup`]. Not for judging: which of these figures matter, and what to
-//! do about them, is decided by whoever reads them.
+//! Pure functions in [`text`] parse the texts; [`cgroup`] reads the control
+//! groups. This module does not judge: its callers decide which of these
+//! figures matter, and what to do about them.
 
 pub mod cgroup;
 pub mod cpu_group;
@@ -114,7 +114,7 @@ pub struct Machine {
     pub kernel_release: String,
     /// The C library in use, such as `glibc 2.36`.
     pub libc: String,
-    /// Who runs this, and with which rights.
+    /// The user that runs this, and its rights.
     pub status: Status,
     /// Tasks of this user; absent where RLIMIT_NPROC does not bind it.
     pub user_tasks: Option<u64>,

@@ -1,6 +1,6 @@
-//! TCP connections between processes, cut and mended: a filter on the sockets of both
-//! sides drops whatever arrives (socket(7), SO_ATTACH_FILTER), so that neither hears the
-//! other, nor of its end. What is sent meanwhile is sent again by TCP.
+//! TCP connections between processes, cut and mended. A filter on the sockets of both sides
+//! drops whatever arrives (socket(7), SO_ATTACH_FILTER): neither side receives what the
+//! other sends, or notices the other's end. TCP sends again what was sent meanwhile.
 //!
 //! Needs the rights over the processes (pidfd_getfd(2), Linux 5.6), and where the kernel is
 //! set up so, CAP_BPF ([`may_cut`]). Changes nothing for other connections of the machine;
@@ -168,7 +168,7 @@ fn drop_all(socket: &OwnedFd) -> io::Result<()> {
     )
 }
 
-/// One that has no filter is let through already.
+/// Removes the filter. The call fails, harmlessly, on a socket without one.
 fn take_all(socket: &OwnedFd) {
     let unused: libc::c_int = 0;
     let _ = set(
@@ -242,7 +242,7 @@ mod tests {
         let (mut other, others) = echo();
         let link = Link::between(&[other.id()], &[child.id()]).unwrap();
         assert!(link.is_empty(), "{link:?}");
-        // Nor has who is gone.
+        // A process that is gone has no link either.
         assert!(
             Link::between(&[4_194_305], &[child.id()])
                 .unwrap()

@@ -28,7 +28,7 @@ const OWN: libc::c_int = libc::CLONE_NEWPID
 /// EPERM without the right to; EINVAL from a kernel without time namespaces;
 /// ERANGE for a clock that would be behind zero.
 pub fn spawn_as_host(command: &mut Command, shift_ns: i64) -> io::Result<Child> {
-    // What is unshared belongs to a thread, and goes with it.
+    // An unshare applies to the thread that makes it, and ends with that thread.
     std::thread::scope(|scope| {
         let start = || {
             leave(OWN)?;
@@ -55,8 +55,7 @@ fn leave(namespaces: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Only the directory of a thread's own number tells of its namespaces: that of
-/// the process tells of the first thread's.
+/// /proc/TID shows a thread's own namespaces; /proc/PID shows those of the first thread.
 fn offsets_of_this_thread() -> String {
     let thread = rustix::thread::gettid().as_raw_nonzero();
     format!("/proc/{thread}/timens_offsets")

@@ -90,7 +90,7 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// Kills every child of this process, and those that come to it as their parents
 /// end, until none is left or `patience` is over. True if none is left.
 ///
-/// Only for who has no child that is to live on.
+/// Call it only where no child has to survive.
 pub fn end_children(patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
@@ -160,8 +160,8 @@ pub fn private_ipc() -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn print_to_stderr() -> io::Result<()> {
-    // SAFETY: a system call with plain numbers; whoever owns descriptor 1 keeps it,
-    // and finds another file behind it.
+    // SAFETY: a system call with plain numbers; the owner of descriptor 1 keeps a valid
+    // one, which refers to another file.
     match unsafe { libc::dup2(2, 1) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -169,7 +169,8 @@ pub fn print_to_stderr() -> io::Result<()> {
 }
 
 /// Closes all files of this process but one; 0, 1 and 2 become /dev/null. For a process
-/// that was forked to wait, and must not be the one for whose end others wait.
+/// that is forked only to wait: other processes must not wait for it at the end of one of
+/// these files.
 pub fn close_all_but(kept: &OwnedFd) {
     if let Ok(null) = std::fs::File::options()
         .read(true)
@@ -177,8 +178,8 @@ pub fn close_all_but(kept: &OwnedFd) {
         .open("/dev/null")
     {
         for standard in 0..3 {
-            // SAFETY: a system call with plain numbers; whoever owns the descriptor keeps
-            // it, and finds another file behind it.
+            // SAFETY: a system call with plain numbers; the owner of the descriptor keeps a
+            // valid one, which refers to another file.
             unsafe { libc::dup2(null.as_raw_fd(), standard) };
         }
     }

@@ -90,8 +90,8 @@ pub fn end_waits_on_signal() -> io::Result<()> {
     }
 }
 
-/// Makes SIGINT end this process again, and what it becomes by exec, whoever had
-/// it ignored.
+/// Restores the default action of SIGINT, which ends this process or the program that it
+/// becomes by exec, even if it was started with SIGINT ignored.
 ///
 /// # Errors
 /// The system's.
@@ -103,12 +103,12 @@ pub fn heed_interrupts() -> io::Result<()> {
     }
 }
 
-/// Signals that this thread holds back. Dropping it lets them come, also those that the
-/// program before, which has become this one by exec, held back already.
+/// Signals that this thread blocks. Dropping it unblocks them, including those that were
+/// blocked already by the program that became this one by exec.
 pub struct HeldBack(libc::sigset_t);
 
-/// Holds signals back from this thread and from what it starts, be it a thread or, by
-/// exec, another program. They are kept, and come when what is returned is dropped.
+/// Blocks signals in this thread and in what it starts: a thread, or by exec another
+/// program. They stay pending, and arrive when the returned value is dropped.
 ///
 /// # Errors
 /// The system's.

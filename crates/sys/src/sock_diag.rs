@@ -79,14 +79,14 @@ pub struct Wanted {
     pub carried: bool,
 }
 
-/// A socket to ask the kernel by.
+/// A netlink socket for queries.
 #[derive(Debug)]
 pub struct SockDiag {
     fd: OwnedFd,
     answer: Vec<u8>,
 }
 
-/// After which an answer does not come any more.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const HEADER: usize = 16;
@@ -157,7 +157,7 @@ impl SockDiag {
                 match self.next(&mut found) {
                     Err(error) if is_gone(&error) => {}
                     Err(error) => {
-                        // What it says yet would be taken for the answer to the next question.
+                        // Answers still to come would be taken for answers to the next query.
                         *self = SockDiag::open()?;
                         return Err(error);
                     }

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// linux/in.h; since Linux 6.3.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
 
-/// A value of another type than the option's is the system's error: it copies `value`, and
-/// follows a pointer in it, with checks of its own.
+/// The kernel copies `value`, and follows a pointer in it, with checks of its own. A value
+/// of the wrong type therefore gives the system's error.
 pub(crate) fn set<T: Copy>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,

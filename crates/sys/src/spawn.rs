@@ -295,8 +295,8 @@ unsafe extern "C" {
     static environ: *mut *mut libc::c_char;
 }
 
-/// Where a program stands that is named as on a command line: a path if it holds
-/// a slash, else the first one of that name in $PATH.
+/// The path of a program that is named as on a command line: the name itself if
+/// it holds a slash, otherwise the first match in $PATH.
 ///
 /// # Errors
 /// ENOENT, or EACCES if what was found cannot be executed.
@@ -327,7 +327,7 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A started program. Whoever drops it without waiting leaves a zombie.
+/// A started program. Dropping it without waiting leaves a zombie.
 #[derive(Debug)]
 #[must_use]
 pub struct Child {
@@ -375,8 +375,8 @@ impl Child {
         }
     }
 
-    /// Takes it, waiting until it has ended; says how it ended and what it used,
-    /// its own children included as far as it waited for them.
+    /// Waits until it has ended, and reaps it. Returns how it ended and what it
+    /// used, including those of its own children that it waited for.
     ///
     /// # Errors
     /// ECHILD if somebody else has taken it.

@@ -4,7 +4,7 @@ use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_res_uid};
 use std::io;
 
-/// Whom servers run as where there is nobody better.
+/// The user that servers run as if the preferred one does not exist.
 const NOBODY: &str = "nobody";
 
 /// A user of this machine and the group that it has at first.
@@ -17,8 +17,8 @@ pub struct User {
 }
 
 impl User {
-    /// The user of this name, or `nobody` where there is none; None where this process
-    /// is not root's, and so stays what it is.
+    /// The user of this name, or `nobody` if there is none. None if this process is not
+    /// root's, and therefore keeps its user.
     ///
     /// # Errors
     /// If the list of users cannot be read, or has neither.
@@ -32,8 +32,8 @@ impl User {
         found.map(Some).ok_or_else(missing)
     }
 
-    /// Turns this thread into one of that user, for good. Of a process with one thread,
-    /// before it becomes another program.
+    /// Turns this thread into one of that user, for good. Call it in a process with one
+    /// thread, before it executes another program.
     ///
     /// # Errors
     /// The system's.

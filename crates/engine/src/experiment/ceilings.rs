@@ -1,5 +1,5 @@
-//! What each of several hosts can do by itself, before the first run: that hosts are
-//! equal clients is else an assumption.
+//! The throughput of each of several hosts alone, measured before the first run. Without
+//! it, the equality of the hosts as clients would be an assumption.
 //!
 //! They are measured for workloads whose runs have a window and are not paced: `contend`
 //! and `spread`. At a rate a host alone does as it is told, and runs that end with their

@@ -98,7 +98,7 @@ fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverYie
         struck_ns: data.struck_ns,
         returned_ns: data.returned_ns,
         delays: data.delays,
-        // What a lock of the user's own promises, nobody here knows.
+        // The guarantees of a user's own lock are not known here.
         may_lapse: spec.entry.family == Family::Own && data.lease_ns.is_none(),
         history: &data.history,
     });

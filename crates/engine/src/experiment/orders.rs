@@ -64,8 +64,8 @@ impl Course<'_, '_> {
     }
 }
 
-/// Whether all who may hold a lock at one time have a CPU each: what they spin then
-/// keeps no other holder from its own end.
+/// Whether there is a CPU for each worker that may hold a lock at the same time. A holder
+/// that spins then delays no other holder.
 fn spares_cpus(order: &RunOrder, contend: &ContendOrder, excludes: bool) -> bool {
     let one_by_one = excludes && contend.shared == 0.0 && contend.range == Range::Same;
     let holders = match one_by_one {

@@ -186,8 +186,8 @@ fn more(operations: u64, most: u64, round_ns: f64) -> Option<u64> {
     (!is_enough && next > operations).then_some(next)
 }
 
-/// What a pair takes with so many on their way: the way to the server is shared,
-/// but not what it does.
+/// The time of a pair when this many are on their way: they share the way to the server,
+/// but not the server's work.
 fn pipelined(pair_ns: f64, depth: u64) -> f64 {
     /// Client and server together, per pair, at the least.
     const WORK_NS: f64 = 1_000.0;

@@ -1,11 +1,11 @@
-//! Whose each process of the machine is, followed from birth: a process keeps its owner
+//! The owner of each process of the machine, followed from birth: a process keeps its owner
 //! when its parent ends before it.
 
 use jostle_sys::census::{self, Identity};
 use jostle_sys::stat::CpuClock;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose a process is.
+/// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     /// The command, and what it has started.
@@ -23,7 +23,7 @@ pub(super) enum Whose {
 /// A process that is there.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// Whose it is.
+    /// Its owner.
     pub whose: Whose,
     /// As the kernel names it.
     pub name: String,

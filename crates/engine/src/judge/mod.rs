@@ -1,7 +1,7 @@
 //! `jostle judge`: runs somebody's load generator and looks, several times a second, at
 //! its threads, its server's, their sockets and the machine.
 //!
-//! Not for judging: what the series means follows from the record alone
+//! This module does not judge: the meaning of the series follows from the record alone
 //! (`jostle_stats::judge`).
 
 mod guard;
@@ -236,7 +236,7 @@ impl<'a> Sampler<'a> {
                 (Some(signal), None) => {
                     self.interrupted = true;
                     self.guard.signal(signal);
-                    // One that is stopped would never hear it.
+                    // A stopped command handles the signal only once it continues.
                     self.guard.signal(rustix::process::Signal::CONT.as_raw());
                     given_up_ns = Some(now_ns + GRACE_NS);
                 }

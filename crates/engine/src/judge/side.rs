@@ -54,8 +54,8 @@ impl Watch {
         self.look_at_limits(pids);
     }
 
-    /// What is known better of the latest interval: the command's parent was told when it
-    /// was stopped, however shortly.
+    /// Corrects the stopped time of the latest interval: the guard has recorded each time
+    /// that the command was stopped, however briefly.
     pub(super) fn stopped_for(&mut self, stopped_s: f64) {
         if stopped_s > 0.0
             && let Some(last) = self.side.stopped_s.last_mut()

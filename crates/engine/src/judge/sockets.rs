@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 /// kernel's whole table, sockets in TIME_WAIT included.
 const FEW: usize = 1_000;
 
-/// Connections of which each is asked for by its addresses, as long as no other is opened:
-/// some microseconds each, where a walk takes milliseconds beside sockets in TIME_WAIT.
+/// Up to this number of connections, each is queried by its addresses as long as no other
+/// is opened. That takes some microseconds each; a walk takes milliseconds where sockets
+/// are in TIME_WAIT.
 const KNOWN: usize = 256;
 
-/// After which a port in TIME_WAIT may be taken again, where that may be: the kernel counts
-/// in whole seconds, and wants more than one.
+/// Time after which a port in TIME_WAIT may be taken again, where the kernel allows that:
+/// it counts in whole seconds, and requires more than one.
 const REUSED_AFTER: Duration = Duration::from_secs(2);
 
 /// What connects to what.

@@ -2,9 +2,9 @@
 //! server under test, jostle's other processes, kernel threads, and every other process
 //! by its name.
 //!
-//! Within the window only clocks are read ([`Entry`]); who is behind a clock is looked
-//! up before the first worker exists and after the window has closed. The source is the
-//! scheduler's clocks, never the tick: where idle CPUs halt at once, a quarter of the
+//! Within the window only clocks are read ([`Entry`]). The process behind each clock is
+//! identified before the first worker exists and after the window has closed. The source is
+//! the scheduler's clocks, never the tick: where idle CPUs halt at once, a quarter of the
 //! ticks is missing.
 
 mod owners;
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Neighbours that are named.
 const NAMED: usize = 3;
 
-/// CPU time under which nobody asks on which CPUs a process may run.
+/// CPU time under which the CPUs of a process are not looked up.
 const NOTABLE_NS: u64 = 500_000;
 
 /// What is known before a run, and how its clocks are read.
@@ -224,8 +224,8 @@ impl Books {
             sums.alive_ns,
         ];
         let rest_ns = whole_ns.map(|whole| whole.saturating_sub(apart.iter().sum()));
-        // Who began and ended in between is booked to its parent, to a tick, and never
-        // to more than is left.
+        // A process that began and ended in between is booked to its parent, to a tick, and
+        // never with more than is left.
         let most = known.between_ns * cpus as u64;
         let dead_ns = sums.dead_ns.min(rest_ns.unwrap_or(most));
         let waited = known.waited.map(|(ns, coverage)| {
@@ -269,9 +269,9 @@ fn ours(workers: &[usize], server: &[usize]) -> Vec<usize> {
     }
 }
 
-/// By process, what the children that it has waited for since the first of three looks
-/// have used since then: less what those had used by the edges of the window at which
-/// they were there, since what they used in between is booked to themselves.
+/// By process, the CPU time of the children that it has reaped since the first of three
+/// looks, less each child's time at the latest clock reading: that time lies before the
+/// window, or is booked to the child itself.
 fn reaped(looks: [&Look; 3], edges: [&Census; 2]) -> BTreeMap<u32, u64> {
     let [before, closing, after] = looks;
     let [opened, closed] = edges;
@@ -298,8 +298,8 @@ fn reaped(looks: [&Look; 3], edges: [&Census; 2]) -> BTreeMap<u32, u64> {
     each.filter(|(_, ns)| *ns > 0).collect()
 }
 
-/// The nearest ancestor that is still there: it has been told of all that its
-/// descendants used, generation by generation.
+/// The nearest ancestor that is still there: the kernel adds the CPU time of reaped
+/// descendants to it, generation by generation.
 fn heir([before, closing, after]: [&Look; 3], pid: u32) -> u32 {
     let mut at = pid;
     while !after.identities.contains_key(&at) {

@@ -38,7 +38,7 @@ const ROUNDS: u32 = 1_000;
 /// Loop, call, wake-up, line.
 const PARTS: usize = 4;
 
-/// Where even this is too much to ask, the run goes without an anchor.
+/// If the passes take longer than this, the run goes without an anchor.
 const PATIENCE_NS: u64 = 500_000_000;
 
 /// How often the keeper looks whether they have ended.

@@ -1,9 +1,10 @@
-//! The cleaner: a process that clears away when keeper and parent are killed at once
-//! (`kill -9` of a process group, the kernel for want of memory). Either alone is
-//! survived by the other, which does it.
+//! The cleaner: a process that cleans up when keeper and parent are killed at the same time
+//! (`kill -9` of a process group, or the kernel's out-of-memory killer). If only one of the
+//! two is killed, the other one cleans up.
 //!
-//! It sleeps in a read of a pipe whose other end both hold, and whoever the keeper forks,
-//! which dies with the keeper. It is in a session of its own, and holds no file of theirs.
+//! It sleeps in a read of a pipe. The other end is held by the parent, the keeper, and the
+//! processes that the keeper forks, which die with the keeper. The cleaner is in a session
+//! of its own, and holds none of their files.
 
 use jostle_sys::ledger;
 use jostle_sys::process::{self, Forker};

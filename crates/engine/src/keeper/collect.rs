@@ -197,8 +197,8 @@ fn longest_of(order: &RunOrder, worker: usize, elapsed_ns: &[u64]) -> u64 {
     times.and_then(|t| t.iter().max().copied()).unwrap_or(0)
 }
 
-/// From (CPU and queue, queue, wall time) of each thread to shares of the wall
-/// time: of every generator thread, but of workers of their own only of the
+/// Converts (CPU and queue, queue, wall time) of each thread to shares of the wall time:
+/// for every generator thread, but of workers with threads of their own only for the
 /// busiest.
 fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
     let shares = loads
@@ -298,9 +298,9 @@ fn merge(pages: &[Page<'_>], figure: Figure) -> Merged {
     merged
 }
 
-/// How long an attempt without a stamp waited by the window's end, which followed on this
-/// release: it began when the idle span was over. None where the worker had no lock before,
-/// and after attempts that were given up.
+/// The wait, at the window's end, of an attempt without a stamp that followed this release:
+/// it began when the idle span was over. None if the worker had no lock before, and where
+/// attempts may be given up.
 fn unstamped(order: &RunOrder, release: u64, closes: u64) -> Option<u64> {
     let WorkloadOrder::Contend(contend) = &order.workload else {
         return None;
@@ -310,8 +310,8 @@ fn unstamped(order: &RunOrder, release: u64, closes: u64) -> Option<u64> {
     (release > 0 && !gives_up && began < closes).then(|| closes - began)
 }
 
-/// Attempts in progress at the window's end waited at least so long; timeouts
-/// waited in vain.
+/// Counts the attempts in progress at the window's end, and those that timed out, as
+/// censored: they waited at least so long.
 fn waits(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
     let mut censored = BTreeMap::<usize, u64>::new();
     let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
@@ -327,8 +327,8 @@ fn waits(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
             *censored.entry(histogram::index(waited)).or_default() += 1;
             (sum, min, max) = (sum + waited, min.min(waited), max.max(waited));
         }
-        // One attempt in so many is stamped, of those that were granted and of these: one
-        // without a stamp belongs to no distribution, but its worker waited.
+        // One attempt in so many is stamped, whether it is granted or still pending. An
+        // attempt without a stamp belongs to no distribution, but its worker did wait.
         let pending = match pending {
             1 => unstamped(order, page.get(Word::PendingAfter), closes),
             _ => waited,
@@ -457,7 +457,7 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
     data.machine = machine(opened, closed, seen.children.halts);
 }
 
-/// Who used the CPUs between the readings.
+/// The owners of the CPU time between the readings.
 fn accounts(data: &mut Yield, books: &Books, seen: &Seen) {
     let (opened, closed) = (&seen.opened, &seen.closed);
     let between_ns = closed.at_ns.saturating_sub(opened.at_ns);

@@ -189,7 +189,7 @@ impl<'a> Sweep<'a> {
             self.go_on();
         }
         if !self.deaths.is_empty() {
-            // Nobody passes the turn on any more.
+            // A process has died, so that the turn to close is not passed on.
             return Ok(Closed::default());
         }
         self.close_all()?;
@@ -209,7 +209,7 @@ impl<'a> Sweep<'a> {
                 }
                 Some(Request::Conclude) => return Ok(false),
                 Some(_) => return Err(Aborted("interrupted".into())),
-                // Who has died is missed at the next listed number.
+                // A process that has died is noticed at the next listed number.
                 None => self.reap(),
             }
         }
@@ -226,8 +226,8 @@ impl<'a> Sweep<'a> {
         Ok(Some(during))
     }
 
-    /// Until listed number `nth` is reached, or nothing more can be opened: then
-    /// which call failed, why, and for which connection.
+    /// Waits until listed number `nth` is reached. If nothing more can be opened, returns
+    /// the call that failed, its error, and the connection that it was for.
     fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>, Aborted> {
         let (mut seen, mut since) = (0, self.desk.clock.now());
         loop {
@@ -377,7 +377,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// What every client socket is asked.
+/// The options of every client socket.
 pub(super) fn options(order: &SweepOrder) -> Options {
     Options {
         sndbuf: order.sndbuf,

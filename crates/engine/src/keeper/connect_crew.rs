@@ -60,7 +60,8 @@ impl Sweep<'_> {
                 return 1;
             }
             let _ = process::leave_group();
-            // Where memory runs out all the same, nobody else shall pay for it.
+            // If memory runs out all the same, the kernel kills this process rather than
+            // another program's.
             let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
             match self.settle_in(kind, number) {
                 Ok(()) => self.live(kind, number, each),
@@ -246,7 +247,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// The first process that a call failed, the call, the error, and the
+    /// The first process in which a call failed, with the call, the error, and the
     /// connection that it was for.
     pub(super) fn failure(&self) -> Option<(usize, &'static str, String, u64)> {
         let processes = self.crew.clients + self.crew.servers + self.crew.listeners;

@@ -90,7 +90,7 @@ impl Figures {
         };
         for (pid, (kind, number)) in &sweep.alive {
             let cpu_ns = CpuClock::of(*pid).ok().and_then(CpuClock::read);
-            // Who died meanwhile keeps what was read last.
+            // For a process that died meanwhile, the last reading counts.
             let known = self.own_cpu.entry(*pid).or_default();
             *known = cpu_ns.unwrap_or(*known);
             let side = match kind {
@@ -156,7 +156,7 @@ impl Figures {
         reached
     }
 
-    /// Who used the CPUs while these connections were opened.
+    /// The owners of the CPU time while these connections were opened.
     fn accounts(&self, sweep: &Sweep<'_>, clocks: &Clocks) -> Accounts {
         let pids: Vec<u32> = sweep.alive.keys().copied().collect();
         let used = |clocks: &Clocks| clocks.client.cpu_ns + clocks.server.cpu_ns;

@@ -1,6 +1,6 @@
-//! Whether the connections of a sweep are open at both ends: at each listed number
-//! the clients count those that the peer has closed or reset. What they have to say
-//! stands on the board; nothing here is timed.
+//! Whether the connections of a sweep are open at both ends: at each listed number the
+//! clients count those that the peer has closed or reset. They write the counts to the
+//! board; nothing here is timed.
 
 use super::connect::Sweep;
 use super::connect_crew::Kind;

@@ -102,7 +102,7 @@ impl Drop for During {
     }
 }
 
-/// What exec said; its end of the pipe closes by itself if all went well.
+/// The error of exec; the pipe closes by itself if exec succeeded.
 fn exec_error(pipe: &OwnedFd) -> Option<std::io::Error> {
     let mut errno = [0; 4];
     let read = rustix::io::read(pipe, &mut errno);

@@ -50,7 +50,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperError {
     /// The run could not be made; the text says what to do.
@@ -132,7 +132,7 @@ impl Keeper {
     /// wants to stop; `running` is told how far it is, where the order is watched.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped the run.
     pub fn run(
         &mut self,
         order: &RunOrder,
@@ -154,7 +154,7 @@ impl Keeper {
     /// was done a moment ago.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped the measurement.
     pub(crate) fn recent_cost(
         &mut self,
         order: &CostOrder,
@@ -172,7 +172,7 @@ impl Keeper {
     /// Measures the tool's own cost on a target.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped the measurement.
     pub fn cost(
         &mut self,
         order: &CostOrder,
@@ -188,7 +188,7 @@ impl Keeper {
     /// that was done a moment ago. None where neighbours leave no time for it.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped the measurement.
     pub fn latencies(
         &mut self,
         timer_slack: Nanos,
@@ -208,12 +208,11 @@ impl Keeper {
         }
     }
 
-    /// Makes one sweep of connections; `reached` is told of each listed number as
-    /// it is reached, and what it returns as an error ends the sweep. `running` is told
-    /// how far it is, where the order is watched.
+    /// Makes one sweep of connections. `reached` gets each listed number as it is reached;
+    /// `running` gets progress reports, where the order is watched.
     ///
     /// # Errors
-    /// What came in the way; what was reached before has been told.
+    /// The error that stopped the sweep; listed numbers that were reached have been reported.
     pub fn sweep(
         &mut self,
         order: &SweepOrder,
@@ -236,7 +235,7 @@ impl Keeper {
     /// Strikes one fault.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped the run.
     pub fn recover(
         &mut self,
         order: &RecoverOrder,
@@ -248,7 +247,7 @@ impl Keeper {
         }
     }
 
-    /// Sends a request and does not wait for what comes of it.
+    /// Sends a request and does not wait for the reply.
     ///
     /// # Errors
     /// The keeper has gone.
@@ -259,7 +258,7 @@ impl Keeper {
         }
     }
 
-    /// What it answers within `patience`.
+    /// The keeper's reply, if one comes within `patience`.
     ///
     /// # Errors
     /// The keeper has gone, or stopped in the middle of an answer.
@@ -317,7 +316,7 @@ impl Keeper {
         }
     }
 
-    /// The keeper is gone: its workers die with it; what is on disk is ours.
+    /// The keeper is gone and its workers have died with it; the parent cleans up the files.
     fn lost(&mut self) -> KeeperError {
         if std::mem::replace(&mut self.gone, true) {
             let (pid, how) = (self.pid, "earlier".to_owned());
@@ -325,7 +324,7 @@ impl Keeper {
         }
         let ended = self.wait_for_end(Duration::from_secs(2));
         if ended.is_none() {
-            // One that stands still would outlive us.
+            // A stopped keeper would outlive us.
             process::kill(self.pid);
         }
         let how = match ended.or_else(|| self.wait_for_end(Duration::from_secs(2))) {
@@ -373,7 +372,7 @@ impl Keeper {
         }
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         let patience = match self.is_halted() {
-            // It sees nothing of that.
+            // A stopped keeper does not notice the shutdown.
             true => Duration::ZERO,
             false => Duration::from_secs(10),
         };

@@ -80,8 +80,8 @@ fn failed(what: &str, recipe: &dyn Recipe, said: &str) -> SetupError {
 }
 
 impl Site<'_> {
-    /// Follows a recipe to its end. `started` hears of the process at once, so that it is
-    /// ended whatever comes.
+    /// Follows a recipe to its end. `started` gets the process at once, so that the process
+    /// is ended whatever happens.
     ///
     /// # Errors
     /// In words for the user.
@@ -178,7 +178,8 @@ impl Site<'_> {
         self.ledger.make_directory()
     }
 
-    /// Puts its files there, and gives all to whom it runs as.
+    /// Writes the recipe's files there, and gives everything to the user that the server
+    /// runs as.
     fn furnish(&self, recipe: &dyn Recipe, ground: &Ground) -> io::Result<Option<User>> {
         let user = match recipe.instead_of_root() {
             Some(name) => User::instead_of_root(name)?,
@@ -269,7 +270,7 @@ impl Site<'_> {
             if let Some(user) = user {
                 user.assume()?;
             }
-            // After that, which takes the wish back.
+            // Set after the change of user, which clears it.
             process::die_with(keeper)?;
             log.try_clone()
         };

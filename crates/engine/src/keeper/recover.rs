@@ -104,7 +104,8 @@ impl<'a, T: Target> Recovery<'a, T> {
         }
         self.clear_away();
         let cleared = self.target.finish();
-        // What a service that outlives the run keeps; one of our own ends with it.
+        // Removes what the run left in a service that outlives it; one of our own ends with
+        // the run.
         let _ = self.target.remove_leftovers();
         let mut data = done?;
         cleared.map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
@@ -274,8 +275,8 @@ impl<'a, T: Target> Recovery<'a, T> {
         });
     }
 
-    /// Until the next grant, or until it is clear that there is none; lets go on what was
-    /// stopped, and tells when.
+    /// Waits until the next grant, or until it is clear that there is none. Lets what was
+    /// stopped continue, and returns when.
     fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>, Aborted> {
         let within = struck + self.order.within.0;
         let pause = self.order.pause.0;
@@ -351,7 +352,8 @@ impl<'a, T: Target> Recovery<'a, T> {
             .map(drop)
     }
 
-    /// Each waiter holds for a moment; whoever is not served within the limit never is.
+    /// Each waiter holds for a moment. A waiter that is not served within the limit counts
+    /// as never served.
     fn serve_the_rest(&mut self) -> Result<(), Aborted> {
         for waiter in 1..=self.order.waiters {
             self.board.order(waiter, order::RELEASE);
@@ -387,7 +389,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             .map(drop)
     }
 
-    /// What cannot go on without.
+    /// Waits for a condition without which the run cannot continue.
     fn await_or_refuse(
         &mut self,
         what: &str,
@@ -461,7 +463,7 @@ impl<'a, T: Target> Recovery<'a, T> {
     }
 }
 
-/// Stamps around what is done to all of them.
+/// Does something to all of them, and returns stamps before and after.
 fn at_once(struck: &[u32], act: fn(u32)) -> (u64, u64) {
     stamped(|| struck.iter().copied().for_each(act))
 }
@@ -487,7 +489,7 @@ fn has(board: &Board, process: usize, is: impl Fn(What) -> bool) -> bool {
     first(board, process, is).is_some()
 }
 
-/// What the first process said that could not own or wait.
+/// The message of the first process that could not acquire the lock.
 fn failed(board: &Board) -> Option<String> {
     (0..board.processes()).find_map(|process| {
         let event = first(board, process, |what| what == What::NotGranted)?;

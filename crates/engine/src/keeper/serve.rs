@@ -44,7 +44,7 @@ pub(super) struct Desk {
 /// Serves until the parent goes. Returns the exit code.
 pub(super) fn serve(mut stream: UnixStream, clock: Clock) -> i32 {
     process::set_name("jostle-keeper");
-    // Not the terminal's signals: the parent hears them, and asks us.
+    // Without the terminal's signals: the parent receives them, and sends us a request.
     let _ = process::leave_group();
     let desk = match Desk::set_up(&stream, clock) {
         Ok(desk) => desk,
@@ -92,7 +92,7 @@ impl Desk {
                 }
                 // It crossed the answer of the run that it was meant for.
                 Ok(Request::Abort | Request::Go { .. } | Request::Conclude) => continue,
-                // To end without a word would look like a crash.
+                // Ending without a reply would look like a crash.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                     Reply::Failed(format!("the keeper cannot read its order: {error}"))
                 }
@@ -202,7 +202,7 @@ impl Desk {
         send(&mut self.stream.try_clone().map_err(gone)?, reply).map_err(gone)
     }
 
-    /// What the parent says within `patience`.
+    /// The parent's next request, if one comes within `patience`.
     pub(super) fn hear(&self, patience: Duration) -> Result<Option<Request>, Aborted> {
         let gone = |error: std::io::Error| Aborted(error.to_string());
         match readable(&self.stream, patience).map_err(gone)? {
@@ -231,9 +231,9 @@ fn opened(target: &str) -> Result<(Spec, Ledger), Reply> {
     Ok((spec, ledger))
 }
 
-/// What came of a run once everything that it made is gone.
+/// The reply to a run, once everything that the run made is gone.
 fn swept(ledger: &Ledger, reply: Reply) -> Reply {
-    // What commands have started and left, or were when their worker ended.
+    // Processes that commands have left behind, or that ran when their worker ended.
     let alone = process::end_children(ORPHANS_PATIENCE);
     match ledger.sweep() {
         Err(left) => not_removed(&left),

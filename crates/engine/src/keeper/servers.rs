@@ -1,9 +1,8 @@
-//! The servers that targets bring along: the keeper launches them as this very
-//! program under a hidden verb, or by a recipe of the target (`programs`), and ends
-//! them with the run.
+//! Servers that come with a target: the keeper launches them as this very program under a
+//! hidden verb, or by a recipe of the target (`programs`), and ends them with the run.
 //!
-//! Targets know a server's name and protocol; the program knows its code. So
-//! that a client of a lock daemon need not contain the daemon.
+//! A target knows a server's name and protocol, the program has its code: a client of a
+//! lock daemon need not contain the daemon.
 
 use super::died::death;
 use super::programs::{Restart, Site, Started};

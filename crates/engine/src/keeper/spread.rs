@@ -54,7 +54,7 @@ fn generator(
     let pid = first.get(Word::Pid) as u32;
     let cpu = |reading: &Reading| reading.cpu_ns.get(&pid).copied();
     let cpu_ns = cpu(from).zip(cpu(to));
-    // One that stands still at the end has not come to say so.
+    // A generator that stalls at the end cannot record it.
     let attended = first.get(Word::Attended).max(opens);
     let silent = closes.saturating_sub(attended);
     let still = if silent > standstill::LEAST_NS {

@@ -1,9 +1,8 @@
-//! A run that many hosts make together, from the keeper's side: what it waits for
-//! between its phases, so that nobody begins before all are ready, and nobody asks
-//! a server for its counts before all have drained.
+//! A run of several hosts, from the keeper's side: it waits between its phases, so that no
+//! host begins before all are ready, and no host asks a server for its counts before all
+//! have drained.
 //!
-//! How hosts find each other and agree is `world`'s business; here is a parent that
-//! says when.
+//! `world` finds the hosts and makes them agree; here the parent gives the times.
 
 use super::run::{Aborted, Children, LOOK_UP, RAMP_PATIENCE_NS, Run};
 use crate::order::{Reply, Request};
@@ -11,7 +10,7 @@ use crate::work::Work;
 use jostle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Beyond what other hosts may take, the parent has this to agree with them.
+/// Time for the parent to agree with other hosts, beyond the time that they may take.
 const TALK_NS: u64 = 30_000_000_000;
 
 impl<T: Work> Run<'_, T> {

@@ -1,5 +1,5 @@
-//! When the parent is told how far a run is: at most once a second, so seldom that looking
-//! costs next to nothing, and only if it has taken what it was told before.
+//! When the parent gets a progress report: at most once a second, so rarely that looking
+//! costs next to nothing, and only if it has read the report before.
 
 use super::serve::Desk;
 use crate::order::{Reply, Running};

@@ -108,7 +108,7 @@ pub struct Reached {
     pub lag_ns: Option<u64>,
     /// The machine meanwhile.
     pub machine: Machine,
-    /// Who used the CPUs meanwhile.
+    /// The owners of the CPU time meanwhile.
     #[serde(default)]
     pub accounts: Option<Box<Accounts>>,
     /// What the kernel's slab grew by since the sweep began.

@@ -114,7 +114,7 @@ pub struct Yield {
     pub cpu_read_ns: u64,
     /// The machine within the window.
     pub machine: Machine,
-    /// Who used the CPUs between the readings.
+    /// The owners of the CPU time between the readings.
     #[serde(default)]
     pub accounts: Option<Box<Accounts>>,
     /// Locks that the server granted during the run, where it counts them.

@@ -151,10 +151,10 @@ impl RunOrder {
         edge(nth)..edge(nth + 1)
     }
 
-    /// How many pipelined requests of a task are sent together. A connection that is
-    /// alone on its thread sends a quarter of them at a time, so that server and client
-    /// work at the same time; among several connections the others see to that. Small
-    /// parts cost more than they bring.
+    /// How many pipelined requests of a task are sent together. A connection that is alone
+    /// on its thread sends a quarter of them at a time, so that server and client work at
+    /// the same time; with several connections on a thread they do so anyway. Small parts
+    /// cost more than they gain.
     pub(crate) fn sent_together(&self) -> u64 {
         const LEAST: u64 = 25;
         let depth = self.workload.pipeline() as u64;

@@ -1,5 +1,6 @@
-//! What connections run into: which limit comes at how many, said before the
-//! first one; and what an error means when it comes after all.
+//! The limits that connections run into: each limit and the number of
+//! connections at which it comes, reported before the first one; and the
+//! meaning of an error that comes after all.
 //!
 //! Pure functions of one reading of the machine.
 

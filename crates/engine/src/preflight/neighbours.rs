@@ -121,7 +121,7 @@ pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> Neighbou
         .iter()
         .filter(|(pid, process)| !process.identity.is_kernel && !after.descends(**pid, ours));
     let used = others.map(|(pid, process)| {
-        // Who is not in the look before has begun since.
+        // A process that is not in the look before has begun since.
         let then = before.processes.get(pid).map_or(0, |then| then.used_ns);
         let own_ns = process.used_ns.saturating_sub(then);
         let used_ns = own_ns + after.reaped_since(before, *pid);

@@ -1,7 +1,7 @@
-//! What one of several hosts must carry of a plan: pure.
+//! One host's part of a plan for several hosts: pure.
 //!
-//! Only what the largest part is, for looks at the limits of one machine. How runs are
-//! dealt out is `world::split`'s to say, and a test holds the two together.
+//! Only the size of the largest part, for checks of one machine's limits. `world::split`
+//! deals out the runs; a test keeps the two consistent.
 
 use crate::hosts::{Host, here};
 use jostle_model::List;
@@ -18,7 +18,7 @@ pub struct OneHost {
     pub hosts: u64,
     /// How many of these hosts may be on this machine, itself among them.
     pub ranks: u64,
-    /// Whose limits are looked at; empty where there is but this host.
+    /// The host whose limits are checked; empty where there is but this host.
     whose: String,
 }
 

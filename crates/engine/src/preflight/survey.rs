@@ -139,8 +139,8 @@ pub fn survey(machine: &Machine, others: &Neighbours) -> Vec<Finding> {
     findings
 }
 
-/// Whether nothing can be read of the machine. Where nothing was found since nothing
-/// could be looked at, "nothing bends a measurement" would be a lie.
+/// Whether nothing can be read of the machine. If nothing was found because nothing could
+/// be read, the report must not state that nothing bends a measurement.
 fn is_blind(machine: &Machine) -> bool {
     machine.memory.is_none() && machine.ticks.is_none()
 }

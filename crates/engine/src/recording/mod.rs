@@ -20,7 +20,7 @@ pub(crate) struct Common<'a> {
     pub clock: Clock,
     /// The run's memory.
     pub shared: &'a Shared,
-    /// Who watches the workers.
+    /// The witness of their locks.
     pub witness: &'a Witness,
     /// Where they log their grants.
     pub logs: &'a Logs,

@@ -211,8 +211,8 @@ impl<'a> Recorder<'a> {
         grant.grant < self.closes()
     }
 
-    /// So much was spun at the end of a hold. By the keeper's flag, which turns when
-    /// it reads the CPU clocks.
+    /// Records the time spun at the end of a hold, if the keeper's flag shows the window
+    /// open: the flag changes when the keeper reads the CPU clocks.
     #[inline]
     pub(crate) fn spun(&self, nanos: u64) {
         if self.shared.phase().load(Relaxed) == phase::WITHIN {
@@ -327,8 +327,8 @@ impl<'a> Recorder<'a> {
         of.grant >= closes
     }
 
-    /// In the warm-up the window's values are known as far as they will be like
-    /// these: their memory is made now.
+    /// Makes the memory for values like these during the warm-up, so that the window takes
+    /// no faults for them.
     #[cold]
     fn warm_up(&self, of: &Grant, wait: u64, released: u64) {
         self.figures.touch(Figure::Acquire, wait);

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn locks_are_kept_for_three_leases_at_least() {
-        // target, --for, --lease, what is said
+        // target, --for, --lease, message
         let table = [
             ("redis", 90, None, None),
             ("redis", 89, None, Some("--for 90s, or --lease 29666ms")),

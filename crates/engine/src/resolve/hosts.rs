@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn each_listed_number_has_a_connection_for_each_host() {
-        // numbers, hosts -> what is said
+        // numbers, hosts -> message
         let table: [(&[u64], usize, Option<&str>); 5] = [
             (&[3, 6], 3, None),
             (&[1], 1, None),

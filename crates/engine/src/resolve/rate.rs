@@ -16,7 +16,7 @@ pub(super) const QUICK_WINDOW: Nanos = Nanos::from_millis(1_000);
 /// Workers have to be on their way before the window opens.
 const LEAST_WARMUP: Nanos = Nanos::from_millis(10);
 
-/// What speaks against the experiment as a whole.
+/// Rejects what is impossible for the experiment as a whole.
 ///
 /// # Errors
 /// In words for the user.

@@ -23,7 +23,7 @@ pub(super) fn fill_in(plan: &mut Plan, specs: &[Spec]) {
     }
 }
 
-/// What speaks against the experiment as a whole.
+/// Rejects what is impossible for the experiment as a whole.
 ///
 /// # Errors
 /// In words for the user.

@@ -6,8 +6,9 @@ use jostle_targets::stream::Stream;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What one reading may bring, of all connections of a thread the same memory:
-/// it stays in the CPU's cache, and a task without replies has no buffer.
+/// Bytes that one read may bring. All connections of a thread share this
+/// memory: it stays in the CPU's cache, and a task without replies has no
+/// buffer.
 pub(super) const ROOM: usize = 64 * 1024;
 
 /// One connection.
@@ -121,7 +122,7 @@ impl Link {
         &self.stream
     }
 
-    /// What was said so far.
+    /// The traffic so far.
     pub(super) fn traffic(&self) -> Traffic {
         self.traffic
     }

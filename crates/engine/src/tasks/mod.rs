@@ -42,9 +42,9 @@ pub(crate) enum Next {
     Sharp(u64),
     /// What it waited for already.
     Same,
-    /// That what it has put together is on its way: it has more.
+    /// The sending of its requests: it has more.
     Sent,
-    /// All others, to have come as far.
+    /// All other tasks, which have to reach the same point.
     Others,
     /// Nothing: it is done.
     Done,
@@ -101,8 +101,8 @@ pub(crate) trait Job {
     fn page(&self) -> Page<'_>;
 }
 
-/// The reply that a job waits for which sends one request at a time; None while it
-/// is not whole. Whatever stands behind it came before the next request is sent.
+/// The reply that a job waits for, if it sends one request at a time; None while the reply
+/// is incomplete. Any bytes behind it came before the next request was sent.
 ///
 /// # Errors
 /// EPROTO in the name of `call`, where it waits for none or more has come.

@@ -25,10 +25,10 @@ pub(super) struct Steps<'a> {
     asked: bool,
 }
 
-/// How the end of a task is made known.
+/// Reports the progress of a task.
 pub(super) struct Finish<'a>(Box<dyn Fn(Told) + 'a>);
 
-/// To everybody who waits for the tasks.
+/// The progress that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// All its locks are held, or never will be.

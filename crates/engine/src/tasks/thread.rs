@@ -172,8 +172,8 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
         end.into_iter().chain(next).min()
     }
 
-    /// What there is by now, instead of sleeping. Time in which there was nothing is
-    /// spun.
+    /// Takes the events that have come by now, instead of sleeping. If there are none, the
+    /// time counts as spun.
     fn look_up(&mut self, since: u64) {
         let _ = epoll::wait(
             &self.epoll,
@@ -354,12 +354,12 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
         }
     }
 
-    /// When every clock has been read: ends the connections on which every request
-    /// was answered, all of them together. True if nobody answered once too often.
+    /// Ends the connections on which every request was answered, all of them together. To
+    /// be called when every clock has been read. True if no server sent an answer too many.
     pub(super) fn part(&mut self) -> bool {
         for task in &mut self.tasks {
             if task.state == State::Done && task.job.farewell(task.link.out()) {
-                // Its server may speak unasked: no word of it is one too many.
+                // Its server may send messages unasked, so that no message is one too many.
                 let _ = task.link.flush();
                 task.state = State::Over;
             }

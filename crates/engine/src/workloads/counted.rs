@@ -75,7 +75,7 @@ impl<'a, T: Target> Course<'a, T> {
     /// The call that failed.
     pub(crate) fn run(&mut self) -> Result<bool, CallError> {
         let done = match self.notes.counted {
-            // Its handle says nothing for the locks of other sessions.
+            // The traffic of its handle does not include the locks of other sessions.
             Counted::Stream(stream) if stream.session_each => return self.churn(),
             Counted::Stream(_) => self.stream(),
             Counted::Hold(_) => self.hold(),
@@ -258,12 +258,12 @@ impl<'a, T: Target> Course<'a, T> {
         }
     }
 
-    /// Keeps what it holds, once the others hold theirs too, until the keeper has seen
-    /// enough.
+    /// Waits until all workers hold their locks, and keeps its own until the keeper lets it
+    /// go on.
     fn meet(&mut self) -> Result<(), CallError> {
         let (before, from_ns) = (Used::read(&self.notes.page), self.notes.clock.now());
         self.renewals.refresh(self.lock);
-        // What was said so far was for acquiring.
+        // The traffic so far was for acquiring.
         if let Some(traffic) = self.lock.traffic() {
             self.notes.page.note_traffic(traffic);
         }

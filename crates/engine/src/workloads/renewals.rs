@@ -1,9 +1,9 @@
 //! The renewals of the leases on which a worker's locks rest while it holds them.
 //!
-//! When a renewal is due is known by our clock alone (`CLOCK_MONOTONIC`): a lease counts
-//! from the sending of the request that was granted or that renewed it last, which is the
-//! latest moment from which it surely lasts. Where nothing has to be renewed there is
-//! nothing to do, at no cost. How long locks are kept is the keeper's business.
+//! Our own clock (`CLOCK_MONOTONIC`) decides when a renewal is due. A lease counts from the
+//! sending of the request that was granted or that last renewed it: the server's lease
+//! cannot have begun before that. Where nothing has to be renewed, nothing is done, at no
+//! cost. The keeper decides how long locks are kept.
 
 use crate::page::{Figure, Page, Word};
 use jostle_sys::clock;
@@ -166,8 +166,8 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Renews what is due, as much as is sent at once: whoever has more to do comes
-    /// back to it.
+    /// Renews the leases that are due, at most as many as are sent at once: a caller with
+    /// more to do calls it again.
     ///
     /// # Errors
     /// The call that failed. Locks whose lease is over by then have lapsed.
@@ -204,7 +204,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// What came of a batch that was answered.
+    /// Records the result of a batch that was answered.
     fn note(&mut self, asked_ns: u64, answered_ns: u64) {
         let Some(agenda) = &mut self.agenda else {
             return;
@@ -224,8 +224,8 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Nothing more is known of what the server does: leases that are over by our clock
-    /// are lost.
+    /// The server's state is not known any more: leases that are over by our clock count as
+    /// lost.
     fn lose_late(&mut self, now_ns: u64) {
         let Some(agenda) = &self.agenda else {
             return;

@@ -17,8 +17,8 @@ const WARMUP: Nanos = Nanos::from_millis(50);
 /// Agreeing on a start, asking clocks and gathering, of one run.
 const OVERHEAD: Nanos = Nanos::from_millis(120);
 
-/// A count of fewer is off by a tenth of itself by chance alone (the root of a Poisson
-/// count), which is what hosts are told apart by.
+/// Below this count, chance alone makes an error of a tenth (the root of a Poisson count),
+/// which is the difference by which hosts are told apart.
 const ENOUGH: f64 = 100.0;
 
 /// What one host takes, alone on one target.

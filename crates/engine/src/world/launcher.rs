@@ -11,7 +11,7 @@ pub struct Launched {
 }
 
 /// Pairs of variables for rank and size: of Open MPI, of MPICH and Intel MPI (PMI,
-/// which Slurm speaks too), of Slurm's PMIx.
+/// which Slurm uses too), of Slurm's PMIx.
 const VARIABLES: [[&str; 2]; 4] = [
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
     ["PMI_RANK", "PMI_SIZE"],

@@ -1,8 +1,8 @@
-//! Whose CPU time is whose, where ranks share a machine: pure.
+//! The owners of CPU time where ranks share a machine: pure.
 //!
-//! The kernel counts the ticks of a whole machine, and each rank on it reads the same
-//! ones. What the other ranks of its machine used is to each of them the tool's own,
-//! and no foreign program's; and a machine's ticks count once, whoever reads them.
+//! The kernel counts the ticks of a whole machine, and each rank on it reads the same ones.
+//! For each rank, the CPU time of the other ranks of its machine counts as the tool's own,
+//! and not as a foreign program's. A machine's ticks count once, whichever rank reads them.
 
 use super::{Host, Part};
 use crate::order::{Sides, Yield};
@@ -50,8 +50,8 @@ pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
     }
 }
 
-/// Whose CPU time it was on all machines: what ranks of one machine read of it counts
-/// once, what each used adds up. None where a rank has none.
+/// The accounts of all machines: what ranks of one machine read of it counts once, what
+/// each used adds up. None where a rank has none.
 pub(super) fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> Option<Accounts> {
     let parts: Vec<(usize, &Accounts)> = each.iter().map(|(rank, own)| (*rank, own)).collect();
     let once: Vec<&Accounts> = once(&parts, |one, other| share(hosts, one, other)).collect();
@@ -92,9 +92,9 @@ fn between_s(machines: &[Machine]) -> Option<f64> {
     (cores > 0).then(|| times / cores as f64)
 }
 
-/// A host's yield as it can be judged by itself: the CPU time of the other ranks on
-/// its machine is that of the tool's own other processes, and the server's counts,
-/// which are of all hosts, are left out.
+/// A host's yield as it is judged by itself: the CPU time of the other ranks on its machine
+/// counts as that of the tool's other processes, and the server's counts, which are of all
+/// hosts, are left out.
 pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
     let mut data = part.of.data.clone();
     let used: Vec<(usize, Option<f64>)> = parts

@@ -1,10 +1,10 @@
 //! From the yields of several hosts to one, as if their workers had been one
 //! generator's: pure.
 //!
-//! Distributions are merged bucket by bucket and never by their percentiles; one
-//! value a worker or generator follows the other, in the order of ranks; counts add
-//! up. What nobody can know across hosts is left out: docs/method/hosts.md says what
-//! and why.
+//! Distributions are merged bucket by bucket and never by their percentiles. Values of each
+//! worker or generator are concatenated in the order of ranks; counts are added. Figures
+//! that cannot be known across hosts are left out: docs/method/hosts.md lists them, with
+//! reasons.
 
 use super::machines;
 use super::{Host, Part};
@@ -117,9 +117,9 @@ fn accounts(hosts: &[Host], parts: &[Part]) -> Option<Box<Accounts>> {
     machines::accounts_together(hosts, &each?).map(Box::new)
 }
 
-/// From the first arrival of a worker to the last, as rank 0 sees it, at most: hosts
-/// began so far apart, give or take both clocks' uncertainty, and within one so much
-/// lay between its first worker and its last.
+/// The time from the first arrival of a worker to the last, as rank 0 sees it, at most: the
+/// spread of the hosts' starts with the uncertainty of their clocks, plus the largest
+/// spread within one host.
 fn start_spread(parts: &[Part]) -> u64 {
     let began = |part: &Part, sign: i64| part.of.late_ns + sign * part.of.clock.within_ns as i64;
     let first = parts.iter().map(|part| began(part, -1)).min();
@@ -240,7 +240,7 @@ fn reader_coverage(whole: &RunOrder, parts: &[Part]) -> Option<f64> {
     Some(seen.sum())
 }
 
-/// What was told, by whom.
+/// The texts of all hosts, each with its host's name.
 fn words(data: &mut Yield, hosts: &[Host], parts: &[Part]) {
     for part in parts {
         let name = super::name(hosts, part.of.rank);

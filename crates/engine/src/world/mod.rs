@@ -1,9 +1,8 @@
-//! Where an experiment takes place: on this host, or on many of which this is
-//! the first.
+//! The place of an experiment: this host, or several hosts of which this is the first.
 //!
-//! The experiment gives orders and takes yields; what lies between is this
-//! host's keeper alone, or [`Hosts`], which have a keeper each. How they are
-//! reached is theirs to know: the experiment never waits for a network itself.
+//! The experiment gives orders and takes yields. In between is this host's keeper alone, or
+//! [`Hosts`], which have a keeper each. Only `Hosts` knows how they are reached: the
+//! experiment itself never waits for a network.
 
 mod ceilings;
 mod launcher;
@@ -62,12 +61,12 @@ pub trait Hosts {
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<HostYield>, KeeperError>;
 
-    /// Makes one sweep of connections in the same way: all begin together, wait for
-    /// each other at each listed number, of which `reached` is told, and none goes on
-    /// beyond one at which any of them had to stop.
+    /// Makes one sweep of connections in the same way. All begin together and wait for each
+    /// other at each listed number, which is reported to `reached`. None goes on beyond a
+    /// number at which any of them had to stop.
     ///
     /// # Errors
-    /// As above; what was reached before has been told.
+    /// As above; listed numbers that were reached have been reported.
     fn sweep(
         &mut self,
         keeper: &mut Keeper,
@@ -96,7 +95,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
     /// The order, of all hosts together.
@@ -151,7 +150,7 @@ impl World {
     /// is, where the order is watched and there is but this host.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped the run.
     pub fn run(
         &mut self,
         order: &RunOrder,
@@ -168,7 +167,7 @@ impl World {
         };
         let names = self.names.next_u64();
         let mut order = grants::asked(order, split::taking_part(order, ranks));
-        // Their keepers speak in turns.
+        // Keepers of several hosts reply in turns, so that they send no progress reports.
         order.watched = false;
         let order = &order;
         let orders = split::split(order, ranks, names);
@@ -192,7 +191,7 @@ impl World {
     /// number as it is reached, `running` as in [`World::run`].
     ///
     /// # Errors
-    /// What came in the way; what was reached before has been told.
+    /// The error that stopped the sweep; listed numbers that were reached have been reported.
     pub fn sweep(
         &mut self,
         order: &SweepOrder,
@@ -222,7 +221,7 @@ impl World {
     /// little in that time to be told apart.
     ///
     /// # Errors
-    /// What came in the way.
+    /// The error that stopped a run.
     pub fn ceilings(
         &mut self,
         plan: &Plan,

@@ -9,7 +9,7 @@
 use super::text::field;
 use std::path::{Component, Path, PathBuf};
 
-/// Which interface a hierarchy speaks.
+/// The version of a hierarchy's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// One hierarchy for each controller.
@@ -124,13 +124,13 @@ impl Cgroup {
     }
 }
 
-/// Where a group that limits CPU time may be made, the best place first, and which
-/// interface it speaks: this process's own group and those above, up to the first
-/// that has such a limit itself. Whoever moved from there to a group beside or above
-/// it would escape its limit.
+/// The groups below which a group that limits CPU time may be made, the best first, and the
+/// version of their interface: this process's own group and those above, up to the first
+/// that limits CPU time itself. A process that moved from there to a group beside or above
+/// that one would escape its limit.
 ///
-/// In version 2 only groups without processes of their own, and the root: below one
-/// with processes a group can be made and limited, and not entered (EOPNOTSUPP;
+/// In version 2 only the root and groups without processes of their own qualify. Below a
+/// group with processes, a group can be made and limited, but not entered (EOPNOTSUPP;
 /// cgroups(7), "domain invalid").
 pub fn cpu_places() -> (Version, Vec<PathBuf>) {
     cpu_places_of(Path::new("/"))

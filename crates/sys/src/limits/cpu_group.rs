@@ -1,10 +1,9 @@
-//! A control group that gives its processes so much CPU time and no more, to stand
-//! for a weaker machine: made below one of this process's own groups, in version 1
-//! or 2, whichever has the controller here, and never outside of a limit that this
-//! process has.
+//! A control group that limits the CPU time of its processes, to stand for a weaker
+//! machine. It is made below one of this process's own groups, in version 1 or 2, whichever
+//! has the controller here, and never outside a limit that this process has.
 //!
-//! The ledger knows each before it is made, and removes it when its processes have
-//! ended. Not for reading limits that others have set: that is `cgroup`.
+//! The ledger records each group before it is made, and removes it when its processes have
+//! ended. The limits that others have set are read by `cgroup`.
 
 use super::cgroup::{self, Throttled, Version};
 use crate::ledger::Ledger;
@@ -70,7 +69,7 @@ impl CpuGroup {
         &self.path
     }
 
-    /// The file in which its quota stands, and what says so many CPUs there.
+    /// The file that holds its quota, and the text that sets the quota to this many CPUs.
     pub fn quota(&self, cpus: f64) -> (PathBuf, String) {
         quota(self.version, &self.path, cpus)
     }
@@ -84,8 +83,8 @@ impl CpuGroup {
 fn create_in(ledger: &Ledger, version: Version, level: &Path, cpus: f64) -> io::Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     if version == Version::V2 {
-        // Given to the groups below it by their parent; where that has it already,
-        // or must not, the missing file below tells.
+        // The parent group gives the controller to the groups below it. Errors are ignored:
+        // without the controller, writing the quota below fails.
         let _ = fs::write(level.join("cgroup.subtree_control"), "+cpu");
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

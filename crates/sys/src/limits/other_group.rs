@@ -1,9 +1,9 @@
-//! The control group that another program runs in: what it uses of the CPUs, and
-//! what it may. So a server can be watched of which no process is visible (one in a
-//! container beside ours), or that consists of many.
+//! The control group in which another program runs: the CPU time that it uses, and its
+//! limits. It makes it possible to watch a server that consists of many processes, or whose
+//! processes are not visible (in a container beside ours).
 //!
-//! In version 1 the same path stands for a group in each hierarchy that has it. Not for
-//! limiting anybody: that is `cpu_group`.
+//! In version 1 the same path stands for a group in each hierarchy that has it. Limits are
+//! set by `cpu_group`, not here.
 
 use super::cgroup::{self, Quota, Version};
 use crate::cpu;
@@ -18,7 +18,7 @@ pub struct OtherGroup {
     directories: Vec<(Version, PathBuf)>,
     /// The CPU time that it has used.
     usage: (Version, PathBuf),
-    /// Those of the machine, where nothing says less.
+    /// The file that lists the machine's CPUs, for a group without a set of its own.
     online: PathBuf,
 }
 
@@ -79,7 +79,7 @@ impl OtherGroup {
         Ok(group)
     }
 
-    /// CPU time that all who are and were in it have used, in nanoseconds.
+    /// CPU time used by all processes that are or were in it, in nanoseconds.
     pub fn cpu_ns(&self) -> Option<u64> {
         let text = fs::read_to_string(&self.usage.1).ok()?;
         match self.usage.0 {

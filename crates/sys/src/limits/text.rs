@@ -1,6 +1,6 @@
-//! The kernel's texts, understood: pure functions from what stands in /proc
-//! and /sys to figures. A line that is missing or has another shape gives None
-//! (or the empty value), never an error: kernels and containers differ.
+//! Parsers of the kernel's texts: pure functions from the text of files in
+//! /proc and /sys to figures. A line that is missing or has another form gives
+//! None (or the empty value), never an error: kernels and containers differ.
 
 /// A field of a text in columns, by its number.
 pub fn field<T: std::str::FromStr>(text: &str, at: usize) -> Option<T> {

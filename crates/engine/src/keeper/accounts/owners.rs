@@ -1,9 +1,9 @@
-//! Whose a process is: the nearest of its ancestors that is known decides.
+//! The owner of a process: the nearest of its ancestors that is known decides.
 
 use jostle_sys::census::Identity;
 use std::collections::BTreeMap;
 
-/// Who a process belongs to.
+/// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// It carries workers.
@@ -20,7 +20,7 @@ pub(crate) enum Owner {
     Other,
 }
 
-/// Who was started by whom.
+/// Processes with their parents, and those whose owner is known.
 pub(super) struct Kin<'a> {
     /// The latest look first: what ends with the window is known from earlier ones.
     pub looks: [&'a BTreeMap<u32, Identity>; 3],

@@ -193,9 +193,9 @@ pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
     server.roots()
 }
 
-/// What to tell whoever measures a server of this machine that belongs to another user:
-/// its process cannot be found behind our connections then, and counts as one more
-/// program beside us. None where it is seen, named, or elsewhere.
+/// A hint for a server of this machine that belongs to another user: its process cannot be
+/// found behind our connections, and counts as another program. None if the server is seen,
+/// named, or on another machine.
 pub fn unseen(named: Option<&ServerAt>, target: &str) -> Option<String> {
     let address = Spec::parse(target).ok().as_ref().and_then(Spec::address)?;
     let is_hidden =

@@ -100,8 +100,9 @@ impl<T: Work> Run<'_, T> {
         Ok(asked(&self.target, self.order)?.and_then(|figures| figures.memory_bytes))
     }
 
-    /// Until all workers are counted who have not died or failed. Gives up where
-    /// nothing moves any more, and after the longest that a run may take.
+    /// Waits until all workers are counted that have not died or failed. Gives
+    /// up when no worker makes progress any more, and after the longest time
+    /// that a run may take.
     fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<(), Aborted> {
         let span = self.order.workload.keeps();
         let deadline = self.shared.opens().load(Relaxed) + self.order.window.0 + span.0;

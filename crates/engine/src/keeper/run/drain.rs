@@ -15,9 +15,9 @@ const NUDGE: Duration = Duration::from_millis(10);
 const LATE: u64 = 2;
 
 impl<T: Work> Run<'_, T> {
-    /// Ends every wait, repeatedly; whoever does not come back in time is killed, and
-    /// everybody at once when the parent no longer wants the result. What they
-    /// measured is in shared memory.
+    /// Ends every wait, repeatedly. Workers that do not come back in time are killed, and
+    /// all at once when the parent no longer wants the result. What they measured is in
+    /// shared memory.
     pub(in crate::keeper) fn drain(&self, children: &mut Children) {
         let grace_ends = self.now() + self.order.workload.grace().0;
         let patience = self.order.patience().0;
@@ -49,10 +49,10 @@ impl<T: Work> Run<'_, T> {
         }
     }
 
-    /// How much longer to wait where all workers have ended, in nanoseconds: only their
-    /// processes are not gone yet. Processes of one program end one after the other, as
-    /// each takes its mappings off the file's list, and on a starved machine whoever has
-    /// that list may not run for long.
+    /// How much longer to wait, in nanoseconds, where all workers have ended and only their
+    /// processes are not gone yet. Processes of one program exit one after the other: each
+    /// removes its mappings from the list of the program's file. On a starved machine, the
+    /// process that has that list may be without a CPU for long.
     fn leave_to_exit(&self, children: &Children) -> u64 {
         const EXIT: Duration = Duration::from_secs(20);
         let mut left = children.alive.values().cloned().flatten();

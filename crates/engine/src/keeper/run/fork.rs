@@ -75,8 +75,8 @@ impl<T: Work> Run<'_, T> {
         Ok(())
     }
 
-    /// Until all are ready. One that cannot become so ends the run: a point
-    /// with fewer workers than it says would be a lie.
+    /// Waits until all are ready. A worker that fails ends the run: a point
+    /// must not have fewer workers than it states.
     pub(super) fn await_ready(&self, children: &mut Children) -> Result<(), Aborted> {
         let deadline = self.now() + RAMP_PATIENCE_NS;
         loop {

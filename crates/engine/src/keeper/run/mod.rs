@@ -43,7 +43,7 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-/// A run that came to nothing, in words for the user.
+/// A run that failed; the message is for the user.
 pub(super) struct Aborted(pub String);
 
 /// How often waits look up: for the parent, for workers that died.
@@ -59,7 +59,7 @@ pub(super) struct Run<'a, T> {
     target: T,
     /// What the server told before the first worker.
     server: Option<ServerFigures>,
-    /// Who is who on this machine.
+    /// The owners of CPU time on this machine.
     books: Books,
     /// The workers' clocks of waiting, once they are all there.
     queues: RefCell<Queues>,
@@ -83,13 +83,13 @@ pub(super) struct Seen {
     pub children: Children,
     /// What the server counted meanwhile.
     pub server: ServerFigures,
-    /// What all locks being held at once was like (`hold`).
+    /// Figures of the moment when all locks were held at once (`hold`).
     pub peak: Option<Peak>,
-    /// What keeping them came to (`hold --for`).
+    /// Figures of the time for which they were kept (`hold --for`).
     pub kept: Option<KeptYield>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
-    /// What workers' queues were a sample of.
+    /// The share of the workers' threads whose run queues were read.
     pub coverage: f64,
 }
 
@@ -385,8 +385,8 @@ impl<'a, T: Work> Run<'a, T> {
         }
     }
 
-    /// Whether no worker works any more: nothing is left to be measured, as where the
-    /// server has gone. The first that works is the last that is looked at.
+    /// Whether no worker works any more, for example because the server has gone: nothing
+    /// is left to be measured. The check stops at the first worker that works.
     fn all_have_failed(&self, children: &Children) -> bool {
         let failed = |worker| self.shared.page(worker).get(Word::Stage) == Stage::Failed as u64;
         let ended = |worker| children.ended.iter().any(|(_, of)| of.contains(&worker));
@@ -401,7 +401,7 @@ fn asked<T: Work>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>,
 }
 
 fn witness(order: &RunOrder, excludes: bool) -> std::io::Result<Witness> {
-    // Who holds different locks meets nobody whom to witness.
+    // Holders of different locks do not exclude each other: there is nothing to witness.
     let keys = match order.workload {
         WorkloadOrder::Hold(_) => 1,
         _ => order.keys,

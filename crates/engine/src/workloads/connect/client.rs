@@ -214,7 +214,7 @@ impl Client<'_> {
             .store(self.clock.now(), Relaxed);
     }
 
-    /// Sleeps until there is another order than one to look, which it carries out.
+    /// Sleeps until the next order that is not to look; carries out orders to look.
     fn await_order(&self, held: &mut Held) {
         loop {
             held.order = self.board.await_order(self.number, held.order);

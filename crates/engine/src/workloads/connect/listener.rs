@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 /// no client of ours has.
 const FIRST_PORT: u64 = 1_025;
 const PORTS: u64 = 8_000;
-/// Where one listens whose port somebody else has: so many ports further.
+/// Further ports to try where the first is taken, each `PORTS` above the one before.
 const OTHERS: u64 = 2;
 
 /// What one of them is to do.
@@ -50,11 +50,9 @@ fn one(nth: u64) -> Result<OwnedFd, Errno> {
 }
 
 impl Listener<'_> {
-    /// Makes them. Not one less than asked for: a point that has fewer
-    /// listeners than it says would be a lie.
+    /// Makes all of them: a point must not have fewer listeners than it states.
     ///
-    /// None if one could not be had; what the keeper shall say of it stands on
-    /// the board.
+    /// None if one could not be made; the board then has the error for the keeper.
     pub(crate) fn prepare(&self) -> Option<Vec<OwnedFd>> {
         let mut fds = Vec::with_capacity(self.count as usize);
         for nth in self.first..self.first + self.count {

@@ -94,7 +94,7 @@ impl Board {
         &self.region.words64(self.own(process) + LINE, 1)[0]
     }
 
-    /// Says what a process is to do.
+    /// Gives a process its order.
     pub(crate) fn order(&self, process: usize, order: u32) {
         let word = self.order_word(process);
         word.fetch_max(order, AcqRel);
@@ -164,8 +164,8 @@ impl Board {
         self.own_words(process)[2].swap(0, AcqRel) == 1
     }
 
-    /// Writes to the resource, which takes no older token than it has seen. Whether it was
-    /// taken.
+    /// Writes to the resource, which rejects tokens older than the newest that it has seen.
+    /// Returns whether it accepted this one.
     pub(crate) fn write(&self, token: u64) -> bool {
         let newest = &self.region.words64(LINE, 1)[0];
         newest.fetch_max(token, AcqRel) <= token

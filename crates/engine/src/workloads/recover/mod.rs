@@ -137,8 +137,8 @@ impl<T: Target> Process<'_, T> {
         if let Some(leased_at) = lock.leased_at_ns() {
             self.board.set_leased_at(self.number, leased_at);
         }
-        // Before the keeper hears of the grant: it lets the old owner go on then, whose write
-        // is to come second.
+        // Writes before the keeper learns of the grant: the keeper then lets the old owner
+        // continue, whose write must come second.
         let written = self.write(lock);
         self.log_at(at_ns, what, lock.token(), None);
         self.log_write(written);

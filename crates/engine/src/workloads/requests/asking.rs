@@ -1,5 +1,5 @@
-//! One request of one worker: made, stamped, judged and recorded. When it is due
-//! is for others to say.
+//! One request of one worker: made, stamped, judged and recorded. Other modules decide when
+//! it is due.
 
 use super::Does;
 use super::page::{Outcome, Part, Sheet};

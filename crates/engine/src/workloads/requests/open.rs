@@ -1,18 +1,16 @@
 //! The open loop: requests come at a rate, whatever became of those before.
 //!
-//! All intended starts are fixed before the run. The workers are slots: whoever
-//! is free takes the next one from the schedule, sleeps until it is due and sends
-//! it, so that a request that is late delays none but itself, and the time that a
-//! request was not even sent counts in its response (coordinated omission: Tene,
-//! "How NOT to Measure Latency", 2013).
+//! All intended starts are fixed before the run. The workers are slots: a free worker takes
+//! the next request from the schedule, sleeps until it is due and sends it. A late request
+//! therefore delays only itself, and the time before a request was sent counts in its
+//! response time (coordinated omission: Tene, "How NOT to Measure Latency", 2013).
 //!
-//! A request is late for one of two reasons. Until a slot was free, it is the
-//! target's: all the others were still to be answered. After that it is the
-//! generator's. A slot that comes free late because its last request was sent late
-//! came free late by the generator's fault: each worker carries along by how much
-//! (its debt), as if the request before had been sent in time and had taken as
-//! long (Lindley's recursion for the waiting time, Proc. Camb. Phil. Soc.
-//! 48, 1952).
+//! A request is late for one of two reasons. Until a slot was free, the lag is the
+//! target's: all other requests were still to be answered. After that it is the
+//! generator's. If a slot came free late because its last request was sent late, that part
+//! is the generator's too: each worker carries it along as its debt, as if the request
+//! before had been sent in time and had taken as long (Lindley's recursion for the waiting
+//! time, Proc. Camb. Phil. Soc. 48, 1952).
 
 use super::arrivals;
 use super::asking::Asking;
@@ -57,8 +55,8 @@ struct Slot {
 }
 
 impl Slot {
-    /// Since when a request due at `due` could have been sent by a generator that
-    /// is never late.
+    /// The time from which a generator that is never late could have sent a request that is
+    /// due at `due`.
     fn could(&self, due: u64) -> u64 {
         due.max(self.free - self.debt)
     }
@@ -68,7 +66,7 @@ impl Slot {
         self.could(due) - due
     }
 
-    /// A request was sent and has ended; gives what the generator was late by.
+    /// Records that a request was sent and has ended; returns the generator's lag.
     fn served(&mut self, due: u64, sent: u64, ended: u64) -> u64 {
         self.debt = sent.saturating_sub(self.could(due));
         self.free = ended;
@@ -123,7 +121,8 @@ impl Pool {
         due >= self.warmup_ns && due < self.warmup_ns + self.window_ns
     }
 
-    /// How long a request went unanswered that never was, until the window closed.
+    /// How long a request without an answer was pending by the end of the window, from its
+    /// due time.
     fn unanswered(&self, due: u64) -> u64 {
         (self.warmup_ns + self.window_ns).saturating_sub(due)
     }

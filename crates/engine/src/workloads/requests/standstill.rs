@@ -1,10 +1,10 @@
 //! Whether a generator runs at all.
 //!
-//! A request of a generator that is stopped, frozen or throttled is in flight by its
-//! stamps, and may have been answered long ago. So a thread of the generator sleeps
-//! a short time again and again: by how much later than due it looks at the clock,
-//! less what it waited for a CPU, its process stood still. (Waiting for a CPU is
-//! the generator being busy, which is told otherwise.)
+//! By its stamps, a request of a generator that is stopped, frozen or throttled is in
+//! flight, although it may have been answered long ago. Therefore a thread of the generator
+//! sleeps for a short time again and again. When it wakes later than due, its process stood
+//! still for that time, less the time that the thread waited for a CPU. (A generator that
+//! waits for a CPU is busy, which is recorded elsewhere.)
 
 use super::windowed::overlap;
 use crate::page::{Page, Shared, Word};

@@ -11,7 +11,7 @@ use crate::crew::Crew;
 use crate::page::{Page, SLICES, Shared, Stage, Word};
 use std::sync::atomic::Ordering::Acquire;
 
-/// The life of a worker that has joined. The first of each generator has an eye on
+/// The life of a worker that has joined. The first worker of each generator also watches
 /// whether their process runs at all. True if all went well.
 pub(super) fn live(
     crew: &Crew<'_, Requesting<'_>>,
@@ -64,7 +64,7 @@ fn cut_off(page: &Page<'_>, shared: &Shared, sent: u64, ended: u64) {
     }
 }
 
-/// Before the last worker has come there is none, and both are the end of time.
+/// Before the last worker has come there is no window, and both times are `u64::MAX`.
 fn window(shared: &Shared) -> (u64, u64) {
     let opens = shared.opens().load(Acquire);
     (opens, shared.closes().load(Acquire).max(opens))

@@ -1,11 +1,11 @@
 //! How far the clock of another host is from ours.
 //!
-//! The other's clock was read between the sending of a question and the coming of
-//! its answer, so that each exchange bounds the offset from both sides, whatever
-//! the two ways took (Cristian, "Probabilistic clock synchronization", Distributed
-//! Computing 3, 1989). Of many exchanges all bounds hold at once: what is left is half
-//! the sum of the least way there and the least way back, and a slow exchange costs
-//! nothing. Nothing here talks; see `first` for who asks.
+//! The other's clock was read between the sending of a question and the coming of its
+//! answer, so that each exchange bounds the offset from both sides, whatever the two ways
+//! took (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989).
+//! The bounds of all exchanges hold at once: the remaining uncertainty is half the sum of
+//! the shortest way there and the shortest way back, and a slow exchange costs nothing. The
+//! exchanges themselves are made in `first`.
 
 use crate::hosts::Offset;
 
@@ -62,9 +62,9 @@ impl Bounds {
         middle(self.low - since, self.high + since)
     }
 
-    /// The offset at any time between two measurements: all that either allows. Between
-    /// them a clock that is turned one way passes from the one to the other; one that
-    /// jumped did so too, and the bounds are as wide as the jump.
+    /// The offset at any time between two measurements: all that the bounds of either
+    /// allow. A clock that is slewed moves from the one to the other in between. So does
+    /// one that jumped, and the bounds are then as wide as the jump.
     pub(super) fn between(before: Bounds, after: Bounds) -> Offset {
         middle(before.low.min(after.low), before.high.max(after.high))
     }

@@ -34,9 +34,9 @@ pub enum Joined {
 struct Limits {
     /// Between two signs of life.
     beat: Duration,
-    /// A host that was not heard for so long is given up.
+    /// A host that is silent for so long is given up.
     silence: Duration,
-    /// Rank 0, by the others, in a run.
+    /// The same for rank 0, as the others see it in a run.
     first_silence: Duration,
     /// The same between two runs, in which rank 0 may be busy by itself.
     rest: Duration,
@@ -79,7 +79,7 @@ pub struct Rank<'a> {
     pub commit: Option<&'a str>,
     /// The exit code with which somebody wants this process to end, if so.
     pub ended: &'a mut dyn FnMut() -> Option<u8>,
-    /// Tells whoever reads this host's log what rank 0 can no longer be told.
+    /// Logs on this host what rank 0 can no longer be told.
     pub complain: &'a dyn Fn(&str),
 }
 
@@ -87,7 +87,7 @@ pub struct Rank<'a> {
 /// serves it here with its keeper, until it is told to end.
 ///
 /// From here on this process must not fork: the keeper has been forked before. A host of
-/// another version, or one that says nothing, is complained of, and all are told to end.
+/// another version, or one that does not answer, is reported, and all are told to end.
 pub fn join(link: Box<dyn Link>, keeper: &mut Keeper, rank: Rank<'_>) -> Joined {
     let hello = words::Hello::of(rank.version, rank.commit);
     if link.rank() == 0 {

@@ -1,5 +1,5 @@
-//! The life of every rank but the first: it does what rank 0 says with its own
-//! keeper, and ends when it is told to, or when rank 0 is heard no more.
+//! The life of every rank but the first: it carries out rank 0's orders with its own
+//! keeper, and ends when it is told to, or when rank 0 is silent for too long.
 
 use super::link::{Link, LinkError};
 use super::station::{Port, Station};
@@ -17,8 +17,8 @@ const LIVELY: Duration = Duration::from_secs(1);
 /// How long the last word may take to leave.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Serves rank 0 until the end. False if that came because rank 0 was heard no more:
-/// then the link was cut, and the job with it.
+/// Serves rank 0 until the end. False if rank 0 was silent for too long, or the link
+/// failed: the link is then cut, and the job with it.
 pub(super) fn serve<L: Link, P: Port>(
     link: L,
     port: P,
@@ -55,13 +55,13 @@ struct Other<L, P> {
     link: L,
     station: Station<P>,
     limits: Limits,
-    /// When rank 0 was, and how long it may be silent.
+    /// When rank 0 was last heard, and how long it may be silent.
     heard: Instant,
     patience: Duration,
-    /// When it last said more than that it is there; None: others work, and this host
+    /// When rank 0 last sent more than a sign of life; None: others work, and this host
     /// sleeps. A host that wakes often takes CPU time from others of its machine.
     told: Option<Instant>,
-    /// When it was last told anything.
+    /// When this host last sent a message to rank 0.
     said: Instant,
     /// Workers work: nobody must be disturbed.
     working: bool,

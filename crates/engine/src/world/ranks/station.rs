@@ -1,5 +1,5 @@
-//! A keeper in the service of a run that many hosts make: what rank 0 says becomes
-//! requests to it, what it answers becomes words to rank 0. Rank 0 has one for its
+//! A keeper that takes part in a run of several hosts. Messages of rank 0 become requests
+//! to the keeper, and its replies become messages to rank 0. Rank 0 has a station for its
 //! own keeper too, so that all hosts do the same.
 
 use super::Limits;
@@ -76,8 +76,8 @@ impl<P: Port> Station<P> {
         self.busy.is_some()
     }
 
-    /// Takes a word of rank 0's; what concerns another run than the present one is
-    /// late and means nothing any more.
+    /// Takes a message of rank 0. One about another run than the present one is late, and
+    /// has no effect.
     pub(super) fn hear(&mut self, word: ToHost) -> Option<FromHost> {
         match word {
             ToHost::Order { run, order } => {
@@ -100,7 +100,7 @@ impl<P: Port> Station<P> {
         }
     }
 
-    /// What the keeper has to say within `patience`, if it is at a run.
+    /// The keeper's next message within `patience`, if it works on a run.
     pub(super) fn look(&mut self, patience: Duration) -> Option<FromHost> {
         let Some(run) = self.busy else {
             std::thread::sleep(patience);
@@ -141,7 +141,7 @@ impl<P: Port> Station<P> {
         })
     }
 
-    /// A keeper that was stopped answers nothing and ends nothing.
+    /// Ends a keeper that is stopped for too long: it neither replies nor ends by itself.
     fn mind_standstill(&mut self, run: u64) -> Option<FromHost> {
         let now = Instant::now();
         if now < self.look {

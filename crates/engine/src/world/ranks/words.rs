@@ -1,4 +1,4 @@
-//! What ranks say to each other: JSON, but for the clock's ping and pong.
+//! The messages between ranks: JSON, except the clock's ping and pong.
 
 use crate::hosts::Host;
 use crate::order::{Assignment, Closed, Reached, Yield};
@@ -105,7 +105,7 @@ pub(super) enum ToHost {
         /// The run.
         run: u64,
     },
-    /// Nothing comes of it.
+    /// Abort the run.
     Abort {
         /// The run.
         run: u64,
@@ -114,7 +114,7 @@ pub(super) enum ToHost {
     Beat,
     /// Others work now, and you do not: look rarely.
     Sleep,
-    /// Look often: more is said soon.
+    /// Look often: another message follows soon.
     Wake,
     /// Between two runs rank 0 may be silent for longer.
     Rest,
@@ -156,14 +156,14 @@ pub(super) enum FromHost {
         /// All of it.
         data: Box<Yield>,
     },
-    /// Nothing came of it, and why.
+    /// The run failed.
     Failed {
         /// The run.
         run: u64,
         /// In words for the user.
         text: String,
     },
-    /// It has heard that nothing comes of it.
+    /// It has received the abort.
     Aborting {
         /// The run.
         run: u64,

@@ -1,9 +1,9 @@
 //! Rank 0: tells all hosts what to do and when, and gathers what they did.
 //!
-//! A run has phases (`rounds`), and no host enters one before all have left the one
-//! before: prepared, begun, drained, concluded. Between its looks at the others rank 0
-//! sleeps, longer while workers work; it never waits inside the link. How long a
-//! host may be silent is bounded, and what comes of it names the host.
+//! A run has phases (`rounds`), and no host enters one before all have left the one before:
+//! prepared, begun, drained, concluded. Between its looks at the others rank 0 sleeps,
+//! longer while workers work; it never waits inside the link. A host that is silent for too
+//! long ends the run with an error that names it.
 
 mod asking;
 mod rounds;
@@ -68,9 +68,9 @@ struct Seat {
     stage: Stage,
     /// It has heard that a run was called off.
     aborting: bool,
-    /// Somebody else has told it to end.
+    /// Something other than rank 0 has told it to end.
     ending: Option<String>,
-    /// It hears nothing any more, so that there is no use in waiting for it.
+    /// It does not answer any more, so that waiting for it is useless.
     gone: bool,
     /// It has left.
     left: bool,
@@ -98,8 +98,8 @@ struct Round<'a, P> {
 }
 
 impl<L: Link> First<L> {
-    /// Waits until all others have said who they are; also gives why they cannot work
-    /// together, if so: one is of another version, or says nothing.
+    /// Waits until all others have introduced themselves. Also returns why they cannot work
+    /// together, if so: a rank has another version, or does not answer.
     pub(super) fn gather(
         link: L,
         hello: Hello,
@@ -170,7 +170,7 @@ impl<L: Link> First<L> {
         }
     }
 
-    /// What one host said of itself, in its name.
+    /// An error that one host reported, with its name.
     fn said(&self, rank: usize, text: &str) -> KeeperError {
         match self.hosts.len() {
             1 => failed(text.to_owned()),
@@ -298,7 +298,7 @@ impl<L: Link> First<L> {
         }
     }
 
-    /// A host that fails, or is told to end, while it takes no part is missed too.
+    /// A host that fails or is told to end is an error even while it takes no part.
     fn refuse_failures(&self) -> Result<(), KeeperError> {
         let failed = self.seats.iter().enumerate().find_map(|(rank, seat)| {
             let text = match &seat.stage {
@@ -381,8 +381,8 @@ impl<L: Link> Hosts for First<L> {
 }
 
 impl<L: Link> Drop for First<L> {
-    /// The end of all ranks: in good order, or, where one cannot be waited for, at
-    /// once, and this process with them. Whatever is to be printed is printed before.
+    /// Ends all ranks: in good order, or, if one cannot be waited for, at once and together
+    /// with this process. All output must be printed before.
     fn drop(&mut self) {
         let well = self.farewell();
         if let Some(link) = self.link.take().map(Box::new) {

@@ -17,12 +17,13 @@ const MARGIN_NS: u64 = 30_000_000;
 const MARGIN_PER_HOST_NS: u64 = 2_000_000;
 const MARGIN_PER_WORKER_NS: u64 = 50_000;
 
-/// Opening connections, and closing them, takes as long as it takes: each keeper sees
-/// to it that its clients move.
+/// Opening and closing connections has no time limit: each keeper makes sure that its
+/// clients make progress.
 const ENDLESS: Duration = Duration::MAX;
 
-/// So often rank 0 has looked before it says that a host does not answer. It may itself
-/// have been kept from running, and then has heard of nobody for no fault of theirs.
+/// The least number of looks before rank 0 reports that a host does not answer. Rank 0 may
+/// itself have been kept from running, and has then heard of no host through no fault of
+/// theirs.
 const LOOKS: u32 = 50;
 
 /// What all agreed on.
@@ -57,7 +58,7 @@ impl<L: Link> First<L> {
         })
     }
 
-    /// Whatever all hosts do together, which is called off where one of them fails.
+    /// Carries out what all hosts do together, and aborts it if one of them fails.
     fn round<P: Port, D>(
         &mut self,
         port: P,
@@ -75,7 +76,7 @@ impl<L: Link> First<L> {
             (seat.stage, seat.aborting) = (Stage::Idle, false);
         }
         self.pump()?;
-        // What was said while we did something else has been heard now.
+        // Messages that came while rank 0 did something else have been read now.
         self.seats
             .iter_mut()
             .for_each(|seat| seat.heard = Instant::now());
@@ -222,7 +223,7 @@ impl<L: Link> First<L> {
         Ok(Start { at, clocks })
     }
 
-    /// As `reach`: workers should not be disturbed by those who wait for them.
+    /// As `reach`, with longer naps: waiting must not disturb the workers.
     fn reach_at_work<P: Port>(
         &mut self,
         round: &mut Round<'_, P>,
@@ -249,8 +250,8 @@ impl<L: Link> First<L> {
         self.reach(round, taking, phase::OVER, patience)
     }
 
-    /// What each did after this start, as `take` finds it at its seat with the time at
-    /// which it began, by its own clock; zero: it did not.
+    /// What each did after this start. `take` takes the data from its seat, with the time
+    /// at which it began by its own clock; zero if it did not begin.
     fn did<D>(
         &mut self,
         taking: &[usize],
@@ -279,7 +280,7 @@ impl<L: Link> First<L> {
         each.collect()
     }
 
-    /// Ends a run that came to nothing; returns what is to be said of it.
+    /// Ends a run that failed; returns the error to report.
     fn call_off<P: Port>(&mut self, round: &mut Round<'_, P>, why: KeeperError) -> KeeperError {
         let interrupted = matches!(why, KeeperError::Interrupted);
         let patience = match interrupted {
