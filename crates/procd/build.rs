@@ -13,8 +13,8 @@ fn main() {
     let most_variables = if aarch64 { 136 } else { 32 };
     let most_variables = format!("-Wl,--defsym=most_variables={most_variables}");
     let mut arguments = vec!["-nostartfiles", "-static", "-no-pie"];
-    // Code that is not optimised checks what cannot happen, and what would tell
-    // of it brings `std` along, which the script has no place for.
+    // Code that is not optimised checks for cases that cannot happen. Reporting them
+    // needs `std`, for which the linker script has no place.
     if variable("OPT_LEVEL") != "0" {
         // Nothing unwinds; its routine would bring `std` along too, and text for
         // debuggers would be most of the file.

@@ -1,5 +1,5 @@
-//! `jostle compare`: two files in, what differs out, and an exit code for
-//! scripts.
+//! `jostle compare`: compares two result files, prints the differences, and returns an exit
+//! code for scripts.
 
 use crate::args::Compare;
 use crate::labels::{self, Label};

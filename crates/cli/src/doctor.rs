@@ -1,7 +1,7 @@
 //! How `jostle doctor` prints its findings: worst first, the remedy below each,
 //! and one closing sentence; with `--fix` as commands for a shell.
 //!
-//! Not for finding anything: the survey is the engine's.
+//! The engine makes the survey; this module only prints it.
 
 use jostle_engine::preflight::{Finding, SHELL, Severity};
 use jostle_model::text::one_line;
@@ -33,10 +33,10 @@ pub(crate) fn render(findings: &[Finding]) -> String {
     text + "\n" + &closing(findings) + "\n"
 }
 
-/// A line for each finding that is not fine: the command that mends it with what was
-/// found behind it, or a comment where no command does. `shell` is the process whose
-/// limits are raised. A root shell may read it as it is: what other programs are called
-/// stays within its comment.
+/// A line for each finding that is not fine: the command that fixes it, followed by the
+/// finding as a comment, or a comment alone if no command fixes it. `shell` is the process
+/// whose limits are raised. The output is safe to pipe into a root shell: names of other
+/// programs cannot end their comment.
 pub(crate) fn commands(findings: &[Finding], shell: u32) -> String {
     let flawed = worst_first(findings).into_iter();
     let flawed: Vec<&Finding> = flawed.filter(|f| f.matters > Severity::Fine).collect();
@@ -77,7 +77,7 @@ fn word(matters: Severity) -> &'static str {
     }
 }
 
-/// The worst that was found, in one sentence.
+/// The worst finding, in one sentence.
 fn closing(findings: &[Finding]) -> String {
     let count = |matters| findings.iter().filter(|f| f.matters == matters).count();
     let (blocks, bends, notes) = (

@@ -1,8 +1,8 @@
 //! `--figures DIR`: every figure of the page as a file, SVG and PNG.
 //!
-//! The SVG is the page's own drawing. A PNG needs the fonts of this machine and a
-//! rasteriser: an installed program does it ([`CONVERTERS`]). Linking one (resvg and the
-//! thirty crates below it) would cost every build more than those few uses are worth.
+//! The SVG is the page's own drawing. A PNG needs this machine's fonts and a rasteriser, so
+//! that an installed program makes it ([`CONVERTERS`]). Linking a rasteriser (resvg and its
+//! thirty dependencies) would make every build slower for a rare use.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -34,11 +34,11 @@ static CONVERTERS: [Converter; 2] = [
     },
 ];
 
-/// By which an SVG is known that may be replaced.
+/// Marks an SVG as jostle's own, which may be replaced.
 const MARK: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" data-made-by=\"jostle\"";
 
-/// Makes the directory where it is missing, and refuses what is none, before anything is
-/// printed.
+/// Makes the directory if it is missing, and refuses a path that is not a directory, before
+/// anything is printed.
 ///
 /// # Errors
 /// What the system says; that something else has this name.

@@ -1,5 +1,4 @@
-//! `--html FILE`: where the page goes. What stands in it is the report's
-//! business.
+//! `--html FILE`: opens and writes the page's file. The report makes the page.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Page {
     path: PathBuf,
     file: File,
-    /// Whether this run made it, and so takes it away if nothing is written.
+    /// Whether this run created the file, and so removes it if nothing is written.
     new: bool,
 }
 
@@ -83,8 +82,9 @@ pub(crate) fn write_text(mut page: Page, text: &str) -> anyhow::Result<()> {
 }
 
 impl Page {
-    /// Devices and pipes have neither length nor beginning. A file that was removed
-    /// meanwhile is made again: what is written to it without its name would be lost.
+    /// Truncates the file and seeks to its start; devices and pipes allow neither. A file
+    /// that was removed meanwhile is created again, because writing to the removed file
+    /// would lose the page.
     fn begin(&mut self) -> std::io::Result<()> {
         let found = self.file.metadata()?;
         if !found.is_file() {

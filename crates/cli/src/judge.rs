@@ -1,5 +1,5 @@
-//! `jostle judge`: runs a foreign load generator, watches it, and reports on stderr what
-//! was at its limit. Standard output belongs to the command.
+//! `jostle judge`: runs a foreign load generator, watches it, and reports the bottleneck on
+//! stderr. Standard output belongs to the command.
 
 use crate::args::{Judge, Report};
 use crate::html::{self, Page};
@@ -29,8 +29,8 @@ const PAIRS: u32 = 6;
 /// Pairs, at most.
 const MOST_PAIRS: u32 = 1_000;
 
-/// Looks may not follow each other faster, in nanoseconds: threads' clocks step by ticks
-/// of up to 10 ms.
+/// The shortest interval between two looks, in nanoseconds: threads' clocks advance in
+/// ticks of up to 10 ms.
 const SHORTEST_NS: u64 = 10_000_000;
 
 /// Runs the command and returns the exit code.
@@ -71,7 +71,7 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     done
 }
 
-/// Which runs there are: one, or pairs in turn.
+/// The runs to make: one, or pairs.
 fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
     if !args.double {
         return Ok(vec![None]);
@@ -97,7 +97,8 @@ fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
         load: if doubled { 2 * load } else { load },
         doubled,
     };
-    // The second pair in reverse, so that a drift of the machine falls on both alike.
+    // Every second pair is in reverse order, so that a drift of the machine affects both
+    // loads alike.
     let pairs = (1..=pairs).flat_map(|block| {
         let first = block % 2 == 0;
         [turn(block, first), turn(block, !first)]
@@ -195,8 +196,8 @@ impl Bench<'_> {
             .map_err(|error| Failure::Failed(error.into()))
     }
 
-    /// Prints the report. For pairs that is what they settled; the result file has the
-    /// single runs.
+    /// Prints the report: that of the run, or the result of all pairs. The result file also
+    /// has the single runs.
     fn show(&self, page: Option<Page>) -> Result<(), Failure> {
         if self.found.watched.is_empty() {
             return Ok(());
@@ -207,7 +208,7 @@ impl Bench<'_> {
             _ => String::new(),
         };
         if !self.args.quiet {
-            // If stderr is closed, nobody is left to tell.
+            // If stderr is closed, the error cannot be reported.
             let _ = std::io::stderr().write_all(shown(&text).as_bytes());
         }
         if let Some(page) = page {
@@ -236,7 +237,8 @@ fn code_of(watched: &Watched) -> u8 {
 pub(crate) fn report(report: &Report) -> Result<Option<u8>, Failure> {
     let mut found = Vec::new();
     for path in &report.results {
-        // Standard input is the command's: nothing may be read from it here.
+        // Standard input is not opened here, because bytes read from it could not be put
+        // back.
         let opened = (path != Path::new("-")).then(|| File::open(path).map(BufReader::new));
         let Some(Ok(mut input)) = opened else {
             continue;

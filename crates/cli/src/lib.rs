@@ -1,7 +1,7 @@
 //! The `jostle` binary: arguments, plan files, wiring. It measures nothing by
 //! itself; it hands plans to the engine and records to the report.
 //!
-//! What is public beside [`main`] is for fuzzers: it starts nothing and reads no file.
+//! The other public items are for fuzzers: they start nothing and read no file.
 
 mod args;
 mod calibrate;
@@ -62,7 +62,8 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// The program where it is linked with MPI, whose jobs this joins: as [`main`], on all hosts.
+/// The entry point of the program linked with MPI, which joins MPI jobs. Otherwise like
+/// [`main`].
 pub fn main_of_ranks(join_job: JoinJob) -> ExitCode {
     ranks::join_by(join_job);
     main()
@@ -71,17 +72,17 @@ pub fn main_of_ranks(join_job: JoinJob) -> ExitCode {
 /// The program: reads its command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
-        // Not an error for a person, but one for a script.
+        // Exit code 2, because a script that passes no arguments has an error.
         let _ = std::io::stderr().write_all(questions::page().as_bytes());
         return ExitCode::from(2);
     }
     let verb = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli.verb,
-        // The first says so.
+        // Rank 0 reports the error.
         Err(_) if ranks::are_others() => return ExitCode::SUCCESS,
         Err(error) => return refused(&error),
     };
-    // What ranks do not measure together the first does alone.
+    // Verbs that do not measure with all ranks run on rank 0 alone.
     if ranks::are_others() && !verb.is_of_ranks() {
         return ExitCode::SUCCESS;
     }
@@ -133,8 +134,9 @@ pub fn plans_in(path: &Path, text: &str) -> Result<Vec<Plan>, String> {
     Ok(plans.into_iter().map(|(plan, _)| plan).collect())
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line. Words
-/// that steer a terminal are printed without clap's colours, in which they would hide.
+/// Prints the requested help, or the error in the command line. If a word has control
+/// characters, the message is escaped and printed without clap's colours, because colours
+/// are control characters too.
 fn refused(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let steers = std::env::args_os().any(|word| {
@@ -149,8 +151,8 @@ fn refused(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// As it may be printed: without passwords of URLs, and with nothing in it that steers
-/// a terminal.
+/// The text made safe for printing: without passwords of URLs, and with terminal control
+/// characters escaped.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     match redacted(text) {
         Cow::Borrowed(text) => printable(text),
@@ -158,7 +160,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The exit code; what went wrong is said.
+/// Returns the exit code, and prints the error if there is one.
 pub fn told(done: Result<u8, Failure>) -> u8 {
     match done {
         Ok(code) => code,
@@ -173,12 +175,12 @@ pub fn told(done: Result<u8, Failure>) -> u8 {
     }
 }
 
-/// To stderr; if that is closed, nobody is left to tell.
+/// Prints to stderr, and ignores errors: if stderr is closed, they cannot be reported.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "jostle: {}", shown(text));
 }
 
-/// To stdout. A reader that has seen enough (`| head`) is no error.
+/// Prints to stdout. A closed pipe (`| head`) is no error.
 ///
 /// # Errors
 /// Any other failure to write, such as a full disk.
@@ -186,7 +188,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     write_out(&shown(text))
 }
 
-/// The same of a text that may be printed as it is.
+/// The same for a text that is already safe for printing.
 fn write_out(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout
@@ -267,8 +269,8 @@ pub(crate) fn check_tidy(format: &str, tidy: bool) -> Result<(), Failure> {
     }
 }
 
-/// Prints the results in this format, in its long form where that was asked for; the
-/// table as wide as the terminal is.
+/// Prints the results in this format, in its long form with `tidy`. The table is as wide as
+/// the terminal.
 ///
 /// # Errors
 /// As [`print`].
@@ -284,7 +286,7 @@ pub(crate) fn print_results(format: &str, tidy: bool, sets: &[ResultSet]) -> any
     }
 }
 
-/// Whether what this format prints says itself that an experiment ended early.
+/// Whether this format's output states that an experiment ended early.
 fn tells_early_end(format: &str) -> bool {
     let mut formats = jostle_report::FORMATS.iter();
     formats.any(|known| known.name == format && known.tells_early_end)
@@ -309,7 +311,7 @@ fn examine(fix: bool) -> Result<u8, Failure> {
     let others = between(&first, &last, &[std::process::id()], cpus);
     let findings = preflight::survey(&machine, &others);
     print(&match fix {
-        // The shell that reads it, or that pipes it on, is who started this process.
+        // The shell whose limits are raised is the parent of this process.
         true => doctor::commands(&findings, std::os::unix::process::parent_id()),
         false => doctor::render(&findings),
     })?;

@@ -41,7 +41,7 @@ const THREAD_BYTES: u64 = 100 << 10;
 /// head of its page.
 const TASK_BYTES: u64 = 32 << 10;
 
-/// Said before the first run where nothing shows that the tool can be trusted.
+/// Printed before the first run if there is no calibration of this build on this machine.
 const NOT_CALIBRATED: &str = "this build has not been calibrated on this machine: jostle calibrate";
 
 const WAITS_FOR_ONE: &str = "--wait-quiet looks at one machine: wait for each host before mpirun, \
@@ -57,8 +57,8 @@ pub(crate) fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> 
     measure_from(typed.collect(), output)
 }
 
-/// The same of plans from a file; beside each stands where, which what is wrong with it
-/// begins with.
+/// Like [`measure`], for plans from a file. Each plan comes with its place in the file,
+/// which its error messages begin with.
 ///
 /// # Errors
 /// As [`measure`].
@@ -67,8 +67,8 @@ pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Resul
         Place::Alone => measure_here(plans, output, None),
         Place::Served(code) => Ok(code),
         Place::First(mut crew) => {
-            // All ranks may end with it, and this process too: what there is to be
-            // said is said before.
+            // Report errors first: dropping the crew may end all ranks, this process
+            // included.
             let code = told(measure_here(plans, output, Some(&mut crew)));
             drop(crew);
             Ok(code)
@@ -76,7 +76,8 @@ pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Resul
     }
 }
 
-/// `crew`: what was begun before the plans were looked at, in a job of several ranks.
+/// `crew` is the crew of a job of several ranks, which was started before the plans were
+/// read.
 fn measure_here(
     plans: Vec<(Plan, String)>,
     output: &Output,
@@ -105,7 +106,7 @@ fn measure_here(
     if hosts > 1 && output.wait_quiet.is_some() {
         return Err(Failure::Usage(WAITS_FOR_ONE.to_owned()));
     }
-    // With several hosts only this one would be looked at.
+    // Not with several hosts, because it would check only this one.
     let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
     let look = look.then(Look::now);
     let machine = Machine::read();
@@ -127,7 +128,7 @@ fn measure_here(
             &mut alone
         }
     };
-    // After the keeper is forked, which would keep its ports open.
+    // After the fork of the keeper, which would otherwise inherit the open ports.
     let live = Live::open(output)?;
     let mut writer = match &output.output {
         Some(path) => {
@@ -142,7 +143,7 @@ fn measure_here(
     ));
     if let Some(line) = &line {
         notes.iter().for_each(|note| line.note(note));
-        // One experiment tells it itself, after its pilots.
+        // A single experiment reports its duration by itself, after its pilots.
         if resolved.len() > 1 {
             let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
             line.note(&takes_in_words(&plans));
@@ -169,7 +170,7 @@ fn measure_here(
         };
         looker.settle()
     });
-    // Waiting for others does not count.
+    // The wait for other programs does not count.
     let began = Instant::now();
     let mut sets = Vec::new();
     let mut exit = ended.unwrap_or(0);
@@ -204,8 +205,8 @@ fn measure_here(
     world.keeper().end();
     let any = sets.iter().any(|set| !set.points.is_empty());
     if let (2.., Some(text)) = (hosts, &error) {
-        // A launcher that ends the job takes no more of our output after a moment:
-        // the host's name comes first.
+        // Print the error with the host's name first: a launcher that ends the job soon
+        // stops reading our output.
         crate::complain(text);
     }
     let mut page_written = Ok(());
@@ -216,7 +217,7 @@ fn measure_here(
     let concluded = conclude(exit, error, any, output.output.as_deref());
     match page_written {
         Ok(()) => concluded,
-        // Beside what ended the experiment, not instead of it.
+        // Reported in addition to the error that ended the experiment.
         Err(lost) => {
             crate::complain(&format!("{lost:#}"));
             concluded.map(|code| worse(code, experiment::exit::FAILED))
@@ -224,7 +225,7 @@ fn measure_here(
     }
 }
 
-/// How long these plans take, as far as it can be told before anything has started.
+/// An estimate of how long these plans take, made before anything has started.
 fn takes_in_words(plans: &[Plan]) -> String {
     let noun = if plans.len() == 1 {
         "experiment"
@@ -238,8 +239,8 @@ fn takes_in_words(plans: &[Plan]) -> String {
     )
 }
 
-/// This process, and those of servers under test: they are no neighbours, nor is what
-/// they start.
+/// This process and the servers under test. They and their descendants do not count as
+/// neighbours.
 fn ours(resolved: &[Resolved]) -> Vec<u32> {
     let servers = resolved.iter().flat_map(|experiment| {
         let named = experiment.plan.server.as_ref();
@@ -249,8 +250,8 @@ fn ours(resolved: &[Resolved]) -> Vec<u32> {
     servers.chain([std::process::id()]).collect()
 }
 
-/// Takes those optional targets among the targets that can be reached, and says
-/// which cannot. None where nothing is left to measure.
+/// Adds the reachable optional targets to the targets, and reports those that are not. None
+/// if nothing is left to measure.
 ///
 /// # Errors
 /// For the user: a target that there is not.
@@ -312,7 +313,7 @@ fn conclude(
     Ok(exit)
 }
 
-/// Where what one experiment measures goes to while it is measured.
+/// Destinations of an experiment's records while it runs.
 #[derive(Default)]
 pub(crate) struct Sinks<'a> {
     /// The result file.
@@ -390,9 +391,9 @@ fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     environment
 }
 
-/// Refuses what the machine cannot carry, before anything starts, and gives what
-/// is worth saying about the rest. Of several `hosts` this one's limits are looked at,
-/// with the largest part that a host has.
+/// Rejects experiments that exceed this machine's limits, before anything starts. Returns
+/// notes about the others. With several `hosts`, it checks this host's limits against the
+/// largest share of a host.
 fn preflight(
     resolved: &Resolved,
     machine: &Machine,
@@ -414,8 +415,8 @@ fn preflight(
     Ok(unseen_servers(resolved))
 }
 
-/// A note for each server of this machine whose processes this user cannot find. Locks'
-/// servers name themselves.
+/// A note for each server of this machine whose processes this user cannot find. Lock
+/// servers report their process, and need no note.
 fn unseen_servers(resolved: &Resolved) -> Vec<String> {
     let named = resolved.plan.server.as_ref();
     let asked = resolved.specs.iter().filter(|spec| spec.entry.is_asked());
@@ -424,12 +425,13 @@ fn unseen_servers(resolved: &Resolved) -> Vec<String> {
         .collect()
 }
 
-/// A plan that leaves their number open makes no more of a point.
+/// The most runs of a point if the plan does not state their number.
 const MOST_RUNS: u64 = 15;
 
-/// Ports that closed connections keep while others are opened. They rest for a minute, in
-/// which all runs may be made. Between two addresses of 127.0.0.0/8 the kernel gives a port
-/// again after a second, unless told not to; that is shorter than the largest run may be.
+/// The number of ports that closed connections occupy while others are opened. Ports stay
+/// in TIME_WAIT for a minute, in which all runs may be made. Between two addresses of
+/// 127.0.0.0/8 the kernel by default reuses a port after a second, so that only the largest
+/// run counts.
 fn resting_ports(plan: &Plan, spec: &Spec, machine: &Machine) -> u64 {
     let Some((largest, each)) = plan.sessions().filter(|_| spec.entry.is_over_tcp()) else {
         return 0;
@@ -455,7 +457,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec, machine: &Machine) -> Need {
     };
     let keys = most(plan.keys.as_ref()).unwrap_or(1);
     let keys = match (plan.workload, plan.names) {
-        // Each worker opens those of all workers of all hosts, whichever it locks.
+        // Each worker opens the files of all workers of all hosts, whichever it locks.
         (Workload::Hold, _) | (_, Some(Names::Own)) => keys * most_workers(plan),
         _ => keys,
     };
@@ -532,7 +534,7 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
         spec.installed()
             .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
     }
-    // What a lock of this machine needs, the user has typed.
+    // A local lock fails here because of its argument, so that the error is a usage error.
     for spec in resolved.specs.iter().filter(|spec| is_local_lock(spec)) {
         spec.reach(credentials)
             .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
@@ -554,8 +556,8 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     }
 }
 
-/// A lock that is not somebody's service; those that do not answer are found when
-/// their run is prepared.
+/// Whether the target is a lock without a server. An unreachable server is found when its
+/// run is prepared.
 fn is_local_lock(spec: &Spec) -> bool {
     !matches!(
         spec.entry.family,

@@ -23,8 +23,8 @@ pub(crate) fn load(path: &Path) -> Result<String> {
         .with_context(|| format!("cannot read the plan {}", path.display()))
 }
 
-/// The plans in the text of a file, each with where it stands, for what is found wrong
-/// with it later: `plans/x.toml, line 7, experiment 2: `.
+/// The plans in the text of a file, each with its place for later error messages:
+/// `plans/x.toml, line 7, experiment 2: `.
 ///
 /// # Errors
 /// File, line, experiment and field, and what is wrong there.

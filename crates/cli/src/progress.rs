@@ -1,5 +1,5 @@
-//! One line on the terminal while runs are made, and above it the points that have
-//! finished runs. Nothing where stderr is no terminal: logs need no animation.
+//! A progress line on the terminal during the runs, and above it the points with finished
+//! runs. Not shown if stderr is no terminal, because logs need no animation.
 
 mod course;
 
@@ -15,8 +15,8 @@ use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-/// The line moves at least this often, so that nobody takes a long run for a hang; more
-/// often would cost the CPU that is measured.
+/// The line is redrawn at least this often, so that a long run does not look like a hang.
+/// Redrawing more often would take CPU time from the measurement.
 const BEAT: Duration = Duration::from_millis(900);
 
 /// Lines of a terminal that the table leaves free: the line itself, and what was typed.
@@ -33,15 +33,15 @@ pub(crate) struct Line {
     notes: bool,
     /// When it moved last.
     moved: Cell<Instant>,
-    /// Whether what was said last stays, whatever is measured.
+    /// Whether the last text stays until another is pinned.
     pinned: Cell<bool>,
-    /// From when the times of `course` count.
+    /// The start of `course`'s times.
     began: Instant,
     course: RefCell<Course>,
 }
 
 impl Line {
-    /// A line, unless progress is unwanted or nobody watches.
+    /// A line; hidden if progress is not wanted or stderr is no terminal.
     pub(crate) fn new(shown: bool, notes: bool) -> Line {
         let target = match shown && stderr().is_terminal() {
             true => ProgressDrawTarget::stderr_with_hz(10),
@@ -62,15 +62,14 @@ impl Line {
         }
     }
 
-    /// Says this, and lets no run replace it: it is part of something larger.
+    /// Shows this text, which runs do not replace, because they are part of a larger task.
     pub(crate) fn pin(&self, text: &str) {
         self.pinned.set(true);
         self.say(text);
     }
 
-    /// Moves the line on if it has stood still for most of a second. To be called
-    /// several times a second while something is waited for; no thread does it, since
-    /// the parent may yet have to fork.
+    /// Redraws the line if it is older than [`BEAT`]. Call it several times a second during
+    /// waits. There is no thread for this, because the parent may still have to fork.
     pub(crate) fn beat(&self) {
         if self.moved.get().elapsed() >= BEAT {
             match self.pinned.get() {
@@ -126,8 +125,8 @@ impl Line {
         self.clear_table();
     }
 
-    /// Shows the points with finished runs above the line: the latest ones, where the
-    /// terminal is too low for all.
+    /// Shows the points with finished runs above the line; only the latest ones if the
+    /// terminal has too few rows.
     fn table(&self) {
         if self.all.is_hidden() {
             return;
@@ -157,8 +156,8 @@ impl Line {
         }
     }
 
-    /// Where the runs are, with the time that is left; what was said last, before the
-    /// first.
+    /// Shows which run is in progress and the remaining time. Before the first run the last
+    /// text stays.
     fn runs(&self) {
         match self.course.borrow().words(self.began.elapsed()) {
             Some(words) => self.say(&words),
@@ -182,7 +181,7 @@ impl Line {
     pub(crate) fn note(&self, text: &str) {
         if self.notes {
             self.all.suspend(|| {
-                // A note that cannot be written has nobody to read it.
+                // A note that cannot be written is dropped.
                 let _ = writeln!(stderr(), "{}", shown(text));
             });
         }
@@ -200,8 +199,8 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-/// How long it will take, said before the first run, and what the budget has to do with
-/// it: what was given up to keep it, or what keeps it from being kept.
+/// The expected duration, printed before the first run, with the effect of the budget: the
+/// concessions made to keep it, or why it cannot be kept.
 fn plan_in_words(runs: usize, takes: Nanos, limits: &Limits<'_>) -> String {
     let noun = if runs == 1 { "run" } else { "runs" };
     let given_up = limits.concessions.join(", ");

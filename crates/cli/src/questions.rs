@@ -1,5 +1,5 @@
-//! What `jostle` alone prints: the questions that people come with, each with the command
-//! that answers it.
+//! The output of `jostle` without arguments: common questions, each with the command that
+//! answers it.
 
 use crate::VERSION;
 

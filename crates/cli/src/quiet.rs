@@ -1,7 +1,7 @@
-//! Before the first run: a note that names who else is busy on this machine, and with
-//! `--wait-quiet` a wait until nobody is.
+//! Before the first run: a note that names busy programs on this machine, and with
+//! `--wait-quiet` a wait until there are none.
 //!
-//! Not for what others do during a run: that is booked with each run, and judged.
+//! The CPU time of other programs during a run is recorded with the run, and checked there.
 
 use crate::progress::Line;
 use crate::signals::Signals;
@@ -9,9 +9,10 @@ use jostle_engine::preflight::neighbours::{Look, Neighbours, Quiet, SPAN, betwee
 use jostle_model::Nanos;
 use std::time::{Duration, Instant};
 
-/// Who looks, for how long at most it may wait, and whom it tells.
+/// Looks for busy programs before the first run.
 pub(crate) struct Looker<'a> {
-    /// From before the plans were looked at, so that the look costs no time of its own.
+    /// The first look, made before the plans were read, so that the interval between the
+    /// looks costs no extra time.
     pub first: Look,
     /// CPUs of the machine.
     pub cpus: usize,
@@ -25,8 +26,8 @@ pub(crate) struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Names those that are busy, or waits for them; the exit code if the user has
-    /// ended the wait.
+    /// Names the busy programs, or waits until there are none. Returns the exit code if the
+    /// user ended the wait.
     pub(crate) fn settle(self) -> Option<u8> {
         let next = self.first.after(SPAN);
         let busy = self.between(&self.first, &next);

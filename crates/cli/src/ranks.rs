@@ -1,5 +1,5 @@
-//! A job of several ranks: the first measures, with the hosts of all others, which
-//! read no plan and print nothing. Not here: how ranks talk (`jostle_engine::world`).
+//! A job of several ranks: rank 0 runs the experiments on the hosts of all ranks. The other
+//! ranks read no plan and print nothing. `jostle_engine::world` has the communication.
 
 use crate::signals::Signals;
 use crate::{COMMIT, Failure, VERSION, complain};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// Joins the job that a launcher has put this process into; None if it was joined before.
 pub(crate) type JoinJob = fn() -> Option<Box<dyn Link>>;
 
-/// Set first of all, by a program that is linked with MPI.
+/// Set at the start of a program that is linked with MPI.
 static JOIN_JOB: OnceLock<JoinJob> = OnceLock::new();
 
 /// From now on jobs are joined in this way.
@@ -20,7 +20,7 @@ pub(crate) fn join_by(join_job: JoinJob) {
     JOIN_JOB.get_or_init(|| join_job);
 }
 
-/// What every measurement needs, begun in this order.
+/// What every measurement needs, started in this order.
 pub(crate) struct Crew {
     /// The clock of all stamps.
     pub clock: Clock,
@@ -30,17 +30,17 @@ pub(crate) struct Crew {
     pub signals: Signals,
 }
 
-/// Where this process is.
+/// The role of this process in a job.
 pub(crate) enum Place {
-    /// By itself: nothing was begun yet.
+    /// No job; nothing is started yet.
     Alone,
     /// The first rank.
     First(Box<Crew>),
-    /// Another rank, whose service is over.
+    /// Another rank, which has served to its end.
     Served(u8),
 }
 
-/// Whether this is a rank that the first one speaks for.
+/// Whether this is a rank other than 0, which prints nothing.
 pub(crate) fn are_others() -> bool {
     world::launched().is_some_and(|launched| launched.rank > 0)
 }
@@ -56,7 +56,7 @@ pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
     let Some(join_job) = JOIN_JOB.get() else {
         return match launched.refusal() {
             Some(text) => refused(launched, &text),
-            // One rank needs no MPI where there is none.
+            // A single rank works without MPI.
             None => Ok(Place::Alone),
         };
     };
@@ -66,7 +66,8 @@ pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
         (false, _) => {}
     }
     let clock = match launched.size {
-        // Its figures are those of a process without a launcher.
+        // A single rank uses the same clock as a process without a launcher, so that their
+        // figures agree.
         1 => Clock::new(),
         _ => Clock::monotonic(),
     };
@@ -78,7 +79,7 @@ pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
         complain: &complain,
     };
     if launched.rank > 0 {
-        // The first one says so by itself.
+        // Rank 0 reports its own result of this.
         let _ = ledger::sweep_dead();
     }
     let Some(link) = join_job() else {
@@ -94,8 +95,8 @@ pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
     })
 }
 
-/// Said once, and failed once: a launcher ends the job with the first rank that fails,
-/// and what rank 0 has to say with it.
+/// Only rank 0 reports and fails: a launcher ends the job at the first rank that fails,
+/// which could cut off rank 0's message.
 fn refused(launched: Launched, text: &str) -> Result<Place, Failure> {
     match launched.rank {
         0 => Err(Failure::Failed(anyhow::anyhow!(text.to_owned()))),

@@ -1,5 +1,4 @@
-//! Where the table is shown: how many columns there are, and whether verdicts have
-//! colours.
+//! The terminal: its width, and whether verdicts have colours.
 //!
 //! The width is that of `COLUMNS`, else the terminal's, else 80. Colours are for terminals;
 //! NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM decide as everywhere (`anstream`).

@@ -1,6 +1,5 @@
-//! The servers that targets bring along: this program under a hidden verb, which
-//! the keeper launches. A server says on stdout where it listens, and ends when
-//! its stdin closes.
+//! The servers that targets bring along: this program under a hidden verb, which the keeper
+//! launches. A server prints its address on stdout, and ends when its stdin closes.
 
 use crate::{Failure, print};
 use anyhow::{Context, anyhow};
@@ -11,18 +10,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The limit on descriptors comes first.
+/// The limit on descriptors is usually reached first.
 const MOST_CONNECTIONS: usize = 200_000;
 
 /// Mode of a socket that only this user's processes may use.
 const OURS: u32 = 0o600;
 
-/// Serves until stdin closes. A jostled listens `at` this address, where one is given, and
-/// finds there what one before it has written to `keep`.
+/// Serves until stdin closes. A jostled listens at the address `at`, if it is given, and
+/// reads the state that an earlier one wrote to `keep`.
 pub(crate) fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Result<u8, Failure> {
     let embedded = || embedded(at, keep).map_err(|error| Failure::Usage(error.to_string()));
     // As many connections as the machine allows: the server is the tool's own.
-    let _ = jostle_sys::files::raise_descriptor_limit();
+    jostle_sys::files::raise_descriptor_limit();
     match server.split_once(':') {
         None if server == "lockd" => lockd(embedded()?)?,
         None if server == "echo" => echo(None)?,
@@ -37,7 +36,8 @@ pub(crate) fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Resu
     Ok(0)
 }
 
-/// A jostled on any free port that remembers nothing, unless it is told otherwise.
+/// The configuration of a jostled: by default on any free port and without persistent
+/// state.
 fn embedded(at: Option<&str>, keep: Option<&Path>) -> Result<Config, ConfigError> {
     let settings = Settings {
         listen: vec![at.unwrap_or("127.0.0.1:0").to_owned()],
@@ -102,14 +102,14 @@ fn answer_lines() -> anyhow::Result<()> {
 /// socket is made too.
 fn procd(spool: &str, unix: bool) -> anyhow::Result<()> {
     let mut config = jostle_procd::Config::embedded(Some(spool.into()));
-    // The keeper's patience ends before a drain does.
+    // Short, because the keeper would kill the server before a longer drain ends.
     config.drain_timeout = Duration::from_secs(1);
     let socket = Path::new(spool).join("procd.socket");
     if unix {
         config.listen = Vec::new();
         config.unix = Some((socket.clone(), OURS));
     }
-    // What goes wrong shows in the answers.
+    // No log, because errors show in the answers.
     let log = Arc::new(|_: &str| {});
     let mut server = jostle_procd::Server::bind(config, log).context("cannot start procd")?;
     let address = server.addresses().next();

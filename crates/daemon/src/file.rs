@@ -3,23 +3,23 @@
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Why a file is of no use.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
     #[error("{}: {error}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It is not what it should be.
+    /// Its content is not valid.
     #[error("{}: {error}", path.display())]
     Parse {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The parser's error.
         error: Box<toml::de::Error>,
     },
 }

@@ -1,4 +1,5 @@
-//! Signals as bytes in a socket, beside which an event loop can wait for all else.
+//! Signals as bytes in a socket, so that an event loop can wait for them together with
+//! everything else.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-/// Neither do they block, nor do programs that are started inherit them.
+/// Sockets do not block, and programs that are started do not inherit them.
 pub const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// The kernel cuts it to net.core.somaxconn.
@@ -40,7 +40,7 @@ pub fn tcp(
 /// Listens at a socket file with these permissions, which the caller removes at the end.
 ///
 /// # Errors
-/// The system's; `AddrInUse` where somebody answers there.
+/// The system's; `AddrInUse` if a process answers at this path.
 pub fn unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     // A socket that nobody answers is a dead daemon's; one that is answered
     // is left alone.

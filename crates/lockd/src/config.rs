@@ -1,7 +1,7 @@
-//! What can be set: flags and the TOML file, which have the same names.
+//! The settings: flags, and a TOML file with the same names.
 //!
-//! [`Settings`] is what was written, [`Config`] what follows from it. A flag
-//! wins over the file.
+//! [`Settings`] holds what was written, [`Config`] the values that follow from it. A
+//! flag overrides the file.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,8 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 
-    /// Of --max-connections, so many are for administrators alone. Default: 8 with
-    /// --users-file, else 0
+    /// Connections, out of --max-connections, that are reserved for administrators.
+    /// Default: 8 with --users-file, otherwise 0
     #[arg(long, value_name = "N")]
     pub reserve_connections: Option<usize>,
 
@@ -112,9 +112,8 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub max_sessions: Option<u32>,
 
-    /// Seconds that a LOCK waits at most, also one that says nothing of WAIT; 0
-    /// as long as it takes. Ends the waits of clients that have given up and kept
-    /// their connection. Default: 0
+    /// Longest wait of a LOCK, with or without WAIT; 0: no limit. Ends the waits of
+    /// clients that have given up and kept their connection. Default: 0
     #[arg(long, value_name = "SECONDS")]
     pub max_wait: Option<u64>,
 
@@ -122,7 +121,7 @@ pub struct Settings {
     #[arg(long, value_name = "BYTES")]
     pub max_name: Option<usize>,
 
-    /// Memory for locks, names and waiters; K, M, G are understood. Default: 1G
+    /// Memory for locks, names and waiters, with suffix K, M or G. Default: 1G
     #[arg(long, value_name = "BYTES")]
     pub max_memory: Option<Size>,
 
@@ -183,28 +182,28 @@ pub struct Settings {
     pub password: Option<String>,
 }
 
-/// Why settings cannot be followed.
+/// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file is of no use.
+    /// A file cannot be read or parsed.
     #[error(transparent)]
     File(#[from] FileError),
     /// Not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Everybody could take and break locks.
+    /// Other machines could reach the daemon without a password, and take and break locks.
     #[error(
         "{0} can be reached from other machines, and no password is set: anybody could take \
          and break locks. Set one (--password-file, $JOSTLED_PASSWORD, or for each user of \
          --users-file), or listen on 127.0.0.1"
     )]
     Public(SocketAddr),
-    /// The users file is not what it should be.
+    /// The users file has an error.
     #[error("{}, {why}", path.display())]
     Users {
-        /// Which.
+        /// The users file.
         path: PathBuf,
-        /// The line, and what is wrong there.
+        /// The line and its error.
         why: String,
     },
     /// Nothing to listen on.
@@ -238,19 +237,19 @@ pub struct Config {
     pub unix: Option<(PathBuf, u32)>,
     /// Where tokens are remembered.
     pub data: Data,
-    /// What `AUTH` must say for the default user, unless the users file does.
+    /// The default user's password, unless the users file defines that user.
     pub password: Option<String>,
-    /// Who may do what.
+    /// The users and their rights.
     pub users: Users,
-    /// Where they were read.
+    /// The file that the users were read from.
     pub users_file: Option<PathBuf>,
     /// Connections that are for administrators alone.
     pub reserve_connections: usize,
     /// Address of the metrics.
     pub metrics: Option<SocketAddr>,
-    /// What is logged.
+    /// The level of the log.
     pub log_level: Level,
-    /// How it is logged.
+    /// The format of the log.
     pub log_format: Format,
     /// Bounds of the lock table.
     pub table: table::Limits,
@@ -300,7 +299,7 @@ impl Settings {
         Ok(file::settings(path)?)
     }
 
-    /// These settings, and where they say nothing, those of `file`.
+    /// These settings, completed by those of `file`.
     #[must_use]
     pub fn over(self, file: Self) -> Self {
         let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
@@ -340,20 +339,20 @@ impl Settings {
         }
     }
 
-    /// What is logged.
+    /// The level of the log.
     #[must_use]
     pub fn level(&self) -> Level {
         self.log_level.unwrap_or(Level::Info)
     }
 
-    /// How it is logged.
+    /// The format of the log.
     #[must_use]
     pub fn format(&self) -> Format {
         self.log_format.unwrap_or(Format::Text)
     }
 
-    /// What follows from the settings and from the environment, of which `env`
-    /// gives the variables.
+    /// Derives the configuration from the settings and the environment, whose variables
+    /// `env` returns.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -519,8 +518,8 @@ impl Settings {
 }
 
 impl Config {
-    /// A server on a free port of the loopback address that remembers nothing:
-    /// for one that is embedded in another program, and for tests.
+    /// A server on a free port of the loopback address that stores nothing: for
+    /// programs that embed one, and for tests.
     #[must_use]
     pub fn embedded() -> Self {
         let settings = Settings {
@@ -565,8 +564,8 @@ impl Config {
     }
 }
 
-/// A credential that systemd has put there for the service (LoadCredential=),
-/// which reads it while it may itself read nothing of the administrator's.
+/// Finds a credential that systemd has provided for the service (LoadCredential=). The
+/// service can read it, although it may read none of the administrator's own files.
 fn credential(
     name: &str,
     env: &impl Fn(&str) -> Option<String>,
@@ -577,7 +576,7 @@ fn credential(
     let path = Path::new(&directory).join(name);
     match path.try_exists() {
         Ok(there) => Ok(there.then_some(path)),
-        // A password that may not be looked for is not one that was never set.
+        // A password that cannot be looked up must not count as one that was never set.
         Err(error) => Err(FileError::Read { path, error }.into()),
     }
 }
@@ -606,7 +605,7 @@ pub(crate) fn users_of(path: &Path, password: Option<&str>) -> Result<Users, Con
     })
 }
 
-/// An address that strangers cannot reach, or not without a password.
+/// Parses an address that needs a password if other machines can reach it.
 fn guarded(text: &str, password: bool) -> Result<SocketAddr, ConfigError> {
     let address = address::parse(text)?;
     if address::is_loopback(&address) || password {

@@ -1,10 +1,10 @@
 //! `jostled`, the lock daemon: locks by name for everybody who can reach it,
 //! over the wire protocol of Redis.
 //!
-//! [`table`] decides and is pure; [`server`] speaks with clients; [`tokens`]
-//! keeps the promise that a fencing token is never given twice; [`config`] is
-//! what can be set. The same library serves the binary `jostled` and programs
-//! that embed a daemon. Not here: anything of the benchmark.
+//! [`table`] makes the decisions and is pure; [`server`] serves clients; [`tokens`]
+//! ensures that a fencing token is never given out twice; [`config`] holds the
+//! settings. The same library serves the binary `jostled` and programs that embed a
+//! daemon. It contains nothing of the benchmark.
 
 pub mod config;
 mod glob;

@@ -35,7 +35,7 @@ pub enum Format {
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// Sets what is written from now on, and how.
+/// Sets the level and the format of the lines from now on.
 pub fn set(level: Level, format: Format) {
     LEVEL.store(level as u8, Relaxed);
     JSON.store(format == Format::Json, Relaxed);
@@ -52,8 +52,8 @@ pub fn say(line: &str) {
     write(Level::Info, line);
 }
 
-/// Writes a line. If nobody reads it any more, that must not end the daemon and
-/// all locks with it.
+/// Writes a line. A log that nobody reads any more must not end the daemon, and all
+/// locks with it.
 pub fn write(level: Level, line: &str) {
     if writes(level) {
         let (name, start) = match level {
@@ -66,7 +66,7 @@ pub fn write(level: Level, line: &str) {
     }
 }
 
-/// Writes a line of the audit: what somebody did, and the circumstances.
+/// Writes a line of the audit: an action and its circumstances.
 pub fn audit(event: &str, fields: &[(&str, String)]) {
     let pairs = fields
         .iter()

@@ -41,11 +41,11 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Say whether the state that is the standard input could be taken over
+    /// Check whether the state on standard input could be taken over
     #[arg(long, hide = true)]
     check_state: bool,
 
-    /// Take over from the program before, whose state is the standard input
+    /// Take over from the previous program, whose state is on standard input
     #[arg(long, hide = true)]
     take_over: bool,
 
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             write(Level::Error, &failure.to_string());
-            // Settings that cannot be followed are a matter of usage.
+            // Invalid settings are a usage error.
             ExitCode::from(if matches!(failure, Failure::Config(_)) {
                 2
             } else {
@@ -83,18 +83,18 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let inherits = inherits_sockets(&cli);
     if cli.check_state {
-        // Its words become part of a line of the program that asks.
+        // Its error becomes part of a log line of the program that started the check.
         return Ok(handover::prove(&settle(&cli, inherits)?)?);
     }
-    // What is wrong with the settings is told in the way that they ask for.
+    // Errors in the settings are logged with the level and format that the settings ask for.
     obey(&cli.settings);
     let settings = read(&cli)?;
     obey(&settings);
     let config = resolve(settings, inherits)?;
-    // Threads that are started before they are let through never get one: they all
-    // come to the thread that hands over.
+    // Threads that start while the signals are held back never get one: all signals
+    // come to the thread that does the handover.
     let held = jostle_sys::signal::hold_back(&SIGNALS)?;
-    // Before the first client: a signal must find its handler.
+    // Before the first client: signals that come from now on have their handlers.
     let stop = signals::on(&signals::END)?;
     let hangup = signals::on(&[SIGHUP])?;
     hangup.set_nonblocking(true)?;
@@ -129,7 +129,7 @@ fn settle(cli: &Cli, inherits: bool) -> Result<Config, ConfigError> {
     resolve(read(cli)?, inherits)
 }
 
-/// Whether it is given sockets that listen already: by systemd, or by the program before.
+/// Whether it inherits sockets that listen already, from systemd or the previous program.
 fn inherits_sockets(cli: &Cli) -> bool {
     cli.check_state || cli.take_over || std::env::var_os("LISTEN_FDS").is_some()
 }
@@ -149,7 +149,7 @@ fn resolve(settings: Settings, inherits: bool) -> Result<Config, ConfigError> {
     })
 }
 
-/// Writes the log from now on as these settings have it.
+/// Applies the level and format of these settings to the log from now on.
 fn obey(settings: &Settings) {
     log::set(settings.level(), settings.format());
 }

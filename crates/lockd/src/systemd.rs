@@ -1,5 +1,5 @@
-//! What systemd and a service tell each other: readiness, and sockets that were
-//! opened before the service started. As of systemd 252.
+//! The interface between systemd and a service: readiness, and sockets that were opened
+//! before the service started. As of systemd 252.
 
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use listenfd::ListenFd;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where the service manager hears of the service's state.
+/// The socket through which the service manager learns the service's state.
 #[derive(Debug)]
 pub struct Notifier {
     socket: UnixDatagram,
@@ -65,7 +65,7 @@ impl Notifier {
 /// A socket that listens already.
 #[derive(Debug)]
 pub struct Inherited {
-    /// It.
+    /// The socket.
     pub fd: OwnedFd,
     /// Its `FileDescriptorName=`.
     pub name: String,
@@ -74,7 +74,7 @@ pub struct Inherited {
 /// The sockets that systemd has opened for this process (`$LISTEN_FDS`).
 ///
 /// # Errors
-/// One is no stream socket that listens on TCP or a path.
+/// A descriptor is not a stream socket that listens on TCP or a path.
 pub fn inherited() -> std::io::Result<Vec<Inherited>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');

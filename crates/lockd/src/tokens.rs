@@ -1,10 +1,10 @@
 //! Where fencing tokens come from: ranges that are on disk before they are used.
 //!
-//! The file `tokens` of the data directory says below which number tokens may
-//! have been given out. A start reads it and begins there, so that no token is
-//! given twice and none is smaller than an earlier one, however the process
-//! ended; what was reserved and not used is skipped. At a million grants a
-//! second the 63 bits last 290,000 years.
+//! The file `tokens` of the data directory holds a number below which tokens may have
+//! been given out. A start reads it and begins there, so that no token is given out
+//! twice and none is smaller than an earlier one, however the process ended; reserved
+//! tokens that were not used are skipped. At a million grants a second the 63 bits last
+//! 290,000 years.
 //!
 //! Two records of one sector each are written in turn, each with a checksum: a
 //! crash in the middle of a write leaves the other one whole. The record counts
@@ -25,17 +25,16 @@ pub const RANGE: u64 = 1 << 22;
 /// No token is ever this large: replies are signed 64-bit numbers.
 pub const END: u64 = i64::MAX as u64;
 
-/// Something that remembers, across crashes, below which number tokens may have
-/// been given out.
+/// Storage that survives crashes, for the number below which tokens may have been given out.
 pub trait TokenStore: Send {
     /// Remembers that tokens below `end` may be given out.
     ///
     /// # Errors
-    /// Whatever kept it from being durable; then none may be.
+    /// Why it is not durable; then no token of the range may be given out.
     fn reserve(&mut self, end: u64) -> io::Result<()>;
 
-    /// Looks whether what was remembered is still where the next start will look
-    /// for it, and puts it back if that is possible. Says whether it had to.
+    /// Checks that the next start will find what was stored, and restores it if that is
+    /// possible. Returns whether it had to.
     ///
     /// # Errors
     /// Why the next start will not find it.
@@ -47,7 +46,7 @@ pub trait TokenStore: Send {
     /// over.
     ///
     /// # Errors
-    /// There is none, or the system's.
+    /// There is no such file, or the system's error.
     fn file(&self) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -56,14 +55,14 @@ pub trait TokenStore: Send {
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system's word on a call.
+    /// A system call has failed.
     #[error("{}: cannot {call}: {error}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The call.
         call: &'static str,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
     /// Another daemon has it.
@@ -82,7 +81,7 @@ pub enum StoreError {
 pub(crate) struct FileStore {
     directory: PathBuf,
     file: File,
-    /// What the file says.
+    /// The number in the file.
     end: u64,
     /// Which record the next write replaces, and its number.
     generation: u64,
@@ -150,8 +149,8 @@ impl FileStore {
         Self::adopt(directory, file)
     }
 
-    /// The store whose file is open already, and perhaps locked: the lock is the
-    /// file's that was opened, whoever has its descriptors.
+    /// The store whose file is open already, and perhaps locked: the lock belongs to
+    /// the open file, whichever process has its descriptors.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -187,9 +186,9 @@ impl FileStore {
         ))
     }
 
-    /// Makes a file that has vanished anew, with what it said. Only on the file
-    /// system on which it was: below a mount point that has lost its own, the
-    /// next start would not look, or would find an older one mounted over it.
+    /// Makes a vanished file anew, with the same content. This is done only on the same
+    /// file system: below a mount point that has lost its own, the next start would not
+    /// look, or would find an older file mounted over it.
     fn restore(&mut self) -> io::Result<()> {
         let own = self.file.metadata()?.dev();
         let there = self.directory.ancestors().find(|path| path.exists());

@@ -109,7 +109,7 @@ fn a_log_that_nobody_reads_ends_nothing() {
     daemon.close_log();
     let mut client = daemon.client();
     client.token("LOCK a");
-    // Each is worth a line.
+    // Each of the next steps logs a line.
     daemon.signal("-HUP");
     assert_eq!(client.say("UNLOCK a"), "1");
     daemon.signal("-TERM");
@@ -130,7 +130,7 @@ fn sighup_reads_the_password_again_and_loses_no_lock() {
     eventually("the new password is taken", || {
         daemon.client().say("AUTH new") == "OK"
     });
-    // What cannot be taken over changes nothing.
+    // Settings that cannot be adopted change nothing.
     for bad in ["", "\n"] {
         std::fs::write(&file, bad).unwrap();
         daemon.signal("-HUP");
@@ -164,8 +164,8 @@ fn many_small_buffers_together_have_a_bound() {
         })
         .collect();
     eventually("some are closed", || owner.info("closed_output") >= 50);
-    // It bounds what a turn of the event loop leaves: one that answers this may just have
-    // read from those that are left.
+    // The bound holds at the end of a turn: the turn that answers this request may just
+    // have read from clients that are left.
     eventually("the bound holds", || owner.info("buffer_memory") <= 1 << 20);
     assert_eq!(owner.say("UNLOCK a"), "1");
     drop(greedy);
@@ -308,8 +308,8 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     pings.sort_unstable();
     let middle = pings[pings.len() / 2];
     assert!(middle < Duration::from_millis(50), "{middle:?}");
-    // Who does not read meets the bound of its output or that of its time,
-    // whichever comes first; who sends byte by byte only the latter.
+    // A client that does not read meets the bound of its output or of its time, whichever comes
+    // first; one that sends byte by byte meets only the bound of its time.
     assert_eq!(closed, 2);
     assert!(worker.info("closed_slow") >= 1);
     assert_eq!(worker.info("closed_idle"), 1);
@@ -516,7 +516,7 @@ fn a_wrong_password_costs_its_connection_time_and_nobody_else() {
     assert!(start.elapsed() >= Duration::from_secs(3));
     assert_eq!(short(&client.read()), "OK");
     assert_eq!(other.info("auth_failures"), 2);
-    // Who leaves meanwhile does not stay.
+    // A client that leaves meanwhile is removed.
     let mut leaver = daemon.client();
     leaver.send("AUTH wrong");
     eventually("it was tried", || other.info("auth_failures") == 3);
@@ -623,7 +623,7 @@ fn tls_serves_redis_cli_and_nothing_else() {
     // A wait that another connection ends, with a command behind it.
     let script = "(echo LOCK w TTL 100; echo LOCK w WAIT 5000; echo ECHO behind)";
     assert_eq!(cli(script), "2\n3\nbehind\n");
-    // Whoever does not speak TLS is closed: by its nonsense, or by the timeout.
+    // A client that does not use TLS is closed: for its invalid bytes, or by the timeout.
     let mut plain = daemon.client();
     plain.stream.write_all(b"PING\r\n").unwrap();
     let mut rest = Vec::new();

@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A network namespace and a link to it.
 struct Host {
-    /// Lives in the namespace, and with it the namespace lives.
+    /// A process in the namespace, which keeps the namespace alive.
     inhabitant: Child,
     interface: String,
     /// The address of this end of the link.
@@ -124,8 +124,8 @@ fn locks_and_places_in_line_of_clients_that_are_cut_off_are_passed_on() {
     };
     let near = || known(TcpStream::connect(("127.0.0.1", daemon.port)).unwrap());
     let mut watcher = near();
-    // Far ones and near ones behind them: the first lock is held there, the
-    // second is given back here while who waits for it there is cut off.
+    // Clients on the far host, and near ones behind them in line. The first lock is held on the
+    // far host. The second is released here while its far waiter is cut off.
     let mut far: Vec<_> = (0..3).map(|_| known(host.connect(port))).collect();
     let mut lines = Vec::new();
     assert_eq!(short(&far[0].ask("LOCK held")), "1");
@@ -142,13 +142,13 @@ fn locks_and_places_in_line_of_clients_that_are_cut_off_are_passed_on() {
     }
     host.ip("link set far down");
     let cut = Instant::now();
-    // Unanswered data is found out as silence is.
+    // A peer that is gone is detected by unacknowledged data as by silence.
     assert_eq!(short(&holder.ask("UNLOCK waited")), "1");
     for client in &mut lines {
         let token = client.read().as_integer();
         assert!(token.is_some());
     }
-    // Nobody is given up at once.
+    // No client is given up at once.
     assert!(
         cut.elapsed() > Duration::from_secs(2),
         "{:?}",

@@ -1,5 +1,5 @@
-//! What happens to those whose requests arrive together. The daemon is stopped
-//! (SIGSTOP) meanwhile, so that it finds all of it when it looks.
+//! Requests that arrive together. The daemon is stopped (SIGSTOP) meanwhile, so that it
+//! finds all of them when it looks.
 
 #![allow(clippy::unwrap_used)] // A helper of a test fails the test.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{Client, Daemon, short};
 
-/// Lets `happen` happen while the daemon does not look.
+/// Runs `happen` while the daemon is stopped.
 fn at_once(daemon: &Daemon, happen: impl FnOnce()) {
     daemon.signal("-STOP");
     // The signal acts on a sleeping daemon as it wakes: it must not wake for
@@ -26,11 +26,10 @@ fn at_once(daemon: &Daemon, happen: impl FnOnce()) {
     daemon.signal("-CONT");
 }
 
-/// Whether the kernel has handed over what was sent to this port over IPv4, and
-/// that the sender has closed: on a busy machine it does so some time after the
-/// call that sent it. The table's fields are of proc_pid_net(5): the addresses,
-/// the state (04 is FIN_WAIT1: the end is not acknowledged) and the bytes that
-/// are not acknowledged.
+/// Whether the kernel has delivered all data that was sent to this port over IPv4, and
+/// the sender's close: on a busy machine it does so some time after the call that sent
+/// it. The table's fields are those of proc_pid_net(5): the addresses, the state (04 is
+/// FIN_WAIT1: the end is not acknowledged) and the bytes that are not acknowledged.
 fn all_has_arrived(port: u16) -> bool {
     let to = format!("0100007F:{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -52,8 +51,8 @@ fn a_lease_for_one_who_left_goes_to_the_one_that_gave_the_lock_back_and_waits_ag
     assert_eq!(first.say("LOCK x"), "1");
     second.send("LOCK x TTL 60000");
     daemon.await_info("waiters", 1);
-    // It is granted to the second, found to be gone, and passed on to the first,
-    // all while the first one's commands are executed.
+    // The lock is granted to the second client, which is found to be gone, and passed
+    // on to the first one, all while the first one's commands are executed.
     at_once(&daemon, || {
         let both = b"*2\r\n$6\r\nUNLOCK\r\n$1\r\nx\r\n*2\r\n$4\r\nLOCK\r\n$1\r\nx\r\n";
         first.stream.write_all(both).unwrap();

@@ -1,8 +1,8 @@
-//! What `jostle calibrate` found: whether the tool tells the truth on a machine.
+//! The findings of `jostle calibrate`: whether the tool measures correctly on a machine.
 //!
-//! The record stands at the end of the file that `jostle calibrate -o` writes,
-//! behind the experiments on which it rests, and, alone, in the user's cache;
-//! [`Specimens`] is what other results keep of it.
+//! The record is at the end of the file that `jostle calibrate -o` writes, after its
+//! experiments, and alone in the user's cache. [`Specimens`] is the summary in other
+//! results.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub struct Finding {
     pub control: String,
     /// Over all trials.
     pub outcome: Outcome,
-    /// Of what is no pass: why.
+    /// The reason, if the row did not pass.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// Trials in which the tool was right.
@@ -73,16 +73,16 @@ pub struct Finding {
     pub took_s: f64,
 }
 
-/// What a row says of the tool.
+/// The outcome of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It told the truth.
+    /// The tool's findings were right.
     #[serde(rename = "pass")]
     Pass,
     /// It did not.
     #[serde(rename = "fail")]
     Fail,
-    /// The machine, or the rights of the user, did not let the row be tried.
+    /// The row could not be tried, because of the machine or the user's rights.
     #[default]
     #[serde(rename = "cannot tell today")]
     CannotTell,
@@ -99,16 +99,16 @@ impl Outcome {
     }
 }
 
-/// What the last calibration with this build on this machine came to.
+/// A summary of the last calibration with this build on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Specimens {
     /// When it began, RFC 3339 in UTC.
     pub at: String,
     /// How often each row was tried.
     pub trials: u64,
-    /// Rows in which the tool told the truth.
+    /// Rows that passed.
     pub passed: u64,
-    /// Those in which it did not, by number and what was planted.
+    /// Rows that failed, by number and planted fault.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
     /// Those that could not be tried.

@@ -1,5 +1,5 @@
-//! Words and records of `connect` alone: what a plan may ask of connections, and
-//! what a result says of having many of them open.
+//! Words and records of `connect` alone: its options in a plan, and its figures in a
+//! result.
 
 use crate::plan::{Plan, words};
 use crate::record::{Anchor, At, Buckets, Distribution, Point};
@@ -114,8 +114,8 @@ pub(crate) fn swept(plan: &Plan) -> Vec<At> {
     points
 }
 
-/// What having so many connections open is like. Distributions of the point are
-/// of the connections that it adds to those of the point before.
+/// Figures about a number of open connections. The point's distributions cover only the
+/// connections that it adds to those of the point before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
     /// Open when the first one of this point was made.
@@ -162,8 +162,8 @@ pub struct Connections {
     /// Sockets in TIME_WAIT that this sweep left, when all were closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
-    /// The greatest lateness of an intended start so far (`--rate`), where the
-    /// connection before, or waiting for the server, took too long.
+    /// The greatest lateness of an intended start so far (`--rate`), caused by a slow
+    /// previous connection or a wait for the server.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lag_ns: Option<u64>,
     /// Which limits come next, the nearest first.
@@ -247,8 +247,8 @@ pub struct Decade {
     pub close_ns_p50: Option<u64>,
 }
 
-/// How the connections of a point were closed: a record of its own, since that
-/// happens when the whole sweep is over. A reader adds it to the point of the
+/// How the connections of a point were closed. It is a record of its own, because
+/// connections are closed after the whole sweep. A reader adds it to the point with the
 /// same target, swept values and run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Closing {

@@ -1,8 +1,8 @@
-//! What a plan asks for where it says nothing.
+//! The defaults of a plan's options.
 //!
-//! Resolving a plan fills these values in, and printing a plan as a command leaves
-//! them out again. They stand in the table of options; what pilots or the machine
-//! decide (windows, runs, seeds) has no value there.
+//! Resolving a plan fills these values in, and printing a plan as a command leaves them out
+//! again. They are in the table of options. Values that pilots or the machine decide
+//! (windows, runs, seeds) are not there.
 
 use crate::options::{DefaultValue, OPTIONS};
 use crate::plan::{Plan, Workload};
@@ -12,13 +12,13 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
     workload.facts().targets
 }
 
-/// Targets whose results are worth having beside each other.
+/// Targets that make a useful comparison.
 pub fn contrasts(workload: Workload) -> &'static [&'static str] {
     workload.facts().contrasts
 }
 
-/// What is swept where the plan does not say. It is printed whatever it is, since it
-/// is what was asked.
+/// The default sweep. It is printed even if it is the default, because it states what was
+/// measured.
 pub fn swept(workload: Workload) -> Plan {
     of(workload, |default| match default {
         DefaultValue::Swept(typed) => Some(typed),
@@ -35,7 +35,7 @@ pub fn options(workload: Workload) -> Plan {
     })
 }
 
-/// The same, of what requests have beside: absent where locks are measured.
+/// The same for the options that only requests have; absent if locks are measured.
 pub fn requests(workload: Workload) -> Plan {
     of(workload, |default| match default {
         DefaultValue::OfRequests(typed) => Some(typed),

@@ -1,5 +1,5 @@
-//! Records of an experiment over several hosts: who they are, what each could do
-//! alone, and what each did in a run.
+//! Records of an experiment over several hosts: the hosts, the rate of each one alone, and
+//! the figures of each in a run.
 
 use crate::record::{Distribution, Verdict};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct HostPart {
     pub host: String,
     /// Its clock less rank 0's.
     pub clock_ahead_ns: i64,
-    /// Half-width of what is known of that.
+    /// Its uncertainty (half-width).
     pub clock_within_ns: u64,
     /// By how much it began later than agreed, in rank 0's time, give or take
     /// `clock_within_ns`.

@@ -1,5 +1,5 @@
-//! What `jostle judge` saw of somebody's load generator: a time series of the generator,
-//! its server, their sockets and the machine, and what follows from it.
+//! The record of `jostle judge` about a foreign load generator: time series of the
+//! generator, its server, their sockets and the machine, and the finding.
 //!
 //! Each column has one value for each interval of the series: times, bytes and counts are
 //! sums over the interval, queues and numbers of connections are those at its end.
@@ -172,7 +172,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// The command: its figures are the least that the server does.
+    /// The command: its figures are lower bounds for the server.
     Generator,
     /// The server: the command's figures are the server's.
     Server,
@@ -180,7 +180,7 @@ pub enum Limit {
     Machine,
     /// Neither: each connection waits for its answer.
     Path,
-    /// It cannot be told.
+    /// Undecided.
     #[default]
     Undecided,
 }

@@ -1,9 +1,9 @@
-//! Pure data that every other crate shares: times and lists as users type
-//! them ([`time`], `list`), the plan of an experiment ([`plan`]) with the one table of
-//! its options ([`options`]) and their defaults ([`defaults`]), the versioned records of the result file ([`record`]), and what
-//! of a text from outside may be written and printed ([`text`]).
+//! Pure data that every other crate shares: times and lists as users type them ([`time`],
+//! `list`), the plan of an experiment ([`plan`]) with the one table of its options
+//! ([`options`]) and their defaults ([`defaults`]), the versioned records of the result
+//! file ([`record`]), and the escaping of texts from outside ([`text`]).
 //!
-//! Not for behaviour: nothing here reads a clock, a file or the machine.
+//! Nothing here reads a clock, a file or the machine.
 
 pub mod calibrated;
 pub mod connect;

@@ -6,7 +6,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// The most values one list may hold; a sweep beyond it is a slip of the pen.
+/// The most values in a list; a longer sweep is assumed to be a typing error.
 const MOST: usize = 10_000;
 
 /// Whole numbers in the order in which they were typed, without repeats.
@@ -76,9 +76,8 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
-/// In a plan a list may be an array of numbers, one number, or the typed text. Read
-/// piece by piece instead of as an untagged enum, which would only say that the data
-/// matched no variant.
+/// In a plan a list may be an array of numbers, one number, or the typed text. It is not
+/// read as an untagged enum, whose error would only state that the data matched no variant.
 impl<'de> Deserialize<'de> for List {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<List, D::Error> {
         d.deserialize_any(Form)

@@ -26,22 +26,22 @@ pub struct OpenLoop {
     /// The part of `dropped` that still waited to be sent when the window closed; the
     /// others had waited for longer than the plan allows.
     pub dropped_at_end: u64,
-    /// From the intended start, or from the moment at which a slot was free if that
-    /// was later, to the sending: what the generator was late by.
+    /// The generator's lag: from the intended start, or from the time at which a slot was
+    /// free if that was later, to the sending.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generator_lag_ns: Option<Distribution>,
-    /// From the intended start until a slot was free: what the target was late by.
+    /// The target's lag: from the intended start until a slot was free.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target_lag_ns: Option<Distribution>,
-    /// What a process beside the generators was late by that slept for 1 ms again
-    /// and again.
+    /// The lag of the canary, a process beside the generators that repeatedly sleeps for 1
+    /// ms.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub canary_lag_ns: Option<Distribution>,
-    /// Percentiles of the response time with the requests accounted for that had
-    /// no answer; where all had one, those of `response_ns`.
+    /// Percentiles of the response time that account for unanswered requests; those of
+    /// `response_ns` if all were answered.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub response_kaplan_meier: BTreeMap<String, u64>,
-    /// Percentiles of which is known only that they lie above this.
+    /// Lower bounds of percentiles that are not known exactly.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub response_at_least: BTreeMap<String, u64>,
 }

@@ -1,10 +1,9 @@
-//! The plan of an experiment: what a command line, a plan file and the
-//! `experiment` record of a result all say in the same words.
+//! The plan of an experiment, in the same words on a command line, in a plan file and in
+//! the `experiment` record of a result.
 //!
-//! A plan as typed leaves out what it does not care about; a *resolved* plan has
-//! every default and the seed filled in, and can be run again as it is. Its fields
-//! are the rows of the table of options ([`crate::options`]); here are the words that
-//! they take.
+//! A plan as typed may leave options out. A *resolved* plan has every default and the seed
+//! filled in, and can be run again as it is. Its fields are the rows of the table of
+//! options ([`crate::options`]); here are the words that they take.
 
 use crate::list::List;
 use crate::options::{Kind, OPTIONS};
@@ -233,7 +232,8 @@ impl<'de> Deserialize<'de> for Place {
     }
 }
 
-/// One number stands by itself, as it did before `hold` swept it.
+/// A single number is not written as a list, for compatibility with versions in which
+/// `hold` did not sweep it.
 pub(crate) fn one_or_many<S: serde::Serializer>(
     list: &Option<List>,
     s: S,

@@ -1,5 +1,5 @@
-//! What makes a check pass, as data: what the user types, and what the next command is
-//! made of.
+//! The remedy for a check, as data: printed for the user to type, and used for the next
+//! command.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Texts that came from outside (targets as typed, what servers answer), made fit to
-//! be written and printed: without passwords, and without what steers a terminal.
+//! Texts from outside (targets as typed, answers of servers), made safe for writing and
+//! printing: without passwords, and without control characters for the terminal.
 
 use std::borrow::Cow;
 
@@ -51,16 +51,16 @@ fn password(authority: &str) -> Option<(usize, usize)> {
     (colon + 1 < at).then_some((colon + 1, at))
 }
 
-/// The text with every control character but line breaks and tabs written as
-/// `\u001b`, so that it cannot steer a terminal; likewise what reverses the direction
-/// of writing. Within a JSON text this is the same text.
+/// The text with every control character except line breaks and tabs written like `\u001b`,
+/// so that it cannot control a terminal; marks that change the direction of writing too. A
+/// JSON text keeps its meaning.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c != '\n' && c != '\t' && is_steering(c);
     escaped(text, steers)
 }
 
-/// As [`printable`], with line breaks and tabs written as `\u000a` too: for a text
-/// that must not pretend to be lines of ours.
+/// Like [`printable`], with line breaks and tabs written as `\u000a` too, for a text that
+/// must not imitate our own lines.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_steering)
 }
@@ -85,7 +85,7 @@ fn escaped(text: &str, steers: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// As a shell reads it as one word: as it is where nothing in it means anything there.
+/// The word quoted for a shell; unchanged if it has no special characters.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -31,7 +31,7 @@ impl Unit {
     }
 }
 
-/// The longest time that is accepted: one day. More is a slip of the pen.
+/// The longest time that is accepted: one day. More is assumed to be a typing error.
 const LONGEST: Nanos = Nanos(86_400_000_000_000);
 
 impl Nanos {
@@ -104,8 +104,8 @@ impl Serialize for Nanos {
     }
 }
 
-/// In a plan a time is a text with its unit; a bare number is refused, since
-/// the file cannot show which unit its author had in mind.
+/// In a plan a time is a text with its unit. A bare number is refused, because its unit
+/// would be unclear.
 impl<'de> Deserialize<'de> for Nanos {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
         let text = String::deserialize(d)?;

@@ -1,7 +1,7 @@
-//! The workloads: a row for each, with what the rest of the program asks of one.
+//! The workloads: a row for each, with the facts that the rest of the program needs.
 //!
-//! A workload whose runs go as those of another has the same [`Shape`], and needs an arm
-//! of its own only where it differs.
+//! Workloads with the same kind of run share a [`Shape`]; a workload needs its own match
+//! arm only where it differs.
 
 use crate::list::List;
 use crate::plan::{Plan, words};
@@ -31,7 +31,8 @@ words! {
     }
 }
 
-/// How the runs of a workload go: what is swept, what ends them, who works in them.
+/// The kind of a workload's runs: what is swept, what ends them, and which processes work
+/// in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Workers contend for a time.
@@ -143,21 +144,21 @@ impl Swept {
     }
 }
 
-/// What stands of a workload in `FACTS`.
+/// A row of `FACTS`.
 #[derive(Debug)]
 pub struct Facts {
     /// Whose row it is.
     workload: Workload,
     /// How its runs go.
     shape: Shape,
-    /// What is measured where no target is named: of locks, the two of the kernel
-    /// that differ most in whom they serve next; of operations, the daemon, and
-    /// beside it what needs no server, or what the daemon's ancestor did.
+    /// The default targets: for contention, the two kernel locks that differ most in their
+    /// order of service; for operations, the daemon, beside a target without a server or
+    /// one like the daemon's predecessor.
     pub targets: &'static [&'static str],
-    /// Targets whose results are worth having beside each other: where a fault strikes, a
-    /// lock that stays its owner's and one that does not.
+    /// Targets that make a useful comparison: for faults, a lock that survives them and one
+    /// that does not.
     pub contrasts: &'static [&'static str],
-    /// What a figure for one of them is a figure for, in sentences.
+    /// The word after "per" in sentences.
     pub per: &'static str,
     /// What an operation is called on the page.
     pub drawn: &'static str,

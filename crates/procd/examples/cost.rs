@@ -55,7 +55,7 @@ fn main() -> Result<()> {
 /// Where the servers run, and where the callers.
 struct Cpus(Vec<usize>, Vec<usize>);
 
-/// Answers whatever comes; says first where.
+/// Answers everything that it reads; prints its address first.
 fn bare() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);

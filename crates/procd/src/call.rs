@@ -1,7 +1,6 @@
-//! What the thin client `jostle-call` says, understands and decides: options,
-//! the request, the reply. No I/O and no memory of its own, and of `std` only
-//! what is also in `core`: the client starts without the C library, and this
-//! file is compiled into it.
+//! The logic of the thin client `jostle-call`: options, the request, the reply. It does
+//! no I/O, allocates no memory, and uses of `std` only what is also in `core`: the
+//! client starts without the C library, and this file is compiled into it.
 
 /// Exit code if the client is used wrongly (EX_USAGE of sysexits.h).
 pub const USAGE: u8 = 64;
@@ -44,7 +43,7 @@ Exit codes, beside the procedure's own:
       -f replaces it
 ";
 
-/// Where arguments and environment come from.
+/// The source of arguments and environment.
 pub trait Given {
     /// How many arguments, the program's name among them.
     fn arguments(&self) -> usize;
@@ -54,7 +53,7 @@ pub trait Given {
     fn variable(&self, name: &[u8]) -> Option<&[u8]>;
 }
 
-/// What is asked for.
+/// The action that the arguments ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted<'a> {
     /// A call.
@@ -68,17 +67,17 @@ pub enum Wanted<'a> {
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'a> {
-    /// Where to.
+    /// The engine's address.
     pub address: &'a [u8],
     /// Milliseconds of patience for the whole call.
     pub timeout_ms: u32,
     /// The number of the user as whom the engine must run.
     pub user: Option<u32>,
-    /// The exit code if there is none of the procedure's.
+    /// The exit code to use if the procedure gives none.
     pub failure: Option<u8>,
-    /// Say nothing.
+    /// Print no messages about failed calls.
     pub quiet: bool,
-    /// What the engine may need.
+    /// The token, which the engine may need.
     pub token: Option<&'a [u8]>,
     /// Which argument names the procedure; the rest are its own.
     pub procedure: usize,
@@ -238,7 +237,7 @@ impl SocketAddress {
         self.family() == Self::UNIX
     }
 
-    /// It is a name without a file, which whoever comes first can take.
+    /// It is a name without a file, which any process can take first.
     #[must_use]
     pub fn is_abstract(&self) -> bool {
         self.is_unix() && self.bytes[2] == 0
@@ -251,7 +250,7 @@ impl SocketAddress {
     }
 }
 
-// Those of `core` can panic, and what panics brings all of `std` along.
+// The parsers of `core` can panic, and code that panics brings all of `std` along.
 
 fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     if text == b"localhost" {
@@ -343,7 +342,7 @@ impl<E, F: FnMut(&[u8], bool) -> Result<(), E>> Writer<F> {
         (self.send)(self.buffer.get(..self.filled).unwrap_or_default(), more)
     }
 
-    /// `keep` are bytes that stay although they mean something.
+    /// Writes a byte, encoded if necessary; `keep` are further bytes that stay as they are.
     fn encoded(&mut self, byte: u8, keep: &[u8]) -> Result<(), E> {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
         if byte.is_ascii_alphanumeric()

@@ -34,7 +34,7 @@ pub(crate) struct Procedure {
     pub body: Body,
     /// Its counters, shared by all versions.
     pub stats: Arc<ProcedureStats>,
-    /// Who runs it and who waits for it, likewise.
+    /// The calls that run and that wait, shared likewise.
     pub gate: Arc<Gate>,
     /// How often it was compiled with success.
     pub loads: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Catalog {
 #[derive(Debug, Default)]
 struct Inner {
     snapshot: Snapshot,
-    /// By name: the file that is loaded, or was tried.
+    /// By name: the file that was loaded or tried last.
     files: BTreeMap<String, Fingerprint>,
     /// Files that have changed, as they were at the last look.
     changing: BTreeMap<String, Fingerprint>,
@@ -78,7 +78,7 @@ struct Inner {
     lost: bool,
 }
 
-/// What changes when a file does.
+/// The file's metadata that changes when the file does.
 type Fingerprint = (u64, u64, u64, i64, i64, i64, i64);
 
 fn fingerprint(path: &Path) -> io::Result<Fingerprint> {
@@ -97,10 +97,10 @@ fn fingerprint(path: &Path) -> io::Result<Fingerprint> {
     ))
 }
 
-/// What a look at the folder found.
+/// The result of a look at the folder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// What is worth telling.
+    /// Lines for the log.
     pub news: Vec<String>,
     /// Files are changing: look again soon.
     pub unsettled: bool,
@@ -139,7 +139,7 @@ impl Catalog {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grows when the snapshot is another one.
+    /// Grows with each new snapshot.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Acquire)
     }
@@ -209,7 +209,7 @@ impl Catalog {
 }
 
 impl Inner {
-    /// Puts a new version in place, or notes why there is none; what to tell.
+    /// Puts a new version in place, or notes why there is none; returns a line for the log.
     fn put(&mut self, name: &str, body: Result<Body, String>) -> Option<String> {
         let known = self.snapshot.get(name);
         let mut procedure = known.map_or_else(|| fresh(name), |known| (**known).clone());

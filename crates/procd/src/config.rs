@@ -1,7 +1,7 @@
-//! What can be set: flags and the TOML file, which have the same names.
+//! The settings: flags, and a TOML file with the same names.
 //!
-//! [`Settings`] is what was written, [`Config`] what follows from it. A flag
-//! wins over the file.
+//! [`Settings`] holds what was written, [`Config`] the values that follow from it. A
+//! flag overrides the file.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ pub struct Settings {
     #[arg(long, value_name = "MS")]
     pub time_limit: Option<u64>,
 
-    /// Memory of a running procedure; K, M, G are understood. Default: 16M
+    /// Memory of a running procedure, with suffix K, M or G. Default: 16M
     #[arg(long, value_name = "BYTES")]
     pub memory_limit: Option<Size>,
 
@@ -119,16 +119,16 @@ pub struct Settings {
     pub token: Option<String>,
 }
 
-/// Why settings cannot be followed.
+/// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file is of no use.
+    /// A file cannot be read or parsed.
     #[error(transparent)]
     File(#[from] FileError),
     /// Not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Everybody could run procedures.
+    /// Other machines could reach the engine without a token, and run procedures.
     #[error(
         "{0} can be reached from other machines, and no token is set: anybody could run \
          procedures. Set one (--token-file, or $PROCD_TOKEN), or listen on 127.0.0.1"
@@ -162,9 +162,9 @@ pub struct Config {
     pub unix: Option<(PathBuf, u32)>,
     /// Where procedures come from.
     pub procedures: Procedures,
-    /// Below which procedures read.
+    /// The folder below which procedures can read.
     pub spool: Option<PathBuf>,
-    /// What requests must carry.
+    /// The token that requests must carry.
     pub token: Option<String>,
     /// See [`Settings::host`].
     pub hosts: Vec<String>,
@@ -197,7 +197,7 @@ impl Settings {
         Ok(file::settings(path)?)
     }
 
-    /// These settings, and where they say nothing, those of `file`.
+    /// These settings, completed by those of `file`.
     #[must_use]
     pub fn over(self, file: Self) -> Self {
         let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
@@ -225,8 +225,8 @@ impl Settings {
         }
     }
 
-    /// What follows from the settings and from the environment, of which `env`
-    /// gives the variables.
+    /// Derives the configuration from the settings and the environment, whose variables
+    /// `env` returns.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -337,7 +337,7 @@ impl Config {
         within("--max-head", self.request.head, 256, 1 << 20)?;
         within("--max-body", self.request.body, 0, 1 << 30)?;
         within("--max-output", self.call.output, 0, 1 << 30)?;
-        // Less does not hold the interpreter's library.
+        // The interpreter's library does not fit into less.
         within("--memory-limit", self.call.memory, 256 << 10, 1 << 34)?;
         let ms = self.call.time.as_millis() as usize;
         within("--time-limit", ms, 1, 3_600_000)?;
@@ -351,7 +351,7 @@ impl Config {
     }
 }
 
-/// An address that strangers cannot reach, or not without a token.
+/// Parses an address that needs a token if other machines can reach it.
 fn guarded(text: &str, token: bool) -> Result<SocketAddr, ConfigError> {
     let address = address::parse(text)?;
     if address::is_loopback(&address) || token {

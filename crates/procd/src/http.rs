@@ -1,4 +1,4 @@
-//! The little HTTP/1.1 (RFC 9112) that the engine speaks: a request from bytes,
+//! The subset of HTTP/1.1 (RFC 9112) that the engine needs: parses a request from bytes, writes
 //! an answer into bytes. No I/O, no state; the head is parsed by `httparse`.
 
 use std::ops::Range;
@@ -22,9 +22,9 @@ pub(crate) struct Request {
     pub method: Method,
     /// The path, still encoded.
     pub path: Range<usize>,
-    /// What stands behind the `?`.
+    /// The part behind the `?`.
     pub query: Range<usize>,
-    /// Whom the client means to ask, with the port.
+    /// The Host header: the engine's name as the client knows it, with the port.
     pub host: Option<Range<usize>>,
     /// The bearer token that was sent.
     pub token: Option<Range<usize>>,
@@ -45,14 +45,14 @@ pub(crate) enum Method {
     Post,
 }
 
-/// How far the bytes go.
+/// The result of parsing the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// A whole request, and how many bytes it took.
     Whole(Request, usize),
     /// More is needed; the client may wait for `100 Continue` before it sends it.
     Partial {
-        /// It asked to be told.
+        /// The client asked for `100 Continue`.
         expects_continue: bool,
     },
 }
@@ -78,7 +78,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Status line's end, and what the client is told.
+    /// The end of the status line, and the message for the client.
     #[must_use]
     pub(crate) fn status(self) -> (&'static str, &'static str) {
         match self {
@@ -157,7 +157,7 @@ pub(crate) fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
     Ok(Progress::Whole(request, end))
 }
 
-/// Where a part stands in the whole that it was borrowed from.
+/// The position of a part in the whole that it was borrowed from.
 fn place(part: &[u8], whole: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
@@ -179,7 +179,7 @@ fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Range<usize>),
     Ok((start..start + path, start + query..at.end))
 }
 
-/// What of the headers matters.
+/// The header fields that matter.
 #[derive(Default)]
 struct Fields {
     hosts: u32,

@@ -2,10 +2,10 @@
 //! and called over HTTP, each answering with an exit code; and what its thin
 //! client `jostle-call` is made of.
 //!
-//! [`server`] speaks with callers, `catalog` knows the procedures, `lua`
-//! runs them, `spool` is all that they can read, [`call`] is the client's
-//! side. The same library serves the binary `procd` and programs that embed an
-//! engine. Not here: anything of the benchmark.
+//! [`server`] serves callers, `catalog` holds the procedures, `lua` runs them, `spool`
+//! is the only folder that they can read, [`call`] is the client's side. The same
+//! library serves the binary `procd` and programs that embed an engine. It contains
+//! nothing of the benchmark.
 
 pub mod call;
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say(&failure.to_string());
-            // Settings that cannot be followed are a matter of usage.
+            // Invalid settings are a usage error.
             ExitCode::from(if matches!(failure, Failure::Config(_)) {
                 2
             } else {
@@ -78,7 +78,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         None => cli.settings,
     };
     let config = settings.resolve(|name| std::env::var(name).ok())?;
-    // Before the first client: a signal must find its handler.
+    // Before the first client: signals that come from now on have their handlers.
     let stop = signals::on(&signals::END)?;
     let log = Arc::new(say);
     let mut server = Server::bind(config.clone(), log)?;
@@ -88,8 +88,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The log goes to standard error, for journald and people; that nobody reads
-/// it must not end the engine.
+/// Writes a log line to standard error, for journald and people. A log that nobody
+/// reads must not end the engine.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "procd: {line}");
 }

@@ -1,4 +1,4 @@
-//! What a caller passes: the target of a request, taken apart.
+//! A caller's arguments, from the target of a request.
 //!
 //! `/NAME?ARG&ARG...`: an argument with a `=` is a named one, any other a
 //! positional one. Everything may be percent-encoded (RFC 3986); `+` is a plus.

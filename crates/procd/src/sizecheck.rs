@@ -13,7 +13,7 @@ pub(crate) enum SizecheckError {
     /// The caller's mistake.
     #[error("{0}")]
     Usage(&'static str),
-    /// The file's size cannot be had.
+    /// The file's size cannot be read.
     #[error("file: {0}")]
     File(#[from] std::io::Error),
 }
@@ -21,8 +21,7 @@ pub(crate) enum SizecheckError {
 /// The exit code.
 ///
 /// # Errors
-/// [`SizecheckError`]: a question that cannot be answered is never answered with
-/// a code.
+/// [`SizecheckError`]: a check that cannot be made never gives an exit code.
 pub(crate) fn sizecheck(args: &Args, spool: Option<&Spool>) -> Result<u8, SizecheckError> {
     let usage = SizecheckError::Usage;
     let file = args.get("file").ok_or(usage("sizecheck needs file=PATH"))?;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, statat};
 use rustix::io::Errno;
 
-/// How often a lookup is tried again that a rename elsewhere disturbed.
+/// How often a lookup is repeated after a rename elsewhere disturbed it.
 const ATTEMPTS: u32 = 16;
 
 /// The folder.
@@ -46,7 +46,7 @@ impl Spool {
     /// The size of a file in bytes.
     ///
     /// # Errors
-    /// As of [`Spool::file`].
+    /// Those of [`Spool::file`].
     pub(crate) fn size(&self, path: &[u8]) -> io::Result<u64> {
         // One call instead of three: a name without a slash, which is no link,
         // cannot lead out.
@@ -67,7 +67,7 @@ impl Spool {
     /// EXDEV for a path that leads out of the folder, EINVAL for what is no
     /// regular file or no path at all, else the system's.
     pub(crate) fn file(&self, path: &[u8]) -> io::Result<(File, u64)> {
-        // Looked at before it is opened: to open a device may do things.
+        // The size comes first, which checks the type: opening a device can have side effects.
         let size = self.size(path)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.beneath(path, flags)?;
@@ -76,9 +76,8 @@ impl Spool {
     }
 
     fn beneath(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
-        // Mail servers pass absolute paths: what stands below the folder's own
-        // path is meant relative to it. Any other absolute path the kernel
-        // refuses.
+        // Mail servers pass absolute paths: a path below the folder's own path is taken
+        // relative to it. The kernel refuses any other absolute path.
         let path = path.strip_prefix(self.prefix.as_slice()).unwrap_or(path);
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut attempts = 0;
@@ -92,7 +91,7 @@ impl Spool {
             );
             match found {
                 Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
-                // The kernel's word for it says something about devices.
+                // The kernel's own message for this is about devices.
                 Err(Errno::XDEV) => {
                     let why = "the path leads out of the spool";
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));

@@ -1,5 +1,5 @@
-//! What is counted: for each procedure and for the server, as JSON at `/stats`
-//! and as Prometheus metrics at `/metrics`.
+//! Counters for each procedure and for the server, as JSON at `/stats` and as
+//! Prometheus metrics at `/metrics`.
 
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
@@ -126,7 +126,7 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// What is known of a procedure at one moment.
+/// A procedure's figures at one moment.
 pub(crate) struct Known<'a> {
     /// Its name.
     pub name: &'a str,

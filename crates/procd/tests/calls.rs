@@ -385,7 +385,7 @@ fn a_changed_procedure_is_taken_and_a_faulty_one_is_not() {
     eventually("a new one answers", || {
         engine.get("/fresh").exit_code == Some(9)
     });
-    // One that never compiled says so to its callers.
+    // A procedure that never compiled reports that to its callers.
     engine.install("never", "return (");
     eventually("its error is told", || {
         engine.get("/never").body.contains("never.lua:1:")

@@ -1,5 +1,5 @@
-//! Table, csv, json, markdown and page print the same verdict, figure and reasons of
-//! every point: of every file in record/, and of random results.
+//! Tests that table, csv, json, markdown and page print the same verdict, figure and
+//! reasons for every point of every file in record/, and of random results.
 
 use crate::command::command;
 use crate::csv::{SWEPT, tidy};
@@ -64,7 +64,7 @@ fn cell<'a>(row: &'a Row, name: &str) -> &'a str {
     row.get(name).map_or("", String::as_str)
 }
 
-/// What tells a point from the others of its result.
+/// The cells that identify a point within its result.
 fn key(row: &Row) -> Vec<String> {
     let names = SWEPT.iter().map(|(name, _)| *name).chain(["target"]);
     names.map(|name| cell(row, name).to_owned()).collect()
@@ -285,12 +285,12 @@ fn of_every_recorded_point() {
     let mut files = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        // Those of the validation hold runs alone, and are no result files.
+        // The validation's files hold only runs, and are no result files.
         let Ok(sets) = file::read(&path) else {
             continue;
         };
         files += 1;
-        // What `recover` sweeps are words, and what it finds is no figure with an interval.
+        // `recover` sweeps words, and its findings are not figures with an interval.
         let swept = |set: &&ResultSet| set.experiment.plan.workload != Workload::Recover;
         sets.iter().filter(swept).for_each(agree);
     }
@@ -357,7 +357,7 @@ fn random(rng: &mut Rng) -> ResultSet {
         .get(unlucky)
         .map(|point| (point.target.clone(), point.at));
     for point in &mut set.points {
-        // They decide nothing here, and take most of the time.
+        // They do not affect the outcome, and would take most of the time.
         (point.workers, point.histograms) = (None, BTreeMap::new());
         let strikes = match how {
             0 => rng.below(3) == 0,

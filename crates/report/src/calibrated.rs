@@ -1,7 +1,7 @@
-//! How `jostle calibrate` prints what it found: a row for each thing planted,
-//! why those that are no pass are none, and one closing sentence.
+//! The output of `jostle calibrate`: a row for each planted fault, the causes of rows that
+//! did not pass, and one closing sentence.
 //!
-//! Not for finding anything: rows are tried and judged by the program.
+//! The binary tries and judges the rows; this module only prints them.
 
 use crate::format::wrap;
 use crate::grid::{Grid, Heading};
@@ -10,7 +10,7 @@ use jostle_model::record::Record;
 
 const WIDTH: usize = 80;
 
-/// Of the table, whose cells say more than others do.
+/// The table's width. It is wider than others because its cells hold more text.
 const TABLE_WIDTH: usize = 100;
 
 /// The ways to print it, the default first.
@@ -29,7 +29,7 @@ pub fn render(format: &str, calibrated: &Calibrated) -> String {
     match format {
         "json" => {
             let record = Record::Calibrated(Box::new(calibrated.clone()));
-            // Plain data with text keys, which always can be written.
+            // Cannot fail: plain data with text keys.
             serde_json::to_string(&record).map_or_else(|_| String::new(), |line| line + "\n")
         }
         "markdown" => {
@@ -111,7 +111,7 @@ fn rate(row: &Finding) -> String {
     format!("{}/{told}{bounds}", row.passed)
 }
 
-/// Of what did not pass: which row, and why.
+/// The rows that did not pass, and why.
 fn notes(calibrated: &Calibrated) -> Vec<(String, String)> {
     let rows = calibrated.rows.iter();
     rows.filter_map(|row| {
@@ -151,7 +151,7 @@ fn closing(calibrated: &Calibrated) -> String {
     text
 }
 
-/// What a table of results says of the last calibration.
+/// The sentence about the last calibration in a table of results.
 pub(crate) fn sentence(specimens: &Specimens) -> String {
     let day = specimens.at.get(..10).unwrap_or(&specimens.at);
     let tried = specimens.passed as usize + specimens.failed.len();

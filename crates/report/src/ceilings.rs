@@ -1,5 +1,5 @@
-//! What each of several hosts could do by itself: a sentence for each target, which
-//! names the hosts that are not like the others.
+//! The rate of each of several hosts when it measured alone: a sentence for each target,
+//! which names the hosts that differ from the others.
 
 use crate::ResultSet;
 use crate::format::{grouped, percent};
@@ -7,7 +7,7 @@ use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Workload;
 use jostle_stats::requested::makes_requests;
 
-/// From the median, on either side: farther off a host is no equal client.
+/// The largest deviation from the median at which a host still counts as an equal client.
 const APART: f64 = 0.1;
 
 /// Sentences with a space behind each; nothing where no host was measured alone.
@@ -52,7 +52,7 @@ fn sentence(rows: &[HostCeiling], noun: &str) -> String {
     }
 }
 
-/// How far one host is off, and how busy it was: an idle one waits for its path.
+/// A host's deviation, and how busy it was: a host that is not busy waits for its path.
 fn off(row: &HostCeiling, rows: &[HostCeiling]) -> String {
     let same = rows.iter().filter(|other| other.host == row.host).count();
     let name = match same {

@@ -16,8 +16,8 @@ use jostle_stats::spoilt;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
 
-/// A pair shorter than this many times what measuring adds to it is not read
-/// without it: the figure is off by a tenth.
+/// If a pair is shorter than this many times the measuring cost, the cost is printed with
+/// it, because the figure is then off by a tenth or more.
 const SHORT: f64 = 10.0;
 
 /// One paragraph.
@@ -44,7 +44,7 @@ fn left_out(set: &ResultSet) -> Option<String> {
     })
 }
 
-/// CPU time of tasks whose owner could not be found, where it is worth a word.
+/// CPU time of tasks whose owner could not be found, if it is more than 1 % of all.
 fn unexplained(set: &ResultSet) -> Option<String> {
     const WORTH: f64 = 0.01;
     let accounts = || set.points.iter().filter_map(|run| run.accounts.as_deref());
@@ -138,7 +138,7 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
     sentences
 }
 
-/// What the hosts' logs say of owners on different ones.
+/// The comparison of the hosts' logs: overlaps of owners on different hosts.
 fn across(seen: &[&Exclusion]) -> Option<String> {
     let compared: Vec<&Across> = seen.iter().filter_map(|e| e.across.as_deref()).collect();
     let widest = compared.iter().map(|across| across.within_ns).max()?;
@@ -247,7 +247,7 @@ fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
     sentences
 }
 
-/// What of a pair alone is the way to the lock and back, where that was measured too.
+/// The path's part of an uncontended pair, if the path alone was measured too.
 fn path_alone(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     let costs = &set.experiment.calibration.own_cost;
     let known = by_target(points, |point| {

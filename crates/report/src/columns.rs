@@ -1,5 +1,5 @@
-//! What a column of the headline table is, and the columns that several workloads
-//! have. Those of one workload alone stand with what else is shown of it.
+//! The type of a column in the headline table, and the columns that several workloads
+//! share. The columns of a single workload are in that workload's module.
 
 use crate::connect;
 use crate::format::{plus_minus, significant};
@@ -61,7 +61,7 @@ pub(crate) const WORKERS_AND_NAMES: Column = always(["", "workers"], |point| {
     })
 });
 
-/// How far runs lie apart in what the point is measured by.
+/// The spread of the point's main figure over its runs.
 pub(crate) const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
 
 /// What is the same for all points of a target.
@@ -73,7 +73,8 @@ pub(crate) const fn once(title: [&'static str; 2], cell: Cell) -> Column {
     }
 }
 
-/// A swept value, or what made a point INVALID.
+/// A column that is printed for INVALID points too: a swept value, or the evidence against
+/// the point.
 pub(crate) const fn always(title: [&'static str; 2], cell: Cell) -> Column {
     Column {
         title,
@@ -91,7 +92,7 @@ pub(crate) const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
     }
 }
 
-/// Operations a second; a lower bound where other programs leave no more to be said.
+/// Operations a second, or only a lower bound if other programs make the point INVALID.
 pub(crate) const fn throughput(title: [&'static str; 2]) -> Column {
     Column {
         title,
@@ -105,7 +106,7 @@ pub(crate) fn at_least(point: &PointSummary<'_>) -> Option<String> {
     Some(format!(">={}", significant(point.at_least_per_s()?, 3)))
 }
 
-/// Where other programs may have moved the figure: what it would have been without.
+/// Bounds of the figure without other programs, if these may have moved it.
 pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
     let harm = point.harm.filter(|harm| harm.off() >= BEARABLE)?;
     let figure = measured_by(point)?.median;

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     always(["source", "addrs"], |point| point.at.sources.map(grouped)),
-    // A curve without any stands beside those with some.
+    // Printed for every curve, because curves without other listeners are compared with
+    // those that have some.
     always(["other", "listen"], |point| point.at.listeners.map(grouped)),
     always(["", "open"], |point| point.at.open.map(grouped)),
     figure(["connect", "p50 us"], |point| micros(point.connect_p50_ns)),
@@ -62,7 +63,7 @@ fn opened(set: &ResultSet) -> String {
 
 fn time_wait(set: &ResultSet) -> Option<String> {
     let plan = &set.experiment.plan;
-    // The count is the machine's: others may have left some meanwhile.
+    // The count covers the whole machine, so that other programs may have added some.
     if plan.only.is_some() || plan.close == Some(Close::Rst) {
         return None;
     }

@@ -2,8 +2,8 @@
 //! `:process`, `:type` (`:invoke`, `:ok`, `:fail`, `:info`), `:f`, `:value`, `:time` in
 //! nanoseconds since the first event of the run. A comment opens each run.
 //!
-//! Faults, returns and the ends of leases are the nemesis's. An acquisition of a process
-//! that was killed, or that waited until the end of the run, has no completion.
+//! Faults, returns and ends of leases are events of the nemesis. An acquisition has no
+//! completion if its process was killed, or if it waited until the end of the run.
 
 use crate::ResultSet;
 use jostle_model::record::{Event, Point, What};
@@ -33,7 +33,7 @@ fn line(event: &Event, first: u64, fault: &str) -> String {
     let (kind, f) = match event.what {
         What::Acquire => ("invoke", "acquire"),
         What::Granted | What::GrantedFromDead => ("ok", "acquire"),
-        // Whether the service has granted it all the same, nobody knows.
+        // Unknown: the service may have granted it.
         What::NotGranted => ("info", "acquire"),
         What::Release => ("invoke", "release"),
         What::Released => ("ok", "release"),
@@ -61,7 +61,7 @@ fn line(event: &Event, first: u64, fault: &str) -> String {
     )
 }
 
-/// As a string of edn, whose escapes are those of JSON that are needed here.
+/// A string in edn. The escapes used here are the same as JSON's.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {

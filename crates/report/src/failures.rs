@@ -1,11 +1,11 @@
-//! What was said when something failed: the first of each kind, under the table.
+//! The messages of failures: the first of each kind, below the table.
 
 use jostle_stats::summary::PointSummary;
 
 /// Stands above them.
 pub(crate) const FAILURES: &str = "The first failure of each kind:";
 
-/// As many as are read; the others stand in the result file.
+/// The most that are printed; the result file has the others.
 const AT_MOST: usize = 8;
 
 /// Each text once for each target, in the order of the table.

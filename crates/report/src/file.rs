@@ -14,7 +14,7 @@ use std::path::Path;
 /// What is wrong with a result file, in words for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It would be overwritten.
+    /// The file has results, and may not be overwritten.
     #[error("{path} holds results already; name another file, or replace it with --overwrite")]
     Exists {
         /// The file.
@@ -32,7 +32,7 @@ pub enum FileError {
         /// What to do.
         remedy: &'static str,
     },
-    /// Somebody has removed it, or its directory, while it was written.
+    /// The file, or its directory, was removed while it was written.
     #[error(
         "{path} was removed during the run, and the results in it are lost; name a file with -o \
          whose directory stays"
@@ -41,7 +41,7 @@ pub enum FileError {
         /// The file.
         path: String,
     },
-    /// A line is not a record, or stands where it makes no sense.
+    /// A line is not a record, or is out of place.
     #[error("{path}, line {line}: {problem}; remove the line to read the others")]
     Line {
         /// The file.
@@ -120,7 +120,7 @@ impl Writer {
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Writer, FileError> {
         let name = path.as_ref().display().to_string();
         let system = |cause| FileError::system("open", &name, cause);
-        // Not truncated by open, since we do not yet know what is in it.
+        // open() must not truncate the file, because its content is checked first.
         let file = File::options()
             .write(true)
             .create(true)
@@ -158,8 +158,8 @@ impl Writer {
         }
     }
 
-    /// Writing to a file without a name succeeds, and the file goes with its last
-    /// descriptor. One that was renamed keeps what it holds.
+    /// Whether the file has no name any more. Writing to it would succeed, but its content
+    /// would be lost with its last descriptor. A renamed file keeps its content.
     fn is_removed(&self) -> io::Result<bool> {
         let found = self.file.metadata()?;
         Ok(found.is_file() && found.nlink() == 0)
@@ -239,7 +239,7 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
     Ok(sets)
 }
 
-/// Before any record, a line that is none speaks of the whole file.
+/// If the first line is no record, the whole file is no result file.
 fn foreign(error: FileError) -> FileError {
     match error {
         FileError::Line {
@@ -260,7 +260,7 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
     let open = sets.last_mut().filter(|set| set.end.is_none());
     match (record, open) {
         (Record::Experiment(experiment), _) => {
-            // What follows is held, and printed, as this version has it.
+            // From here on the experiment is stored and printed in this version's format.
             let experiment = Experiment {
                 schema: SCHEMA.to_owned(),
                 ..*experiment
@@ -275,9 +275,9 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
                 return Err("a closing that belongs to no point");
             }
         }
-        // It follows from the runs, and is made again from them.
+        // Recomputed from the runs.
         (Record::Verdict(_), Some(_)) => {}
-        // It stands for itself, after the experiments on which it rests.
+        // A calibration is independent of the experiments before it.
         (Record::Calibrated(_), _) => {}
         // `judged` reads those; they need no experiment.
         (Record::Judged(_) | Record::Doubled(_), _) => {}
@@ -290,7 +290,7 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Just enough of an experiment record to tell another version's.
+/// The part of an experiment record from which its version is read.
 #[derive(serde::Deserialize)]
 struct Head {
     schema: String,
@@ -308,7 +308,7 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
             found: schema,
         });
     }
-    // Older files may hold passwords, which must not be shown now either.
+    // Files of older versions may contain passwords, which must not be printed.
     let text = String::from_utf8_lossy(bytes);
     let text = redacted(&text);
     let wrong = |problem| FileError::Line {
@@ -317,7 +317,7 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
         problem,
     };
     let record = serde_json::from_str(&text).map_err(|error| wrong(problem(&error)))?;
-    // Limits of a machine may be as large as they like.
+    // These records are exempt, because a machine's limits may be very large numbers.
     let measured = !matches!(
         record,
         Record::Experiment(_) | Record::Calibrated(_) | Record::Judged(_)
@@ -328,8 +328,8 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
     }
 }
 
-/// The first number of a JSON text whose sums or squares with others of its kind could
-/// overflow, or whose reciprocal: the writers would print infinities.
+/// The first number in a JSON text that is too large or too small: its sums, squares or
+/// reciprocal could overflow, and the writers would print infinities.
 fn beyond_measure(json: &str) -> Option<&str> {
     /// Counts and nanoseconds; beyond, JSON readers lose digits.
     const MOST_COUNTED: f64 = (1u64 << 53) as f64;
@@ -376,7 +376,7 @@ fn behind_quote(text: &str) -> &str {
     ""
 }
 
-/// serde_json counts lines within the line that it was given, which would
+/// The error without serde_json's line number, which counts within the given line and would
 /// contradict ours.
 fn problem(error: &serde_json::Error) -> String {
     let text = error.to_string();

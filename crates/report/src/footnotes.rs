@@ -1,8 +1,7 @@
-//! The reasons of verdicts at the foot of a table: one sentence, and the rows that it is
-//! for.
+//! The reasons of verdicts below a table: each sentence with the rows that it applies to.
 //!
-//! Reasons that differ by their numbers alone share a note, which quotes the worst of
-//! them; the others stand in the result file.
+//! Reasons that differ only in their numbers share a note, which quotes the worst; the
+//! result file has the others.
 
 use jostle_model::record::{Is, Reason};
 use jostle_stats::summary::PointSummary;
@@ -31,7 +30,7 @@ impl<'a> Footnotes<'a> {
         Footnotes { notes }
     }
 
-    /// What refers to the notes of a row: `[1][3]`.
+    /// The references of a row to its notes: `[1][3]`.
     pub(crate) fn marks(&self, row: usize) -> String {
         let of_row = |note: &Note<'_>| note.iter().any(|(other, _)| *other == row);
         let numbered = self.notes.iter().zip(1..);
@@ -91,7 +90,7 @@ fn text(note: &Note<'_>) -> String {
     }
 }
 
-/// How far beyond its threshold a reason lies, either way.
+/// The distance of a reason's figure from its threshold, in either direction.
 fn beyond(reason: &Reason) -> f64 {
     let measured = reason.measured.unwrap_or(f64::INFINITY).abs();
     match reason.limit {

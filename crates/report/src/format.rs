@@ -1,5 +1,5 @@
-//! Numbers as people read them: the same digits on every machine, no more of
-//! them than the figure deserves.
+//! Numbers for people: the same digits on every machine, and no more digits than are
+//! significant.
 //!
 //! For tables and sentences only; csv and json hold the figures themselves.
 
@@ -93,8 +93,8 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// The text with spaces behind it, or before it, up to `width` characters. The
-/// formatter's own padding panics beyond 65,535.
+/// Pads the text with spaces to `width` characters, after it with `left`, otherwise before
+/// it. The formatter's own padding panics above 65,535.
 pub(crate) fn padded(text: &str, width: usize, left: bool) -> String {
     let spaces = " ".repeat(width.saturating_sub(text.chars().count()));
     match left {
@@ -103,10 +103,10 @@ pub(crate) fn padded(text: &str, width: usize, left: bool) -> String {
     }
 }
 
-/// Breaks at spaces, but never between a number and its unit, so that no line is
-/// longer than `width` where words allow; the first line after `first`, the
-/// others after as many spaces. Line breaks of the text itself are made visible, so
-/// that what a server answered cannot look like lines of ours.
+/// Breaks the text at spaces, but not between a number and its unit, into lines of at most
+/// `width` if its words allow. The first line begins with `first`, the others with as many
+/// spaces. Line breaks within the text are escaped, so that a server's answer cannot
+/// imitate our own lines.
 pub fn wrap(first: &str, text: &str, width: usize) -> String {
     let (first, text) = (one_line(first), one_line(text));
     let indent = first.chars().count();

@@ -1,5 +1,4 @@
-//! `--format gnuplot`: what lockscale printed, so that a script made for it
-//! reads this too.
+//! `--format gnuplot`: lockscale's output format, for scripts written for it.
 //!
 //! For each target a header, `# flock 1000 10 120` (algorithm, busy us,
 //! negative where it spins, idle us, duration s), and for each number of
@@ -75,7 +74,7 @@ fn header(plan: &Plan, points: &[PointSummary<'_>]) -> String {
     )
 }
 
-/// Without what follows the colon, and as lockscale called it.
+/// The target's name without its argument, under lockscale's name for it.
 fn algorithm(target: &str) -> &str {
     match target.split(':').next().unwrap_or(target) {
         "ofd" => "fcntl",
@@ -92,8 +91,8 @@ fn micros(time: Option<Busy>) -> i64 {
     }
 }
 
-/// As asked for; where a pilot decided, the longest window. lockscale knew
-/// whole seconds only, at least one.
+/// The requested duration, or the longest window if pilots decided. As in lockscale, whole
+/// seconds and at least one.
 fn duration_s(plan: &Plan, points: &[PointSummary<'_>]) -> u64 {
     let windows = points
         .iter()

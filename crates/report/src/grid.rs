@@ -1,5 +1,4 @@
-//! A small table of texts: what the formats for people lay out, each in its
-//! own way.
+//! A small table of texts, which the formats for people lay out.
 
 use crate::format::{lines, longest_word, padded};
 use jostle_model::text::one_line;
@@ -20,7 +19,7 @@ pub(crate) struct Titled {
     pub title: String,
     /// The table.
     pub grid: Grid,
-    /// Those of its notes that are not the headline's already: `[7]` and what it says.
+    /// Its notes that the headline does not have: `[7]` and its text.
     pub notes: Vec<(String, String)>,
 }
 
@@ -31,10 +30,9 @@ pub(crate) struct Heading {
     pub title: [String; 2],
     /// Texts stand left, figures right.
     pub left: bool,
-    /// Whether it belongs to the column before it, and so close to it.
+    /// Whether it is printed close to the column before it, to which it belongs.
     pub close: bool,
-    /// Whether it tells one row from the others: it is repeated where the rows of a table
-    /// go on below.
+    /// Whether it identifies a row. It is repeated where a wide table continues below.
     pub key: bool,
 }
 
@@ -62,8 +60,8 @@ impl Heading {
         Heading { key: true, ..self }
     }
 
-    /// Whether no line may end before it: it is close to the column before it, or shares
-    /// that one's upper title.
+    /// Whether it has to stay in the line of the column before it: it is close to it, or
+    /// shares its upper title.
     fn follows(&self) -> bool {
         self.close || self.title[0].is_empty() && self.title[1].starts_with("p99")
     }
@@ -78,9 +76,9 @@ impl Grid {
         self.text_within(usize::MAX)
     }
 
-    /// In lines of at most `width`, no cell broken: where the columns stand too wide, they
-    /// stand closer; where that is not enough, the rows go on below under those columns
-    /// that tell them apart.
+    /// In lines of at most `width`, without breaking cells. If the columns do not fit, they
+    /// are moved closer together. If that is not enough, the table continues below, where
+    /// the columns that identify rows are repeated.
     pub(crate) fn fitted(&self, width: usize) -> String {
         let widths = self.widths();
         let all: Vec<usize> = (0..self.columns.len()).collect();
@@ -168,8 +166,8 @@ impl Grid {
         text
     }
 
-    /// In lines of at most `width`, where words allow: the widest texts
-    /// are broken, and go on below themselves.
+    /// In lines of at most `width`, if words allow. The widest texts are broken into
+    /// several lines within their cell.
     pub(crate) fn text_within(&self, width: usize) -> String {
         let widths = self.widths_within(width);
         let upper = self.columns.iter().map(|c| c.title[0].as_str());
@@ -218,7 +216,7 @@ impl Grid {
         (0..self.columns.len()).map(of_column).collect()
     }
 
-    /// Takes from whichever text is the widest, as long as all are too wide.
+    /// Narrows the widest column repeatedly until all columns fit.
     fn widths_within(&self, most: usize) -> Vec<usize> {
         let mut widths = self.widths();
         let gap = |heading: &Heading| if heading.close { 1 } else { 2 };

@@ -1,8 +1,8 @@
-//! What the formats for people show of several hosts: a table with each host's own
-//! figures, and how far apart they began.
+//! The part about several hosts in the formats for people: a table with each host's own
+//! figures, and the spread of their starts.
 //!
-//! Not for judging hosts or finding the tail's owner: verdicts stand in the records,
-//! owners are named by `jostle_stats::tail`.
+//! This module judges nothing: the records have the hosts' verdicts, and
+//! `jostle_stats::tail` finds the owners of the tail.
 
 use crate::columns::Shown;
 use crate::format::{grouped, percent, significant, time};
@@ -14,7 +14,7 @@ use jostle_stats::summary::PointSummary;
 use jostle_stats::tail;
 use std::collections::BTreeSet;
 
-/// So many hosts of a point have a line each, whatever they did.
+/// Up to this many hosts, each host of a point has a line.
 const IN_FULL: usize = 8;
 
 const TITLE: &str = "Each host in the run of median rate, by its own clock and window, and its \
@@ -111,8 +111,9 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// All of a few. Of many those who own the tail, the slowest, the fastest and all
-    /// who were INVALID in any run; and who was SUSPECT, as far as there is room.
+    /// The hosts that get a line. Of few hosts, all. Of many, the owners of the tail, the
+    /// slowest, the fastest and all that were INVALID in any run, and then SUSPECT ones
+    /// while there is room.
     fn shown(&self) -> Vec<&'a HostPart> {
         if self.parts.len() <= IN_FULL {
             return self.parts.iter().collect();
@@ -136,7 +137,7 @@ impl<'a> Lines<'a> {
         shown.filter(|part| ranks.contains(&part.rank)).collect()
     }
 
-    /// Ranks of one machine have one name.
+    /// The host's name, with its rank if several ranks have the same name.
     fn name(&self, part: &HostPart) -> String {
         let alike = self.parts.iter().filter(|other| other.host == part.host);
         let name = match alike.count() {
@@ -207,8 +208,8 @@ struct Column {
     cell: fn(&Line<'_>) -> Option<String>,
 }
 
-/// Counts and times of the start are what happened, whatever the verdict; what is
-/// shown once hardly changes from point to point.
+/// Counts and start times are printed whatever the verdict, because they are facts. Columns
+/// printed once hardly change between points.
 static COLUMNS: &[Column] = &[
     Column {
         title: ["", "workers"],
@@ -322,8 +323,8 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// Hosts of which a check says the same but for the figures share the words of the
-    /// first: the headline's, where they stand there.
+    /// The mark of the note about a check. Hosts whose reasons differ only in figures share
+    /// one note: the headline's if it has one, otherwise the first of the worst.
     fn mark(&mut self, lines: &Lines<'_>, check: &str) -> Option<String> {
         let rows = lines.point.runs.iter().flat_map(|run| &run.hosts);
         let said = rows.flat_map(|part| {
@@ -419,9 +420,9 @@ fn rest(
     Some(row)
 }
 
-/// In the run in which they began furthest apart. The hosts' true starts lie no
-/// further from what is printed than the figure beside it, whichever two they are:
-/// it is the greatest that clocks allow, less what they say.
+/// The spread of the hosts' starts in the run where it was largest, with its uncertainty.
+/// The uncertainty is the largest spread that the clocks allow minus the measured one, so
+/// that it bounds the error for any two hosts.
 pub(crate) fn began(points: &[Point]) -> Option<String> {
     let several = || points.iter().filter(|point| point.hosts.len() > 1);
     let furthest = several()
@@ -441,7 +442,7 @@ pub(crate) fn began(points: &[Point]) -> Option<String> {
     ))
 }
 
-/// Between the first host's start and the last one's, ns, and what is not known of it.
+/// Time from the first host's start to the last one's, and its uncertainty, in ns.
 fn apart(point: &Point) -> (u64, u64) {
     let span = |sign: i64| {
         let began = |part: &HostPart, sign: i64| part.late_ns + sign * part.clock_within_ns as i64;

@@ -1,9 +1,9 @@
 //! `--html FILE`: one page with everything that a result says, for a browser.
 //!
-//! It is a pure function of the results, and whole in itself: style, script,
-//! drawings and data stand in it, and its own content policy forbids the
-//! browser to load anything else. Table and sentences are those of the console.
-//! Whatever a user named is escaped by the template macro.
+//! It is a pure function of the results, and self-contained: it includes style, script,
+//! drawings and data, and its content policy forbids the browser to load anything else.
+//! Table and sentences are those of the console. The template macro escapes all names from
+//! the user.
 
 mod about;
 pub(crate) mod chapter;
@@ -37,11 +37,11 @@ pub use judged::judged;
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// Nothing from anywhere: not even a mistake in this page could load something.
+/// Forbids loading anything, so that not even a mistake in this page could.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// What stands at the beginning of every page: by it a page is known that may
-/// be replaced.
+/// The beginning of every page. It marks a file as jostle's own page, which may be
+/// replaced.
 pub const MARK: &str = "<!DOCTYPE html><html lang=\"en\" data-made-by=\"jostle\"";
 
 /// The page.
@@ -102,7 +102,7 @@ fn title(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
     format!("jostle {}", parts.join("; ")).trim_end().to_owned()
 }
 
-/// Without the script there is nothing to switch, and so they are hidden.
+/// The switches are hidden without the script, which they need.
 fn switches(chosen: &str) -> Markup {
     let switch = |axis: &str, name: &str| {
         html! {
@@ -123,8 +123,8 @@ fn switches(chosen: &str) -> Markup {
     }
 }
 
-/// The figure that answers the question, then every other one. Where they were `compared`
-/// already, there are no ratios.
+/// The figure that answers the plan's question, then the others. Ratios are left out if the
+/// page has `compared` them already.
 fn chapter(
     chapter: &Chapter<'_>,
     sets: &[ResultSet],

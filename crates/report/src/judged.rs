@@ -1,7 +1,7 @@
-//! What `jostle judge` found: read from a result file again, and as text.
+//! The results of `jostle judge`: reading them from a file, and printing them as text.
 //!
-//! Such a file holds `judged` records, and after pairs one `doubled`; it needs no
-//! experiment, and other results stand in other files.
+//! Such a file holds `judged` records, and after pairs one `doubled` record. It has no
+//! experiment, and no other results.
 
 use crate::FileError;
 use crate::file::record;
@@ -67,7 +67,7 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, File
     Ok(found)
 }
 
-/// In one of the formats of `report`; those without a form of their own for it print the
+/// Renders in a format of `report`. Formats without a form for these results print the
 /// text.
 pub fn render(format: &str, found: &Judgements) -> String {
     match format {

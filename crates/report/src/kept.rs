@@ -5,8 +5,8 @@ use crate::format::{grouped, significant, time};
 use jostle_stats::kept::KeptSummary;
 use jostle_stats::summary::{Estimate, PointSummary};
 
-/// The columns of `hold --for`. The rate of acquiring and releasing is not among them: what
-/// other programs did in so short a part of a run is not known apart from the rest.
+/// The columns of `hold --for`. They leave out the rate of acquiring and releasing, because
+/// the CPU time of other programs is not known for so short a part of a run.
 pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     WORKERS,

@@ -1,8 +1,8 @@
 //! The result file ([`Writer`], [`read`]) and one writer for each output
 //! format, each a pure function of [`ResultSet`]s.
 //!
-//! Not for measuring or judging: figures come from the records, summaries,
-//! verdicts and sentences from `jostle-stats`. Nothing here knows a target.
+//! This crate neither measures nor judges: figures come from the records; summaries,
+//! verdicts and sentences from `jostle-stats`. It knows no target.
 //!
 //! A new format is a file with a function and one line in [`FORMATS`], which
 //! help, man page and docs walk.
@@ -73,8 +73,8 @@ pub struct ResultSet {
     pub end: Option<End>,
     /// What a reader of the file should know about it, one sentence each.
     pub notes: Vec<String>,
-    /// The name of the result file that it was read from, for tables of several files;
-    /// whoever reads the file sets it.
+    /// The name of the result file, for tables of several files. The caller that reads the
+    /// file sets it.
     pub file: Option<String>,
     /// What the user calls it (`--label`).
     pub label: Option<String>,
@@ -100,7 +100,8 @@ impl ResultSet {
         points.iter().any(|point| point.verdict.is_invalid())
     }
 
-    /// That it did not come to its end, why, and what there is of it; None of a whole one.
+    /// A sentence about an experiment that ended early, with the cause and the extent of
+    /// its results; None for a complete one.
     pub fn ended_early(&self) -> Option<String> {
         let why = match &self.end {
             Some(end) => format!("This experiment ended early: {}", end.error.as_ref()?),
@@ -138,8 +139,8 @@ pub struct Format {
     pub name: &'static str,
     /// One line for help and docs.
     pub summary: &'static str,
-    /// Whether the text tells that an experiment ended early. The others have no place
-    /// for it, so that whoever prints them says it beside ([`ResultSet::ended_early`]).
+    /// Whether the text states that an experiment ended early. For the other formats the
+    /// caller prints [`ResultSet::ended_early`] separately.
     pub tells_early_end: bool,
     /// The whole text, a newline at its end.
     pub render: fn(&[ResultSet]) -> String,

@@ -1,8 +1,8 @@
 //! The next command worth typing: one pure rule.
 //!
-//! What ended early is run again; what is not VALID is asked again with the remedy of
-//! its gravest reason; what is VALID leads to the next question. Only what the command
-//! line knows is proposed.
+//! An experiment that ended early is run again. One that is not VALID is repeated with the
+//! remedy of its worst reason. A VALID one leads to the next question. Only options of the
+//! command line are proposed.
 
 use crate::ResultSet;
 use crate::command::{command, with, without};
@@ -48,8 +48,8 @@ pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
 /// A point, and a reason that it has.
 type Flagged<'a> = (&'a PointSummary<'a>, &'a Reason);
 
-/// What would help against the first of these reasons: those that the user can mend by
-/// measuring otherwise stand before those that the machine imposes.
+/// The remedy for the first of these reasons. Reasons that a different measurement would
+/// fix come before those caused by the machine.
 fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Is) -> Option<Step> {
     let all: Vec<Flagged<'_>> = points
         .iter()
@@ -77,7 +77,7 @@ fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Is) -> Option<Step> {
     Some(applied(plan, first.remedy.as_ref(), &alike))
 }
 
-/// What is mended by an option, by waiting, by something else; then as the checks stand.
+/// Sorts by remedy: an option, waiting, anything else; then by the order of the checks.
 fn order(reason: &Reason) -> (usize, Option<usize>) {
     let kind = match &reason.remedy {
         Some(remedy) if *remedy == Remedy::wait_quiet() => 1,
@@ -109,8 +109,8 @@ fn applied(plan: &Plan, remedy: Option<&Remedy>, alike: &[Flagged<'_>]) -> Step 
     }
 }
 
-/// The value that helps all points: the largest, of what has to become less the
-/// smallest.
+/// The value that suffices for all points: the largest, or the smallest for options whose
+/// value has to decrease.
 fn strongest(option: &str, alike: &[Flagged<'_>]) -> Option<String> {
     const LESS: [&str; 2] = ["--rate", "--open"];
     let values = alike.iter().filter_map(|(_, reason)| match &reason.remedy {
@@ -129,8 +129,8 @@ fn strongest(option: &str, alike: &[Flagged<'_>]) -> Option<String> {
     }
 }
 
-/// The plan for these points only. How long and how often was for the others
-/// too, and a seed belongs to one experiment.
+/// The plan for these points only. Warm-up, budget and seed are left out, because they
+/// belonged to the whole experiment.
 fn only(plan: &Plan, alike: &[Flagged<'_>]) -> Plan {
     let mut plan = follow_up(plan);
     plan.targets
@@ -154,7 +154,8 @@ fn follow_up(plan: &Plan) -> Plan {
     }
 }
 
-/// Does it take a crowd to break it? None where it takes no more than two.
+/// The next test of a lock that does not exclude: fewer workers. None if there are two
+/// already.
 fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
     let mut plan = only(plan, alike);
     plan.workers = Some(List(vec![2]));
@@ -162,13 +163,13 @@ fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
     crowds.then(|| Step::Measure(Box::new(plan)))
 }
 
-/// What one would ask next of results against which nothing speaks.
+/// The next question after VALID results.
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
     (shown(plan.workload).next)(set, follow_up(plan))
 }
 
-/// From one worker to many; after that, what the hold hides.
+/// First a sweep from one worker to many; after that, a measurement without hold.
 pub(crate) fn contend_question(plan: &Plan, mut next: Plan) -> Step {
     if plan.workers.as_ref().is_some_and(|list| list.0 == [1]) {
         next.workers = Some(List(vec![1, 10, 100]));
@@ -194,7 +195,7 @@ pub(crate) fn contend_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// The lock that stays its owner's whatever strikes beside one that does not.
+/// Adds a contrast: a lock that survives every fault beside one that does not.
 pub(crate) fn recover_question(plan: &Plan, mut next: Plan) -> Step {
     let name = |target: &String| target.split(':').next().unwrap_or_default().to_owned();
     let known: BTreeSet<String> = plan.targets.iter().map(name).collect();
@@ -209,7 +210,7 @@ pub(crate) fn recover_question(plan: &Plan, mut next: Plan) -> Step {
     }
 }
 
-/// What would tell who was the limit; after that, twice as much in flight.
+/// First enough runs to find the bottleneck; after that, twice as many requests in flight.
 pub(crate) fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     if plan.runs.is_some_and(|runs| runs < 6) {
@@ -220,8 +221,8 @@ pub(crate) fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// After one worker: what several at the same time reach. After that, whether it
-/// stays so along a longer run.
+/// After one worker, several. After that, a longer run, to see whether the figures are
+/// stable.
 pub(crate) fn requests_question(plan: &Plan, mut next: Plan) -> Step {
     if most(&plan.workers) == Some(1) {
         next.workers = Some(List(vec![1, 2, 4]));
@@ -232,8 +233,7 @@ pub(crate) fn requests_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// After one address beside many: what a million cost. After that, what other
-/// listening sockets cost.
+/// First a million connections. After that, the cost of other listening sockets.
 pub(crate) fn connect_question(plan: &Plan, mut next: Plan) -> Step {
     if plan.only.is_some() || plan.targets != defaults::targets(plan.workload) {
         return Step::Type(TARGETS.to_owned());
@@ -252,8 +252,7 @@ pub(crate) fn connect_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// After equal distances: do random arrivals queue? After that, what is beyond the
-/// greatest rate?
+/// After constant arrivals, random ones. After that, higher rates.
 pub(crate) fn rate_question(plan: &Plan, mut next: Plan) -> Step {
     let Some(most) = most(&plan.rate).filter(|most| *most <= 1_000_000) else {
         return Step::Type(TARGETS.to_owned());
@@ -265,8 +264,8 @@ pub(crate) fn rate_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// After streams: what contention costs, and how much is the way to the server. After
-/// held locks: what a hundred times as many cost, up to a million.
+/// After streams, the cost of contention, and the cost of the path to the server. After
+/// held locks, a hundred times as many, up to a million.
 pub(crate) fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     let facts = |target: &String| set.experiment.facts(target);
@@ -286,7 +285,7 @@ pub(crate) fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
             if most > 10_000 {
                 return Step::Type(TARGETS.to_owned());
             }
-            // What is kept for minutes grows more slowly.
+            // Locks that are kept for minutes grow in smaller steps.
             let times = if plan.keep.is_some() { 10 } else { 100 };
             next.keys = Some(List(vec![most, times * most]));
             next.targets.retain(|target| !facts(target).descriptor_each);

@@ -351,8 +351,8 @@ fn figure(name: &str) -> &str {
     name.trim_end_matches("_ns")
 }
 
-/// Counts by the bounds. A bucket that lies across one counts below it if its lower end
-/// does: bounds are off by a bucket's width, 0.8 %.
+/// Counts by the bounds. A bucket that a bound cuts counts as below it, so that bounds are
+/// off by up to a bucket's width, 0.8 %.
 fn histogram(buckets: &Buckets, sum_s: f64) -> Value {
     let mut counts: Vec<(f64, u64)> = BOUNDS
         .iter()

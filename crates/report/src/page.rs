@@ -1,4 +1,4 @@
-//! What the formats for people say about one experiment, before it is laid out.
+//! The content of one experiment for the formats for people, before layout.
 
 use crate::ResultSet;
 use crate::ceilings::ceilings;
@@ -90,8 +90,9 @@ fn page(set: &ResultSet) -> Page {
     }
 }
 
-/// As the file has it; made from the points where it has none, which an experiment that
-/// was cut short does not, and where a point is INVALID, from which older files drew too.
+/// The fits of the file. They are computed from the points if the file has none, because
+/// the experiment was cut short, or if a point is INVALID, because older versions included
+/// such points.
 pub(crate) fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
     let invalid = points.iter().any(|point| point.verdict.is_invalid());
     match set.fits.is_empty() || invalid {

@@ -1,8 +1,8 @@
-//! Planted records: for each check a machine, lock or server with a fault of its kind,
-//! of any dose, which does what a plan asks of it.
+//! Planted records: for each check a model of a machine, lock or server with a fault of any
+//! dose, which returns records for a given plan.
 //!
-//! By them every check is tested at its thresholds, by the smallest step either way, and
-//! every remedy is typed as it is printed. A check without a line here fails.
+//! With them every check is tested at its thresholds, one smallest step to either side, and
+//! every remedy is applied as it is printed. A check without a line here fails the tests.
 
 mod plants;
 
@@ -21,7 +21,7 @@ use plants::*;
 /// What is asked of the planted machine.
 struct Asked {
     plan: Plan,
-    /// Not for the first time: what came from outside is gone.
+    /// A repeated measurement: faults from outside the experiment are gone.
     again: bool,
 }
 
@@ -34,7 +34,8 @@ impl Asked {
         self.plan.duration.map_or(5.0, Nanos::as_secs_f64)
     }
 
-    /// The dose, where only what came from outside has it.
+    /// The dose of a fault from outside the experiment, which a repeated measurement does
+    /// not have.
     fn first(&self, dose: f64) -> f64 {
         if self.again { 0.0 } else { dose }
     }
@@ -395,7 +396,7 @@ fn found(case: &Case, experiment: &Experiment, points: &[Point], last: bool) -> 
     of_check.next().cloned()
 }
 
-/// The two neighbouring doses between which the check changes its mind.
+/// The two adjacent doses between which the check's severity changes.
 fn edge(case: &Case) -> [f64; 2] {
     let asked = Asked {
         plan: (case.plan)(),
@@ -424,7 +425,7 @@ fn edge(case: &Case) -> [f64; 2] {
     }
 }
 
-/// What is typed by someone who reads the sentence: what stands in its last brackets.
+/// Applies the remedy in the sentence's last brackets, as a user would type it.
 fn typed(plan: &Plan, text: &str) -> Asked {
     let (_, remedy) = text.rsplit_once(" (").unwrap();
     let remedy = remedy.trim_end_matches(')');

@@ -1,12 +1,12 @@
 //! `--format porcupine`: the histories of `recover` as operations with a call and a
 //! return, a JSON object a line, for a checker of linearizability such as Porcupine.
 //!
-//! Fields: `history` (a number for each run), `target`, `fault`, `client` (the owner is
-//! 0), `op` (`acquire`, `release`, `expire`), `call_ns`, `return_ns` (null: it never
-//! returned, and may take effect at any time or not at all), `ok` (absent where that is
-//! unknown), `token`. `expire` is what a service does to an owner that was struck: it may
-//! take the lock away, from the end of its lease or from the fault on. What a client asked
-//! for and never got is left out: it can only have delayed others.
+//! Fields: `history` (a number for each run), `target`, `fault`, `client` (the owner is 0),
+//! `op` (`acquire`, `release`, `expire`), `call_ns`, `return_ns` (null: it never returned,
+//! and may take effect at any time or not at all), `ok` (absent where that is unknown),
+//! `token`. `expire` is an action of the service: it may take the lock from a struck owner,
+//! from the end of its lease or from the fault on. Acquisitions without a grant are left
+//! out, because they can only have delayed others.
 
 use crate::ResultSet;
 use jostle_model::plan::Fault;
@@ -80,7 +80,7 @@ fn of_run<'a>(history: usize, point: &'a Point, recovery: &'a Recovery) -> Vec<O
             }
             What::Release => {
                 let end = ended(|what| matches!(what, What::Released | What::NotReleased));
-                // One that failed may have been carried out, or was refused.
+                // A failed release may or may not have taken effect.
                 let done = end.filter(|end| end.what == What::Released);
                 operations.push(Operation {
                     return_ns: done.map(|end| end.at_ns),
@@ -105,7 +105,7 @@ fn is_grant(event: &Event) -> bool {
     event.what != What::NotGranted
 }
 
-/// From when on the service may take the lock from this client; None: never.
+/// The time from which the service may take the lock from this client; None: never.
 fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
     const OWNER: u64 = 0;
     let struck = recovery.struck_at_ns;
@@ -118,9 +118,9 @@ fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
     });
     match (client, recovery.fault) {
         (OWNER, Fault::Kill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
-        // What it held in memory is gone.
+        // The restarted service has lost its memory.
         (_, Fault::ServerKill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
-        // The service may take it for a connection that has ended.
+        // For the service the cut connection may look like one that has ended.
         (OWNER, Fault::Cut) => Some(lease.unwrap_or(struck)),
         _ => lease,
     }

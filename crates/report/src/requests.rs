@@ -23,7 +23,7 @@ const PHASES: [&str; 6] = [
     "phase 0", "phase 1", "phase 2", "phase 3", "phase 4", "phase 5",
 ];
 
-/// In place of a difference that may as well be none.
+/// Printed in place of a difference that is not significant.
 const UNRESOLVED: &str = "unresolved";
 
 const RATE: &str = "requests/s";
@@ -185,7 +185,7 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     said
 }
 
-/// What stands beside the runs, and how.
+/// The sentence about the null requests, which are measured beside the runs.
 fn null(set: &ResultSet) -> Option<String> {
     let nulls = || set.points.iter().filter_map(|point| point.null.as_ref());
     let target = &nulls().next()?.target;

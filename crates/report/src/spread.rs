@@ -59,8 +59,8 @@ fn by_generators(point: &PointSummary<'_>) -> bool {
     point.verdict.limited_by == Some(LimitedBy::Generator)
 }
 
-/// The rate. It is a lower bound where generators are at their limit, even if that left
-/// too few requests in flight: the server does at least this much.
+/// The rate. It is a lower bound if the generators are the bottleneck, even with too few
+/// requests in flight: the server can do at least this much.
 fn rate(point: &PointSummary<'_>) -> Option<String> {
     let rate = significant(point.throughput_per_s?.median, 3);
     let spoilt = point.verdict.reasons.iter().any(|reason| {
@@ -74,7 +74,8 @@ fn rate(point: &PointSummary<'_>) -> Option<String> {
     }
 }
 
-/// The latency of a generator at its limit is its own.
+/// A latency; none if the generator is the bottleneck, because the latency is then the
+/// generator's own.
 fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
     (!by_generators(point)).then(|| significant(nanos / 1e6, 2))
 }
@@ -162,8 +163,8 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     Grid { columns, rows }
 }
 
-/// Phases that are operations of their own to a server; others, such as opening a
-/// connection, are parts of one.
+/// Phases that are separate operations for a server. Others, such as opening a connection,
+/// are parts of an operation.
 const OPERATIONS: [&str; 5] = ["acquire", "release", "bind", "search", "unbind"];
 
 /// Where no phase is one.

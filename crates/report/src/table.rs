@@ -13,8 +13,7 @@ pub(crate) const WIDTH: usize = 80;
 /// Prose in longer lines is hard to read, however wide the terminal is.
 const WIDEST_PROSE: usize = 100;
 
-/// A name that is longer, such as an address, has a line of its own, so that room
-/// is left for what is said of it.
+/// A longer name, such as an address, gets its own line, to leave room for its sentence.
 const WIDEST_NAME: usize = 40;
 
 /// One page after the other, an empty line between them.
@@ -22,8 +21,8 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
     render_within(sets, WIDTH)
 }
 
-/// The same in lines of at most so many columns. Only a word that is longer by itself
-/// makes a longer line.
+/// The same in lines of at most this many columns, except for words that are longer
+/// themselves.
 pub fn render_within(sets: &[ResultSet], width: usize) -> String {
     let pages: Vec<String> = pages(sets).iter().map(|one| page(one, width)).collect();
     pages.join("\n")

@@ -1,15 +1,14 @@
 //! Exclusion across hosts: were owners on two hosts inside at the same time?
 //!
-//! No memory is shared between hosts, so that the witness of a host sees only its
-//! own workers. What crosses hosts is a log of grants: when a worker was certainly
-//! inside, by its host's clock, and the fencing token that came with the lock, if
-//! any. A clock is known to within an uncertainty, and the rule is never to flag
-//! falsely: an overlap counts only if it remains wherever the clocks of both hosts
-//! stand within theirs. What remains neither overlap nor order is undecided, and
-//! counted.
+//! Hosts share no memory, so that the witness of a host sees only its own workers. Overlaps
+//! between hosts are found in logs of grants. A log has the time for which a worker was
+//! certainly inside, by its host's clock, and the fencing token of the grant, if there is
+//! one. Each clock has an uncertainty, and a correct lock must never be flagged: an overlap
+//! counts only if it remains for all positions of both clocks within their uncertainties.
+//! Pairs that neither overlap nor are ordered for certain are counted as undecided.
 //!
-//! Not for owners on one host, whom the witness watches without any doubt; nor for
-//! holds that are not in the log, such as that of a worker that died inside.
+//! Owners on one host are not compared here, because the witness checks them exactly. Holds
+//! that are not in the log, such as that of a worker that died inside, cannot be compared.
 
 use jostle_model::record::Across;
 
@@ -22,8 +21,8 @@ use place::{Placed, Span};
 /// Findings that are told in words.
 const EXAMPLES: usize = 5;
 
-/// How much slower than its own measure of time a lease may run out: the clocks of
-/// client and server together.
+/// The largest relative difference in rate of the client's and the server's clock within a
+/// lease.
 const LEASE_RATE_PPM: u64 = 200;
 
 /// A worker's time as an owner, by its host's `CLOCK_MONOTONIC`.
@@ -39,7 +38,7 @@ pub struct Grant {
     pub worker: u32,
     /// What came with the grant to fence off earlier owners.
     pub token: Option<u64>,
-    /// Together with others who share it.
+    /// Whether it was a shared grant.
     pub shared: bool,
 }
 
@@ -50,7 +49,7 @@ pub struct HostLog<'a> {
     pub name: &'a str,
     /// Its clock beside the common one.
     pub clock: Clock,
-    /// From here to `until_ns`, by its own clock, the log lacks no grant.
+    /// From here to `until_ns`, by the host's own clock, the log is complete.
     pub from_ns: u64,
     /// See `from_ns`.
     pub until_ns: u64,
@@ -58,7 +57,7 @@ pub struct HostLog<'a> {
     pub grants: &'a [Grant],
     /// Grants of its window, in the log or not.
     pub made: u64,
-    /// How long a lock lasts that nobody gives up; None: for ever.
+    /// How long an unreleased lock lasts; None: for ever.
     pub lease_ns: Option<u64>,
 }
 
@@ -67,10 +66,11 @@ pub struct HostLog<'a> {
 /// - *Certain overlap* of a grant A with a grant B of another host: g(A) < r(B) and
 ///   g(B) < r(A) wherever both clocks may stand. Both conditions are linear in the
 ///   difference of the clocks, so that looking at the two ends of its range is exact.
-/// - *Undecided*: neither that nor certainly one after the other.
-/// - A lease entitles from g to at most a + lease x (1 - 200 ppm), a being when the
-///   successful request was sent. That is not logged; the worker's release before is,
-///   and lies before a. An overlap beyond what is so certain is `lapsed_overlap`.
+/// - *Undecided*: neither a certain overlap nor certainly one after the other.
+/// - A lease entitles from g to at most a + lease x (1 - 200 ppm), where a is the time at
+///   which the successful request was sent. The log does not have a, but it has the
+///   worker's previous release, which precedes a and is used instead. An overlap beyond the
+///   time that is certain by this rule is `lapsed_overlap`.
 pub fn judge(hosts: &[HostLog<'_>]) -> Across {
     let mut placed = place::all(hosts);
     placed.sort_unstable_by_key(|grant| (grant.key, grant.host, grant.worker, grant.raw));
@@ -282,13 +282,14 @@ enum Of {
 
 /// Grants that certainly overlap with one of another host, each once.
 ///
-/// With x = latest g and y = earliest r, A and B overlap for certain iff x(A) < y(B)
-/// and x(B) < y(A): among those entered before y(B), in a sweep along x, somebody
-/// ends after x(B). To find a pair once, who has y > x asks when it is entered itself.
-/// A grant shorter than its clock's doubt has y <= x, and still overlaps with one that
-/// contains all of its places; it asks at y. Of two such none contains the other.
+/// With x = latest g and y = earliest r, A and B overlap for certain iff x(A) < y(B) and
+/// x(B) < y(A). In a sweep along x, this holds for B if a grant entered before y(B) ends
+/// after x(B). So that each pair is found once, a grant with y > x queries when it is
+/// entered itself. A grant shorter than its clock's uncertainty has y <= x, but still
+/// overlaps with a grant that contains all of its possible positions; it queries at y. Of
+/// two such grants, neither contains the other.
 fn overlaps(grants: &[Placed], of: Of, ends: impl Fn(&Placed) -> Option<Span>) -> Vec<Pair> {
-    /// At the same time first those ask who are not entered with it.
+    /// At equal times, grants query before others are entered.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Does {
         Asks,
@@ -321,8 +322,8 @@ fn overlaps(grants: &[Placed], of: Of, ends: impl Fn(&Placed) -> Option<Span>) -
     found
 }
 
-/// Grants of which it cannot be said that they came after all of another host that
-/// may have begun before.
+/// Grants that did not certainly come after every grant of another host that may have begun
+/// before them.
 fn unclear(grants: &[Placed]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..grants.len()).collect();
     order.sort_unstable_by_key(|at| (grants[*at].g.least, *at));

@@ -1,4 +1,4 @@
-//! What so many trials say of a probability.
+//! Confidence bounds of a probability from a number of trials.
 
 use crate::beta::regularized;
 

@@ -3,9 +3,9 @@
 use crate::intervals::median;
 use jostle_model::record::{Point, Slice};
 
-/// A tenth whose mean is more than so many times the median tenth's is a burst.
-/// Twice stands out of any plot; where it is rarer than one run in ten it is noise
-/// of the machine's, which the reader sees from how many runs have it.
+/// A tenth whose mean is more than this many times the median tenth's is a burst. A factor
+/// of two is obvious in any plot. If fewer than one run in ten has bursts, they are the
+/// machine's noise; the reader sees the number of such runs.
 pub const TIMES: f64 = 2.0;
 
 /// The mean response in each tenth of a run, in nanoseconds, and whether the tenth is a

@@ -1,10 +1,9 @@
-//! Waits that the end of the window cut short: the product-limit estimate.
+//! Waits cut off by the end of the window: the product-limit estimate.
 //!
-//! An attempt that had waited 4.9 s when the window closed is not a wait of
-//! 4.9 s, and leaving it out would make a lock that starves its waiters look
-//! quick. Kaplan & Meier (Nonparametric estimation from incomplete
-//! observations, J. Am. Stat. Assoc. 53, 1958) use what it does tell: that it
-//! lasted at least so long.
+//! An attempt that had waited 4.9 s when the window closed is not a wait of 4.9 s, and
+//! leaving it out would make a lock that starves its waiters look quick. Kaplan & Meier
+//! (Nonparametric estimation from incomplete observations, J. Am. Stat. Assoc. 53, 1958)
+//! use the information that it lasted at least that long.
 
 use crate::histogram::{Histogram, LEAST_BEYOND, PERCENTILES, floor, has_enough_beyond};
 use jostle_model::Nanos;
@@ -16,7 +15,7 @@ use std::collections::BTreeMap;
 pub enum Percentile {
     /// The curve reaches it there.
     At(u64),
-    /// The curve ends before it: all that is known.
+    /// The curve ends before it; the percentile is at least this.
     AtLeast(u64),
 }
 
@@ -61,7 +60,7 @@ pub fn kaplan_meier(granted: &Histogram, censored: &Histogram, q: f64) -> Option
     if !has_enough_beyond(attempts, q) {
         return None;
     }
-    // Products of quotients that ought to give 0.1 give 0.1 + 1e-17 at times.
+    // An allowance for rounding: products that should be 0.1 may be 0.1 + 1e-17.
     let goal = 1.0 - q + 1e-12;
     let mut at_risk = attempts;
     let mut survival = 1.0;

@@ -1,9 +1,9 @@
-//! What stands under the table: one closing sentence for each target, by the
-//! workload's own rules, and how targets compare side by side.
+//! The text below the table: one closing sentence for each target, by the workload's own
+//! rules, and the comparison of targets.
 //!
-//! A sentence uses only what the table prints, or the quotient of two printed
-//! figures, so that a reader can follow it with a finger. Where the data cannot
-//! tell, it says so or is silent; of INVALID figures it says only that they are.
+//! A sentence uses only figures of the table, or the quotient of two of them, so that a
+//! reader can check it. If the data are inconclusive, the sentence states this or is
+//! omitted. About INVALID figures it only states that they are INVALID.
 
 pub mod churn;
 
@@ -49,14 +49,14 @@ pub struct Comparison {
     pub text: String,
 }
 
-/// Each other target against the first at the largest number of workers that
-/// both have, where the paired runs decide: "the same" and "differs" are said,
-/// "undecided" is not. INVALID points are left out; `jostle compare --targets` decides
-/// what may be said of their ratios.
+/// Each other target against the first, at the largest number of workers that both have, if
+/// the paired runs decide: "the same" and "differs" are printed, "undecided" is not.
+/// INVALID points are left out; `jostle compare --targets` decides whether their ratios are
+/// valid.
 pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
-    // Connections have no rate to compare: what one costs stands in the table.
-    // Requests that come at a rate all have the same.
+    // Connections have no rate to compare; the table has their cost. Requests at a rate all
+    // have the same rate.
     let no_rate = [Workload::Connect, Workload::Rate, Workload::Recover];
     if points.iter().any(|point| no_rate.contains(&point.workload)) {
         return Vec::new();

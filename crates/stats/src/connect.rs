@@ -1,8 +1,8 @@
-//! The closing sentences of `connect`: what one more connection costs when so
-//! many are open, where it jumps, why, and what avoids that.
+//! The closing sentences of `connect`: the cost of one more connection for a number of open
+//! ones, where that cost jumps, why, and how to avoid it.
 //!
-//! A jump is told by the medians that the table prints; why it is there, by the
-//! ports that the kernel gave.
+//! A jump is found in the medians that the table prints, and its cause in the ports that
+//! the kernel assigned.
 
 use crate::numbers::grouped;
 use crate::ratio::{Outcome, by_block};
@@ -10,8 +10,8 @@ use crate::summary::PointSummary;
 use jostle_model::plan::Plan;
 use jostle_model::record::{At, Point};
 
-/// Neighbours this many times apart are a jump: twice is what a virtual
-/// machine's own two speeds can do.
+/// A jump is a factor of at least this between neighbours: a virtual machine's own two
+/// speeds can make a factor of two.
 const JUMP: f64 = 3.0;
 
 /// A curve that stays within this is called flat where no interval decides.

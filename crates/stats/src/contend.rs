@@ -1,5 +1,5 @@
-//! The closing sentences of `contend`: does throughput hold, who is served, and what
-//! waiting costs in CPU time.
+//! The closing sentences of `contend`: whether throughput holds, the order of service, and
+//! the CPU cost of waiting.
 
 use crate::checks::CHECKS;
 use crate::closing::targets;
@@ -16,8 +16,8 @@ use jostle_model::record::{PerWorker, Point, Reason};
 /// Probability under which a lottery is ruled out.
 const P: f64 = 0.01;
 
-/// Turns below which nothing is said of the order of service: a queue cut at
-/// both edges of so short a window leaves some with nothing as well.
+/// Rotations below which there is no clause about the order of service: in so short a
+/// window even a queue leaves some workers without a turn, because it is cut at both edges.
 const LEAST_ROTATIONS: f64 = 2.0;
 
 /// Most over fewest acquisitions up to which workers are served evenly, and from
@@ -25,9 +25,9 @@ const LEAST_ROTATIONS: f64 = 2.0;
 const EVEN_RATIO: f64 = 1.1;
 const FAVOURED_RATIO: f64 = 1.5;
 
-/// A dispersion under this is well below a lottery's, and one above
-/// [`FAVOURED`] well above it. Between them lie barging queues and lotteries
-/// with a little memory, which the sample can tell from 1 and a reader need not.
+/// A dispersion below this is clearly lower than a lottery's, and one above [`FAVOURED`]
+/// clearly higher. Between them are barging queues and lotteries with a little memory:
+/// statistically different from 1, but not of interest to a reader.
 const EVEN: f64 = 0.5;
 const FAVOURED: f64 = 2.0;
 
@@ -59,7 +59,8 @@ pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String
         .collect()
 }
 
-/// Whether a clause praises, so that the next one joins with "and" or "but".
+/// Whether a clause is favourable, which decides between "and" and "but" before the next
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tone {
     Good,
@@ -218,8 +219,8 @@ fn why_undecided(ratio: &Ratio) -> String {
     }
 }
 
-/// How the acquisitions were shared out at the largest number of workers. The
-/// dispersion of all runs decides; the printed run is quoted.
+/// The distribution of acquisitions among workers at the largest number of workers. The
+/// dispersion of all runs decides; the figures are those of the printed run.
 ///
 /// None with too few rotations, too few degrees of freedom, or a plan under
 /// which the order is not the lock's doing.
@@ -292,8 +293,9 @@ fn service(test: &DispersionTest, shares: &PerWorker) -> Option<Service> {
     }
 }
 
-/// With several keys chance picks the queue, readers do not queue, who only
-/// tries never waits, and ranges that differ are different locks.
+/// Whether the lock determines the order. It does not with several keys, where chance picks
+/// the queue; with readers, which do not queue; with tries, which never wait; and with
+/// different ranges, which are different locks.
 fn order_is_the_lock_s(plan: &Plan) -> bool {
     plan.key_count() == 1
         && plan.shared.unwrap_or(0.0) == 0.0

@@ -6,9 +6,9 @@
 use crate::gamma::{chi_square_lower, chi_square_upper};
 use jostle_model::record::PerWorker;
 
-/// The figures of a list with one count for each worker, those without an
-/// acquisition included. None for no worker at all. Waits and streaks are left
-/// absent, for who measured them to fill in.
+/// The figures of a list with one count for each worker, those without an acquisition
+/// included. None for no worker at all. Waits and streaks are left absent; the caller fills
+/// them in.
 ///
 /// With one worker, or where nobody got anything, the shares are equal and
 /// nothing varies: deviation and dispersion are 0, Jain's index is 1.

@@ -1,4 +1,4 @@
-//! A clean experiment and a clean run, for tests to doctor.
+//! A clean experiment and a clean run, which tests modify.
 
 use crate::checks::{Check, Evidence};
 use crate::closing::{comparison, sentences};

@@ -1,10 +1,9 @@
-//! The closing sentences of `stream` and `hold`: does an operation cost the same
-//! however many there are (the cost is then linear), and if not, how does it
-//! grow.
+//! The closing sentences of `stream` and `hold`: whether an operation costs the same
+//! however many there are (the cost is then linear), and otherwise how its cost grows.
 //!
-//! The cost of an operation is the run's time by its operations, all workers
-//! together. As everywhere, runs of the same blocks decide, and the figure that
-//! is quoted is the quotient of printed medians.
+//! The cost of an operation is the run's time by its operations, all workers together. As
+//! everywhere, runs of the same blocks decide, and the printed figure is the quotient of
+//! printed medians.
 
 use crate::fit;
 use crate::kept;

@@ -1,28 +1,28 @@
-//! What other programs and the hypervisor may have cost: a bound on the figure that
-//! would have been measured without them.
+//! Bounds on the effect of other programs and the hypervisor: the range of figures that
+//! might have been measured without them.
 //!
-//! A neighbour harms only while it runs and one of ours waits for a CPU. With F the CPU
-//! time of other processes on our CPUs, D the time that our threads were runnable and
-//! not running, S the time that the hypervisor took, and W the window times the CPUs
-//! that the work needs at once, the share of the window in which anything of ours was
-//! kept from working is at most
+//! A neighbour does harm only while it runs and one of our threads waits for a CPU. With F
+//! the CPU time of other processes on our CPUs, D the time that our threads were runnable
+//! and not running, S the time that the hypervisor took, and W the window times the CPUs
+//! that the work needs at once, the share of the window in which anything of ours was kept
+//! from working is at most
 //!
 //! ```text
 //! x = min(1, (min(F, D) + S) / W)
 //! ```
 //!
-//! D alone is no harm: where workers outnumber CPUs they queue for each other. F alone
-//! is none either: what runs while ours sleep takes nothing. When a program that was
-//! started for a call ends, the kernel forgets how long it waited; D is then that of the
-//! workers, times the CPU time of both over that of the workers.
+//! D alone is no harm: if workers outnumber CPUs, they queue for each other. F alone is
+//! none either: programs that run while ours sleep take nothing from them. When a program
+//! that was started for a call ends, the kernel discards its waiting time. D is then the
+//! workers' waiting time, scaled by the CPU time of both over that of the workers.
 //!
 //! In an open loop at a low rate the figure is the time of service, and most of the window
 //! is idle: W is then the sum of these times, if that is less. (Only where F is 3 % of the
 //! window or more. Otherwise a trace of other work would be set against milliseconds.)
 //!
 //! A neighbour can also make work quicker: two workers on one CPU hand a lock on without
-//! waking another CPU, and a CPU that never idles need not be woken. R is how much
-//! quicker at most (`raise`). The undisturbed throughput then lies within
+//! waking another CPU, and a CPU that is never idle need not be woken. R is the largest
+//! such factor (`raise`). The undisturbed throughput then lies within
 //! `[X / (1 + x (R - 1)), X / (1 - x)]`.
 
 use jostle_model::plan::{Measure, Plan, Range, Shape, Workload};
@@ -42,10 +42,10 @@ pub struct Harm {
 }
 
 impl Harm {
-    /// How far the undisturbed figure may lie off the measured one. The lower side
-    /// counts where the upper one is beyond [`BEARABLE`]: R is the most that work can
-    /// gain, and with less than that of the time taken from ours no trial of
-    /// record/validation.md gained as much.
+    /// The largest relative difference of the undisturbed figure from the measured one. The
+    /// lower side counts only if the upper one exceeds [`BEARABLE`]. R is an upper limit of
+    /// the gain, and in record/validation.md no trial that lost less time than this gained
+    /// that much.
     pub fn off(&self) -> f64 {
         match self.high - 1.0 {
             little if little < BEARABLE => little,
@@ -64,7 +64,7 @@ pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
         .collect();
     let each = each.filter(|each| !each.is_empty())?;
     let over = |of: fn(&Harm) -> f64| {
-        // An infinite bound is one all the same: the median of the others decides.
+        // Infinite bounds take part in the median like others.
         let mut ends: Vec<f64> = each.iter().map(of).collect();
         ends.sort_by(f64::total_cmp);
         let half = ends.len() / 2;
@@ -91,8 +91,8 @@ fn of_run(experiment: &Experiment, run: &Point) -> Option<Harm> {
     })
 }
 
-/// x of one run. None where it was not looked at how long our threads waited, or where
-/// other processes cannot be seen and our own crowd hides what they did.
+/// x of one run. None if our threads' waiting time was not recorded, or if other processes
+/// cannot be seen and our own threads outnumber the CPUs, which hides the effect of others.
 fn share(plan: &Plan, run: &Point, accounts: &Accounts) -> Option<f64> {
     let waited_s = accounts.waited_s?;
     let mut window_s = accounts.between_s * chains(plan, run, accounts);
@@ -105,7 +105,8 @@ fn share(plan: &Plan, run: &Point, accounts: &Accounts) -> Option<f64> {
         window_s = window_s.min(served_s(plan, run));
     }
     let share = ((harm_s + stolen_s) / window_s.max(f64::MIN_POSITIVE)).min(1.0);
-    // Without others only a small wait, or one that cannot be our own, says something.
+    // If other processes cannot be seen, the wait is conclusive only if it is small, or
+    // cannot be caused by our own threads.
     let is_known = others_s.is_some() || !is_crowded(run, accounts) || share < BEARABLE;
     is_known.then_some(share)
 }
@@ -126,11 +127,11 @@ fn served_s(plan: &Plan, run: &Point) -> f64 {
     })
 }
 
-/// A bound under this is of no consequence.
+/// A smaller bound is negligible.
 pub const BEARABLE: f64 = 0.03;
 
-/// CPU time of tasks whose owner is gone: it is blamed on nobody, and may have harmed.
-/// The clocks step by a tick while a thread runs, which is no task's.
+/// CPU time of tasks whose owner is gone. It belongs to no known process, but may have done
+/// harm. Subtracts one tick per CPU, the step of the clocks while a thread runs.
 fn unexplained_s(accounts: &Accounts) -> f64 {
     const TICK_S: f64 = 0.004;
     let steps_s = TICK_S * accounts.cpus as f64;
@@ -145,8 +146,8 @@ fn is_crowded(run: &Point, accounts: &Accounts) -> bool {
     workers > accounts.cpus
 }
 
-/// How many CPUs the work can use at once: all workers who meet in one lock, or in one
-/// server, wait for the slowest of them.
+/// How many CPUs the work can use at once: workers that share one lock or one server wait
+/// for the slowest of them.
 fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
     let workers = run.at.workers.unwrap_or(1);
     let alone = match plan.workload.shape() {
@@ -161,11 +162,11 @@ fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
 
 const ONE: &str = "one";
 
-/// How many times as quick work can get by placement and waking, at most. Hogs made two
-/// workers on a futex up to 2.8 times as quick, which takes an R of 4 to 6; a wake-up on
-/// the same CPU took 6 to 7 times less than on an idle one; the rest is a reserve. A
-/// crowd of workers that spin is much slower still than one worker alone, and no
-/// neighbour changes that.
+/// The largest speed-up by placement and waking. Busy neighbours made two workers on a
+/// futex up to 2.8 times as quick, which requires an R of 4 to 6. A wake-up on the same CPU
+/// took 6 to 7 times less than one on an idle CPU. The rest is a reserve. Many spinning
+/// workers may be much slower than one worker alone, but no neighbour removes that
+/// difference.
 const MOST_RAISE: f64 = 8.0;
 
 /// R: how many times as quick the work may have been while it was disturbed.
@@ -210,7 +211,7 @@ fn rewoken_ns(period_ns: f64, run: &Point, calibration: &Calibration) -> Option<
     let slow_ns = latencies.wake_other_cpu_ns?.max(latencies.wake_same_cpu_ns);
     let fast_ns = latencies.wake_same_cpu_ns.max(1.0);
     let each = run.context_switches.unwrap_or(run.operations) as f64 / run.operations.max(1) as f64;
-    // A server sleeps and wakes as often as who asks it.
+    // The server sleeps and wakes as often as its client.
     let wakes = if run.server.is_some() {
         2.0 * each
     } else {
@@ -220,9 +221,9 @@ fn rewoken_ns(period_ns: f64, run: &Point, calibration: &Calibration) -> Option<
     Some((period_ns - spared_ns).max(period_ns * fast_ns / slow_ns))
 }
 
-/// Whether a run's block was so disturbed that it should be repeated: by what others
-/// and the hypervisor took of all our CPUs, and never by how long ours waited or by the
-/// figure, which would choose among results.
+/// Whether a run's block was so disturbed that it should be repeated. This depends on the
+/// share of our CPUs that other programs and the hypervisor took. It does not depend on our
+/// waiting time or the figure, because that would select results.
 pub fn is_spoilt(accounts: &Accounts) -> bool {
     const MOST: f64 = 0.10;
     let all_s = accounts.between_s * accounts.cpus as f64;

@@ -6,8 +6,8 @@
 //! of HdrHistogram with 7 bits (Tene, hdrhistogram.org), with the sub-bucket
 //! count fixed, so that a bucket's number is one shift and one add.
 //!
-//! Not for what workers write into: they keep their own counters, in shared
-//! pages, under the same [`index`]; [`Histogram::absorb`] takes those in.
+//! Workers do not write into this type: they keep their own counters in shared pages, with
+//! the same [`index`], and [`Histogram::absorb`] adds those.
 
 use jostle_model::Nanos;
 use jostle_model::record::{Buckets, Distribution};
@@ -244,9 +244,9 @@ impl Histogram {
     /// The summary for a result file, with the share above each time in
     /// `over`. None where empty: what was not measured is absent.
     ///
-    /// A percentile is present only where at least [`LEAST_BEYOND`] values lie
-    /// beyond it. That holds for the median too, which thus needs 20 values;
-    /// with fewer, minimum, mean and maximum say all that there is to say.
+    /// A percentile is present only where at least [`LEAST_BEYOND`] values lie beyond it.
+    /// That holds for the median too, which thus needs 20 values; with fewer, minimum, mean
+    /// and maximum are enough.
     pub fn distribution(&self, over: &[Nanos]) -> Option<Distribution> {
         let percentiles = PERCENTILES
             .iter()

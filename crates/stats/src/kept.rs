@@ -1,5 +1,6 @@
-//! What a held lock costs, over the runs of a point, and the closing sentences of
-//! `hold --for`: what a lock costs a minute, and from how many on renewals come too late.
+//! The cost of a held lock over the runs of a point, and the closing sentences of
+//! `hold --for`: the cost of a lock per minute, and the number of locks from which renewals
+//! come too late.
 
 use crate::intervals::estimate;
 use crate::numbers::{grouped, workers};

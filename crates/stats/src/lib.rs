@@ -1,11 +1,10 @@
 //! Pure maths on records: histograms and quantiles, fairness, intervals,
 //! comparisons, and the checks that decide whether a number may be believed.
 //!
-//! Not for measuring: nothing here reads a clock, a file or the machine.
-//! Everything is a function of the records of a result file, so that every
-//! figure can be computed again from it, years later. The two exceptions serve
-//! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
-//! branch on data nor allocate.
+//! Nothing here measures, or reads a clock, a file or the machine. Everything is a function
+//! of the records of a result file, so that every figure can be recomputed from it years
+//! later. The two exceptions serve the measured loop: [`histogram::index`] and
+//! [`rng::Rng`], which neither branch on data nor allocate.
 
 pub mod across;
 mod beta;

@@ -1,5 +1,5 @@
-//! What all runs of a point say of an open loop: how late, how long, how much of
-//! the plan.
+//! The open-loop figures over all runs of a point: lateness, response time, and the share
+//! of the plan that was done.
 
 use crate::histogram::Histogram;
 use crate::intervals::median;
@@ -53,7 +53,7 @@ pub fn response(runs: &[&Point], name: &str) -> Option<Response> {
     let Some(mut each) = each.collect::<Option<Vec<Response>>>() else {
         return pooled_response(runs, name);
     };
-    // What is only bounded from below is taken for larger than all the others.
+    // Values with only a lower bound sort after all others.
     each.sort_by(|a, b| {
         (a.at_least, a.ns)
             .partial_cmp(&(b.at_least, b.ns))
@@ -108,8 +108,8 @@ pub fn tail(count: u64) -> f64 {
     (1.0 - BEYOND / count.max(1) as f64).clamp(0.5, 0.99)
 }
 
-/// A percentile with fewer values beyond it is the figure of a few moments: the p99
-/// of 20 requests is the latest one.
+/// A percentile with fewer values beyond it depends on a few requests: the p99 of 20
+/// requests is the slowest one.
 const BEYOND: f64 = 10.0;
 
 /// The 99th percentile of what the generator was late by.

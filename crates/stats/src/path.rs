@@ -1,11 +1,10 @@
-//! What bounds a lock service in a closed loop: it stands beside the target that only
-//! answers, on the same transport, under the same load, in the same blocks. Which one that
-//! is the file states ([`jostle_model::record::TargetFacts::answering`]).
+//! The bottleneck of a lock service in a closed loop, found by comparison with the
+//! answering target on the same transport, under the same load, in the same blocks. The
+//! file names that target ([`jostle_model::record::TargetFacts::answering`]).
 //!
-//! A service that reaches nine tenths of it has next to nothing of its own in
-//! the figure: what is measured is the path and the client. That is no fault of
-//! the service, and no praise. Where it reaches less, what it does itself is the
-//! limit.
+//! If a service reaches nine tenths of that target's rate, its own work hardly affects the
+//! figure: the path and the client are measured. This says nothing about the service. If it
+//! reaches less, its own work is the bottleneck.
 
 use crate::numbers::workers;
 use crate::ratio::{Ratio, by_block};
@@ -36,7 +35,8 @@ fn beside_answering(
     facts: &TargetFacts,
 ) -> Option<Ratio> {
     if point.workload == Workload::Rate {
-        // All that come at a rate reach it, until they do not.
+        // At a fixed rate both targets reach the same rate, so that the comparison means
+        // nothing.
         return None;
     }
     let served = facts.path_alone().is_some() || point.runs.iter().any(|run| run.server.is_some());
@@ -200,7 +200,7 @@ mod tests {
             run.at.workers = Some(2);
         }
         assert_eq!(said(&elsewhere), (None, None));
-        // What TCP bounds says nothing of a Unix socket.
+        // The answering target on TCP does not bound a service on a Unix socket.
         let mut unix = runs(&[0.97; 6]);
         for run in unix.iter_mut().filter(|run| run.target == ECHO) {
             run.target = "echo+unix".to_owned();
@@ -216,7 +216,7 @@ mod tests {
         let runs_beside = runs(&[0.97; 6]);
         let summaries = summarize(&stated, &runs_beside);
         assert!(summaries.iter().all(|point| point.of_echo.is_none()));
-        // It let two owners in: they did not wait as those of a lock do.
+        // It did not exclude, so that its workers did not wait as for a lock.
         let mut broken = runs(&[0.97; 6]);
         for run in broken.iter_mut().filter(|run| run.target == ECHO) {
             run.exclusion.as_mut().unwrap().violations = 1;

@@ -1,8 +1,8 @@
-//! Curves of known truth: what growth says of them must be true.
+//! Curves with a known truth, for testing the findings about growth.
 //!
-//! A curve is planted, noise is added as machines add it, and the finding is
-//! held against the truth. Served by `cargo xtask validate growth` and by the
-//! tests; no figure of a measurement comes from here.
+//! A curve is planted, noise like that of machines is added, and the finding is compared
+//! with the truth. Used by `cargo xtask validate growth` and by the tests; no figure of a
+//! measurement comes from here.
 
 use crate::fit::laws::Law;
 use crate::fit::{self, Finding, Growth, Sample};
@@ -128,8 +128,7 @@ pub fn plant(truth: Truth, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) 
 }
 
 impl Planted {
-    /// Samples of any curve; as a truth it counts as a knee, which is nothing
-    /// to be found.
+    /// Samples of any curve. Its truth is set to a knee, which need not be found.
     pub fn of(curve: Vec<f64>, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) -> Planted {
         let runs = runs(&curve, noise, blocks, rng);
         let samples = n
@@ -218,7 +217,7 @@ pub fn holds(planted: &Planted, found: &Growth) -> bool {
     }
 }
 
-/// What must never be said.
+/// A finding that contradicts the truth, if there is one.
 pub fn overclaims(planted: &Planted, found: &Growth) -> Option<&'static str> {
     let (first, last) = (planted.samples.first()?.n, planted.samples.last()?.n);
     let outside = |n: u64| n < first || n > last;

@@ -1,13 +1,12 @@
-//! The closing sentences of `rate`: up to which rate a target holds, and who bent
+//! The closing sentences of `rate`: up to which rate a target holds, and the bottleneck
 //! beyond it.
 //!
-//! A rate holds if at least 99 % of its plan was done and the response's p99 is at
-//! most four times the least of this and all lower rates. Four times is where a
-//! queue with random arrivals and services (M/M/1) stands at three quarters of its
-//! capacity: its response time, and with it every percentile, is the service time
-//! by 1 - load (Kleinrock, Queueing Systems 1, 1975, section 3.2). The knee is the
-//! highest rate that holds; beyond it the generator bent if its lag says so, else
-//! the target.
+//! A rate holds if at least 99 % of its plan was done and the response's p99 is at most
+//! four times the least of this and all lower rates. Four times is where a queue with
+//! random arrivals and services (M/M/1) stands at three quarters of its capacity: its
+//! response time, and with it every percentile, is the service time by 1 - load (Kleinrock,
+//! Queueing Systems 1, 1975, section 3.2). The knee is the highest rate that holds. Beyond
+//! it the bottleneck is the generator if its lag shows this, otherwise the target.
 
 use crate::numbers::grouped;
 use crate::open_loop::{self, Response};
@@ -49,8 +48,7 @@ pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The highest rate that holds, as the number of its point. What must not be used
-/// does not hold.
+/// The highest rate that holds, as the number of its point. INVALID points do not hold.
 pub fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
     let mut least = f64::INFINITY;
     let holds = rates.iter().map(|point| {
@@ -101,7 +99,7 @@ fn holds(point: &PointSummary<'_>) -> Option<String> {
     })
 }
 
-/// Who bends at this rate, and how.
+/// The bottleneck at this rate, and the evidence.
 fn bent(point: &PointSummary<'_>) -> Option<String> {
     let rate = grouped(point.at.rate?);
     let who = match point.verdict.limited_by {

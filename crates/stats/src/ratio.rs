@@ -8,14 +8,14 @@
 use crate::intervals::{COVERAGE, middle, sorted};
 use jostle_model::record::Point;
 
-/// Nearer to 1 than this, a ratio is of no consequence.
+/// A ratio within this distance of 1 counts as equal.
 pub(crate) const EQUAL_WITHIN: f64 = 0.05;
 
 /// What may be said of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The interval excludes 1, and the estimate lies outside of 0.95 to 1.05:
-    /// a difference that is both certain and of consequence.
+    /// The interval excludes 1, and the estimate lies outside of 0.95 to 1.05: the
+    /// difference is both certain and large enough to matter.
     Differs,
     /// The whole interval lies within 0.95 to 1.05.
     Same,
@@ -76,8 +76,8 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
     })
 }
 
-/// The ratio of the second figure to the first where nothing pairs their runs:
-/// those of two sessions. None where a side has no usable run.
+/// The ratio of the second figure to the first for unpaired runs, such as those of two
+/// sessions. None if a side has no usable run.
 ///
 /// The estimate is the median of all differences of one log of either side
 /// (Hodges & Lehmann, as above); the interval runs from the c-th smallest to the

@@ -1,5 +1,5 @@
-//! Requests over the runs of a point, and the sentences that close them: what one
-//! takes, where it goes, and what of it is not the tool's own doing.
+//! Requests over the runs of a point, and their closing sentences: the time of a request,
+//! its phases, and the part that is not the tool's own cost.
 
 use crate::intervals::estimate;
 use crate::ratio::{Outcome, by_block};

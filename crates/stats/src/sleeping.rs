@@ -1,35 +1,33 @@
-//! How late sleeps end by the machine's own doing, and by how much one must wake early
-//! to end on time.
+//! How late sleeps end on this machine without neighbours, and how much earlier they must
+//! end to be on time.
 
 use jostle_model::record::Latencies;
 use jostle_model::time::{Busy, Nanos};
 
-/// However late sleeps ended when they were measured, more is a neighbour's doing
-/// and not the machine's own: the slowest wake-up from a halted CPU of a virtual
-/// machine takes some 100 us.
+/// The most lateness that is attributed to the machine. A measured value above it is caused
+/// by neighbours: the slowest wake-up from a halted CPU of a virtual machine takes about
+/// 100 us.
 pub(crate) const OWN_LATENESS_NS: f64 = 200_000.0;
 
-/// However slow wake-ups were when they were measured, more is a neighbour's doing: from
-/// a halted CPU of a virtual machine 17 to 70 us were measured.
+/// The longest wake-up that is attributed to the machine. A measured value above it is
+/// caused by neighbours: wake-ups from a halted CPU of a virtual machine took 17 to 70 us.
 const SLOWEST_WAKE_UP: Nanos = Nanos::from_micros(100);
 
-/// How late a sleep ends by the machine's own doing, median; zero where that was
-/// not measured.
+/// The machine's own lateness of a sleep, median; zero if it was not measured.
 pub fn lateness(latencies: Option<&Latencies>) -> Nanos {
     bounded(latencies, |known| known.sleep_late_p50_ns)
 }
 
-/// What one sleep in ten is late by, at least. Where that is more than half as much
-/// again as the median, neighbours were at work: 50 to 60 us beside 37 to 45 on an
-/// idle machine.
+/// The lateness that one sleep in ten exceeds, at most 1.5 times the median: a larger value
+/// is caused by neighbours. An idle machine had 50 to 60 us with a median of 37 to 45 us.
 pub(crate) fn seldom_later(latencies: Option<&Latencies>) -> Nanos {
     bounded(latencies, |known| {
         known.sleep_late_p90_ns.min(1.5 * known.sleep_late_p50_ns)
     })
 }
 
-/// What it takes to wake a process by the machine's own doing, on another CPU where
-/// there is one; zero where that was not measured.
+/// The machine's own time for waking a process, on another CPU if there is one; zero if it
+/// was not measured.
 pub(crate) fn wake_up(latencies: Option<&Latencies>) -> Nanos {
     let measured = bounded(latencies, |known| {
         known.wake_other_cpu_ns.unwrap_or(known.wake_same_cpu_ns)
@@ -37,9 +35,9 @@ pub(crate) fn wake_up(latencies: Option<&Latencies>) -> Nanos {
     measured.min(SLOWEST_WAKE_UP)
 }
 
-/// By how much a sleep of this length is cut short, so that nine in ten of the
-/// measured ones would have ended in time; the rest is spun. At most half of it:
-/// who sleeps leaves the CPU to others, and is to do so for most of the time.
+/// By how much a sleep of this length is shortened, so that nine in ten of the measured
+/// sleeps would have ended in time; the rest is spun. At most half of the sleep, because a
+/// sleeper should leave the CPU to others for most of the time.
 pub fn wake_early(latencies: Option<&Latencies>, span: Nanos) -> Nanos {
     seldom_later(latencies).min(Nanos(span.0 / 2))
 }

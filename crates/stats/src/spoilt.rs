@@ -1,8 +1,8 @@
-//! Blocks of runs that other programs or the hypervisor spoilt, and which runs stand for
-//! a point where some did.
+//! Blocks of runs that other programs or the hypervisor spoilt, and the choice of the runs
+//! that represent a point with spoilt blocks.
 //!
-//! A block counts as a whole, so that its runs stay pairs. What is chosen by is what
-//! others used ([`crate::harm::is_spoilt`]), never the figure. All runs stay in the
+//! A block counts as a whole, so that its runs stay pairs. The choice depends on the CPU
+//! time of others ([`crate::harm::is_spoilt`]), never on the figure. All runs stay in the
 //! file.
 
 use crate::checks::selection;
@@ -31,7 +31,7 @@ pub fn choose<'a>(
     }
     let bad = runs.len() - clean.len();
     if runs.len() < ENOUGH {
-        // So few runs leave no choice; the harm is judged by itself.
+        // Too few runs for a choice. The check `neighbours` judges the harm separately.
         return (runs, None);
     }
     if clean.len() < ENOUGH {

@@ -1,10 +1,10 @@
-//! Who is the limit where requests are spread over generators: they, or the server.
+//! The bottleneck of requests spread over generators: the generators, or the server.
 //!
-//! Twice as many generators that keep the same number in flight ask a server for
-//! nothing else. If that brings more, the generators were the limit; if it brings
-//! the same, and they were not busy, the server is. That holds only where neither
-//! side takes CPU time from the other: with shared CPUs more generators may slow
-//! the server, or the same cores be the limit of both.
+//! With twice as many generators and the same number of requests in flight, the server's
+//! load does not change. If the rate rises, the generators were the bottleneck. If it stays
+//! the same, and the generators were not busy, the server is. This holds only if neither
+//! side takes CPU time from the other: with shared CPUs more generators may slow the
+//! server, or the same cores may limit both.
 
 use crate::checks::{attribution, neighbours};
 use crate::harm;
@@ -14,14 +14,14 @@ use crate::summary::PointSummary;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{LimitedBy, Point, Verdict};
 
-/// More than this, as the lower end of the ratio's interval, is more.
+/// The rate rises if the lower end of the ratio's interval exceeds this.
 pub const MORE: f64 = 1.05;
 /// An interval within these is the same.
 pub const SAME: (f64, f64) = (0.95, 1.05);
 /// Up to here a generator has time to ask for more.
 pub(crate) const IDLE_ENOUGH: f64 = 0.7;
 
-/// What a pair of points says of the one with fewer generators.
+/// The result of a pair of points for the one with fewer generators.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// Fewer generators.
@@ -30,11 +30,11 @@ pub struct Pair {
     pub many: u64,
     /// The rate of the many by that of the few.
     pub ratio: Ratio,
-    /// Who is the limit of the few.
+    /// The bottleneck of the point with fewer generators.
     pub limit: LimitedBy,
 }
 
-/// What is known of who the limit is.
+/// What is known about the bottleneck.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attribution {
     /// The pair that decided, if one did or might have.
@@ -43,7 +43,7 @@ pub struct Attribution {
     pub not_apart: Option<String>,
 }
 
-/// Finds out of each point with generators who its limit is.
+/// Finds the bottleneck of each point with generators.
 pub fn judge(plan: &Plan, points: &mut [PointSummary<'_>]) {
     if plan.workload != Workload::Spread {
         return;
@@ -61,7 +61,7 @@ pub fn judge(plan: &Plan, points: &mut [PointSummary<'_>]) {
                 ..Verdict::of(reasons)
             };
         }
-        // Who is busy all the time is the limit, whatever pairs say.
+        // A generator that is busy all the time is the bottleneck, whatever the pairs show.
         point.verdict.limited_by.get_or_insert(limit);
         point.attribution = Some(attribution);
     }
@@ -75,7 +75,7 @@ fn attribute(points: &[PointSummary<'_>], at: usize) -> Attribution {
             ..Attribution::default()
         };
     }
-    // Nothing is drawn from what is INVALID.
+    // INVALID points are not used.
     let usable = |other: &PointSummary<'_>| !other.verdict.is_invalid();
     if !usable(point) {
         return Attribution::default();
@@ -95,7 +95,8 @@ fn attribute(points: &[PointSummary<'_>], at: usize) -> Attribution {
         .max_by_key(|other| other.at.generators);
     let pair = match (more, fewer) {
         (Some(more), _) => pair(point, more),
-        // That fewer were too few says nothing of these.
+        // Inherits "the server" from its pair, never "the generators": that fewer
+        // generators were the bottleneck does not apply to this point.
         (None, Some(fewer)) => pair(fewer, point).map(|pair| match pair.limit {
             LimitedBy::Target => pair,
             _ => Pair {
@@ -124,8 +125,8 @@ fn shared_budgets(point: &PointSummary<'_>) -> Option<String> {
     })
 }
 
-/// Whether CPU time was used here that nobody accounts for: a server in a container or a
-/// namespace has another address, and the same CPUs.
+/// Whether CPU time of this machine was used that belongs to no known process: a server in
+/// a container or a namespace has another address, but uses the same CPUs.
 fn others_are_busy(point: &PointSummary<'_>) -> bool {
     let harmed = |verdict: &Verdict| {
         let mut reasons = verdict.reasons.iter();
@@ -137,10 +138,10 @@ fn others_are_busy(point: &PointSummary<'_>) -> bool {
     2 * hosts > point.runs.len() || median(&used).is_some_and(|used| used > harm::BEARABLE)
 }
 
-/// Share of the machine that neither we nor the kernel used. Where other processes
-/// cannot be seen, by the machine's idle time: with no task is charged what interrupts
-/// and entering and leaving idle take, at most 16 % of our own time in 95 % of 189
-/// streams over the loopback.
+/// Share of the machine that neither we nor the kernel used. If other processes cannot be
+/// seen, it follows from the machine's idle time. That includes time charged to no task,
+/// for interrupts and for entering and leaving idle: at most 16 % of our own time in 95 %
+/// of 189 streams over the loopback.
 fn used_by_others(run: &Point) -> f64 {
     const UNCHARGED: f64 = 0.16;
     if let Some((accounts, others_s)) = run
@@ -203,7 +204,7 @@ fn limit(point: &PointSummary<'_>, attribution: &Attribution) -> LimitedBy {
     }
 }
 
-/// One sentence for each target: who was the limit, with how many generators.
+/// One sentence for each target: the bottleneck, with the number of generators.
 pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
     targets.dedup();

@@ -1,5 +1,4 @@
-//! From the runs of a result file to the figures that a table has: one summary for
-//! each point.
+//! Summarizes the runs of a result file for tables: one summary for each point.
 
 use crate::checks::{self, Evidence, neighbours};
 use crate::harm::{self, Harm};
@@ -115,7 +114,7 @@ pub struct PointSummary<'a> {
     pub effective: Option<Estimate>,
     /// See `effective`.
     pub at_server: Option<Estimate>,
-    /// Who the limit of generators was.
+    /// The bottleneck of generators.
     pub attribution: Option<Attribution>,
     /// From a fault to the next grant; absent where a run had none.
     pub next_grant_ns: Option<Estimate>,
@@ -164,10 +163,10 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    /// What the undisturbed throughput is at least, where other programs make the point
-    /// INVALID and nothing else does: its upper side is unknown.
+    /// The lower bound of the undisturbed throughput, if only other programs make the point
+    /// INVALID: its upper bound is unknown.
     pub fn at_least_per_s(&self) -> Option<f64> {
-        /// A lower bound further off says nothing.
+        /// A lower bound below this share of the figure is not printed.
         const LEAST: f64 = 0.75;
         let mut invalid = self.verdict.reasons.iter().filter(|r| r.is == Is::Invalid);
         let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();

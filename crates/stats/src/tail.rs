@@ -7,10 +7,10 @@ use crate::beta::regularized;
 use jostle_model::record::{Buckets, Distribution, Point};
 use std::collections::BTreeMap;
 
-/// How often a host is named where none differs, all hosts together.
+/// The probability that any host is named although none differs.
 pub const P: f64 = 0.001;
-/// Requests of one host do not come independently of each other, a single pause makes
-/// many of them slow: what is named must also be large.
+/// A named host must also have this many times its share: requests of one host are not
+/// independent, because a single pause makes many of them slow.
 pub(crate) const TIMES_ITS_SHARE: f64 = 2.0;
 
 /// One host's part in the slowest requests.

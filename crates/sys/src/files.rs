@@ -192,16 +192,17 @@ pub fn descriptor_limit() -> Option<u64> {
 }
 
 /// Raises the soft limit on descriptors to the hard limit, which needs no privilege.
-///
-/// # Errors
-/// The system's.
-pub fn raise_descriptor_limit() -> Result<(), Errno> {
+/// Returns the limit that then holds; None where there is none.
+pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
     };
-    setrlimit(Resource::Nofile, raised)
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
 }
 
 /// The name of the file system that holds `path`, from statfs(2); its magic

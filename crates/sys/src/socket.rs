@@ -1,7 +1,6 @@
 //! Options of sockets that no well-kept crate offers yet, and the limit on
 //! descriptors. Everything else about sockets comes from `rustix`.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -70,20 +69,6 @@ pub fn defer_accept(listener: impl AsFd, seconds: u32) -> io::Result<()> {
         libc::TCP_DEFER_ACCEPT,
         seconds,
     )
-}
-
-/// Raises this process's soft limit on descriptors to its hard one, and gives
-/// what binds then; None if nothing does.
-pub fn raise_descriptor_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Where a service listens, as its user names it, and how it is connected to: plainly, or
-//! over TLS where the address says so (`crate::tls`).
+//! A service's address as the user types it, and connecting to it: without encryption, or
+//! over TLS if the address asks for it (`crate::tls`).
 
 use crate::SetupError;
 use crate::remote::info_figure;
@@ -13,7 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A service that does not accept within this is called unreachable.
+/// Time limit for a service to accept a connection. After it the service counts as
+/// unreachable.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a service listens.
@@ -38,8 +39,8 @@ impl Address {
         Ok(Address::Tcp(place.to_owned()))
     }
 
-    /// The servers of `//HOST:PORT[,HOST:PORT...][?TLS]`, each of which may stand behind
-    /// the scheme that asks for TLS where its users name a server, such as `https:`.
+    /// Reads the servers of `//HOST:PORT[,HOST:PORT...][?TLS]`. A server may have the
+    /// prefix of the service's own TLS scheme, such as `https:`.
     pub fn several(argument: &str, tls_scheme: Option<&str>) -> Result<Vec<Address>, String> {
         let (places, query) = argument.split_once('?').unwrap_or((argument, ""));
         let asked = Tls::asked(query)?;
@@ -57,7 +58,7 @@ impl Address {
         places.split(',').map(server).collect()
     }
 
-    /// As [`Address::several`], of a service that is one server.
+    /// Like [`Address::several`], for a service that is a single server.
     pub fn one(argument: &str, tls_scheme: Option<&str>) -> Result<Address, String> {
         let mut servers = Address::several(argument, tls_scheme)?;
         match (servers.pop(), servers.is_empty()) {
@@ -66,7 +67,7 @@ impl Address {
         }
     }
 
-    /// The same place, over TLS where there is one.
+    /// The same address with TLS, if `tls` is given.
     #[must_use]
     pub fn over(self, tls: Option<Tls>) -> Address {
         match (self, tls) {
@@ -77,7 +78,7 @@ impl Address {
 }
 
 impl Address {
-    /// Whether a process that listens there is one of this machine.
+    /// Whether the process that listens at this address runs on this machine.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -87,7 +88,7 @@ impl Address {
         }
     }
 
-    /// Connects, and shakes hands where TLS is asked for.
+    /// Connects, and performs the TLS handshake if the address asks for TLS.
     ///
     /// # Errors
     /// In words for the user.
@@ -95,7 +96,7 @@ impl Address {
         self.secured(self.connect_plainly()?, None)
     }
 
-    /// Connects, for a protocol that has something to say before TLS begins.
+    /// Connects without TLS, for a protocol that exchanges messages before TLS begins.
     ///
     /// # Errors
     /// In words for the user.
@@ -113,8 +114,8 @@ impl Address {
         })
     }
 
-    /// Encrypts a connection to this address, where that is asked for. `protocol`: as in
-    /// [`Tls::secure`].
+    /// Encrypts a connection to this address if the address asks for TLS. `protocol` is
+    /// that of [`Tls::secure`].
     ///
     /// # Errors
     /// In words for the user.
@@ -143,7 +144,8 @@ impl Address {
         }
     }
 
-    /// A server's own word on its process, believed where it can be looked at.
+    /// The process id that the server reports in its INFO. None if the server is not on this
+    /// machine, because the process could not be read there.
     pub fn process(&self, info: &[u8]) -> Option<u32> {
         let pid = info_figure(info, "process_id")?;
         u32::try_from(pid).ok().filter(|_| self.is_local())

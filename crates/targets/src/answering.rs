@@ -1,9 +1,9 @@
 //! A server that only answers: the other half of the specimen `echo`.
 //!
-//! It reads requests as a lock service does, on the same sockets and in the same
-//! framing, and replies at once as if every lock were free. It keeps nothing,
-//! but for a count of what it granted. What it reaches, no service that does
-//! something can exceed on this path with this client.
+//! It reads requests as a lock service does, on the same sockets and in the same framing,
+//! and replies at once as if every lock were free. It keeps no state except a count of its
+//! grants. Its rate is therefore the upper bound for every real service on this path with
+//! this client.
 
 use crate::stream::Stream;
 use jostle_model::Nanos;
@@ -19,11 +19,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-/// What one reading may bring.
+/// The most bytes that one read may return.
 const ROOM: usize = 64 * 1024;
 const EVENTS: usize = 256;
-/// Events of the listener and of whoever ends the server; connections count
-/// from there.
+/// Event numbers of the listener and of the stop signal. The numbers of connections follow
+/// them.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const FIRST: u64 = 2;
@@ -46,7 +46,7 @@ enum Listener {
     Unix(UnixListener),
 }
 
-/// What it does wrong on purpose, every so often.
+/// The fault that the server injects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -84,7 +84,7 @@ impl Fault {
     }
 }
 
-/// What it counts, and what it does wrong; the latter stands in INFO as well.
+/// The server's fault and its counts. INFO reports the counts, including what the fault did.
 #[derive(Debug, Default)]
 struct Counted {
     fault: Fault,
@@ -142,7 +142,7 @@ struct Client {
 }
 
 impl Answering {
-    /// Binds it to a free port of the loopback address, and says which.
+    /// Binds it to a free port of the loopback address, and returns that address.
     ///
     /// # Errors
     /// The system's.
@@ -154,7 +154,7 @@ impl Answering {
         Ok((Answering::new(Listener::Tcp(listener), epoll), address))
     }
 
-    /// Binds it to a Unix socket at this path, where nothing must be.
+    /// Binds it to a Unix socket at this path. The path must not exist.
     ///
     /// # Errors
     /// The system's.
@@ -286,7 +286,8 @@ impl Client {
         args: &mut Args,
         counted: &mut Counted,
     ) -> io::Result<bool> {
-        // Who does not read is not answered: its requests wait in its socket.
+        // A client that does not read its replies gets no more of them: its requests wait
+        // in its socket.
         if self.full {
             return Ok(true);
         }
@@ -347,7 +348,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// As a service would whose locks are all free.
+/// Answers a request as if every lock were free.
 fn answer(request: &[u8], args: &Args, counted: &mut Counted, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out, Protocol::Resp2);
     match args.get(request, 0).unwrap_or_default() {

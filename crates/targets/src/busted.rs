@@ -1,12 +1,11 @@
-//! `busted`: a lock that works, but for a known share of the acquisitions that
-//! it grants no matter who is inside. It notes how many of those met an owner.
-//! (After the kernel's lock_busted, by which locktorture proves itself.)
+//! `busted`: a correct lock, except that it grants a known share of its acquisitions while
+//! an incompatible owner may hold it. It counts the grants that did overlap with such an
+//! owner. (Named after the kernel's lock_busted, with which locktorture tests itself.)
 //!
-//! The word counts the owners inside: readers in its low half, writers in its
-//! high half. An honest acquisition waits until nobody is inside that it must
-//! not meet; a busted one just counts itself in. So every meeting is one that
-//! was planted: whoever comes later waits for all who are inside, the intruder
-//! too.
+//! The word counts the owners inside: readers in its low half, writers in its high half. A
+//! normal acquisition waits until no incompatible owner is inside; a busted one adds itself
+//! without waiting. Every overlap was therefore caused by a busted acquisition: later
+//! acquisitions wait for all owners inside, busted ones included.
 
 use crate::specimen::{Random, Tallies, add};
 use crate::table::{Entry, Family, LockCapabilities};
@@ -72,7 +71,7 @@ impl Target for Busted {
             timeout: true,
             ranges: false,
             open_each: false,
-            // As a claim: it is the witness that shows it false.
+            // Declared true although it is not: the witness has to find the violations.
             excludes: true,
             survives_owner: false,
             fifo: false,
@@ -131,7 +130,7 @@ fn weight(mode: Mode) -> u32 {
     }
 }
 
-/// Whether somebody is inside whom an owner in this mode must not meet.
+/// Whether the owners inside exclude an owner in this mode.
 fn excluded(inside: u32, mode: Mode) -> bool {
     match mode {
         Mode::Exclusive => inside > 0,
@@ -162,8 +161,8 @@ impl BustedLock {
     #[cold]
     fn wait(&self, key: usize, mode: Mode, until: Option<u64>) -> Result<Outcome, CallError> {
         let (_, sleepers) = self.words(key);
-        // Before the look at who is inside: a release that we do not see sees
-        // us, and wakes us.
+        // This precedes our check of the owners inside: if we miss a release, that release
+        // finds us counted here and wakes us.
         sleepers.fetch_add(1, SeqCst);
         let outcome = self.sleep(key, mode, until);
         let others = sleepers.fetch_sub(1, SeqCst) > 1;

@@ -1,11 +1,10 @@
-//! Requests: what a target can do that is asked and answers, be it a server or a
+//! Requests: the capability of targets that answer requests. The target is a server, or a
 //! program that is started for each call.
 //!
-//! A target makes what all workers share ([`RequestTarget::prepare`]), each worker
-//! its own [`Caller`] ([`Requests::join`]), and [`Caller::call`] is the measured
-//! call. It stamps the ends of its parts into [`Phases`] and says with what code
-//! it was answered; it neither counts nor judges, and does not decide when the
-//! next request is due: that is the workload's business.
+//! A target makes what all workers share ([`RequestTarget::prepare`]), each worker makes
+//! its own [`Caller`] ([`Requests::join`]), and [`Caller::call`] is the measured call. It
+//! stamps the end of each phase into [`Phases`] and returns the code of the answer.
+//! Counting, checking the code and scheduling the next request are up to the workload.
 //!
 //! A new target is a file with a [`RequestTarget`] and its name in
 //! [`REQUESTS`](crate::REQUESTS). Every lock is a target of requests too
@@ -53,7 +52,7 @@ impl Phases {
         self.end_at(phase, self.clock.now());
     }
 
-    /// It has ended at this stamp, taken since the phase before.
+    /// This phase ended at this stamp, which is not older than the end of the phase before.
     #[inline]
     pub(crate) fn end_at(&mut self, phase: usize, stamp: u64) {
         if let Some(span) = self.spans.get_mut(phase) {
@@ -83,7 +82,7 @@ impl Phases {
     }
 }
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Exit code, result code or status, as the target numbers them.
@@ -94,7 +93,7 @@ pub struct Answer {
 
 /// One worker's side of the requests.
 pub trait Caller {
-    /// Makes one request and waits for its answer. `nth` stands where `{n}` does.
+    /// Makes one request and waits for its answer. `nth` replaces `{n}`.
     ///
     /// # Errors
     /// The call that failed; ETIMEDOUT where no answer came in time; EINTR where
@@ -121,13 +120,14 @@ pub trait Requests: fmt::Debug + Sync {
     /// In words for the user, with the remedy.
     fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError>;
 
-    /// Whether a server answers, whose own limit may be reached; false where a call
-    /// is this machine's own doing.
+    /// Whether a server answers, so that the server can be the bottleneck; false where this
+    /// machine does the work of a call itself.
     fn is_remote(&self) -> bool {
         true
     }
 
-    /// Whether an answer with this code is a success, where the user does not say.
+    /// Whether an answer with this code is a success, unless the user states the expected
+    /// codes.
     fn is_success(&self, code: u32) -> bool {
         code == 0
     }
@@ -146,7 +146,7 @@ pub trait Requests: fmt::Debug + Sync {
         Ok(None)
     }
 
-    /// Removes what callers left that did not come to their end.
+    /// Removes what killed callers left behind.
     ///
     /// # Errors
     /// In words for the user.
@@ -162,7 +162,7 @@ pub trait Requests: fmt::Debug + Sync {
         Ok(())
     }
 
-    /// What a specimen knows to be true of the run that has just ended, by name.
+    /// The specimen's own record of the run that has just ended, by name.
     fn truth(&self) -> BTreeMap<String, f64> {
         BTreeMap::new()
     }
@@ -182,16 +182,16 @@ pub struct RequestSetup<'a> {
     pub timeout: Duration,
     /// Where the output of started programs goes; None: nowhere.
     pub output: Option<&'a Path>,
-    /// What connections requests have; None: as the target does by itself.
+    /// Which connections requests use; None: the target's default.
     pub connection: Option<Connection>,
-    /// The file with name and password of who asks.
+    /// The file with the client's name and password.
     pub credentials: Option<&'a Path>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<&'a Path>,
 }
 
 impl<'a> RequestSetup<'a> {
-    /// With nothing but what every target of requests needs.
+    /// A set-up with every optional part left out.
     pub fn new(base: &'a Setup<'a>, timeout: Duration) -> RequestSetup<'a> {
         RequestSetup {
             base,
@@ -209,16 +209,16 @@ impl<'a> RequestSetup<'a> {
 pub struct RequestTarget {
     /// As in the table of locks.
     pub entry: Entry,
-    /// Whether it can be asked at all: finds the program, or who answers.
+    /// Checks that requests can be made: finds the program, or connects to the server.
     pub reach: fn(Option<&str>) -> Result<(), SetupError>,
     /// Makes what all workers share. Everything that could outlive the run is
     /// recorded in the ledger.
     pub prepare: fn(&RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError>,
-    /// A request that does nothing, as typed: what remains of a request when its
-    /// cost is subtracted is the target's own.
+    /// A request that does nothing, as typed. Subtracting its cost from a request's leaves the
+    /// target's own cost.
     pub null: Option<&'static str>,
-    /// What a request usually takes on two virtual CPUs, in nanoseconds, by what follows
-    /// the colon: an estimate before anything is measured.
+    /// The usual time of a request on two virtual CPUs, in nanoseconds, for the text after the
+    /// colon. It is an estimate for use before anything is measured.
     pub usual_ns: fn(Option<&str>) -> u64,
     /// Where its server listens if the address names no port.
     pub usual_port: Option<u16>,

@@ -1,7 +1,6 @@
-//! `chained`: locks in a hash table of few buckets, whose chains are searched
-//! from their beginning. Its cost grows with the locks held, as that of the
-//! table of 3000 buckets in the Open Lock Daemon (2003) did: what a measurement
-//! of growth must find.
+//! `chained`: locks in a hash table of few buckets, whose chains are searched from their
+//! beginning. Its cost grows with the number of locks held, like that of the 3000-bucket
+//! table in the Open Lock Daemon (2003). A measurement of growth must find this.
 
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
@@ -122,8 +121,8 @@ impl Chained {
         &self.region.words64(8 * at, 1)[0]
     }
 
-    /// With the bucket to itself: the word that names `key`, if it is in the
-    /// chain, else the one at the end of the chain.
+    /// Finds the word that names `key`, or the last word of the chain if `key` is not in
+    /// it. The caller holds the bucket's spin lock.
     fn find<'a>(&'a self, first: &'a AtomicU64, key: usize) -> (&'a AtomicU64, bool) {
         let (mut word, mut looks) = (first, 0);
         let found = loop {
@@ -134,14 +133,14 @@ impl Chained {
             }
             looks += 1;
         };
-        // Once a search, so that the links are what costs.
+        // Counted once per search, so that following links dominates the cost.
         let [searches, seen] = self.noted();
         searches.fetch_add(1, Relaxed);
         seen.fetch_add(looks + u64::from(found), Relaxed);
         (word, found)
     }
 
-    /// Does something with the bucket to itself.
+    /// Runs `act` while it holds the bucket's spin lock.
     fn alone<R>(&self, key: usize, act: impl FnOnce(&AtomicU64) -> R) -> R {
         let (lock, first) = self.bucket(key);
         while lock.swap(1, Acquire) != 0 {

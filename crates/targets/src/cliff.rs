@@ -1,6 +1,6 @@
-//! `cliff`: a lock whose acquisitions cost three times as much once there are
-//! more than a given number of locks, and which notes what it gave. It excludes
-//! nobody. What a measurement of growth must find the edge of.
+//! `cliff`: a lock whose acquisitions cost three times as much once there are more than a
+//! given number of locks. It records the delays that it added, and excludes nobody. A
+//! measurement of growth must find the edge.
 
 use crate::delay::{DelayLock, Given};
 use crate::table::{Entry, Family, LockCapabilities};

@@ -1,9 +1,9 @@
 //! `consul`: the lock of Consul's client library (`api.Lock`). A worker has a session with
-//! a time to live. It looks at the lock's key, acquires it with the session where no other
-//! session has it, and else asks for the key again by a query that is answered when the key
+//! a time to live. It reads the lock's key, and acquires it with its session if no other
+//! session holds it. Otherwise it sends a blocking query, which Consul answers when the key
 //! changes. The key's ModifyIndex is the fencing token.
 //!
-//! Which request follows which answer stands in `wire`.
+//! `wire` has the sequence of requests and answers.
 
 mod wire;
 
@@ -33,11 +33,11 @@ use wire::ConsulWire;
 const TTL: Duration = Duration::from_secs(15);
 const LEAST_TTL: Duration = Duration::from_secs(10);
 
-/// After a session has ended by itself, Consul grants what it had to nobody for so long:
-/// the default.
+/// Consul's default lock-delay: after a session expires, its locks are granted to nobody
+/// for this time.
 const LOCK_DELAY: Duration = Duration::from_secs(15);
 
-/// How long an answer may take that set-up needs.
+/// Time limit for an answer during set-up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// As Consul's own programs name an agent with TLS.
@@ -147,8 +147,8 @@ impl Target for Consul {
         }))
     }
 
-    /// The sessions of workers that were killed, and the keys, which stay where nobody has
-    /// them.
+    /// Removes the sessions of killed workers, and the keys, which Consul keeps even when
+    /// nobody holds them.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
         let own = self.session_name();
         let sessions = self.server.json("GET", "/v1/session/list", "")?;
@@ -164,8 +164,8 @@ impl Target for Consul {
         self.server.json("DELETE", &path, "").map(drop)
     }
 
-    /// A key that nobody has stays until it is deleted. Where other hosts use the same
-    /// names, they may not be done yet.
+    /// Deletes the keys, which Consul keeps even when nobody holds them. With several hosts
+    /// the other hosts may still be using them, so that they stay.
     fn finish(&self) -> Result<(), SetupError> {
         match self.is_shared {
             true => Ok(()),
@@ -198,12 +198,12 @@ impl Target for Consul {
 }
 
 impl Consul {
-    /// What all names of the run begin with is what its sessions are called.
+    /// The name of this run's sessions: the prefix of all its lock names.
     fn session_name(&self) -> String {
         String::from_utf8_lossy(self.names.prefix()).into_owned()
     }
 
-    /// For a session of its own.
+    /// Creates a session, and the protocol state of a worker that uses it.
     fn wire(&self) -> Result<ConsulWire, SetupError> {
         let asked_ns = jostle_sys::clock::monotonic();
         let wanted = serde_json::json!({
@@ -276,7 +276,8 @@ impl Server {
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .proxy(None)
-            // Workers are forked: none may find another's connection in its pool.
+            // Workers are forked: a worker must not inherit a pooled connection of another
+            // process.
             .max_idle_connections(0)
             .build();
         agent.into()
@@ -307,7 +308,7 @@ impl Server {
         SetupError(format!("Consul at {}: {said}", self.address))
     }
 
-    /// Its answer to a request, which must be a good one.
+    /// The JSON of the server's answer. An answer that is not a success is an error.
     fn json(&self, method: &str, path: &str, body: &str) -> Result<Value, SetupError> {
         let mut request = Request::builder().method(method).uri(format!(
             "{}://{}{path}",
@@ -358,7 +359,7 @@ impl Server {
         }
     }
 
-    /// Where a token lets us ask for it.
+    /// The server's version; None if the token does not permit the query.
     fn version(&self) -> Option<f64> {
         let told = self.json("GET", "/v1/agent/self", "").ok()?;
         crate::login::version(told.pointer("/Config/Version")?.as_str()?)

@@ -1,5 +1,5 @@
-//! `delay`: a lock whose every acquisition takes a known time, and which notes
-//! the time it really took. It excludes nobody.
+//! `delay`: a lock each of whose acquisitions takes a known time. It records the time that
+//! each really took, and excludes nobody.
 
 use crate::specimen::{Tallies, add};
 use crate::table::{Entry, Family, LockCapabilities};
@@ -25,8 +25,8 @@ const MIN: usize = 2;
 const MAX: usize = 3;
 const LAST: usize = 4;
 
-/// The delay, and what each worker was given of it; for whatever takes a time
-/// that is known.
+/// The delay, and a record of the delays that each worker really had. Shared by the
+/// specimens that take a known time.
 #[derive(Debug)]
 pub struct Given {
     nanos: u64,
@@ -124,7 +124,7 @@ impl Target for Delay {
 fn parse(argument: Option<&str>) -> Result<Nanos, String> {
     match argument {
         None => Ok(DEFAULT),
-        // Without a unit nobody could tell which one was meant.
+        // A bare number is refused, because its unit would be a guess.
         Some(text) if text.ends_with(|c: char| c.is_ascii_digit()) => Err(format!(
             "`{text}` has no unit; write a time such as 20us or 5ms"
         )),

@@ -1,5 +1,5 @@
-//! Where connections lead: the capability of targets that `connect` opens
-//! connections to. No locks here, and no policy: [`Endpoint`] knows addresses,
+//! The destination of connections: the capability of targets that `connect` opens
+//! connections to. This module has no locks and no policy: [`Endpoint`] knows addresses,
 //! makes listening sockets for an embedded server, and opens one connection.
 //!
 //! [`Plug::connect`] and [`Plug::bind`] are the measured calls; they do what the
@@ -29,7 +29,7 @@ pub struct Wanted<'a> {
     pub ledger: &'a Ledger,
     /// Destination ports.
     pub ports: usize,
-    /// Whose ports are not to be taken for listening: the clients' own.
+    /// Ports that must not be used for listening, because the clients use them.
     pub avoid: Option<PortRange>,
     /// The run's seed.
     pub seed: u64,
@@ -209,9 +209,9 @@ pub fn shown(address: &Address) -> String {
     }
 }
 
-/// Source address number `nth` of a run, where sockets are bound to one: one of
-/// 127.0.0.0/8 that no other run of this experiment uses, since ports that rest
-/// in TIME_WAIT are rested for each address by itself, and bind() takes none.
+/// Source address number `nth` of a run whose sockets are bound to source addresses: an
+/// address of 127.0.0.0/8 that no other run of this experiment uses. Each address has its
+/// own ports in TIME_WAIT, and bind() does not reuse such a port.
 pub fn source(sources: u64, run: u64, nth: u64) -> Ipv4Addr {
     // 127.1.0.0 to 127.127.255.255, round and round.
     let number = (run * sources + nth) % (127 << 16);
@@ -314,8 +314,8 @@ impl<'a> Plug<'a> {
         Ok(SocketAddr::try_from(name).ok().map(|ip| ip.port()))
     }
 
-    /// Each source in turn, and a round of all sources later the next port, so
-    /// that every pair gets its share.
+    /// Sources take turns, and after each round of all sources the next port follows, so
+    /// that every pair of source and port gets its share.
     #[inline]
     fn destination(&self, nth: u64) -> &Address {
         let round = nth / self.sources.len().max(1) as u64;
@@ -323,7 +323,7 @@ impl<'a> Plug<'a> {
     }
 }
 
-/// Connections that this side holds and the peer does not any more.
+/// Connections that are open on this side and closed or reset on the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// How many.
@@ -332,14 +332,14 @@ pub struct Lost {
     pub first: Option<usize>,
 }
 
-/// Which of these connections the peer has closed or reset. Data that waits to be
-/// read is no close. Takes a system call for each batch, and waits for nothing.
+/// Finds the connections that the peer has closed or reset. Unread data does not count as a
+/// close. Makes one system call per batch, and never waits.
 ///
 /// # Errors
 /// The system's: no memory.
 pub fn lost(fds: &[OwnedFd]) -> Result<Lost, Errno> {
-    /// A process has at least as many descriptors as it asks about, which is what
-    /// poll(2) demands.
+    /// poll(2) accepts no more entries than the descriptor limit, which is at least the
+    /// number of descriptors that this process has open.
     const BATCH: usize = 512;
     const AT_ONCE: Timespec = Timespec {
         tv_sec: 0,

@@ -1,10 +1,10 @@
 //! `etcd`: the lock of etcd's own client library (`concurrency.Mutex`). A worker has a
 //! session, which is a lease of its own; it puts a key under the lock's prefix with that
-//! lease, and owns the lock when no key there is older. Else it watches the key just
+//! lease, and owns the lock when no key there is older. Otherwise it watches the key just
 //! before its own. The key's create revision is the fencing token.
 //!
-//! The calls stand in `rpc`, what they carry in `messages`, and what a server is asked before
-//! the first lock in `server`.
+//! `rpc` has the calls, `messages` their messages, and `server` the queries to a server
+//! before the first lock.
 
 mod carrier;
 mod failure;
@@ -45,7 +45,7 @@ use std::time::Duration;
 /// The lease of a session, in seconds, as the library has it.
 const TTL_S: i64 = 60;
 
-/// A server of the usual election timeout grants no shorter one.
+/// The shortest lease that a server with the default election timeout grants.
 const LEAST_TTL_S: u128 = 2;
 
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
@@ -173,7 +173,7 @@ impl Target for Etcd {
         })
     }
 
-    /// What a worker held that was killed would stay until its lease is over.
+    /// Removes the keys of killed workers, which would otherwise stay until their leases end.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
         let prefix = self.names.prefix().to_vec();
         let request = DeleteRangeRequest {
@@ -263,7 +263,7 @@ impl EtcdLock {
         own
     }
 
-    /// Keeps the lease alive. False where it is over.
+    /// Renews the lease. False if it has ended.
     fn keep_alive(&mut self, limit: Duration) -> Result<bool, Failure> {
         let now = clock::monotonic();
         let request = LeaseRequest { id: self.lease };
@@ -284,7 +284,7 @@ impl EtcdLock {
         Duration::from_nanos(self.keeping.every_ns)
     }
 
-    /// Keeps the lease alive, where it is time.
+    /// Renews the lease if a renewal is due.
     fn renew_in_time(&mut self) -> Result<(), CallError> {
         let now = clock::monotonic();
         if now.saturating_sub(self.renewed_ns) < self.keeping.every_ns {
@@ -299,7 +299,7 @@ impl EtcdLock {
         }
     }
 
-    /// Puts our key where it is not there. Its create revision, and whether it is the
+    /// Puts our key unless it exists. Returns its create revision, and whether it is the
     /// oldest.
     fn enter(&self, key: usize) -> Result<(i64, bool), CallError> {
         let own = self.own(key);
@@ -371,8 +371,8 @@ impl EtcdLock {
         }
     }
 
-    /// Until this key is gone, or it is time to look up: None. Some where the wait is
-    /// over.
+    /// Waits until this key is deleted or a renewal is due, and then returns None. Returns
+    /// Some if the attempt has ended.
     fn watch(&self, key: Vec<u8>, from: i64, wait: Wait) -> Result<Option<Waited>, CallError> {
         let until_ns = match wait {
             Wait::Try => 0,
@@ -408,13 +408,13 @@ impl EtcdLock {
         }
     }
 
-    /// Takes our key away. Whether it was there.
+    /// Deletes our key. Returns whether it existed.
     fn leave(&self, key: usize) -> Result<bool, CallError> {
         let request = DeleteRangeRequest {
             key: self.own(key),
             range_end: Vec::new(),
         };
-        // Whether the keeper wants it or not: a key that stays is granted to nobody.
+        // The keeper cannot interrupt this call: a key that stayed would block the lock.
         let answer: DeleteRangeResponse = self.ask("DeleteRange", DELETE_RANGE, &request, false)?;
         Ok(answer.deleted > 0)
     }
@@ -475,7 +475,7 @@ impl Lock for EtcdLock {
             Waited::Late => self.leave(key).map(|_| Outcome::Refused),
             Waited::Interrupted => self.leave(key).map(|_| Outcome::Interrupted),
             Waited::First => {
-                // It may have gone with our lease while we waited.
+                // Our key may have been deleted with our lease while we waited.
                 let is_there = is_first || {
                     let own = of(self.own(key));
                     let found: RangeResponse = self.ask("Range", RANGE, &own, false)?;
@@ -504,7 +504,8 @@ impl Lock for EtcdLock {
         Some(self.keeping)
     }
 
-    /// A server that is silent for as long as a lease lasts has let it end, or will say so.
+    /// If the server does not answer for the length of a lease, the lease has ended, or the
+    /// server's next answer reports its end.
     fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
         let limit = Duration::from_nanos(self.keeping.lease_ns);
         let kept = self.keep_alive(limit);

@@ -86,7 +86,8 @@ impl Exec {
         Ok(Exec {
             words,
             input: open(nowhere, File::options().read(true))?,
-            // What several commands write at once stands one behind the other.
+            // Append mode, so that commands that write at the same time do not overwrite each
+            // other.
             output: open(output, File::options().append(true).create(true))?,
             timeout: setup.timeout,
         })

@@ -1,14 +1,14 @@
-//! The files that a target locks: which they are, who makes and removes them,
-//! and one worker's descriptors of them. Shared by the locks on files.
+//! The files that a target locks: their paths, their creation and removal, and a worker's
+//! descriptors of them. Shared by the locks on files.
 //!
 //! Which files, for N keys:
 //!
 //! - no path: `NAME.0` to `NAME.N-1` in the ledger's directory;
 //! - a directory: as many files in it, under the ledger's own name, so that
 //!   two runs at a time do not meet; removed afterwards;
-//! - anything else: that file for one key, `PATH.0` to `PATH.N-1` for several.
-//!   What exists is used as it is and never written to nor removed; what does
-//!   not is made, empty, and removed afterwards.
+//! - anything else: that file for one key, `PATH.0` to `PATH.N-1` for several. An existing
+//!   file is used as it is, and neither written nor removed. A missing file is created
+//!   empty, and removed afterwards.
 
 use crate::{CallError, Setup, SetupError};
 use jostle_model::plan::Carrier;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) enum Access {
     /// Exclusive record locks: open for writing.
     Write,
-    /// flock(2), for which reading will do.
+    /// flock(2): open for reading is enough.
     Read,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct FileSet {
 pub(crate) type Probe = fn(BorrowedFd<'_>) -> Result<(), Errno>;
 
 impl FileSet {
-    /// Finds or makes the files, opens each once, and locks it once by `probe`,
-    /// so that what is wrong comes out before any worker exists.
+    /// Finds or makes the files, opens each once, and locks it once with `probe`, so that
+    /// errors show before any worker exists.
     pub(crate) fn prepare(
         setup: &Setup<'_>,
         name: &str,
@@ -223,7 +223,7 @@ fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
                 .withdraw_file(path)
                 .map_err(|error| refused("write to the list of", ledger.path(), &error))?;
             match errno {
-                // Of several hosts another one was quicker, and will remove it.
+                // Another host created the file first, and will remove it.
                 Errno::EXIST if std::fs::metadata(path).is_ok() => Ok(()),
                 _ => Err(made),
             }
@@ -264,8 +264,7 @@ fn enough_descriptors(setup: &Setup<'_>) -> Result<(), SetupError> {
     }
 }
 
-/// In words for the user: what could not be done with which file, why, and
-/// what would help.
+/// The message for the user: the failed operation, the file, the cause, and a remedy.
 pub(crate) fn cannot(what: &str, path: &Path, errno: Errno) -> SetupError {
     refused(what, path, &io::Error::from(errno))
 }

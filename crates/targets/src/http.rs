@@ -1,8 +1,8 @@
 //! `http` and `https`: any web server, by GET requests of a well-kept client.
 //!
-//! The name is looked up once, before the run, and redirects are answers like any
-//! other: what is timed is this server and the way to it. Not for protocols other
-//! than HTTP/1.1, nor for requests with a body.
+//! The name is resolved once, before the run, and redirects are not followed, so that only
+//! this server and the path to it are timed. Only HTTP/1.1, and only requests without a
+//! body.
 
 mod line;
 
@@ -87,7 +87,7 @@ const CONNECT: usize = 0;
 const REQUEST: usize = 1;
 const BODY: usize = 2;
 
-/// What all workers ask.
+/// What all workers share: the URL and how to reach it.
 #[derive(Debug)]
 struct Http {
     url: String,
@@ -113,7 +113,7 @@ fn url(scheme: &str, argument: Option<&str>) -> Result<String, String> {
             "`{url}`: one server is asked, so that {{n}} stands in its path"
         )));
     }
-    // Behind the name and password of who asks, and behind an IPv6 address.
+    // Only the part after user, password and IPv6 address can contain a port.
     let has_port = uri.authority().is_some_and(|a| {
         let mut parts = a.as_str().rsplit([']', '@']);
         parts.next().is_some_and(|end| end.contains(':'))
@@ -208,8 +208,9 @@ impl Http {
             .proxy(None)
             .user_agent(concat!("jostle/", env!("CARGO_PKG_VERSION")))
             .timeout_global(Some(self.timeout))
-            // Larger ones are given back to the system with every connection, and taken
-            // from it again page by page: 90 us of CPU time for each.
+            // The allocator would return larger buffers to the system with every
+            // connection, and fault them in again page by page: 90 us of CPU time each
+            // time.
             .input_buffer_size(INPUT_BYTES)
             .output_buffer_size(OUTPUT_BYTES)
             .max_idle_connections(idle)
@@ -302,7 +303,7 @@ impl Caller for HttpCaller<'_> {
     }
 }
 
-/// What the client says, as the system would have.
+/// Maps an error of the HTTP client to a call and errno.
 fn failed(call: &'static str, error: Error) -> CallError {
     let of = |errno: Errno, said| CallError {
         call,

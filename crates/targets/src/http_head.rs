@@ -4,7 +4,7 @@
 /// A whole answer at the beginning of what has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// 200 where all is well.
+    /// The status code.
     pub status: u16,
     /// `Exit-Code`, of procd.
     pub exit_code: Option<u8>,
@@ -26,7 +26,7 @@ impl Head {
     /// None while the answer is not whole.
     ///
     /// # Errors
-    /// Bytes of another kind; an answer whose length is not told beforehand.
+    /// Bytes that are no HTTP answer; an answer that does not state its length in its head.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Foreign> {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut parsed = httparse::Response::new(&mut headers);

@@ -1,9 +1,9 @@
-//! What a lock needs so that it stays its owner's for as long as it is held.
+//! What keeps a lock owned while it is held.
 //!
 //! A lock that belongs to a connection or a process needs nothing. A lease has to be
-//! renewed before it ends: the lease of each lock by itself, or that of a session, which
-//! keeps all locks of a worker. The targets renew as often as the libraries do whose
-//! recipes they follow. Not for when a renewal is due, which the engine's workers know.
+//! renewed before it ends. Either each lock has a lease, or the worker's session has one
+//! for all its locks. The targets renew as often as the libraries whose recipes they
+//! follow. This module does not schedule renewals; the engine's workers do.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use std::time::Duration;
 pub struct Keeping {
     /// The request that renews, for messages.
     pub call: &'static str,
-    /// How long a lock lasts at least that nobody renews, in nanoseconds. It counts from
-    /// the sending of the request that was granted, or that renewed it last.
+    /// The least time that an unrenewed lock lasts, in nanoseconds. It counts from the
+    /// sending of the granted request, or of the last renewal.
     pub lease_ns: u64,
     /// Between two renewals, in nanoseconds.
     pub every_ns: u64,
@@ -21,9 +21,9 @@ pub struct Keeping {
     pub is_session: bool,
 }
 
-/// Renewals in the time of a lease: three, so that two may be lost. etcd's library
-/// (clientv3/lease.go), the Java library of ZooKeeper (half of its read timeout, which is
-/// two thirds of the session's) and Redisson's watchdog do so.
+/// Renewals per lease: three, so that two may be lost. This is the number of etcd's library
+/// (clientv3/lease.go), of ZooKeeper's Java library (half of its read timeout, which is two
+/// thirds of the session's) and of Redisson's watchdog.
 const RENEWALS: u64 = 3;
 
 impl Keeping {

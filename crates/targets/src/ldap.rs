@@ -1,6 +1,6 @@
-//! `ldap`, `ldaps`: a directory server, as a client of it sees it: connect, bind,
-//! search, unbind (RFC 4511). A search is read to its end; what it finds is
-//! counted, and not looked at.
+//! `ldap`, `ldaps`: a directory server, as a client of it sees it: connect, bind, search,
+//! unbind (RFC 4511). A search is read to its end. The entries that it finds are counted
+//! and not examined.
 
 mod ber;
 mod counts;
@@ -90,11 +90,11 @@ const BIND: usize = 2;
 const SEARCH: usize = 3;
 const UNBIND: usize = 4;
 
-/// A search that succeeded and found nothing. LDAP calls it a success; who
-/// measures a server that finds things wants to know. No result code is near.
+/// A search that succeeded and found nothing. LDAP reports success, but a benchmark should not
+/// count an empty result as one. No LDAP result code is near this number.
 const FOUND_NOTHING: u32 = 900;
 
-/// Before a run, a server that does not answer within this is called unreachable.
+/// Time limit for an answer before a run. After it the server counts as unreachable.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What all workers share.
@@ -146,7 +146,7 @@ impl Dial {
         })
     }
 
-    /// A connection, encrypted where it should be, on which nobody has bound yet.
+    /// Opens a connection, with TLS if configured, and does not bind.
     fn open(&self, deadline: u64) -> Result<Session, CallError> {
         let session = Session::connect(self, deadline)?;
         match self.tls {
@@ -156,8 +156,8 @@ impl Dial {
     }
 }
 
-/// From a file of two lines, or from the environment; never from the command
-/// line, which everybody on the machine can read.
+/// Reads the credentials from a file of two lines, or from the environment. They are never
+/// on the command line, which every user of the machine can read.
 fn credentials(file: Option<&Path>) -> Result<Credentials, SetupError> {
     let from_environment = |name| std::env::var(name).unwrap_or_default();
     let Some(path) = file else {
@@ -213,7 +213,7 @@ impl Requests for Ldap {
             kept: None,
         };
         if self.connection == Connection::Keep {
-            // What is kept is there before the first request.
+            // A kept connection is opened before the first request.
             let refused = |said: String| SetupError(format!("cannot bind: {said}"));
             let opened = caller.open(self.deadline(), |_| {});
             match opened.map_err(|error| refused(error.to_string()))? {
@@ -262,8 +262,8 @@ struct LdapCaller<'a> {
 }
 
 impl LdapCaller<'_> {
-    /// A connection on which we are bound, or the code with which the server
-    /// refused us. `ended` hears when a phase is over.
+    /// Opens a connection and binds; returns the bound session, or the result code of a
+    /// refused bind. Calls `ended` at the end of each phase.
     fn open(
         &self,
         deadline: u64,
@@ -299,7 +299,7 @@ impl Caller for LdapCaller<'_> {
                 session.set_deadline(deadline);
                 session
             }
-            // Also where a kept one was lost: with the request that lost it.
+            // Also after a kept connection failed: the failed request dropped it.
             None => match self.open(deadline, |phase| phases.end(phase))? {
                 Ok(session) => session,
                 Err(code) => return Ok(answer(code)),
@@ -332,7 +332,7 @@ impl Caller for LdapCaller<'_> {
 impl Drop for LdapCaller<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.kept.take() {
-            // Who is gone already has taken its leave too.
+            // An error means that the server has closed the connection already.
             let _ = session.unbind();
         }
     }

@@ -1,4 +1,4 @@
-//! What jostle measures: the capabilities as traits, one table, and one file
+//! The targets that jostle measures: their capabilities as traits, one table, and one file
 //! for each target.
 //!
 //! Two lives of a target: [`Target::prepare`] makes what all workers share
@@ -7,8 +7,8 @@
 //! [`Lock::acquire`] and [`Lock::release`] are the measured calls: they do not
 //! allocate, log or look at a clock that the lock itself does not need.
 //!
-//! A new target is a file with an `impl Target` and one line in the table
-//! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
+//! A new target is a file with an `impl Target` and one line in the table below. Help, man
+//! page, `docs/targets.md` and the conformance tests are made from that table.
 
 pub mod address;
 pub mod answering;
@@ -105,17 +105,17 @@ table::targets! {
     unfair::Unfair,
 }
 
-/// The name among a target's facts of how long a lock lasts that nobody gives up.
+/// The fact that states how long a lock lasts if it is neither released nor renewed.
 pub const LEASE_FACT: &str = "lease_ns";
 
-/// The name among a target's facts of its server's version, as `login::version` has it.
+/// The fact that states the server's version, in the form of `login::version`.
 pub const VERSION_FACT: &str = jostle_model::record::SERVER_VERSION;
 
-/// The name among a target's facts of how much earlier a lease may end, since the server
-/// counts in steps.
+/// The fact that states how much earlier than stated a lease may end, because the server's
+/// time has steps.
 pub const LEASE_STEP_FACT: &str = "lease_step_ns";
 
-/// The name among a target's facts of how much later a lease may end, for the same reason.
+/// The fact that states how much later a lease may end, for the same reason.
 pub const LEASE_LAG_FACT: &str = "lease_lag_ns";
 
 /// Targets that connections are opened to, and that are no locks.
@@ -181,7 +181,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// A call that failed: which one, and the system's number for why.
+/// A failed call and its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {}", said.map_or_else(|| io::Error::from_raw_os_error(*errno).to_string(), str::to_owned))]
 pub struct CallError {
@@ -189,12 +189,12 @@ pub struct CallError {
     pub call: &'static str,
     /// Its errno; EPROTO where a server refused.
     pub errno: i32,
-    /// What a server said.
+    /// The server's error message.
     pub said: Option<&'static str>,
 }
 
 impl CallError {
-    /// With the system's number for why.
+    /// An error with an errno and no message.
     pub fn new(call: &'static str, errno: Errno) -> CallError {
         CallError {
             call,
@@ -222,15 +222,15 @@ impl CallError {
         self.errno == Errno::INTR.raw_os_error()
     }
 
-    /// For a wait that the table says the lock does not have.
+    /// The error for a kind of wait that the lock's table entry excludes.
     #[cold]
     fn unsupported(call: &'static str) -> CallError {
         CallError::new(call, Errno::OPNOTSUPP)
     }
 }
 
-/// What an attempt comes to whose call ends with EINTR on any signal: only
-/// the keeper's ends the wait.
+/// Repeats a call that any signal ends with EINTR, until it is granted or fails. Only the
+/// keeper's signal ends the wait.
 #[inline]
 fn until_granted(
     call: &'static str,
@@ -248,8 +248,8 @@ fn until_granted(
     }
 }
 
-/// A target could not be set up, in words for the user: what failed, the
-/// system's own message, and what to do next.
+/// A target could not be set up. The text for the user has the failed operation, the system's
+/// message, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SetupError(pub String);
@@ -276,43 +276,42 @@ pub trait Lock {
     /// ([`CallError::is_interrupted`]), so that nobody knows whether the lock is free.
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError>;
 
-    /// The fencing token that came with the last grant, where the target sends any:
-    /// a number that grows with every grant of the lock.
+    /// The fencing token of the last grant, if the target sends tokens: a number that grows
+    /// with every grant of the lock.
     #[inline]
     fn token(&self) -> Option<u64> {
         None
     }
 
-    /// When the lease that the last grant rests on was asked for, where that was not by
-    /// the request that was granted; by `CLOCK_MONOTONIC`.
+    /// The time, by `CLOCK_MONOTONIC`, at which the lease of the last grant was requested;
+    /// None if the granted request itself requested it.
     fn leased_at_ns(&self) -> Option<u64> {
         None
     }
 
-    /// What its locks need so that they stay its own while they are held; None where
-    /// nothing has to be renewed.
+    /// How held locks are kept; None if they need no renewal.
     fn keeping(&self) -> Option<Keeping> {
         None
     }
 
-    /// Renews the leases of these locks, which it holds, or that of its session, whatever
-    /// `keys` are. Appends to `lapsed` those of `keys` that were not its own any more.
-    /// False where its session had ended, and with it every lock.
+    /// Renews the leases of these locks, which it holds, or the lease of its session, for
+    /// which `keys` do not matter. Appends to `lapsed` the keys that it no longer owned.
+    /// False if its session had ended, and every lock with it.
     ///
     /// # Errors
-    /// The call that failed, which says nothing of the locks.
+    /// The call that failed. The state of the locks is then unknown.
     fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
         Ok(true)
     }
 
-    /// What it and its server have said to each other for its locks; None where there is
-    /// no server.
+    /// The traffic between the worker and its server for its locks; None if there is no
+    /// server.
     fn traffic(&self) -> Option<Traffic> {
         None
     }
 
-    /// Ends what the handle has with a server, once the run is over and every clock
-    /// has been read. An answer that is still to come was never asked for.
+    /// Ends the handle's connection or session with a server, after the run and after every
+    /// clock has been read. Any answer that arrives now belongs to no request.
     ///
     /// # Errors
     /// EPROTO where there was one.
@@ -320,9 +319,9 @@ pub trait Lock {
         Ok(())
     }
 
-    /// Makes many calls, the next without waiting for the answer to the one
-    /// before where the target takes them so (`pipeline` in the table). Ends
-    /// early only when interrupted; what was granted before is then unknown.
+    /// Makes many calls. Targets with `pipeline` in the table send each without waiting for
+    /// the answer to the one before. Ends early only when interrupted; it is then unknown
+    /// which locks were granted.
     ///
     /// # Errors
     /// The call that failed; EAGAIN where a lock was refused, since the calls
@@ -348,24 +347,24 @@ pub trait Lock {
     }
 }
 
-/// What a worker and its server have said to each other.
+/// The traffic between a worker and its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Times that the worker sent something, to be answered.
+    /// How often the worker sent something that the server answers.
     pub round_trips: u64,
     /// Bytes of both directions, without the headers of TCP and below.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// So much was sent.
+    /// Counts bytes sent.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
         self.round_trips += 1;
         self.bytes += bytes as u64;
     }
 
-    /// So much came back.
+    /// Counts bytes received.
     #[inline]
     pub fn received(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
@@ -442,12 +441,11 @@ pub struct Setup<'a> {
     pub holds_many: bool,
     /// Whether workers renew the leases of what they hold ([`Lock::renew`]).
     pub kept: bool,
-    /// The lease that locks should have, where the target's have one; None: the
-    /// target's own. Whole seconds and milliseconds alike are rounded up to what the
-    /// service takes.
+    /// The lease that was asked for, for targets with leases; None: the target's default.
+    /// It is rounded up to a unit that the service accepts (seconds or milliseconds).
     pub lease: Option<Duration>,
-    /// What the names of locks are made of that several hosts know; None: only
-    /// this one has to.
+    /// The number from which several hosts make the same lock names; None: only this host
+    /// uses the names.
     pub common_name: Option<u64>,
     /// The file with name and password for servers that this program does not launch.
     pub credentials: Option<&'a Path>,
@@ -457,8 +455,8 @@ pub struct Setup<'a> {
     pub launcher: &'a dyn Launcher,
 }
 
-/// Whoever can launch a server for the run; the keeper, which also ends it.
-/// Targets know a server's name and its protocol, not its code.
+/// Launches servers for the run. The keeper implements this, and also ends the servers.
+/// Targets know a server's name and protocol, and do not link its code.
 pub trait Launcher: std::fmt::Debug {
     /// Launches the server of this name and gives its address: `HOST:PORT`, or
     /// the path of its socket where the name is followed by one, as in
@@ -483,26 +481,25 @@ pub trait Launcher: std::fmt::Debug {
         recipes.iter().map(|recipe| self.follow(*recipe)).collect()
     }
 
-    /// The processes of what it has launched and that still run, without their
-    /// descendants.
+    /// The launched servers' processes that still run, without their descendants.
     fn launched(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The words of the program that only answers lines, as `echo+pipe` starts it.
+    /// The command line of the program that only answers lines, for `echo+pipe`.
     fn answering_program(&self) -> Vec<String>;
 }
 
-/// A worker's connection that somebody else drives.
+/// A worker's connection and protocol, for a generator that drives many connections.
 #[derive(Debug)]
 pub struct Dialled {
     /// The socket, blocking as it comes.
     pub stream: stream::Stream,
-    /// What is said on it.
+    /// Its protocol.
     pub wire: Box<dyn wire::Wire>,
 }
 
-/// What a server tells of itself.
+/// Figures that a server reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFigures {
     /// Locks granted, or requests answered, since it started.
@@ -529,7 +526,7 @@ pub trait Target: Sized + Sync + 'static {
     /// Its line in the table.
     const ENTRY: Entry;
 
-    /// Whether a server that this program does not launch is there, and takes us with the
+    /// Checks that a server that this program does not launch is reachable, and accepts the
     /// credentials of the file, or else of the environment.
     ///
     /// # Errors
@@ -556,8 +553,8 @@ pub trait Target: Sized + Sync + 'static {
     /// In words for the user, with the remedy.
     fn join(&self, worker: usize) -> Result<Self::Lock, SetupError>;
 
-    /// Another handle of that worker, for lock number `key` alone, made while the run is
-    /// on: what somebody opens who wants this lock once.
+    /// Another handle of that worker, for lock number `key` alone, made during the run: the
+    /// session of a client that takes this lock once.
     ///
     /// # Errors
     /// The call that failed.
@@ -566,9 +563,8 @@ pub trait Target: Sized + Sync + 'static {
         opened.map_err(|SetupError(text)| wire::refused("open", text.as_bytes()))
     }
 
-    /// A connection for worker number `worker` and its protocol, for whoever
-    /// drives many of them at once (`--as tasks`). None where there is no
-    /// server.
+    /// A connection for worker number `worker` and its protocol, for a generator thread
+    /// that drives many of them (`--as tasks`). None if there is no server.
     ///
     /// # Errors
     /// In words for the user, with the remedy.
@@ -576,8 +572,7 @@ pub trait Target: Sized + Sync + 'static {
         Ok(None)
     }
 
-    /// Removes from a server that outlives the run what workers left there that
-    /// did not come to their end.
+    /// Removes what killed workers left on a server that outlives the run.
     ///
     /// # Errors
     /// In words for the user.
@@ -585,8 +580,8 @@ pub trait Target: Sized + Sync + 'static {
         Ok(())
     }
 
-    /// Ends what [`Target::prepare`] has begun and must not fail unseen; called once
-    /// all workers are gone, after a run that came to its end.
+    /// Ends what [`Target::prepare`] began, and reports its errors. Called when all workers
+    /// have ended, after a complete run.
     ///
     /// # Errors
     /// In words for the user.
@@ -594,8 +589,8 @@ pub trait Target: Sized + Sync + 'static {
         Ok(())
     }
 
-    /// What a specimen knows to be true of the run that has just ended, by
-    /// name; read by the keeper when all workers are gone.
+    /// The specimen's own record of the run that has just ended, by name. The keeper reads
+    /// it when all workers have ended.
     fn truth(&self) -> BTreeMap<String, f64> {
         BTreeMap::new()
     }

@@ -1,7 +1,7 @@
-//! The process that loads a user's library for those who must not: the parent, which
-//! asks whether it can be used at all, and the keeper, for which it prepares and
-//! finishes what the workers share. A library that crashes, hangs or starts threads
-//! does so here.
+//! The process that loads a user's library for the parent and the keeper, which must not
+//! load it. For the parent it checks that the library can be used; for the keeper it
+//! prepares and finishes what the workers share. A library that crashes, hangs or starts
+//! threads does so in this process.
 //!
 //! It reports a line before each call (`in jostle_prepare`) and one with the result
 //! (`ok 64`, `no TEXT`), so that the message about a crash or a hang names the call.

@@ -1,6 +1,6 @@
-//! Which process of this machine listens on a port, so that a server that does not
-//! say who it is can have its CPU time read. Not for other hosts' servers, nor for
-//! other users' unless we are root.
+//! Finds the process of this machine that listens on a port, so that the CPU time of a
+//! server that does not report its process can be read. Only for servers of this host, and
+//! without root only for this user's.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Any lock as a target of requests: one request is an acquisition and a release.
-//! Nobody watches whether it excludes; `contend` and `stream` do.
+//! Any lock as a target of requests: one request is an acquisition and a release. There is no
+//! witness of exclusion here; `contend` and `stream` have one.
 
 use crate::caller::{Answer, Caller, Phases, Requests};
 use crate::{
@@ -13,7 +13,7 @@ use std::fmt;
 const ACQUIRE: usize = 0;
 const RELEASE: usize = 1;
 
-/// From the worker's start, how long an acquisition waits that no signal ends.
+/// The longest wait, from the worker's start, of an acquisition that no signal can end.
 const LAST_RESORT_NS: u64 = 3_600_000_000_000;
 
 /// Prepares the lock of an entry.

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 /// A worker's lock on a jostled.
 pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
 
-/// Where the user and the password stand that a server asks for, as for jostled itself: a
-/// command line is visible to everybody, and stands in results.
+/// The variables with the user and password for a server, the same as jostled's own. A
+/// command line would be visible to every user, and is stored in results.
 const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
 
 /// A server, and the names of this run's locks on it.
@@ -52,7 +52,9 @@ impl Daemon {
             own,
             names: Names::new(setup)?,
             keys: setup.keys,
-            // `recover` asks every target for a lease, and strikes the connection here.
+            // `recover` asks every target for a lease, but does not renew it (`kept` is
+            // false). The locks then belong to their connection, which is what its faults
+            // strike.
             lease_ms: setup.lease.filter(|_| setup.kept).map(whole_millis),
         };
         daemon.figures()?;
@@ -103,8 +105,8 @@ impl Daemon {
             .collect()
     }
 
-    /// What the server tells of itself under these names; nothing of what it does
-    /// not tell, or if it does not answer.
+    /// The figures that the server reports under these names. A figure that it does not
+    /// report is left out; if it does not answer, all are.
     pub(crate) fn noted(&self, names: &[&str]) -> BTreeMap<String, f64> {
         let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
         let info = info.unwrap_or_default();
@@ -129,7 +131,7 @@ impl Daemon {
     }
 }
 
-/// LOCK and UNLOCK. What a connection holds goes with it, unless it is leased.
+/// LOCK and UNLOCK. A connection's locks are released when it ends, unless they have leases.
 #[derive(Clone, Debug)]
 pub struct DaemonWire {
     names: Names,
@@ -174,7 +176,7 @@ impl Wire for DaemonWire {
         let (command, timeout): (&[u8], _) = match asking {
             Asking::Try => (b"TRYLOCK", None),
             Asking::Block => (b"LOCK", None),
-            // Rounded up: the user's timeout is the least that is waited.
+            // Rounded up, so that the wait is not shorter than the user's timeout.
             Asking::Within { left_ns } => (
                 b"LOCK",
                 Some(decimal(left_ns.div_ceil(1_000_000), &mut digits)),

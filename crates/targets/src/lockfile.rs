@@ -81,8 +81,8 @@ impl Target for Lockfile {
     }
 }
 
-/// What an owner of an earlier run left when it was killed is ours to remove;
-/// any other file means that somebody holds the lock.
+/// Removes a file that a killed owner of an earlier run left. Any other file means that
+/// somebody holds the lock.
 fn clear_own(setup: &Setup<'_>, path: &Path) -> Result<(), SetupError> {
     if std::fs::symlink_metadata(path).is_err() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! A service as its user names it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH][?TLS]`, with
-//! what the environment adds.
+//! A service as the user types it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH][?TLS]`, completed
+//! from the environment.
 
 use crate::SetupError;
 use crate::address::Address;
@@ -7,7 +7,7 @@ use crate::tls::Tls;
 use std::path::Path;
 use std::{fmt, fs};
 
-/// As whom a service is used, and by what.
+/// User and password for a service.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     /// As whom.
@@ -24,8 +24,9 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Those of a file of two lines; else of these two variables, of which the first may
-    /// name none. Never from the command line, which everybody on the machine can read.
+    /// Reads the credentials from a file of two lines, or else from these two variables; an
+    /// empty variable name means that there is none. They are never on the command line,
+    /// which every user of the machine can read.
     ///
     /// # Errors
     /// In words for the user: a file that is none of that kind.
@@ -51,8 +52,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// Name and password of a file of `--credentials`; a service that knows no names takes an
-/// empty first line.
+/// Name and password from a `--credentials` file. The first line is empty for a service
+/// without user names.
 ///
 /// # Errors
 /// In words for the user.
@@ -69,7 +70,7 @@ pub(crate) fn lines(path: &Path) -> Result<[String; 2], SetupError> {
     }
 }
 
-/// Where a service listens, and as whom it is used.
+/// A service's address, and the user and password for it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Login {
     /// Where.
@@ -119,8 +120,8 @@ impl Login {
         })
     }
 
-    /// The same, with what a file or else the environment says where the name says
-    /// nothing.
+    /// Like [`Login::parse`]. User and password that the text lacks come from the file, or
+    /// else from the environment.
     ///
     /// # Errors
     /// As [`Login::parse`] and [`Credentials::find`].
@@ -157,7 +158,7 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// `15.18 (Debian ...)` as 15.018, and `3.4.23` as 3.004023: each part behind the first has
+/// `15.18 (Debian ...)` as 15.018, and `3.4.23` as 3.004023: each part after the first has
 /// three digits.
 pub(crate) fn version(text: &str) -> Option<f64> {
     let word = text.split_whitespace().next()?;

@@ -145,9 +145,9 @@ fn of_launched(address: &str, secret: &str) -> Login {
 fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
     const FREE: &str = "SELECT @@max_connections - (SELECT VARIABLE_VALUE FROM \
                         information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'THREADS_CONNECTED')";
-    // A server of the family that does not know the table tells when it is full.
+    // A related server without this table reports by itself when it is full.
     let free = session::ask(client, FREE).ok();
-    // Ours ends before the workers' begin.
+    // Our own connection ends before the workers connect, so that it counts as free.
     match free.and_then(|free| free.parse::<f64>().ok()) {
         Some(free) if free + 1.0 < workers as f64 => Err(SetupError(format!(
             "the server takes {} connections more, and {workers} workers need one each; fewer \

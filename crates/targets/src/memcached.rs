@@ -1,9 +1,10 @@
-//! `memcached`: the lock that its users make of `add`: who adds the key owns it, until
-//! its expiry. Given up by `cas` with an expiry in the past, and not by `delete`, which
-//! would take the lock of the next owner where ours has expired.
+//! `memcached`: the lock that its users make of `add`. The client that adds the key owns
+//! the lock until the key expires. It releases the lock by `cas` with an expiry in the
+//! past, and not by `delete`, which would remove the next owner's key if ours has expired.
 //!
-//! Ours adds by the meta command `ms` in mode `add`, which answers with the cas id that
-//! `gets` would be asked for: it is the fencing token, and what `cas` is compared with.
+//! This client adds with the meta command `ms` in mode `add`, whose answer has the cas id,
+//! which otherwise would take a `gets`. The cas id is the fencing token, and the number
+//! that `cas` compares.
 
 use crate::address::Address;
 use crate::argument;
@@ -28,7 +29,7 @@ use std::time::Duration;
 /// Between two tries, as for `redis`.
 const POLL_NS: u64 = 1_000_000;
 
-/// It counts whole seconds, so that a lease ends up to one of them early.
+/// memcached counts whole seconds, so that a lease may end up to one second early.
 const STEP_NS: u64 = 1_000_000_000;
 
 /// Where name and password stand.
@@ -37,10 +38,11 @@ const VARIABLES: [&str; 2] = ["MEMCACHED_USER", "MEMCACHED_PASSWORD"];
 /// The lease, in seconds: memcached knows nothing finer.
 const LEASE_S: u32 = 30;
 
-/// Where locks are held while a million others are acquired, and nobody renews them.
+/// The lease where a worker holds its locks while it acquires a million others, and nobody
+/// renews them.
 const LONG_LEASE_S: u32 = 600;
 
-/// The shortest that can be renewed: one second may end at once.
+/// The shortest lease that can be renewed: a lease of one second may end at once.
 const LEAST_KEPT_S: u32 = 2;
 
 /// Keys that one request removes.
@@ -165,7 +167,7 @@ impl Target for Memcached {
         }))
     }
 
-    /// What a worker held that was killed would stay until its lease is over.
+    /// Removes the keys of killed workers, which would otherwise stay until their leases end.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut client = admitted(&self.address, &self.own)?;
         client.be_patient()?;
@@ -223,8 +225,8 @@ impl Memcached {
     }
 }
 
-/// Connects. A server with `--auth-file` wants name and password first, as the value of any
-/// key, and takes nothing else before.
+/// Connects. A server with `--auth-file` accepts no request before name and password, which
+/// are sent as the value of any key.
 fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
     let mut client = Client::connect(address)?;
     let (Some(user), Some(password)) = (&own.user, &own.password) else {
@@ -245,7 +247,7 @@ fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> 
     client.be_endless().map(|()| client)
 }
 
-/// What it tells of itself: lines `STAT name value`.
+/// The server's statistics: lines `STAT name value`.
 fn stats(address: &Address, own: &Credentials) -> Result<String, SetupError> {
     let mut client = admitted(address, own)?;
     client.be_patient()?;
@@ -278,7 +280,8 @@ fn told_of<'a>(stats: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Beyond its limit memcached lets connections wait, without a word.
+/// Checks that the server has room for these connections. Beyond its limit memcached lets
+/// connections wait, without an error.
 fn has_room(stats: &str, workers: usize) -> Result<(), SetupError> {
     let free = figure(stats, "max_connections").zip(figure(stats, "curr_connections"));
     match free.map(|(most, now)| most.saturating_sub(now)) {
@@ -290,7 +293,8 @@ fn has_room(stats: &str, workers: usize) -> Result<(), SetupError> {
     }
 }
 
-/// At least one; from 30 days on memcached takes it for a date.
+/// The lease in whole seconds: at least one, and less than 30 days, from which on memcached
+/// reads it as a date.
 fn whole_seconds(lease: Duration) -> u32 {
     const MOST_S: u128 = 30 * 24 * 3_600 - 1;
     lease.as_millis().div_ceil(1_000).clamp(1, MOST_S) as u32
@@ -415,7 +419,7 @@ impl Wire for MemcachedWire {
     }
 }
 
-/// The key was not ours any more when it was to be given up.
+/// We no longer owned the key when we released it.
 const LAPSED: CallError = CallError {
     call: RELEASE,
     errno: Errno::TIMEDOUT.raw_os_error(),

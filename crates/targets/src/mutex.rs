@@ -1,9 +1,9 @@
 //! What `pthread`, `pthread-robust` and `pthread-pi` share: the C library's
 //! process-shared mutexes.
 //!
-//! No signal ends a wait for one, so that even a wait without a timeout is a
-//! timed one, until the time at which nobody waits for a grant any more. The
-//! try before it takes a free mutex without looking at a deadline.
+//! No signal ends a wait for such a mutex. A wait without a timeout is therefore a timed
+//! wait too, until the last-resort time after the end of the run. A try before it takes a
+//! free mutex without computing a deadline.
 
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait};
 use jostle_sys::files::Errno;

@@ -1,9 +1,8 @@
 //! The names of a run's locks on a service that others use too.
 //!
-//! Every name is 20 bytes long, `jostle:RUN:LOCK`, so that what a server keeps
-//! for each held lock is what a name of that length costs. The locks of a run
-//! come in an order that looks random: in a row, as numbers, they would lie
-//! side by side in a server's table and in its caches.
+//! Every name is 20 bytes long, `jostle:RUN:LOCK`, so that a server's memory per held lock
+//! is that of a name of this length. The locks of a run have names in an order that looks
+//! random: consecutive numbers would be neighbours in a server's table and its caches.
 
 use crate::{Setup, SetupError};
 use std::hash::{BuildHasher, RandomState};
@@ -19,9 +18,9 @@ const LOCK_BITS: u32 = 25;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Names that no other run has, so that runs side by side do not meet. They
-/// are written as they are needed: a million of them for each worker would take
-/// longer to make than to lock.
+/// Names that no other run has, so that runs at the same time do not share locks. Each name
+/// is made when it is needed: making a million names per worker would take longer than
+/// locking them.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
     first: [u8; BYTES],
@@ -29,8 +28,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// For the locks of this run, drawn at random from 2^35; where several hosts
-    /// take part, by whoever gave them their orders.
+    /// The names for this run, from a random number below 2^35. With several hosts, the
+    /// coordinator draws the number for all of them.
     ///
     /// # Errors
     /// For more locks than there are names.
@@ -42,8 +41,8 @@ impl Names {
                 1u64 << LOCK_BITS
             )));
         }
-        // The ledger is this run's alone on this host, the hash's key is random:
-        // neither another run nor another host has both.
+        // The ledger's path belongs to this run alone on this host, and the hash has a
+        // random key, so that no other run or host gets the same number.
         let own = || RandomState::new().hash_one(setup.ledger.path());
         Ok(Names::of_run(setup.common_name.unwrap_or_else(own)))
     }
@@ -61,8 +60,9 @@ impl Names {
         &self.first[..LOCK_AT]
     }
 
-    /// A number in place of a name, for services that lock numbers: the run's part
-    /// stands before the lock's, so that no two locks of a run share one.
+    /// A number in place of a name, for services that lock numbers: the run's number is in
+    /// the high bits and the lock's in the low bits, so that no two locks of a run share a
+    /// number.
     #[inline]
     pub fn number(&self, key: usize) -> u64 {
         self.run << LOCK_BITS | shuffled(key as u64)
@@ -85,8 +85,8 @@ fn characters(mut number: u64, into: &mut [u8]) {
     }
 }
 
-/// Another number of 25 bits for each number of 25 bits: multiplying by an odd
-/// number and adding the upper half to the lower one can both be undone.
+/// A permutation of the 25-bit numbers: multiplying by an odd number and XORing the upper
+/// bits into the lower ones are both invertible.
 #[inline]
 fn shuffled(number: u64) -> u64 {
     const MASK: u64 = (1 << LOCK_BITS) - 1;

@@ -1,15 +1,16 @@
-//! `nats`: the lock that users of NATS make of a key-value bucket of JetStream. Who creates
-//! the key owns it until the bucket's time to live is over; the sequence of that message in
-//! the bucket's stream is the fencing token. As the Go client's `Create`, `Update` and
-//! `Delete` (kv.go) do it, each with the sequence that the key must be at.
+//! `nats`: the lock that users of NATS make of a key-value bucket of JetStream. The client
+//! that creates the key owns the lock until the bucket's time to live has passed. The
+//! sequence number of its message in the bucket's stream is the fencing token. The requests
+//! are those of the Go client's `Create`, `Update` and `Delete` (kv.go), each with the
+//! sequence number that the key must be at.
 //!
-//! A deleted key keeps a marker, so that `create` takes up to three requests: for a key that
-//! was never there, for what is there, and in place of the marker. The bucket publishes
-//! again what it has stored, and a worker that finds the key taken subscribes to that: when
-//! the marker of a release comes, it tries at once. The end of a lease leaves no message, so
-//! that a waiter looks now and then as well.
+//! A deleted key keeps a marker, so that `create` takes up to three requests: create the
+//! key, read its last message, and replace the marker. The bucket republishes what it
+//! stores. A worker that finds the key taken subscribes to these messages, and tries again
+//! when the marker of a release arrives. The end of a lease sends no message, so that a
+//! waiter also reads the key at intervals.
 //!
-//! Which request follows which answer stands in `wire`.
+//! `wire` has the sequence of requests and answers.
 
 mod frames;
 mod wire;
@@ -35,16 +36,17 @@ use std::path::Path;
 use std::time::Duration;
 use wire::{CHANGED, LOOK_NS, NatsWire};
 
-/// The time to live of what is in the bucket.
+/// The time to live of the bucket's messages.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Where locks are held while a million others are acquired, and nobody renews them.
+/// The lease where a worker holds its locks while it acquires a million others, and nobody
+/// renews them.
 const LONG_LEASE: Duration = Duration::from_secs(600);
 
 /// JetStream takes no shorter one.
 const LEAST_LEASE: Duration = Duration::from_millis(100);
 
-/// The Go client's for messages that are published twice, unless the lease is shorter.
+/// The Go client's window for duplicate messages, unless the lease is shorter.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
 /// Where name and password stand, as NATS's own command `nats` has it.
@@ -53,11 +55,11 @@ const VARIABLES: [&str; 2] = ["NATS_USER", "NATS_PASSWORD"];
 /// What a bucket's description begins with.
 const PURPOSE: &str = "locks of a run of jostle";
 
-/// What it says of a stream that is not there.
+/// The error code for a stream that does not exist.
 const NO_STREAM: u64 = 10_059;
 
-/// The first version in which a stream lets its last message of a subject be read without
-/// its leader's help, as buckets have it (`allow_direct`).
+/// The first version in which the last message of a subject can be read without the
+/// stream's leader (`allow_direct`), as buckets do.
 const LEAST_VERSION: f64 = 2.009;
 
 /// A NATS with a bucket of this run.
@@ -176,8 +178,8 @@ impl Target for Nats {
         }
     }
 
-    /// It stays until it is deleted. When a run of several hosts is finished, all of them
-    /// have drained.
+    /// Deletes the bucket, which the server would keep. In a run of several hosts all hosts
+    /// have drained by now.
     fn finish(&self) -> Result<(), SetupError> {
         self.remove_leftovers()
     }
@@ -204,8 +206,8 @@ impl Target for Nats {
 }
 
 impl Nats {
-    /// Those that runs of this machine have left whose keeper was killed with all that
-    /// would have cleared away after it. Where we may not ask for them, they stay.
+    /// Deletes the buckets of earlier runs of this machine whose keeper and cleaner were both
+    /// killed. If we may not list streams, they stay.
     fn remove_abandoned(&self, session: &mut Session<'_>) {
         let Ok(listed) = session.ask("STREAM.LIST", "") else {
             return;
@@ -217,17 +219,17 @@ impl Nats {
                 && name.starts_with("KV_jostle_")
                 && keeper_of(made_for).is_some_and(|pid| !is_running(pid))
             {
-                // Another run may be faster.
+                // Another run may delete it first.
                 let _ = session.ask(&format!("STREAM.DELETE.{name}"), "");
             }
         }
     }
 
-    /// As the Go client's `CreateKeyValue` does; the same again is no error, so that each
-    /// host can do it.
+    /// Creates the bucket as the Go client's `CreateKeyValue` does. Creating the same
+    /// bucket again is no error, so that each host can do it.
     fn make_bucket(&self, is_shared: bool) -> Result<(), SetupError> {
         let name = bucket(&self.names);
-        // That of a bucket of several hosts is the same for all of them.
+        // A bucket shared by several hosts needs the same description on all of them.
         let keeper = (!is_shared).then(|| format!("{}, keeper {}", here(), std::process::id()));
         let wanted = json!({
             "name": format!("KV_{name}"),
@@ -271,32 +273,32 @@ impl Nats {
     }
 }
 
-/// The bucket of the run: a name of one knows no colon.
+/// The name of the run's bucket, in which colons are not allowed.
 fn bucket(names: &Names) -> String {
     let prefix = String::from_utf8_lossy(names.prefix());
     prefix.trim_end_matches(':').replace(':', "_")
 }
 
-/// What a bucket is for, and where its keeper runs, whose number means nothing elsewhere.
+/// The bucket's purpose, and the boot and PID namespace in which its keeper's PID is valid.
 fn here() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{PURPOSE} on {} {}", boot.trim(), text(&space))
 }
 
-/// The number of the process that a bucket was made by, where that is one of this machine.
+/// The PID of the keeper that made a bucket, if that was in this boot and PID namespace.
 fn keeper_of(made_for: &str) -> Option<&str> {
     made_for.strip_prefix(&here())?.strip_prefix(", keeper ")
 }
 
-/// One that has ended may not be reaped yet.
+/// Whether a process runs; a zombie does not.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let state = |stat: &str| Some(stat.rsplit_once(") ")?.1.starts_with(['Z', 'X']));
     stat.is_ok_and(|stat| state(&stat) == Some(false))
 }
 
-/// Where it listens, and as whom it is used.
+/// The server's address, and the user and password for it.
 #[derive(Debug)]
 struct Server {
     address: Address,
@@ -340,7 +342,7 @@ impl Server {
         self.told(format!("{request}: {said} ({})", error["err_code"]))
     }
 
-    /// It lets us not in.
+    /// The error for a server that refuses the connection.
     fn refuses(&self, said: &str) -> SetupError {
         let remedy = match said {
             said if said.starts_with("Authorization") => {
@@ -354,7 +356,7 @@ impl Server {
         self.told(format!("{said}{remedy}"))
     }
 
-    /// Connects: the server speaks first, and TLS begins after that.
+    /// Connects: the server sends its INFO first, and TLS begins after that.
     fn session(&self) -> Result<Session<'_>, SetupError> {
         let mut client = Client::connect_plainly(&self.address)?;
         client.be_patient()?;
@@ -386,7 +388,7 @@ impl Server {
         session.greet(encrypts).map(|()| session)
     }
 
-    /// That of a server that can do what is asked of it here.
+    /// The server's version. An error if the server lacks what this target needs.
     fn version(&self) -> Result<Option<f64>, SetupError> {
         let mut session = self.session()?;
         let words = session.info["version"].as_str().unwrap_or("").to_owned();
@@ -467,7 +469,7 @@ fn greeting<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let rest = &input[length..];
     Ok(match rest.is_empty() {
         true => Some((Reply::Text(line.get(5..).unwrap_or_default()), length)),
-        // It may refuse us at once, such as when it has connections enough.
+        // The server may refuse us at once, for example at its limit on connections.
         false => answer(rest, call)?.map(|(reply, _)| (reply, input.len())),
     })
 }
@@ -483,7 +485,7 @@ fn answer<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
             Frame::Message { body, .. } => Some(Reply::Text(body)),
             Frame::Error(text) => Some(Reply::Error(text)),
             Frame::Pong => Some(Reply::Text(b"")),
-            // The server asks for no answer at once.
+            // A ping needs no immediate answer.
             Frame::Ping | Frame::Other => found,
         };
     }

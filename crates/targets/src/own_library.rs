@@ -1,8 +1,8 @@
 //! `lib`: a lock of the user's own, in a shared library with the functions of
-//! `jostle_lock.h`. Not for locks in other languages behind a pipe.
+//! `jostle_lock.h`. Locks in other languages use `pipe`.
 //!
-//! Neither the parent nor the keeper loads the library. A `Librarian` does before and
-//! after the run, and each worker after it was forked.
+//! Neither the parent nor the keeper loads the library. A `Librarian` loads it before and
+//! after the run, and each worker loads it after its fork.
 
 use crate::librarian::{Librarian, checked};
 use crate::shared_object::{self, Typed};
@@ -54,7 +54,7 @@ pub(crate) struct OwnLock {
 impl Target for OwnLibrary {
     type Lock = OwnLock;
 
-    // What a user's lock calls, printf among others, needs more than our own.
+    // A user's lock may call functions, such as printf, that need more stack than ours.
     const THREAD_STACK: usize = 1 << 20;
 
     const ENTRY: Entry = Entry {
@@ -73,7 +73,7 @@ impl Target for OwnLibrary {
         lock: LockCapabilities {
             shared: true,
             timeout: true,
-            // As a claim: it is the witness that shows it false.
+            // Assumed true: the witness finds the violations.
             excludes: true,
             ..LockCapabilities::NONE
         },
@@ -168,8 +168,8 @@ fn number(count: usize) -> Result<u32, SetupError> {
         .map_err(|_| SetupError(format!("{count} are more than jostle_lock.h can count")))
 }
 
-/// Asks the library in a process of its own: the memory must be mapped before the process
-/// that prepares it is forked, and only the library knows its size.
+/// Asks the library for the size of its shared memory, in a separate process: the memory
+/// must be mapped before the process that prepares it is forked.
 fn shared_bytes(typed: &Typed, workers: u32, keys: u32) -> Result<usize, SetupError> {
     let mut librarian = Librarian::start(|mut reporter| {
         let bytes = reporter.load(&typed.path).map(|library| {
@@ -248,7 +248,8 @@ impl Lock for OwnLock {
                 GRANTED => return Ok(Outcome::Granted),
                 REFUSED if deadline_ns != FOR_EVER => return Ok(Outcome::Refused),
                 other => match self.judge(other, mode, deadline_ns)? {
-                    // Another signal, or a library that returns now and then.
+                    // Not the keeper's signal: another signal, or a library that returns at
+                    // intervals.
                     Outcome::Interrupted if !signal::interrupted() => {}
                     outcome => return Ok(outcome),
                 },
@@ -311,8 +312,8 @@ impl OwnLock {
         }
     }
 
-    /// A text that outlives the call. It is never freed; an error ends its worker in most
-    /// workloads, and a repeated result has the same text, so that this stays small.
+    /// A text that outlives the call. It is never freed. The leak stays small: in most
+    /// workloads an error ends its worker, and a repeated result reuses its text.
     fn kept(&mut self, result: i32, text: String) -> &'static str {
         match self.said {
             Some((of, said)) if of == result && said == text => said,
@@ -325,7 +326,8 @@ impl OwnLock {
     }
 }
 
-/// What a library may not have that this acquisition needs, with the remedy.
+/// The optional feature that this acquisition needs and the library may lack, with the
+/// remedy.
 fn lacks(mode: Mode, deadline_ns: i64) -> Option<&'static str> {
     match mode {
         Mode::Shared => Some("shared mode (-ENOTSUP); leave --shared out"),

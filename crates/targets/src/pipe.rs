@@ -19,7 +19,7 @@ const NAME: &str = "pipe";
 const ACQUIRE: &str = "request A";
 const RELEASE: &str = "request U";
 
-/// What a program may have; which of it this one has it says itself.
+/// The capabilities that a program may have. Each program reports its own.
 pub const LOCK: LockCapabilities = LockCapabilities {
     shared: true,
     timeout: true,

@@ -1,7 +1,7 @@
 //! `postgres`: PostgreSQL's advisory locks of a session, `pg_advisory_lock(bigint)`, on
 //! a connection for each worker. Prepared statements, one round trip for each call.
 //!
-//! The protocol stands in `wire`, how a connection begins in `session`.
+//! `wire` has the protocol, `session` the start of a connection.
 
 pub(crate) mod session;
 pub(crate) mod wire;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use wire::{Asks, PostgresWire};
 
-/// Where the password, user and database stand that psql would take.
+/// The variables with user, password and database, those of psql.
 const VARIABLES: [&str; 3] = ["PGUSER", "PGPASSWORD", "PGDATABASE"];
 
 /// Who owns a database that is made for a run.
@@ -101,12 +101,12 @@ impl Target for Postgres {
     }
 }
 
-/// Refuses what is no address.
+/// Refuses an argument that is not an address.
 pub(crate) fn check_argument(argument: Option<&str>) -> Result<(), String> {
     argument.map_or(Ok(()), |place| Login::parse(place).map(drop))
 }
 
-/// Whether a server that the user named takes us.
+/// Checks that the server that the user named accepts a connection from us.
 pub(crate) fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
     argument.map_or(Ok(()), |place| {
         session::open(&named(place, file)?).map(drop)
@@ -197,7 +197,7 @@ fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
     };
     session::prepare(client, &[FREE])?;
     let free = session::ask(client, &FREE)?;
-    // Ours ends before the workers' begin.
+    // Our own connection ends before the workers connect, so that it counts as free.
     match free.parse::<i64>() {
         Ok(free) if free + 1 < workers as i64 => Err(SetupError(format!(
             "the server takes {} connections more, and {workers} workers need one each; fewer \
@@ -296,7 +296,7 @@ impl Recipe for Launch {
         session::open(&of_launched(&ground.address(), &ground.secret)).map(drop)
     }
 
-    /// It has a small piece of System V memory.
+    /// It has to be asked to end, so that it removes its small System V memory segment.
     fn quits(&self) -> bool {
         true
     }

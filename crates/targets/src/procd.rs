@@ -1,9 +1,9 @@
-//! `procd` and `procd-call`: the procedure engine, asked over connections that
-//! are kept, or by a process for each call, its thin client. The two differ in
-//! nothing else, so that what the process costs can be seen.
+//! `procd` and `procd-call`: the procedure engine, called over kept connections or by its
+//! thin client, a process for each call. The two differ in nothing else, so that their
+//! difference is the cost of the process.
 //!
-//! Without an address the keeper launches an engine with the example procedures
-//! for the run, whose spool holds one file of 1000 bytes.
+//! Without an address the keeper launches an engine for the run. It has the example
+//! procedures, and a spool with one file of 1000 bytes.
 
 use crate::address::Address;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
@@ -71,7 +71,7 @@ pub(crate) static THIN: RequestTarget = RequestTarget {
     usual_port: None,
 };
 
-/// What is called where nothing is said: the origin's own procedure.
+/// The procedure that is called by default, that of the original system.
 const USUAL: &str = "/sizecheck?file=message.1000&max=1000";
 
 /// What the spool of a launched engine holds. Names in a ledger have a dot.
@@ -193,7 +193,7 @@ fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, Setu
     })
 }
 
-/// Requests that came from callers: those of procedures, and those refused.
+/// The number of requests from callers: executed calls and refused ones.
 fn answered(page: &serde_json::Value) -> Option<u64> {
     let figure = |name: &str| page.get(name)?.as_u64();
     let busy = |procedure: &serde_json::Value| procedure.pointer("/errors/busy")?.as_u64();
@@ -216,7 +216,7 @@ fn write_request(into: &mut Vec<u8>, target: &[u8], token: Option<&str>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// The code of the call that an answer is to.
+/// The call's code: its exit code, or the HTTP status if it has none.
 fn code(answer: &Head) -> u32 {
     match (answer.status, answer.exit_code) {
         (200, Some(code)) => code.into(),
@@ -401,7 +401,8 @@ impl Thin {
             Address::Unix(path) => format!("unix:{}", path.display()),
             named => named.to_string(),
         };
-        // Its own patience ends later, so that the cause is told by ours.
+        // The thin client's own time limit is longer, so that ours ends the call and
+        // reports the cause.
         let patience = setup.timeout.as_millis() + 1000;
         let words = [
             thin_client()?.display().to_string(),

@@ -1,8 +1,8 @@
-//! Servers of other people that a target launches for a run: where their program is
-//! found, and how it is started in a directory of its own.
+//! Third-party servers that a target launches for a run: how their program is found, and
+//! how it is started in a directory of its own.
 //!
-//! A target describes its server as a [`Recipe`] in its own file; the keeper follows it
-//! and ends what it started, so that the engine knows no server by name.
+//! A target describes its server as a [`Recipe`] in its own file. The keeper starts the
+//! server by its recipe and ends it, so that the engine knows no server by name.
 
 use crate::SetupError;
 use jostle_sys::ports;
@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 pub struct Program {
     /// The file's name.
     pub file: &'static str,
-    /// Directories to look in where none of `PATH` has it; a last part of `*` stands for the
-    /// highest number there, followed by `bin`, as packages of several versions have it.
+    /// Directories to search if `PATH` does not have the program. A last part of `*` stands
+    /// for `N/bin` with the highest number N, the layout of packages with several versions.
     pub places: &'static [&'static str],
     /// The Debian package that brings it; None where there is none.
     pub package: Option<&'static str>,
-    /// From its start as a service to its first answer, and its end: about, in milliseconds,
+    /// Approximate time from its start to its first answer, plus its end, in milliseconds
     /// on two virtual CPUs.
     pub launch_ms: u64,
 }
@@ -101,7 +101,7 @@ pub fn free_port() -> Result<u16, SetupError> {
     free_ports(1).map(|ports| ports[0])
 }
 
-/// So many of them, each another.
+/// As many different free ports.
 ///
 /// # Errors
 /// In words for the user.
@@ -118,14 +118,14 @@ pub trait Recipe: Debug {
     /// Its program.
     fn program(&self) -> &'static Program;
 
-    /// The program that runs it, where its file is not one by itself; the arguments then
-    /// name the file.
+    /// The interpreter, if the program's file cannot be executed directly; the arguments
+    /// then name the file.
     fn runs_in(&self) -> Option<&'static Program> {
         None
     }
 
-    /// The user to run it as where jostle runs as root and the server refuses that;
-    /// `nobody` where there is no such user. None: as whoever runs jostle.
+    /// The user to run it as if jostle runs as root and the server refuses root; `nobody`
+    /// if that user does not exist. None: the user that runs jostle.
     fn instead_of_root(&self) -> Option<&'static str> {
         None
     }
@@ -143,14 +143,14 @@ pub trait Recipe: Debug {
     /// What follows the program's name on its command line.
     fn arguments(&self, ground: &Ground) -> Words;
 
-    /// Whether it can be used; asked again until it can.
+    /// Whether it is ready for use; called repeatedly until it is.
     ///
     /// # Errors
     /// What is still missing.
     fn ready(&self, ground: &Ground) -> Result<(), SetupError>;
 
-    /// Whether it has to be asked to end (by SIGQUIT), because it would leave something
-    /// behind that the directory does not hold.
+    /// Whether it has to be ended by SIGQUIT, because a kill would leave something outside
+    /// of its directory.
     fn quits(&self) -> bool {
         false
     }
@@ -209,8 +209,8 @@ mod tests {
         assert!(error.contains("apt install some-server"), "{error}");
     }
 
-    /// A directory of a package was once looked at first, so that nobody could have another
-    /// version launched.
+    /// Regression: package directories were once searched before `PATH`, so that no other
+    /// version could be launched.
     #[test]
     fn the_first_in_the_path_comes_before_the_usual_places() {
         let place = tempfile::tempdir().unwrap();

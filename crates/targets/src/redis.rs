@@ -1,7 +1,7 @@
-//! `redis`: the lock that Redis's documentation describes for one instance
-//! ("Distributed Locks with Redis"): SET with NX, a random value and a lease;
-//! released by a script that deletes the key only if it still holds the value.
-//! The recipe does not queue: who finds the lock taken asks again.
+//! `redis`: the lock that Redis's documentation describes for one instance ("Distributed
+//! Locks with Redis"): SET with NX, a random value and a lease; released by a script that
+//! deletes the key only if it still holds the value. The recipe has no queue: a client that
+//! finds the lock taken tries again.
 
 use crate::address::Address;
 use crate::argument;
@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between two tries. The documentation asks for "a random delay"; one of the
-/// order of a hand-off keeps the poll from hiding the lock.
+/// Time between two tries. The documentation asks for "a random delay". A delay of the
+/// order of a hand-off keeps polling from dominating the measurement.
 const POLL_NS: u64 = 1_000_000;
 
 /// The lease: the documentation's example.
@@ -34,13 +34,13 @@ pub(crate) const USUAL_LEASE: Duration = Duration::from_millis(LEASE_MS);
 const SCRIPT: &str = "EVALSHA";
 
 /// The lease of locks that are held while a million others are acquired, and that nobody
-/// renews: as long as a run may take where nothing else is said, twice over.
+/// renews: twice the default limit on a run's length.
 const LONG_LEASE_MS: u64 = 600_000;
 
 /// As redis-cli names a server with TLS.
 pub(crate) const TLS_SCHEME: &str = "rediss";
 
-/// Names of one request when a run's keys are removed.
+/// Keys per request when a run's keys are removed.
 const REMOVED_AT_ONCE: usize = 1_000;
 
 /// Deletes KEYS[1] if it still holds ARGV[1].
@@ -182,7 +182,7 @@ impl Redis {
     }
 }
 
-/// Whether a server that the user named takes us.
+/// Checks that the server that the user named accepts a connection from us.
 pub(crate) fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
     let Some(place) = argument else {
         return Ok(());
@@ -228,7 +228,8 @@ impl Server {
         Client::admitted(&self.address, &self.own)
     }
 
-    /// What a worker held that was killed would stay until its lease is over.
+    /// Removes the keys of killed workers, which would otherwise stay until their leases
+    /// end.
     pub(crate) fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut client = self.client()?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
@@ -261,14 +262,14 @@ impl Server {
     }
 }
 
-/// What a server says that it is; None where it does not let us ask.
+/// The version that a server reports; None if it does not permit the query.
 fn version(address: &Address, own: &Credentials) -> Option<f64> {
     let mut client = Client::admitted(address, own).ok()?;
     let info = client.ask(&[b"INFO", b"server"]).ok()?;
     login::version(info_text(&info, "redis_version")?)
 }
 
-/// The password stands where redis-cli would take it.
+/// The variables with user and password; the password's is that of redis-cli.
 const VARIABLES: [&str; 2] = ["REDISCLI_USER", "REDISCLI_AUTH"];
 
 fn of_launched(secret: &str) -> Credentials {
@@ -313,7 +314,7 @@ impl Recipe for Launch {
         &PROGRAM
     }
 
-    /// It takes that user, and would let whoever has its password write files as root.
+    /// Redis accepts root, but then a client with its password could write files as root.
     fn instead_of_root(&self) -> Option<&'static str> {
         Some("redis")
     }
@@ -409,7 +410,7 @@ impl Wire for RedisWire {
     }
 }
 
-/// The key was not there any more when it was to be deleted.
+/// The key no longer existed when we released it.
 const LAPSED: CallError = CallError {
     call: SCRIPT,
     errno: Errno::TIMEDOUT.raw_os_error(),

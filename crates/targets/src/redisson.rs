@@ -1,11 +1,11 @@
-//! `redisson`: the lock of the Java library Redisson. A hash whose one field is its owner,
-//! with a lease; taken and released by scripts. Who finds it taken subscribes to the lock's
-//! channel, on which a release is published, and tries again after a message, or when the
-//! lease that it was told of is over. A release leaves a key, its latch, that one more request
-//! removes.
+//! `redisson`: the lock of the Java library Redisson. A lock is a hash whose only field
+//! names the owner, and has a lease. Scripts take and release it. A worker that finds it
+//! taken subscribes to the lock's channel, on which releases are published. It tries again
+//! after a message, or when the lease that the script reported has ended. A release leaves
+//! a key, its latch, which one more request removes.
 //!
-//! One connection carries both commands and messages, which takes the third version of
-//! Redis's protocol. Which request follows which answer stands in `wire`.
+//! One connection carries both commands and messages, which requires version 3 of Redis's
+//! protocol. `wire` has the sequence of requests and answers.
 
 mod wire;
 
@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use wire::RedissonWire;
 
-/// Gives the lock to ARGV[2] for ARGV[1] ms and returns nothing, if it is free or that
-/// one's already; else returns what is left of its lease.
+/// Gives the lock to ARGV[2] for ARGV[1] ms and returns nothing, if the lock is free or
+/// ARGV[2] owns it already. Otherwise returns the rest of its lease.
 const TAKE: &[u8] = b"local lock, lease, worker = KEYS[1], ARGV[1], ARGV[2]
 if redis.call('hexists', lock, worker) == 1 or redis.call('exists', lock) == 0 then
   redis.call('hincrby', lock, worker, 1)
@@ -33,10 +33,10 @@ if redis.call('hexists', lock, worker) == 1 or redis.call('exists', lock) == 0 t
 end
 return redis.call('pttl', lock)";
 
-/// Takes one acquisition off the lock that ARGV[3] owns, and at the last one deletes it and
-/// publishes ARGV[1] on KEYS[2]. Returns nothing if the lock is not that one's. What it
-/// returns stays in KEYS[3], the latch of this release, for ARGV[4] ms, and is returned again
-/// where the same release is sent again.
+/// Removes one acquisition of ARGV[3] from the lock. If that was the last one, deletes the
+/// lock and publishes ARGV[1] on KEYS[2]. Returns nothing if ARGV[3] does not own the lock.
+/// The result stays for ARGV[4] ms in KEYS[3], the latch of this release, so that a
+/// repeated request for the same release returns it again.
 const GIVE: &[u8] = b"local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local word, lease, worker, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local done = redis.call('get', latch)
@@ -57,8 +57,8 @@ end
 redis.call('set', latch, is_free, 'px', keep)
 return is_free";
 
-/// Gives the lock of ARGV[2] a lease of ARGV[1] ms from now on, and returns whether it was
-/// still that one's.
+/// Renews the lease of ARGV[2]'s lock to ARGV[1] ms from now, and returns whether ARGV[2]
+/// still owned it.
 const KEEP: &[u8] = b"local lock, lease, worker = KEYS[1], ARGV[1], ARGV[2]
 if redis.call('hexists', lock, worker) == 0 then
   return 0

@@ -1,10 +1,9 @@
-//! A worker's connection to a lock service, blocking: what `wire` says, on a
-//! socket.
+//! A worker's blocking connection to a lock service: the protocol of `wire` on a socket.
 //!
-//! A signal that ends the run's waits ends a wait for a reply too; the connection
-//! is of no use afterwards, since the reply is still to come. Services without a
-//! queue answer at once, so that their replies are waited for all the same: a
-//! grant that nobody read would leave a lock taken.
+//! The signal that ends the run's waits also ends a wait for a reply. The connection cannot
+//! be used afterwards, because the reply is still to come. Services without a queue answer
+//! at once, so that their replies are awaited even then: an unread grant would leave a lock
+//! taken.
 
 use crate::address::Address;
 use crate::login::Credentials;
@@ -17,7 +16,7 @@ use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-/// An answer that set-up needs may take no longer; `receive` tells this number.
+/// Time limit for an answer during set-up. The message in `receive` repeats this number.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection, for requests that are answered one after the other.
@@ -42,7 +41,8 @@ impl Client {
         address.connect().map(Client::new)
     }
 
-    /// Connects, for a protocol that has something to say before [`Client::secure`].
+    /// Connects without TLS, for a protocol that exchanges messages before
+    /// [`Client::secure`].
     ///
     /// # Errors
     /// In words for the user.
@@ -110,13 +110,13 @@ impl Client {
         set.map_err(|error| SetupError(format!("cannot set how long an answer may take: {error}")))
     }
 
-    /// The socket, for whoever drives it in another way.
+    /// The socket, for a caller that drives it differently.
     pub(crate) fn into_stream(self) -> Stream {
         self.stream
     }
 
-    /// Sends `self.request` and waits for one reply; None where the keeper ended
-    /// the wait, which a `patient` caller does not want.
+    /// Sends `self.request` and waits for one reply. None if the keeper ended the wait;
+    /// with `patient` the keeper does not end it.
     ///
     /// # Errors
     /// The call that failed.
@@ -139,8 +139,8 @@ impl Client {
                     }),
                 };
             }
-            // Decoded twice, once to know that it is whole: the first one may
-            // not outlive a buffer that grows.
+            // Decoded twice, because the borrow checker does not let this first reply
+            // outlive a buffer that may grow.
             let whole = decode(&self.input[..self.filled], name);
             if let Some((_, length)) = whole.map_err(|error| self.foreign(error))? {
                 if length < self.filled {
@@ -153,12 +153,12 @@ impl Client {
         }
     }
 
-    /// Sends `self.request`, which asks for `replies` replies. `each` gets their numbers
-    /// and what has come, and returns the bytes of the reply that this begins with; None
-    /// while it is not whole. False where the keeper ended the wait, as in `call`.
+    /// Sends `self.request`, which gets `replies` replies. `each` gets a reply's number and
+    /// the bytes received, and returns the reply's length, or None while it is incomplete.
+    /// False if the keeper ended the wait, as in `call`.
     ///
     /// # Errors
-    /// The call that failed; the first reply that `each` did not like.
+    /// The call that failed, or the first error that `each` returned.
     pub fn exchange(
         &mut self,
         name: &'static str,
@@ -189,8 +189,8 @@ impl Client {
         Ok(true)
     }
 
-    /// What answers speaks another protocol: perhaps TLS, whose alert is told by its first
-    /// bytes.
+    /// The error for a server with another protocol. If it is TLS, whose alert the first
+    /// bytes show, the error states that.
     #[cold]
     fn foreign(&self, error: CallError) -> CallError {
         match (&self.stream, &self.input[..self.filled]) {
@@ -202,7 +202,8 @@ impl Client {
         }
     }
 
-    /// What went wrong in set-up, with what may be the cause of a server that leaves.
+    /// The message for an error in set-up. If the server closed the connection, it adds the
+    /// likely cause.
     pub fn told(&self, error: CallError) -> String {
         let has_left = [Errno::CONNRESET, Errno::PIPE].map(Errno::raw_os_error);
         match self.stream {
@@ -213,8 +214,8 @@ impl Client {
         }
     }
 
-    /// Ends the connection, on which no answer may be left to come; one whose last
-    /// request was not answered tells nothing.
+    /// Ends the connection and checks that no further answer arrives. If the last request
+    /// was not answered, there is nothing to check.
     ///
     /// # Errors
     /// EPROTO in the name of a request.
@@ -235,7 +236,7 @@ impl Client {
             .map_err(|error| CallError::from_system(name, &error))
     }
 
-    /// Sends `self.request`, which is not answered.
+    /// Sends `self.request`, which has no reply.
     ///
     /// # Errors
     /// The call that failed.
@@ -264,7 +265,7 @@ impl Client {
                         return Ok(false);
                     }
                 }
-                // What a socket says whose patience is over.
+                // The socket's time limit has passed.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(CallError {
                         said: Some("the server gave no answer within 10 s; is it overloaded?"),
@@ -327,7 +328,7 @@ pub struct RemoteLock<W> {
 impl<W: Wire> RemoteLock<W> {
     /// On this connection, in this protocol.
     pub fn new(mut client: Client, wire: W) -> RemoteLock<W> {
-        // What was said so far was for no lock.
+        // The traffic so far belongs to no lock.
         client.traffic = Traffic::default();
         RemoteLock {
             client,
@@ -488,7 +489,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
     }
 }
 
-/// Of pipelined requests: those behind it rely on the grant.
+/// Reads an acquisition's reply among pipelined requests, which rely on the grant.
 ///
 /// # Errors
 /// EAGAIN where the lock was taken.
@@ -510,7 +511,7 @@ pub(crate) fn info_figure(info: &[u8], name: &str) -> Option<u64> {
     info_text(info, name)?.parse().ok()
 }
 
-/// What stands behind a name there.
+/// The text after a name in INFO.
 pub(crate) fn info_text<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
     let mut lines = std::str::from_utf8(info).ok()?.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

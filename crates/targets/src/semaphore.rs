@@ -1,12 +1,11 @@
 //! What `sysv` and `sysv-undo` share: sets of System V semaphores, one
 //! semaphore for one key, or many keys hashed to `slots` semaphores.
 //!
-//! A lock service that maps names to semaphores has to hash them, since their
-//! number is limited, and names that meet in one slot then exclude each other.
-//! The names here are `jostle-key-0`, `jostle-key-1` and so on; the hash is
-//! 64-bit FNV-1a, modulo the slots. A worker that holds one key at a time pays
-//! for a collision with waiting; one that holds many would wait for itself, so
-//! that keys which meet are refused there.
+//! A lock service that maps names to semaphores has to hash them, since their number is
+//! limited, and names that meet in one slot then exclude each other. The names here are
+//! `jostle-key-0`, `jostle-key-1` and so on; the hash is 64-bit FNV-1a, modulo the slots.
+//! For a worker that holds one key at a time, a collision only means waiting. A worker that
+//! holds many keys would wait for itself, so that colliding keys are refused there.
 
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait, until_granted};
 use jostle_sys::clock;
@@ -88,8 +87,8 @@ fn set_size() -> usize {
     allowed.clamp(1, 32_000) as usize
 }
 
-/// Looks before anything is made, so that what is said does not count what has
-/// been made already.
+/// Checks the limits before any set is made, so that the message does not count our own
+/// sets.
 fn enough(slots: usize) -> Result<(), SetupError> {
     match Usage::read().and_then(|usage| shortage(usage, slots)) {
         Some(shortage) => Err(SetupError(shortage)),
@@ -159,7 +158,7 @@ fn make_set(setup: &Setup<'_>, count: usize, undo: bool) -> Result<Set, SetupErr
     }
 }
 
-/// In words for the user, beyond what [`enough`] can foresee.
+/// The message for a failure that [`enough`] could not foresee.
 fn refused(error: &io::Error) -> SetupError {
     let remedy = match Errno::from_raw_os_error(error.raw_os_error().unwrap_or(0)) {
         Errno::NOSPC | Errno::INVAL => {
@@ -188,7 +187,7 @@ impl Lock for SemaphoreLock {
         match wait {
             Wait::Try => until_granted("semop", || set.try_wait(number)),
             Wait::Block { .. } => until_granted("semop", || set.wait(number)),
-            // The call takes a span, so the clock is read once for each sleep.
+            // The call takes a duration, so that each sleep needs one reading of the clock.
             Wait::Until(time) => until_granted("semtimedop", || {
                 let left = time.saturating_sub(clock::monotonic());
                 set.wait_within(number, left)

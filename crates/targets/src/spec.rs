@@ -14,8 +14,8 @@ pub struct Spec {
     pub entry: &'static Entry,
     /// What follows the colon.
     pub argument: Option<String>,
-    /// As typed: an alias stays what it is, so that tables show it. The password of a
-    /// URL is left out; [`Spec::whole`] has it.
+    /// The text as typed, aliases included, for tables. The password of a URL is left out;
+    /// [`Spec::whole`] has it.
     pub typed: String,
     whole: String,
 }
@@ -35,7 +35,8 @@ impl Spec {
         let entry = all()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name, typed))?;
-        // The scheme that users of the service write for TLS says more than its name.
+        // An alias of a service is its users' URL scheme for TLS, so that it stays part of
+        // the argument.
         let argument = match entry.aliases.contains(&name) && entry.family == Family::Service {
             true => Some(typed),
             false => argument,
@@ -56,14 +57,14 @@ impl Spec {
         })
     }
 
-    /// What [`Spec::parse`] makes this of again, passwords included: for orders to the
-    /// keeper, never to be printed or written.
+    /// The text from which [`Spec::parse`] makes this target again, passwords included. It
+    /// is for orders to the keeper, and must not be printed or written.
     pub fn whole(&self) -> &str {
         &self.whole
     }
 
-    /// Whether it can be measured now: asks the server, where it is one that has
-    /// to be there already.
+    /// Checks that the target can be measured now. Connects to the server, if jostle does
+    /// not launch it.
     ///
     /// # Errors
     /// In words for the user: who does not answer, and where.
@@ -72,7 +73,7 @@ impl Spec {
             return (target.reach)(self.argument.as_deref());
         }
         if self.entry.family == Family::Connection {
-            // What connecting to it comes to is what is measured.
+            // Connecting is what will be measured.
             return Ok(());
         }
         struct Reach<'a>(Option<&'a str>, Option<&'a Path>);
@@ -131,16 +132,15 @@ impl fmt::Debug for Spec {
     }
 }
 
-/// As typed, with its argument: what tables show, since two targets may differ
-/// in nothing else.
+/// As typed, with its argument, because two targets may differ in nothing else.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.typed)
     }
 }
 
-/// The tables, as if they were not known when this is compiled: else the optimiser
-/// unrolls each search over all their names, for half a minute in release builds.
+/// All entries. The tables pass through `black_box`, because the optimiser would otherwise
+/// unroll each search over all names, which adds half a minute to release builds.
 fn all() -> impl Iterator<Item = &'static Entry> + Clone {
     let (locks, others, requests) = std::hint::black_box((TABLE, CONNECTIONS, REQUESTS));
     let requests = requests.iter().map(|target| &target.entry);
@@ -152,8 +152,8 @@ fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
     std::iter::once(entry.name).chain(entry.aliases.iter().copied())
 }
 
-/// Names what comes nearest and its family, then all families with their targets, and how
-/// a lock of the user's own is measured.
+/// The message for an unknown target: the nearest name and its family, then all families
+/// with their targets, and how to measure a lock of one's own.
 fn unknown(name: &str, typed: &str) -> String {
     let hint = match own(name, typed).or_else(|| nearest(name).map(described)) {
         Some(near) => format!("; did you mean {near}?"),
@@ -172,7 +172,7 @@ fn unknown(name: &str, typed: &str) -> String {
             answers lines). `jostle targets NAME` describes one target."
 }
 
-/// A file that was pasted in the place of a name fills no terminal.
+/// The beginning of a name, so that a file pasted as a name does not fill the terminal.
 fn begun(name: &str) -> String {
     const LONGEST: usize = 60;
     match name.char_indices().nth(LONGEST) {
@@ -195,7 +195,7 @@ fn described(name: &str) -> String {
     format!("`{name}` ({noun})")
 }
 
-/// A path or a command that lacks the word before it.
+/// The likely target if a path or a command was typed without `lib:`, `pipe:` or the like.
 fn own(name: &str, typed: &str) -> Option<String> {
     let typed = redacted(typed);
     let path = name.split('?').next().unwrap_or(name);
@@ -215,7 +215,7 @@ fn own(name: &str, typed: &str) -> Option<String> {
 
 /// The name that begins as typed, else the one that looks most like it.
 fn nearest(name: &str) -> Option<&'static str> {
-    /// Jaro-Winkler; below this a suggestion puzzles more than it helps.
+    /// The least Jaro-Winkler similarity of a suggestion.
     const ALIKE: f64 = 0.75;
     let name = name.to_ascii_lowercase();
     let all = || all().flat_map(names);

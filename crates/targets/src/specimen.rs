@@ -1,5 +1,5 @@
-//! What the specimens share: random numbers from the seed, and counts of what
-//! each worker was really given, in memory that outlives the workers.
+//! What the specimens share: random numbers from the seed, and counters of what each worker
+//! really got, in memory that outlives the workers.
 
 use jostle_sys::shared::{LINE, Region};
 use std::io;
@@ -59,8 +59,8 @@ impl Tallies {
         self.region.words64(worker * LINE, COUNTERS)
     }
 
-    /// Maps one worker's counters into the calling process. Otherwise its first count
-    /// is a page fault, between what happened and what the worker does next.
+    /// Maps one worker's counters into the calling process. Otherwise the first count would
+    /// cause a page fault within the measured loop.
     pub(crate) fn touch(&self, worker: usize) {
         add(&self.of(worker)[0], 0);
     }

@@ -7,8 +7,8 @@ use jostle_sys::{clock, signal};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Between two looks at the clock and at the keeper's flag: a pause takes 10 to
-/// 50 ns, so this is a few microseconds.
+/// Pauses between two checks of the clock and of the keeper's flag: a pause takes 10 to 50
+/// ns, so that this is a few microseconds.
 const LOOKS: u32 = 128;
 
 /// The words.
@@ -77,7 +77,8 @@ impl Lock for SpinLock {
     }
 }
 
-/// Until it is granted, interrupted, or `late` at a time.
+/// Spins until the lock is granted or the wait interrupted; returns `late` at the time
+/// `until`.
 #[cold]
 fn spin(word: &AtomicU32, until: u64, late: Outcome) -> Outcome {
     loop {

@@ -1,9 +1,9 @@
-//! `stall`: a lock that costs nothing, but for stalls of a known length in which
-//! nobody gets it. It excludes nobody, and notes how long each stall really was.
+//! `stall`: a lock that costs nothing, except during stalls of a known length, in which
+//! nobody gets it. It excludes nobody, and records how long each stall really was.
 //!
-//! A closed loop meets each stall once for each worker, and calls it one slow
-//! operation among many; an open loop meets it with every request that is due
-//! meanwhile. That is the difference that it is there to show.
+//! In a closed loop each stall delays one operation of each worker: one slow operation
+//! among many. In an open loop it delays every request that is due during the stall. The
+//! specimen shows this difference.
 
 use crate::specimen::Random;
 use crate::table::{Entry, Family, LockCapabilities};
@@ -40,8 +40,8 @@ struct Stalls {
 }
 
 impl Stalls {
-    /// When stall number `nth` begins, from the first acquisition on: anywhere
-    /// within its period where it has room, so that no schedule keeps clear of it.
+    /// The start of stall number `nth`, counted from the first acquisition. It is random
+    /// within the stall's period, so that no schedule of requests can miss all stalls.
     fn begins(&self, seed: u64, nth: u64) -> u64 {
         let room = self.every_ns - self.each_ns + 1;
         nth * self.every_ns + Random::new(seed, nth as usize).below(room)
@@ -137,7 +137,7 @@ fn parse(argument: Option<&str>) -> Result<Stalls, String> {
         return Ok(DEFAULT);
     };
     let time = |text: &str| match text.ends_with(|c: char| c.is_ascii_digit()) {
-        // Without a unit nobody could tell which one was meant.
+        // A bare number is refused, because its unit would be a guess.
         true => Err(format!(
             "`{text}` has no unit; write times such as 200ms/1s"
         )),
@@ -164,7 +164,8 @@ impl StallLock {
         &self.notes.words64(at * 8, 1)[0]
     }
 
-    /// Nanoseconds since the first acquisition of all workers, which this may be.
+    /// Nanoseconds since the first acquisition of any worker; this call may be that
+    /// acquisition.
     fn since_first(&self, now: u64) -> u64 {
         let first = self.word(FIRST);
         match first.load(Acquire) {

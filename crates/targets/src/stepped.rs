@@ -1,8 +1,8 @@
-//! A worker's connection to a lock service whose acquisitions take several round trips,
-//! and whose sessions have to be kept alive: what `wire` says, on a blocking socket.
+//! A worker's connection to a lock service whose acquisitions take several round trips, and
+//! whose sessions have to be kept alive: the protocol of `wire` on a blocking socket.
 //!
-//! A wait that the keeper ends is taken back with a request, so that the connection
-//! stays of use.
+//! If the keeper ends a wait, a request cancels the attempt, so that the connection can
+//! still be used.
 
 use crate::stream::Stream;
 use crate::surplus;
@@ -57,8 +57,8 @@ impl<W: Wire> SteppedLock<W> {
         }
     }
 
-    /// Sends what was put together and waits for what it is answered with; None where the
-    /// keeper ended the wait, which a caller that does not heed that never gets.
+    /// Sends the prepared request and waits for its answer. None if the keeper ended the
+    /// wait, which happens only with `heeds`.
     fn exchange<R>(
         &mut self,
         name: &'static str,
@@ -116,7 +116,7 @@ impl Socket {
         sent.map_err(|error| CallError::from_system(name, &error))
     }
 
-    /// As long as the wire has patience.
+    /// Reads for as long as the wire's patience allows.
     fn hear(&mut self, name: &'static str, wire: &impl Wire) -> Result<Heard, CallError> {
         match wire.patience_ns() {
             Some(patience_ns) if wire.is_on_time() => match self.await_bytes(patience_ns) {
@@ -129,8 +129,8 @@ impl Socket {
         }
     }
 
-    /// On time: the timeout of a read counts in the kernel's wheel of timers, which turns
-    /// in steps of up to an eighth of it.
+    /// Waits with an exact timeout. A socket's read timeout is not exact: it uses the
+    /// kernel's timer wheel, whose steps are up to an eighth of the timeout.
     fn await_bytes(&self, patience_ns: u64) -> Result<usize, Errno> {
         let timeout = Timespec {
             tv_sec: (patience_ns / 1_000_000_000) as i64,

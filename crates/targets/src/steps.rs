@@ -1,5 +1,4 @@
-//! An acquisition in several messages: what the wires of such services share, whatever
-//! the messages are.
+//! Acquisitions in several messages: the part that all wires of such services share.
 
 use crate::CallError;
 use crate::wire::{Answer, Asking, Decoded, Reply, wrong_kind};
@@ -40,14 +39,14 @@ impl Limit {
 /// A frame and the bytes it takes; None while it is not whole.
 pub(crate) type Framed<F> = Result<Option<(F, usize)>, CallError>;
 
-/// A wire that has one request on its way, and gets messages that nobody asked for
-/// between the answers.
+/// A wire with one outstanding request, which may receive unsolicited messages between the
+/// answers.
 pub(crate) trait Steps {
     /// An answer or a message.
     type Frame<'a>;
 
-    /// How many answers come before the one that is awaited, to requests whose answers
-    /// nobody waits for.
+    /// The number of answers, to requests that nobody waits for, that precede the awaited
+    /// answer.
     fn unheeded(&self) -> usize {
         0
     }
@@ -60,8 +59,8 @@ pub(crate) trait Steps {
     /// The frame that `input` begins with.
     fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Self::Frame<'a>>;
 
-    /// Whether a frame is what is awaited. A message that already follows the answer is for
-    /// later; an answer that nobody asked for is an error.
+    /// Whether a frame is the awaited one. A message that follows the answer is for later;
+    /// an answer without a request is an error.
     fn awaits(&self, frame: &Self::Frame<'_>) -> Result<bool, CallError>;
 
     /// The name of what is awaited.
@@ -74,7 +73,7 @@ pub(crate) trait Steps {
     fn rest(&mut self);
 }
 
-/// All that has come, once what is awaited is there.
+/// All received bytes, once they contain the awaited frame.
 pub(crate) fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut rest, mut is_there) = (input, false);
     let mut unheeded = steps.unheeded();
@@ -91,7 +90,7 @@ pub(crate) fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static st
     Ok(is_there.then_some((Reply::Text(input), input.len())))
 }
 
-/// The frame that is awaited, of all that have come. None where it is still to come.
+/// The awaited frame among those received; None if it has not arrived.
 fn awaited<'a, S: Steps>(
     steps: &S,
     frames: &mut &'a [u8],
@@ -108,7 +107,7 @@ fn awaited<'a, S: Steps>(
     Ok(None)
 }
 
-/// What all that has come means for the attempt; `call` is its name.
+/// The effect of all received frames on the attempt; `call` is its name.
 pub(crate) fn acquired<S: Steps>(
     steps: &mut S,
     reply: Reply<'_>,
@@ -118,7 +117,7 @@ pub(crate) fn acquired<S: Steps>(
         return Err(wrong_kind(call));
     };
     let (mut answer, mut unheeded) = (Answer::Pending, steps.unheeded());
-    // What follows an answer may be the message that it made possible.
+    // The message that the answer allows may already follow it.
     while let Some(frame) = awaited(steps, &mut frames, &mut unheeded)? {
         answer = steps.goes_on(&frame)?;
         if answer != Answer::Pending {
@@ -128,7 +127,7 @@ pub(crate) fn acquired<S: Steps>(
     Ok(answer)
 }
 
-/// The one answer to a release; None where what has come holds none.
+/// The answer to a release; None if the received frames do not contain it.
 pub(crate) fn released<'a, S: Steps>(
     steps: &mut S,
     reply: Reply<'a>,
@@ -140,7 +139,7 @@ pub(crate) fn released<'a, S: Steps>(
     let mut unheeded = steps.unheeded();
     let frame = awaited(steps, &mut frames, &mut unheeded)?;
     steps.rest();
-    // A second answer would be one too many.
+    // A second answer is an error.
     awaited(steps, &mut frames, &mut unheeded)?;
     Ok(frame)
 }

@@ -1,5 +1,5 @@
-//! A connection to a service: a socket, or one below TLS. Whoever reads and writes it sees
-//! no difference.
+//! A connection to a service: a plain socket, or a socket with TLS. Both are read and
+//! written alike.
 
 use crate::tls::TlsStream;
 use crate::{CallError, surplus};
@@ -56,7 +56,7 @@ impl Stream {
         };
     }
 
-    /// Whether there is something to read of which the socket knows nothing.
+    /// Whether decrypted bytes wait to be read, which polling the socket would not show.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         match self {
@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Says that there will be no more requests, as [`surplus::end`].
+    /// Tells the server that no more requests follow, as [`surplus::end`].
     pub fn end(&self) {
         if let Stream::Tls(stream) = self {
             stream.end();
@@ -90,13 +90,13 @@ impl Stream {
         }
     }
 
-    /// Whether nothing more comes before the server ends its side too, until a time of
+    /// Whether nothing more arrives before the server ends its side, or before a time of
     /// `CLOCK_MONOTONIC`: the second half of `surplus::at_end`.
     pub fn ends_silently(&self, until: u64) -> bool {
         let Stream::Tls(stream) = self else {
             return surplus::ends_silently(self, until);
         };
-        // What comes may be TLS's own, such as the end of the session.
+        // Received bytes may belong to TLS, such as the end of the session.
         let mut plain: &TlsStream = stream;
         loop {
             match plain.read(&mut [0; 1]) {
@@ -107,7 +107,7 @@ impl Stream {
                         return true;
                     }
                 }
-                // A reset, or what cannot be decrypted any more: it has said nothing.
+                // A reset, or bytes that cannot be decrypted: this is no answer.
                 Err(_) => return true,
             }
         }
@@ -145,7 +145,7 @@ impl Write for &Stream {
         }
     }
 
-    /// Sends what was encrypted and found no room in the socket.
+    /// Sends encrypted bytes for which the socket had no room before.
     #[inline]
     fn flush(&mut self) -> io::Result<()> {
         match self {

@@ -1,12 +1,12 @@
-//! Answers that nobody asked for: a server that answers twice, or before it is
-//! asked. From there on every answer on that connection belongs to an earlier
-//! request than it is taken for, and times and results are of no use.
+//! Surplus answers: a server answers a request twice, or before it gets one. After that,
+//! every answer on the connection belongs to an earlier request than the client assumes, so
+//! that times and results are wrong.
 //!
-//! One answer too many is one too many until the connection ends, wherever it was
-//! sent. What shows it without a call of its own is looked at after each answer:
-//! bytes that the same read(2) brought. What comes later is found when the
-//! connection ends (`at_end`): that is after the run, and costs no request
-//! anything. Numbered answers (LDAP) are found out by their number as well.
+//! The number of answers stays one too high until the connection ends, so that the check
+//! can wait. After each answer the client only checks for bytes that the same read(2)
+//! returned, which takes no further call. The rest is found when the connection ends
+//! (`at_end`), after the run and at no cost to a request. Answers with numbers (LDAP) are
+//! also checked by their number.
 
 use crate::{CallError, SetupError};
 use jostle_sys::clock;
@@ -18,13 +18,14 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// What is said about such an answer.
+/// The message about such an answer.
 pub(crate) const SAID: &str = "the server sent an answer that no request had asked for";
 
-/// A server that keeps its side open for longer has nothing more to say.
+/// If a server keeps its side open for longer, it is assumed to send nothing more.
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A server that speaks first does so as soon as it has accepted.
+/// How long to wait for a server that sends before it is asked; such a server sends as soon
+/// as it has accepted.
 const FIRST_WORD: Duration = Duration::from_millis(50);
 
 /// The failure, in the name of a request.
@@ -37,7 +38,7 @@ pub fn error(call: &'static str) -> CallError {
     }
 }
 
-/// What can be heard of a server that was not asked anything.
+/// The state of a connection with no outstanding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing.
@@ -48,7 +49,7 @@ pub enum State {
     Speaks,
 }
 
-/// What stands on a socket now. One system call, which does not wait.
+/// The state of a socket now. Makes one system call, which does not wait.
 pub fn state(socket: impl AsFd) -> State {
     match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((count, _)) if count > 0 => State::Speaks,
@@ -62,9 +63,9 @@ pub fn is_waiting(socket: impl AsFd) -> bool {
     state(socket) == State::Speaks
 }
 
-/// Ends a connection on which every request has been answered: says that there will
-/// be no more, and reads until the server ends its side too. A server that has
-/// answered once too often still has an answer to give.
+/// Ends a connection on which every request has been answered: shuts down our side, and
+/// reads until the server ends its side. If the server has sent a surplus answer, one
+/// answer is still unread.
 ///
 /// # Errors
 /// EPROTO in the name of `call` where anything came.
@@ -77,7 +78,7 @@ pub(crate) fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallEr
     }
 }
 
-/// The first half of `at_end`, for whoever has many connections to end.
+/// The first half of `at_end`, for a caller with many connections.
 pub fn end(socket: impl AsFd) {
     // One that the server has ended already is no error.
     let _ = shutdown(socket, Shutdown::Write);
@@ -90,14 +91,15 @@ pub fn ends_silently(socket: impl AsFd, until: u64) -> bool {
             Ok((count, _)) => return count == 0,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if await_bytes(socket.as_fd(), until) => {}
-            // A reset, or no more time: it has said nothing.
+            // A reset, or the time is up: nothing was received.
             Err(_) => return true,
         }
     }
 }
 
-/// Whether there is something to read, or the end, before that time. Signals, by
-/// which the keeper ends waits for locks, end this one not.
+/// Waits until there is something to read, or the end of the connection, and returns
+/// whether that came before `until`. The keeper's signals, which end waits for locks, do
+/// not end this wait.
 pub(crate) fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
     loop {
         let left = until.saturating_sub(clock::monotonic());
@@ -113,8 +115,8 @@ pub(crate) fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
     }
 }
 
-/// Refuses a server that speaks before it is asked: it does not speak a protocol of
-/// requests, and what it says would be taken for the first answer.
+/// Refuses a server that sends before it is asked: it has another kind of protocol, and its
+/// bytes would be read as the first answer.
 ///
 /// # Errors
 /// In words for the user.

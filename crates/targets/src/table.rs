@@ -1,14 +1,14 @@
-//! What a line of the table of targets says, and the macro that makes the table
-//! of its lines.
+//! The contents of a line in the table of targets, and the macro that makes the table from
+//! its lines.
 //!
-//! A line (in `lib.rs`) declares the module and its slot; everything else about
-//! a target stands in its own file.
+//! A line (in `lib.rs`) declares the module and its place in the table. Everything else
+//! about a target is in its own file.
 
 use crate::Target;
 use jostle_model::record::TargetFacts;
 use std::time::Duration;
 
-/// What a target is and can do; the text that help, man page and docs print.
+/// A target's name, text and capabilities. Help, man page and docs print the text.
 #[derive(Debug)]
 pub struct Entry {
     /// As typed.
@@ -32,14 +32,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether a server keeps the lock, so that a worker may be busy or waiting for
-    /// an answer.
+    /// Whether a server keeps the lock, so that a worker is either busy or waiting for an
+    /// answer.
     pub fn is_remote(&self) -> bool {
         self.lock.remote
     }
 
-    /// Whether one thread can keep requests of many workers on their way, because the
-    /// protocol stands apart from the socket ([`Target::dial`]).
+    /// Whether one thread can keep requests of many workers in flight, because the protocol
+    /// is separate from the socket ([`Target::dial`]).
     pub fn carries_tasks(&self) -> bool {
         self.lock.tasks
     }
@@ -61,7 +61,7 @@ impl Entry {
         self.family == Family::Connection && place.starts_with("//")
     }
 
-    /// The answering target whose cost alone is measured before the first run.
+    /// The answering target whose own cost is measured before the first run.
     pub fn path_alone(&self) -> Option<&'static str> {
         self.lock.answering.filter(|_| self.lock.path_alone)
     }
@@ -161,10 +161,10 @@ pub struct LockCapabilities {
     pub ranges: bool,
     /// A file that can be opened for each acquisition.
     pub open_each: bool,
-    /// Lets one owner in at a time. False only for specimens that grant all,
-    /// for which the witness watches each worker by itself.
+    /// Lets one owner in at a time. False only for specimens that grant everything, for
+    /// which the witness checks each worker separately.
     pub excludes: bool,
-    /// The lock is freed, or its next owner told, when an owner dies.
+    /// When an owner dies, the lock is freed, or its next owner is notified.
     pub survives_owner: bool,
     /// Keeps waiters in order, by design or by documentation.
     pub fifo: bool,
@@ -172,22 +172,22 @@ pub struct LockCapabilities {
     pub pipeline: bool,
     /// A server keeps it.
     pub remote: bool,
-    /// [`Target::dial`] gives connections to whoever drives many of them.
+    /// [`Target::dial`] returns connections, of which one thread can drive many.
     pub tasks: bool,
-    /// What is granted outlives a restart of the server.
+    /// Grants survive a restart of the server.
     pub durable: bool,
-    /// Several servers can agree on what is granted.
+    /// Several servers can replicate the grants.
     pub replicated: bool,
     /// A cluster of it can be launched.
     pub clusters: bool,
     /// Each grant comes with a fencing token ([`crate::Lock::token`]).
     pub fenced: bool,
-    /// The lease of its locks that are kept, where the user asks for none; None where
-    /// nothing has to be renewed, unless a lease is asked for.
+    /// The default lease of kept locks. None if by default nothing has to be renewed.
     pub usual_lease: Option<Duration>,
     /// The target that only answers, reached by the same path in the same protocol.
     pub answering: Option<&'static str>,
-    /// What that path costs alone is measured before the first run, in turns with it.
+    /// The cost of that path alone is measured before the first run, alternating with the
+    /// lock.
     pub path_alone: bool,
     /// Processes and threads that each worker starts for itself, at least.
     pub starts: u64,
@@ -219,8 +219,8 @@ impl LockCapabilities {
         semaphore_sets: false,
     };
 
-    /// The capabilities of specimens that grant all, so that an owner that dies leaves
-    /// nothing behind.
+    /// The capabilities of specimens that grant everything; a dead owner leaves nothing
+    /// behind there.
     pub(crate) const GRANTS_ALL: LockCapabilities = LockCapabilities {
         shared: true,
         survives_owner: true,
@@ -228,8 +228,8 @@ impl LockCapabilities {
     };
 }
 
-/// A computation over a target's own type, so that the measured loop is
-/// compiled for each lock by itself and calls it without indirection.
+/// A computation over a target's own type, so that the measured loop is compiled separately
+/// for each lock and calls it without indirection.
 pub trait Visitor {
     /// What comes out.
     type Out;

@@ -21,8 +21,8 @@ pub(crate) const ENTRY: Entry = Entry {
     no_threads: None,
 };
 
-/// The ports below those that the kernel gives to clients by default, and above
-/// those that servers like.
+/// Ports below the kernel's default range for clients, and above the usual ports of
+/// servers.
 const FIRST_PORT: u64 = 10_000;
 const LAST_PORT: u64 = 32_767;
 
@@ -63,12 +63,14 @@ fn resolved(place: &str) -> Result<SocketAddr, SetupError> {
         .ok_or_else(|| SetupError(format!("{host} has no address; write its number")))
 }
 
-/// As many ports in a row, another row for each seed, since what an earlier run
-/// closed rests in TIME_WAIT towards its ports; outside of the clients' range.
+/// Consecutive ports outside of the clients' range, as many as wanted. Each seed has other
+/// ports, because the closed connections of an earlier run are in TIME_WAIT towards that
+/// run's ports.
 fn own_ports(wanted: &Wanted<'_>) -> Vec<SocketAddr> {
     let (first, last) = match wanted.avoid {
         Some(range) if u64::from(range.low) <= FIRST_PORT => {
-            // Nothing left below: above, if there is room, else anywhere.
+            // There is no room below the range: use ports above it if there is room,
+            // otherwise any.
             let above = u64::from(range.high) + 1;
             if above + wanted.ports as u64 + 256 < 65_536 {
                 (above, 65_535)

@@ -1,8 +1,8 @@
-//! TLS of the targets that talk to a server: which certificates are trusted, what an
-//! address says about it, and the handshake. What follows the handshake is `stream`.
+//! TLS for targets with a server: the trusted certificates, the TLS options of an address,
+//! and the handshake. `stream` has the connection after the handshake.
 //!
-//! There is no way to skip the checks: a server whose certificate no authority has signed is
-//! trusted by naming that certificate.
+//! The checks cannot be skipped. To use a server with a self-signed certificate, name that
+//! certificate as trusted.
 
 mod stream;
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 /// Stack of a worker's thread that shakes hands and encrypts.
 pub(crate) const STACK: usize = 512 << 10;
 
-/// What an address says about TLS.
+/// The TLS options of an address.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// Certificates that are trusted; None: the system's, or those of $SSL_CERT_FILE.
@@ -116,8 +116,8 @@ impl Tls {
         Ok(Arc::clone(self.config.get_or_init(|| Arc::new(config))))
     }
 
-    /// Encrypts a connection to `place`, `HOST:PORT`. `protocol`: what is spoken behind
-    /// TLS, for servers that want to be told (ALPN).
+    /// Encrypts a connection to `place`, `HOST:PORT`. `protocol` is the protocol above TLS,
+    /// for servers that require it to be named (ALPN).
     ///
     /// # Errors
     /// In words for the user.
@@ -218,7 +218,7 @@ pub(crate) fn client_config(
         Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(said)?,
         None => config.with_no_client_auth(),
     };
-    // A handshake that resumes another connection's is not a new client's.
+    // A new client cannot resume a session, so that a resumed handshake would be too cheap.
     config.resumption = Resumption::disabled();
     Ok(config)
 }
@@ -227,7 +227,8 @@ pub(crate) fn client_config(
 pub(crate) fn told(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
-        // The second is of an authority that is named as one that is trusted.
+        // The second error occurs if the certificate's issuer has the name of a trusted
+        // authority, but another key.
         Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         ) => "its certificate is not signed by a trusted authority; name the authority's file: \

@@ -1,10 +1,9 @@
-//! `unfair`: a lock that picks the next owner among the waiters by a known
-//! policy, and notes who was granted how often.
+//! `unfair`: a lock that picks the next owner among the waiters by a known policy, and
+//! counts the grants of each worker.
 //!
-//! Each key has a list of its waiting workers, in order of arrival, under a
-//! short futex lock, and each worker a word to sleep on. A release hands the
-//! lock to the worker that the policy picks; a newcomer never gets it while
-//! somebody waits.
+//! Each key has a list of its waiting workers, in order of arrival, under a short futex
+//! lock, and each worker a word to sleep on. A release hands the lock to the worker that
+//! the policy picks; a newcomer never gets it while another worker waits.
 
 use crate::specimen::{Random, Tallies, add};
 use crate::table::{Entry, Family, LockCapabilities};
@@ -76,8 +75,8 @@ impl Policy {
     }
 }
 
-/// Counters of each worker: its grants, those of its releases that handed the
-/// lock to a waiter, and how often and how long a hand-off to it took.
+/// Counters of each worker: its grants, its releases that handed the lock to a waiter, and
+/// the number and total time of hand-offs to it.
 const GRANTED: usize = 0;
 const HANDED: usize = 1;
 const HANDOFFS: usize = 2;
@@ -255,8 +254,8 @@ impl Target for Unfair {
     }
 }
 
-/// How long one who has been interrupted, or must release, waits for the short
-/// lock: if its owner was killed, nobody will ever open it.
+/// How long a worker waits for the short lock when it has been interrupted or has to
+/// release: if the owner of the short lock was killed, it stays locked.
 const INNER_PATIENCE_NS: u64 = 1_000_000_000;
 
 impl UnfairLock {
@@ -285,9 +284,9 @@ impl UnfairLock {
         Outcome::Granted
     }
 
-    /// Notes the hand-off before this one: the last may come after the window, when
-    /// nobody measures it. Only this worker's own release can write the key's time after
-    /// this grant.
+    /// Counts the previous hand-off, not this one: the last one may happen after the
+    /// window, where it is not measured. After this grant only this worker's own release
+    /// writes the key's time.
     fn note_handoff(&self, key: usize) {
         let began = self.shared.key(key).released_ns.load(Relaxed);
         let took_ns = clock::monotonic().saturating_sub(began);

@@ -1,7 +1,7 @@
-//! Whether a server is on this machine or on another one, as far as its address says.
+//! Whether a server is on this machine or on another one, judging by its address.
 //!
-//! A container or a namespace beside ours has addresses of its own, so that `elsewhere`
-//! is no proof: what it is used for looks at the machine's CPU time, too.
+//! A container or another namespace on this machine has addresses of its own, so that
+//! `elsewhere` is no proof. Its callers therefore also check the machine's CPU time.
 
 use crate::Spec;
 use crate::table::Family;
@@ -12,8 +12,8 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 const SOCKETS: &[Family] = &[Family::Connection, Family::Service, Family::Specimen];
 
 impl Spec {
-    /// Where on this machine its server is asked, as typed; None for another machine's,
-    /// for one that jostle launches, and where no server answers.
+    /// The address of its server on this machine, as typed. None if the server is on
+    /// another machine, if jostle launches it, or if there is no server.
     pub fn address(&self) -> Option<Address> {
         let argument = self.argument.as_deref()?;
         let named = authority(argument).map(|authority| (authority, port(authority)));
@@ -30,7 +30,7 @@ impl Spec {
         }
     }
 
-    /// Whether its server is asked by the loopback interface, as one is that jostle launches.
+    /// Whether its server is reached over the loopback interface, as launched servers are.
     pub fn is_on_loopback(&self) -> bool {
         let place = self.argument.as_deref().and_then(authority);
         let found = place.and_then(addresses);
@@ -47,7 +47,7 @@ impl Spec {
     }
 }
 
-/// Whether an address is one of this host's: only to those can a socket be bound.
+/// Whether an address belongs to this host: sockets can be bound only to such addresses.
 pub(crate) fn is_here(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }

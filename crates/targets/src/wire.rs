@@ -1,9 +1,9 @@
-//! What a client and a lock service say to each other, without the socket: a
-//! service's requests as bytes, and what its replies mean.
+//! The protocol of a client and a lock service, without the socket: the service's requests
+//! as bytes, and the meaning of its replies.
 //!
-//! Whoever has a socket drives it: [`RemoteLock`] a blocking one, one worker at
-//! a time; the engine's generators thousands of non-blocking ones (`--as
-//! tasks`). Both so speak one and the same protocol.
+//! The owner of a socket drives it: [`RemoteLock`] with a blocking socket of one worker,
+//! the engine's generators with thousands of non-blocking ones (`--as tasks`). Both use the
+//! same protocol code.
 //!
 //! [`RemoteLock`]: crate::remote::RemoteLock
 
@@ -12,7 +12,7 @@ use jostle_resp::token::{self, Token};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 
-/// Longest reply that is waited for; the services' replies are shorter by far.
+/// The longest reply that is accepted. The services' replies are much shorter.
 const LONGEST_REPLY: usize = 1 << 20;
 
 /// How long a service may take to grant.
@@ -59,8 +59,8 @@ pub enum Answer {
     Granted,
     /// It is another's, or the time was up.
     Taken,
-    /// Neither yet: [`Wire::go_on`] has the next request, or none where the service has
-    /// to speak next.
+    /// Undecided: [`Wire::go_on`] has the next request, or none if the service sends the
+    /// next message.
     Pending,
 }
 
@@ -125,39 +125,39 @@ pub trait Wire: std::fmt::Debug + Send {
         Ok(true)
     }
 
-    /// After [`Wire::released`], appends what follows a release and whose answer nobody
-    /// waits for.
+    /// After [`Wire::released`], appends the requests that follow a release and whose
+    /// answers are not awaited.
     fn afterwards(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Between two tries, where the service keeps no queue and so answers at
-    /// once. None where it does: then a connection that goes gives up its place
-    /// and its locks.
+    /// Time between two tries, for a service that has no queue and answers at once. None if
+    /// it has a queue: then the end of a connection gives up its place in the queue and its
+    /// locks.
     fn polls_every_ns(&self) -> Option<u64>;
 
-    /// Whether a lock stays granted that was asked for on a connection that has ended
-    /// since: the answer is then waited for, and the lock given back.
+    /// Whether a grant outlives the connection on which it was requested. The answer is
+    /// then awaited, and the lock released.
     fn outlives_connection(&self) -> bool {
         self.polls_every_ns().is_some()
     }
 
-    /// After [`Answer::Pending`], appends the next request of the acquisition, if it is
-    /// ours to speak.
+    /// After [`Answer::Pending`], appends the next request of the acquisition, if there is
+    /// one to send.
     fn go_on(&mut self, _out: &mut Vec<u8>) {}
 
-    /// How long a reply may be waited for before [`Wire::due`] is called, which a session
-    /// needs that has to be kept alive; None: for ever.
+    /// How long to wait for a reply before calling [`Wire::due`], for sessions that have to
+    /// be kept alive; None: for ever.
     fn patience_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Whether the end of the patience is to be met to the millisecond, because a request
-    /// follows that nobody is to wait for.
+    /// Whether the patience has to end exactly, to the millisecond, because the request
+    /// that follows must not be late.
     fn is_on_time(&self) -> bool {
         false
     }
 
-    /// The patience is over: appends what keeps the session alive, or ends the attempt
-    /// whose time is up.
+    /// Called at the end of the patience: appends the request that keeps the session alive,
+    /// or ends an attempt whose time is up.
     ///
     /// # Errors
     /// ETIMEDOUT where the service is silent for too long.
@@ -165,25 +165,26 @@ pub trait Wire: std::fmt::Debug + Send {
         Ok(())
     }
 
-    /// Nobody wants the lock any more that was asked for: appends what takes the request
-    /// back. The answer is [`Answer::Taken`].
+    /// Cancels the attempt: appends the request that cancels it. The answer is
+    /// [`Answer::Taken`].
     fn give_up(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Whether a request that was given up leaves nothing behind, so that nobody waits for
-    /// what it is answered with.
+    /// Whether a cancelled attempt leaves nothing behind, so that its answer need not be
+    /// awaited.
     fn is_left(&self) -> bool {
         false
     }
 
-    /// When the last request was put together that keeps the session alive, by
-    /// `CLOCK_MONOTONIC`; None where there is no session.
+    /// When the last request that keeps the session alive was made, by `CLOCK_MONOTONIC`;
+    /// None if there is no session.
     fn sent_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Appends what ends the session, if there is a word for it. False where the end of the
-    /// connection is all that there is, and where the service is silent unless it is asked:
-    /// no further word of it is an answer then. True where it may speak unasked until the end.
+    /// Appends the request that ends the session, if the protocol has one. False if only
+    /// the end of the connection ends the session and the service sends nothing without a
+    /// request: anything received later is then a surplus answer. True if the service may
+    /// send unsolicited messages until the end.
     fn farewell(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
@@ -198,7 +199,7 @@ pub enum Reply<'a> {
     Text(&'a [u8]),
     /// Nothing: a try that was refused, a wait that was over.
     Nil,
-    /// What the service did not like.
+    /// An error of the service.
     Error(&'a [u8]),
 }
 
@@ -229,8 +230,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What a service says against a request ends the worker, so that one leak for
-/// each is no leak.
+/// The leaked text is at most one per worker, because such an error ends the worker.
 #[cold]
 pub(crate) fn refused(call: &'static str, text: &[u8]) -> CallError {
     CallError {
@@ -240,7 +240,7 @@ pub(crate) fn refused(call: &'static str, text: &[u8]) -> CallError {
     }
 }
 
-/// The answer is none to this request.
+/// The answer does not fit this request.
 #[cold]
 pub(crate) fn wrong_kind(call: &'static str) -> CallError {
     CallError {

@@ -1,11 +1,11 @@
 //! `zookeeper`: the lock that Curator's `InterProcessMutex` makes of ZooKeeper. A worker
 //! creates an ephemeral sequential node below the lock's, lists the nodes there, and owns
-//! the lock when its own has the lowest number. Else it watches the node just before its
-//! own, and lists again. The node's czxid, the transaction that created it, is the
+//! the lock when its own has the lowest number. Otherwise it watches the node just before
+//! its own, and lists again. The node's czxid, the transaction that created it, is the
 //! fencing token.
 //!
-//! The serialisation stands in `jute`, which request follows which answer in `wire`, how
-//! a session begins and ends in `session`.
+//! `jute` has the serialisation, `wire` the sequence of requests and answers, `session` the
+//! start and end of a session.
 
 mod jute;
 mod session;
@@ -167,8 +167,8 @@ impl Target for Zookeeper {
         }))
     }
 
-    /// What a worker held that was killed would stay until its session ends; then the
-    /// server removes the empty containers too, after a minute.
+    /// Removes the nodes of killed workers, which would otherwise stay until their sessions
+    /// end. The server removes the empty containers after about a minute.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut session = Session::open(&self.servers, 0, self.asked, &self.own)?;
         let mut left: Vec<Vec<u8>> = Vec::new();

@@ -31,7 +31,7 @@ struct Relay {
 /// The system's, of the server itself; a client's end its connection.
 pub fn run(ready: impl FnOnce(u16)) -> io::Result<()> {
     // If it stays, accept() will tell.
-    let _ = jostle_sys::files::raise_descriptor_limit();
+    jostle_sys::files::raise_descriptor_limit();
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let number = EventData::new_u64(LISTENER);

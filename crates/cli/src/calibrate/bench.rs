@@ -1,4 +1,4 @@
-//! Where rows are tried: keeper, machine and result file of one calibration.
+//! The set-up in which rows are tried: keeper, machine and result file of one calibration.
 
 use super::group::Group;
 use super::rows::Row;
@@ -19,7 +19,7 @@ use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, ledger};
 
-/// Why a trial came to no result.
+/// Why a trial has no result.
 pub(super) enum Stop {
     /// The user wants to stop, with this exit code.
     Ended(u8),
@@ -40,14 +40,14 @@ pub(super) struct Bench {
     writer: Option<Writer>,
     /// Or why there is none.
     group: Result<Group, String>,
-    /// What was measured undisturbed in the trial in progress.
+    /// The undisturbed measurements of the current trial.
     made: Vec<ResultSet>,
 }
 
-/// Who measures.
+/// Which keeper runs the measurement.
 #[derive(Clone, Copy, PartialEq)]
 enum Under {
-    /// The keeper as everywhere.
+    /// The normal keeper.
     Nothing,
     /// The keeper in the control group.
     Quota,
@@ -112,8 +112,8 @@ impl Bench {
         once_more(|| self.attempt_once(row))
     }
 
-    /// Where jostle was wrong while other programs used the machine, the cause is
-    /// unknown.
+    /// If a finding was wrong while other programs used the machine, the trial cannot tell,
+    /// because the cause is unknown.
     fn attempt_once(&mut self, row: &Row) -> Result<Trial, Stop> {
         self.made.clear();
         let mut trial = (row.trial)(self)?;
@@ -125,7 +125,7 @@ impl Bench {
         Ok(trial)
     }
 
-    /// What others did to the machine, over all that the trial measured.
+    /// Evidence of other programs or steal in the trial's measurements.
     fn disturbed(&self) -> Option<String> {
         let first = self.made.first()?;
         let runs: Vec<&Point> = self.made.iter().flat_map(|set| &set.points).collect();
@@ -138,14 +138,14 @@ impl Bench {
         said.map(|reason| reason.text)
     }
 
-    /// Measures what this command line, without its first word, would.
+    /// Runs the measurement of this command line, given without its first word.
     pub(super) fn measure(&mut self, line: &str) -> Result<ResultSet, Stop> {
         let set = self.run(plan(line)?, Under::Nothing)?;
         self.made.push(set.clone());
         Ok(set)
     }
 
-    /// The same while this is done to the workers (`jostle disturb`).
+    /// The same while `jostle disturb` disturbs the workers.
     pub(super) fn measure_disturbed(&mut self, line: &str, how: &str) -> Result<ResultSet, Stop> {
         let plan = Plan {
             during: Some(format!("/proc/self/exe disturb {how}")),
@@ -154,8 +154,8 @@ impl Bench {
         self.run(plan, Under::Nothing)
     }
 
-    /// The same by a keeper whose group may use so many CPUs, server and all.
-    /// Gives also how often the kernel says that it was stopped.
+    /// The same with the keeper in the control group, whose quota of CPUs covers the server
+    /// too. Also returns the kernel's count of throttled periods.
     pub(super) fn measure_throttled(
         &mut self,
         line: &str,
@@ -198,7 +198,7 @@ impl Bench {
         }
         let (code, error) = (outcome.end.exit, outcome.end.error.clone());
         if world.keeper().is_gone() {
-            // Every other row would end like this one: no finding about the tool.
+            // Every later row would fail the same way, and show nothing about the tool.
             return Err(Stop::Failed(error.unwrap_or_default()));
         }
         let set = measure::result_set(outcome);
@@ -230,9 +230,9 @@ impl Bench {
     }
 }
 
-/// A measurement that cannot tell (neighbours, chance) is made once more, and then
-/// counts, whatever it comes to. One that was right or wrong counts at once, and one
-/// that cannot be made (rights, CPUs) is not repeated.
+/// A trial that cannot tell (neighbours, chance) is repeated once, and the second one
+/// counts, whatever its result. A trial that was right or wrong counts at once. One that
+/// cannot be made (rights, CPUs) is not repeated.
 fn once_more(mut attempt: impl FnMut() -> Result<Trial, Stop>) -> Result<Trial, Stop> {
     let first = attempt()?;
     match first.said {

@@ -1,6 +1,6 @@
-//! What `calibrate` does to workers: keeps them from their CPU, stops them, or
-//! kills the owner of a lock. It runs as `--during` does: started by the keeper
-//! when the workers are ready, ended with the run, and killed with the keeper.
+//! The disturbances of `calibrate`: busy threads on the workers' CPU, stopped workers, or a
+//! killed owner of a lock. It runs as `--during` does: started by the keeper when the
+//! workers are ready, ended with the run, and killed with the keeper.
 
 use crate::Failure;
 use crate::signals::Signals;
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Whoever is not ended by then has been forgotten.
+/// A disturbance ends after this time by itself, in case nothing ended it.
 const LIFE: Duration = Duration::from_secs(120);
 
 /// Between two looks for an owner.
@@ -70,11 +70,11 @@ fn burn(threads: u64, cpu: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stops them and lets them go on, in turn; never leaves one stopped.
+/// Stops and continues these processes alternately, and ends with all of them continued.
 fn pause(stopped: Duration, running: Duration, pids: &[Pid]) -> anyhow::Result<()> {
     let signals = Signals::listen()?;
     let end = Instant::now() + LIFE;
-    // Whether any is left to be told.
+    // Sends a signal to all; false if none of them exists any more.
     let tell = |signal| {
         let told = pids.iter().map(|pid| kill_process(*pid, signal).is_ok());
         told.fold(false, |any, told| any | told)
@@ -90,8 +90,8 @@ fn pause(stopped: Duration, running: Duration, pids: &[Pid]) -> anyhow::Result<(
     Ok(())
 }
 
-/// Kills whoever holds the lock: of workers that do nothing but wait for a lock
-/// in the kernel and sleep while they hold it, the one that sleeps on a timer.
+/// Kills the owner of the lock. Among workers that only wait for a kernel lock, and sleep
+/// while they hold it, the owner is the one that sleeps on a timer.
 fn kill(times: u64, every: Duration, mut pids: Vec<Pid>) -> anyhow::Result<()> {
     for _ in 0..times {
         std::thread::sleep(every);
@@ -107,7 +107,8 @@ fn kill(times: u64, every: Duration, mut pids: Vec<Pid>) -> anyhow::Result<()> {
             let _ = kill_process(pids.swap_remove(owner), Signal::KILL);
         }
     }
-    // Who ends before the run does is said to have failed.
+    // Stays until the run ends, because a disturbance that ends earlier is reported as
+    // failed.
     std::thread::sleep(LIFE);
     Ok(())
 }

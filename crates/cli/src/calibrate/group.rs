@@ -1,9 +1,9 @@
-//! A control group with a CPU quota, and a keeper in it: how a container stops
-//! whoever measures in it.
+//! A control group with a CPU quota, and a keeper in it, which throttles a measurement as a
+//! container does.
 //!
-//! It is made below the top of the hierarchy, of version 1 or 2, which takes
-//! root. The keeper is forked while its parent is inside for a moment; whatever
-//! it starts is inside as well.
+//! It is made below the root of the hierarchy, version 1 or 2, which requires root. The
+//! parent enters the group only to fork the keeper, so that the keeper and its children are
+//! inside.
 
 use jostle_engine::keeper::Keeper;
 use jostle_engine::world::World;
@@ -16,7 +16,7 @@ use std::{fs, io};
 const TOP: &str = "/sys/fs/cgroup";
 const PERIOD_US: f64 = 100_000.0;
 
-/// More than any machine has: a quota that is accounted and never reached.
+/// More CPUs than any machine has: the quota is accounted, but never reached.
 const NO_QUOTA_CPUS: f64 = 10_000.0;
 
 /// The group and its keeper. Fields are dropped in this order: the keeper ends
@@ -26,8 +26,8 @@ pub(super) struct Group {
     place: Place,
 }
 
-/// The group's directory. It is removed when dropped, and by the next start of jostle
-/// where this one is killed: the ledger knows it before it is made.
+/// The group's directory. It is removed when dropped. If this process is killed, the next
+/// start of jostle removes it, because the ledger lists it before it is made.
 struct Place {
     path: PathBuf,
     first_version: bool,

@@ -1,10 +1,9 @@
-//! `jostle calibrate`: specimens whose truth is known are measured as everything
-//! is measured, and what was found is held against what they recorded.
+//! `jostle calibrate`: measures specimens with a known truth in the normal way, and
+//! compares the findings with what the specimens recorded.
 //!
-//! Rows stand in [`rows::ROWS`], one file each, two functions in each file: one
-//! measures by command lines that a user could type, one judges records and
-//! nothing else, so that its tests can lie to it. Nothing here knows a way to
-//! the truth that an ordinary measurement has not.
+//! [`rows::ROWS`] has the rows, one file each, with two functions per file. One measures,
+//! by command lines that a user could type. The other judges records only, so that tests
+//! can give it false ones. A row uses no information that an ordinary measurement lacks.
 
 mod bench;
 mod disturb;
@@ -29,8 +28,8 @@ use rows::{ROWS, Row};
 use std::time::Instant;
 use trial::{Said, Trial};
 
-/// A row fails if surely more than this share of the trials that could tell was
-/// wrong (docs/calibrate.md).
+/// A row fails if the whole 95 % interval of its share of wrong trials lies above this;
+/// inconclusive trials do not count (docs/calibrate.md).
 const WRONG_AT_MOST: f64 = 0.02;
 
 /// Tries the rows and returns the exit code.
@@ -101,7 +100,7 @@ fn chosen(asked: &Calibrate) -> Result<Vec<&'static Row>, Failure> {
         .collect())
 }
 
-/// Round after round; gives the exit code with which the user wants to stop.
+/// Tries all rows in each round. Returns the exit code if the user stops it.
 fn try_all(bench: &mut Bench, findings: &mut [Tally], trials: u64) -> Result<Option<u8>, Failure> {
     for nth in 1..=trials {
         for tally in findings.iter_mut() {
@@ -154,8 +153,8 @@ impl Tally {
             Said::CannotTell(_) => &mut finding.untold,
         };
         *counter += 1;
-        // What is printed is of the last trial that could tell, a wrong one before
-        // all right ones.
+        // Printed are the figures of the last conclusive trial; a wrong one takes
+        // precedence over right ones.
         let told = !matches!(trial.said, Said::CannotTell(_));
         let wrong = matches!(trial.said, Said::Differs(_));
         let nothing_yet = finding.passed + finding.failed <= u64::from(told);

@@ -10,9 +10,9 @@ use jostle_stats::intervals::median;
 pub(super) struct Trial {
     /// As the specimen recorded it.
     pub truth: String,
-    /// What jostle said.
+    /// Jostle's finding.
     pub found: String,
-    /// What it said of the same without what was planted.
+    /// Its finding without the planted fault.
     pub control: String,
     /// Whether these agree.
     pub said: Said,

@@ -1,4 +1,4 @@
-//! From what the engine tells to what the page and the metrics show.
+//! Turns the engine's progress reports into the state that the page and the metrics show.
 
 use super::history::Sample;
 use super::state::{Current, Owners, State};
@@ -21,8 +21,8 @@ const LEAST_BEYOND: f64 = 10.0;
 /// Looks over which there may be enough values for a percentile.
 const LOOKS: usize = 10;
 
-/// Time between two tables, by what the last one took: with thousands of runs a table takes
-/// long enough that the next run would begin noticeably later.
+/// Time between two tables, as a multiple of the time that the last one took: with
+/// thousands of runs a table takes so long that it would delay the next run.
 const REST: u32 = 50;
 
 /// What was told so far.
@@ -243,9 +243,8 @@ fn cpus(from: &Running, to: &Running, span_s: f64) -> [f64; 4] {
     ]
 }
 
-/// What operations took up to a look, by the looks before it, the latest last: each
-/// percentile over the shortest time that has enough values for it, the greatest since the
-/// look before.
+/// Latency up to a look, from the looks before it (the latest last): each percentile over
+/// the shortest interval with enough values for it, the maximum since the previous look.
 fn latency(before: &VecDeque<Running>, to: &Running) -> Option<[Option<u64>; 4]> {
     let nothing = Running::default();
     let (beginning, last) = match before.back() {

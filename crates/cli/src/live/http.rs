@@ -1,5 +1,5 @@
-//! The little of HTTP that a page, its events and metrics need: which request is answered,
-//! and with what. No sockets here.
+//! The part of HTTP that the page, its events and the metrics need: parsing requests and
+//! making answers. No sockets here.
 
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
@@ -16,8 +16,7 @@ pub(super) enum Serves {
     Page(String),
     /// Metrics.
     Metrics {
-        /// Whether the port can be reached from the network, so that everybody may ask,
-        /// by whatever name.
+        /// Whether the port can be reached from the network, so that any Host is accepted.
         to_all: bool,
     },
 }
@@ -70,7 +69,7 @@ pub(super) fn wanted(head: &[u8], serves: &Serves, name: &str) -> Option<Wanted>
 fn of_page(path: &str, token: &str) -> Wanted {
     let path = path.strip_prefix('/').unwrap_or(path);
     let (given, rest) = path.split_once('/').unwrap_or((path, ""));
-    // In a time that does not tell how much of it was right.
+    // Constant-time comparison.
     if !bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
         return Wanted::Refused(
             403,
@@ -84,9 +83,9 @@ fn of_page(path: &str, token: &str) -> Wanted {
     }
 }
 
-/// Whether a Host cannot be the name of somebody else's site that was made to lead here
-/// (DNS rebinding): it is an address, `localhost` or the machine's own name. The port may
-/// be another, as that of a tunnel is.
+/// Whether a Host is safe from DNS rebinding, where a foreign name resolves to this
+/// machine: it is an address, `localhost` or the machine's own name. The port may differ,
+/// as with a tunnel.
 fn is_of_this_machine(host: &str, name: &str) -> bool {
     let bare = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),

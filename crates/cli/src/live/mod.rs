@@ -1,10 +1,8 @@
-//! `--live` and `--metrics`: what is measured, while it is measured, for browsers and for
-//! Prometheus.
+//! `--live` and `--metrics`: running measurements for browsers and for Prometheus.
 //!
-//! The measuring side calls [`Live`] from the engine's hooks, which puts what they tell into
-//! a [`State`](state::State); a thread serves that. Tables are made between two runs, so
-//! that none is made while something is measured. Not here: how runs are looked at, which is
-//! the keeper's business.
+//! The measuring side calls [`Live`] from the engine's hooks, which puts what they tell
+//! into a [`State`](state::State); a thread serves that. Tables are made between two runs,
+//! and never during a measurement. The keeper takes the looks at a run.
 
 mod follow;
 mod history;
@@ -36,8 +34,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Opens the ports that were asked for and prints where they are; None where nobody
-    /// asked. Call it after the last fork: it starts a thread.
+    /// Opens the requested ports and prints their addresses; None if none is requested.
+    /// Call it after the last fork, because it starts a thread.
     ///
     /// # Errors
     /// An address that is in use or not of this machine.
@@ -99,7 +97,8 @@ impl Live {
         }
     }
 
-    /// Time goes by; to be called several times a second. `progress`: where the runs are.
+    /// Updates the elapsed time; call it several times a second. `progress` returns the
+    /// text of the progress line.
     pub(crate) fn beat(&self, progress: impl FnOnce() -> String) {
         let mut beat = self.beat.borrow_mut();
         if beat.is_some_and(|last| last.elapsed() < BEAT) {

@@ -1,7 +1,7 @@
-//! A thread that serves the page, its events and the metrics. It sleeps until somebody
-//! asks or there is something new, about once a second, and waits for no reader: a
-//! connection whose reader is behind gets the whole state instead of what it has missed,
-//! and one that reads nothing at all is closed.
+//! A thread that serves the page, its events and the metrics. It sleeps until a request
+//! arrives or the state changes, about once a second, and never waits for a reader. A slow
+//! reader gets the whole state instead of the changes that it missed; a reader that reads
+//! nothing is disconnected.
 
 use super::http::{self, HEAD_BYTES, Serves, Wanted};
 use super::state::State;
@@ -35,7 +35,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the server. A bell that is full of rings has been heard already.
+    /// Wakes the server. If the bell's buffer is full, a wake-up is already pending.
     pub(super) fn ring(&self) {
         let _ = (&self.bell).write_all(&[1]);
     }
@@ -192,7 +192,7 @@ impl Desk {
             };
             fds.push(PollFd::new(&guest.stream, wanted));
         }
-        // Guests who say nothing and take nothing are looked at now and then.
+        // Wakes up at intervals to check for idle connections.
         let patience = match (closing, self.guests.is_empty()) {
             (true, _) => Some(Timespec {
                 tv_sec: 0,
@@ -223,7 +223,8 @@ impl Desk {
                     Ok((stream, _)) => stream,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(_) => {
-                        // No descriptors, say: the next look would be at once.
+                        // For example no descriptors: without a pause this would loop at
+                        // once.
                         std::thread::sleep(REST);
                         break;
                     }
@@ -313,7 +314,7 @@ impl Guest {
     /// Takes what has come. What comes after the request is not read into memory.
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
-        // A guest that never stops sending does not keep the others waiting.
+        // Limited, so that a guest that never stops sending does not delay the others.
         for _ in 0..8 {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

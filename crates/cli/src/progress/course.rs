@@ -1,5 +1,5 @@
-//! What the progress line says of the runs: where they are, what the point measured so
-//! far, and how much time is left. Pure; the caller passes the time in.
+//! The text of the progress line: the current run, the point's figures so far, and the
+//! remaining time. Pure; the caller passes the time in.
 
 use jostle_model::Nanos;
 use jostle_model::record::{At, Is, Point};
@@ -138,7 +138,7 @@ impl Course {
                 Is::Suspect => "SUSPECT",
                 Is::Invalid => "INVALID",
             };
-            // As in the table, a figure that must not be used is not printed.
+            // As in the table, an INVALID figure is not printed.
             let figures = match seen.verdict {
                 Is::Invalid => String::new(),
                 _ => seen.words()?,
@@ -151,7 +151,8 @@ impl Course {
         rows.map(|row| row.trim_end().to_owned()).collect()
     }
 
-    /// By what the runs took so far, and before the first by what was planned.
+    /// The remaining time, estimated from the runs so far, or before the first run from the
+    /// plan.
     fn left(&self, now: Duration) -> String {
         let Some(planned) = self.planned else {
             return "time left unknown".to_owned();

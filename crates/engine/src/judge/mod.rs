@@ -16,7 +16,7 @@ use jostle_model::ServerAt;
 use jostle_model::judged::{Machine, Turn, Watched};
 use jostle_model::record::{Environment, Neighbour, SCHEMA};
 use jostle_sys::stat::{self, MachineTicks};
-use jostle_sys::{census, clock, cpu, process, socket};
+use jostle_sys::{census, clock, cpu, files, process};
 use kin::{Kin, Whose};
 use side::Watch;
 use sockets::Sockets;
@@ -111,7 +111,7 @@ pub fn watch(order: &Order, asked: &mut dyn FnMut() -> Option<i32>) -> Result<Wa
         cause,
     })?;
     // After the fork, so that the command keeps the limit that it would have.
-    socket::raise_descriptor_limit();
+    files::raise_descriptor_limit();
     let mut sampler = Sampler::new(order, kin, guard);
     sampler.run(asked).map_err(JudgeError::Lost)?;
     Ok(sampler.finish())

@@ -18,7 +18,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::Machine;
 use jostle_sys::limits::cgroup::Cgroup;
 use jostle_sys::limits::net::{self, Net};
-use jostle_sys::{clock, signal, socket};
+use jostle_sys::{clock, files, signal};
 use jostle_targets::Spec;
 use jostle_targets::endpoint::{Endpoint, Options, Wanted, source};
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl<'a> Sweep<'a> {
         spec: &Spec,
     ) -> Result<Sweep<'a>, Aborted> {
         let aborted = |text: String| Aborted(format!("{}: {text}", order.target));
-        let descriptors = socket::raise_descriptor_limit();
+        let descriptors = files::raise_descriptor_limit();
         let net = Net::read();
         let wanted = Wanted {
             argument: spec.argument.as_deref(),

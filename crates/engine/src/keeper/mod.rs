@@ -119,7 +119,9 @@ impl Keeper {
         match keeper.reply(&mut || false)? {
             Reply::Ready => Ok(keeper),
             Reply::Failed(text) => Err(KeeperError::Failed(text)),
-            _ => Err(KeeperError::Failed("the keeper spoke out of turn".into())),
+            _ => Err(KeeperError::Failed(
+                "the keeper sent an unexpected reply".into(),
+            )),
         }
     }
 
@@ -393,7 +395,7 @@ impl Drop for Keeper {
 fn unexpected(reply: Reply) -> KeeperError {
     match reply {
         Reply::Failed(text) => KeeperError::Failed(text),
-        _ => KeeperError::Failed("the keeper spoke out of turn".into()),
+        _ => KeeperError::Failed("the keeper sent an unexpected reply".into()),
     }
 }
 

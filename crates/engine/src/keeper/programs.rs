@@ -263,7 +263,7 @@ impl Site<'_> {
         let become_server = || -> io::Result<File> {
             let _ = process::leave_group();
             // What is missing shows when a connection cannot be made.
-            let _ = files::raise_descriptor_limit();
+            files::raise_descriptor_limit();
             if !self.cpus.is_empty() {
                 cpu::pin(self.cpus)?;
             }

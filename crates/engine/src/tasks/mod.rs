@@ -132,7 +132,7 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
         }
         let _ = process::leave_group();
         // What is missing shows when a connection cannot be made.
-        let _ = files::raise_descriptor_limit();
+        files::raise_descriptor_limit();
         let well = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.order.generator_threads)
                 .map(|nth| {

@@ -1,9 +1,9 @@
-//! Whether the new program could go on: what the old one asks, and how the new one
-//! answers.
+//! The check whether the new program could go on: the old program's question and the
+//! new one's answer.
 //!
-//! The new program gets the state as its standard input, and proves that it has read
-//! it: it prints the state's checksum. One that only ends with success, such as a
-//! program that knows nothing of handovers, proves nothing.
+//! The new program gets the state as its standard input. It proves that it has read it
+//! by printing the state's checksum. A program that only exits with success, for
+//! example one that knows nothing of handovers, proves nothing.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,10 +20,10 @@ use super::state::{Sealed, StateError};
 use super::{CHECK_FLAG, Program};
 use crate::config::Config;
 
-/// Bytes of a program's last words that are repeated.
+/// Bytes of a program's output that are read.
 const WORDS: usize = 400;
 
-/// A program that is being asked. Dropping it ends it.
+/// A program being checked. Dropping this kills it.
 pub(crate) struct Check {
     child: Child,
     ended: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Asks a program.
+    /// Starts the check of a program.
     ///
     /// # Errors
     /// Why it cannot be started.
@@ -41,12 +41,12 @@ impl Check {
         let failed = |error: io::Error| format!("cannot start {}: {error}", program.path.display());
         let mut command = program.command(CHECK_FLAG);
         command
-            // Its state is none of the manager's business.
+            // The checked program must not report its state to the service manager.
             .env_remove("NOTIFY_SOCKET")
             .stdin(state.file().try_clone().map_err(failed)?)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What it may start ends with it.
+            // Processes that it starts are killed with it.
             .process_group(0);
         let stamp = program.stamp();
         let child = command.spawn().map_err(failed)?;
@@ -89,19 +89,19 @@ impl Check {
         }
     }
 
-    /// Ends it and what it has started; how it had ended, if it had.
+    /// Kills the program and what it has started; returns its exit status.
     fn end(&mut self) -> io::Result<ExitStatus> {
-        // Once it was waited for, its number may be another's.
+        // After the first wait, its number may belong to another process.
         if !std::mem::replace(&mut self.ended, true) {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         }
         self.child.wait()
     }
 
-    /// Its answer, once it has ended.
+    /// The result of the check, once the program has ended.
     ///
     /// # Errors
-    /// Why it cannot go on, or why its answer is none.
+    /// Why the program cannot go on, or why its answer is not valid.
     pub(crate) fn verdict(mut self, program: &Program) -> Result<(), String> {
         let path = program.path.display();
         let status = self.end().map_err(|error| error.to_string())?;
@@ -141,8 +141,8 @@ fn proof(checksum: u64) -> String {
     format!("jostled can go on from {checksum:016x}")
 }
 
-/// Answers the question whether a server with these settings could go on from the
-/// state that is the standard input.
+/// Checks whether a server with these settings could go on from the state in the
+/// standard input, and prints the proof.
 ///
 /// # Errors
 /// Why it could not.

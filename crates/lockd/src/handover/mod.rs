@@ -4,13 +4,13 @@
 //! 1. The state goes into a memfd (`state`), and the new program is asked, in a
 //!    process of its own, whether it could go on from it (`check`). Clients are
 //!    served meanwhile.
-//! 2. If it could, the loop stops, and it is asked the same of the state as it is
-//!    then. Until here nothing has been changed: whatever fails, this program goes on.
+//! 2. If it could, the loop stops, and the check is repeated with the state at that
+//!    time. Nothing has been changed so far: whatever fails, this program goes on.
 //! 3. The state and all descriptors are put into a socket (`parcel`), and this
 //!    process becomes the new program by exec, with that socket as its standard
 //!    input.
 //!
-//! What goes into the state and how a server is made of it stands with the server.
+//! The server's own `handover` module defines the state and builds a server from it.
 
 pub(crate) mod check;
 pub(crate) mod parcel;
@@ -26,16 +26,16 @@ use std::process::Command;
 pub use check::prove;
 pub use state::StateError;
 
-/// The flag of a program that is to say whether it could go on from a state.
+/// The flag that starts a program to check whether it could go on from a state.
 pub(crate) const CHECK_FLAG: &str = "--check-state";
-/// The flag of a program that is to go on.
+/// The flag that starts a program to go on from a state.
 pub(crate) const TAKE_OVER_FLAG: &str = "--take-over";
 
 /// Variables that are for this process's first program alone.
 const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// The program that a handover starts: the one of this process's path, as it is
-/// then, with the same arguments.
+/// The program that a handover starts: the file at this process's path at that time,
+/// with the same arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
@@ -74,7 +74,7 @@ impl Program {
         command
     }
 
-    /// What tells the file from one that takes its place.
+    /// Identifies the file, so that a replacement is noticed.
     fn stamp(&self) -> Option<[i64; 5]> {
         let found = std::fs::metadata(&self.path).ok()?;
         let (device, inode) = (found.dev() as i64, found.ino() as i64);
@@ -86,14 +86,14 @@ impl Program {
     /// if that fails.
     pub(crate) fn become_it(&self, parcel: std::os::fd::OwnedFd) -> io::Error {
         let error = self.command(TAKE_OVER_FLAG).stdin(parcel).exec();
-        // What stands in the parcel must not stay open in the place of standard input.
+        // The parcel must not stay open as this process's standard input.
         let _ = parcel::close_stdin();
         error
     }
 }
 
-/// The path by which this process was started, if it is one: an upgrade may turn a
-/// link in it to another file. Else that of its file.
+/// The path by which this process was started, if it is one: an upgrade may point a
+/// link in it to another file. Otherwise the path of its executable.
 fn own_path(name: &Path) -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     if name.components().count() > 1

@@ -1,7 +1,7 @@
-//! Descriptors in a socket: sent to oneself before exec, and taken out behind it.
+//! Descriptors in a socket: this process sends them before exec and receives them after it.
 //!
-//! So none of them needs to be inherited by its number, and if exec fails there is
-//! nothing to take back.
+//! So no descriptor has to be inherited by its number, and nothing has to be undone if
+//! exec fails.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -34,14 +34,14 @@ pub(crate) fn pack(descriptors: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         sendmsg(&to, &[IoSlice::new(b"d")], &mut control, flags)?;
     }
-    // That `to` is closed here marks the end.
+    // Closing `to` here marks the end.
     Ok(from)
 }
 
 /// The descriptors of a parcel.
 ///
 /// # Errors
-/// It is none, or the system's.
+/// It is not a parcel, or the system's error.
 pub(crate) fn unpack(parcel: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
     let mut found = Vec::new();
     loop {
@@ -66,7 +66,7 @@ pub(crate) fn unpack(parcel: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-/// Takes the place of standard input, which is nothing from now on.
+/// Takes over the descriptor of standard input, which becomes /dev/null.
 ///
 /// # Errors
 /// The system's.
@@ -76,7 +76,7 @@ pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
     Ok(taken)
 }
 
-/// Lets standard input be nothing.
+/// Redirects standard input to /dev/null.
 ///
 /// # Errors
 /// The system's.

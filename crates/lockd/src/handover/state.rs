@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::table::{BadImage, HashKey, TableImage};
 
-/// The format's version: to be counted up with every change of what is below, and of
+/// The format's version. Increase it with every change to the types below and to
 /// [`TableImage`].
 const VERSION: u32 = 2;
 const MARK: &[u8; 8] = b"JOSTLEDH";
@@ -55,7 +55,7 @@ impl From<rustix::io::Errno> for StateError {
     }
 }
 
-/// Everything that the new program has to know and is not in its settings. The
+/// Everything that the new program needs and that is not in its settings. The
 /// descriptors come beside it, in the order of `listeners` and `conns`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
@@ -75,11 +75,11 @@ pub(crate) struct State {
     pub(crate) requests: Vec<(String, u64)>,
     pub(crate) listeners: Vec<ListenerState>,
     pub(crate) conns: Vec<ConnState>,
-    /// Clients whose connections end, since they are encrypted.
+    /// Clients whose connections end because they use TLS.
     pub(crate) lost: Vec<u64>,
-    /// Those whose turn goes on, in their order.
+    /// Clients whose turn goes on, in their order.
     pub(crate) resumed: Vec<u64>,
-    /// Whose command asked for the handover.
+    /// The client whose command asked for the handover.
     pub(crate) asker: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn encode(state: &State) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The checksum and the rest of bytes that are whole.
+/// Checks that the bytes are complete; returns the checksum and the content.
 fn open(bytes: &[u8]) -> Result<(u64, &[u8]), StateError> {
     let number = |at: usize, length: usize| {
         let mut word = [0; 8];
@@ -211,14 +211,14 @@ impl Sealed {
         Ok(Self { file, checksum })
     }
 
-    /// One that another program has written.
+    /// A state that another program has written.
     pub(crate) fn from_file(file: File) -> Result<Self, StateError> {
         let bytes = read_whole(&file)?;
         let (checksum, _) = open(&bytes)?;
         Ok(Self { file, checksum })
     }
 
-    /// What it says.
+    /// Decodes the state.
     pub(crate) fn read(&self) -> Result<State, StateError> {
         decode(&read_whole(&self.file)?)
     }
@@ -232,7 +232,7 @@ impl Sealed {
     }
 }
 
-/// The bytes of a file, wherever others have read it to.
+/// The bytes of a whole file, whatever offset others have left in it.
 fn read_whole(file: &File) -> io::Result<Vec<u8>> {
     let found = file.metadata()?;
     if !found.is_file() {

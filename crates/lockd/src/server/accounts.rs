@@ -1,4 +1,4 @@
-//! Users of connections: who logs in, what changes when users are read again.
+//! The users of connections: logins, and the effects of reading the users file again.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::net::{Door, Listener};
 use crate::table::{Event, Time};
 use crate::users::{User, Users};
 
-/// Numbers of users, which last as long as the daemon: sessions and locks are
-/// booked to them. 0 is the default user and those who have not logged in.
+/// User numbers, which stay the same until the daemon ends: sessions and locks are booked to
+/// them. Number 0 is the default user and every client that has not logged in.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// By number, from 1 on.
+    /// Names by user number, from number 1 on.
     names: Vec<String>,
-    /// Connections of each, by number.
+    /// Open connections by user number.
     connections: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ impl Numbers {
         &self.names
     }
 
-    /// Gives everybody the number that it had, before anybody has connected.
+    /// Restores the user numbers from before a handover. No client may be connected yet.
     pub(super) fn restore(&mut self, names: &[String]) {
         self.names = names.to_vec();
         self.connections = vec![0; names.len() + 1];
@@ -55,7 +55,7 @@ impl Numbers {
     }
 }
 
-/// Why somebody cannot log in, though the password is right.
+/// Why a login fails although the password is right.
 pub(super) enum LoginError {
     /// The user has as many connections as it may.
     Quota(u32),
@@ -69,14 +69,15 @@ impl Server {
         self.config.users.iter()
     }
 
-    /// Users that can be taken over: there are numbers for all of them.
+    /// Checks users before they are adopted: there must be numbers for all of them, and
+    /// no user without a password while other machines can reach an address.
     pub(super) fn check_users(&self, users: Users) -> Result<Users, String> {
         let new = users.iter();
         let new = new.filter(|user| self.numbers.find(&user.name).is_none());
         if self.numbers.names.len() + new.count() >= usize::from(u16::MAX) {
             return Err("more than 65534 users since the start".to_owned());
         }
-        // Also those that systemd or the program before has opened.
+        // Listeners that systemd or the previous program opened count, too.
         let clients = |listener: &&Listener| listener.door != Door::Metrics;
         let served = self.listeners.iter().filter(clients);
         let mut public = served
@@ -90,8 +91,7 @@ impl Server {
         }
     }
 
-    /// Takes over users that were checked, for all connections that are in their
-    /// places.
+    /// Adopts checked users for all connections that are in their slots.
     pub(super) fn adopt_users(&mut self, users: Users, now: Time) {
         self.config.users = users;
         let list: Vec<Arc<User>> = self.users().cloned().collect();
@@ -106,8 +106,9 @@ impl Server {
             };
             self.step(event, now);
         }
-        // Those that are gone keep what they have, and get no more. After the others:
-        // while any account has a bound, leases of closed connections stay counted.
+        // Users that are gone keep what they hold and get nothing new. Their bounds are
+        // removed last: while any account has a bound, leases of closed connections
+        // stay counted.
         let gone = |account: &u16| !present.contains(account);
         for account in (0..=self.numbers.names.len() as u16).filter(gone) {
             let (locks, waiters) = (None, None);
@@ -126,14 +127,14 @@ impl Server {
         }
     }
 
-    /// The user of a name, or one of that name who may do nothing.
+    /// The user with this name, or else a user of that name without any rights.
     pub(super) fn user_named(&self, name: &str) -> Arc<User> {
         let found = self.config.users.find(name.as_bytes()).cloned();
         found.unwrap_or_else(|| Arc::new(User::gone(name)))
     }
 
-    /// Finds a connection's user again, by its name. One who is gone or off sends
-    /// no new commands.
+    /// Looks up a connection's user again by its name. If the user is gone or off, the
+    /// connection's new commands are refused.
     pub(super) fn renew_user(&mut self, conn: &mut Conn) {
         let Some(known) = &conn.user else { return };
         let found = self.config.users.find(known.name.as_bytes());
@@ -176,12 +177,12 @@ impl Server {
         Ok(())
     }
 
-    /// Makes a connection one that has just been opened, as far as its user goes.
+    /// Resets a connection's user to that of a new connection.
     pub(super) fn log_out(&mut self, conn: &mut Conn, now: Time) {
         self.forget_user(conn);
         conn.log_out();
         if let Some(user) = self.config.users.open().cloned() {
-            // If there is no room for it, it has to log in.
+            // If the default user is refused, for example by its quota, the client has to log in.
             let _ = self.log_in(conn, user, now);
         }
     }
@@ -193,10 +194,10 @@ impl Server {
         }
     }
 
-    /// Whether one who has just connected may only be an administrator.
+    /// Whether a connection just opened is admitted only for an administrator.
     pub(super) fn is_reserved(&self) -> bool {
         let known = self.table.clients() as usize;
-        // The one who asks is known already.
+        // The new connection is counted already.
         known
             > self
                 .max_connections

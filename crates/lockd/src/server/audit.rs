@@ -1,12 +1,11 @@
-//! The audit: who used the commands that take something from others, and who
-//! failed to log in.
+//! The audit: commands that take something from other clients, and failed logins.
 
 use super::Server;
 use super::conn::Conn;
 use crate::log;
 
-/// Lines of failed logins in one second. Whoever can connect can cause them, and
-/// a log that is slow to write to must not stop the daemon for that.
+/// The most failed logins logged in one second. Any client that can connect can cause
+/// them, and a slow log must not stop the daemon.
 const FAILURES: u64 = 20;
 
 /// How many failed logins were noted lately.
@@ -18,7 +17,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Whether one more is to be noted, and how many were not before it.
+    /// `Some` if one more failed login is to be logged, with the number left out before it.
     fn note(&mut self, second: u64) -> Option<u64> {
         if second != self.second {
             (self.second, self.noted) = (second, 0);

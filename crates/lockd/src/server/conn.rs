@@ -1,4 +1,4 @@
-//! One client's connection: its buffers and what it has agreed on.
+//! One client's connection: its buffers, its user and its protocol state.
 
 mod carried;
 
@@ -20,13 +20,13 @@ pub(crate) struct Conn {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
-    /// Who it is; `None` before AUTH.
+    /// The user; `None` before AUTH.
     pub(crate) user: Option<Arc<User>>,
-    /// The number of its user, also of one it had before.
+    /// The number of its user, or of the last one if it has logged out.
     number: u16,
-    /// Its user is off, or no longer among the users.
+    /// The user is off, or was removed.
     pub(crate) gone: bool,
-    /// Let in on a place that is for administrators, and not known as one yet.
+    /// Admitted on a place reserved for administrators, and not logged in as one yet.
     pub(crate) probation: bool,
     /// The daemon waits for holders before its end.
     pub(crate) draining: bool,
@@ -34,23 +34,21 @@ pub(crate) struct Conn {
     pub(crate) restricted: bool,
     /// Since MULTI.
     pub(crate) transaction: Option<Box<Transaction>>,
-    /// Not authenticated, restricted, or in a transaction: one question for all, as
-    /// every command is asked.
+    /// Not authenticated, restricted, or in a transaction: combined into one flag, as
+    /// every command checks it.
     pub(crate) guarded: bool,
-    /// Nothing but the name of a lock can forbid it to take or give it back.
+    /// It may take and release locks; only a lock's name can still be forbidden.
     pub(crate) may_lock: bool,
-    /// While it may, names that begin so are allowed.
+    /// If `may_lock`: names with this beginning are allowed.
     pub(crate) names_begin: Option<Beginning>,
-    /// Commands are held back while a LOCK waits, or the answer to a wrong
-    /// password.
+    /// Commands are held back: a LOCK, HANDOVER or the reply to a wrong password is pending.
     pub(crate) waiting: bool,
-    /// Wrong passwords that it gave, and when the last one is answered; until
-    /// then it waits, too.
+    /// Wrong passwords given, and when the last one is answered; the connection waits until then.
     pub(crate) wrong_passwords: u32,
     pub(crate) refusal_due: Option<Time>,
     /// To be closed once its replies are sent.
     pub(crate) closing: bool,
-    /// Its socket may hold more than was read. Epoll tells of it once only.
+    /// Its socket may hold unread bytes. Epoll reports them only once.
     pub(crate) readable: bool,
     /// The client has closed its side, though not all that it sent may be read.
     pub(crate) hung_up: bool,
@@ -58,13 +56,13 @@ pub(crate) struct Conn {
     pub(crate) ended: bool,
     /// `input` may hold whole requests, which the next turn executes.
     pub(crate) more: bool,
-    /// Stands in the list of those whose turn goes on.
+    /// It is in the server's list of connections that go on with the next turn.
     pub(crate) later: bool,
     /// Epoll tells when more can be sent.
     pub(crate) watched_for_room: bool,
     /// Received and not yet executed.
     pub(crate) input: Vec<u8>,
-    /// No request is whole before `input` has so many bytes.
+    /// `input` needs this many bytes before its first request can be complete.
     pub(crate) needed: usize,
     /// Replies not yet sent, from `sent` on.
     pub(crate) output: Vec<u8>,
@@ -77,9 +75,9 @@ pub(crate) struct Conn {
     pub(crate) accounted: usize,
     pub(crate) since: Time,
     pub(crate) last_request: Time,
-    /// Since when a request is incomplete, or the client not yet known.
+    /// Since when a request has been incomplete, or the client not authenticated.
     pub(crate) incomplete_since: Option<Time>,
-    /// Since when replies wait and none has been taken.
+    /// Since when replies have waited without the client reading any.
     pub(crate) stuck_since: Option<Time>,
     pub(crate) commands: u64,
     pub(crate) name: Vec<u8>,
@@ -137,7 +135,7 @@ impl Conn {
         }
     }
 
-    /// Is this user's from now on.
+    /// Makes the connection this user's.
     pub(crate) fn log_in(&mut self, user: Arc<User>, number: u16) {
         self.authenticated = true;
         self.incomplete_since = None;
@@ -146,13 +144,14 @@ impl Conn {
         self.update_guard();
     }
 
-    /// Is nobody's until somebody logs in.
+    /// Ends the login: the connection is not authenticated until the next one.
     pub(crate) fn log_out(&mut self) {
         self.authenticated = false;
         self.update_guard();
     }
 
-    /// To be called when anything has changed that commands are checked for.
+    /// Updates the flags for the checks of commands. Call it after every change to what
+    /// they depend on.
     pub(crate) fn update_guard(&mut self) {
         let powerful = |user: &Arc<User>| user.is_all_powerful();
         let free = self.user.as_ref().is_some_and(powerful);
@@ -166,15 +165,16 @@ impl Conn {
         self.names_begin = user.and_then(|user| user.beginning());
     }
 
-    /// What was queued since MULTI, if that was said; commands are executed again.
+    /// Ends the transaction, if there is one, and returns what it queued. Later
+    /// commands are executed at once again.
     pub(crate) fn end_transaction(&mut self) -> Option<Box<Transaction>> {
         let transaction = self.transaction.take();
         self.update_guard();
         transaction
     }
 
-    /// Lets a wrong password cost time, twice as much with each: 1 s, 2 s, 4 s.
-    /// Nothing else of this connection is executed until then.
+    /// Delays the reply to a wrong password, twice as long with each: 1 s, 2 s, 4 s. No
+    /// other command of this connection is executed until then.
     pub(crate) fn delay_refusal(&mut self, now: Time) {
         let seconds = 1 << self.wrong_passwords.min(6);
         self.wrong_passwords += 1;
@@ -192,22 +192,22 @@ impl Conn {
         self.output.len() - self.sent
     }
 
-    /// Whether replies wait because the client does not take them; else they are
-    /// kept back for those of others.
+    /// Whether replies wait because the client does not read them. Other waiting
+    /// replies are kept back, to be sent together with those of other clients.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck_since.is_some()
     }
 
-    /// Whether the client is gone, and is owed what nobody else should lack: its
-    /// place in a line, or a lease whose token it has not got. What it had queued
-    /// may take further locks and must not be executed.
+    /// Whether the client is gone while others need what it has: its place in a line,
+    /// or a lease whose token it has not received. Its remaining requests could take
+    /// further locks and must not be executed.
     #[inline]
     pub(crate) fn is_forsaken(&self) -> bool {
         let fresh = !self.fresh_leases.is_empty();
         (self.waiting && self.hung_up) || (fresh && self.stream.peer_is_gone())
     }
 
-    /// Gives the memory of buffers back that are empty.
+    /// Frees the memory of empty buffers.
     pub(crate) fn trim(&mut self) {
         if self.input.is_empty() {
             self.input = Vec::new();
@@ -224,7 +224,7 @@ impl Conn {
         self.input.capacity() + self.output.capacity() + queued
     }
 
-    /// Where it comes from, as an administrator reads it.
+    /// The client's address, as an administrator sees it.
     pub(crate) fn address(&self) -> String {
         self.peer
             .map_or_else(|| "unix".to_owned(), |peer| peer.to_string())
@@ -295,7 +295,7 @@ impl FreshLeases {
         self.tokens.is_empty()
     }
 
-    /// Adds what was wanted, with this token and those that follow it.
+    /// Adds leases for the wanted names, with consecutive tokens from `first` on.
     pub(crate) fn push(&mut self, first: u64, wanted: &Wanted) {
         let lengths = wanted.lengths.iter().copied();
         self.tokens.extend((first..).zip(lengths));

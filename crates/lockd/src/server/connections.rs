@@ -1,4 +1,4 @@
-//! Clients that come and go, and those that others' commands have woken.
+//! Clients that connect and disconnect, and clients that other clients' commands have woken.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use super::stream::Stream;
 use crate::log::{self, Level};
 use crate::table::{ClientId, Event, Reply, Time};
 
-/// Epoll tells once of each change (edge-triggered): it need not look at a
-/// socket again after each read, nor be told when a client may not be read from.
-/// Whoever leaves something unread must remember it ([`Conn::readable`]).
+/// Epoll reports each change once (edge-triggered). It does not look at a socket again
+/// after each read, and need not be told when a client may not be read from. Code that
+/// leaves bytes unread must record that ([`Conn::readable`]).
 const INTEREST: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
-/// While something could not be sent. Not always: a Unix socket would tell of
-/// each reply that its client reads.
+/// The interest while something could not be sent. It is not set otherwise, because a
+/// Unix socket would report each reply that its client reads.
 const STUCK: EventFlags = INTEREST.union(EventFlags::OUT);
 
 impl Server {
@@ -105,7 +105,7 @@ impl Server {
         known >= self.max_connections
     }
 
-    /// Lets in those whose handshakes are done.
+    /// Admits the clients whose handshakes are done.
     #[cfg(feature = "tls")]
     pub(super) fn admit_tls(&mut self) {
         if let Some(handshakes) = &self.handshakes {
@@ -116,8 +116,8 @@ impl Server {
             let Some(client) = self.let_in(stream, guest.peer) else {
                 continue;
             };
-            // Requests may have come together with the handshake's end, of which
-            // epoll knows nothing.
+            // Requests may have arrived together with the end of the handshake; epoll
+            // does not report them.
             if let Some(conn) = self.conns[client.slot()].as_mut() {
                 conn.readable = true;
                 conn.later = true;
@@ -144,7 +144,7 @@ impl Server {
                 .filter(|user| user.on)
                 .cloned()
         {
-            // If it may not, it is like one without a certificate.
+            // If the login is refused, the client is treated as one without a certificate.
             let _ = self.log_in(&mut conn, user, now);
         }
         if self.watch_new(&conn).is_err() {
@@ -169,12 +169,12 @@ impl Server {
         let Some(place) = self.conns.get_mut(slot) else {
             return;
         };
-        // The event may be of one who left in this very turn.
+        // The event may belong to a client that left in this same turn.
         if place.as_ref().is_none_or(|conn| conn.id.number() != number) {
             return;
         }
         let Some(mut conn) = place.take() else { return };
-        // Who has hung up may have asked for something before.
+        // A client that has hung up may have sent requests before.
         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
         conn.hung_up |= hung_up;
         conn.readable |= hung_up || flags.contains(EventFlags::IN);
@@ -197,7 +197,7 @@ impl Server {
         let slot = conn.id.slot();
         self.conns[slot] = Some(conn);
         if !self.outputs.is_empty() {
-            // Its wait ended while it was out of its place.
+            // The wait ended while the connection was out of its slot; it is notified now.
             self.wake();
         }
     }
@@ -231,12 +231,13 @@ impl Server {
         self.close_at(conn, now);
     }
 
-    /// Ends a connection at the time of a command, behind which others follow.
+    /// Closes a connection as of the current command's time; commands that follow have
+    /// the same time.
     pub(super) fn close_at(&mut self, mut conn: Box<Conn>, now: Time) {
         let client = conn.id;
         if conn.waiting {
-            // What is due by now may grant it a lease yet: it must be in its
-            // place to be told, so that the lease can be passed on.
+            // A timer that is due may still grant it a lease. It must be in its slot to
+            // be notified, so that the lease can be passed on.
             self.conns[client.slot()] = Some(conn);
             self.wake();
             self.step(Event::Cancel { client }, now);
@@ -256,9 +257,9 @@ impl Server {
         self.step(Event::Close { client }, now);
     }
 
-    /// A lease or a session's lock that was granted to a client that was gone before
-    /// the reply could be sent goes to the next one; nobody can know its token, unless
-    /// the session has asked again over another connection.
+    /// Passes on a lease or a session's lock that was granted to a client that was gone
+    /// before the reply could be sent. Nobody can know its token, unless the session
+    /// has asked again over another connection.
     fn pass_on(&mut self, conn: &mut Conn, now: Time) {
         let client = conn.id;
         for (token, name) in std::mem::take(&mut conn.fresh_leases).iter() {
@@ -278,7 +279,7 @@ impl Server {
         }
     }
 
-    /// Lets a connection go on whose wait has ended.
+    /// Lets a connection continue after its wait has ended.
     pub(super) fn resume(&mut self, client: ClientId) {
         let Some(mut conn) = self.take_conn(client) else {
             return;
@@ -292,7 +293,7 @@ impl Server {
             return false;
         }
         if !conn.waiting && !conn.input.is_empty() {
-            // Replies keep their order: that of the wait stands in `output`.
+            // Replies keep their order: the reply to the wait is in `output` already.
             let now = self.now();
             self.execute_input(conn, now);
             self.note_incomplete(conn, now);
@@ -304,7 +305,7 @@ impl Server {
         true
     }
 
-    /// Sends what others' commands have brought a connection.
+    /// Sends the replies that other clients' commands have caused.
     pub(super) fn deliver(&mut self, client: ClientId) {
         let Some(mut conn) = self.take_conn(client) else {
             return;

@@ -1,6 +1,5 @@
-//! The daemon's end: everybody gets what is theirs, for as long as that may take.
-//! Before it there may be a time in which nothing is granted any more and holders
-//! finish.
+//! The daemon's end: clients get their last replies, within a time limit. A drain may
+//! precede it, in which nothing is granted any more and holders finish.
 
 use std::io;
 
@@ -12,13 +11,12 @@ use super::Server;
 use crate::log::say;
 use crate::table::{ClientId, Event, Time};
 
-/// The answer to those who wait, or want a lock, while holders finish.
+/// The reply to clients that wait for a lock, or request one, while holders finish.
 pub(super) const DRAINING: &str =
     "SHUTDOWN the lock daemon is ending: it waits for holders and grants nothing any more";
 
 impl Server {
-    /// Lets nobody take a lock any more, and ends the daemon when nobody holds one,
-    /// or after this time.
+    /// Stops granting locks, and ends the daemon when nobody holds one, or after this time.
     pub(super) fn begin_drain(&mut self, ms: u64, now: Time) {
         self.draining = Some(Time(now.0.saturating_add(ms * 1_000_000)));
         self.set_draining(true);
@@ -46,7 +44,7 @@ impl Server {
         was
     }
 
-    /// Whether it is waited for holders.
+    /// Whether the daemon waits for holders to finish.
     pub(super) fn is_draining(&self) -> bool {
         self.draining.is_some()
     }
@@ -62,7 +60,7 @@ impl Server {
         self.ending || self.draining.is_some_and(done)
     }
 
-    /// Lets the commands of all who are in their places be checked, or not.
+    /// Turns the check of commands for the drain on or off, for all connections in their slots.
     fn set_draining(&mut self, draining: bool) {
         for conn in self.conns.iter_mut().flatten() {
             conn.draining = draining;
@@ -70,12 +68,12 @@ impl Server {
         }
     }
 
-    /// Ends all waits for locks, and answers them; how many they were.
+    /// Ends all waits for locks, and answers them; returns their number.
     fn end_waits(&mut self, text: &str, now: Time) -> u64 {
-        // Others wait for the answer to a wrong password.
+        // Other connections wait for the reply to a wrong password.
         let conns = self.conns.iter().flatten().map(|conn| conn.id);
         let waiting: Vec<ClientId> = conns.filter(|id| self.table.is_waiting(*id)).collect();
-        // What is due may end waits in this step in another way.
+        // Timers that are due may end waits in this step in another way.
         self.step(Event::CancelAll, now);
         let mut count = 0;
         for client in waiting {
@@ -99,8 +97,8 @@ impl Server {
         }
         self.listeners.clear();
         let start = self.now();
-        // What is due is done first, while every connection is in its place; and
-        // all waits end before the first lock is released.
+        // Timers that are due run first, while every connection is in its slot. All
+        // waits end before the first lock is released.
         self.step(Event::Tick, start);
         self.end_waits("SHUTDOWN the lock daemon is ending", start);
         for slot in 0..self.conns.len() {

@@ -18,11 +18,11 @@ const AHEAD_BYTES: usize = 96;
 /// Requests of a pipeline that were decoded before their turn, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    /// Those, with their lengths, and room for as many as are decoded together.
+    /// The requests with their lengths, and room for as many as are decoded together.
     requests: Vec<(Args, usize)>,
     next: usize,
     count: usize,
-    /// How many bytes there are from the next one on, which tells where it is.
+    /// Bytes from the next request to the end of the input; they identify its position.
     rest: usize,
 }
 
@@ -47,11 +47,11 @@ impl Server {
         self.flush(conn)
     }
 
-    /// One read and what follows from it. False: the connection is lost.
+    /// Reads once and handles the result. False: the connection is lost.
     fn receive(&mut self, conn: &mut Conn) -> bool {
         let mut scratch = std::mem::take(&mut self.scratch);
         let received = conn.stream.receive(&mut scratch);
-        // After the read: whatever it gave was sent before this.
+        // The clock is read after the bytes: they were all sent before this time.
         let now = self.now();
         let alive = match received {
             Ok(Received::Bytes(bytes)) => {
@@ -68,7 +68,8 @@ impl Server {
             }
             Ok(Received::End) => {
                 conn.ended = true;
-                // Whoever waits is gone; replies already earned are still sent.
+                // A client that waits is gone. Otherwise the replies that it is owed
+                // are still sent.
                 !conn.waiting
             }
             Err(_) => false,
@@ -78,10 +79,10 @@ impl Server {
         alive
     }
 
-    /// Executes what has arrived, straight from the read buffer if nothing was
-    /// left over from before. What comes behind a LOCK that waits is kept. (The
-    /// table must not be touched here for one who waits: it might grant, and
-    /// would not find the connection in its place.)
+    /// Executes the bytes that have arrived, straight from the read buffer if no input
+    /// was left over. Bytes behind a LOCK that waits are kept. (For a client that
+    /// waits, the table must not be touched here: it might grant, and the connection
+    /// would not be in its slot.)
     fn take_input(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) {
         if conn.waiting {
             conn.input.extend_from_slice(bytes);
@@ -101,12 +102,12 @@ impl Server {
         conn.consume(used);
     }
 
-    /// Keeps the time since when the client owes us the rest of something.
+    /// Records since when the client has owed the rest of a request, or its login.
     pub(super) fn note_incomplete(&self, conn: &mut Conn, now: Time) {
         let partial = !conn.input.is_empty() && !conn.waiting;
         if partial || !conn.authenticated {
-            // A whole request in between starts the time anew, but for those who
-            // have no right to ask.
+            // A complete request restarts this time, except for a client that is not
+            // authenticated.
             if partial && conn.authenticated && conn.last_request == now {
                 conn.incomplete_since = Some(now);
             }
@@ -116,9 +117,9 @@ impl Server {
         }
     }
 
-    /// Decodes the request that `bytes` starts with; with it those behind it, as many
-    /// as the table reads ahead for, whichever commands they are: the name of a lock
-    /// comes second in nearly all.
+    /// Decodes the request at the start of `bytes`, and with it as many of those behind
+    /// it as the table reads ahead for. The command does not matter: in nearly all of
+    /// them the first argument is the name of a lock.
     #[inline(never)]
     fn decode_ahead(
         &mut self,
@@ -139,7 +140,7 @@ impl Server {
                 let request = &bytes[from..];
                 match decode(request, limits, args) {
                     Ok(Progress::Complete { used }) => *length = used,
-                    // It is looked at again when its turn comes.
+                    // The request is decoded again when its turn comes.
                     _ if ahead.count > 0 => break,
                     other => return other,
                 }
@@ -156,8 +157,8 @@ impl Server {
         Ok(Progress::Complete { used: *used })
     }
 
-    /// Executes the requests that `bytes` holds, until one waits or is cut off;
-    /// returns how many bytes they were.
+    /// Executes the requests in `bytes` until one waits or is incomplete; returns the
+    /// number of bytes used.
     pub(super) fn execute(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) -> usize {
         self.provide_tokens();
         let limits = Limits {
@@ -248,7 +249,7 @@ impl Server {
         let fits = conn.pending() <= self.config.max_output;
         if !fits {
             self.stats.closed_output += 1;
-            // What it has not read it will not get.
+            // Replies that the client has not read are dropped.
             conn.output.clear();
             conn.sent = 0;
         }

@@ -1,8 +1,8 @@
 //! TLS handshakes, in a thread of their own.
 //!
-//! A signature takes up to some milliseconds, and whoever can connect can ask for
-//! one before any password: on the event loop, a few hundred of them would stop
-//! everybody. Connections come back when they are encrypted.
+//! A signature takes up to some milliseconds, and any client can ask for one before it
+//! gives a password. On the event loop, a few hundred of them would stop all clients.
+//! Connections come back to the server once they are encrypted.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,13 +26,13 @@ pub(crate) struct Guest {
     pub(crate) tls: ServerConnection,
 }
 
-/// What both threads know.
+/// State shared by both threads.
 struct Common {
-    /// Rings for the thread: there are new clients, or the end.
+    /// Wakes the thread: there are new clients, or the server is gone.
     wake: OwnedFd,
-    /// Rings for the server: handshakes are done.
+    /// Wakes the server: handshakes are done.
     bell: OwnedFd,
-    /// Clients that the server has not got back.
+    /// Clients not yet given back to the server.
     pending: AtomicUsize,
     failed: AtomicU64,
 }
@@ -113,7 +113,7 @@ impl Handshakes {
         Some(guest)
     }
 
-    /// To be called before [`Self::take`]: a ring that comes later is of others.
+    /// Clears the bell. Call it before [`Self::take`]: a later ring is for other clients.
     pub(crate) fn hush(&self) {
         hush(&self.common.bell);
     }
@@ -136,7 +136,7 @@ fn hush(bell: &OwnedFd) {
 }
 
 const WAKE: u64 = 0;
-/// How often those who are too slow are looked for.
+/// How often clients that are too slow are closed.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// The thread.
@@ -245,8 +245,8 @@ impl Worker {
     }
 }
 
-/// Goes on with a handshake as far as what has come allows. What stands behind
-/// it is left to the server.
+/// Continues a handshake as far as the received bytes allow. Bytes behind it are left
+/// to the server.
 fn advance(guest: &mut Guest) -> Progress {
     let Guest { fd, tls, .. } = guest;
     let blocked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;

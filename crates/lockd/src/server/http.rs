@@ -1,4 +1,5 @@
-//! HTTP for metrics and probes of health, as little as they need: one request, one answer, the connection closes.
+//! HTTP for metrics and probes of health, as little as they need: one request, one
+//! answer, then the connection closes.
 
 use std::os::fd::OwnedFd;
 
@@ -34,8 +35,8 @@ impl HttpConn {
         }
     }
 
-    /// The answer, once the request is whole. `metrics` makes the page; `health` is
-    /// what the daemon cannot do, if anything.
+    /// Prepares the answer, once the request is complete. `metrics` makes the page;
+    /// `health` is an error if the daemon cannot grant locks.
     pub(crate) fn respond(
         &mut self,
         metrics: impl FnOnce() -> String,
@@ -80,7 +81,7 @@ fn page(status: &str, body: &str) -> Vec<u8> {
 }
 
 impl Server {
-    /// Whether clients get what they come for; else why not.
+    /// Whether the daemon can grant locks; if not, the reason.
     fn health(&self) -> Result<(), &'static str> {
         if self.is_draining() {
             return Err("draining: waits for holders and grants nothing");

@@ -1,5 +1,5 @@
-//! What the server tells about itself. One list of figures feeds `INFO` and the
-//! Prometheus metrics, so that the two cannot differ.
+//! The server's figures. One list feeds `INFO` and the Prometheus metrics, so that the
+//! two cannot differ.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::conn::Conn;
 use crate::config::{Config, Data};
 use crate::table::Time;
 
-/// Counts what the lock table does not know of.
+/// Counters that the lock table does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stats {
     pub(crate) commands: u64,
@@ -245,7 +245,7 @@ fn about_clients(server: &Server, add: Add<'_>) {
         (
             "closed_output",
             stats.closed_output,
-            "Clients closed because they did not read",
+            "Clients closed because they did not read, or for --max-buffers",
         ),
         (
             "closed_request",
@@ -532,8 +532,8 @@ pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
     )
 }
 
-/// What `CONFIG GET` knows: what redis-benchmark and other tools look at, and
-/// the bounds.
+/// The settings that `CONFIG GET` returns: those that redis-benchmark and other tools
+/// read, and the bounds.
 pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
     let seconds = |time: Option<std::time::Duration>| {
         time.map_or_else(|| "0".to_owned(), |time| time.as_secs().to_string())

@@ -1,11 +1,11 @@
 //! The server around the lock table: one thread, one epoll, no locks.
 //!
-//! Each turn of the loop (`turn`) takes the connections that are readable,
-//! executes what each has sent with one read, delivers the grants that came of it
-//! to others at once (`connections`), and answers with one write (`exchange`):
-//! when several are ready, those of the next ones come first. Time is read after
-//! each read: what arrived was sent before it, so that a lease never ends earlier
-//! than its client reckons.
+//! Each turn of the loop (`turn`) takes the connections that are readable. It executes
+//! what each has sent with one read, delivers the resulting grants to other clients at
+//! once (`connections`), and answers with one write (`exchange`). When several
+//! connections are ready, replies are kept back until the next ones have been executed.
+//! The clock is read after each read: the bytes were sent before that time, so that a
+//! lease never ends earlier than its client expects.
 
 mod accounts;
 mod audit;
@@ -85,14 +85,14 @@ pub struct Server {
     stats: Stats,
     numbers: accounts::Numbers,
     failures: audit::Failures,
-    /// Who is told of the daemon's state.
+    /// The service manager, which is notified of the daemon's state.
     notifier: Option<Notifier>,
-    /// Whether, and how far, another program takes over.
+    /// The handover to another program and its stage, if one is possible.
     handover: Option<handover::Handover>,
-    /// When this program has taken over from another, and for how many microseconds
-    /// nobody was served.
+    /// When this program took over from another, and for how many microseconds no
+    /// client was served.
     taken_over: Option<(Time, u64)>,
-    /// Until when it is waited for holders before the end.
+    /// The end of a drain: until then the daemon waits for holders.
     draining: Option<Time>,
     /// The loop ends with this turn.
     ending: bool,
@@ -100,21 +100,21 @@ pub struct Server {
     max_connections: usize,
     /// Bytes in all clients' buffers, as of each client's last turn.
     buffered: usize,
-    /// Those whose wait has ended: with nothing behind it, so that a client waits
-    /// for nothing but the reply; and with commands behind it that may go on.
+    /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
+    /// client waits only for the reply. `resumed`: commands behind the wait can go on.
     granted: VecDeque<ClientId>,
     resumed: VecDeque<ClientId>,
-    /// Those whose commands were executed, and whose replies are to be sent.
+    /// Clients whose commands were executed, and whose replies are to be sent.
     unsent: Vec<ClientId>,
-    /// Several clients are ready: their replies are kept back for each other. So
-    /// many bytes were.
+    /// Several clients are ready: their replies are kept back, to be sent together.
+    /// `gathered` counts the bytes kept back.
     gather: bool,
     gathered: usize,
-    /// Those who go on with the next turn.
+    /// Clients that go on with the next turn.
     later: VecDeque<ClientId>,
     /// The time that was read last.
     clock: Time,
-    /// The command being executed was a long one: others come first.
+    /// The last command was a long one: other clients come first.
     pub(crate) long: bool,
     outputs: Vec<Output>,
     scratch: Vec<u8>,

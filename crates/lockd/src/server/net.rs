@@ -10,8 +10,8 @@ use jostle_daemon::socket::{self, FLAGS};
 use rustix::net::{self, sockopt};
 use serde::{Deserialize, Serialize};
 
-/// What a listener brings in.
-/// TLS stands last, so that others have the same numbers without it.
+/// The kind of connections that a listener accepts. TLS stands last, so that the others
+/// have the same numbers without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Door {
     Tcp,
@@ -61,7 +61,7 @@ impl Listener {
         })
     }
 
-    /// A socket that listens already; what for, its name says, else its kind.
+    /// A socket that listens already. Its address and its name decide what it is for.
     pub(crate) fn inherited(fd: OwnedFd, name: &str) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();
@@ -113,8 +113,8 @@ impl Listener {
 /// Probes that may stay unanswered.
 const PROBES: u32 = 3;
 
-/// Answers leave at once, and a peer whose host is gone is found out: by probes
-/// while nothing is sent, by unacknowledged data otherwise, after the same time.
+/// Makes replies leave at once, and detects a peer whose host is gone: by probes while
+/// nothing is sent, by unacknowledged data otherwise, after the same time.
 pub(crate) fn tune(fd: impl AsFd, keepalive: Duration) -> io::Result<()> {
     let fd = fd.as_fd();
     // Whole seconds are what the kernel takes; 60 s of silence, then 10 s each.

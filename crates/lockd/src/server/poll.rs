@@ -1,44 +1,43 @@
-//! When to ask again and again instead of sleeping.
+//! When to poll instead of sleeping.
 //!
-//! To sleep and be woken costs several microseconds; while a lock goes from hand
-//! to hand, every waiter behind waits for them too. Asking again at once avoids
-//! them, but burns the time in between. So the server does it only as long as
-//! that pays, which is judged by what has just happened:
+//! Sleeping and waking up costs several microseconds. While a lock goes from hand to
+//! hand, every waiter behind pays for them, too. Polling avoids this cost, but uses CPU
+//! time in between. So the server polls only as long as that pays, judging by what has
+//! just happened:
 //!
-//! - Only while somebody waits for a lock and locks are handed on: the last
-//!   hand-off was a moment ago. Who waits for a lock that stays where it is gains
-//!   nothing. (Unless it is to be done always.)
-//! - Only after several pauses in a row that were short enough; one that was not
-//!   halves the confidence. So a lock that is held for long costs nothing.
-//! - Between two questions the core is offered to others, as a client on the
-//!   same core could else not send what is waited for. If the core was not given
-//!   back soon, others need it (or a quota of CPU time is used up): then not at
-//!   all for a while, and for twice as long if the same happens soon again.
+//! - Only while a client waits for a lock and locks are handed on: the last hand-off
+//!   was a moment ago. A client that waits for a lock that is not handed on gains
+//!   nothing. (`always` lifts this condition.)
+//! - Only after several pauses in a row that were short enough; a longer one halves the
+//!   confidence. So a lock that is held for long costs nothing.
+//! - Between two polls the core is offered to others: a client on the same core could
+//!   not send its request otherwise. If the core is not given back soon, others need it
+//!   (or a quota of CPU time is used up). Then the server does not poll for a while,
+//!   and for twice as long if this happens again soon.
 
 use std::time::Duration;
 
 use crate::table::Time;
 
-/// Short pauses in a row after which asking again pays, and how many are kept in
-/// mind.
+/// Short pauses in a row after which polling pays, and the most that are counted.
 const CONFIDENT: u32 = 4;
 const CONFIDENCE_MAX: u32 = 16;
-/// After a hand-off, the next one is looked out for so long: much longer than the
-/// hand-offs that are worth it are apart.
+/// How long after a hand-off the next one is expected: much longer than the gaps
+/// between hand-offs for which polling pays.
 const HANDED_ON_NS: u64 = 10_000_000;
-/// The core was away for so long: less than a slice of any scheduler, more than
-/// a client takes for a reply.
+/// Time after which the core counts as taken away: less than a slice of any scheduler,
+/// more than a client takes for a reply.
 const AWAY_NS: u64 = 1_000_000;
 const BAR_MIN_NS: u64 = 100_000_000;
 const BAR_MAX_NS: u64 = 60_000_000_000;
 
-/// The judgement. It reads no clock: times come from the caller.
+/// Decides whether to poll. It reads no clock: times come from the caller.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// How long to ask at most; 0: never.
+    /// How long to poll at most; 0: never.
     limit_ns: u64,
     always: bool,
-    /// Hand-offs counted so far, and when they last had become more.
+    /// Hand-offs counted so far, and when the count last grew.
     handed_on: u64,
     handed_on_at: Option<Time>,
     confidence: u32,
@@ -59,8 +58,8 @@ impl BusyPoll {
         }
     }
 
-    /// Whether pauses are to be told of at all; `handed_on` is how many locks
-    /// have been handed on so far.
+    /// Whether to consider polling and to report pauses; `handed_on` is the number of
+    /// locks handed on so far.
     #[inline]
     pub(super) fn is_on(&mut self, waiters: bool, handed_on: u64, now: Time) -> bool {
         if handed_on != self.handed_on {
@@ -71,14 +70,14 @@ impl BusyPoll {
         self.limit_ns != 0 && (self.always || waiters && self.handed_on_at.is_some_and(lately))
     }
 
-    /// Until when to ask again, from `now` on; `None`: sleep.
+    /// The time until which to poll, from `now` on; `None`: sleep.
     #[inline]
     pub(super) fn until(&self, now: Time) -> Option<Time> {
         (self.confidence >= CONFIDENT && now >= self.barred_until)
             .then_some(Time(now.0 + self.limit_ns))
     }
 
-    /// Nothing was to be done for so long, whether it was slept or not.
+    /// Notes a pause without work, whether the server slept or polled.
     #[inline]
     pub(super) fn paused(&mut self, ns: u64) {
         if ns <= self.limit_ns {
@@ -88,7 +87,7 @@ impl BusyPoll {
         }
     }
 
-    /// The time between two questions; false: it was too long.
+    /// Notes the time between two polls; false: it was too long.
     #[inline]
     pub(super) fn asked(&mut self, before: Time, now: Time) -> bool {
         if now.0 - before.0 < AWAY_NS {
@@ -115,7 +114,7 @@ mod tests {
         BusyPoll::new(Duration::from_micros(LIMIT_US), false)
     }
 
-    /// How many of these pauses, in microseconds, would not be slept.
+    /// How many of these pauses, in microseconds, would be polled and not slept.
     fn polled(poll: &mut BusyPoll, pauses_us: impl IntoIterator<Item = u64>) -> usize {
         let mut count = 0;
         for us in pauses_us {

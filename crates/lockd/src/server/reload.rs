@@ -1,5 +1,5 @@
-//! What is read again while the daemon runs: the password and the certificate.
-//! All of it is taken over or nothing, and no lock is touched.
+//! Reads the password, the users, the certificate and the log's settings again while
+//! the daemon runs. All of it is adopted or nothing, and no lock is touched.
 
 use std::os::unix::net::UnixStream;
 

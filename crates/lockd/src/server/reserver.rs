@@ -1,5 +1,5 @@
-//! Reserves ranges of tokens beside the event loop, so that a slow disk stops
-//! nobody while tokens are left.
+//! Reserves ranges of tokens beside the event loop, so that a slow disk stops no client
+//! while tokens are left.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ const TOKENS_LOW: u64 = RANGE / 2;
 /// server waits for the disk rather than refuse grants.
 const TOKENS_CRITICAL: u64 = SCRATCH as u64;
 const TOKENS_PATIENCE: Duration = Duration::from_secs(1);
-/// How often the store is looked at.
+/// How often the store is checked.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// A thread that writes, and what it was last asked for.
@@ -35,17 +35,17 @@ pub(crate) struct Reserver {
     lost: Arc<Mutex<Option<String>>>,
 }
 
-/// What the thread is told.
+/// Requests to the thread.
 enum Ask {
-    /// To reserve tokens below this.
+    /// Reserve tokens below this.
     Upto(u64),
-    /// To hand out the store's file, and to leave it alone until it is told something.
+    /// Hand out the store's file, and leave it alone until the next request.
     Rest(Sender<io::Result<OwnedFd>>),
-    /// To go on after a rest.
+    /// Go on after a rest.
     Wake,
 }
 
-/// What a look at the answers brought.
+/// The result of looking for an answer.
 pub(crate) enum Reserved {
     /// Tokens below this may be given out.
     Upto(u64),
@@ -98,7 +98,7 @@ impl Reserver {
         self.in_flight
     }
 
-    /// Asks for the range that follows `next`, unless it is being done.
+    /// Asks for the range that follows `next`, unless a request is in flight.
     pub(crate) fn request(&mut self, next: u64) {
         if !self.in_flight
             && let Some(ask) = &self.ask
@@ -108,7 +108,7 @@ impl Reserver {
         }
     }
 
-    /// Lets the thread leave its store alone; the store's file.
+    /// Makes the thread leave its store alone; returns the store's file.
     fn rest(&self) -> Result<OwnedFd, String> {
         if self.in_flight {
             return Err("the disk does not answer".to_owned());
@@ -132,9 +132,8 @@ impl Reserver {
 
     /// Looks for an answer, and waits for it for at most `patience`.
     pub(crate) fn answer(&mut self, patience: Duration) -> Reserved {
-        // First of all, and always: the thread answers, then rings. An answer that
-        // is taken in between leaves a ring behind, which epoll would report for
-        // ever.
+        // Always read the bell first. The thread answers and then rings: an answer that
+        // is taken in between leaves a ring behind, which epoll would report for ever.
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
         if !self.in_flight {
@@ -229,7 +228,7 @@ impl Server {
         trouble.unwrap_or_else(|| "the disk has not answered yet".to_owned())
     }
 
-    /// Before commands are executed: asks for tokens in time.
+    /// Asks for tokens in time. Call it before commands are executed.
     #[inline]
     pub(super) fn provide_tokens(&mut self) {
         let left = self.table.tokens_left();
@@ -248,7 +247,7 @@ impl Server {
         }
     }
 
-    /// Lets nobody write tokens for now; the descriptor of their file, if there is one.
+    /// Stops writes of tokens for now; returns the descriptor of their file, if there is one.
     pub(super) fn rest_tokens(&mut self) -> Result<Option<OwnedFd>, String> {
         if self.reserver.as_ref().is_some_and(Reserver::in_flight) {
             self.take_tokens(TOKENS_PATIENCE);
@@ -286,8 +285,8 @@ mod tests {
         poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
     }
 
-    /// 8 of 40 daemons that started beside two busy loops used a whole core for
-    /// ever: the answer was taken before its ring. Here the test is the thread.
+    /// 8 of 40 daemons that started beside two busy loops used a whole core for ever:
+    /// the answer was taken before its ring. Here the test plays the thread.
     #[test]
     fn a_ring_that_comes_after_its_answer_was_taken_is_heard_once() {
         let (answer, answers) = channel();

@@ -27,9 +27,9 @@ pub enum StartError {
     /// An address or socket path cannot be listened on.
     #[error("cannot listen on {place}: {error}")]
     Listen {
-        /// Which.
+        /// The address or path.
         place: String,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The data directory cannot be used.
@@ -254,7 +254,7 @@ impl Server {
         Ok(listener)
     }
 
-    /// Tells this one of the daemon's state from now on, first that it is ready.
+    /// Reports the daemon's state to this notifier from now on, first that it is ready.
     pub fn notify(&mut self, notifier: Notifier) {
         notifier.ready();
         self.notifier = Some(notifier);
@@ -313,7 +313,7 @@ pub(super) fn load_tls(
             for cert in found {
                 roots.add(cert).map_err(|error| failed(path, &error))?;
             }
-            // Whoever shows no certificate has to give a password.
+            // A client without a certificate has to give a password.
             rustls::server::WebPkiClientVerifier::builder_with_provider(
                 roots.into(),
                 provider.clone(),

@@ -40,8 +40,7 @@ impl Stream {
         }
     }
 
-    /// The common name of the certificate that a TLS client has shown, which an
-    /// authority of ours has signed.
+    /// The common name in a TLS client's certificate, which one of our authorities has signed.
     #[cfg(feature = "tls")]
     pub(crate) fn common_name(&self) -> Option<Vec<u8>> {
         let certificates = self.tls.as_ref()?.peer_certificates()?;
@@ -79,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Sends some of `bytes`; says how many were accepted.
+    /// Sends some of `bytes`; returns how many were accepted.
     #[inline]
     pub(crate) fn transmit(&mut self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
@@ -110,7 +109,7 @@ impl Stream {
             .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Says goodbye as the protocol wants it.
+    /// Ends the stream as its protocol requires.
     pub(crate) fn close(&mut self) {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {

@@ -1,5 +1,5 @@
-//! What is looked at once a second: clients that are slow, idle or greedy, or
-//! have given a wrong password.
+//! The checks once a second: slow and idle clients, and delayed replies to wrong
+//! passwords. Also the bound on all clients' buffers.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Server {
         if passed(conn.incomplete_since, patience) || passed(conn.stuck_since, patience) {
             return Some(Fault::Slow);
         }
-        // Who owes something is slow, not idle, and has its own time.
+        // A client that owes something is slow, not idle, and has a time limit of its own.
         let owes = conn.incomplete_since.is_some() || conn.is_stuck();
         let of_use = conn.waiting || self.table.owns_any(conn.id);
         let excused = of_use || (owes && patience.is_some());
@@ -85,8 +85,8 @@ impl Server {
         None
     }
 
-    /// Keeps all clients' buffers together below their bound: what is empty is
-    /// given back; if that is not enough, those who have most are closed.
+    /// Keeps the sum of all clients' buffers below its bound: empty buffers are freed;
+    /// if that is not enough, the clients with the largest buffers are closed.
     #[cold]
     pub(super) fn shed(&mut self) {
         let mut sizes = Vec::with_capacity(self.conns.len());

@@ -13,18 +13,18 @@ use super::conn::Conn;
 use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Reply, Time};
 
-/// Steps of clients whose waits have ended, before replies are sent and others
-/// are listened to: some 50 us.
+/// Clients resumed after their waits, before replies are sent and other clients are
+/// served: some 50 us.
 const RESUMES_PER_SEND: usize = 256;
-/// Clients whose replies are kept back for each other, or who may go on, and
-/// bytes of replies: those of some 100 us of work.
+/// The most clients with replies kept back, or ready to go on, and the most bytes of
+/// replies: some 100 us of work.
 const GATHERED: usize = 32;
 pub(super) const GATHERED_BYTES: usize = 32 * 1024;
 
 impl Server {
-    /// Serves until `stop` becomes readable, then drains: nobody is let in any
-    /// more, those who wait are told, and clients get the replies that are
-    /// theirs, for as long as [`crate::Config::drain_timeout`] allows.
+    /// Serves until `stop` becomes readable, then drains: no client is admitted any
+    /// more, waits are ended with an error, and clients get their last replies, for as
+    /// long as [`crate::Config::drain_timeout`] allows.
     ///
     /// # Errors
     /// The system's, for epoll; no client can cause one.
@@ -103,8 +103,8 @@ impl Server {
         Ok(())
     }
 
-    /// Asks for events again and again, until there are some or something else
-    /// is due. False: not until then.
+    /// Polls for events until there are some or something else is due. False: neither
+    /// came in time.
     fn poll_until(
         &mut self,
         until: Time,
@@ -182,7 +182,7 @@ impl Server {
         }
     }
 
-    /// What is left after all ready connections had their turn.
+    /// Ends a turn after all ready connections have been served.
     pub(super) fn end_of_turn(&mut self) {
         // If this is too early, the next turn begins at once, and reads the time.
         let now = self.clock;
@@ -205,9 +205,9 @@ impl Server {
         self.go_on();
     }
 
-    /// Lets those go on whose waits have ended. When a lock goes round among
-    /// clients that pipeline, each release resumes the next of them: the replies
-    /// of many such steps leave together, for few system calls.
+    /// Resumes clients whose waits have ended. When a lock goes round among clients
+    /// that pipeline, each release resumes the next of them: the replies of many such
+    /// steps are sent together, with few system calls.
     fn go_on(&mut self) {
         for _ in 0..RESUMES_PER_SEND {
             let Some(client) = self.resumed.pop_front() else {
@@ -222,8 +222,8 @@ impl Server {
         self.deliver_replies();
     }
 
-    /// Sends what was executed. One after the other, so that a client that sleeps
-    /// is woken once for all its connections, not once for each.
+    /// Sends the replies to executed commands, all in a row: a client that sleeps is
+    /// then woken once for all its connections, not once for each.
     fn deliver_replies(&mut self) {
         self.gathered = 0;
         let mut unsent = std::mem::take(&mut self.unsent);
@@ -234,8 +234,8 @@ impl Server {
         self.deliver_grants();
     }
 
-    /// Grants to others go first: somebody waits for them, while other replies
-    /// tell what is done already.
+    /// Sends grants to other clients. They go before other replies: a client waits for
+    /// its grant, while other replies report what is done already.
     pub(super) fn deliver_grants(&mut self) {
         while let Some(client) = self.granted.pop_front() {
             self.deliver(client);
@@ -257,7 +257,7 @@ impl Server {
     pub(super) fn wake(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);
         outputs.retain(|output| {
-            // Who is out of its place is told when it is put back.
+            // A connection being served is notified when it returns to its slot.
             let Some(mut conn) = self.take_conn(output.client) else {
                 return true;
             };
@@ -298,8 +298,8 @@ impl Server {
         self.let_go_on(conn);
     }
 
-    /// Answers a client whose wait an administrator has taken out of the table.
-    /// False: it had ended before.
+    /// Answers a client whose wait an administrator has ended in the table. False: the
+    /// client did not wait any more.
     pub(super) fn unblock(&mut self, client: ClientId, error: bool) -> bool {
         let Some(mut conn) = self.take_conn(client) else {
             return false;
@@ -318,7 +318,7 @@ impl Server {
         waited
     }
 
-    /// Answers a wrong password, when the time for that has come.
+    /// Sends the delayed reply to a wrong password.
     pub(super) fn send_refusal(&mut self, conn: &mut Conn) {
         conn.refusal_due = None;
         conn.waiting = false;

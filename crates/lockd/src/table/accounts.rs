@@ -1,8 +1,8 @@
-//! What each account has at the same time: locks and places in line.
+//! The locks and places in line that each account has at a time.
 //!
-//! An account is a number; whose it is, the caller knows. Holds are counted while
-//! any account has a bound, so that tables without bounds pay for a question. The
-//! first bound counts what is there, in one step.
+//! An account is a number; the caller knows its user. Holds are counted only while any
+//! account has a bound, so that tables without bounds pay only for checking that.
+//! Setting the first bound counts all existing holds in one step.
 
 use super::entries::State;
 use super::{ClientId, LEASES_UNBOOKED, Refusal, Table};
@@ -53,7 +53,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         self.quotas = quotas;
         if !quotas {
-            // Nobody is kept for the count any more.
+            // Closed clients are no longer kept for the count.
             for slot in 0..self.clients.len() {
                 if self.clients[slot].lingers {
                     self.free_client(slot as u32);
@@ -114,7 +114,7 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline(always)]
     fn book(&mut self, client: u64) {
         let found = &mut self.clients[ClientId(client).slot()];
-        // Its client may be gone, and then it was not bounded.
+        // The client may be gone; then its account had no bound.
         if found.id == client {
             found.held += 1;
             self.accounts[usize::from(found.account)].locks += 1;

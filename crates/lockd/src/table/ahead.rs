@@ -1,11 +1,11 @@
 //! Reading ahead: what coming requests will touch is brought into the caches.
 //!
-//! Among a million locks a request waits for memory about five times, one after
-//! the other: for its bucket, its lock, its links and those of its neighbours; and while
-//! the table grows, for the locks of the chain that is split.
-//! The waits of several requests can overlap, if all of one step are begun before the
-//! first of the next. Nothing here decides anything: a name that is not held, or held by
-//! another name's hash, costs a useless read.
+//! Among a million locks a request waits for memory about five times, one after the
+//! other: for its bucket, its lock, its links and those of its neighbours; and while
+//! the table grows, for the locks of the chain that is split. The waits of several
+//! requests can overlap, if all of one step are begun before the first of the next.
+//! This affects no decision: a name that is not held, or whose hash belongs to another
+//! held name, costs a useless read.
 
 use std::hint::black_box;
 
@@ -18,11 +18,11 @@ use super::slab::NIL;
 /// it waits for.
 pub(crate) const AHEAD: usize = 16;
 
-/// From so many locks on it pays: with fewer, what requests touch (some 100
-/// bytes for each lock) stays in a core's own cache.
+/// The number of locks from which reading ahead pays: with fewer, what requests touch
+/// (some 100 bytes for each lock) stays in a core's own cache.
 const MANY: u32 = 8192;
 
-/// So many locks of a chain that is split are read ahead; few have more.
+/// Locks read ahead in a chain that is split; few chains have more.
 const SPLIT_LENGTH: usize = 3;
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -100,8 +100,8 @@ mod tests {
         let mut split = 0;
         for number in 0..LOCKS {
             assert_eq!(table.outgrows_caches(), number >= MANY);
-            // A chain that is to be split has more than one lock, and about every
-            // fourth bucket such a chain.
+            // A chain is split only if it has more than one lock; about every fourth
+            // bucket has such a chain.
             for head in table.names.next_splits(1) {
                 assert_ne!(ByName::chain(&table.locks[head]), NIL);
                 split += 1;

@@ -1,4 +1,4 @@
-//! Clients that come, give up, and leave with what they own.
+//! Clients that connect, give up waits, and leave with what they own.
 
 use super::entries::{Kind, Links, Ref};
 use super::slab::NIL;
@@ -12,13 +12,13 @@ pub(crate) struct Client {
     pub(crate) owned: Links,
     /// The claim that it waits with.
     pub(crate) waiting: u32,
-    /// The lock that it was granted last, which may be another's by now, or free.
+    /// The lock that it was granted last, which may be free or held by another client by now.
     pub(crate) last: u32,
-    /// The largest token that it was told of by asking for a lock that it had.
+    /// The largest token that it was told in reply to a request for a lock that it had.
     pub(crate) told: u64,
     /// Holds, leases included, while any account has a bound.
     pub(crate) held: u32,
-    /// Whose it is.
+    /// The account that it is booked to.
     pub(crate) account: u16,
     pub(crate) open: bool,
     /// Closed, and kept until its leases have ended.
@@ -80,8 +80,8 @@ impl<const FAULT: u8> Table<FAULT> {
         self.serve(lock, now.0, now, outputs);
     }
 
-    /// Ends all waits. Nobody is served meanwhile: a lock that one waiter leaves free would
-    /// be the next one's.
+    /// Ends all waits. No waiter is served meanwhile: a lock that one waiter leaves
+    /// free would go to the next one.
     pub(super) fn cancel_all(&mut self, now: Time, outputs: &mut Vec<Output>) {
         for slot in 0..self.clients.len() {
             let claim = self.clients[slot].waiting;
@@ -90,7 +90,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 self.counters.wait_cancels += self.give_up(claim);
             }
         }
-        // Nobody waits: this drops what was only waited for.
+        // No waiters are left: this drops locks that existed only for their waiters.
         self.serve_others(now.0, now, outputs);
     }
 
@@ -121,7 +121,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 *budget -= 1;
             }
             if *budget == 0 && self.is_waited_for(session) {
-                // Before its place is another session's, they are told.
+                // Its waiters are told before its slot goes to another session.
                 return;
             }
             let head = Ref::new(Kind::Client, slot);

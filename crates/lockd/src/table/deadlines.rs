@@ -1,4 +1,4 @@
-//! What happens because time has passed: leases that lapse, waits that end.
+//! The effects of time: leases lapse, waits end.
 
 use super::entries::{Kind, Ref, State};
 use super::slab::NIL;
@@ -21,7 +21,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// Does what is due, a bounded amount at a time; false: there is more.
+    /// Handles deadlines that are due, a bounded number at a time; false: there are more.
     fn work_off_timers(&mut self, now: Time, outputs: &mut Vec<Output>) -> bool {
         let mut budget = TIMERS_PER_STEP;
         loop {
@@ -33,8 +33,8 @@ impl<const FAULT: u8> Table<FAULT> {
                 }
                 budget -= 1;
                 if !self.closing.is_empty() {
-                    // A session's locks go to others as of its end, before what
-                    // is due after it.
+                    // A session's locks go to others as of its end, before later
+                    // deadlines are handled.
                     self.reap_some(&mut budget, now, outputs);
                 }
             }
@@ -51,7 +51,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// Places the entries of the list that time has reached again, nearer to now.
+    /// Moves the entries of the list that time has reached to lists nearer to now.
     fn cascade(&mut self, budget: &mut usize) {
         let head = Ref::new(Kind::Wheel, self.cascading);
         while *budget > 0 {
@@ -67,8 +67,8 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// While timers are behind: ends what is due of the holds of one lock, so
-    /// that a lapsed lease is of no use to anybody however late its timer comes.
+    /// Looks up a lock while timers are behind. Holds of this lock that are due end
+    /// first, so that nobody can use a lapsed lease however late its timer comes.
     #[cold]
     pub(super) fn look_up_behind(
         &mut self,
@@ -99,9 +99,8 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// A deadline has passed. Whoever is served by it is served as of that
-    /// instant: a waiter whose time ran until just after it still gets the lock,
-    /// however late the step comes.
+    /// Handles a deadline that has passed. Waiters are served as of that instant: a waiter whose
+    /// time ended just after it still gets the lock, however late the step comes.
     fn expire(&mut self, entry: Ref, deadline: u64, now: Time, outputs: &mut Vec<Output>) {
         let state = match entry.kind() {
             Kind::Claim => self.claims[entry.index()].state,

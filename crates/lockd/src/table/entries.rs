@@ -1,10 +1,10 @@
-//! What the table remembers: locks, claims, queues, names, clients.
+//! The table's records: locks, claims, queues, names, clients.
 //!
-//! The layout decides the memory of a held lock: an uncontended exclusive lock
-//! is one [`Lock`] of 64 bytes, its [`Links`] (8) and its share of the index (8).
-//! Whatever only contended or shared locks need stands in records of their own.
-//! Among a million locks every cache line touched costs as much as all the rest:
-//! a lock is exactly one, and its neighbours in a list are reached without it.
+//! The layout decides the memory of a held lock: an uncontended exclusive lock is one
+//! [`Lock`] of 64 bytes, its [`Links`] (8) and its share of the index (8). What only
+//! contended or shared locks need is kept in records of its own. Among a million locks,
+//! every cache line touched costs as much as all other work. So a lock is exactly one
+//! cache line, and its neighbours in a list are reached without touching it.
 
 use super::index::Key;
 use super::slab::{NIL, Slab, Slot};
@@ -75,12 +75,12 @@ pub(crate) const NAME_INLINE: usize = 24;
 /// Bytes of a longer name before the number of its first block.
 const NAME_PREFIX: usize = NAME_INLINE - 4;
 
-/// A name that is held, in one way or the other, and perhaps waited for. Beside
-/// it stand the links of the exclusive hold: in the timer wheel if it is a lease,
-/// else in its client's list.
+/// A name that is held, exclusively or shared, or reserved; it may have waiters. The
+/// links of an exclusive hold stand beside it: in the timer wheel for a lease,
+/// otherwise in its client's list.
 #[repr(align(64))]
 pub(crate) struct Lock {
-    /// The exclusive holder's token; the next two fields are its too.
+    /// The exclusive holder's token. The next two fields belong to this holder as well.
     pub(crate) token: u64,
     pub(crate) client: u64,
     /// [`NEVER`] if the connection owns it.
@@ -90,7 +90,7 @@ pub(crate) struct Lock {
     /// The [`Queue`], if there are waiters or shared holders.
     pub(crate) queue: u32,
     name_len: u16,
-    /// Whether the exclusive holder exists; else the lock is shared.
+    /// Whether there is an exclusive holder; otherwise the lock is shared or reserved.
     pub(crate) exclusive: bool,
     pub(crate) used: bool,
     name: [u8; NAME_INLINE],
@@ -152,7 +152,7 @@ impl Key<Lock> for ByName {
     }
 }
 
-/// What a claim is.
+/// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Vacant,
@@ -182,7 +182,7 @@ pub(crate) struct Claim {
     /// one.
     pub(crate) leader: u32,
     pub(crate) next_in_group: u32,
-    /// The session in whose name it waits, and its neighbours among those who do.
+    /// The session in whose name it waits, and its neighbours among that session's waiters.
     pub(crate) session: u32,
     pub(crate) prev_in_session: u32,
     pub(crate) next_in_session: u32,
@@ -316,7 +316,7 @@ impl Line {
 }
 
 impl Queue {
-    /// Whether one more may share, as far as the number goes.
+    /// Whether the number of places leaves room for one more sharer.
     pub(crate) fn has_place(&self) -> bool {
         self.places == 1 || self.sharing.len < u32::from(self.places)
     }
@@ -326,7 +326,7 @@ impl Queue {
 pub(crate) struct Queue {
     pub(crate) waiting: Line,
     pub(crate) sharing: Line,
-    /// How many a semaphore lets share; 1 for every other lock.
+    /// The places of a semaphore; 1 for every other lock.
     pub(crate) places: u16,
     free: u32,
 }

@@ -1,5 +1,5 @@
-//! What goes into the table and what comes out: times, requests, events,
-//! replies, outputs, bounds, counters. Only data; the rules are elsewhere.
+//! The table's input and output: times, requests, events, replies, outputs, bounds,
+//! counters. Only data; the rules are elsewhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,7 @@ impl ClientId {
         Self(number)
     }
 
-    /// A small number that is this client's alone while it is open: a place in
-    /// an array.
+    /// A small number that is unique to this client while it is open: an index for arrays.
     #[inline]
     #[must_use]
     pub fn slot(self) -> usize {
@@ -46,7 +45,7 @@ impl ClientId {
     }
 }
 
-/// What a session is found by.
+/// The key of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     /// The number of the user that has opened it.
@@ -62,15 +61,15 @@ pub enum Mode {
     Exclusive,
     /// Any number of holders.
     Shared,
-    /// One of so many holders, at least 2: a semaphore.
+    /// One of `of` places, at least 2: a semaphore.
     Place {
-        /// As long as anybody holds or waits, the same for all.
+        /// The number of places, the same for all while anybody holds or waits.
         of: u16,
     },
 }
 
 impl Mode {
-    /// Places of a lock that is held so: 1 unless it is a semaphore.
+    /// The places of a lock in this mode: 1 unless it is a semaphore.
     #[inline]
     #[must_use]
     pub fn places(self) -> u16 {
@@ -91,10 +90,10 @@ impl Mode {
     }
 }
 
-/// A wish for a lock.
+/// A request for a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockRequest<'n> {
-    /// Who asks.
+    /// The client that asks.
     pub client: ClientId,
     /// Any bytes, 1 to [`Limits::name_bytes`] of them.
     pub name: &'n [u8],
@@ -110,10 +109,10 @@ pub struct LockRequest<'n> {
     pub session: Option<&'n SessionKey>,
 }
 
-/// A wish for several locks, each alone: all of them in one step, or none.
+/// A request for several locks, each exclusive: all of them in one step, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct LockAllRequest<'n> {
-    /// Who asks.
+    /// The client that asks.
     pub client: ClientId,
     /// At least one; no two are the same.
     pub names: &'n [&'n [u8]],
@@ -123,7 +122,7 @@ pub struct LockAllRequest<'n> {
     pub wait_ms: Option<u64>,
 }
 
-/// What happens to the table.
+/// An event for the table.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'n> {
     /// A client has connected.
@@ -134,16 +133,16 @@ pub enum Event<'n> {
     LockAll(LockAllRequest<'n>),
     /// A client gives a lock back.
     Unlock {
-        /// Who asks.
+        /// The client that asks.
         client: ClientId,
-        /// Which lock.
+        /// The lock's name.
         name: &'n [u8],
         /// The token of the hold that is meant; `None`: the one that this client took.
         token: Option<u64>,
     },
     /// A lease shall end this long from now, be that later or sooner.
     Renew {
-        /// Which lock.
+        /// The lock's name.
         name: &'n [u8],
         /// The token of the hold that is meant.
         token: u64,
@@ -152,49 +151,49 @@ pub enum Event<'n> {
     },
     /// An administrator takes a lock away from all of its holders.
     Force {
-        /// Which lock.
+        /// The lock's name.
         name: &'n [u8],
     },
     /// A client gives up its wait, without an output for it.
     Cancel {
-        /// Whose.
+        /// The client that waits.
         client: ClientId,
     },
-    /// All clients give up their waits, without an output for it; nobody gets a lock
-    /// because others have.
+    /// All clients give up their waits, without an output for it; no client gets a lock
+    /// because another one gave up.
     CancelAll,
-    /// A client is gone: its wait ends, and what it owns without a lease.
+    /// A client is gone: its wait and its holds without a lease end.
     Close {
-        /// Which.
+        /// The client that is gone.
         client: ClientId,
     },
     /// A session begins, which ends after this time unless it is renewed.
     OpenSession {
-        /// Not in use.
+        /// The session's key, which is not in use.
         key: SessionKey,
         /// At least 1.
         ttl_ms: u64,
     },
-    /// A session shall end its own time from now.
+    /// A session's time to live starts anew.
     RenewSession {
-        /// Which.
+        /// The session's key.
         key: SessionKey,
     },
     /// A session ends, and all that it owns.
     CloseSession {
-        /// Which.
+        /// The session's key.
         key: SessionKey,
     },
-    /// A client belongs to an account from now on, with what it has.
+    /// A client, with what it has, belongs to an account from now on.
     Enlist {
-        /// Which.
+        /// The client.
         client: ClientId,
         /// The number of its user.
         account: u16,
     },
-    /// An account may have this much at the same time; `None`: any number.
+    /// Sets the bounds of an account; `None`: no bound.
     Quota {
-        /// Which.
+        /// The account.
         account: u16,
         /// Locks, and places in line for them.
         locks: Option<u32>,
@@ -217,9 +216,9 @@ pub enum Refusal {
     Tokens,
     /// The table may not take more memory.
     Memory,
-    /// As many wait for this lock as may.
+    /// The lock has as many waiters as it may have.
     WaitersOfLock,
-    /// As many wait for all locks together as may.
+    /// All locks together have as many waiters as they may have.
     Waiters,
     /// The name is empty or too long.
     Name,
@@ -227,11 +226,11 @@ pub enum Refusal {
     Clients,
     /// As many sessions are open as may.
     Sessions,
-    /// The client's account may have so many locks.
+    /// The client's account may have no more than this many locks.
     QuotaLocks(u32),
-    /// The client's account may have so many places in line.
+    /// The client's account may have no more than this many places in line.
     QuotaWaiters(u32),
-    /// The lock has so many places, not as many as was said.
+    /// The lock has this many places, and the request names another number.
     Places(u16),
 }
 
@@ -258,28 +257,28 @@ pub enum Reply {
         token: u64,
         /// How it holds the lock.
         mode: Mode,
-        /// Which of the names that were asked for, from 0 on.
+        /// The lock's position among the names of the request, from 0 on.
         at: u32,
     },
     /// The hold is over.
     Released,
-    /// The lock is held, but not by the one who was meant.
+    /// The lock is held, but not by the client or with the token of the request.
     NotOwner,
     /// Nobody holds the lock.
     NotHeld,
     /// The lease has a new end.
     Renewed,
-    /// The hold is its connection's: there is no lease to renew.
+    /// The hold has no lease to renew: a connection or a session owns it.
     NoLease,
     /// There is no such session, or no longer.
     NoSession,
-    /// So many holders have lost the lock.
+    /// The lock was taken away from this many holders.
     Forced(u64),
     /// A client.
     Opened(ClientId),
     /// Nothing was changed.
     Refused(Refusal),
-    /// Done; there is nothing to say.
+    /// Done; there is no result.
     Done,
 }
 
@@ -320,7 +319,7 @@ pub enum Outcome {
 /// The end of a client's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Whose wait.
+    /// The client that waited.
     pub client: ClientId,
     /// How it ended.
     pub outcome: Outcome,
@@ -357,7 +356,7 @@ impl Default for Limits {
     }
 }
 
-/// How often what has happened, since the table exists.
+/// Counts of what has happened since the table exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Locks granted at once.

@@ -1,4 +1,4 @@
-//! How a hold begins and ends, and who is next.
+//! The beginning and end of a hold, and the choice of the next holder.
 
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
@@ -133,11 +133,10 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// A session has got a lock: ends the other waits for that lock in its name.
-    /// They would wait for the session itself, perhaps without end: the request that
-    /// was granted may be that of a connection that is broken and not yet known to
-    /// be, and the one that waits its repetition. A wait that ends at the same instant
-    /// `at` has ended: its own timer tells it so.
+    /// Ends the other waits for a lock in the name of a session that has just got it. They would
+    /// wait for the session itself, perhaps without end: the granted request may have come over a
+    /// connection that broke unnoticed, and a waiting one may be its repetition. A wait that ends
+    /// at the same instant `at` is left to its own timer.
     fn tell_others_of_session(
         &mut self,
         id: u32,
@@ -275,7 +274,7 @@ impl<const FAULT: u8> Table<FAULT> {
         self.book_end(client);
     }
 
-    /// Ends a hold of either kind; says of which lock.
+    /// Ends a hold of either kind; returns its lock.
     pub(super) fn end_entry(&mut self, entry: Ref) -> u32 {
         if entry.kind() == Kind::Lock {
             self.end_hold(entry.index());

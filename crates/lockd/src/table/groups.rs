@@ -1,10 +1,9 @@
 //! LOCKALL: several locks in one step, or a place in each of their lines.
 //!
-//! A group's claims enter all lines in one step, so that of two groups with
-//! several names in common the same one is first in all of them: they cannot
-//! block each other. A claim that has come to the head of its line while the
-//! group cannot be served yet keeps the lock reserved: it is free, and nobody
-//! else gets it.
+//! A group's claims enter all lines in one step. If two groups have several names in
+//! common, the same group is first in all of their lines, so they cannot block each
+//! other. A claim at the head of its line keeps the lock reserved while its group
+//! cannot be served yet: the lock is free, and no other client gets it.
 
 use super::entries::{Block, Ref, blocks_for};
 use super::lines::Wish;
@@ -26,7 +25,7 @@ impl<const FAULT: u8> Table<FAULT> {
             return self.refuse(Refusal::Name);
         }
         self.drop_idle();
-        // First what has lapsed of any of them ends, which may serve others.
+        // Lapsed holds of these locks end first, which may serve other waiters.
         for name in names {
             self.look_up(self.hash(name), name, now, outputs);
         }
@@ -199,8 +198,8 @@ impl<const FAULT: u8> Table<FAULT> {
         });
     }
 
-    /// Takes a group out of all its lines, which are to be served then; its
-    /// locks, in the order of its names.
+    /// Takes a group out of all its lines; returns its locks, in the order of its
+    /// names. The caller must serve the lines afterwards.
     pub(super) fn end_group(&mut self, leader: u32) -> Vec<u32> {
         let claims = self.group(leader);
         let locks: Vec<u32> = claims.iter().map(|id| self.claims[*id].lock).collect();
@@ -209,8 +208,8 @@ impl<const FAULT: u8> Table<FAULT> {
         locks
     }
 
-    /// Takes a waiter out of its line, or its group out of all; how many places
-    /// those were.
+    /// Takes a waiter out of its line, or its group out of all lines; returns the
+    /// number of places given up.
     pub(super) fn give_up(&mut self, claim: u32) -> u64 {
         match self.claims[claim].leader {
             NIL => {

@@ -1,4 +1,4 @@
-//! Which hold is meant, among those of a lock.
+//! Look-ups of a certain hold among those of a lock.
 
 use super::entries::NEVER;
 use super::slab::NIL;
@@ -27,7 +27,7 @@ impl<const FAULT: u8> Table<FAULT> {
         Some((self.claims[claim].token, mode))
     }
 
-    /// The same, for the client itself, which knows the token from then on.
+    /// Like `owned`, for a reply to the client: it knows the token from then on.
     pub(super) fn tell_of_hold(&mut self, id: u32, client: u64) -> Option<(u64, Mode)> {
         let (token, mode) = self.owned(id, client)?;
         let told = &mut self.clients[ClientId(client).slot()].told;
@@ -35,9 +35,9 @@ impl<const FAULT: u8> Table<FAULT> {
         Some((token, mode))
     }
 
-    /// Whether the owner of a hold without a lease may know its token, though the
-    /// reply to the request that was granted was never sent: it has asked again since.
-    /// What was told of other locks counts too, as one number for each owner is kept.
+    /// Whether the owner of a hold without a lease may know its token, although the
+    /// reply to the granted request was never sent: it may have asked again since. Only
+    /// one number is kept for each owner, so tokens told about other locks count, too.
     #[must_use]
     pub fn may_be_known(&self, name: &[u8], token: u64) -> bool {
         let Some(id) = self.find(self.hash(name), name) else {

@@ -1,10 +1,10 @@
-//! A lock that was given back a moment ago, and may be asked for again.
+//! The idle lock: released a moment ago, and likely to be requested again.
 //!
-//! Many clients take and release one lock over and over. To forget its name with each
-//! release, and to enter it again with the next LOCK, is much of what the table does then.
-//! So the lock of the last UNLOCK, if nobody waits for it, keeps its name until the next
-//! LOCK, UNLOCK or LOCKALL: the same name gets it back, any other drops it first. It is
-//! not `used`, and so nobody but these finds it. There is one at most.
+//! Many clients take and release one lock over and over. Removing its name with each release, and
+//! entering it again with the next LOCK, would be much of the table's work then. So the lock of
+//! the last UNLOCK, if it has no waiters, keeps its name until the next LOCK, UNLOCK or LOCKALL.
+//! A LOCK of the same name gets it back; for any other name it is dropped first. It is not
+//! `used`, so no other event finds it. There is one at most.
 
 use super::slab::NIL;
 use super::{IDLE_BY_ANY_NAME, Table};

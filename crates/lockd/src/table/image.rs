@@ -1,9 +1,8 @@
 //! The whole state of a table as plain data, for a handover to another program.
 //!
-//! An image says what there is: locks, lines, sessions, clients. How a table stores
-//! that (indexes, lists, the timer wheel) it builds anew, in `restore`. Places of
-//! locks and claims stay the same, since cursors name them; so do the numbers of
-//! clients.
+//! An image contains locks, lines, sessions and clients. The table's own structures for
+//! them (indexes, lists, the timer wheel) are built anew, in `restore`. Locks and
+//! claims keep their slots, since cursors name them, and clients keep their numbers.
 
 use std::collections::HashSet;
 
@@ -42,13 +41,13 @@ pub(super) struct ClientImage {
     pub(super) open: bool,
     pub(super) lingers: bool,
     pub(super) account: u16,
-    /// The largest token that it was told of by asking again.
+    /// The largest token that it was told in reply to a repeated request.
     pub(super) told: u64,
     /// What it owns without a lease, in the order in which its end releases it.
     pub(super) owned: Vec<HoldRef>,
 }
 
-/// A hold: a place among the locks, if it is exclusive, or among the claims.
+/// A hold: the slot of a lock if it is exclusive, otherwise of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HoldRef {
     Lock(u32),
@@ -83,7 +82,7 @@ pub(super) struct LockImage {
     pub(super) place: u32,
     pub(super) name: Vec<u8>,
     pub(super) exclusive: Option<HolderImage>,
-    /// Of a semaphore; 1 for every other lock.
+    /// The places of a semaphore; 1 for every other lock.
     pub(super) places: u16,
     /// In the order of their grants.
     pub(super) sharing: Vec<SharerImage>,
@@ -103,7 +102,7 @@ pub(super) struct HolderImage {
 /// A hold of a shared lock or semaphore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SharerImage {
-    /// Among the claims.
+    /// The slot of its claim.
     pub(super) place: u32,
     pub(super) hold: HolderImage,
 }
@@ -111,7 +110,7 @@ pub(super) struct SharerImage {
 /// A place in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WaiterImage {
-    /// Among the claims.
+    /// The slot of its claim.
     pub(super) place: u32,
     pub(super) client: u64,
     pub(super) since: u64,
@@ -189,7 +188,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     fn session_images(&self) -> Vec<SessionImage> {
-        // Those that are over are found by what is left to do for them.
+        // Sessions that are over are found in the list of clients being closed.
         let over = self.closing.iter().filter_map(|found| some(found.session));
         let mut places: Vec<u32> = self.by_key.values().copied().chain(over).collect();
         places.sort_unstable();
@@ -296,7 +295,7 @@ impl TableImage {
         open.map(|client| ClientId(client.id))
     }
 
-    /// The numbers of those who wait.
+    /// The numbers of the clients that wait.
     #[must_use]
     pub(crate) fn waiting_clients(&self) -> HashSet<u64> {
         let waiters = self.locks.iter().flat_map(|lock| &lock.waiting);

@@ -121,8 +121,8 @@ impl<K> Index<K> {
         }
     }
 
-    /// The chains of several entries, by their first, that the next `count` insertions
-    /// will split if the index grows with each.
+    /// The first entries of the chains with several entries that the next `count`
+    /// insertions will split, if the index grows with each insertion.
     #[inline]
     pub(crate) fn next_splits(&self, count: u32) -> impl Iterator<Item = u32> {
         let full = self.len + count > self.mask + 1 + self.split;

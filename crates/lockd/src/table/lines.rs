@@ -4,7 +4,7 @@ use super::entries::{Kind, Ref, State};
 use super::slab::NIL;
 use super::{ClientId, Table, Time};
 
-/// What a waiter wants.
+/// A waiter's request.
 #[derive(Clone, Copy)]
 pub(super) struct Wish {
     /// The client that waits.

@@ -1,35 +1,35 @@
 //! The lock table: a pure state machine, `step(state, event, now) -> outputs`.
 //!
-//! It decides who holds which lock, who waits, and what a request is answered.
-//! It never reads a clock and never touches a socket: time comes with each
-//! event, and what concerns other clients leaves as [`Output`]s. So a test can
-//! play years of leases, crashes and races in a second, and repeat them.
+//! It decides about holders, waiters and the reply to each request. It never reads a
+//! clock and never touches a socket: time comes with each event, and effects on other
+//! clients leave as [`Output`]s. So a test can play years of leases, crashes and races
+//! in a second, and repeat them.
 //!
 //! # Rules
 //!
-//! - A lock is free, held by one client exclusively, shared by several, or a
-//!   semaphore, of whose places each holder has one. A free lock takes no memory
-//!   (but for one at most, whose name is kept for a moment: the module `idle`) and
-//!   nobody waits for it; so how many places it has is forgotten with it.
-//! - Who wants several locks enters all lines in one step, and gets all locks in
-//!   one step, once it is first in all lines and all are free. Until then a lock
-//!   that is free and in whose line it is first is reserved: it takes memory, and
-//!   whoever comes later waits.
+//! - A lock is free, held by one client exclusively, shared by several, or a semaphore
+//!   in which each holder has one place. A free lock takes no memory and has no
+//!   waiters, so its number of places is forgotten. (At most one free lock keeps its
+//!   name for a moment: the module `idle`.)
+//! - A client that wants several locks enters all lines in one step. It gets all locks
+//!   in one step, once it is first in all lines and all locks are free. Until then a
+//!   free lock in whose line it is first is reserved: it takes memory, and later
+//!   requests wait.
 //! - Waiters are served in the order of their arrival. A request is granted at
 //!   once only if nobody waits before it; a shared one does not overtake a
 //!   waiting exclusive one.
-//! - A deadline `d` has passed as soon as `now >= d`; what has passed happens
-//!   before the event of the step, in the order of the deadlines. A lease and a
-//!   wait that end at the same instant both end: the waiter gets nothing. When
-//!   more than a thousand deadlines pass at once, the rest follows with the next
-//!   steps; a lapsed lease is of no use from its deadline on all the same.
+//! - A deadline `d` has passed as soon as `now >= d`. Deadlines that have passed take
+//!   effect before the event of the step, in their order. A lease and a wait that end
+//!   at the same instant both end: the waiter gets nothing. When more than a thousand
+//!   deadlines pass at once, the rest follows with the next steps; even then nobody can
+//!   use a lease after its deadline.
 //! - A lease starts when it is granted, not when it was asked for.
-//! - A session owns what is taken in its name until it ends, by its deadline or
-//!   because it is closed. Who waits in its name then gets nothing, also if the
-//!   lock becomes free in that very instant.
-//! - An owner has a lock at most once without a lease. A request for a lock that
-//!   its owner has gets the token of that hold, and no second hold. When a session
-//!   gets a lock, whoever else waits for that lock in its name is answered the same.
+//! - A session owns what is taken in its name until it ends, by its deadline or because
+//!   it is closed. Waiters in its name then get nothing, even if the lock becomes free
+//!   at that very instant.
+//! - An owner has a lock at most once without a lease. A request for a lock that its
+//!   owner has is answered with the token of that hold and makes no second hold. When a
+//!   session gets a lock, other waiters for that lock in its name get the same answer.
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
 
@@ -82,8 +82,8 @@ pub use image::TableImage;
 pub use restore::BadImage;
 pub use view::{BadCursor, Holder, Waiter};
 
-/// The sound table. Its tests build others, with one fault planted in each, to
-/// see that they would find it; a constant parameter costs the sound one nothing.
+/// The sound table. Its tests build others with one planted fault each, to check that
+/// they find it; as a constant parameter it costs the sound table nothing.
 const SOUND: u8 = 0;
 const EARLY_EXPIRY: u8 = 1;
 const TOKEN_REUSE: u8 = 2;
@@ -137,7 +137,7 @@ pub struct Table<const FAULT: u8 = SOUND> {
     behind: bool,
     clients: Vec<Client>,
     free_slots: Vec<u32>,
-    /// By their numbers; the first is that of clients that have none.
+    /// Accounts by number; the first is for clients without an account.
     accounts: Vec<Account>,
     /// Whether any account has a bound of its locks.
     quotas: bool,
@@ -257,8 +257,8 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// When [`Event::Tick`] is due at the latest; `None`: when anything else
-    /// happens.
+    /// The latest time for the next [`Event::Tick`]; `None`: no tick is needed before
+    /// the next event.
     #[inline]
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {

@@ -1,4 +1,4 @@
-//! The table against a naive model: both are played the same acts, and must say the same.
+//! Plays the same acts on the table and on a naive model; both must give the same answers.
 
 mod naive;
 
@@ -6,7 +6,7 @@ use super::*;
 use naive::{Naive, Tellings, Told};
 use proptest::prelude::*;
 
-/// What a test case does, in small numbers, so that things meet.
+/// An act of a test case, with small numbers so that acts meet.
 #[derive(Clone, Debug)]
 enum Act {
     Lock {
@@ -116,7 +116,7 @@ fn mode(name: usize, dice: u8) -> Mode {
     }
 }
 
-/// Both, side by side.
+/// The table and the model, side by side.
 struct Pair<const FAULT: u8> {
     table: Table<FAULT>,
     naive: Naive,
@@ -313,8 +313,7 @@ impl<const FAULT: u8> Pair<FAULT> {
             }
             prop_assert_eq!(found, expected);
         }
-        // Locks do not know of each other: what one step says about different
-        // ones may come in any order.
+        // Locks are independent: outputs of one step for different locks may come in any order.
         seen.sort();
         told.sort();
         prop_assert_eq!(seen, told);
@@ -338,7 +337,7 @@ impl<const FAULT: u8> Pair<FAULT> {
         self.same_view()
     }
 
-    /// The administrator sees in the table what stands in the model.
+    /// The administrator's view of the table agrees with the model.
     fn same_view(&self) -> Result<(), TestCaseError> {
         let held = self.naive.locks.len() as u64;
         prop_assert_eq!(self.table.names_held(), held);
@@ -434,7 +433,7 @@ fn a_wait_that_ends_when_its_session_gets_the_lock_has_ended() {
     agree::<SOUND>(&acts).unwrap();
 }
 
-/// Whether some of many random cases tells a table from the model.
+/// Whether one of many random cases shows a difference between a table and the model.
 fn is_caught<const FAULT: u8>() -> bool {
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
     let config = Config {

@@ -44,7 +44,8 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// An owner that may have no more is still told what it has.
+    /// Refuses a request over the quota. An owner that has the lock already is still
+    /// told its hold.
     #[cold]
     fn refuse_over_quota(
         &mut self,
@@ -198,7 +199,7 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Queued
     }
 
-    /// Whether nobody holds a lock that is there.
+    /// Whether an existing lock has no holder.
     fn is_reserved(&self, id: u32) -> bool {
         let lock = &self.locks[id];
         !lock.exclusive && self.queues[lock.queue].sharing.len == 0
@@ -256,8 +257,8 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Released
     }
 
-    /// The lock that a client was granted last, if it has this name: most often
-    /// it is the one that is given back, and then need not be looked for.
+    /// The lock that a client was granted last, if it has this name. An UNLOCK names it
+    /// most often, and then no look-up is needed.
     #[inline]
     fn last_of(&self, client: ClientId, name: &[u8]) -> Option<u32> {
         let last = self.clients[client.slot()].last;
@@ -290,7 +291,7 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Renewed
     }
 
-    /// The hold of a lock that a token means.
+    /// The hold of a lock with this token.
     fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
         let lock = &self.locks[id];
         if lock.exclusive {

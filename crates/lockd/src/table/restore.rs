@@ -1,8 +1,8 @@
-//! A table from an image, and everything that an image must keep to.
+//! Builds a table from an image, and checks the image.
 //!
-//! An image comes from another program, perhaps of another version, perhaps
-//! damaged. Nothing of it is believed: whatever a sound table could not be in, is
-//! an error, before anybody is served from it.
+//! An image comes from another program, perhaps of another version, perhaps damaged.
+//! Nothing in it is trusted: a state that a sound table could not be in is an error,
+//! before any client is served from it.
 
 mod lines;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use super::{ClientId, HashKey, Limits, SessionKey, Table, TableImage};
 #[error("the lock table is not sound: {0}")]
 pub struct BadImage(String);
 
-/// Leaves a check with what is wrong.
+/// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($text:tt)+) => {
         if !$holds { return Err(BadImage(format!($($text)+))); }
@@ -35,8 +35,8 @@ use ensure;
 type Checked = Result<(), BadImage>;
 
 impl<const FAULT: u8> Table<FAULT> {
-    /// The table of an image, under these bounds. They bound what comes; only that
-    /// of the memory must hold for what is there.
+    /// Builds the table of an image, under these bounds. They apply to new requests;
+    /// only the bound on memory must already hold.
     ///
     /// # Errors
     /// What is wrong with the image.
@@ -220,7 +220,7 @@ impl<const FAULT: u8> Table<FAULT> {
             ensure!(deadline != NEVER, "a session never ends");
             let doubled = self.by_key.insert(key, image.place).is_some();
             ensure!(!doubled, "two sessions have one key");
-            // Its client is no connection.
+            // A session's client is not a connection.
             self.open -= 1;
             heartbeat = claim;
             let record = &mut self.claims[claim];
@@ -313,7 +313,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 }
                 _ => (Ref::NONE, None),
             };
-            // Whoever stands in a list already stands there twice.
+            // An entry that is in a list already appears twice in the image.
             let alone = owner.is_some() && self.links(entry).prev == Ref::NONE;
             ensure!(
                 alone && owner == Some(image.id),
@@ -325,7 +325,7 @@ impl<const FAULT: u8> Table<FAULT> {
         Ok(())
     }
 
-    /// What only the whole shows.
+    /// Checks what only the whole image shows.
     fn check_totals(&self, image: &TableImage) -> Checked {
         let owned: usize = image.clients.iter().map(|client| client.owned.len()).sum();
         ensure!(

@@ -1,9 +1,9 @@
 //! Sessions: one heartbeat for many locks.
 //!
-//! A session owns locks as a connection does, in the place of a client of its
-//! own, and ends at its deadline unless it is renewed before. Its timer is a
-//! claim that stands in no line. Who waits in its name is told when it ends, and
-//! gets nothing from that instant on, however many steps its end takes.
+//! A session owns locks as a connection does, through a client slot of its own. It ends
+//! at its deadline unless it is renewed before. Its timer is a claim that stands in no
+//! line. Waiters in its name are told when it ends, and get nothing from that instant
+//! on, however many steps its end takes.
 
 use super::clients::Closing;
 use super::entries::{Kind, Ref, State};
@@ -16,7 +16,7 @@ use super::{
 /// A session that is open, or whose holds are being released.
 pub(crate) struct Session {
     key: SessionKey,
-    /// The client in whose name it owns.
+    /// The client that its locks are booked to.
     pub(super) client: u64,
     ttl_ms: u64,
     /// The claim whose deadline is the session's; [`NIL`] once it is over.
@@ -153,8 +153,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// Ends a session as of an instant. What it leaves behind is ended by
-    /// [`Table::reap`].
+    /// Ends a session as of an instant. [`Table::reap`] then ends its waits and holds.
     pub(super) fn end_session(&mut self, session: u32, at: u64) {
         let record = &mut self.sessions[session];
         let heartbeat = std::mem::replace(&mut record.heartbeat, NIL);
@@ -167,8 +166,7 @@ impl<const FAULT: u8> Table<FAULT> {
         self.closing.push(Closing { slot, session, at });
     }
 
-    /// Ends the wait of one who waits in the name of a session that is over. False:
-    /// there is none left.
+    /// Ends one wait in the name of a session that is over. False: there is none left.
     pub(super) fn turn_one_away(
         &mut self,
         session: u32,

@@ -15,8 +15,8 @@ const CHUNK: u32 = 1 << CHUNK_BITS;
 /// What can live in a slab: it has an empty state and room for the link of the
 /// list of free slots.
 pub(crate) trait Slot {
-    /// What stands beside it, in an array of its own: what others touch too often
-    /// for it to share a cache line with what belongs to this slot alone.
+    /// Data stored beside the slot, in an array of its own. Others touch it too often
+    /// for it to share a cache line with the slot's own data.
     type Side: Copy;
     /// The side of an unused slot.
     const SIDE: Self::Side;
@@ -55,7 +55,7 @@ impl<T: Slot> Slab<T> {
         }
     }
 
-    /// One in which these slots are in use, in their vacant state. `None`: one is
+    /// A slab in which these slots are in use, in their vacant state. `None`: a slot is
     /// named twice.
     pub(crate) fn with_used(used: &[u32]) -> Option<Self> {
         let touched = used.iter().max().map_or(0, |last| last + 1);
@@ -153,7 +153,7 @@ impl<T: Slot> Slab<T> {
 }
 
 impl<T: Slot> Slab<T> {
-    /// What stands beside a slot.
+    /// The data stored beside a slot.
     #[inline]
     pub(crate) fn side(&mut self, id: u32) -> &mut T::Side {
         &mut self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]

@@ -48,7 +48,7 @@ impl Timers {
         }
     }
 
-    /// One without deadlines that has come as far as another.
+    /// A wheel without deadlines that has reached this tick.
     pub(crate) fn at(tick: u64) -> Self {
         Self {
             tick,
@@ -94,7 +94,7 @@ impl Timers {
 
     /// The next slot that may hold something: its list and its first tick.
     fn next_slot(&self) -> Option<(usize, u64, u64)> {
-        // Whatever stands on a lower level is earlier than all above it.
+        // Entries on a lower level are earlier than all on the levels above.
         for (level, occupied) in self.occupied.iter().enumerate() {
             let shift = level as u32 * SLOT_BITS;
             let digit = (self.tick >> shift) & (SLOTS as u64 - 1);

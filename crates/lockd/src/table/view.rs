@@ -1,10 +1,10 @@
-//! What an administrator may know: holders, waiters, totals.
+//! The administrator's view: holders, waiters, totals.
 
 use super::entries::{Claim, Lock, NEVER, State};
 use super::slab::NIL;
 use super::{ClientId, Counters, Mode, Table, Time};
 
-/// Who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The client that took it; it may be gone, if this is a lease.
@@ -17,18 +17,18 @@ pub struct Holder {
     pub expires: Option<Time>,
 }
 
-/// Who waits for a lock.
+/// A waiter for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// Whose wait.
+    /// The client that waits.
     pub client: ClientId,
     /// Alone or shared.
     pub mode: Mode,
     /// The lease that is wanted, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// Since when.
+    /// When the wait began.
     pub since: Time,
-    /// Until when; `None`: as long as it takes.
+    /// When the wait ends; `None`: as long as it takes.
     pub until: Option<Time>,
 }
 
@@ -64,7 +64,7 @@ impl Walk {
     }
 }
 
-/// How those who do not hold a lock alone hold it.
+/// The mode of a hold that is not exclusive.
 fn shared_mode(places: u16) -> Mode {
     match places {
         1 => Mode::Shared,
@@ -155,9 +155,9 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Walks over all holds, a bounded part at a time. `visit` gets the name and a
-    /// holder, and says what that has cost; each place that was looked at costs
-    /// 1 besides. The walk begins at 0; where it goes on when `budget` is used up
-    /// is returned, `None` at the end. What is held throughout the walk is visited
+    /// holder, and returns the cost of that; each slot visited costs 1 besides. The
+    /// walk begins at cursor 0. It returns the cursor to go on from once `budget` is
+    /// used up, or `None` at the end. A hold that lasts throughout the walk is visited
     /// at least once, whatever happens in between. `name` is a buffer to use.
     ///
     /// # Errors
@@ -252,13 +252,13 @@ impl<const FAULT: u8> Table<FAULT> {
         Ok(Some(index.into()))
     }
 
-    /// How often what has happened.
+    /// The table's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Names that are held, or reserved for one who wants several.
+    /// Names that are held, or reserved for a client that wants several.
     #[must_use]
     pub(crate) fn names_held(&self) -> u64 {
         u64::from(self.locks.live()) - u64::from(self.idle != NIL)

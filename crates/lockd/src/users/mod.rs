@@ -1,4 +1,4 @@
-//! Users: who may take which locks, who may administer, and how much each may have.
+//! Users: their rights to locks and to administration, and their quotas.
 //!
 //! A pure list, made from the settings and the users file. What a command needs
 //! is decided beside the commands; files are read by the configuration.
@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 
 use crate::glob::{Beginning, Pattern};
 
-/// The user of those who name none.
+/// The user of clients that name none.
 pub(crate) const DEFAULT: &str = "default";
 
 /// Bounds of what one user has at the same time; `None`: no bound of its own.
@@ -29,11 +29,11 @@ pub struct Quota {
 /// A user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// What AUTH names it by.
+    /// The user's name in AUTH.
     pub name: String,
-    /// Whether it may do anything.
+    /// Whether the user may log in and do anything at all.
     pub on: bool,
-    /// Whether any password is right.
+    /// Whether any password is accepted.
     pub nopass: bool,
     /// SHA-256 of each of its passwords.
     hashes: Vec<[u8; 32]>,
@@ -43,12 +43,12 @@ pub struct User {
     pub lock: bool,
     /// Whether it may use the commands of administrators.
     pub admin: bool,
-    /// What it may have.
+    /// The bounds of what it has.
     pub quota: Quota,
 }
 
 impl User {
-    /// One who may do everything, with this password or without any.
+    /// A default user with all rights, with this password or without any.
     fn all_powerful(password: Option<&str>) -> Self {
         Self {
             name: DEFAULT.to_owned(),
@@ -65,7 +65,7 @@ impl User {
         }
     }
 
-    /// One who is no longer among the users.
+    /// A user that is no longer listed, without rights.
     pub(crate) fn gone(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -73,7 +73,7 @@ impl User {
         }
     }
 
-    /// Whether it may do everything, so that nothing needs to be asked.
+    /// Whether it may do everything, so that its commands need no check.
     #[must_use]
     pub(crate) fn is_all_powerful(&self) -> bool {
         self.on && self.lock && self.admin && self.sees_all()
@@ -85,7 +85,8 @@ impl User {
         self.patterns.iter().any(|pattern| pattern.text() == b"*")
     }
 
-    /// How names begin that it may use, as far as that is said quickly.
+    /// The beginning of names that its first pattern allows, if it is short enough for
+    /// a quick check.
     pub(crate) fn beginning(&self) -> Option<Beginning> {
         self.patterns.first().and_then(Pattern::beginning)
     }
@@ -149,8 +150,7 @@ impl Users {
         self.find(name).filter(|user| user.accepts(password))
     }
 
-    /// The default user, if it needs no password: the user of those who have just
-    /// connected.
+    /// The default user, if it needs no password: the user of new connections.
     #[must_use]
     pub fn open(&self) -> Option<&Arc<User>> {
         self.find(DEFAULT.as_bytes())

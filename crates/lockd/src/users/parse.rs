@@ -8,8 +8,7 @@ use crate::glob::Pattern;
 /// Bytes of a user's name.
 const NAME_MAX: usize = 128;
 
-/// Reads lines `user NAME RULE...`; empty ones and those that begin with `#` say
-/// nothing.
+/// Reads lines `user NAME RULE...`; empty lines and those that begin with `#` are ignored.
 pub(super) fn users(text: &str) -> Result<Vec<User>, String> {
     let mut list: Vec<User> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -115,7 +114,7 @@ fn unhex(digits: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// As ACL LIST shows it, and as the file could say it.
+/// The form that ACL LIST shows and that the users file could contain.
 impl fmt::Display for User {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -61,7 +61,7 @@ fn the_administrator_sees_holders_and_waiters() {
     assert_eq!(field(&waiters[0], "client"), Value::Integer(2));
     assert_eq!(c.ask("WAITERS y"), Value::Array(vec![]));
 
-    // The lease's owner leaves; the lease stays, and says whose it was.
+    // The lease's owner leaves; the lease stays, and shows its owner's number.
     drop(a);
     eventually("y is released", || {
         c.ask("HOLDER y") == Value::Array(vec![])
@@ -81,7 +81,7 @@ fn an_administrator_ends_waits_and_connections() {
     let ids: Vec<u64> = clients.iter_mut().map(|c| c.token("CLIENT ID")).collect();
     let mut admin = daemon.client();
     clients[0].token("LOCK x");
-    // One that has given up, and kept its connection: its lease would be nobody's.
+    // A client that has given up but kept its connection: nobody would use its lease.
     for (reason, expected) in [("", "nil"), (" TIMEOUT", "nil"), (" ERROR", "UNBLOCKED")] {
         clients[1].send("LOCK x TTL 60000");
         clients[1].send("ECHO behind");

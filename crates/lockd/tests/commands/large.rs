@@ -36,7 +36,7 @@ fn take(client: &mut Client<TcpStream>, lines: &[String]) {
     }
 }
 
-/// A daemon with a large table, and who owns all of it.
+/// A daemon with a large table, and the client that owns all of it.
 fn large() -> (Daemon, Client<TcpStream>) {
     let daemon = Daemon::start(&[]);
     let mut owner = daemon.client();
@@ -105,7 +105,7 @@ fn replies_are_bounded_and_who_wants_more_is_told_of_cursors() {
         ("HOLDERS LIMIT 1001", "CURSOR"),
         ("HOLDERS LIMIT 100000", "CURSOR"),
         ("HOLDERS a* LIMIT 100000", "CURSOR"),
-        // It is not searched in full for what is rare.
+        // The table is not searched in full for rare names.
         ("HOLDERS *no*such*name*", "CURSOR"),
         ("HOLDERS CURSOR 0 COUNT 1001", "1000"),
     ] {
@@ -144,13 +144,13 @@ fn a_walk_tells_of_every_lock_in_pages_of_bounded_work() {
         assert_eq!(found.len(), LOCKS, "{options}");
         assert!(pages.len() <= LOCKS / count + 10, "{} pages", pages.len());
     }
-    // What is rare takes as many pages as it takes places to look at.
+    // Rare rows take as many pages as there are slots to visit.
     let rare = " COUNT 1000 MATCH *099999";
     let pages = walk(&mut owner, &mut other, "HOLDERS", rare);
     assert_eq!(pages.iter().map(Vec::len).sum::<usize>(), 1);
     assert!(pages.len() > LOCKS / LOOKED_AT, "{} pages", pages.len());
 
-    // Those who wait are looked for among all who share or wait.
+    // Waiters are searched among all sharers and waiters.
     let mut waiters: Vec<Client<_>> = (0..1500).map(|_| daemon.client()).collect();
     for waiter in &mut waiters {
         waiter.send("LOCK alone000000");

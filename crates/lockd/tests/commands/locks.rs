@@ -239,7 +239,7 @@ fn several_locks_are_taken_together_or_not_at_all() {
     assert_eq!(clients[0].say("UNLOCK b"), "1");
     assert_eq!(tokens(clients[2].read()), "6 7");
     assert_eq!(clients[3].say("UNLOCK free 7"), "1");
-    // Leases for one who leaves in that moment, and the end of all waits.
+    // The end of all waits of a client, by CLIENT UNBLOCK.
     clients[3].send("LOCKALL 2 b free");
     daemon.await_info("waiters", 2);
     let id = 4;

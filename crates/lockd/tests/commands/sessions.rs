@@ -44,7 +44,7 @@ fn a_session_owns_its_locks_over_connections_and_ends_at_its_time() {
     daemon.await_info("waiters", 1);
     drop(waiter);
     daemon.await_info("waiters", 0);
-    // The end tells those who wait in its name, and serves the others.
+    // The end answers the waiters in its name, and serves the others.
     let mut waiter = daemon.client();
     waiter.send(&format!("LOCK w {of_session}"));
     daemon.await_info("waiters", 1);
@@ -110,7 +110,7 @@ fn asking_again_for_a_lock_tells_its_owner_the_token() {
             "TRYLOCK s SHARED",
             "ALREADYHELD 3 shared the session holds the lock",
         ),
-        // How it holds the lock is not how this request wants it.
+        // The session holds the lock in another mode than this request names.
         ("LOCK s", "ALREADYHELD 3 shared the session holds the lock"),
         (
             "TRYLOCK p OF 2",
@@ -136,7 +136,7 @@ fn asking_again_for_a_lock_tells_its_owner_the_token() {
     ] {
         assert_eq!(error(&b.ask(line)), text, "{line}");
     }
-    // The session's locks are no business of the connection, nor the other way round.
+    // The connection's own requests do not reach the session's locks, nor the other way round.
     assert_eq!(b.say("TRYLOCK x"), "nil");
     assert_eq!(b.say(&format!("TRYLOCK own SESSION {id}")), "nil");
     assert_eq!(b.info("holds"), 5, "asking took nothing");
@@ -153,8 +153,8 @@ fn a_repeated_request_does_not_wait_for_its_own_session() {
     let mut b = daemon.client();
     let id = b.say("SESSION OPEN TTL 600000");
     b.token("LOCK x");
-    // The first one's connection is open and nobody reads from it: so it looks to the
-    // daemon when a link is cut.
+    // The first client's connection stays open and unread, as the daemon sees it when a
+    // link is cut.
     let (mut first, mut again) = (daemon.client(), daemon.client());
     first.send(&format!("LOCK x SESSION {id}"));
     daemon.await_info("waiters", 1);

@@ -98,7 +98,7 @@ fn http_is_hung_up_on_and_nothing_behind_it_is_executed() {
     }
     assert_eq!(holder.info("holds"), 1);
     assert_eq!(holder.info("closed_http"), lines.len() as u64);
-    // Whoever takes it for Redis is told.
+    // A client that takes it for Redis gets an error.
     assert_eq!(holder.say("GET x"), "ERR");
     assert_eq!(holder.say("UNLOCK job"), "1");
 }

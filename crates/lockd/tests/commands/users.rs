@@ -182,7 +182,8 @@ fn users_are_read_again_whole_or_not_at_all_and_those_who_are_gone_keep_their_lo
             ("AUTH app one", "WRONGPASS"),
         ],
     );
-    // Longer than a client that has not authenticated may stay: it has.
+    // The late client is closed because it does not log in. The other one has logged
+    // in, and stays.
     let mut late = house.daemon.client();
     late.set_timeout(std::time::Duration::from_secs(20));
     assert!(late.try_read().is_err(), "closed for want of a password");

@@ -107,8 +107,8 @@ fn a_deep_pipeline_on_many_locks_is_answered_in_order() {
     const LOCKS: u64 = 10_000;
     let daemon = Daemon::start(&[]);
     let mut client = daemon.client();
-    // So many locks that the daemon looks at names before their turn: those that
-    // a write cuts in two, and commands that are not about locks, among them.
+    // Enough locks for the daemon to read names ahead, among them names that a write
+    // cuts in two, and commands that are not about locks.
     for (command, first) in [("LOCK", 1), ("UNLOCK", 0)] {
         for batch in 0..LOCKS / 500 {
             let numbers = batch * 500..(batch + 1) * 500;
@@ -126,7 +126,7 @@ fn a_deep_pipeline_on_many_locks_is_answered_in_order() {
             }
         }
     }
-    // An error in what was looked at ahead comes in its turn.
+    // An error in a request decoded ahead is reported in its turn.
     for number in 0..9000 {
         client.token(&format!("LOCK a{number}"));
     }
@@ -190,7 +190,7 @@ fn a_pipeline_read_ahead_goes_on_where_it_was_broken_off() {
         expect("1");
     }
 
-    // Nobody else is given what was decoded for one who waits.
+    // Requests decoded for a client that waits are not given to another client.
     other.token("LOCK taken");
     let behind = "ECHO it\r\n".repeat(20);
     let bytes = format!("LOCK taken WAIT 60000\r\n{behind}");

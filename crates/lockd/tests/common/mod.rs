@@ -87,7 +87,7 @@ impl Daemon {
         eventually(name, || client.info(name) == value);
     }
 
-    /// The same, asked by a client that may.
+    /// Like `await_info`, asked by a client that has the right to.
     pub(crate) fn await_info_as(&self, client: &mut Client<TcpStream>, name: &str, value: u64) {
         eventually(name, || client.info(name) == value);
     }
@@ -103,7 +103,7 @@ impl Daemon {
         );
     }
 
-    /// Lets nobody read its log any more.
+    /// Closes the reading end of its log.
     pub(crate) fn close_log(&mut self) {
         let nothing = Command::new("true").stderr(Stdio::piped()).spawn();
         let mut nothing = nothing.unwrap();
@@ -111,7 +111,7 @@ impl Daemon {
         let _ = nothing.wait();
     }
 
-    /// Waits for its end; its exit code and the rest of its log.
+    /// Waits for its end; returns its exit code and the rest of its log.
     pub(crate) fn finish(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut rest = String::new();
@@ -242,7 +242,7 @@ pub(crate) fn short(value: &Value) -> String {
     }
 }
 
-/// A tool that the test runs; says what to do if it is not there.
+/// A tool that the test runs. Fails with advice if it is not installed.
 pub(crate) fn tool(name: &str) -> Command {
     let found = std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|directory| directory.join(name).exists())
@@ -262,7 +262,7 @@ pub(crate) fn root() -> PathBuf {
         .unwrap()
 }
 
-/// Runs a command to its end; what it printed. Fails the test if it failed.
+/// Runs a command to its end; returns its output. Fails the test if the command failed.
 #[track_caller]
 pub(crate) fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();

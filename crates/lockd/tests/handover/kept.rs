@@ -1,4 +1,4 @@
-//! What goes on.
+//! State that a handover keeps.
 
 use std::os::unix::net::UnixStream;
 
@@ -19,8 +19,8 @@ fn holds_lines_leases_and_sessions_go_on_as_they_were() {
     let session = holder.ask("SESSION OPEN TTL 60000");
     let session = session.as_text().unwrap().to_owned();
     assert_eq!(holder.say(&format!("LOCK owned SESSION {session}")), "5");
-    // Three in one line, one of whom gives up in time; a group, and one for the lease
-    // that ends.
+    // Three waiters in one line, one of which times out; a group; and a waiter for the
+    // lease that ends.
     let mut line: Vec<_> = (0..3).map(|_| daemon.client()).collect();
     for (nth, client) in line.iter_mut().enumerate() {
         client.send(["LOCK line", "LOCK line WAIT 900", "LOCK line TTL 60000"][nth]);
@@ -40,7 +40,7 @@ fn holds_lines_leases_and_sessions_go_on_as_they_were() {
     assert_eq!(short(&holder.ask("CLIENT ID")), id);
     assert_eq!(daemon.info("holds"), 5);
     assert_eq!(holder.say("LOCK line"), "ALREADYHELD");
-    // Deadlines are the old ones: of the lease, and of the one who waits in the line.
+    // Deadlines stay the same: that of the lease, and that of the waiter in the line.
     let token = next.read().as_integer();
     assert_eq!(token, Some(6));
     assert_eq!(short(&line[1].read()), "nil");

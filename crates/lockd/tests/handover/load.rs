@@ -1,4 +1,4 @@
-//! Handovers one after the other, among clients that do what they like.
+//! Handovers one after the other, under load from correct and from hostile clients.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::{Installed, assert_handed_over};
 const HANDOVERS: u64 = 20;
 const NAMES: usize = 3;
 
-/// What all clients know: who is inside, the last token of each name, and all tokens.
+/// State shared by all clients: the holders inside, the last token of each name, and all tokens.
 #[derive(Default)]
 struct Witness {
     inside: [AtomicU64; NAMES],
@@ -44,7 +44,7 @@ impl Witness {
     }
 }
 
-/// Takes and releases, one lock after the other; how often.
+/// Takes and releases one lock after the other; returns how often.
 fn good(port: u16, witness: &Witness, seed: usize) -> u64 {
     let mut client = Client::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let mut rounds = 0;
@@ -118,7 +118,7 @@ fn twenty_handovers_among_hostile_clients_let_nobody_in_twice() {
     assert!(rounds > HANDOVERS, "{rounds} rounds");
     // For information: this machine may do something else.
     println!("{rounds} rounds; stalls in us, and the whole in ms: {stalls_us:?}");
-    // Nothing is lost on the way: whoever is gone has left, and all is free.
+    // Nothing is lost on the way: clients that left are gone, and all locks are free.
     daemon.await_info("connected_clients", 1);
     daemon.await_info("holds", 0);
     assert_eq!(daemon.info("handover_failures"), 0);

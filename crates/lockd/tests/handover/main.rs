@@ -1,5 +1,5 @@
-//! The handover of jostled to a new program: what goes on, what does not, and what
-//! happens when the new program is no good.
+//! The handover of jostled to a new program: state that is kept, connections that end,
+//! and new programs that fail.
 
 #![allow(clippy::unwrap_used)] // A helper of a test fails the test.
 
@@ -18,7 +18,7 @@ use common::{Client, Daemon, eventually};
 
 const JOSTLED: &str = env!("CARGO_BIN_EXE_jostled");
 
-/// A place where jostled is installed, and where something else can be.
+/// A path where jostled is installed, and where another program can replace it.
 struct Installed {
     directory: tempfile::TempDir,
 }
@@ -39,7 +39,7 @@ impl Installed {
         self.path("jostled")
     }
 
-    /// Installs jostled in the place of what there was, by a link, as many do.
+    /// Installs jostled in place of the current program, by a link, as many do.
     fn put_jostled(&self) {
         self.remove();
         std::os::unix::fs::symlink(JOSTLED, self.program()).unwrap();
@@ -72,14 +72,14 @@ fn await_waiters(daemon: &Daemon, count: u64) {
     daemon.await_info("waiters", count);
 }
 
-/// Hands a daemon over; the answer.
+/// Hands a daemon over; returns the reply.
 #[track_caller]
 fn hand_over(daemon: &Daemon) -> String {
     let reply = daemon.client().ask("HANDOVER");
     reply.as_text().unwrap().to_owned()
 }
 
-/// The programs that this process was started as, by the number of handovers.
+/// Hands a daemon over; it must then have done so this many times, in the same process.
 #[track_caller]
 fn assert_handed_over(daemon: &Daemon, times: u64) {
     assert_eq!(hand_over(daemon), "OK");
@@ -88,12 +88,12 @@ fn assert_handed_over(daemon: &Daemon, times: u64) {
     assert_eq!(client.info("process_id"), u64::from(daemon.child.id()));
 }
 
-/// Lets a client send what it sends, without waiting for an answer.
+/// Sends bytes from a client, without waiting for a reply.
 fn sends<S: std::io::Read + Write>(client: &mut Client<S>, bytes: &str) {
     client.stream.write_all(bytes.as_bytes()).unwrap();
 }
 
-/// Whether any process was started by this line.
+/// Whether any process has this command line.
 fn is_running(line: &str) -> bool {
     let given = line.replace(' ', "\0") + "\0";
     std::fs::read_dir("/proc").unwrap().any(|entry| {
@@ -102,7 +102,7 @@ fn is_running(line: &str) -> bool {
     })
 }
 
-/// Waits until no process is there that was started by this line.
+/// Waits until no process has this command line.
 fn await_no_process(line: &str) {
     eventually("nothing is left behind", || !is_running(line));
 }

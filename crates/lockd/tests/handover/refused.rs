@@ -1,4 +1,4 @@
-//! New programs that are no good, and times at which there is no handover.
+//! New programs that cannot take over, and times at which a handover is refused.
 
 use std::process::Command;
 
@@ -156,15 +156,15 @@ fn only_administrators_hand_over_and_not_at_any_time() {
     assert_eq!(client.say("HANDOVER"), "ERR");
     assert_eq!(client.say("SHUTDOWN ABORT"), "OK");
     assert_eq!(client.say("HANDOVER"), "OK");
-    // It is still who it was, and so is everybody else.
+    // The client's login is kept, and so is everybody else's.
     assert_eq!(client.say("ACL WHOAMI"), "root");
     assert_eq!(daemon.client().say("HANDOVER"), "NOPERM");
-    // Settings are read again: whoever is gone by then sends nothing more.
+    // A handover reads settings again: a user that is gone by then can do nothing more.
     std::fs::write(&users, "user default on nopass ~* +@lock\n").unwrap();
     assert_eq!(client.say("HANDOVER"), "OK");
     assert_eq!(client.say("LOCK b"), "NOPERM");
     assert_eq!(daemon.client().say("TRYLOCK a"), "nil");
-    // Settings that are no good, are.
+    // A handover with invalid settings is refused.
     std::fs::write(&users, "user default on nonsense\n").unwrap();
     daemon.signal("-USR2");
     daemon.await_info("handover_failures", 1);

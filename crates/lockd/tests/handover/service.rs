@@ -86,7 +86,7 @@ fn systemd_sees_a_reload_of_the_same_process() {
     let daemon = Daemon::from_command(command.args(flags).env("NOTIFY_SOCKET", &path));
     let mut client = daemon.client();
     assert_eq!(client.say("LOCK a"), "1");
-    // Signals that come in the middle are heard by one of the two, and end neither.
+    // Signals that come in the middle reach one of the two programs, and end neither.
     for times in 1..=3 {
         for signal in ["-USR2", "-HUP", "-HUP"] {
             daemon.signal(signal);

@@ -17,7 +17,7 @@ const NAMES: [&str; 2] = ["jostled.password", "jostled.users"];
 /// A service's files.
 struct Unit {
     directory: tempfile::TempDir,
-    /// Whose processes it has.
+    /// The user that its processes run as.
     user: u32,
 }
 
@@ -34,8 +34,9 @@ impl Unit {
             user: 4_000_000 + std::process::id() % 1_000_000,
         };
         set_mode(unit.directory.path(), 0o755);
-        // Not by this process: what it writes cannot be executed while another thread forks.
-        // And no link: that changes the file, as daemons of other tests see that hand over.
+        // Another process copies it: a file that this one writes cannot be executed
+        // while another thread forks. A link would change the file, which daemons of
+        // other tests see during a handover.
         output(tool("cp").args([Path::new(JOSTLED), &unit.path("jostled")]));
         for name in ["state", "credentials"] {
             fs::create_dir(unit.path(name)).unwrap();
@@ -132,7 +133,7 @@ fn by_owner(unit: &Unit) {
     chown(unit.path("credentials"), Some(unit.user), Some(unit.user)).unwrap();
 }
 
-/// What becomes of a daemon that is not to start; one that does is killed.
+/// The output of a daemon that must fail to start; one that does start is killed.
 fn ended(command: &mut Command) -> Output {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! What stands in the log at each level, as text and as JSON.
+//! The lines in the log at each level, as text and as JSON.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::common::Client;
 /// Levels, from the one that lets least pass.
 const LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
-/// What a daemon says in the course of [`tell`]: the level, and a part of the line.
+/// The lines that a daemon logs in the course of [`tell`]: the level, and a part of the line.
 const STORY: [(&str, &str); 12] = [
     ("info", "listening on "),
     ("warn", "no data directory: "),
@@ -31,8 +31,8 @@ const STORY: [(&str, &str); 12] = [
     ("info", "ended"),
 ];
 
-/// A daemon on a Unix socket, and the manager that hears of its state: not at every
-/// level does the log tell that it is ready.
+/// A daemon on a Unix socket, and the manager that is told its state: the log does not
+/// report at every level that the daemon is ready.
 struct Service {
     directory: tempfile::TempDir,
     manager: UnixDatagram,
@@ -51,7 +51,7 @@ impl Service {
         std::fs::write(path("settings"), settings).unwrap();
         let child = Command::new(JOSTLED)
             .args(["--data", "none", "--listen", "none"])
-            // Else a low limit of open files is worth a warning.
+            // Otherwise a low limit of open files would log a warning.
             .args(["--max-connections", "10"])
             .args([Path::new("--unix"), &path("socket")])
             .args([Path::new("--config"), &path("settings")])
@@ -109,7 +109,7 @@ impl Service {
     }
 }
 
-/// Lets a daemon say everything that [`STORY`] has; its log.
+/// Makes a daemon log everything in [`STORY`]; returns its log.
 fn tell(settings: &str, flags: &[&str]) -> Vec<String> {
     let service = Service::start(settings, flags);
     let mut client = service.client();
@@ -218,7 +218,7 @@ fn sighup_changes_the_level_and_the_format() {
     assert_eq!(levels, expected, "{log:#?}");
 }
 
-/// Starts what is not to start, at the level that lets least pass; what it says.
+/// Starts a daemon that must fail to start, at the level that lets least pass; returns its log.
 fn refusal(flags: &[&str], code: i32) -> String {
     let output = Command::new(JOSTLED)
         .args(["--data", "none", "--log-level", "error"])

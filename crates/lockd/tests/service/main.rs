@@ -129,7 +129,7 @@ fn a_socket_of_systemd_by_the_name_of_tls_is_served_with_tls() {
 fn whoever_has_sockets_of_systemd_alone_reads_settings_again_and_hands_over() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("config");
-    // None of its own, and none that is said not to be.
+    // No address of its own, by `none` or by no setting at all.
     for text in ["listen = [\"none\"]\n", ""] {
         std::fs::write(&file, text).unwrap();
         let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().into());
@@ -312,8 +312,8 @@ fn a_drain_grants_nothing_to_those_behind_whom_it_sends_away() {
     let daemon = Daemon::start(&[]);
     let mut holder = daemon.client();
     holder.token("LOCK a SHARED");
-    // Behind the first one waits whoever could share the lock, and behind the group
-    // whoever wants a lock that is free and kept for it.
+    // A client that could share the lock waits behind the first one; a client that
+    // wants a free lock, reserved for the group, waits behind the group.
     let lines = ["LOCK a", "LOCK a SHARED", "LOCKALL 2 a free", "LOCK free"];
     let mut waiters = [(); 4].map(|()| daemon.client());
     for (waiter, line) in waiters.iter_mut().zip(lines) {

@@ -1,4 +1,4 @@
-//! The options of experiments: what an option is, and how the one table of them is read.
+//! The options of experiments: the type of an option, and reading the one table of options.
 //!
 //! `table.rs` has one row for each option: its field in a plan, its type, its word on the
 //! command line and in files, and for each workload that knows it the default and the
@@ -52,7 +52,7 @@ pub struct Opt {
     access: Access,
 }
 
-/// What an option is to some workloads.
+/// The use of an option by some workloads.
 #[derive(Debug)]
 pub struct Use {
     /// To these.
@@ -63,7 +63,7 @@ pub struct Use {
     pub help: &'static str,
 }
 
-/// What holds where a plan says nothing about an option. Values are written as typed.
+/// The default of an option. Values are written as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
     /// This value.
@@ -72,7 +72,7 @@ pub enum DefaultValue {
     Swept(&'static str),
     /// This value, where the targets answer requests.
     OfRequests(&'static str),
-    /// What is found out before the first run, in words for the help.
+    /// A value that is determined before the first run, in words for the help.
     Decided(&'static str),
     /// It is not done, or there is no limit.
     Absent,
@@ -201,7 +201,7 @@ impl Opt {
         format!("{}{unit}{default}", used.help)
     }
 
-    /// Whether it takes no value: naming it is all that one can say.
+    /// Whether it is a switch without a value.
     pub fn is_switch(&self, used: &Use) -> bool {
         self.kind == Kind::Flag && used.default == DefaultValue::Fixed("false")
     }
@@ -306,7 +306,7 @@ macro_rules! options {
         ),+];
 
         impl Plan {
-            /// A plan that says only what to do; everything else takes its default.
+            /// A plan with only a workload; everything else takes its default.
             pub fn of(workload: Workload) -> Plan {
                 Plan { workload, targets: Vec::new(), optional: Vec::new(), $($field: None),+ }
             }

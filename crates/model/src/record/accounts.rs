@@ -1,11 +1,11 @@
-//! Who used the CPUs during a run, by the scheduler's clocks and not by its ticks.
+//! CPU time during a run by owner, from the scheduler's clocks and not from its ticks.
 
 use serde::{Deserialize, Serialize};
 
 /// CPU time between two readings, by its owner, and how long our own threads queued.
 ///
-/// All times come from the scheduler's clocks. They step by up to a tick while a thread
-/// runs, so that each is exact to a tick for each CPU at either end.
+/// All times come from the scheduler's clocks. They advance in steps of up to a tick while
+/// a thread runs, so that each is exact to one tick per CPU at either end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accounts {
     /// Between the two readings.
@@ -35,8 +35,8 @@ pub struct Accounts {
     /// that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub whole_s: Option<f64>,
-    /// What of `whole_s` has no owner: processes that began and ended in between, and
-    /// whose parent is gone too, beside the clocks' steps.
+    /// The part of `whole_s` without an owner: processes that began and ended between the
+    /// readings, and whose parent is gone too, plus the clocks' steps.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unexplained_s: Option<f64>,
     /// Time that threads of workers and server were runnable and not running, summed;

@@ -1,5 +1,5 @@
-//! What the kernel counts of a run's workers: one line for each count carries it from the
-//! workers' pages through the record to the csv.
+//! The kernel's counts of a run's workers. One line per count is enough for the workers'
+//! pages, the record and the csv.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,12 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Times that a worker lost its CPU although it could have gone on. An owner that loses
-    /// it keeps all who wait waiting.
+    /// Involuntary context switches of workers. A preempted owner delays all waiters.
     Preempted = "preempted",
     /// Pages of memory that the kernel had to provide, or to read from a disk, while a worker
     /// waited for them. A lock without a hold that faults again and again measures memory.
     PageFaults = "page_faults",
 }
 
-/// By name, all workers together; what is not known of all of them is absent.
+/// By name, all workers together; a count that is not known for all of them is absent.
 pub type Counts = BTreeMap<String, u64>;

@@ -1,4 +1,4 @@
-//! The machine of an experiment, and what the tool found out about itself there.
+//! The machine of an experiment, and the tool's calibration on it.
 
 use super::Latencies;
 use crate::calibrated::Specimens;

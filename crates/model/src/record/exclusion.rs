@@ -33,7 +33,7 @@ pub struct Exclusion {
     pub across: Option<Box<Across>>,
 }
 
-/// What the logs of several hosts say of owners on different ones.
+/// The comparison of several hosts' logs: owners on different hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Across {
     /// Hosts whose logs were compared.
@@ -43,20 +43,22 @@ pub struct Across {
     pub checked: u64,
     /// These by all grants of the window.
     pub coverage: f64,
-    /// Grants that overlapped with one of another host wherever the clocks may stand.
+    /// Grants that overlapped with one of another host for all possible positions of the
+    /// clocks.
     pub violations: u64,
     /// Grants with a fencing token that another had had.
     pub tokens_repeated: u64,
-    /// Grants with an older fencing token than that of a hold that was over by then.
+    /// Grants with an older fencing token than that of a hold that had ended before.
     pub tokens_out_of_order: u64,
-    /// Grants that overlapped only with what no lease certainly gave any more.
+    /// Grants that overlapped only with a time that was no longer certainly covered by a
+    /// lease.
     pub lapsed_overlap: u64,
     /// Grants that may have overlapped with one of another host, or not.
     pub undecided: u64,
-    /// The same where fencing tokens say who came later.
+    /// The undecided grants that fencing tokens put in order.
     pub ordered_by_token: u64,
-    /// By how much two hosts' clocks may be off each other, together: no shorter
-    /// overlap is certain.
+    /// The largest uncertainty of the offset between two hosts' clocks: no shorter overlap
+    /// is certain.
     pub within_ns: u64,
     /// The first few faults, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

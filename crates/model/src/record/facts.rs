@@ -1,4 +1,4 @@
-//! What a file states about its targets, so that its readers need no table of targets.
+//! Facts about targets in the file, so that its readers need no table of targets.
 
 use super::{Experiment, Point};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ pub const SERVER_VERSION: &str = "server_version";
 /// Facts about one target that a reader of the file goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetFacts {
-    /// The target that only answers, reached by the same path: beside it one sees what the
-    /// lock itself takes.
+    /// The answering target on the same path. The difference from it is the lock's own
+    /// cost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answering: Option<String>,
     /// Whether the cost of that path is measured before the first run, in turns with the

@@ -22,8 +22,7 @@ pub struct Fit {
     pub from: u64,
     /// Largest value.
     pub to: u64,
-    /// What may be said: `too_few`, `constant`, `laws`, `power`, `falls`,
-    /// `bends`, `no_law`.
+    /// The finding: `too_few`, `constant`, `laws`, `power`, `falls`, `bends`, `no_law`.
     pub finding: String,
     /// The figure at the largest value over that at the smallest, by block.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -3,15 +3,14 @@
 use super::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// What keeping all locks of a run for a time came to (`hold --for`).
+/// The cost of keeping all locks of a run for a time (`hold --for`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// For how long all of them were kept, in seconds.
     pub kept_s: f64,
     /// How many there were.
     pub locks: u64,
-    /// How long one lasts at least that nobody renews; absent where there is nothing to
-    /// renew.
+    /// The least time that an unrenewed lock lasts; absent if there is nothing to renew.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_s: Option<f64>,
     /// Between two renewals of it.

@@ -76,7 +76,7 @@ pub enum Record {
     Doubled(Box<Doubled>),
 }
 
-/// What was asked for, where, and how good the tool itself is there.
+/// The plan, the machine, and the tool's calibration on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// [`SCHEMA`].
@@ -85,9 +85,9 @@ pub struct Experiment {
     pub plan: Plan,
     /// The machine and what bends a measurement on it.
     pub environment: Environment,
-    /// What the tool found out about itself before the first run.
+    /// The tool's calibration before the first run.
     pub calibration: Calibration,
-    /// Facts by target as typed; a target of which none holds is absent, in files of older
+    /// Facts by target as typed. A target without facts is absent; in files of older
     /// versions all are.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub target_facts: BTreeMap<String, TargetFacts>,

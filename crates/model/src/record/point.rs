@@ -1,6 +1,5 @@
-//! One run of a point, and what of it belongs to no other concern: the machine
-//! meanwhile, shares of the workers, the server, parts of requests, slices of the
-//! window.
+//! One run of a point, and its parts without a module of their own: the machine, the
+//! workers' shares, the server, parts of requests, slices of the window.
 
 use super::{
     Accounts, At, Buckets, Counts, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad,
@@ -42,8 +41,8 @@ pub struct Point {
     /// What an ideal lock would reach; absent where nothing bounds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_per_s: Option<f64>,
-    /// How long a sleeping idle took, mean: sleeps end late. The ideal is that of these;
-    /// absent where none ended within the window.
+    /// Mean time of a sleeping idle, because sleeps end late. The ideal is computed with
+    /// it. Absent if none ended within the window.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idle_mean_ns: Option<f64>,
     /// throughput_per_s / ceiling_per_s.
@@ -217,7 +216,7 @@ pub struct Point {
     /// What a fault led to (`recover`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery: Option<Box<Recovery>>,
-    /// What workers and the server of a lock service said to each other.
+    /// The traffic between workers and the server of a lock service.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traffic: Option<ServerTraffic>,
     /// What the server of a lock service did.
@@ -257,8 +256,8 @@ pub struct Point {
     pub verdict: Verdict,
 }
 
-/// Bare acts of the machine, by which runs of two sessions are compared. The
-/// medians over several short passes on either side of a run.
+/// The machine's own speed in a few basic operations, by which runs of two sessions are
+/// compared: medians over several short passes before and after a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Anchor {
     /// One step of a loop that stays in the CPU's registers.
@@ -331,8 +330,8 @@ pub struct PerWorker {
     /// Which worker that was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_worker: Option<u64>,
-    /// Workers whose attempt was pending at the end of the window, whether or not its start
-    /// was stamped: the distribution of waits has only the stamped ones.
+    /// Workers whose attempt was pending at the end of the window, stamped or not. The
+    /// distribution of waits has only the stamped ones.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pending: Option<u64>,
     /// Most consecutive acquisitions of one worker on one key.
@@ -375,10 +374,10 @@ pub struct Server {
     /// cpu_s per operation, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
-    /// Connections that said who they are, as a directory server counts them.
+    /// Binds, as a directory server counts them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub binds: Option<u64>,
-    /// Connections that took their leave, as a directory server counts them.
+    /// Unbinds, as a directory server counts them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unbinds: Option<u64>,
     /// Memory that it counts, with all locks held less before the first, for
@@ -387,7 +386,7 @@ pub struct Server {
     pub bytes_per_held_lock: Option<f64>,
 }
 
-/// What workers and a server said to each other over the whole run, from the start of the
+/// The traffic between workers and a server over the whole run, from the start of the
 /// workers to their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerTraffic {
@@ -417,8 +416,8 @@ pub struct Phase {
     pub span: Distribution,
 }
 
-/// Requests that do nothing, by as many workers, immediately before or after a
-/// run: what remains of its requests without theirs is the target's own.
+/// Null requests, by as many workers, immediately before or after a run. Subtracting their
+/// time from that of the run's requests leaves the target's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Null {
     /// The target that does nothing, as typed.

@@ -1,4 +1,4 @@
-//! What one fault led to, and the history of the run, of which all of it follows.
+//! The results of one fault, and the history of the run, from which they all follow.
 //!
 //! Times are nanoseconds of `CLOCK_MONOTONIC`.
 
@@ -31,11 +31,11 @@ pub struct Recovery {
     /// What was struck went on; the restarted service accepted connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub returned_at_ns: Option<u64>,
-    /// Until the next grant that the owner's release did not bring about. Absent: there
-    /// was none within the limit, or the service kept the lock for its owner.
+    /// Time until the next grant that was not caused by the owner's release. Absent if
+    /// there was none within the limit, or the service kept the lock for its owner.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next_grant_ns: Option<u64>,
-    /// What was taken from the next owner and the service until the next grant; absent
+    /// CPU time taken from the next owner and the service until the next grant; absent
     /// without `next_grant_ns`, or without the kernel's schedstat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delays: Option<Delays>,
@@ -48,7 +48,7 @@ pub struct Recovery {
     /// From the return of what was struck to the next grant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_return_ns: Option<i64>,
-    /// For so long the old owner and the next one both believed that they owned.
+    /// How long the old owner and the next one both believed that they owned the lock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_believed_ns: Option<u64>,
     /// The part of `two_believed_ns` in which the old owner ran.
@@ -61,8 +61,8 @@ pub struct Recovery {
     /// next owner's had come before it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_refused: Option<bool>,
-    /// Whether waiters were served in the order in which they came, where none had to
-    /// come again; absent where fewer than two were served.
+    /// Whether waiters were served in the order of their arrival; absent if fewer than two
+    /// were served, or a waiter had to try again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub in_order: Option<bool>,
     /// Waiters that were served.
@@ -71,7 +71,7 @@ pub struct Recovery {
     pub history: Vec<Event>,
 }
 
-/// CPU time that was taken from some processes between two looks at them.
+/// CPU time that some processes did not get between two looks at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delays {
     /// How long their threads were ready to run and had no CPU, summed.

@@ -3,8 +3,8 @@
 use super::Waits;
 use serde::{Deserialize, Serialize};
 
-/// How busy a thread was that keeps a target busy: a generator thread, the busiest of workers
-/// that have each their own, or the busiest one of a generator of `spread`.
+/// The load of a thread that generates requests: a generator thread, the busiest of workers
+/// with a thread each, or the busiest thread of a generator of `spread`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadLoad {
     /// (CPU time + time runnable but not running) / its wall time.
@@ -38,7 +38,7 @@ pub struct GeneratorProcess {
     pub still_share: f64,
 }
 
-/// What keeping so many requests in flight was like.
+/// Figures about keeping a number of requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// How many there should have been at any time.
@@ -47,8 +47,8 @@ pub struct Spread {
     /// were in flight within it, less that of generators that stood still, over
     /// its length.
     pub effective: f64,
-    /// How many of them, on average, were not in their own worker's hands: less its
-    /// CPU time and its time runnable but not running.
+    /// The average number of them that did not wait for their own worker: without the
+    /// worker's CPU time and its time runnable but not running.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub at_server: Option<f64>,
     /// CPUs' worth of time that each generator was given; absent: no limit.
@@ -57,15 +57,15 @@ pub struct Spread {
     /// Response of all requests, with those that the window's end cut off.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<Waits>,
-    /// Whether generators and server can take CPU time from each other; absent
-    /// where that is not known.
+    /// Whether budgets are disjoint: neither generators nor server can take CPU time from
+    /// the other. Absent if that is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disjoint: Option<bool>,
     /// How that is known, or why not, in words.
     pub budgets: String,
-    /// It is known by the server's address alone: that is none of the hosts', so that
-    /// the server is on another machine, unless CPU time here is accounted for by
-    /// nobody.
+    /// Whether `disjoint` is known only from the server's address, which belongs to none of
+    /// the hosts. The server is then on another machine, unless CPU time here belongs to no
+    /// known process.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub by_address: bool,
 }

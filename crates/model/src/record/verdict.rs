@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// Whether a number may be believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Is {
-    /// Nothing speaks against it.
+    /// No check reports it.
     #[default]
     #[serde(rename = "VALID")]
     Valid,
-    /// Something may have bent it.
+    /// It may be distorted.
     #[serde(rename = "SUSPECT")]
     Suspect,
     /// It must not be used.
@@ -62,7 +62,7 @@ pub struct Reason {
     /// Where the figure would lie without this.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bound: Option<Bound>,
-    /// What no number tells: names of programs, errors, an example.
+    /// Evidence other than numbers: names of programs, errors, an example.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen: Option<String>,
     /// The hosts that it is about; empty where it is about all of them.
@@ -93,8 +93,8 @@ pub enum LimitedBy {
     Target,
     /// The tool's own workers.
     Generator,
-    /// The way between them and the client's share of it: a server that only
-    /// answers does hardly better.
+    /// The path between them, and the client's part of it: a server that only answers is
+    /// hardly faster.
     Path,
     /// A limit of the machine.
     Machine,

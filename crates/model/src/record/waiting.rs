@@ -1,16 +1,16 @@
-//! What a lock costs that is waited for, by the runs of `contend`.
+//! The cost of waiting for a lock, from the runs of `contend`.
 
 use super::Point;
 
-/// Minutes of waiting for each grant. With fewer the cost of the grants themselves is too
-/// great a part.
+/// The least minutes of waiting per grant. With fewer, the grants themselves are too large
+/// a part of the cost.
 const LEAST_MINUTES: f64 = 5.0;
 
 impl Point {
     /// Workers that waited for a lock, on average: all but those that held one or paused.
-    /// What is not waiting is the rate times the time that each operation holds and pauses
-    /// (Little, Operations Research 9, 1961). None where this is not known, or where so many
-    /// locks were granted that waiting is not what a run cost.
+    /// The number of these is the rate times the time that each operation holds and pauses
+    /// (Little, Operations Research 9, 1961). None if this is not known, or if there were
+    /// so many grants that waiting was not the main cost of the run.
     pub fn waiting(&self) -> Option<f64> {
         let workers = self.at.workers.filter(|_| self.workload == "contend")? as f64;
         let elsewhere_ns = self.hold_ns.as_ref()?.mean + self.idle_mean_ns.unwrap_or(0.0);

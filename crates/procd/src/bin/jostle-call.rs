@@ -1,6 +1,6 @@
-//! The thin client: calls a procedure of procd and exits with its code. It lives
-//! for a fraction of a millisecond, so it starts without the C library (see
-//! `jostle_sys::bare`); what it says and understands stands in `call.rs`.
+//! The thin client: calls a procedure of procd and exits with its code. It lives for a
+//! fraction of a millisecond, so it starts without the C library (see
+//! `jostle_sys::bare`). Its options, request and reply are in `call.rs`.
 
 #![no_main]
 #![no_builtins]
@@ -21,8 +21,8 @@ jostle_sys::bare_main!(run);
 const STDOUT: i32 = 1;
 const STDERR: i32 = 2;
 
-/// How often the client looks for the reply before it goes to sleep: to be woken
-/// takes longer than most replies.
+/// How often the client looks for the reply before it sleeps: waking up takes longer
+/// than most replies.
 const LOOKS: u32 = 64;
 
 struct Process(Start);
@@ -39,7 +39,7 @@ impl Given for Process {
     }
 }
 
-/// Why there is no exit code of the procedure's: the client's own, and why.
+/// A failure of the call: the client's own exit code, and the reason.
 struct Failure(u8, &'static str);
 
 fn run(start: Start) -> u8 {
@@ -72,14 +72,14 @@ fn print(text: &str) -> u8 {
 fn complain(code: u8, why: &str) -> u8 {
     write(STDERR, b"jostle-call: ");
     write(STDERR, why.as_bytes());
-    // The engine's own words end with one.
+    // The engine's own messages end with a newline.
     if !why.ends_with('\n') {
         write(STDERR, b"\n");
     }
     code
 }
 
-/// Nobody is told if this fails: the exit code is what counts.
+/// A failure is not reported: the exit code is what counts.
 fn write(fd: i32, mut bytes: &[u8]) {
     while let Ok(count @ 1..) = bare::write(fd, bytes) {
         bytes = bytes.get(count..).unwrap_or_default();
@@ -111,7 +111,8 @@ fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
     };
     let mut writer = Writer::new(|bytes: &[u8], more| socket.send(bytes, more));
     let sent = writer.request(process, options);
-    // An engine that refuses answers before all is sent: its answer comes first.
+    // An engine may refuse a request before all of it is sent. Its answer counts more
+    // than the failed send.
     let reply = receive(&socket, options);
     match (sent, reply) {
         (Err(_), Err(_)) => Err(Failure(UNREACHABLE, "the engine does not take the request")),
@@ -119,8 +120,8 @@ fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
     }
 }
 
-/// An abstract name is whoever's that takes it first. Nothing is said to a
-/// stranger, the token least of all, and nothing that it says is believed.
+/// Checks the process behind an abstract name, which any process can take first. Nothing is sent
+/// to a stranger, least of all the token, and nothing that it sends is believed.
 fn trust(fd: i32, user: Option<u32>) -> Result<(), Failure> {
     let peer = bare::peer_user(fd).ok();
     let trusted = match user {
@@ -139,7 +140,7 @@ fn trust(fd: i32, user: Option<u32>) -> Result<(), Failure> {
 const RECEIVE_TIMEOUT: i32 = 20;
 const SEND_TIMEOUT: i32 = 21;
 
-/// Lets a socket wait for so long at most; 0 would be for ever.
+/// Limits how long a socket operation may wait; 0 would mean for ever.
 fn limit(fd: i32, option: i32, ms: u64) -> Result<(), Errno> {
     let mut time = [0; 2 * size_of::<isize>()];
     let (seconds, micros) = time.split_at_mut(size_of::<isize>());
@@ -155,8 +156,8 @@ fn prepare(fd: i32, address: &SocketAddress, options: &Options<'_>) -> Result<()
     if address.is_unix() {
         return Ok(());
     }
-    // Closed by a reset: all that was to come has come, and no port is left in
-    // TIME_WAIT on either side, of which a busy mail server would run out.
+    // The socket is closed by a reset, when everything has been received. So no port is
+    // left in TIME_WAIT on either side; a busy mail server would run out of ports.
     bare::set_socket_option(fd, LINGER, &[1, 0, 0, 0, 0, 0, 0, 0])
 }
 
@@ -164,7 +165,7 @@ fn prepare(fd: i32, address: &SocketAddress, options: &Options<'_>) -> Result<()
 struct Socket {
     fd: i32,
     deadline_ms: u64,
-    /// What is left of it at the beginning, as sending was limited to.
+    /// The time limit at the beginning, which sending has already.
     timeout_ms: u64,
 }
 

@@ -21,8 +21,8 @@ use crate::query::Args;
 use crate::spool::Spool;
 use host::OpenFile;
 
-/// Instructions between two looks at the clock. A single instruction can copy
-/// all memory that a procedure may have, so few; fewer slow loops down.
+/// Instructions between two checks of the clock. They are few, because a single one can
+/// copy all memory that a procedure may have; still fewer would slow loops down.
 const INSTRUCTIONS: u32 = 200;
 
 /// Bounds of one call.
@@ -74,7 +74,7 @@ pub(crate) enum Outcome {
     Memory,
 }
 
-/// What a call and the functions that it calls share.
+/// State shared by a call and the functions that it calls.
 struct Call {
     spool: Option<Arc<Spool>>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
@@ -94,7 +94,8 @@ enum Stage {
 }
 
 impl Call {
-    /// An error if the call is over: to be raised wherever one could be caught.
+    /// An error if the call is over. Functions raise it wherever a procedure could
+    /// catch an error.
     fn check(&self) -> Result<(), Error> {
         if self.stage.get() == Stage::Running && Instant::now() >= self.deadline.get() {
             self.stage.set(Stage::Late);
@@ -173,8 +174,7 @@ impl State {
         })
     }
 
-    /// Runs the procedure once. Whether the state may be used again is the
-    /// second half of the answer.
+    /// Runs the procedure once. Also returns whether the state may be used again.
     pub(crate) fn call(&self, args: &Args, body: &[u8]) -> (Outcome, bool) {
         let call = &*self.call;
         call.deadline.set(Instant::now() + call.limits.time);
@@ -236,20 +236,20 @@ impl State {
     }
 }
 
-/// What an error means that the procedure did not catch.
+/// The outcome of an error that the procedure did not catch.
 fn failed(value: &Value) -> Outcome {
     match value {
         Value::Error(error) if is_memory(error) => Outcome::Memory,
         Value::Error(error) => Outcome::Failed(message(error)),
-        // The interpreter's own word for it.
+        // The interpreter's own message for this.
         Value::String(text) if text.as_bytes() == b"not enough memory" => Outcome::Memory,
         Value::String(text) => Outcome::Failed(first_line(&text.to_string_lossy())),
-        // Nothing is called to find out what it means.
+        // No metamethod is called to describe the value.
         other => Outcome::Failed(format!("an error that is a {}", other.type_name())),
     }
 }
 
-/// 0 to 255, of an integer or of a float that is one.
+/// The exit code, 0 to 255: an integer, or a float that equals one.
 fn exit_code(value: &Value) -> Result<u8, Error> {
     let number = match value {
         Value::Integer(number) => Some(*number),

@@ -9,7 +9,7 @@
 const CAPTURES: usize = 32;
 /// How deep it may recurse.
 const DEPTH: u32 = 200;
-/// Steps between two questions.
+/// Steps between two calls of `go_on`.
 const STEPS: u32 = 4096;
 
 /// Why there is no answer.
@@ -17,7 +17,7 @@ const STEPS: u32 = 4096;
 pub(crate) enum PatternError {
     /// The pattern makes no sense; why.
     Malformed(&'static str),
-    /// The caller said stop.
+    /// The caller stopped the search.
     Stopped,
 }
 
@@ -65,7 +65,7 @@ fn malformed<T>(why: &'static str) -> Result<T, PatternError> {
 }
 
 impl<'a> Matcher<'a> {
-    /// `go_on` is asked now and then; its `false` ends the search.
+    /// `go_on` is called now and then; `false` ends the search.
     pub(crate) fn new(
         subject: &'a [u8],
         pattern: &'a [u8],
@@ -130,7 +130,7 @@ impl<'a> Matcher<'a> {
         Ok(())
     }
 
-    /// Where a match of the pattern's rest from `p` ends that starts at `s`.
+    /// The end of a match of the pattern's rest from `p` that starts at `s`.
     fn matches(&mut self, s: usize, p: usize) -> Found {
         self.depth += 1;
         if self.depth > DEPTH {
@@ -206,7 +206,7 @@ impl<'a> Matcher<'a> {
                 let index = usize::from(digit).checked_sub(usize::from(b'1'));
                 let (start, end) = match index.and_then(|index| self.captures.get(index)) {
                     Some(Capture::Part { start, end }) => (start, end),
-                    // A place is no text that could come again.
+                    // A position has no text that could come again.
                     Some(Capture::Place(_)) => return Ok(None),
                     Some(Capture::Open(_)) | None => return malformed("invalid capture index"),
                 };
@@ -393,9 +393,9 @@ mod tests {
     use mlua::{Lua, Value, Variadic};
     use proptest::prelude::*;
 
-    /// What the interpreter's own matcher says: places from 1, captures. (Its
-    /// `find` alone takes a pattern without special characters as plain text,
-    /// and a lone `)` is one to it.)
+    /// The result of the interpreter's own matcher: places from 1, captures. (Only its
+    /// `find` takes a pattern without special characters as plain text, and counts a
+    /// lone `)` as such a pattern.)
     fn original(lua: &Lua, subject: &[u8], pattern: &[u8]) -> Result<Vec<String>, String> {
         let plain = !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte));
         let code = if plain {

@@ -101,7 +101,7 @@ fn nothing_is_left_from_call_to_call() {
     }
 }
 
-/// Each of these is an attempt; what it reaches must be nothing.
+/// Each of these tries to reach something outside; none may succeed.
 #[test]
 fn nothing_outside_can_be_reached() {
     for name in [
@@ -207,7 +207,7 @@ fn time_cannot_be_overdrawn() {
             assert_eq!(outcome, Outcome::Late, "{source}");
             assert!(!again, "{source}: a state that was cut off is used again");
         }
-        // No figure, a bound: without a cut none of them would ever end.
+        // This is a bound, not a measurement: without the cut none of them would ever end.
         assert!(started.elapsed() < Duration::from_secs(30), "{source}");
     }
     for source in [
@@ -244,7 +244,7 @@ fn memory_cannot_be_overdrawn() {
         assert_eq!(outcome, Outcome::Memory, "{source}");
         assert!(!again, "{source}");
     }
-    // One that survives its own bomb gets no further than its time.
+    // A procedure that survives its own memory errors is still cut off at its time limit.
     let stubborn = "while true do pcall(function() return ('x'):rep(1e9) end) end";
     assert_eq!(run(stubborn), Outcome::Late);
     let deep = run("local function f() return 1 + f() end f()");

@@ -12,14 +12,14 @@ use super::gate::Gate;
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
     /// A request.
     Request,
     /// The rest of one.
     Rest,
-    /// That its answers are read.
+    /// The client reading its answers.
     Reader,
     /// Its turn at a procedure's gate.
     Turn,
@@ -29,14 +29,14 @@ pub(super) enum Awaits {
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) fd: OwnedFd,
-    /// Its place, once it had to wait.
+    /// Its slot, once it has had to wait.
     pub(super) slot: Option<u32>,
     pub(super) awaits: Awaits,
-    /// The gate at which it stands in line, or where its place is kept.
+    /// The gate at which it waits in line, or which keeps a place for it.
     pub(super) line: Option<Arc<Gate>>,
-    /// Since when.
+    /// When it began to wait.
     pub(super) since: Instant,
-    /// What has come and is not answered yet.
+    /// Bytes that have been received and not answered yet.
     pub(super) input: Vec<u8>,
     /// Answers that the kernel has not taken yet.
     pub(super) output: Vec<u8>,
@@ -44,12 +44,12 @@ pub(super) struct Conn {
     pub(super) continued: bool,
     /// It ends once `output` is sent.
     pub(super) closing: bool,
-    /// It was refused, and what it sends is thrown away: were the connection
-    /// closed before it has all come, the refusal would be lost.
+    /// It was refused, and further input is thrown away. If the connection were closed
+    /// before all input has come, the refusal would be lost.
     pub(super) deaf: bool,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     Something,
@@ -73,7 +73,7 @@ impl Conn {
         }
     }
 
-    /// It waits for something from now on, if it did not before.
+    /// Starts waiting for an event, unless it already waits for it.
     pub(super) fn await_now(&mut self, what: Awaits) {
         if self.awaits != what {
             self.awaits = what;
@@ -96,7 +96,7 @@ impl Conn {
         }
     }
 
-    /// Tells the other side that nothing follows, and throws away what comes.
+    /// Shuts down the sending side, and throws away what comes.
     pub(super) fn discard(&self) -> Came {
         // It can only fail if the connection is gone, which the read finds out.
         let _ = shutdown(&self.fd, Shutdown::Write);
@@ -133,7 +133,7 @@ impl Conn {
         if let Some(sent) = sent {
             self.output.drain(..sent);
             if sent > 0 && !self.output.is_empty() {
-                // It reads, be it slowly.
+                // The client reads, if slowly.
                 self.since = Instant::now();
             }
         }
@@ -175,7 +175,7 @@ impl Slots {
         self.places.len()
     }
 
-    /// The connection's place, locked, which it gets if it has none.
+    /// The connection's slot, locked; the connection gets one if it has none.
     pub(super) fn place_of(&self, conn: &mut Conn) -> Option<Place<'_>> {
         if conn.slot.is_none() {
             conn.slot = self.free().pop();
@@ -188,7 +188,7 @@ impl Slots {
         place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a place back whose connection has ended.
+    /// Frees the slot of a connection that has ended.
     pub(super) fn release(&self, slot: u32) {
         self.free().push(slot);
     }

@@ -1,10 +1,10 @@
-//! How many calls of one procedure run at the same time, and who waits: a
+//! Limits how many calls of one procedure run at the same time; others wait in line. A
 //! procedure that hangs takes its own share of the threads, not all of them.
 //!
-//! Calls run in the order in which they came. A place that becomes free belongs
-//! to the first in line at once, though some time passes until a thread takes its
-//! connection up: were it free for anybody until then, a client that pipelines
-//! would take it again and again.
+//! Calls run in the order in which they came. A place that becomes free is kept for the
+//! first in line at once, though some time passes until a thread takes up its
+//! connection. If the place were open to all until then, a client that pipelines would
+//! take it again and again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,14 @@ struct Inner {
     waiting: VecDeque<u32>,
 }
 
-/// What a call that has to wait is told.
+/// The answer to a call that has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Its place is kept: it became free just now.
     Called,
     /// Wait: too many run.
     Wait,
-    /// Go away: too many wait.
+    /// Refused: too many wait.
     Refused,
 }
 
@@ -37,7 +37,7 @@ impl Inner {
         self.waiting.is_empty() && self.running + self.called.len() < running
     }
 
-    /// Keeps a place for the next one in line, who is to be told.
+    /// Keeps a place for the next connection in line; returns it, to be resumed.
     fn call(&mut self) -> Option<u32> {
         let next = self.waiting.pop_front()?;
         self.called.push(next);
@@ -65,8 +65,8 @@ impl Gate {
         enters
     }
 
-    /// Puts a connection in line, which must be ready to be resumed; asks once
-    /// more, as the last of those that ran may have left by now.
+    /// Puts a connection in line; it must be ready to be resumed. Checks for a free
+    /// place once more, as the last of the running calls may have ended by now.
     pub fn wait(&self, running: usize, waiting: usize, connection: u32) -> Entry {
         let mut inner = self.lock();
         if inner.is_free(running) {
@@ -80,15 +80,15 @@ impl Gate {
         }
     }
 
-    /// A call has ended; the connection whose turn it is.
+    /// Ends a call; returns the connection whose turn it is.
     pub fn leave(&self) -> Option<u32> {
         let mut inner = self.lock();
         inner.running -= 1;
         inner.call()
     }
 
-    /// A connection leaves the line without having run; the one whose turn it is
-    /// instead, if a place was kept.
+    /// Takes a connection out of the line that has not run. If a place was kept for it,
+    /// returns the connection whose turn it is instead.
     pub fn give_up(&self, connection: u32) -> Option<u32> {
         let mut inner = self.lock();
         inner.waiting.retain(|waiting| *waiting != connection);

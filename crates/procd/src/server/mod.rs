@@ -43,17 +43,17 @@ use worker::Worker;
 /// Descriptors for other things than clients: each thread may open 16 files for
 /// a procedure.
 const SPARE_FILES: usize = 64;
-/// How often timeouts are looked at, and the folder, should the kernel not tell
-/// of its changes (network file systems).
+/// How often timeouts are checked. The folder is checked as well, in case the kernel
+/// does not report its changes (network file systems).
 const SWEEP: Duration = Duration::from_secs(1);
-/// After which a changed file is looked at once more.
+/// How long after a change a file is checked once more.
 const SETTLE: Duration = Duration::from_millis(50);
 
 // What an epoll event belongs to: connections use their places as they are.
 const LISTENER: u64 = 1 << 32;
 const STOP: u64 = 1 << 33;
 
-/// Where log lines go.
+/// The function that takes log lines.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Why a server cannot start.
@@ -62,17 +62,17 @@ pub enum StartError {
     /// An address or socket path cannot be listened on.
     #[error("cannot listen on {place}: {error}")]
     Listen {
-        /// Which.
+        /// The address or path.
         place: String,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// A folder cannot be used.
     #[error("{}: {error}", path.display())]
     Folder {
-        /// Which.
+        /// The folder.
         path: std::path::PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// A call that should not fail.
@@ -191,7 +191,8 @@ impl Server {
         served
     }
 
-    /// Tells of changes in the folder; without it the regular look must do.
+    /// A descriptor that reports changes in the folder; without it only the regular
+    /// checks find them.
     fn watch_folder(&self) -> Option<OwnedFd> {
         use inotify::{CreateFlags, WatchFlags};
         let folder = self.shared.catalog.folder()?;
@@ -205,7 +206,7 @@ impl Server {
         Some(fd)
     }
 
-    /// What nobody waits for: timeouts, and procedures that change.
+    /// Work that no call waits for: timeouts, and procedures that change.
     fn supervise(&self, stop: BorrowedFd<'_>, watch: Option<&OwnedFd>) -> io::Result<()> {
         let (mut unsettled, mut swept) = (false, Instant::now());
         loop {
@@ -221,7 +222,7 @@ impl Server {
             }
             let told = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
             if told {
-                // What changed does not matter: the look finds out.
+                // The events themselves do not matter: the refresh finds the changes.
                 let mut events = [0; 4096];
                 while watch.is_some_and(|fd| rustix::io::read(fd, &mut events).is_ok()) {}
             }

@@ -70,8 +70,8 @@ impl Listener {
         net::accept_with(&self.fd, FLAGS)
     }
 
-    /// Nobody is let in any more. Once: by the second time the socket's file may
-    /// be a successor's.
+    /// Stops accepting connections. Only the first call has an effect: later the
+    /// socket's file may be a successor's.
     pub(super) fn close(&self) {
         if self.closed.swap(true, Relaxed) {
             return;

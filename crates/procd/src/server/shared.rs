@@ -37,9 +37,8 @@ impl Shared {
         }
     }
 
-    /// Lets a connection go on that waits for its turn. It is made ready to be
-    /// taken up by whichever thread is free: sockets can nearly always be
-    /// written to.
+    /// Lets a connection that waits for its turn continue. Any free thread can take it
+    /// up: it is armed for writing, too, and sockets can nearly always be written to.
     pub(super) fn resume(&self, slot: u32) -> bool {
         let place = self.slots.lock(slot);
         let Some(conn) = place.as_ref().filter(|c| c.awaits == Awaits::Turn) else {
@@ -91,7 +90,7 @@ impl Shared {
             drop(place);
             match conn.awaits {
                 Awaits::Request => count(&self.stats.idle),
-                // It is told, if it listens.
+                // The client gets an answer, if it reads.
                 Awaits::Turn => {
                     let _ = conn.transmit(&mut busy());
                 }
@@ -115,14 +114,14 @@ impl Shared {
     }
 }
 
-/// What a call is told for which there is no time.
+/// The answer to a call that the engine has no room for.
 pub(super) fn busy() -> Vec<u8> {
     let mut out = Vec::new();
     Answer {
         status: "503 Service Unavailable",
         exit_code: None,
         headers: "Failure: busy\r\nRetry-After: 1\r\n",
-        body: b"too many calls of this procedure\n",
+        body: b"too many calls at the same time; try again\n",
         head_only: false,
         close: true,
     }

@@ -1,4 +1,4 @@
-//! One request: who may ask, what for, and the answer.
+//! One request: its authorization, its procedure, and the answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::query::Args;
 use crate::sizecheck::{SizecheckError, sizecheck};
 use crate::stats::{self, Known, ProcedureStats, count};
 
-/// What a thread knows: the procedures as it saw them last, and its own
-/// interpreters, one for each procedure that it has run.
+/// A thread's own state: the procedures as it saw them last, and its interpreters, one
+/// for each procedure that it has run.
 #[derive(Debug)]
 pub(super) struct Desk {
     generation: u64,
@@ -25,9 +25,9 @@ pub(super) struct Desk {
 
 /// Whether a request was answered.
 pub(super) enum Done {
-    /// The answer is written, and may say that the connection ends.
+    /// The answer is written.
     Answered {
-        /// It does.
+        /// The answer announces the end of the connection.
         close: bool,
     },
     /// The procedure is busy: the connection has to wait.
@@ -232,7 +232,8 @@ fn known(procedure: &Procedure) -> Known<'_> {
     }
 }
 
-/// In a time that does not tell how much of a token was right.
+/// Whether a request carries the token. The time it takes does not reveal how much of
+/// it was right.
 fn authorized(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
     let Some(token) = &shared.config.token else {
         return true;
@@ -241,10 +242,11 @@ fn authorized(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
     given.is_some_and(|given| token.as_bytes().ct_eq(given).into())
 }
 
-/// Whether a request is for this engine. A web page can let its own name resolve
-/// to 127.0.0.1, and then read what the engine answers; its browser says that name.
-/// So only addresses are taken, names without a dot, which are nobody's elsewhere,
-/// and those of `--host`. Where a token is needed, the page does not know it.
+/// Whether a request is for this engine. A web page can let its own name resolve to
+/// 127.0.0.1, and then read the engine's answers; its browser sends that name as the
+/// host. So only addresses are accepted, names without a dot, which belong to nobody
+/// elsewhere, and those of `--host`. With a token any name is accepted, because the
+/// page does not know the token.
 fn is_meant(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
     let Some(host) = request.host.clone().and_then(|range| bytes.get(range)) else {
         return true;

@@ -31,14 +31,14 @@ pub(super) struct Worker<'a> {
     out: Vec<u8>,
 }
 
-/// What becomes of a connection after its turn.
+/// The next step of a connection after its turn.
 enum Next {
     Close,
     Wait(Awaits),
     Line(Arc<Procedure>),
 }
 
-/// Takes leave of a client that was refused.
+/// Throws away the input of a client that was refused, until the client closes.
 fn part(conn: &Conn) -> Next {
     match conn.discard() {
         Came::End => Next::Close,
@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
         self.turn(conn);
     }
 
-    /// Does what can be done for a connection, and puts it where it then belongs.
+    /// Serves a connection as far as possible, then puts it into its slot or closes it.
     fn turn(&mut self, mut conn: Box<Conn>) {
         let shared = self.shared;
         loop {
@@ -148,7 +148,7 @@ impl<'a> Worker<'a> {
                 Next::Wait(Awaits::Reader) => EventFlags::OUT,
                 _ => EventFlags::IN,
             };
-            // Under the lock: whoever is told of the event finds it in place.
+            // The slot is locked: a thread that gets the event finds the connection in it.
             if shared.arm(&conn, slot, flags).is_err() {
                 drop(place);
                 return shared.close(conn);
@@ -178,7 +178,7 @@ impl<'a> Worker<'a> {
         } else {
             std::mem::take(&mut conn.input)
         };
-        // What came before its wait is answered before more is read.
+        // Requests that came before the wait are answered before more is read.
         let held_back = matches!(conn.awaits, Awaits::Turn | Awaits::Reader);
         let came = if held_back && !input.is_empty() {
             Came::Something
@@ -222,7 +222,7 @@ impl<'a> Worker<'a> {
         if conn.output.is_empty() {
             return if conn.deaf { part(conn) } else { next };
         }
-        // What it has not read keeps it from all else.
+        // Answers that the client has not read hold back all else.
         match next {
             Next::Close if !conn.closing => Next::Close,
             _ => Next::Wait(Awaits::Reader),
@@ -253,7 +253,8 @@ impl<'a> Worker<'a> {
             let called = conn.line.as_ref().and(conn.slot);
             let done = self.desk.answer(shared, bytes, called, &mut self.out);
             if let (Some(gate), Some(slot)) = (conn.line.take(), called) {
-                // It may have asked for something that is gone by now.
+                // The request may not have used its place, for example if its procedure
+                // is gone by now.
                 shared.give_up(&gate, slot);
             }
             match done {

@@ -1,4 +1,4 @@
-//! What else differs between two results, beside the figures.
+//! Differences between two results other than the figures.
 
 use crate::ResultSet;
 use jostle_model::record::Environment;
@@ -33,7 +33,7 @@ pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
         &["settings"]
     };
     let mut said = differing(&environments[0], &environments[1], without);
-    // What is swept shows in the points, and a seed is fresh each time.
+    // Leaves out swept values, which the points show, and the seed, which always differs.
     let without = [
         "seed",
         "targets",
@@ -48,7 +48,7 @@ pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
     said
 }
 
-/// Not what changes from minute to minute.
+/// The environment without fields that change from minute to minute.
 fn fields(environment: &Environment) -> Value {
     let mut value = serde_json::to_value(environment).unwrap_or_default();
     if let Value::Object(fields) = &mut value {

@@ -1,5 +1,5 @@
-//! `jostle compare`: two results, or two targets of one, as text, Markdown or
-//! JSON Lines. What is said of each figure comes from `jostle-stats`.
+//! `jostle compare`: two results, or two targets of one, as text, Markdown or JSON Lines.
+//! The finding for each figure comes from `jostle-stats`.
 //!
 //! Experiments of the same workload are matched in the order of the files,
 //! points by target and swept values.
@@ -28,7 +28,7 @@ pub struct Input<'a> {
     pub new: Option<&'a [ResultSet]>,
     /// The target of BASE and that of NEW, where they have different names.
     pub targets: Option<[&'a str; 2]>,
-    /// Shares up to this are of no consequence.
+    /// Differences up to this share count as equal.
     pub within: f64,
     /// Every figure, not only the headline.
     pub all: bool,
@@ -58,7 +58,7 @@ pub struct Comparison {
     pub strict: bool,
 }
 
-/// Why there is nothing to say.
+/// Why two results cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// Nothing to compare with.
@@ -186,8 +186,8 @@ fn must_have(file: &str, sets: &[ResultSet], target: &str) -> Result<(), Compare
     })
 }
 
-/// Each experiment of BASE with the next one of NEW that has its workload;
-/// what is left has no partner.
+/// Pairs each experiment of BASE with the next unpaired one of NEW that has the same
+/// workload. The rest stays unpaired.
 fn matched<'a>(
     base: &'a [ResultSet],
     new: &'a [ResultSet],

@@ -87,9 +87,9 @@ impl Sheet {
     }
 }
 
-/// A text that a spreadsheet would take for a formula gets an apostrophe before it, which
-/// spreadsheets take for "this is text": else the name of a target could run commands on
-/// the desk of whoever opens the file.
+/// Puts an apostrophe before a text that a spreadsheet would take for a formula.
+/// Spreadsheets then read it as text. Otherwise the name of a target could run commands on
+/// the computer where the file is opened.
 fn harmless(cell: &str) -> Cow<'_, str> {
     let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
     match formula && cell.parse::<f64>().is_err() {

@@ -153,9 +153,8 @@ fn series<'a>(
     series
 }
 
-/// Of each series what tells it from the others: of its name the parts that are not the
-/// same everywhere, and of its experiment what tells it from those that measured the
-/// same.
+/// Shortens each series' label to what distinguishes it: the parts of its name that differ
+/// between series, and the differences of its experiment from those that measured the same.
 fn shorten(series: &mut [Series<'_>], members: &[&ResultSet]) {
     let schemes = schemes(series);
     let split = |series: &Series<'_>| -> Vec<String> {
@@ -224,8 +223,8 @@ fn schemes(series: &[Series<'_>]) -> BTreeMap<String, String> {
     known.collect()
 }
 
-/// What is to be compared stands side by side; of `several` names in several
-/// experiments a name keeps its colour.
+/// Orders the series so that those to be compared are neighbours. With `several` names in
+/// several experiments, a name keeps its colour.
 fn arrange(series: &mut [Series<'_>], several: bool) {
     series.sort_by_key(|series| (series.index, series.set));
     for (at, series) in series.iter_mut().enumerate() {
@@ -255,8 +254,8 @@ fn fits_of(fits: &[Fit], target: &str, at: At, swept: &str) -> Vec<Fit> {
     fits.iter().filter(of_it).cloned().collect()
 }
 
-/// What is swept, and what else varies. Of several that vary the workload's
-/// own, else the one with the most values.
+/// The swept axis, and the other values that vary. If several vary, the axis is the
+/// workload's own, or else the one with the most values.
 fn dimensions(workload: Workload, ats: impl Iterator<Item = At>) -> (String, Vec<String>) {
     let mut values: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for at in ats {
@@ -287,8 +286,8 @@ fn named(at: At) -> BTreeMap<String, f64> {
     named
 }
 
-/// Every distribution of a run: fields in nanoseconds that count their values.
-/// Found by their form, so that those of other workloads are among them.
+/// Every distribution of a run, found by its form (a field in nanoseconds that counts its
+/// values), so that those of later workloads are included.
 fn times(run: &Point) -> BTreeMap<String, Distribution> {
     let lean = Point {
         histograms: BTreeMap::new(),

@@ -1,9 +1,9 @@
 //! One drawing: axes, areas, lines, marks and the labels beside them, as SVG.
 //!
-//! Whatever has a position carries it for both scales, logarithmic and linear:
-//! `data-d` (a path) and `data-at` (a place) hold four numbers for each vertex,
-//! x log, x linear, y log, y linear. The page shows the logarithmic ones; its
-//! script chooses the others and computes nothing.
+//! Each element has its position in both scales, logarithmic and linear: `data-d` (a path)
+//! and `data-at` (a place) hold four numbers for each vertex, x log, x linear, y log, y
+//! linear. The page first shows the logarithmic positions; its script switches to the
+//! others and computes nothing.
 
 use super::scale::{Axis, Both, cut};
 use super::strokes::{apart, four, place, vertex, x_ticks, y_ticks};
@@ -382,7 +382,7 @@ impl Chart {
         });
     }
 
-    /// The whole drawing; `name` is what it says to those who cannot see it.
+    /// The whole drawing; `name` is its text for screen readers.
     pub(super) fn draw(mut self, name: &str) -> Markup {
         self.spread_labels();
         self.shorten_tags();
@@ -422,8 +422,8 @@ impl Chart {
         }
     }
 
-    /// A row whose words would touch each other has their first letters. Words at
-    /// either end stay within the drawing.
+    /// Shortens the words of a row to their first letters if they would touch. Words at
+    /// either end are kept within the drawing.
     fn shorten_tags(&mut self) {
         let rows = self.tags.iter().map(|tag| tag.row).max();
         for row in 0..rows.map_or(0, |last| last + 1) {

@@ -1,13 +1,12 @@
-//! What sets several experiments apart: the words that label their series, and
-//! the table of all that differs.
+//! The differences between several experiments: the labels of their series, and the table
+//! of all differences.
 
 use crate::ResultSet;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What differs from one start to the next on the same machine, and so tells
-/// nothing.
+/// Facts that differ between two starts on the same machine, and so are no difference.
 const NOISE: [&str; 3] = ["memory_available_bytes", "steal_share_since_boot", "seed"];
 
 /// What a reader looks for first. Other facts follow, those of [`LAST`] at the
@@ -108,8 +107,9 @@ pub(super) fn labels(sets: &[&ResultSet]) -> Vec<String> {
     (0..sets.len()).map(of).collect()
 }
 
-/// As many differences as tell them apart, the most telling first. Those that
-/// nothing tells apart are numbered; one alone needs none.
+/// Labels from as many differences as are needed to distinguish the experiments, the most
+/// important first. Experiments without a difference are numbered. A single experiment gets
+/// no label.
 fn of_differences(sets: &[&ResultSet]) -> Vec<String> {
     let mut labels = vec![String::new(); sets.len()];
     if sets.len() < 2 {

@@ -1,4 +1,4 @@
-//! Where on the common clock a grant of a host may lie.
+//! The possible positions of a host's grant on the common clock.
 
 use super::{Grant, HostLog, LEASE_RATE_PPM};
 
@@ -24,7 +24,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Ahead of the common clock by so much all the time, give or take.
+    /// A clock with a constant offset from the common clock, and an uncertainty.
     pub fn steady(ahead_ns: i64, within_ns: u64) -> Clock {
         let reading = Reading {
             at_ns: 0,
@@ -34,10 +34,10 @@ impl Clock {
         Clock::read(vec![reading], 0.0)
     }
 
-    /// Read several times, such as before and after a run; between the readings the
-    /// two clocks part, or come closer, by at most `drift_ppm`. Where it stands at any
-    /// time follows from all readings together; readings that contradict each other
-    /// make it a clock of which nothing is known.
+    /// A clock with several readings, such as before and after a run. Between readings it
+    /// drifts from the common clock by at most `drift_ppm` in either direction. Its offset
+    /// at any time follows from all readings together. If readings contradict each other,
+    /// nothing is known about the clock.
     pub fn read(readings: Vec<Reading>, drift_ppm: f64) -> Clock {
         Clock {
             readings,
@@ -102,8 +102,7 @@ pub(super) struct Placed {
     pub raw: (u64, u64),
     pub g: Span,
     pub r: Span,
-    /// The release, or the end of what a lease certainly gave; None: nothing is
-    /// certain.
+    /// The release, or the certain end of the lease; None: nothing is certain.
     pub entitled: Option<Span>,
     pub token: Option<u64>,
     pub shared: bool,
@@ -180,7 +179,8 @@ pub(super) fn doubt(host: &HostLog<'_>) -> u64 {
     widths[0].max(widths[1])
 }
 
-/// How long two that overlap were inside together, wherever their clocks stand.
+/// How long two overlapping grants were certainly inside together, for all positions of
+/// their clocks.
 pub(super) fn together_ns(one: &Placed, other: &Placed) -> i64 {
     let end = |grant: &Placed| grant.entitled.unwrap_or(grant.r).least;
     let spans = [one, other].map(|grant| (grant.raw.1 - grant.raw.0) as i64);

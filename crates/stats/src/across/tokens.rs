@@ -1,24 +1,23 @@
-//! What fencing tokens say without any clock, or with its help.
+//! Errors that fencing tokens show, with or without the clocks.
 
 use super::place::Placed;
 
 /// Grants whose token is wrong, each with one that shows it.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// The token was given to another grant before, which it should fence off.
+    /// Another grant before had the same token.
     pub repeated: Vec<(usize, usize)>,
-    /// The token is older than that of a hold that was over by then.
+    /// The token is older than that of a hold that had ended before.
     pub out_of_order: Vec<(usize, usize)>,
 }
 
-/// Looks at the grants of one lock, in the order of host, worker and time.
+/// Checks the grants of one lock, given in the order of host, worker and time.
 ///
-/// A token grows with each grant of the lock. So no two have the same (two that
-/// share it have one each, or one together). The worker's own grants come one
-/// after the other. And if B was over, for certain, before A began, A's token is not
-/// the older one: its owner would have owned the lock since before B did. That
-/// does not follow of those who share, and not under a lease, which may have run out
-/// before A heard of its grant.
+/// A token grows with each grant of the lock. Therefore no two grants have the same token
+/// (shared owners have one each, or one together), and the tokens of a worker's own grants
+/// ascend. If B certainly ended before A began, A's token is not the older one: otherwise
+/// A's owner would have owned the lock since before B. This last rule does not hold for
+/// shared owners, nor under a lease, which may have ended before A received its grant.
 pub(super) fn look_at(grants: &[Placed], leased: bool) -> Tokens {
     let mut order: Vec<(u64, usize)> = (0..grants.len())
         .filter_map(|at| Some((grants[at].token?, at)))
@@ -78,7 +77,8 @@ impl End {
     const MAX: End = End(i64::MAX, usize::MAX);
 }
 
-/// Notes who began after the end of one with a later token, `order` being by token.
+/// Notes grants that began after the end of a grant with a later token. `order` is sorted
+/// by token.
 fn older(grants: &[Placed], order: &[(u64, usize)], wrong: &mut [Option<usize>], seen: Seen) {
     let begins = |grant: &Placed| match seen {
         Seen::CommonClock => grant.g.least,

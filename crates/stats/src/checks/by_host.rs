@@ -16,7 +16,8 @@ const NAMED: usize = 3;
 ///   so;
 /// - what a check finds in the whole and in a host is reported of the host.
 ///
-/// What is SUSPECT of a host alone stands in its row only: the others average it out.
+/// A reason that is SUSPECT for a host alone is only in that host's row, because the other
+/// hosts average it out.
 pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
     let flagged = flagged(runs);
     if flagged.is_empty() {
@@ -32,7 +33,7 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
         let whole = reasons.iter().position(|r| r.check == check.name);
         let is = whole.map_or(Is::Valid, |at| reasons[at].is);
         let counts = worst.reason.is == Is::Invalid || whole.is_some();
-        // What the whole shows worse than any host is not any host's.
+        // If the check is worse for the whole than for every host, no host is named.
         if !counts || worst.reason.is < is {
             continue;
         }
@@ -91,8 +92,8 @@ fn flagged<'a>(runs: &[&'a Point]) -> Vec<Flagged<'a>> {
     flagged.collect()
 }
 
-/// What is found of these hosts: the first one's words, and who else. As it is where
-/// none is named.
+/// The text with the hosts' names: the finding of the first host, and the names of the
+/// others. Unchanged if there are no hosts.
 pub fn named(hosts: &[String], text: &str) -> String {
     let Some((first, others)) = hosts.split_first() else {
         return text.to_owned();

@@ -4,9 +4,8 @@ use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Reason};
 
-/// Under this name a point counts, among its errors, the hand-offs that ended
-/// before they began by more than the clocks' known uncertainty; they stand in
-/// no histogram.
+/// The name, among a point's errors, of the count of hand-offs that ended before they began
+/// by more than the clocks' uncertainty. They are in no histogram.
 pub const BEFORE_RELEASE: &str = "handoff_before_release";
 
 /// Share of the hand-offs.

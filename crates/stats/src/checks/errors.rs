@@ -24,7 +24,8 @@ pub static CHECK: Check = Check {
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if evidence.experiment.plan.workload == Workload::Connect {
-        // There an error is a limit that was reached; `limit` says which.
+        // In `connect` an error is a limit that was reached, which the check `limit`
+        // reports.
         return None;
     }
     let mut failed: BTreeMap<&str, u64> = BTreeMap::new();

@@ -53,7 +53,7 @@ fn such_as(example: Option<&String>) -> String {
     example.map_or(String::new(), |example| format!(" ({example})"))
 }
 
-/// A token that does not grow fences off nobody, however well the lock excludes.
+/// A token that does not grow fences off no earlier owner, even if the lock excludes.
 fn behind(evidence: &Evidence<'_>) -> Option<Reason> {
     let sum = |figure: fn(&Exclusion) -> Option<u64>| -> u64 {
         evidence.exclusions().filter_map(figure).sum()

@@ -1,4 +1,4 @@
-//! Did enough happen to speak of a rate?
+//! Were there enough operations for a rate?
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
@@ -31,14 +31,14 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    // A fault leads to one grant or none, and none is an answer.
+    // A fault leads to one grant or none, and both are results.
     if evidence.experiment.plan.workload == Workload::Recover {
         return None;
     }
-    // Where a limit ended a sweep, that is why.
+    // If a limit ended the sweep, the check `limit` reports it.
     let ended = |run: &Point| {
         let connections = run.connections.as_ref();
-        // A lock that was lost is not released: that is the business of `leases`.
+        // A lost lock is not released; the check `leases` reports it.
         let lost = run.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
         lost || connections.is_some_and(|connections| connections.stopped.is_some())
     };

@@ -1,4 +1,4 @@
-//! Were the workers themselves the limit?
+//! Were the workers the bottleneck?
 
 use super::{
     Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen,
@@ -55,10 +55,11 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-/// Where the lock is a call of the worker's own, its CPU time is the lock's.
+/// Only for targets with a server: otherwise the lock is a call in the worker, and the
+/// worker's CPU time is the lock's.
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if evidence.experiment.plan.workload == Workload::Rate {
-        // Those who are due at a time are judged by how late they are.
+        // Requests at a rate are judged by their lateness, by the check `lag`.
         return None;
     }
     let busy = busiest(evidence, |generator| generator.busy_share)?;
@@ -102,7 +103,7 @@ fn found(measured: f64, limit: f64, seen: String, remedy: Option<Remedy>) -> Fou
     }
 }
 
-/// Twice as many of those who ask.
+/// The remedy: twice as many generators, threads or workers.
 fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
     let plan = &evidence.experiment.plan;
     let workers = evidence.workers();
@@ -116,8 +117,8 @@ fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
     }
 }
 
-/// Whether workers, one CPU each, leave nothing for which they must queue: where
-/// no CPUs are named, the server needs one too.
+/// Whether each worker can have a CPU of its own. If the plan names no CPUs, one is left
+/// for the server.
 fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
     let cores = evidence.experiment.environment.cores;
     let cpus = match &evidence.experiment.plan.place {

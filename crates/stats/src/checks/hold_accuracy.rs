@@ -10,9 +10,8 @@ use jostle_model::record::{Claim, Is, Point, Reason};
 const SUSPECT: f64 = 0.05;
 const INVALID: f64 = 0.20;
 
-/// Every sleep ends with a wake-up, which no option removes and which costs some
-/// microseconds: a short hold is off by a large share, and by nothing that
-/// matters.
+/// Every sleep ends with a wake-up, which costs some microseconds and which no option
+/// removes. A short hold is off by a large share, but by a small time.
 const LEAST_NS: f64 = 20_000.0;
 
 /// The check.
@@ -77,10 +76,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], found))
 }
 
-/// Whether the workers queued for CPUs for as long as all holds together were too
-/// long. Waiters that poll or spin keep the owner from its CPU: that is what such a
-/// lock does, and no fault of the measurement. What other programs do to it is said by
-/// the check `neighbours`.
+/// Whether the workers' time in run queues is at least the total excess of all holds.
+/// Waiters that poll or spin keep the owner from its CPU: that is a property of such a
+/// lock, and no fault of the measurement. The check `neighbours` reports the effect of
+/// other programs.
 fn have_queued(evidence: &Evidence<'_>, off_ns: f64) -> bool {
     let each = evidence.runs.iter();
     let waited_s: f64 = each.filter_map(|run| run.accounts.as_ref()?.waited_s).sum();

@@ -9,11 +9,11 @@ use jostle_model::{Busy, Plan};
 /// Tenths of the window without any grant, at its end.
 const LEAST_SLICES: usize = 2;
 
-/// What the hypervisor or a busy machine may take in one go.
+/// A longer standstill is not explained by a pause of the hypervisor or a busy machine.
 const LEAST_STILL_S: f64 = 0.5;
 
-/// What explains that nobody is let in: holds and idles as the plan has them, and waits
-/// as they were before. So many times each of these is beyond explanation.
+/// Holds and idles of the plan, and waits as long as earlier ones, can explain a time
+/// without grants. A time of more than these multiples is not explained by them.
 const LEAST_TURNS_MISSED: f64 = 10.0;
 const LEAST_WAITS_MISSED: f64 = 3.0;
 
@@ -27,8 +27,8 @@ const USUAL_WAKE_UP_NS: f64 = 100_000.0;
 /// Share of the window that the longest wait must have lasted.
 const LEAST_WAITED: f64 = 0.5;
 
-/// Turns that each worker could have had meanwhile: a lottery that draws one of all
-/// workers leaves somebody out so often once in 10^13 waits.
+/// Turns that each worker could have had during the wait: in a lottery among all workers, a
+/// worker misses that many rotations once in 10^13 waits.
 const LEAST_TURNS: f64 = 30.0;
 
 /// The check.
@@ -99,9 +99,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     Some(CHECK.reason_in("wake-ups", Is::Suspect, EVERYTHING, found))
 }
 
-/// The share of the window at its end in which nobody was let in; None where that has
-/// another cause than the lock.
-/// A server that works while it grants nothing does something else.
+/// The likely cause of a lock that stands still. A server that uses CPU time while it
+/// grants nothing is busy with something else.
 fn why_still(evidence: &Evidence<'_>) -> String {
     /// CPUs' worth of time.
     const WORKS: f64 = 0.5;
@@ -116,6 +115,8 @@ fn why_still(evidence: &Evidence<'_>) -> String {
     }
 }
 
+/// The share of the window, at its end, without any grant. None if it is too short, or has
+/// another cause than the lock.
 fn still(run: &Point, plan: &Plan) -> Option<f64> {
     let slices = &run.series;
     let counted: u64 = slices.iter().map(|s| s.operations).sum();
@@ -135,14 +136,14 @@ fn still(run: &Point, plan: &Plan) -> Option<f64> {
         && still_s >= LEAST_STILL_S
         && still_s >= LEAST_TURNS_MISSED * turn_s
         && still_s >= LEAST_WAITS_MISSED * longest_s;
-    // A lock whose owner has died, and workers that waited for a CPU.
+    // Other causes: an owner that died, or workers that waited for a CPU.
     let elsewhere =
         !run.deaths.is_empty() || run.runqueue_wait_s.is_some_and(|wait| wait > still_s / 2.0);
     (long && !elsewhere).then_some(share)
 }
 
-/// Workers whose attempts had not ended at the window's end. Where one attempt in so many is
-/// stamped, the distribution of waits has as few of them; older records have no other.
+/// Workers whose attempts had not ended at the window's end. The distribution of waits has
+/// only those with stamped attempts; older records have only that number.
 fn waiting(run: &Point) -> u64 {
     let pending = run.per_worker.as_ref().and_then(|shares| shares.pending);
     let censored = run.acquire_ns.as_ref().map_or(0, |waits| waits.censored);
@@ -160,8 +161,8 @@ pub struct Free {
     wake_ups: f64,
 }
 
-/// The run in which it stood free for longest; None where nobody waited so long, or
-/// where it was seldom free.
+/// The run in which the lock stood free for longest. None if no worker waited long enough,
+/// or the lock was seldom free.
 pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
     if !evidence.is_contention() || !wants_contention(&evidence.experiment.plan) {
         return None;
@@ -178,8 +179,8 @@ pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
     found.max_by(|one, other| one.us.total_cmp(&other.us))
 }
 
-/// Between two owners of a service's lock lies a round trip at least, and how often its
-/// waiters look is its recipe's.
+/// Whether a server keeps the lock. Such a lock is free for at least a round trip between
+/// two owners, and its recipe determines how often waiters poll.
 fn is_a_service(run: &Point) -> bool {
     let accounts = run.accounts.as_deref();
     run.server.is_some() || accounts.is_some_and(|accounts| accounts.server_s.is_some())

@@ -103,7 +103,7 @@ fn slower(evidence: &Evidence<'_>) -> Option<Remedy> {
     }
 }
 
-/// One way to be late, and who is behind it.
+/// One kind of lateness, and its cause.
 struct Fault {
     is: Is,
     who: LimitedBy,
@@ -140,7 +140,7 @@ fn unsent(evidence: &Evidence<'_>) -> Option<Fault> {
     })
 }
 
-/// The percentile that is judged: of fewer than 1000 requests no p99.
+/// The percentile that is judged; with fewer than 1000 requests it is lower than p99.
 fn tail(evidence: &Evidence<'_>) -> f64 {
     open_loop::tail(pooled(evidence.runs, "generator_lag_ns").count())
 }
@@ -184,11 +184,12 @@ fn late(evidence: &Evidence<'_>) -> Option<Fault> {
     })
 }
 
-/// Sent in time perhaps, but kept from a CPU: an answer that has come is read late,
-/// and looks like a slow one. In a process that is its own target that is a result.
+/// Requests may be sent in time, but a worker that waits for a CPU reads their answers
+/// late, so that these look slow. Only for targets with a server: otherwise that wait is
+/// part of the result.
 ///
-/// It is held against the time from sending to answer: the response also holds the
-/// wait for a slot, which such a generator makes as long as the run lasts.
+/// The wait is compared with the time from sending to answer. The response time would not
+/// do: it includes the wait for a slot, which such a generator makes arbitrarily long.
 fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
     let served = |run: &&&Point| run.server.is_some() && run.open_loop.is_some();
     let runs = || evidence.runs.iter().filter(served);
@@ -212,8 +213,8 @@ fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
     })
 }
 
-/// How bad it is, and beyond which time. What `own_ns` explains, and for INVALID twice
-/// that, is no fault.
+/// The severity and the limit that was exceeded. Lateness up to `own_ns`, or twice that for
+/// INVALID, is the machine's own, and no fault.
 fn beyond(ns: f64, response_ns: f64, own_ns: f64) -> Option<(Is, f64)> {
     let limit_ns =
         |(share, least): (f64, f64), own_ns: f64| least.max(own_ns).max(share * response_ns);
@@ -224,30 +225,29 @@ fn beyond(ns: f64, response_ns: f64, own_ns: f64) -> Option<(Is, f64)> {
     limits.into_iter().find(|(_, limit_ns)| ns > *limit_ns)
 }
 
-/// What one sleep in a hundred is late by on this machine by itself.
+/// The machine's own lateness of one sleep in a hundred.
 fn own_lateness(evidence: &Evidence<'_>) -> f64 {
     let latencies = evidence.experiment.calibration.latencies.as_ref();
     RARELY * sleeping::seldom_later(latencies).0 as f64
 }
 
-/// What the wake-ups of one request take on this machine by themselves, of which a
-/// kernel books much as waiting for a CPU: a worker is woken when its request is due,
-/// and when the answer has come.
+/// The machine's own time for the two wake-ups of a request, when it is due and when its
+/// answer arrives. A kernel counts much of it as waiting for a CPU.
 fn own_waking(evidence: &Evidence<'_>) -> f64 {
     let latencies = evidence.experiment.calibration.latencies.as_ref();
     2.0 * sleeping::wake_up(latencies).0 as f64
 }
 
-/// The tail of the response over all requests: one that was never answered took at least
-/// as long as it waited.
+/// The tail of the response time over all requests. An unanswered request counts with the
+/// time that it waited.
 fn response(evidence: &Evidence<'_>) -> f64 {
     let mut all = pooled(evidence.runs, "response_ns");
     all.merge(&pooled(evidence.runs, "unanswered_ns"));
     all.quantile(tail(evidence)).unwrap_or(0) as f64
 }
 
-/// Whose fault it is to be late by so much: what a canary shares is not the
-/// generator's doing. What every sleep here is late by tells neither way.
+/// The cause of this lateness. Lateness that the canary shares is the machine's. The usual
+/// lateness of sleeps is subtracted from both first.
 fn who(evidence: &Evidence<'_>, late_ns: f64) -> LimitedBy {
     let canary = canary_late(evidence);
     let own_ns = own_lateness(evidence);
@@ -258,8 +258,8 @@ fn who(evidence: &Evidence<'_>, late_ns: f64) -> LimitedBy {
     }
 }
 
-/// What bounds an open loop, if anything does: whoever is late, or the target
-/// where it answers less than the plan.
+/// The bottleneck of an open loop, if there is one: the cause of lateness, or the target if
+/// it answers less than the plan.
 pub fn limit(evidence: &Evidence<'_>) -> Option<LimitedBy> {
     let done = open_loop::share_done(evidence.runs)?;
     match fault(evidence) {

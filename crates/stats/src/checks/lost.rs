@@ -105,7 +105,7 @@ mod tests {
     fn one_in_a_thousand_is_the_border_and_none_is_no_reason() {
         for (opened, lost, is) in [
             (1_000, Some(0), None),
-            // A record that does not hold it: bind(), and older ones.
+            // Records without this figure: those of bind(), and older ones.
             (1_000, None, None),
             (1_000, Some(1), Some(Is::Suspect)),
             (1_000, Some(2), Some(Is::Invalid)),

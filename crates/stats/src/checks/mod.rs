@@ -1,9 +1,8 @@
 //! Whether a number may be believed: one rule a file, one line a rule.
 //!
-//! A check looks at all runs of one point: at one while an experiment runs, at
-//! all of them in the summary. What is sampled (steal) is pooled
-//! over the runs, so that a verdict gains certainty with every run. What a
-//! record does not hold is not judged.
+//! A check examines runs of one point: a single run while an experiment runs, all of them
+//! in the summary. Sampled figures (steal) are pooled over the runs, so that a verdict
+//! gains certainty with every run. A figure that a record lacks is not judged.
 //!
 //! A new check is a file with a [`Check`] and one line in [`CHECKS`];
 //! `jostle explain` and docs/verdicts.md are made from that table.
@@ -75,13 +74,13 @@ pub struct Check {
     pub threshold: fn() -> String,
     /// Where the threshold comes from.
     pub source: &'static str,
-    /// What it does not see, or takes for something else.
+    /// Its known false negatives and false positives.
     pub fooled_by: &'static str,
     /// What to do about it.
     pub advice: &'static str,
     /// The sentence of its reasons, without the remedy.
     pub words: fn(&Reason) -> String,
-    /// The rule; None where nothing speaks against the runs.
+    /// The rule; None if it finds nothing.
     pub judge: fn(&Evidence<'_>) -> Option<Reason>,
 }
 

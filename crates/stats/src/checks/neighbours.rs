@@ -72,7 +72,7 @@ fn bound_in_words(bound: Bound) -> String {
     }
 }
 
-/// Who it was, and for how long ours were kept from working.
+/// The neighbours' names, and how long they kept our threads from running.
 fn who(runs: &[&Point], harm: &Harm) -> String {
     let named = named(runs);
     let kept = format!(

@@ -1,4 +1,4 @@
-//! Did the tool's own work bend the figure?
+//! Did the tool's own cost distort the figure?
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::plan::{Measure, Shape, Workload};
@@ -56,10 +56,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     })
 }
 
-/// What measuring adds to the mean cycle where one operation in `stamp_every`
-/// is stamped: the witness (full - no_witness) and the release stamp on every
-/// one, the rest of the stamps and the histograms on one in so many. A stream
-/// does without the release stamp, `hold` without the witness as well.
+/// The cost that measuring adds to the mean cycle if one operation in `stamp_every` is
+/// stamped: the witness (full - no_witness) and the release stamp for every operation, the
+/// other stamps and the histograms for one in `stamp_every`. A stream has no release stamp;
+/// `hold` has neither release stamp nor witness.
 fn added_ns(workload: Workload, cost: &OwnCost, stamp_ns: f64) -> f64 {
     let witness = (cost.full_ns - cost.no_witness_ns).max(0.0);
     let always = match workload.shape() {

@@ -33,7 +33,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    // Each run is shown by itself, and how far they lie apart is what was asked.
+    // In `recover` each run is shown separately, and their spread is the result.
     if evidence.experiment.plan.workload == Workload::Recover {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Is the window long enough to speak of fairness?
+//! Is the window long enough for statements about fairness?
 
 use super::{Check, Evidence, Found, measured};
 use crate::fairness;
@@ -31,7 +31,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    // Who does a fixed number of operations gets that number.
+    // With a fixed number of operations, each worker gets that number.
     if !evidence.is_contention() {
         return None;
     }

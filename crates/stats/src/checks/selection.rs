@@ -26,7 +26,7 @@ pub static CHECK: Check = Check {
     judge: |_| None,
 };
 
-/// Fewer clean blocks than stand for all.
+/// Too few clean blocks to represent the point.
 pub fn too_few(clean: usize, all: usize) -> Reason {
     let bad = all - clean;
     reason(
@@ -38,7 +38,8 @@ pub fn too_few(clean: usize, all: usize) -> Reason {
     )
 }
 
-/// All runs would give `times` the figure of the clean ones, outside of their interval.
+/// The figure of all runs is `times` that of the clean ones, and lies outside of their
+/// interval.
 pub fn moved(clean: usize, bad: usize, times: f64) -> Reason {
     reason(
         clean,

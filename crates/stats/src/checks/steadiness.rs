@@ -31,8 +31,8 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    // Tenths of the operations hold the same number of them, whatever the rate, and
-    // what comes at a rate is told by when it was due.
+    // Only for slices of the window: tenths of the operations always have the same number,
+    // and in an open loop the slices follow the schedule.
     if !evidence.is_contention() {
         return None;
     }

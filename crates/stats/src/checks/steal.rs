@@ -38,8 +38,8 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-/// It bends absolute figures first, and when it is large the percentiles too; the
-/// ratio of two runs side by side is judged by its own interval.
+/// Steal distorts absolute figures, and percentiles too if it is large. Ratios of paired
+/// runs have intervals of their own, and are not affected.
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let stolen = evidence.sum(|run| run.machine.stolen_ticks) as f64;
     let wanted = stolen + evidence.sum(|run| run.machine.busy_ticks) as f64;

@@ -87,7 +87,7 @@ fn amiss(run: &Recovery) -> Option<String> {
     ))
 }
 
-/// A call that returns after the next grant has been preempted by those it woke.
+/// A call that returned after the next grant was preempted by the processes that it woke.
 fn unsure(run: &Recovery) -> Option<f64> {
     let (took, next) = (
         run.struck_by_ns.saturating_sub(run.struck_at_ns),

@@ -26,7 +26,7 @@ pub(super) fn words(reason: &Reason, what: &str) -> String {
     )
 }
 
-/// From which drift on both speak.
+/// The drift from which both checks report it.
 pub(super) fn threshold() -> String {
     format!(
         "a Theil-Sen drift above {} with Mann-Kendall p < {}, in the same direction in two thirds \

@@ -1,4 +1,4 @@
-//! Could everything be looked at that the figure's verdict rests on?
+//! Could everything be checked that the verdict depends on?
 
 use super::{Check, Evidence, Found, seen};
 use crate::harm;

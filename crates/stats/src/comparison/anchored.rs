@@ -1,9 +1,9 @@
-//! What the machine did between two sessions, and what it leaves of a ratio.
+//! The machine's change between two sessions, and the ratio that remains without it.
 //!
-//! An operation's time is a mix of bare acts of the machine ([`Part`]) and of
-//! time that no machine hastens (sleeps, holds, other hosts). Where the mix is
-//! unknown, a ratio is said to differ only if it does under every mix: the
-//! extremes of all mixes are those of one part alone.
+//! An operation's time is a mix of bare acts of the machine ([`Part`]) and of time that no
+//! machine hastens (sleeps, holds, other hosts). If the mix is unknown, a ratio counts as
+//! different only if it is different under every mix. The extremes over all mixes are mixes
+//! of a single part.
 
 use super::figures::Figure;
 use crate::intervals::median;
@@ -46,11 +46,10 @@ pub(crate) struct Mix {
     pub share: [f64; 2],
 }
 
-/// Two runs were made in the same state of the machine if loops, calls and
-/// wake-ups can have moved the figure apart by no more than this (in
-/// logarithms), whatever their mix. Where a hypervisor moves its CPUs, wake-ups
-/// change by half or threefold; a higher clock frequency moves all alike, which
-/// leaves the state as it is.
+/// Two runs were made in the same state of the machine if changes of loops, calls and
+/// wake-ups can have moved the figure by at most this (in logarithms), for every mix. If a
+/// hypervisor moves its CPUs, wake-ups change by half or threefold. A higher clock
+/// frequency changes all parts alike, and does not count as another state.
 const SAME_STATE: f64 = 0.1;
 
 /// The same for lines, which scatter by a fifth between runs and change
@@ -119,10 +118,9 @@ impl Mix {
     }
 }
 
-/// What a part that takes `moved` times as long does to a whole of which it has
-/// at most this share, wherever it is the dearer: t = share + (1 - share) before
-/// and after, so that a part that grows was the smaller part of the smaller
-/// time.
+/// The factor of the whole time if a part takes `moved` times as long. `share` is the
+/// part's largest share, which it has in the session where it is more expensive: before the
+/// change if it shrinks, after it if it grows.
 fn of_share(moved: f64, share: f64) -> f64 {
     match moved > 1.0 {
         true => 1.0 / (1.0 - share * (1.0 - 1.0 / moved)),
@@ -138,7 +136,7 @@ fn anchored<'a>(runs: &[&'a Point], figure: &Figure) -> Vec<&'a Point> {
     runs.iter().filter(usable).copied().collect()
 }
 
-/// What may have a share in the figure, and how much.
+/// The parts that may have a share in the figure, and the limits of their total share.
 ///
 /// One worker without a server wakes nobody and shares no line. Without hold,
 /// idle, polls, timeouts and foreign hosts there is nothing but the machine's
@@ -175,7 +173,7 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
     Mix { parts, share }
 }
 
-/// What a throughput lacks to the ideal is not hold.
+/// The share of the time that is not hold: what a throughput lacks to the ideal.
 fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
     let of_ideal = |side: &Vec<&Point>| {
         let shares: Option<Vec<f64>> = side.iter().map(|run| run.of_ideal).collect();
@@ -187,9 +185,9 @@ fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
     }
 }
 
-/// The runs of both sides that are in one state: that of the run that has the
-/// most of its like on the side that has fewer of them. Chosen by anchors
-/// alone, never by the figure.
+/// The runs of both sides in one state of the machine. Among the states, it picks the one
+/// whose smaller side has the most runs. The choice depends on the anchors only, never on
+/// the figure.
 fn in_one_state<'a>(mix: &Mix, sides: &[Vec<&'a Point>; 2]) -> Option<[Vec<&'a Point>; 2]> {
     let like = |run: &Point| -> [Vec<&'a Point>; 2] {
         sides.each_ref().map(|side| {
@@ -219,8 +217,9 @@ impl Mix {
     }
 }
 
-/// The plain ratio less what the machine did, under each mix: from the lowest
-/// lower end to the highest upper one. It differs only if it does under all.
+/// The plain ratio divided by the machine's factor under each mix: the interval from the
+/// lowest lower end to the highest upper end. It counts as different only if it is under
+/// all mixes.
 fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
     let under: Vec<[f64; 3]> = factors
         .iter()
@@ -231,7 +230,7 @@ fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
     };
     let (least, most) = (extreme(|u| u[0], f64::min), extreme(|u| u[0], f64::max));
     let (low, high) = (extreme(|u| u[1], f64::min), extreme(|u| u[2], f64::max));
-    // The estimate that is nearest to 1 speaks for all of them.
+    // The estimate nearest to 1 decides for all mixes.
     let nearest = if least > 1.0 { least } else { most.min(1.0) };
     Ratio {
         ratio: (least * most).sqrt(),

@@ -1,9 +1,9 @@
-//! Two results, or two targets of one: what differs, what is the same, and what
-//! cannot be decided. docs/method/comparison.md.
+//! Compares two results, or two targets of one result: which figures differ, are the same,
+//! or are undecided. See docs/method/comparison.md.
 //!
-//! Within one result runs of the same block are pairs, and need no anchor.
-//! Between two, a figure is measured by what the machine itself took
-//! ([`anchored`]). Not for more than two, and not for finding out why.
+//! Within one result runs of the same block are pairs, and need no anchor. Between two
+//! results, a figure is related to the machine's own speed ([`anchored`]). Only for two
+//! results, and without looking for causes.
 
 pub mod anchored;
 pub mod figures;
@@ -15,7 +15,7 @@ use figures::{Better, FIGURES, Figure, is_headline};
 use jostle_model::Plan;
 use jostle_model::record::{At, Claim, Is};
 
-/// What is said of one figure of one point.
+/// The finding for one figure of one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     /// It differs, for the worse.
@@ -72,8 +72,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The ratio, where it may be printed: one with an INVALID point only where that
-    /// decided something, since what speaks against the point spares ratios.
+    /// The ratio, if it may be printed. With an INVALID point it may only if it was
+    /// decided, because then the reasons against the point do not concern ratios.
     pub fn ratio_told(&self) -> Option<Ratio> {
         let spoilt = self.invalid && self.said == Said::Undecided;
         self.ratio.filter(|_| !spoilt)
@@ -176,8 +176,8 @@ fn judge(compared: &mut Compared, base: &PointSummary<'_>, new: &PointSummary<'_
     }
 }
 
-/// What speaks against a point for this comparison: of two sessions anything
-/// INVALID, of one only what spoils ratios.
+/// The reason that excludes a point from this comparison: between two sessions any INVALID
+/// reason, within one only a reason that concerns ratios.
 fn invalid(point: &PointSummary<'_>, how: How) -> Option<String> {
     let reasons = point.verdict.reasons.iter();
     reasons

@@ -3,9 +3,8 @@
 use super::Sample;
 use crate::intervals::{median, middle, sorted};
 
-/// Nearer to a curve than this share, a level is on it: no machine's cost is a
-/// law of mathematics to the last thousandth, and a bend of a hundredth is of
-/// no consequence.
+/// A level within this share of a curve counts as on it: no machine's cost follows a law
+/// exactly, and a bend of one per cent does not matter.
 const OF_NO_CONSEQUENCE: f64 = 0.01;
 
 /// Levels and their error.
@@ -94,9 +93,9 @@ fn level(runs: &[(u32, f64)]) -> Option<f64> {
     median(&runs.iter().map(|(_, x)| *x).collect::<Vec<_>>())
 }
 
-/// Takes out what a block has in common (Tukey's median polish, one round): a
-/// machine that was slow for one block was so for every N, which says nothing
-/// of the curve's shape.
+/// Removes each block's common factor (Tukey's median polish, one round): if the machine
+/// was slow for one block, it was slow for every N, which does not affect the curve's
+/// shape.
 fn without_blocks(logs: &[Vec<(u32, f64)>]) -> Vec<Vec<(u32, f64)>> {
     let levels: Vec<f64> = logs.iter().filter_map(|runs| level(runs)).collect();
     let speed = |block: u32| {

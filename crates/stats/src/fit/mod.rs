@@ -1,11 +1,11 @@
-//! How a figure grows with a swept value: which laws the data allow, where a
-//! curve bends, and what they do not suffice to say.
+//! How a figure grows with a swept value: the laws that the data allow, where a curve
+//! bends, and when the data are not enough.
 //!
-//! First lack of fit, then the choice among what fits; nothing is said of values
-//! outside of the sweep. docs/method/growth.md. A sweep is generic: a swept value
-//! and figures of its runs ([`sweeps`]), whatever the workload.
+//! A lack-of-fit test comes first, then the choice among the laws that fit. There are no
+//! statements about values outside of the sweep. See docs/method/growth.md. A sweep is
+//! generic: a swept value and figures of its runs ([`sweeps`]), whatever the workload.
 //!
-//! Not for two points, whose quotient the closing sentences state, and not for
+//! Two points are not fitted (the closing sentences state their quotient), and there are no
 //! forecasts.
 
 pub mod bend;

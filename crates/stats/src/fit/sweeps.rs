@@ -141,7 +141,8 @@ const LEAST_VALUES: usize = 3;
 pub fn fits(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<Fit> {
     let mut fits = Vec::new();
     if experiment.plan.workload == Workload::Rate {
-        // What so many a second cost is no matter of how many there are: `knee`.
+        // The cost at a rate does not depend on a number of items; `rate` reports a knee
+        // instead.
         return fits;
     }
     for (target, at, swept) in sweeps(points) {
@@ -216,8 +217,8 @@ fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<
     samples
 }
 
-/// Never for oversubscribed kernel locks, whose throughput is the scheduler's:
-/// only where every worker can have a CPU, or where a server does the work.
+/// Only if every worker can have a CPU, or if a server does the work: the throughput of
+/// oversubscribed kernel locks depends on the scheduler.
 fn usl_applies(experiment: &Experiment, swept: &Swept, points: &[&PointSummary<'_>]) -> bool {
     let most = points.iter().filter_map(|point| point.at.workers).max();
     let served = points

@@ -1,6 +1,6 @@
 //! A record of growth in one sentence.
 //!
-//! Only what the record holds is said, and only of values within the sweep.
+//! The sentence uses only the record, and covers only values within the sweep.
 
 use super::sweeps::{FIGURES, SWEPT, Swept};
 use super::{Finding, LEAST_RUNS, LEAST_SPAN, LEAST_VALUES};
@@ -170,7 +170,8 @@ fn exponent(exponent: Option<Interval>) -> String {
     })
 }
 
-/// What has not even doubled is no N^2 to a reader, whatever law its growth follows.
+/// A cost that has not even doubled should not be called N^2, whatever law its growth
+/// follows.
 fn is_mostly_constant(ratio: Option<Interval>) -> bool {
     ratio.is_some_and(|ratio| ratio.estimate < 2.0)
 }

@@ -1,5 +1,5 @@
-//! What interleaved pairs of a load and its double settle: a closed loop whose
-//! work grows with its connections was the limit itself.
+//! The result of interleaved pairs of a load and its double: if the work of a closed loop
+//! grows with its connections, the load itself was the limit.
 //!
 //! Foreign output is not parsed. Work is what connections carried: bytes in both
 //! directions where connections are kept, connections opened where each request has its

@@ -1,5 +1,5 @@
-//! What was at its limit while a foreign load generator ran: a pure function of the
-//! series that was recorded of it.
+//! Finds the bottleneck of a foreign load generator's run: a pure function of the recorded
+//! series.
 //!
 //! busy = (CPU time + run-queue wait) / wall time of the busiest thread, as for jostle's
 //! own generators. The first rule that holds decides, in this order: too little was
@@ -58,7 +58,7 @@ const MISSING: f64 = 0.05;
 /// A generator that is at its limit in so much of the time bends the mean.
 const PARTLY: f64 = 0.25;
 
-/// What was at its limit, why, since when, and what that means.
+/// The bottleneck, the reasons, since when, and what it means for the figures.
 pub fn find(watched: &Watched) -> Finding {
     let window = Window::new(watched, window::of(watched));
     let generator = window.busiest(&watched.generator);
@@ -238,8 +238,9 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
         .map(|(used, cpus)| State::new(Limit::Server, words::all_cpus("server", used, cpus)))
 }
 
-/// How many CPUs a side uses, and those that it may run on, where it uses nearly all of
-/// them: of eight threads that share a CPU none need be busy for most of the time.
+/// The CPUs that a side uses and those that it may run on, if it uses nearly all of them.
+/// This finds a limit that no single thread shows: of eight threads that share a CPU, none
+/// need be busy for most of the time.
 fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
     let all = window.watched.machine.cpus.max(1);
     let cpus = side.allowed_cpus.unwrap_or(all).clamp(1, all) as f64;
@@ -269,8 +270,8 @@ fn neighbours(
     if of_generator <= 0.0 && of_server <= 0.0 {
         return None;
     }
-    // The server's waiting is as much a part of the path as the generator's: whoever
-    // waited more by far was the one that was kept.
+    // Both sides' waits delay the path. The generator is the bottleneck only if it waited
+    // at least twice as long as the server.
     let (limit, side, busy) = match of_generator >= 2.0 * of_server {
         true => (Limit::Generator, "generator", generator),
         false => (Limit::Machine, "server", server),
@@ -323,9 +324,9 @@ fn network(window: &Window<'_>) -> Option<State> {
     (lost >= LOST).then(|| State::new(Limit::Path, words::lost(lost)))
 }
 
-/// Answers that lie unread in most looks, at a generator that has little room. It may be
-/// held up itself, or be the limit only while the server runs, which is disturbed: no rule
-/// that called it the limit was right about both (record/validation-judge.md).
+/// Undecided: answers lie unread at most looks, and the generator is nearly busy. Either
+/// the generator is held up, or it is the bottleneck only while a disturbed server runs. No
+/// rule that named the generator was right in both cases (record/validation-judge.md).
 fn reads_late(window: &Window<'_>, generator: Option<Busy<'_>>) -> Option<State> {
     let busy = generator.filter(|busy| busy.share() > ROOM)?;
     let late = words::unread(window)?;

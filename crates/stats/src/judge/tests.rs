@@ -1,4 +1,4 @@
-//! Planted records: a run whose truth is known, and what must be found in it.
+//! Planted records: runs with a known truth, and the required finding.
 
 use super::*;
 use jostle_model::judged::{Machine, Side, Thread, Traffic, Turn};

@@ -114,8 +114,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// For which share a quota kept a side from running. The kernel sums over CPUs, so
-    /// that several threads that work are throttled several times at once.
+    /// The share of the time for which a quota kept a side from running. The kernel sums
+    /// throttled time over CPUs, so that several working threads count several times at
+    /// once.
     pub(super) fn throttled(&self, side: &Side) -> f64 {
         let Some(throttled_s) = &side.throttled_s else {
             return 0.0;

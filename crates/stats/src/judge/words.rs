@@ -210,7 +210,7 @@ pub(super) fn partly(time_s: f64, all_s: f64) -> String {
     )
 }
 
-/// What else was seen and bends the figures, though it did not decide.
+/// Other observations that distort the figures, but did not decide.
 pub(super) fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
     let mut beside = Vec::new();
     let stolen = window.stolen();

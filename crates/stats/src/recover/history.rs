@@ -1,10 +1,11 @@
 //! From the history of one run to its figures and to what the witness of exclusion says.
 //!
-//! A process *believes* that it owns from the return of its acquisition to the beginning of
-//! its release; where that fails, to the failure. That it *owned* is certain from the return of the acquisition to the
-//! beginning of the release (the inner interval): an overlap of two of these is a
-//! violation, wherever both were entitled to own. A lease entitles until it ends, and a
-//! fault takes from its victim what the lock does not promise to keep.
+//! A process *believes* that it owns the lock from the return of its acquisition to the
+//! start of its release, or to the release's failure if it fails. It certainly *owned* it
+//! from the return of the acquisition to the start of the release (the inner interval). An
+//! overlap of two inner intervals is a violation if both processes were entitled to own at
+//! that time. A lease entitles until it ends. A fault ends its victim's entitlement unless
+//! the lock promises to keep the ownership.
 
 use jostle_model::plan::Fault;
 use jostle_model::record::{Delays, Event, Exclusion, Recovery, What};
@@ -13,7 +14,7 @@ use jostle_model::record::{Delays, Event, Exclusion, Recovery, What};
 const DRIFT: f64 = 200e-6;
 /// Violations that are told in words.
 const EXAMPLES: usize = 3;
-/// The process that the fault strikes, or whose service it does.
+/// The process that the fault strikes, or whose service the fault strikes.
 const OWNER: u64 = 0;
 
 /// What was seen of one run.
@@ -153,7 +154,7 @@ fn holds(history: &[Event]) -> Vec<Hold> {
     holds
 }
 
-/// Until when a process was certainly entitled to own, whatever it believed.
+/// The time until which a process was certainly entitled to own, whatever it believed.
 fn entitled_until(seen: &Seen<'_>, hold: &Hold) -> u64 {
     let released = hold.releases.unwrap_or(u64::MAX);
     let of_lease = |from: u64| match seen.lease_ns {
@@ -222,10 +223,10 @@ fn name(process: u64) -> String {
 fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
     let old = holds.iter().find(|hold| hold.process == OWNER)?;
     let last = seen.history.last()?.at_ns;
-    // The dead believe nothing.
+    // A killed process believes nothing.
     let until = match seen.fault {
         Fault::Kill => return None,
-        // Whoever begins to release believes no longer, unless it hears that it cannot.
+        // A process stops believing at the start of its release, unless the release fails.
         _ => match (old.ended, old.releases) {
             (Some((_, true)), Some(begins)) => begins,
             (Some((at, false)), _) => at,
@@ -252,8 +253,8 @@ fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
     (whole > 0).then(|| (whole, overlap(runs_from)))
 }
 
-/// Whether a release failed that had to; a release that failed though nobody else had
-/// the lock yet tells its owner as well.
+/// Whether the release of a lost lock failed, as it should. A release that failed although
+/// no other process had the lock yet also counts.
 fn told(old: Option<&Hold>, lost: bool) -> Option<bool> {
     let (_, succeeded) = old?.ended?;
     (lost || !succeeded).then_some(!succeeded)

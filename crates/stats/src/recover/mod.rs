@@ -1,6 +1,5 @@
-//! What a fault led to: from the history of one run to its figures ([`found`]), from the
-//! runs of a point to what a table says of it ([`Summary`]), and in words
-//! ([`sentences`]).
+//! The results of a fault: the figures of one run's history ([`found`]), the summary of a
+//! point's runs ([`Summary`]), and the closing sentences ([`sentences`]).
 
 pub mod history;
 mod words;

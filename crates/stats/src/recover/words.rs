@@ -1,4 +1,4 @@
-//! The closing sentences of `recover`: for each target, what becomes of its lock.
+//! The closing sentences of `recover`: what happens to each target's lock after a fault.
 
 use super::{Of, Summary};
 use crate::closing::targets;

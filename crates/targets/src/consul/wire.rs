@@ -1,5 +1,6 @@
-//! One worker's side of the recipe, without the socket: which request follows which
-//! answer. The requests are HTTP/1.1 on one connection, the answers are read by `httparse`.
+//! One worker's side of the recipe, without the socket: the sequence of requests and
+//! answers. The requests are HTTP/1.1 on one connection, the answers are read by
+//! `httparse`.
 
 use crate::http_head::Head;
 use crate::names::Names;
@@ -17,10 +18,12 @@ const FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 
 /// How long a blocking query lasts at most, beside what is left until the next renewal.
 const WAIT_MS: u64 = 15_000;
-/// Consul adds up to a sixteenth to that; beyond so much it is silent.
+/// Consul adds up to a sixteenth to that. If it takes longer by this much, it counts as
+/// silent.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// After an acquisition that nobody's session was in the way of: the lock-delay.
+/// The wait after an acquisition that failed although no session holds the key, because of
+/// the lock-delay.
 const RETRY_NS: u64 = 5_000_000_000;
 
 /// What all workers have.
@@ -49,11 +52,11 @@ pub struct ConsulWire {
     lines: Vec<u8>,
     session: String,
     ttl_ns: u64,
-    /// When the session was renewed last, as far as the server has confirmed it, and when
-    /// that was asked for that it has not confirmed yet.
+    /// The time of the last renewal that the server has confirmed, and the time of the last
+    /// one requested.
     renewed_ns: u64,
     asked_ns: u64,
-    /// What the server still has to answer, in this order.
+    /// Requests that the server has not answered, in order.
     due: Vec<Call>,
     key: usize,
     limit: Limit,
@@ -86,7 +89,7 @@ enum Call {
     Give,
     /// The same, since nobody wants it any more.
     GiveBack,
-    /// One of these whose answer nobody waits for any more.
+    /// A read whose answer is no longer awaited.
     Ignored,
 }
 
@@ -219,8 +222,8 @@ impl ConsulWire {
         self.request(Call::Look, &line, out);
     }
 
-    /// Acquires the key, and reads it: for its ModifyIndex, or for why it was not acquired.
-    /// The library reads it in either case, too, after the answer.
+    /// Acquires the key, and reads it for its ModifyIndex, or for its owner if it was not
+    /// acquired. The library also reads it in both cases, but waits for the first answer.
     fn take(&mut self, out: &mut Vec<u8>) {
         self.put(Call::Take, self.key, b"?acquire=", out);
         let name = self.names.name(self.key);
@@ -289,7 +292,7 @@ impl ConsulWire {
                 true => Ok(None),
                 false => Err(LAPSED),
             },
-            // The answer to the next one tells whose it is.
+            // The answer to the next request shows the owner.
             Call::Take => granted(call, head, body).map(|_| None),
             Call::Look | Call::Check => {
                 is_good(call, head, body)?;
@@ -309,7 +312,7 @@ impl ConsulWire {
             }
             _ if self.gives_up => return Answer::Taken,
             (Owner::Nobody, Call::Check) => {
-                // Nobody has it, and it is not granted either.
+                // No session holds the key, and still it was not granted: the lock-delay.
                 return match self.is_late() {
                     true => Answer::Taken,
                     false => {
@@ -474,7 +477,7 @@ impl Wire for ConsulWire {
         for (call, head, body) in self.answers(input)? {
             match call {
                 Call::Give => is_ours = granted(call, &head, body)?,
-                // Of a session that is over the release tells.
+                // The release reports a session that has ended.
                 Call::Renew if head.status == 404 => {}
                 _ => drop(self.goes_on(call, &head, body)?),
             }
@@ -534,7 +537,7 @@ impl Wire for ConsulWire {
         }
     }
 
-    /// A query changes nothing: its answer may come when it will.
+    /// A read changes nothing, so that its answer need not be awaited.
     fn give_up(&mut self, _out: &mut Vec<u8>) {
         self.gives_up = true;
         if self.is_left() {

@@ -1,6 +1,6 @@
-//! What HTTP/2 runs on: a socket of the thread's own runtime, below TLS or not, whose bytes
-//! of both directions are counted. Those of TLS's own are not. What the server says first
-//! is kept, for it tells what listens there.
+//! The transport below HTTP/2: a socket in the thread's own runtime, with or without TLS.
+//! It counts the bytes of both directions, without TLS's overhead. It keeps the server's
+//! first bytes, which show what protocol the server has.
 
 use crate::stream::Stream;
 use crate::tls::TlsStream;
@@ -66,7 +66,8 @@ impl Carrier {
 }
 
 impl Encrypted {
-    /// Tries before it waits: what was decrypted already, the socket does not know of.
+    /// Tries before it waits, because polling the socket does not show bytes that are
+    /// decrypted already.
     fn once_ready<T>(
         &self,
         context: &mut Context<'_>,

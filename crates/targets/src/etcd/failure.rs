@@ -1,4 +1,4 @@
-//! Why a call came to nothing, and what answers where no etcd of ours listens.
+//! Why a call failed, and how to recognise a server that is not an etcd with this API.
 
 use http::{HeaderMap, StatusCode};
 
@@ -77,7 +77,7 @@ impl Failure {
 /// # Errors
 /// What answers instead.
 pub(super) fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
-    // As a proxy answers whose etcd is down.
+    // The answer of a proxy whose etcd is down.
     if status.is_server_error() {
         return Err(Failure::Said(format!("HTTP status {status}")));
     }

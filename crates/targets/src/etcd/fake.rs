@@ -1,4 +1,5 @@
-//! What may listen where an etcd is expected. Each serves as long as the test program runs.
+//! Servers that may listen where an etcd is expected. Each runs as long as the test
+//! program.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Response};

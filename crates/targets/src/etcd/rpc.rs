@@ -1,9 +1,9 @@
 //! Calls of etcd's API over one connection, in one thread: gRPC's frames on HTTP/2.
 //!
-//! Every call has a deadline, and every wait ends when the keeper says so. etcd's
-//! libraries for Rust need a compiler of protocol buffers to be built and wait for ever
-//! where a server is gone; and a thread for each of a thousand workers is what they
-//! would take. HTTP/2 is the crate `h2`'s, the messages are `prost`'s.
+//! Every call has a deadline, and the keeper can end every wait. etcd's libraries for Rust
+//! would not do: their build needs a compiler of protocol buffers, they wait for ever for a
+//! server that is gone, and a thousand workers would take a thread each. The crate `h2`
+//! implements HTTP/2, `prost` the messages.
 
 use super::carrier::{Carried, Carrier};
 use super::failure::{Failure, is_grpc, status};
@@ -31,7 +31,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest message that is believed.
 const LONGEST: usize = 1 << 24;
 
-/// What servers want to be told that HTTP/2 is spoken behind TLS.
+/// The ALPN name of HTTP/2.
 const PROTOCOL: &str = "h2";
 
 /// gRPC's head of a message: whether it is compressed, and its length.
@@ -80,7 +80,7 @@ impl Channel {
                     ))
                 })?;
             tokio::spawn(async move {
-                // What ends it shows in the calls.
+                // The calls report why it ended.
                 let _ = connection.await;
             });
             let bell = signal::bell()
@@ -108,8 +108,8 @@ impl Channel {
         self.token = Some(token);
     }
 
-    /// What was said so far, with the frames of HTTP/2 around it. What came while no call
-    /// was awaited is not read yet.
+    /// The traffic so far, HTTP/2's frames included. Bytes that arrived while no call was
+    /// awaited are not read yet.
     pub(super) fn traffic(&self) -> Traffic {
         Traffic {
             round_trips: self.calls.get(),
@@ -117,8 +117,8 @@ impl Channel {
         }
     }
 
-    /// One request, one answer. `heeds`: whether it ends when the keeper says so; a call
-    /// that must not be left half done does not.
+    /// One request, one answer. With `heeds` the keeper can interrupt it; a call that must
+    /// not be left half done is made without.
     ///
     /// # Errors
     /// Why it came to nothing.
@@ -171,7 +171,7 @@ impl Channel {
         mut each: impl FnMut(A) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         let heard = async {
-            // Its own side stays open: the server would end the stream with it.
+            // Our side stays open, because its end would end the stream.
             let (mut sender, mut answers) = self.begin(path, request, false).await?;
             while let Some(answer) = answers.next().await? {
                 if each(answer)? {
@@ -229,7 +229,7 @@ impl Channel {
                 done = &mut work => return done,
                 rang = self.bell.readable() => {
                     rang.map_err(|error| Failure::Said(error.to_string()))?;
-                    // One that rang for an earlier run is not heard again.
+                    // Clears the readiness of a bell that rang for an earlier run.
                     let _: io::Result<()> = self.bell.try_io(Interest::READABLE, || {
                         Err(io::ErrorKind::WouldBlock.into())
                     });
@@ -239,7 +239,7 @@ impl Channel {
     }
 }
 
-/// What to try where a server ends the connection at the first word.
+/// A hint for a server that closes the connection at the first message.
 pub(super) fn hint(address: &Address) -> String {
     match address {
         Address::Tls(..) => String::new(),
@@ -293,7 +293,7 @@ impl Answers {
         }
     }
 
-    /// What the server says of the call at its end.
+    /// The call's status from the server, at the end of the answer.
     async fn finish(&mut self) -> Result<(), Failure> {
         match self.body.trailers().await? {
             Some(trailers) => status(&trailers),

@@ -1,4 +1,5 @@
-//! What a server is asked before the first lock: whether it can be used, and what it grants.
+//! Queries to a server before the first lock: whether it can be used, and the lease that it
+//! grants.
 
 use super::failure::Failure;
 use super::messages::{
@@ -18,7 +19,7 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// older one leaves that bound out, so that a waiter would watch its own key.
 const OLDEST: f64 = 3.001;
 
-/// What the first server gives that gives anything, from one of them on.
+/// The result of the first server that succeeds, starting with server number `from`.
 pub(super) fn any<T>(
     servers: &[Address],
     from: usize,
@@ -34,7 +35,7 @@ pub(super) fn any<T>(
     Err(SetupError(refused.join("; ")))
 }
 
-/// What a server tells of itself that can be used and whose cluster can grant anything.
+/// The server's status. An error if its version is too old, or its cluster has no leader.
 ///
 /// # Errors
 /// In words for the user.
@@ -69,8 +70,8 @@ fn unusable(address: &Address, failure: &Failure) -> SetupError {
     })
 }
 
-/// The time to live, in seconds, of a lease for which so many are asked: a server grants
-/// none that an election could outlast.
+/// The time to live, in seconds, that a server grants if `asked_s` is asked for: it grants
+/// no lease that an election could outlast.
 pub(super) fn granted(
     address: &Address,
     own: &Credentials,
@@ -86,7 +87,7 @@ pub(super) fn granted(
     Ok(granted.ttl_s)
 }
 
-/// A connection whose calls are those of a user, where there is one.
+/// A connection, authenticated if the credentials have a user.
 pub(super) fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError> {
     let mut channel = Channel::open(address)?;
     let Some(name) = own.user.clone() else {

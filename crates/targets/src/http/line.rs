@@ -1,10 +1,10 @@
-//! The connections of `http` and `https`: plain sockets under the well-kept client,
-//! which can be asked for what that client's own sockets do not tell, namely whether
-//! the server has sent more than it was asked for ([`crate::surplus`]). That client
-//! drops such a connection without a word and opens another.
+//! The connections of `http` and `https`: our own sockets below the HTTP client. They
+//! report whether the server has sent a surplus answer ([`crate::surplus`]), which the
+//! client's own sockets do not: the client silently drops such a connection and opens
+//! another.
 //!
-//! [`Sockets`] is the first link of its chain of connectors, [`Watching`] the last,
-//! behind TLS: what is left of an answer can be seen there in clear.
+//! [`Sockets`] is the first link of the client's chain of connectors. [`Watching`] is the
+//! last link, above TLS, where the rest of an answer is decrypted.
 
 use crate::surplus;
 use jostle_sys::clock::Clock;
@@ -20,11 +20,11 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-/// Limits of one wait are of whole steps, so that a request that has about as much
-/// time left as the one before needs no system call to say so.
+/// Time limits are rounded up to steps, so that a request with about the same limit as the
+/// one before needs no system call to set it.
 const STEP_MS: u64 = 10;
 
-/// What a worker and its connections tell each other.
+/// State that a worker shares with its connections.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     clock: OnceLock<Clock>,
@@ -32,7 +32,8 @@ pub(super) struct Watch {
     connected: AtomicU64,
     /// The server sent what it was not asked for.
     surplus: AtomicBool,
-    /// No request follows: a connection that is given up has to end in silence.
+    /// No request follows: from now on anything received on a closing connection is a
+    /// surplus answer.
     parts: AtomicBool,
     latest: Mutex<Weak<TcpStream>>,
 }
@@ -55,8 +56,8 @@ impl Watch {
         self.surplus.load(Relaxed)
     }
 
-    /// There will be no more requests: says so to the server. The connection is
-    /// listened to until its end when it is dropped.
+    /// No more requests follow: shuts down our side of the connection. The drop then reads
+    /// until the server's end.
     pub(super) fn part(&self) {
         self.surplus.store(false, Relaxed);
         self.parts.store(true, Relaxed);
@@ -126,7 +127,7 @@ pub(super) struct Line {
     stream: Arc<TcpStream>,
     buffers: LazyBuffers,
     watch: Arc<Watch>,
-    /// What comes may be TLS's own: a new ticket is no answer.
+    /// Received bytes may belong to TLS: a new ticket is no answer.
     is_tls: bool,
     /// Nothing was sent yet.
     is_new: bool,
@@ -141,7 +142,7 @@ enum Wait {
 }
 
 impl Line {
-    /// Notes what came before it was asked for, or behind an answer.
+    /// Checks for bytes received before a request, or after an answer.
     fn listen(&self) {
         if !self.is_tls && surplus::is_waiting(&*self.stream) {
             self.watch.note_surplus();
@@ -273,7 +274,7 @@ impl<In: Transport> Transport for Watched<In> {
 }
 
 impl<In: Transport> Drop for Watched<In> {
-    /// The client has read what belongs to its answer; the rest belongs to none.
+    /// The client has read its answer; any further bytes are a surplus answer.
     fn drop(&mut self) {
         let mut is_more = !self.inner.buffers().input().is_empty();
         if !is_more && self.watch.parts.load(Relaxed) {

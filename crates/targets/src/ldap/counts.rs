@@ -1,6 +1,5 @@
-//! What the server counted: from `cn=Monitor`, which OpenLDAP keeps of itself, or
-//! from its log of operations. Not for more than the three numbers that a client
-//! can be held against.
+//! The server's own counts: from OpenLDAP's `cn=Monitor`, or from its log of operations.
+//! Only the three numbers that can be compared with a client's.
 
 use super::place::Place;
 use super::session::{Credentials, Dial, Session};
@@ -18,11 +17,11 @@ use std::time::Duration;
 /// Operations that a server has completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Connections that said who they are.
+    /// Binds.
     pub binds: u64,
     /// Searches.
     pub searches: u64,
-    /// Connections that took their leave.
+    /// Unbinds.
     pub unbinds: u64,
 }
 
@@ -38,8 +37,8 @@ impl Sub for Counts {
     }
 }
 
-/// The last unbinds are answered by nothing, so that nobody knows when they are
-/// counted: readings follow each other until two are the same.
+/// Unbinds have no answer, so that the client does not know when the last ones are counted.
+/// Readings are repeated until two are the same.
 const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const READINGS_AT_MOST: usize = 100;
 
@@ -59,7 +58,7 @@ fn settled(mut read: impl FnMut() -> Result<Counts, SetupError>) -> Result<Count
 /// Reads `cn=Monitor`.
 #[derive(Debug, Default)]
 pub(super) struct Monitor {
-    /// What was done to read it, which the server has counted too.
+    /// Our own operations for reading it, which the server counts too.
     own: Mutex<Counts>,
 }
 
@@ -67,8 +66,8 @@ pub(super) struct Monitor {
 const OPERATIONS: &str = "//-/cn=Operations,cn=Monitor?monitorOpCompleted?one";
 
 impl Monitor {
-    /// What others did since the server started; None where it has no monitor, or
-    /// none that `credentials` may read.
+    /// Other clients' operations since the server started; None if it has no monitor, or
+    /// `credentials` may not read it.
     ///
     /// # Errors
     /// In words for the user.
@@ -89,7 +88,7 @@ impl Monitor {
         let counts = settled(|| {
             session.set_deadline(deadline(dial));
             let counts = ask(&mut session, &operations.search).map_err(said)?;
-            // The search itself is not completed while it is answered.
+            // The server does not count this search yet, because it has not completed.
             let others = counts.unwrap_or_default() - *own;
             own.searches += 1;
             there = counts.is_some();

@@ -1,5 +1,5 @@
-//! One connection to a directory server: what `wire` says, on a blocking socket,
-//! encrypted or not. Requests follow each other; every wait has a limit.
+//! One connection to a directory server: the protocol of `wire` on a blocking socket, with
+//! or without TLS. There is one request at a time, and every wait has a limit.
 
 use super::template::Numbers;
 use super::wire::{self, Message, Outcome, Search};
@@ -201,8 +201,8 @@ impl Session {
         self.take_leave()
     }
 
-    /// Takes leave for good, and listens until the server has closed the connection:
-    /// one that is gone already has nothing more to say.
+    /// Unbinds after the last request, and reads until the server has closed the
+    /// connection. If the connection is closed already, there is nothing to read.
     ///
     /// # Errors
     /// EPROTO where an answer came that no request had asked for.
@@ -228,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Refuses a server that speaks before it is asked, where that can be heard.
+    /// Refuses a server that sends before it is asked. With TLS this cannot be checked.
     ///
     /// # Errors
     /// In words for the user.
@@ -239,7 +239,7 @@ impl Session {
         }
     }
 
-    /// Before anything was asked a server may only say that it disconnects.
+    /// Before any request a server may only send a notice of disconnection.
     fn hear_unasked(&self, call: &'static str) -> Result<(), CallError> {
         match wire::decode(&self.input[self.ready.clone()]) {
             Ok(None) => Ok(()),
@@ -249,8 +249,8 @@ impl Session {
         }
     }
 
-    /// After the end of an answer nothing may follow, but word that the server
-    /// disconnects, which the next request will hear.
+    /// After an answer only a notice of disconnection may follow; the next request will
+    /// report it.
     fn expect_silence(&self, call: &'static str) -> Result<(), CallError> {
         match wire::decode(&self.input[self.ready.clone()]) {
             Ok(None | Some((_, Message::Notice(_), _))) => Ok(()),
@@ -352,8 +352,8 @@ impl Session {
                 Err(error) => return Err(failed(call, &error)),
             }
         }
-        // The socket's own limit is for one wait; a server that answers in drops
-        // would begin it again and again.
+        // The socket's own limit is for one read. A server that sends a few bytes at a time
+        // would restart it each time.
         match clock::monotonic() > self.deadline {
             true => Err(late(call)),
             false => Ok(()),
@@ -394,7 +394,7 @@ fn connected(address: &SocketAddr, timeout: Duration) -> Result<TcpStream, CallE
     sockopt::set_tcp_nodelay(&socket, true).map_err(call)?;
     match rustix::net::connect(&socket, address) {
         Ok(()) => Ok(TcpStream::from(socket)),
-        // What connect(2) says when SO_SNDTIMEO is over.
+        // The errors of connect(2) when SO_SNDTIMEO has passed.
         Err(Errno::INPROGRESS | Errno::AGAIN) => Err(late(CALL)),
         Err(Errno::INTR) if signal::interrupted() => Err(call(Errno::INTR)),
         Err(errno) => Err(call(errno)),
@@ -420,7 +420,7 @@ fn late(call: &'static str) -> CallError {
 fn failed(call: &'static str, error: &io::Error) -> CallError {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => late(call),
-        // The other side of TLS left without a word.
+        // The peer closed the connection without ending TLS.
         io::ErrorKind::UnexpectedEof => CallError::new(call, Errno::CONNRESET),
         _ => match error.raw_os_error() {
             Some(errno) => CallError {
@@ -441,7 +441,7 @@ fn not_ldap(call: &'static str) -> CallError {
     said(call, "the server's answer is not LDAP")
 }
 
-/// What a server did wrong, in words that are few: each kind is kept once.
+/// An error with a text from the server. Each distinct text is kept once.
 #[cold]
 fn said(call: &'static str, text: &str) -> CallError {
     CallError {
@@ -451,8 +451,8 @@ fn said(call: &'static str, text: &str) -> CallError {
     }
 }
 
-/// The text for as long as the process lives. Servers repeat themselves; one that
-/// finds ever new words is not quoted any more.
+/// Leaks the text. Servers usually repeat their texts; after 64 different ones, further
+/// texts are not quoted.
 fn kept(text: &str) -> &'static str {
     const AT_MOST: usize = 64;
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());

@@ -177,9 +177,9 @@ impl<'a> Element<'a> {
     }
 }
 
-/// The message that `input` begins with, its number and its length; None while
-/// it is not whole. Only what tells how a request ended is looked at, for this is
-/// done between two requests; who wants an entry's values reads it ([`entry`]).
+/// The message that `input` begins with, its number and its length; None while it is not
+/// whole. It only examines how a request ended, because it runs between two requests.
+/// [`entry`] reads an entry's values.
 ///
 /// # Errors
 /// Where it is none.
@@ -187,7 +187,8 @@ impl<'a> Element<'a> {
 pub(super) fn decode(input: &[u8]) -> Result<Option<(u32, Message, usize)>, Malformed> {
     match input.first() {
         None => return Ok(None),
-        // Another protocol's text would be waited for as if it were long.
+        // Otherwise the text of another protocol would be taken for the start of a long
+        // message.
         Some(first) if *first != SEQUENCE_BYTE => return Err(Malformed),
         Some(_) => {}
     }

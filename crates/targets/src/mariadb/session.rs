@@ -21,7 +21,7 @@ const NATIVE: &[u8] = b"mysql_native_password";
 /// Too many connections (ER_CON_COUNT_ERROR).
 const FULL: u16 = 1040;
 
-/// Connects, and is let in. The number is the server's version, 10.011014 for 10.11.14.
+/// Connects and authenticates. The number is the server's version, 10.011014 for 10.11.14.
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
@@ -43,8 +43,8 @@ pub(super) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
     Ok((client, greeting.version))
 }
 
-/// The beginning of the answer to the greeting, which the server takes as a request for TLS;
-/// it does not answer before.
+/// Sends the beginning of the answer to the greeting, which the server reads as a request
+/// for TLS. The server sends nothing until TLS begins.
 fn ask_for_tls(client: &mut Client, login: &Login, greeting: &Greeting) -> Result<(), String> {
     if greeting.capabilities & TLS == 0 {
         return Err(
@@ -243,7 +243,8 @@ mod tests {
         assert!(scrambled("", b"salt").is_empty());
         let proof = scrambled("secret", b"abcdefghijklmnopqrst");
         assert_eq!(proof.len(), 20);
-        // Who knows SHA1(SHA1(p)) can check it, and take nothing from it.
+        // A server that knows SHA1(SHA1(p)) can check the proof, but cannot derive the
+        // password from it.
         let sha1 = |bytes: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
         let known = sha1(&sha1(b"secret"));
         let mask = sha1(&[&b"abcdefghijklmnopqrst"[..], &known].concat());

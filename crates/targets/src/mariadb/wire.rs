@@ -1,5 +1,5 @@
-//! What a session and MariaDB say to each other once it has begun: queries, and results
-//! of one column in one row.
+//! The protocol of a session with MariaDB after its start: queries, and results of one
+//! column in one row.
 
 use crate::names::Names;
 use crate::wire::push_decimal;
@@ -75,7 +75,7 @@ impl Wire for MariadbWire {
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"1") => Ok(()),
-            // Another's, or nobody's.
+            // 0: another connection's lock; NULL: nobody's.
             Reply::Text(b"0") | Reply::Nil => Err(LOST),
             Reply::Error(text) => Err(refused("RELEASE_LOCK", text)),
             _ => Err(wrong_kind("RELEASE_LOCK")),

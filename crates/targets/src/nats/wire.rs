@@ -1,5 +1,5 @@
-//! One worker's side of the recipe, without the socket: which request follows which answer
-//! or message.
+//! One worker's side of the recipe, without the socket: the sequence of requests, answers
+//! and messages.
 
 use super::bucket;
 use super::frames::{Frame, digits, frame, is_marker, number, sequence, status};
@@ -14,20 +14,20 @@ use crate::{CallError, Mode, surplus};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 
-/// Below which a bucket publishes again what it has stored. On the keys' own subjects a waiter
-/// would hear of every attempt, those that are refused included.
+/// The subject below which a bucket republishes what it has stored. On the keys' own
+/// subjects a waiter would get every attempt, including refused ones.
 pub(super) const CHANGED: &str = "jostle";
 
-/// Between two looks of a waiter that no message comes to, on average; from half of it to
-/// once and a half, since waiters that begin together would otherwise look at the end of a
-/// lease, or just before it, by chance.
+/// Mean time between two reads of a waiter that gets no message. Each interval is random,
+/// from 0.5 to 1.5 times the mean. With equal intervals, waiters that begin together would
+/// all read just before or just after the end of a lease, by chance.
 pub(super) const LOOK_NS: u64 = 250_000_000;
 
 /// The subscription about one lock; that to answers is number 1.
 const CHANGES: &[u8] = b"2";
 
-/// A publication that does not find the key at the sequence that it expects; the second is
-/// newer servers' where the stream has replicas.
+/// Error codes of a publication whose expected sequence number is wrong. Newer servers use
+/// the second for streams with replicas.
 const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
 
 const CREATE: &str = "create";
@@ -73,7 +73,8 @@ pub struct NatsWire {
     subscribed: bool,
     /// The sequence of the last of them, if it marks the key as deleted; else zero.
     freed: u64,
-    /// At this sequence the key was another's, or was taken by another.
+    /// The sequence number at which the key belonged to another worker, or was taken by
+    /// one.
     passed: u64,
     owes_pong: bool,
 }
@@ -105,7 +106,7 @@ enum Step {
     /// In place of the message of this sequence.
     Take(u64),
     Look,
-    /// The same, with a subscription before it, which so misses no release.
+    /// The same after a subscription, so that no release is missed.
     Subscribe,
     GiveBack,
 }
@@ -268,7 +269,7 @@ impl NatsWire {
         }
     }
 
-    /// Takes in all that has come; the answer in it, if there is one.
+    /// Processes all received frames; returns the answer among them, if there is one.
     fn hear(&mut self, reply: Reply<'_>) -> Result<Option<Said>, CallError> {
         let Reply::Text(mut rest) = reply else {
             return Err(wrong_kind(self.call()));
@@ -342,7 +343,7 @@ impl NatsWire {
                     false => return Ok(Ok(Answer::Granted)),
                 }
             }
-            // A try, too, has to know whether this is a marker.
+            // Even a try has to check whether the last message is a marker.
             (State::Taking(0), Said::Elsewhere) if !self.gives_up => Step::Look,
             // In the second case another was faster.
             (State::Looking, Said::Owned(at)) | (State::Taking(at), Said::Elsewhere) if !late => {

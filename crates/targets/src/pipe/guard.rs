@@ -1,9 +1,10 @@
-//! A thread beside each worker that keeps its program honest: it reads what the
-//! program writes to standard error, so that the program never waits for that, and it
-//! ends a program that leaves a request without an answer.
+//! A thread beside each worker that watches the worker's program. It reads the program's
+//! standard error, so that the program never blocks on writing to it, and it kills a
+//! program that does not answer a request.
 //!
-//! A deadline by poll(2) would be one more system call in every request; a worker
-//! tells this thread by two stores to memory what it waits for, and then simply reads.
+//! A deadline by poll(2) would take one more system call per request. Instead a worker
+//! notes with two stores to memory which answer it waits for, and then makes a blocking
+//! read.
 
 use jostle_sys::{clock, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -2,8 +2,8 @@
 //! asked, and ended.
 //!
 //! A request is one write(2) and one read(2). The keeper's signal ends the read of an
-//! answer that a lock's owners may delay; all other answers have a deadline, which
-//! [`Guard`] keeps.
+//! answer that may wait for the lock's owners. All other answers have a deadline, which
+//! [`Guard`] enforces.
 
 use super::guard::Guard;
 use super::line::{LONGEST_LINE, RequestLine, quoted};
@@ -27,11 +27,12 @@ const READY_PATIENCE_EACH: Duration = Duration::from_millis(500);
 /// The keeper waits for two minutes until all workers are ready.
 const LONGEST_READY_PATIENCE: Duration = Duration::from_secs(100);
 
-/// How long any answer may take that no owner of the lock delays.
+/// Time limit for an answer that does not wait for an owner of the lock.
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a program may run on when its input has ended, and one that still waits for
-/// a lock, which it may not notice. The keeper waits for two seconds.
+/// How long a program may continue after the end of its input; the second limit is for a
+/// program that still waits for a lock and may not notice the end. The keeper waits for two
+/// seconds.
 const END_PATIENCE: Duration = Duration::from_millis(1_000);
 const WAITER_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -148,8 +149,8 @@ impl Peer {
         Ok(self.answer())
     }
 
-    /// Sends a request and returns the line that answers it; None where the keeper
-    /// ended the wait, after which every request is.
+    /// Sends a request and returns the line that answers it. None if the keeper ended the
+    /// wait; every later call then returns None too.
     ///
     /// # Errors
     /// The program's end, in words; EPROTO for what is no line.
@@ -178,7 +179,7 @@ impl Peer {
                 return Ok(None);
             }
             if self.filled > 0 {
-                // Nobody but the program delays the rest of a line.
+                // Only the program itself can delay the rest of a line.
                 self.guard
                     .watch(self.asked, ANSWER_PATIENCE.as_nanos() as u64);
             }
@@ -207,7 +208,7 @@ impl Peer {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE) => {
-                    // What it said before it closed its input tells why.
+                    // Lines that it sent before it closed its input may contain the cause.
                     if has_come(&self.output, 0) {
                         self.filled = read(&self.output, &mut self.line[..]).unwrap_or(0);
                     }
@@ -264,8 +265,8 @@ impl Peer {
         failure(name, Errno::PROTO, &text)
     }
 
-    /// Why there is no answer: how the program ended, and its last words. It is
-    /// ended if it has not. `late`: how long it was waited for in vain.
+    /// The error for a missing answer: how the program ended, and its last words. Kills the
+    /// program if it still runs. `late` is how long its answer was awaited.
     #[cold]
     fn lost(&mut self, name: &'static str, late: Option<Duration>) -> CallError {
         let late = late.or_else(|| self.guard.gave_up().then_some(ANSWER_PATIENCE));
@@ -339,8 +340,8 @@ impl Peer {
         }
     }
 
-    /// Takes the program once it has ended, or kills it after this time, with all that
-    /// it has started. How it ended, and whether by itself.
+    /// Reaps the program when it ends, or kills it and its descendants after this time.
+    /// Returns how it ended, and whether it ended by itself.
     fn finish(&mut self, patience: Duration) -> Option<(Ended, bool)> {
         let child = self.child.take()?;
         self.input = None;
@@ -354,8 +355,8 @@ impl Peer {
                 _ => break false,
             }
         };
-        // The group's number is its leader's until the leader is taken: the guard must
-        // not kill it any more then.
+        // The group's number can be reused after its leader is reaped, so that the guard
+        // must not kill by that number afterwards.
         self.guard.stop();
         child.kill().ok().map(|ended| (ended, by_itself))
     }
@@ -363,7 +364,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Nobody is there to be told.
+        // There is no caller to report an error to.
         let _ = self.end();
     }
 }

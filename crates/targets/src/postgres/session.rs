@@ -28,7 +28,7 @@ pub(crate) struct Statement {
     pub query: &'static str,
 }
 
-/// Connects, and is let in. The number is the server's version, 15.018 for 15.18.
+/// Connects and authenticates. The number is the server's version, 15.018 for 15.18.
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
@@ -41,7 +41,7 @@ pub(crate) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
     Ok((client, version))
 }
 
-/// Asks for TLS where the address does, before anything else is said.
+/// Requests TLS if the address asks for it, before any other message.
 fn secured(mut client: Client, address: &Address) -> Result<Client, SetupError> {
     let Address::Tls(..) = address else {
         return Ok(client);

@@ -74,8 +74,8 @@ impl Wire for PostgresWire {
             Asks::Again => Asking::Try,
         };
         if let Asking::Within { left_ns } = asking {
-            // For this transaction, which ends with the Sync below. Rounded up: the
-            // user's timeout is the least that is waited, and 0 would be none.
+            // Set for this transaction, which ends with the Sync below. Rounded up, so that
+            // the wait is not shorter than the user's timeout; 0 would mean no timeout.
             execute(out, "w", left_ns.div_ceil(1_000_000).max(1));
         }
         let statement = match (asking, mode) {
@@ -160,8 +160,8 @@ fn execute(out: &mut Vec<u8>, statement: &str, number: u64) {
 /// The unnamed portal, all rows.
 pub(crate) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
-/// The answer up to the server's being ready again: the last row's first column, what it
-/// did not like, or Nil where lock_timeout was over.
+/// The answer up to ReadyForQuery: the first column of the last row, the server's error, or
+/// Nil if lock_timeout passed.
 pub(crate) fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut at, mut reply) = (0, Reply::Nil);
     while let Some((tag, body, length)) = message(&input[at..], call)? {

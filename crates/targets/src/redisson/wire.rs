@@ -1,5 +1,5 @@
-//! One worker's side of the recipe, without the socket: which request follows which
-//! answer or message.
+//! One worker's side of the recipe, without the socket: the sequence of requests, answers
+//! and messages.
 
 use crate::names::{self, Names};
 use crate::steps::{self, Framed, Limit, Steps};
@@ -22,8 +22,8 @@ const CHANNEL_BYTES: usize = CHANNEL[0].len() + names::BYTES + CHANNEL[1].len();
 const LATCH: [&[u8]; 2] = [b"redisson_unlock_latch:{", b"}:"];
 const LATCH_BYTES: usize = LATCH[0].len() + names::BYTES + LATCH[1].len() + 32;
 
-/// How long a latch stays that is not removed, in milliseconds: the library's patience with
-/// a request that it sends again.
+/// How long an unremoved latch stays, in milliseconds: the time for which the library
+/// repeats a request.
 const LATCH_MS: &[u8] = b"13500";
 
 /// Longest piece of a reply that is waited for.
@@ -189,8 +189,8 @@ impl RedissonWire {
         self.state = then;
     }
 
-    /// Removes the latch of the last release, which has been answered. The library waits
-    /// for no answer to that either.
+    /// Removes the latch of the last release, which has been answered. Like the library, it
+    /// does not wait for the answer.
     fn unlatch(&mut self, out: &mut Vec<u8>) {
         if let Some(key) = self.latched.take() {
             encode(out, &[b"DEL", &self.latch(key)]);
@@ -213,8 +213,8 @@ impl RedissonWire {
         latch
     }
 
-    /// Ends the subscription, where there is one. The library does so, too, once it owns
-    /// the lock; here that goes with the next request, so that no owner waits for it.
+    /// Ends the subscription, if there is one. The library also does this once it owns the
+    /// lock. Here it is sent with the next request, so that no owner waits for it.
     fn unsubscribe(&mut self, out: &mut Vec<u8>) {
         if let Some(key) = self.subscribed.take() {
             encode(out, &[b"UNSUBSCRIBE", &self.channel(key)]);
@@ -252,7 +252,7 @@ fn worker(digits: &str) -> Vec<u8> {
     format!("{}:1", parts.join("-")).into_bytes()
 }
 
-/// When a lease is over that has so much left; never, where it has no end.
+/// The end of a lease that has `left_ms` left; never if it has no end.
 fn until(left_ms: i64) -> u64 {
     match u64::try_from(left_ms) {
         Ok(left_ms) => clock::monotonic().saturating_add(left_ms.saturating_mul(1_000_000)),
@@ -294,7 +294,7 @@ impl Steps for RedissonWire {
                 false => Err(surplus::error(SCRIPT)),
             };
         };
-        // What was published before an answer was taken into account by that answer.
+        // An answer already accounts for messages that were published before it.
         let awaited: &[u8] = match self.state {
             State::Subscribing => b"subscribe",
             State::Waiting(_) => b"message",
@@ -305,7 +305,7 @@ impl Steps for RedissonWire {
     }
 
     fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
-        // An answer, or a message that follows one, comes after all that nobody waits for.
+        // This frame follows all answers that are not awaited.
         self.unheeded = 0;
         if let Reply::Error(text) = frame.reply {
             return Err(refused(self.call(), text));

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A server that has not shaken hands within this speaks no TLS.
+/// Time limit for the handshake. A server that takes longer is assumed not to use TLS.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What to ask oneself where nothing of TLS was heard.
@@ -57,7 +57,8 @@ impl TlsStream {
                 Err(error) if error.kind() == ErrorKind::Interrupted && !signal::interrupted() => {}
                 Err(error) => return Err(system(error)),
             }
-            // A server that answers in drops would begin the socket's limit again and again.
+            // A server that sends a few bytes at a time would restart the socket's limit
+            // each time.
             if clock::monotonic() > until {
                 return Err(late());
             }
@@ -75,8 +76,7 @@ impl TlsStream {
         &self.socket
     }
 
-    /// Whether something was decrypted that is not read yet, of which the socket knows
-    /// nothing.
+    /// Whether decrypted bytes wait to be read, which polling the socket would not show.
     pub(crate) fn has_more(&self) -> bool {
         let mut connection = self.lock();
         let state = connection.process_new_packets();
@@ -113,7 +113,7 @@ fn step(socket: &TcpStream, connection: &mut ClientConnection) -> io::Result<()>
 /// Decrypts what has come.
 fn take_in(socket: &TcpStream, connection: &mut ClientConnection) -> io::Result<()> {
     connection.process_new_packets().map(drop).map_err(|error| {
-        // The server is told why, where it still listens.
+        // Sends the server an alert with the cause, if it still reads.
         let _ = connection.write_tls(&mut &*socket);
         io::Error::new(ErrorKind::InvalidData, error)
     })
@@ -135,7 +135,8 @@ impl Read for &TlsStream {
         loop {
             match connection.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // It left without a word of TLS; a socket's end is no more either.
+                // The peer closed without ending TLS. That counts as a normal end, as for a
+                // plain socket.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -153,8 +154,8 @@ impl Read for &TlsStream {
 }
 
 impl Write for &TlsStream {
-    /// What is taken is encrypted; what of it the socket has no room for stays until
-    /// [`Write::flush`].
+    /// Encrypts the bytes that it accepts. Encrypted bytes for which the socket has no room
+    /// stay until [`Write::flush`].
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let connection = &mut *self.lock();
         send(&self.socket, connection)?;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// How long an answer in set-up may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the answer of a server that is starting may take. While it starts, a server may
-/// keep a connection open and never answer on it (ZOOKEEPER-5051); the next one is served.
+/// Time limit for an answer of a starting server. Such a server may keep a connection open
+/// and never answer on it (ZOOKEEPER-5051), but answers on the next one.
 const STARTING: Duration = Duration::from_secs(1);
 
 /// Requests that are on their way together.
@@ -24,8 +24,8 @@ pub(super) struct Session {
     stream: Stream,
     /// Its number, which the server gave.
     pub id: i64,
-    /// How long it lives of which the server hears nothing: what was asked for, within the
-    /// server's bounds.
+    /// The session's timeout, after which the server ends a silent session: the requested
+    /// time, within the server's bounds.
     pub timeout: Duration,
     /// How long an answer may take.
     patience: Duration,
@@ -34,7 +34,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// With the first of the servers, from number `from` on, that lets us in.
+    /// Opens a session with the first server, from number `from` on, that accepts it.
     ///
     /// # Errors
     /// In words for the user: what each of them said.
@@ -107,8 +107,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Adds who we are, by the scheme `digest`. ZooKeeper does not check it: what a wrong
-    /// password may not do is refused later.
+    /// Authenticates with the scheme `digest`. ZooKeeper does not check the password here:
+    /// it refuses later requests that need other rights.
     fn known(mut self, own: &Credentials) -> Result<Session, SetupError> {
         let Some(user) = own.user.as_deref() else {
             return Ok(self);
@@ -266,7 +266,8 @@ mod tests {
             let place = Address::Tcp(listener.local_addr().unwrap().to_string());
             let server = std::thread::spawn(move || {
                 let mut stream = listener.accept().unwrap().0;
-                // All that the client sends, so that no reset overtakes the answer.
+                // Reads all that the client sends; otherwise closing would send a reset
+                // that may overtake the answer.
                 stream.read_exact(&mut [0; 49]).unwrap();
                 stream.write_all(answer).unwrap();
             });

@@ -1,5 +1,5 @@
-//! One worker's side of the recipe, without the socket: which request follows which
-//! answer.
+//! One worker's side of the recipe, without the socket: the sequence of requests and
+//! answers.
 
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use crate::names::Names;
@@ -16,8 +16,7 @@ const DIGITS: usize = 10;
 /// What stands before them.
 const MARK: &[u8] = b"lock-";
 
-/// Pings in the time after which the server gives a session up. A server that answers
-/// none of them is gone.
+/// Pings per session timeout. A server that answers none of them counts as gone.
 const PINGS: u64 = 3;
 
 /// The Java library pings as often at least, however long the session lives.
@@ -42,7 +41,7 @@ pub struct ZookeeperWire {
     /// The path of the node that we wait for.
     elder: Vec<u8>,
     token: u64,
-    /// When the server was told last that we live.
+    /// When the last request was sent, which shows the server that we live.
     sent_ns: u64,
     unanswered: u64,
 }
@@ -122,8 +121,8 @@ impl ZookeeperWire {
         out.extend_from_slice(&self.names.name(key));
     }
 
-    /// Up to the digits. The part that looks like a GUID is as long as one, and no other
-    /// node's: sessions have numbers of their own.
+    /// A node's path without the digits. The part in the place of a GUID has the length of
+    /// one, and is unique because session numbers are.
     fn stem(&self, key: usize, out: &mut Vec<u8>) {
         self.parent(key, out);
         let (session, count) = (self.session, self.nodes[key].count);
@@ -658,8 +657,8 @@ mod tests {
     #[test]
     fn who_gives_up_takes_its_node_away() {
         let pending = |kind| Ok(Some((Answer::Pending, kind)));
-        // A try that finds another; a wait that is over; the end of the run, even where
-        // the lock was granted just then.
+        // Cases: a try that finds another node; a wait that timed out; the end of the run,
+        // even if the lock was granted just then.
         let mut wire = asking(Asking::Try);
         assert_eq!(hears(&mut wire, &created(1, 2)), pending(op::GET_CHILDREN));
         assert_eq!(hears(&mut wire, &listed(2, &[1, 2])), pending(op::DELETE));

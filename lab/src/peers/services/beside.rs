@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections that wait for locks until they are dropped.
 pub(super) fn wait(port: u16, waiters: usize) -> anyhow::Result<Vec<TcpStream>> {
-    let _ = jostle_sys::files::raise_descriptor_limit();
+    jostle_sys::files::raise_descriptor_limit();
     let mut open = Vec::new();
     for waiter in 0..waiters + LINES.min(waiters) {
         let mut stream = connect(port)?;

@@ -34,7 +34,7 @@ pub(super) static ALWAYS: Row = Row {
 /// Points.
 const WITHIN: f64 = 0.02;
 
-/// Under which the tool must say that nothing is contended.
+/// The share below which the tool must report that nothing is contended.
 const NOT_CONTENDED: f64 = 0.01;
 
 fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {

@@ -23,8 +23,8 @@ const STEP_NS: f64 = 20.0;
 /// Stamps in a loop do not wait for each other as those of a measurement do.
 const TIMES: f64 = 3.0;
 
-/// Beyond, hand-offs between processes (1 to 6 us) are read with a doubt that
-/// matters.
+/// The largest acceptable uncertainty of the clocks' offset: hand-offs between processes
+/// take 1 to 6 us.
 const OFFSET_NS: f64 = 1_000.0;
 
 fn trial(bench: &mut Bench) -> Result<Trial, Stop> {

@@ -45,9 +45,9 @@ fn mean_wait(run: &Point) -> Option<f64> {
     (granted.count > 0).then_some(granted.mean)
 }
 
-/// The mean of what the specimen gave within the window. The delay that the window's
-/// end cut off is not one of the waits, and is the longest of all where another program
-/// had the CPU just then.
+/// The mean delay that the specimen recorded within the window. A delay cut off by the end
+/// of the window is left out: it is not among the waits, and it is the longest one if
+/// another program had the CPU then.
 fn mean_truth(run: &Point) -> Option<f64> {
     let granted = run.acquire_ns.as_ref().map_or(0, |wait| wait.granted.count) as f64;
     let [count, sum, last] = ["count", "sum_ns", "last_ns"].map(|name| noted(run, name));

@@ -15,8 +15,9 @@ pub(super) static OFTEN: Row = Row {
 
 pub(super) static SELDOM: Row = Row {
     planted: "busted:1e-5",
-    // Who is refused asks again at once, so that enough is drawn in a second. The owner may
-    // release before an intruder has marked itself: of holds of 5 us, 3 to 17 % did.
+    // A refused worker tries again at once, so that a second has enough attempts. With
+    // short holds the owner may release before an intruder is marked as inside: this
+    // happened in 3 to 17 % of holds of 5 us.
     trial: |bench| broken(bench, "busted:1e-5", "-w 2 -b -50us -i 0 --try", 1.0),
     ..OFTEN
 };
@@ -33,8 +34,9 @@ pub(super) static KILLED: Row = Row {
     ..OFTEN
 };
 
-/// Of the overlaps planted, and at least: two intruders at a time hide one
-/// another's, and one shorter than the witness's marks is not seen.
+/// Allowed difference from the planted overlaps, as a share and at least: two intruders at
+/// a time hide each other's overlaps, and the witness does not see an overlap shorter than
+/// its marks.
 const WITHIN: f64 = 0.1;
 const AT_LEAST: f64 = 2.0;
 
@@ -54,7 +56,7 @@ fn seen(runs: &[&Point], figure: fn(&Exclusion) -> u64) -> f64 {
     total(runs, |run| run.exclusion.as_ref().map_or(0, figure) as f64)
 }
 
-/// Whether overlaps were held against a lock.
+/// Whether a check reported overlaps.
 fn is_flagged(runs: &[&Point]) -> bool {
     let checks = ["exclusion", "lost_update"];
     runs.iter()
@@ -91,7 +93,7 @@ fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
 }
 
 fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
-    // Whoever holds sleeps on a timer; whoever waits, in the kernel's queue.
+    // The owner sleeps on a timer, and waiters sleep in the kernel's queue.
     let line = |seconds: f64| {
         format!("contend flock -w 8 -b 5ms -i 0 -t {seconds} --warmup 50ms --runs 1")
     };

@@ -1,4 +1,4 @@
-//! Who is served: a queue, a lottery, two to one, and one who gets nothing.
+//! The order of service: a queue, a lottery, two to one, and a starved worker.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
@@ -31,7 +31,7 @@ pub(super) static STARVED: Row = Row {
     ..QUEUE
 };
 
-/// Grants that the log has and the window has not, of one worker.
+/// Grants of one worker that the log has and the window does not.
 const AT_THE_EDGES: u64 = 3;
 
 /// A right verdict on a lottery is missed once in so many trials.

@@ -1,5 +1,5 @@
-//! A generator that is kept from working is flagged where that moved the
-//! headline, and the same one left alone is not.
+//! A generator that is kept from working is flagged if that moved the headline figure; the
+//! same generator is not flagged when undisturbed.
 //!
 //! Only harm counts: a disturbance that cost less than a tenth against the
 //! interleaved control need not be flagged.
@@ -33,7 +33,7 @@ pub(super) static THROTTLED: Row = Row {
 /// Checks that flag the generator.
 const OF_THE_GENERATOR: [&str; 3] = ["generator", "throttled", "halted"];
 
-/// What the planted fault must have cost to be one.
+/// The least loss of throughput for which the planted fault must be flagged.
 const HARM: f64 = 0.1;
 
 /// Pairs of a run with the fault and one without.

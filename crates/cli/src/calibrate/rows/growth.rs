@@ -1,6 +1,5 @@
-//! A cost that grows is seen to grow although a large constant lies beneath it,
-//! and one that jumps is seen to jump, where it does. What is constant is not
-//! said to grow.
+//! Growth is found even above a large constant cost, and a jump is found at its place. A
+//! constant cost is not reported as growing.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
@@ -27,8 +26,8 @@ const EDGE: u64 = 3_000;
 
 const CONTROL: &str = "delay:1us";
 
-/// Two decades, so that laws may be told apart; few locks are held in so short a
-/// time that starting weighs more than chains.
+/// Two decades, so that laws can be told apart. Fewer locks would be acquired so quickly
+/// that starting would outweigh the chains.
 const LONG: [u64; 6] = [3_000, 8_000, 20_000, 50_000, 120_000, 300_000];
 
 /// On both sides of the edge.
@@ -80,7 +79,7 @@ fn cliff(bench: &mut Bench) -> Result<Trial, Stop> {
     ))
 }
 
-/// Whether it is said to grow: no constant fits, and the end costs more.
+/// Whether growth is reported: no constant fits, and the cost is higher at the end.
 fn grows(fit: &Fit) -> bool {
     let is_constant = fit.finding == "constant" || fit.laws.iter().any(|law| law.law == "1");
     let rises = fit.ratio.is_some_and(|ratio| ratio.low > 1.0);

@@ -1,5 +1,5 @@
-//! A slow server is not the generator's fault, and one that counts wrongly is
-//! found out.
+//! A slow server is not attributed to the generator, and a server that counts wrongly is
+//! detected.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};

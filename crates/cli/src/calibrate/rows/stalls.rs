@@ -1,4 +1,5 @@
-//! Stalls that an open loop sees, and a closed loop calls one slow operation each.
+//! Stalls: an open loop sees them in its percentiles; in a closed loop each is one slow
+//! operation.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
@@ -16,12 +17,12 @@ pub(super) static ROW: Row = Row {
 const STALLS: f64 = 5.0;
 const STALL_NS: f64 = 200e6;
 
-/// Whoever is due within a stall waits for the rest of it: of the requests of an
-/// open loop two thirds, and the longest hundredth of all for 197 ms and more.
-/// A closed loop meets each stall from its beginning, once.
+/// A request that is due within a stall waits for the rest of it. In the open loop these
+/// are two thirds of the requests, and the slowest hundredth of all waits 197 ms or more.
+/// In the closed loop each stall delays one operation, from its beginning.
 const SEEN_NS: f64 = 150e6;
 
-/// A control that is slower sees what is not there.
+/// The control's p99 must stay below this, because it has no stalls.
 const FREE_NS: f64 = 20e6;
 
 /// A p99 that this separates from its control has moved: far less than a stall,
@@ -36,7 +37,8 @@ fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     let open = bench.measure(&rate("stall:200ms/300ms", 1.7))?;
     // Enough of them for a p99, too.
     let open_control = bench.measure(&rate("null", 1.6))?;
-    // Some 600 acquisitions between two stalls: these are under a hundredth.
+    // About 600 acquisitions between two stalls, so that stalled ones are fewer than one in
+    // a hundred.
     let closed = |target: &str, seconds: f64| {
         format!("contend {target} -w 1 -b 0 -i 100us -t {seconds} --warmup 0 --runs 1")
     };
@@ -70,7 +72,7 @@ fn waits(run: &Point) -> Option<&Distribution> {
     Some(&run.acquire_ns.as_ref()?.granted)
 }
 
-/// Nothing where it is missing, which no bound accepts.
+/// NaN if it is missing, which fails every comparison.
 fn p99(found: Option<&Distribution>) -> f64 {
     let p99 = found.and_then(|found| found.percentiles.get("p99"));
     p99.map_or(f64::NAN, |ns| *ns as f64)

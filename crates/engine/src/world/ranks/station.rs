@@ -116,7 +116,7 @@ impl<P: Port> Station<P> {
             Ok(Some(Reply::Failed(text))) => FromHost::Failed { run, text },
             Ok(Some(_)) => FromHost::Failed {
                 run,
-                text: "the keeper spoke out of turn".to_owned(),
+                text: "the keeper sent an unexpected reply".to_owned(),
             },
             Err(error) => FromHost::Failed {
                 run,

@@ -1,4 +1,4 @@
-//! ACL: users, as far as they can be seen and read again.
+//! ACL: shows users, and reads the users file again.
 
 use super::{Call, Server};
 use crate::config::users_of;

@@ -1,5 +1,5 @@
-//! The administrator's view: who holds, who waits, what it costs. Each command
-//! does a bounded amount of work; who wants more walks with a cursor.
+//! The administrator's view: holders, waiters and costs. Each command does a bounded
+//! amount of work; longer lists are read page by page with a cursor.
 
 use jostle_resp::{Writer, parse_u64};
 
@@ -37,7 +37,7 @@ fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
     reply.bulk(&name);
 }
 
-/// `mode`, and of how many places it is one (`of`); 2 pairs.
+/// Writes `mode` and, as `of`, the number of the lock's places; 2 pairs.
 fn write_mode(reply: &mut Writer<'_>, mode: Mode) {
     reply.bulk(b"mode");
     reply.bulk(mode.word().as_bytes());
@@ -74,7 +74,7 @@ struct Query<'a> {
     page: Page,
 }
 
-/// `[pattern] [LIMIT n]`, or what begins with CURSOR.
+/// Parses `[pattern] [LIMIT n]`, or the form that begins with CURSOR.
 fn holders_query<'a>(call: &Call<'a>) -> Result<Query<'a>, &'static str> {
     if let Some(paging) = Paging::read(call, 1)? {
         let pattern = paging.pattern.unwrap_or(b"*");

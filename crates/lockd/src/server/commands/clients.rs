@@ -29,7 +29,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
     let Ok(from) = usize::try_from(from) else {
         return call.reply().error("ERR invalid cursor");
     };
-    // The caller is out of its place.
+    // The caller's connection is out of its slot.
     let (own, end) = (call.conn.id.slot(), server.conns.len());
     let (mut text, mut rows, mut slot) = (String::new(), 0, from);
     while slot < end && rows < count && slot - from < budget {
@@ -82,7 +82,7 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
     let waits = client.is_some_and(|client| server.table.is_waiting(client));
     let ended = match client {
         Some(client) if waits => {
-            // What is due may end it in this step in another way.
+            // A timer that is due may end the wait in this step in another way.
             server.step(Event::Cancel { client }, call.now);
             server.unblock(client, error)
         }

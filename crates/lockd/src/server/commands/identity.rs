@@ -1,4 +1,4 @@
-//! The commands about the connection itself: who it is, and how it talks.
+//! The commands about the connection itself: its user, its name, its protocol version.
 
 use jostle_resp::{Protocol, parse_u64};
 
@@ -8,12 +8,12 @@ use crate::server::accounts::LoginError;
 use crate::server::info;
 use crate::users::DEFAULT;
 
-/// The answer to one, which has to wait for it.
+/// The reply to a wrong password, which is delayed.
 pub(in crate::server) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// Checks a user and password. False: that was not it, and the client is told,
-/// or will be.
+/// Checks a user and password. False: the login failed, and the client has its error
+/// reply or gets it after a delay.
 fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[u8]) -> bool {
     let users = &server.config.users;
     if user == DEFAULT.as_bytes() && users.open().is_some() {

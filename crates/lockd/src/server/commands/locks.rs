@@ -15,15 +15,15 @@ struct Options {
     session: Option<SessionKey>,
 }
 
-/// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
+/// The longest time, 2^40 ms or 34 years. A request without a limit leaves the option out.
 pub(super) const MS_MAX: u64 = 1 << 40;
 
 /// The options from `index` on.
 #[inline]
 fn options(call: &Call<'_>, may_wait: bool, index: usize) -> Result<Options, &'static str> {
     let mut options = Options::default();
-    // Most requests have none. Then nothing is returned through memory, where a load of
-    // what was stored in smaller pieces would wait for it.
+    // Most requests have no options. Then nothing is returned through memory, where one
+    // large load would wait for several smaller stores.
     if index < call.args.len() {
         read_options(call, may_wait, index, &mut options)?;
     }
@@ -81,11 +81,11 @@ fn read_options(
 /// What a command may do about a lock that is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
-    /// Wait, as long as it says.
+    /// Waits, for as long as its WAIT option allows.
     Wait,
-    /// Nothing, though it may ask for more.
+    /// Does not wait; a WAIT option is accepted and ignored.
     Ignored,
-    /// Nothing.
+    /// Does not wait; a WAIT option is an error.
     None,
 }
 
@@ -128,7 +128,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Reply::Queued => {
             call.conn.waiting = true;
             if request.ttl_ms.is_some() || request.session.is_some() {
-                // For the case that the client is gone when the grant comes.
+                // Needed to pass the lock on if the client is gone when the grant comes.
                 call.conn.wanted.set(&[request.name]);
             }
         }
@@ -148,11 +148,11 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     }
 }
 
-/// What ALREADYHELD says of a session.
+/// The end of an ALREADYHELD error about a session's lock.
 pub(in crate::server) const THE_SESSION: &str = "the session holds the lock";
 
-/// Tells whoever asked again what its owner holds: whoever has missed the reply to
-/// the first request learns the token from this one.
+/// Replies with the hold that the owner already has. A client that missed the reply to
+/// its first request learns the token from this one.
 #[cold]
 pub(in crate::server) fn already_held(reply: &mut Writer<'_>, token: u64, mode: Mode, whose: &str) {
     let mode = mode.word();
@@ -306,7 +306,7 @@ pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
 }
 
 impl Server {
-    /// Says why a lock was not granted.
+    /// Replies with the reason why a lock was not granted.
     #[cold]
     pub(crate) fn refuse(&self, reply: &mut Writer<'_>, refusal: Refusal) {
         let limits = &self.config.table;

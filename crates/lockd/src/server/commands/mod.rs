@@ -1,5 +1,5 @@
-//! The commands: one table, which dispatch, `COMMAND`, the counters and the
-//! tests walk. What they do stands in the rooms beside it.
+//! The commands: one table, which dispatch, `COMMAND`, the counters and the tests walk.
+//! The modules beside this one implement them.
 
 mod acl;
 mod admin;
@@ -42,7 +42,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     #[inline]
     fn arg(&self, index: usize) -> &'a [u8] {
-        // The command's arity was checked; beyond it there is nothing.
+        // The arity was checked; an argument beyond the last is empty.
         self.args.get(self.request, index).unwrap_or_default()
     }
 
@@ -409,7 +409,7 @@ static KEYS: [u64; 27] = {
 /// The place of a command in [`COMMANDS`].
 #[inline(always)]
 fn find(name: &[u8]) -> Option<usize> {
-    // The two that matter most, without a loop.
+    // LOCK and UNLOCK, without a loop.
     match name {
         [b'L' | b'l', b'O' | b'o', b'C' | b'c', b'K' | b'k'] => return Some(0),
         [
@@ -456,7 +456,7 @@ pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
             return transaction::execute_within(server, call, spec);
         }
     }
-    // The two that matter most are called by name: the compiler can look inside.
+    // LOCK and UNLOCK are called by name, so that the compiler can inline them.
     match index {
         0 => lock(server, call),
         1 => unlock(server, call),
@@ -476,8 +476,8 @@ fn wrong_arity(mut call: Call<'_>, spec: &Spec) {
 #[cold]
 fn unknown(server: &mut Server, mut call: Call<'_>) {
     if is_http(&call) {
-        // A web page makes a browser send what it likes behind such a line: the
-        // body of a POST would be executed. Nothing is answered.
+        // A web page can make a browser send anything behind such a line: the body of a
+        // POST would be executed. The connection closes without a reply.
         server.stats.closed_http += 1;
         call.conn.closing = true;
         return;
@@ -492,8 +492,8 @@ fn unknown(server: &mut Server, mut call: Call<'_>) {
         .error(&format!("ERR unknown command '{shown}'"));
 }
 
-/// Whether a request is a line of HTTP. `POST` and `Host:` are so in any form, as
-/// in Redis; other methods by the version at the end of a line typed as it is.
+/// Whether a request is a line of HTTP. `POST` and `Host:` count in any form, as in
+/// Redis. Other methods count only in an inline request that ends with an HTTP version.
 fn is_http(call: &Call<'_>) -> bool {
     let name = call.arg(0);
     let last = call.arg(call.args.len() - 1);

@@ -1,5 +1,5 @@
-//! Replies in pages: `CURSOR c [MATCH pattern] [COUNT n]`, and the bounds of
-//! those without.
+//! Replies in pages: `CURSOR c [MATCH pattern] [COUNT n]`, and the bounds of replies
+//! that are not paged.
 
 use jostle_resp::{Writer, parse_u64};
 
@@ -11,8 +11,8 @@ pub(super) const SHOWN_MAX: usize = 1000;
 const COUNT: usize = 100;
 /// Bytes of rows, after which a page ends however few they are.
 pub(super) const REPLY_BYTES: usize = 512 << 10;
-/// What a walk may cost: places that are looked at, some hundred microseconds
-/// of them for a page, some milliseconds where a reply must be whole.
+/// The budget of a walk, in slots visited: some hundred microseconds for a page, some
+/// milliseconds for a reply that must be complete.
 const WALK_PAGE: u64 = 1 << 14;
 pub(super) const WALK_AT_ONCE: u64 = 1 << 18;
 /// Bytes of a pattern.
@@ -20,11 +20,11 @@ const PATTERN_MAX: usize = 4096;
 
 /// A part of a list.
 pub(super) struct Page {
-    /// Where it begins; `None`: the reply is no page, and whole.
+    /// Where the page begins; `None`: the reply is not a page but complete.
     pub(super) cursor: Option<u64>,
     /// Rows at most.
     pub(super) count: usize,
-    /// What looking for them may cost.
+    /// The budget of the walk that finds the rows.
     pub(super) budget: u64,
 }
 
@@ -36,15 +36,15 @@ impl Page {
     }
 }
 
-/// What a command says about pages.
+/// The paging options of a command.
 pub(super) struct Paging<'a> {
     pub(super) pattern: Option<&'a [u8]>,
     pub(super) page: Page,
 }
 
 impl<'a> Paging<'a> {
-    /// Reads what stands from `index` on; `None` if that is not CURSOR and a
-    /// number or more.
+    /// Parses the options from `index` on; `None` unless CURSOR and at least one more
+    /// argument stand there.
     pub(super) fn read(call: &Call<'a>, index: usize) -> Result<Option<Self>, &'static str> {
         let begins = call.arg(index).eq_ignore_ascii_case(b"CURSOR");
         if !begins || call.args.len() < index + 2 {

@@ -1,7 +1,7 @@
-//! What a user may do: classes of commands, and names of locks.
+//! A user's rights: classes of commands, and names of locks.
 //!
-//! Only connections that are to be asked come here ([`Conn::guarded`]): most may do
-//! everything.
+//! Only commands of guarded connections are checked here ([`Conn::guarded`]): most
+//! connections may do everything.
 
 use jostle_resp::parse_u64;
 
@@ -12,7 +12,7 @@ use crate::server::drain::DRAINING;
 /// What a user needs for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Nothing but to have logged in.
+    /// A login, and no further right.
     Anybody,
     /// `+@lock`.
     Lock,
@@ -28,11 +28,12 @@ pub(crate) enum Names {
     None,
     /// The first one.
     First,
-    /// As many as the first one says.
+    /// The names behind the first argument, which is their number.
     Counted,
 }
 
-/// What those are told who are let in to find out whether they administer.
+/// The reply to a client on a connection reserved for administrators that has not
+/// logged in as one.
 pub(super) const RESERVED: &str =
     "ERR max number of clients reached: the rest is for administrators";
 
@@ -53,8 +54,8 @@ impl Class {
     }
 }
 
-/// Whether a command is one that takes or gives back a single lock, and its user may:
-/// most commands are, and [`permit`] need not be asked.
+/// Whether a command takes or releases a single lock and its user may do so. Most
+/// commands are of this kind, and [`permit`] need not be called.
 #[inline]
 pub(super) fn may_plainly(call: &Call<'_>, spec: &Spec) -> bool {
     let of_a_lock = spec.class == Class::Lock && spec.names == Names::First;
@@ -99,7 +100,7 @@ pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<()
     let count = match spec.names {
         Names::None => return Ok(()),
         Names::First => return may_use(call, call.arg(1)),
-        // What is no number is an error of the command.
+        // If this is not a number, the command itself reports the error.
         Names::Counted => parse_u64(call.arg(1)).unwrap_or(0),
     };
     let names = call.rest(2).take(count as usize);

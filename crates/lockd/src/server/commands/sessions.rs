@@ -7,14 +7,14 @@ use super::{Call, Server};
 use crate::server::conn::Conn;
 use crate::table::{Event, Reply, SessionKey};
 
-/// The answer to one who names a session that is not open, or another user's.
+/// The reply if a session is not open, or belongs to another user.
 pub(in crate::server) const NO_SESSION: &str =
     "NOSESSION no such session, or it has ended: open another one (SESSION OPEN TTL ms)";
 
 /// Hexadecimal digits of a session's id.
 const DIGITS: usize = 32;
 
-/// The key of an id as SESSION OPEN has returned it; `None`: it never returns such.
+/// The key of a session id in the form that SESSION OPEN returns; `None` for any other form.
 pub(super) fn key(conn: &Conn, digits: &[u8]) -> Option<SessionKey> {
     if digits.len() != DIGITS || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;

@@ -1,5 +1,5 @@
-//! MULTI, EXEC and DISCARD, as in Redis: commands are queued, executed together,
-//! and not undone when one of them fails. Client libraries wrap pipelines so
+//! MULTI, EXEC and DISCARD, as in Redis: commands are queued, executed together, and
+//! not undone when one of them fails. Client libraries wrap pipelines in transactions
 //! without being asked.
 
 use jostle_resp::request::{decode, encode};
@@ -49,7 +49,7 @@ impl Transaction {
     }
 }
 
-/// Lets EXEC fail, after an error in what was to be queued.
+/// Makes EXEC fail, after an error in a command that was to be queued.
 pub(super) fn abort(conn: &mut Conn) {
     if let Some(transaction) = &mut conn.transaction {
         transaction.aborted = true;
@@ -119,7 +119,7 @@ pub(super) fn exec(server: &mut Server, mut call: Call<'_>) {
             .error("EXECABORT Transaction discarded because of previous errors.");
     }
     call.reply().array(transaction.count);
-    // What was queued is one request at most by its size.
+    // The queued commands together have at most the size of one request.
     let limits = Limits {
         bytes: server.config.max_request,
         ..Limits::default()
@@ -155,7 +155,8 @@ fn execute_queued(server: &mut Server, mut call: Call<'_>, start: usize) {
         return call.reply().error(&text);
     }
     match index {
-        // While it waited, the commands behind it could not be executed with it.
+        // In a transaction LOCK does not wait: the commands behind it could not be
+        // executed together with it.
         0 => lock_within(server, call),
         _ if spec.name == "LOCKALL" => lock_all_within(server, call),
         _ => (spec.run)(server, call),

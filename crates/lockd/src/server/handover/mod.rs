@@ -1,5 +1,5 @@
-//! The handover, as the event loop sees it: who asks for it, what is waited for, and
-//! what happens if it fails. See [`crate::handover`] for its course.
+//! The handover in the event loop: the request for it, the waits for the new program,
+//! and what follows a failure. [`crate::handover`] describes the steps.
 
 mod pack;
 #[cfg(test)]
@@ -27,12 +27,12 @@ pub(crate) use unpack::could_go_on;
 
 /// What a handover needs from the program around the server.
 pub struct Successor {
-    /// What this process is to become.
+    /// The program that this process is to become.
     pub program: Program,
-    /// Becomes readable when it is to become that.
+    /// Becomes readable when a handover is requested.
     pub signal: UnixStream,
-    /// Signals with handlers that the next program will have, too. They are held back
-    /// until it has them, so that none of them ends it.
+    /// Signals with handlers in both programs. They are held back until the new program
+    /// has installed its handlers, so that none of them ends the process.
     pub signals: Vec<i32>,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Handover {
 }
 
 enum Stage {
-    /// Nobody wants one.
+    /// No handover is requested.
     Idle,
-    /// To begin at the end of this turn, when every connection is in its place.
+    /// It begins at the end of this turn, when every connection is in its slot.
     Wanted,
-    /// The new program is asked; until then it has time.
+    /// The new program is checking the state; it must answer before this time.
     Checked(Check, Time),
 }
 
@@ -84,7 +84,7 @@ impl Server {
         }
     }
 
-    /// Begins with the end of this turn. The one who asks waits for the outcome.
+    /// Requests a handover at the end of this turn. The client that asks waits for the outcome.
     pub(super) fn begin_handover(&mut self, asker: Option<ClientId>) -> Result<(), &'static str> {
         if self.is_draining() {
             return Err("the daemon is ending");
@@ -107,8 +107,7 @@ impl Server {
         }
     }
 
-    /// Does what is next of a handover, if there is one. Every connection is in its
-    /// place.
+    /// Does the next step of a handover, if there is one. Every connection must be in its slot.
     #[inline]
     pub(super) fn advance_handover(&mut self, stop: BorrowedFd<'_>) {
         let idle = |handover: &Handover| matches!(handover.stage, Stage::Idle);
@@ -125,7 +124,7 @@ impl Server {
         };
         let outcome = match std::mem::replace(&mut handover.stage, Stage::Idle) {
             Stage::Idle => return,
-            // The new program would know nothing of that, and go on.
+            // The new program would not know of the drain, and would go on.
             _ if draining => Err("the daemon is ending".to_owned()),
             Stage::Wanted => self.ask_successor(),
             Stage::Checked(check, end) if !check.wait(Duration::ZERO) => {
@@ -142,7 +141,7 @@ impl Server {
         };
         if let Err(why) = outcome {
             self.go_on_after(&why);
-            // This turn has ended already.
+            // This turn is over, so the reply is sent here.
             self.deliver_grants();
         }
     }
@@ -152,7 +151,7 @@ impl Server {
         format!("the new program does not answer within {patience} s (--handover-timeout)")
     }
 
-    /// Lets the new program look at the state as it is now, while clients are served.
+    /// Lets the new program check the current state, while clients are served.
     fn ask_successor(&mut self) -> Result<(), String> {
         let now = self.now();
         let sealed = Sealed::new(&self.state(now)).map_err(no_state)?;
@@ -163,7 +162,7 @@ impl Server {
         say(&format!("handover: checks {}", program.path().display()));
         let check = Check::begin(program, &sealed)?;
         if let Some(bell) = check.bell() {
-            // Closed with the check, and so watched no more.
+            // Dropping the check closes this descriptor, which ends the watch.
             let data = EventData::new_u64(CHECKED);
             epoll::add(&self.epoll, bell, data, EventFlags::IN).map_err(|e| e.to_string())?;
         }
@@ -172,14 +171,14 @@ impl Server {
         Ok(())
     }
 
-    /// Stops, lets the new program look once more, and becomes it.
+    /// Stops, lets the new program check the state once more, and becomes it.
     fn hand_over(&mut self, stop: BorrowedFd<'_>) -> Result<Infallible, String> {
         if let Some(notifier) = &self.notifier {
             notifier.reloading();
         }
         let mut parted = Vec::new();
         let outcome = self.become_successor(stop, &mut parted);
-        // Only who could not be handed over comes here.
+        // This point is reached only if the handover has failed.
         if let Some(reserver) = &self.reserver {
             reserver.wake();
         }
@@ -194,7 +193,7 @@ impl Server {
         outcome
     }
 
-    /// Those whom TLS was ended for are noted in `parted`.
+    /// Becomes the new program. `parted` receives the clients whose TLS connections were ended.
     fn become_successor(
         &mut self,
         stop: BorrowedFd<'_>,
@@ -235,7 +234,7 @@ impl Server {
         ))
     }
 
-    /// Tells those who cannot come along.
+    /// Ends the TLS connections, which cannot be handed over.
     fn part_from_tls(&mut self, parted: &mut Vec<ClientId>) {
         for conn in self.conns.iter_mut().flatten() {
             if conn.stream.is_tls() {
@@ -245,7 +244,7 @@ impl Server {
         }
     }
 
-    /// This program goes on, with everything that it had.
+    /// Continues with this program after a handover has failed.
     fn go_on_after(&mut self, why: &str) {
         self.stats.handover_failures += 1;
         write(
@@ -262,7 +261,7 @@ impl Server {
         });
     }
 
-    /// Answers the one whose command asked for the handover, if it is still there.
+    /// Answers the client that asked for the handover, if it is still connected.
     fn tell_asker(&mut self, asker: ClientId, tell: impl FnOnce(&mut Writer<'_>)) {
         let Some(mut conn) = self.take_conn(asker) else {
             return;

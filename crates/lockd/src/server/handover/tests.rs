@@ -1,4 +1,4 @@
-//! States of a server that clients use, and what is none.
+//! States of a server in use, and bytes that are not such a state.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -80,7 +80,7 @@ fn bytes_that_are_cut_or_changed_are_refused() {
             Err(StateError::Version { .. }) => assert!((8..12).contains(&at)),
             other => assert!(matches!(other, Err(StateError::Damaged(_))), "byte {at}"),
         }
-        // One who computes the checksum anew is stopped later, or has a sound state.
+        // With a new checksum the damage is found later, or the state is still sound.
         reseal(&mut changed);
         if let Ok(other) = decode(&changed) {
             let _ = could_go_on(&server.config, other);
@@ -90,7 +90,7 @@ fn bytes_that_are_cut_or_changed_are_refused() {
     assert!(decode(&longer).is_err());
 }
 
-/// A change of a state, and what is found.
+/// A change of a state, and the error that it causes.
 type Damage = (fn(&mut State), &'static str);
 
 #[test]

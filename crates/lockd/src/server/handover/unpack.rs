@@ -1,4 +1,4 @@
-//! A server from what another one has handed over.
+//! Builds a server from the state that another one has handed over.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use crate::log::say;
 use crate::table::{ClientId, Event, Table, Time};
 use crate::tokens::{END, FileStore};
 
-/// Leaves a check with what is wrong.
+/// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($text:tt)+) => {
         if !$holds { return Err(StateError::Unsound(format!($($text)+))); }
@@ -38,7 +38,7 @@ pub(crate) fn could_go_on(config: &Config, state: State) -> Result<(), StateErro
     Ok(())
 }
 
-/// What can be seen without a table.
+/// Checks everything that needs no table.
 fn check(config: &Config, state: &State) -> Result<(), StateError> {
     let at = state.table.at();
     let clock = now();
@@ -94,7 +94,7 @@ fn check_conn(conn: &ConnState, state: &State, at: Time) -> Result<(), StateErro
     Ok(())
 }
 
-/// What the new settings must have in common with the old ones.
+/// Checks that the new settings fit the state.
 fn check_settings(config: &Config, state: &State) -> Result<(), StateError> {
     let data = match &config.data {
         Data::None => None,
@@ -123,7 +123,7 @@ fn check_settings(config: &Config, state: &State) -> Result<(), StateError> {
 }
 
 impl Server {
-    /// Goes on where the program before has stopped, of which everything is in the
+    /// Continues where the previous program stopped. Its state comes through the
     /// standard input.
     ///
     /// # Errors
@@ -155,8 +155,9 @@ impl Server {
         }
         server.restore_turns(&state);
         server.end_lost(&state);
-        // What fell due during the handover ended waits before their connections were
-        // here. What is left concerns connections that have ended.
+        // Waits that fell due during the handover ended before their connections were
+        // restored; they are answered now. Outputs that are left concern connections
+        // that have ended.
         server.wake();
         server.outputs.clear();
         server.note_taken_over(&state);
@@ -205,7 +206,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whose turn goes on, and who has replies to get.
+    /// Restores which connections go on with their turn, and which have unsent replies.
     fn restore_turns(&mut self, state: &State) {
         let known = |number: &u64| {
             self.conn(ClientId::from_number(*number))
@@ -217,8 +218,7 @@ impl Server {
         self.unsent = owed.map(|conn| conn.id).collect();
     }
 
-    /// Ends those whose connections could not be handed over: what they own goes to
-    /// others.
+    /// Closes the clients whose connections could not be handed over: their locks go to others.
     fn end_lost(&mut self, state: &State) {
         let now = self.now();
         for number in &state.lost {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
-    /// Who asked for it.
+    /// The client that asked for it.
     pub(super) by: ClientId,
     pub(super) client: ClientId,
     pub(super) token: u64,
@@ -35,7 +35,7 @@ impl Hold {
 #[derive(Clone, Debug)]
 pub(super) struct Wait {
     pub(super) client: ClientId,
-    /// Those it wants together, this one among them; empty: this one alone.
+    /// The names that it wants together, including this one; empty: this one alone.
     pub(super) group: Vec<Vec<u8>>,
     /// The session that is to own it.
     pub(super) session: Option<u128>,
@@ -44,7 +44,7 @@ pub(super) struct Wait {
     pub(super) deadline: Option<u64>,
 }
 
-/// Whom the locks of a session are booked to: no client has such a number.
+/// The owner that a session's locks are booked to: no client has such a number.
 pub(super) fn owner(session: u128) -> ClientId {
     ClientId(1 << 63 | session as u64)
 }
@@ -66,7 +66,7 @@ pub(super) struct Naive {
     pub(super) sessions: BTreeMap<u128, (u64, u64)>,
 }
 
-/// What the model expects others to be told; the tokens are filled in later.
+/// The outputs that the model expects for others; the tokens are filled in later.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Told {
     Granted,
@@ -224,7 +224,7 @@ impl Naive {
         }
     }
 
-    /// What the table must answer, but for the token.
+    /// The reply that the table must give, except for the token.
     pub(super) fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Reply {
         let session = request.session.map(|key| key.id);
         if session.is_some_and(|session| !self.sessions.contains_key(&session)) {

@@ -1,4 +1,4 @@
-//! Lines of an image: those who share a lock, and those who wait for one.
+//! Lines of an image: the sharers of a lock and its waiters.
 
 use super::super::entries::{Kind, NEVER, Ref, State};
 use super::super::holders::owner_hash;
@@ -49,7 +49,7 @@ impl<const FAULT: u8> Table<FAULT> {
         claim.exclusive = image.exclusive;
         claim.leader = image.leader.unwrap_or(NIL);
         claim.next_in_group = image.next_in_group.unwrap_or(NIL);
-        // Its session's list is made later; until then this is whom to expect there.
+        // The session's list is made later; until then this field names the expected session.
         claim.session = image.session.unwrap_or(NIL);
         let queue = self.queue_of(id);
         let waiting = &mut self.queues[queue].waiting;
@@ -104,8 +104,8 @@ impl<const FAULT: u8> Table<FAULT> {
         Ok(())
     }
 
-    /// Links those who wait in the name of a session, the last one first, since each
-    /// enters before the others.
+    /// Links the waiters in the name of a session, the last one first, since each is
+    /// inserted before the others.
     pub(super) fn restore_waits_in_session(&mut self, image: &SessionImage) -> Checked {
         let client = &self.clients[ClientId(image.client).slot()];
         ensure!(client.waiting == NIL, "a session waits for a lock itself");
@@ -126,8 +126,8 @@ impl<const FAULT: u8> Table<FAULT> {
         Ok(())
     }
 
-    /// Whoever is first in a line waits for something, and nobody for a lock that its
-    /// own session has.
+    /// The first in a line must have something to wait for, and nobody may wait for a
+    /// lock that its own session has.
     pub(super) fn check_line(&self, image: &LockImage) -> Checked {
         let lock = &self.locks[image.place];
         for session in image.waiting.iter().filter_map(|waiter| waiter.session) {

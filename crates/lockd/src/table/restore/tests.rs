@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 const NOW: Time = Time(50_000_000_000);
 
-/// A table with everything in it: holds of each kind, lines, a group, a session with one
-/// who waits in its name, a closed client whose locks are being released, free slots.
+/// A table with everything in it: holds of each kind, lines, a group, a session with a
+/// waiter in its name, a closed client whose locks are being released, free slots.
 fn busy() -> Table {
     let mut table = Table::new(Limits::default(), HashKey(1, 2), 1);
     let mut outputs = Vec::new();
@@ -102,7 +102,7 @@ fn a_busy_table_is_the_same_after_it() {
     for account in [0, 1] {
         assert_eq!(again.account_has(account), table.account_has(account));
     }
-    // And does the same with all that time brings.
+    // Both tables then do the same as time passes.
     let [one, other] = [table, again].map(|mut table| {
         let mut outputs = Vec::new();
         let mut now = NOW;
@@ -117,7 +117,7 @@ fn a_busy_table_is_the_same_after_it() {
     assert_eq!(one.3, other.3);
 }
 
-/// A change of an image, and what is found.
+/// A change of an image, and the error that it causes.
 type Damage = (fn(&mut TableImage), &'static str);
 
 #[test]
@@ -206,7 +206,7 @@ fn what_no_table_can_be_in_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
-    /// Whatever becomes of the bytes: an error, or a table that is one.
+    /// Damaged bytes give an error, or a table that is sound.
     #[test]
     fn damaged_bytes_are_an_error_or_a_sound_table(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -214,7 +214,7 @@ proptest! {
     ) {
         static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
         let bytes = BYTES.get_or_init(|| {
-            // Without the many locks of one who is gone: they are all alike.
+            // Without the many locks of the closed client: they are all alike.
             let mut table = busy();
             let mut outputs = Vec::new();
             while table.next_tick() == Some(Time(0)) {

@@ -1,5 +1,5 @@
-//! The table's rules, each as a short story. A row is: the time in ms, who does
-//! what, what is answered; then what others are told. Tokens count from 1.
+//! The table's rules, each as a short story. A row is: the time in ms, the client and
+//! its request, the reply, then the outputs to others. Tokens count from 1.
 
 mod bounds;
 mod idle;

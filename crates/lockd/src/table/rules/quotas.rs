@@ -95,7 +95,7 @@ fn leases_count_after_their_connection_is_gone_and_its_slot_is_not_used_meanwhil
         ],
     );
     assert_eq!(stage.table.account_has(1), (1, 0));
-    // Whoever comes is somebody else, also to the lease.
+    // A client that connects now is a different one, and does not own the lease.
     enlist(&mut stage, "d", 1);
     play(
         &mut stage,

@@ -76,7 +76,7 @@ fn whoever_asks_in_the_name_of_a_session_learns_the_token_that_it_holds() {
         (0.0, "b LOCK x SESSION 7", "alreadyheld 1 exclusive"),
         (0.0, "b LOCK x SESSION 7 WAIT 0", "alreadyheld 1 exclusive"),
         (0.0, "b LOCK x SESSION 7 SHARED", "alreadyheld 1 exclusive"),
-        // What holds is the session, not whoever asks.
+        // The holder is the session, not the client that asks.
         (0.0, "b LOCK x WAIT 0", "nil"),
         (0.0, "b LOCK x SESSION 8 WAIT 0", "nil"),
         (0.0, "b LOCK x SESSION 7 OF 2", "Places(1)"),

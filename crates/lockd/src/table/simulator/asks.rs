@@ -1,4 +1,4 @@
-//! What clients ask for, and whether the answer is right.
+//! Requests of clients, and checks of the replies.
 
 use super::super::*;
 use super::play::Play;
@@ -38,7 +38,7 @@ impl<const FAULT: u8> Play<FAULT> {
         self.witness.served(name)
     }
 
-    /// Whether a lock's answer is right; what follows from it.
+    /// Checks the reply to a LOCK, and updates the witness.
     fn judge_lock(
         &mut self,
         name: Name,
@@ -141,7 +141,7 @@ impl<const FAULT: u8> Play<FAULT> {
             owned |= truth.holds.values().any(owns);
         }
         match reply {
-            // Which of the two is said first depends on the names' order.
+            // The order of the names decides which of the two errors is reported.
             Reply::Refused(Refusal::Places(_)) if places.is_some() => {}
             Reply::AlreadyHeld { token, mode, at } if owned => {
                 let truth = &witness.locks[&names[at as usize]];
@@ -218,7 +218,8 @@ impl<const FAULT: u8> Play<FAULT> {
         name: Name,
         token: Option<u64>,
     ) -> Result<(), Violation> {
-        // The witness must know before the table speaks of those behind.
+        // The witness must know of lapsed leases before the table reports grants to
+        // waiters behind.
         let lapsed = self.witness.lapse(self.now);
         let truth = self.witness.locks.entry(name).or_default();
         let meant = match token {
@@ -230,8 +231,8 @@ impl<const FAULT: u8> Play<FAULT> {
             }
         };
         let free = truth.holds.is_empty();
-        // Whoever waited for a lease that lapses in this very step is granted
-        // in it, and the table judges after that.
+        // A waiter for a lease that lapses in this very step is granted in it; the
+        // table answers the request after that.
         let regranted = free && !truth.queue.is_empty();
         if let Some(token) = meant {
             self.witness.end(name, token);

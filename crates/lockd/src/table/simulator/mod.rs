@@ -1,18 +1,17 @@
 //! A world of clients that die, pause, come back late and race with time, for
 //! millions of steps, and a witness that checks after each one:
 //!
-//! - no two incompatible holders, no more of them than a semaphore has places,
-//!   and those as many as were said; nothing lapses before its deadline or is
-//!   found held after it;
+//! - no two holders are incompatible, a semaphore has no more holders than places, and
+//!   as many places as were requested; nothing lapses before its deadline or is found
+//!   held after it;
 //! - tokens grow;
-//! - whoever is granted after a wait was first in line, in all lines if it
-//!   wants several locks, and gets all of them, and nobody is granted
-//!   at once while others wait;
-//! - a session owns until its end and not beyond it, and whoever waits in its name
-//!   is told of it; it has a lock at most once, and whoever asks for a lock that the
-//!   session has, or gets while he waits, is told the token of that very hold;
+//! - a client granted after a wait was first in line, in all lines if it wants several
+//!   locks, and gets all of them; no client is granted at once while others wait;
+//! - a session owns locks until its end and not beyond it, and waiters in its name are told of
+//!   the end; it has a lock at most once, and a client that asks for a lock that the session has,
+//!   or gets during the wait, is told the token of that very hold;
 //! - each account has the locks and waits that it is booked for;
-//! - nobody waits for a lock that he could have, or beyond his time;
+//! - no client waits for a lock that it could have, or beyond its time;
 //! - every answer is the one that the rules demand; the totals are right;
 //! - all of that with a table that is handed over now and then: made anew from its
 //!   image, as bytes.
@@ -46,7 +45,7 @@ fn bytes_of(name: Name) -> Vec<u8> {
 struct World {
     clients: usize,
     names: u64,
-    /// So many of a hundred actions only let time pass.
+    /// The percentage of actions that only let time pass.
     patience: u64,
     shared_percent: u64,
     /// Whether clients die and disturb; else they only come and wait.
@@ -165,8 +164,7 @@ fn every_planted_fault_is_seen() {
             .find_map(|(seed, world)| simulate::<FAULT>(seed, 20_000, world).err())
             .expect("the planted fault was not seen")
     }
-    // What is seen first depends on the dice; that it is said with its seed
-    // does not.
+    // The dice decide which violation is seen first, but each is reported with its seed.
     for violation in [
         first_violation::<EARLY_EXPIRY>(),
         first_violation::<TOKEN_REUSE>(),

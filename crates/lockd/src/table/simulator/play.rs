@@ -1,4 +1,4 @@
-//! The course of a world: who acts next, and what is checked after each step.
+//! The course of a world: the choice of the next action, and the checks after each step.
 
 use super::super::*;
 use super::dice::Dice;
@@ -188,8 +188,8 @@ impl<const FAULT: u8> Play<FAULT> {
         }
     }
 
-    /// Lets time pass, with a stop right before the end of each session and at it:
-    /// the witness knows then who was granted something before.
+    /// Lets time pass, with a stop right before the end of each session and at it, so
+    /// that the witness knows which grants came before the end.
     pub(super) fn come_to(&mut self, to: u64) -> Result<(), Violation> {
         while let Some(&(end, _)) = self.witness.session_ends.first()
             && end <= to
@@ -228,8 +228,8 @@ impl<const FAULT: u8> Play<FAULT> {
             self.witness.end(name, *token);
         }
         if regranted {
-            // Whoever is granted in this very step would be forced out again:
-            // let time settle first.
+            // A lock granted in this very step would be taken away at once: let the
+            // timers run first.
             return self.step(Event::Tick, touched).map(drop);
         }
         let text = bytes_of(name);

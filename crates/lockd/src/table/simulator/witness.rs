@@ -1,10 +1,10 @@
-//! What must be so, kept apart from the table and in other structures.
+//! The expected state, kept apart from the table and in other structures.
 
 use super::super::*;
 use super::{Name, Violation};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Whom the witness books the locks of a session to: no client has such a number.
+/// The owner that a session's locks are booked to: no client has such a number.
 pub(super) fn owner(session: u128) -> ClientId {
     ClientId(1 << 63 | session as u64)
 }
@@ -35,7 +35,7 @@ pub(super) struct Held {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) client: ClientId,
-    /// Whose the lock is to be: the client's, or its session's.
+    /// The owner that the lock is to have: the client, or its session.
     pub(super) owner: ClientId,
     pub(super) session: Option<u128>,
     pub(super) shared: bool,
@@ -58,7 +58,7 @@ impl Truth {
         self.places == 1 || self.holds.len() < self.places.into()
     }
 
-    /// Checks what somebody was told of the hold that it has without a lease.
+    /// Checks the token and mode that an owner was told for its hold without a lease.
     pub(super) fn owns(&self, owner: ClientId, token: u64, mode: Mode) -> Result<(), Violation> {
         let held = self.holds.get(&token);
         let own = held.is_some_and(|held| held.client == owner && held.deadline == u64::MAX);
@@ -71,7 +71,7 @@ impl Truth {
     }
 }
 
-/// What must be so, kept apart from the table and in other structures.
+/// The expected state, kept apart from the table and in other structures.
 #[derive(Default)]
 pub(super) struct Witness {
     pub(super) locks: HashMap<Name, Truth>,
@@ -94,7 +94,7 @@ pub(super) struct Witness {
     pub(super) holds: u64,
 }
 
-/// Leaves a check with what is wrong.
+/// Returns from a check with this violation, unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($text:tt)+) => {
         if !$holds { return Err(format!($($text)+)); }
@@ -209,7 +209,7 @@ impl Witness {
         self.waiting.insert(queued.client, (names, arrival));
     }
 
-    /// Ends the leases that have run out; says which names they held.
+    /// Ends the leases that have run out; returns the names that they held.
     pub(super) fn lapse(&mut self, now: Time) -> Vec<Name> {
         let mut names = Vec::new();
         while let Some(&(deadline, name, token)) = self.leases.first() {
@@ -237,7 +237,7 @@ impl Witness {
         self.session_ends.insert((deadline, session));
     }
 
-    /// Ends a session that is open, and all it owns; says which names.
+    /// Ends a session that is open, and all it owns; returns the names.
     pub(super) fn end_session(&mut self, session: u128) -> Vec<Name> {
         let (deadline, _) = self.sessions.remove(&session).expect("it is open");
         self.session_ends.remove(&(deadline, session));
@@ -324,7 +324,7 @@ impl Witness {
         first.is_some_and(|(first, _)| *first == arrival)
     }
 
-    /// Nobody waits for what he could have, and no session for what it has.
+    /// No client waits for a lock that it could have, and no session for one that it has.
     pub(super) fn served(&self, name: Name) -> Result<(), Violation> {
         let Some(truth) = self.locks.get(&name) else {
             return Ok(());

@@ -228,7 +228,7 @@ impl<L: Link> First<L> {
             }
             Err(error) => {
                 self.seats[from].stage =
-                    Stage::Failed(format!("it said what cannot be read: {error}"));
+                    Stage::Failed(format!("its message cannot be read: {error}"));
             }
         }
     }
