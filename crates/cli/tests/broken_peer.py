@@ -41,7 +41,8 @@ if kind == "is another program":
 elif kind == "early":
     say("READY\nG\n")
 elif kind != "mute":
-    say("READY token\n" if "token" in kind else "READY\n")
+    words = [word for word in ("token", "timeout") if word in kind]
+    say(" ".join(["READY", *words]) + "\n")
 
 since = None
 while True:
@@ -61,6 +62,8 @@ while True:
             say("G 7\n")
         elif kind == "half":
             say("G")
+            time.sleep(60)
+        elif kind == "ignores its timeout":
             time.sleep(60)
         elif kind == "long":
             say("G" * 5000 + "\n")

@@ -103,20 +103,31 @@ fn programs_that_break_the_protocol_are_quoted_before_the_window() {
 #[ignore = "cargo xtask long"]
 fn programs_that_fall_silent_are_killed_and_the_request_is_named() {
     let _beside = beside();
-    for (kind, says) in [
+    // A program has 10 s more than it may wait itself.
+    for (kind, options, says) in [
         (
             "silent",
+            "",
             "request U: the command did not answer within 10 s, and was killed",
         ),
         (
             "half",
+            "",
             "request A: the command did not answer within 10 s, and was killed; it had sent `G`",
         ),
+        (
+            "ignores its timeout",
+            "--acquire-timeout 1500ms",
+            "request A: the command did not answer within 11.5 s, and was killed",
+        ),
     ] {
-        run("contend -w 1 -t 0.2 --runs 1", &broken(kind))
-            .exits(1)
-            .says(says)
-            .prints_nothing();
+        run(
+            &format!("contend -w 1 -t 0.2 --runs 1 {options}"),
+            &broken(kind),
+        )
+        .exits(1)
+        .says(says)
+        .prints_nothing();
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How much of standard error is kept.
 const KEPT: usize = 4096;
@@ -90,9 +91,10 @@ impl Guard {
         self.shared.watched.store(0, Release);
     }
 
-    /// Whether the program was ended since it did not answer.
-    pub(super) fn gave_up(&self) -> bool {
-        self.shared.gave_up.load(Acquire)
+    /// How long an answer was awaited, if the program was ended for want of it.
+    pub(super) fn gave_up(&self) -> Option<Duration> {
+        let patience = || Duration::from_nanos(self.shared.patience_ns.load(Relaxed));
+        self.shared.gave_up.load(Acquire).then(patience)
     }
 
     /// Ends the thread, which reads what there still is.

@@ -269,7 +269,7 @@ impl Peer {
     /// program if it still runs. `late` is how long its answer was awaited.
     #[cold]
     fn lost(&mut self, name: &'static str, late: Option<Duration>) -> CallError {
-        let late = late.or_else(|| self.guard.gave_up().then_some(ANSWER_PATIENCE));
+        let late = late.or_else(|| self.guard.gave_up());
         let ended = match late {
             Some(_) => self.finish(Duration::ZERO),
             None => self.finish(DEATH_PATIENCE),
@@ -277,7 +277,7 @@ impl Peer {
         let mut text = match (late, ended) {
             (Some(late), _) => format!(
                 "the command did not answer within {} s, and was killed",
-                late.as_secs()
+                (late.as_secs_f64() * 10.0).round() / 10.0
             ),
             (None, Some((ended, true))) => format!("the command {}", how(&ended)),
             (None, _) => "the command closed its output, and was killed".to_owned(),

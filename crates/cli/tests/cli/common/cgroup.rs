@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// How long the last processes of a group may take to leave it.
+const LEAVING: Duration = Duration::from_secs(10);
+
 /// Which interface the group speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -68,6 +71,17 @@ impl Cgroup {
         format!("echo $$ > {}/cgroup.procs", self.path.display())
     }
 
+    /// Waits until the controller `pids` counts no process in it. Processes that have ended
+    /// are counted until the kernel has removed them.
+    pub(crate) fn until_empty(&self) {
+        let start = Instant::now();
+        let counted = || fs::read_to_string(self.path.join("pids.current")).unwrap();
+        while counted().trim() != "0" {
+            assert!(start.elapsed() < LEAVING, "{} processes left", counted());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -77,7 +91,7 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         // Its last process may still be on its way out.
         let start = Instant::now();
-        while fs::remove_dir(&self.path).is_err() && start.elapsed() < Duration::from_secs(10) {
+        while fs::remove_dir(&self.path).is_err() && start.elapsed() < LEAVING {
             std::thread::sleep(Duration::from_millis(5));
         }
     }

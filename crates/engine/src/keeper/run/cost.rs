@@ -18,6 +18,8 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
         let region = Region::new(blocks * 4 * 8 + LINE).map_err(|e| Aborted(e.to_string()))?;
         let results: &[AtomicU64] = region.words64(0, blocks * 4);
         let crew = self.crew();
+        // --acquire-timeout needs it.
+        self.relate_clocks();
         let pid = self
             .desk
             .forker

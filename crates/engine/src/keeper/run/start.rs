@@ -34,7 +34,7 @@ impl<T: Work> Run<'_, T> {
     }
 
     /// Notes how far stamps are from `CLOCK_MONOTONIC`, and returns what that shows.
-    fn relate_clocks(&self) -> u64 {
+    pub(super) fn relate_clocks(&self) -> u64 {
         let (stamp, monotonic) = (self.now(), clock::monotonic());
         let apart = monotonic.wrapping_sub(stamp);
         self.shared.to_monotonic().store(apart, Relaxed);
