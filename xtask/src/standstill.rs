@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 /// What the watching thread sleeps for.
 const NAP: Duration = Duration::from_millis(200);
 
-/// A nap that ends later than this was no matter of a busy CPU: beside two busy loops and
-/// six test threads, naps end some 100 ms late.
+/// A nap that ends later than this is no matter of a busy CPU.
 const LATE: Duration = Duration::from_secs(5);
 
 /// How late the naps ended that were too late, and when they ended.
