@@ -103,7 +103,12 @@ func (k *kept) finish(ctx context.Context) error {
 		return err
 	}
 	err := k.line.askAll(ctx, k.term.answer, k.grant.ending)
-	if errors.Is(err, ErrNoAnswer) && k.ttl > 0 {
+	if (errors.Is(err, ErrNoAnswer) || ctx.Err() != nil) && err != nil && k.ttl > 0 {
+		// A lease outlives its connection; the end of ctx must not leave it to its TTL.
+		if ctx.Err() != nil {
+			ctx = context.WithoutCancel(ctx)
+		}
+		k.line.close()
 		k.line = k.locks.line()
 		err = k.line.askAll(ctx, k.term.answer, k.grant.ending)
 	}

@@ -115,8 +115,12 @@ func (l *line) exchange(
 	defer cancel()
 	// go-redis does not look at a context while it reads.
 	stop := context.AfterFunc(within, l.close)
-	defer stop()
 	err := call(within)
+	if !stop() && err == nil {
+		// The limit came together with the reply, and closes the connection: what was
+		// granted to it ends.
+		err = within.Err()
+	}
 	var answer redis.Error
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):

@@ -202,6 +202,17 @@ func TestAContextThatEndsLeavesTheLine(t *testing.T) {
 	w.release(held)
 }
 
+func TestALeaseIsReleasedAlsoWithAContextThatHasEnded(t *testing.T) {
+	w := newWorld(t)
+	held := w.acquire("job", Wish{TTL: time.Hour})
+	ended, end := context.WithCancel(background)
+	end()
+	if err := held.Release(ended); err != nil {
+		t.Fatal(err)
+	}
+	w.release(w.acquire("job", Wish{}))
+}
+
 func TestAConnectionThatIsKilledIsALostLock(t *testing.T) {
 	w := newWorld(t)
 	held := w.acquire("job", Wish{})

@@ -30,7 +30,10 @@ export class Refused extends LockError {}
 export class Line {
   #redis;
   #connecting;
+  /** The error of a connection that is closed. */
   #ended;
+  /** Who is told when it is closed. */
+  #waiting = new Set();
 
   /**
    * ioredis would connect again and send again what was not answered: all of
@@ -56,15 +59,16 @@ export class Line {
     });
     let why = "the connection was closed";
     this.#redis.on("error", (error) => (why = error.message));
-    this.#ended = new Promise((_, end) => {
-      this.#redis.on("close", () => end(new NoAnswer(why)));
+    this.#redis.on("close", () => {
+      this.#ended = new NoAnswer(why);
+      for (const call of this.#waiting) queueMicrotask(() => call(this.#ended));
     });
-    this.#ended.catch(() => {}); // Told by the command that waits, if there is one.
   }
 
   /** Calls back when the connection is closed by whomever. */
   onClose(call) {
-    this.#ended.catch(call);
+    if (this.#ended) queueMicrotask(() => call(this.#ended));
+    else this.#waiting.add(call);
   }
 
   /** The reply, or NoAnswer or Refused; waits for at most `limitMs`, and for `signal`. */
@@ -75,29 +79,26 @@ export class Line {
   /** The replies to commands that are sent at once; Refused if one of them is. */
   async askAll(commands, limitMs, signal) {
     signal?.throwIfAborted();
-    let timer;
-    let aborted;
-    const ends = [this.#exchange(commands), this.#ended];
-    if (limitMs !== undefined) {
-      const late = `no answer to ${commands[0][0]} within ${Math.round(limitMs)} ms`;
-      ends.push(new Promise((_, end) => (timer = setTimeout(end, limitMs, new NoAnswer(late)))));
-    }
-    if (signal) {
-      ends.push(new Promise((_, end) => {
-        aborted = () => end(signal.reason);
-        signal.addEventListener("abort", aborted);
-      }));
-    }
+    // A promise of this request's own: one of the connection's would keep every request
+    // that ever waited for it.
+    let end;
+    const ended = new Promise((_, reject) => (end = reject));
+    this.onClose(end);
+    const late = `no answer to ${commands[0][0]} within ${Math.round(limitMs)} ms`;
+    const timer = limitMs !== undefined && setTimeout(end, limitMs, new NoAnswer(late));
+    const aborted = () => end(signal.reason);
+    signal?.addEventListener("abort", aborted);
     try {
-      return await Promise.race(ends);
+      return await Promise.race([this.#exchange(commands), ended]);
     } catch (error) {
       if (error instanceof ReplyError) throw new Refused(error.message, { cause: error });
       this.close();
       if (signal?.aborted || error instanceof LockError) throw error;
       throw new NoAnswer(error.message, { cause: error });
     } finally {
+      this.#waiting.delete(end);
       clearTimeout(timer);
-      if (aborted) signal.removeEventListener("abort", aborted);
+      signal?.removeEventListener("abort", aborted);
     }
   }
 

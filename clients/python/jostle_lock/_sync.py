@@ -124,7 +124,7 @@ class Locks:
             line.ask_all(wish.renew(grant), self._timeout_s)
         except Refused as error:
             raise LockLost(f"{wish.name}: the lease ended before it was known") from error
-        except NoAnswer:
+        except BaseException:  # Also an interruption.
             self._give_back(wish, grant)
             raise
         return Term(wish.ttl_s, self._timeout_s, sent)

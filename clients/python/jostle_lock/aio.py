@@ -114,8 +114,8 @@ class Locks:
             await line.ask_all(wish.renew(grant), self._timeout_s)
         except Refused as error:
             raise LockLost(f"{wish.name}: the lease ended before it was known") from error
-        except NoAnswer:
-            await self._give_back(wish, grant)
+        except BaseException:  # Also a cancellation.
+            await asyncio.shield(self._give_back(wish, grant))
             raise
         return Term(wish.ttl_s, self._timeout_s, sent)
 

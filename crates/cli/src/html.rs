@@ -3,7 +3,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use jostle_model::text::redacted;
-use jostle_report::ResultSet;
+use jostle_report::{ResultSet, Writer};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +16,48 @@ pub(crate) struct Page {
     file: File,
     /// Whether this run created the file, and so removes it if nothing is written.
     new: bool,
+}
+
+/// Opens the files of -o and --html, as [`reserve`] and [`Writer::create`] do. The page
+/// comes first, because reserving it changes nothing that could not be taken back.
+///
+/// # Errors
+/// As those two, and where both are the same file.
+pub(crate) fn reserve_both(
+    output: Option<&Path>,
+    overwrite: bool,
+    page: Option<&Path>,
+) -> Result<(Option<Writer>, Option<Page>), Failure> {
+    refuse_one_file(output, page)?;
+    let reserved = reserve(page)?;
+    // Once more: two names of a file that did not exist, such as a link and what it points
+    // to, are known to be the same only now.
+    refuse_one_file(output, page)?;
+    let writer = output.map(|path| Writer::create(path, overwrite));
+    let writer = writer.transpose().map_err(anyhow::Error::from)?;
+    Ok((writer, reserved))
+}
+
+/// Refuses one file for both, because the page would be written over the result.
+fn refuse_one_file(output: Option<&Path>, page: Option<&Path>) -> Result<(), Failure> {
+    match (output, page) {
+        (Some(output), Some(page)) if is_one_file(output, page) => Err(Failure::Usage(format!(
+            "-o {} and --html {} are the same file; name another file with --html",
+            output.display(),
+            page.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether both names lead to the same regular file. Devices may be named twice.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => {
+            one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
+        }
+        _ => false,
+    }
 }
 
 /// Opens the file before anything is measured, so that a mistake in its name
@@ -103,7 +145,57 @@ impl Drop for Page {
     /// An empty page helps nobody; if it cannot be removed, it harms nobody.
     fn drop(&mut self) {
         if self.new {
-            let _ = fs::remove_file(&self.path);
+            // Of a link, the file that was created behind it.
+            let created = fs::canonicalize(&self.path);
+            let _ = fs::remove_file(created.as_ref().unwrap_or(&self.path));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(output: &Path, page: &Path) -> String {
+        match reserve_both(Some(output), true, Some(page)) {
+            Err(Failure::Usage(text)) => text,
+            Err(Failure::Failed(error)) => format!("failed: {error:#}"),
+            Ok(_) => "accepted".to_owned(),
+        }
+    }
+
+    #[test]
+    fn one_file_for_the_result_and_its_page_is_refused_and_stays_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x");
+        let same = directory.path().join("./x");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("x", &link).unwrap();
+        for (output, page) in [(&file, &same), (&link, &file), (&file, &link)] {
+            let said = refusal(output, page);
+            assert!(said.contains("name another file with --html"), "{said}");
+            assert!(!file.exists(), "{} {}", output.display(), page.display());
+        }
+        fs::write(&file, "results").unwrap();
+        let said = refusal(&link, &file);
+        assert!(said.contains("are the same file"), "{said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "results");
+        let device = Path::new("/dev/null");
+        assert_eq!(refusal(device, device), "accepted");
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_costs_no_old_result() {
+        let directory = tempfile::tempdir().unwrap();
+        let [old, notes] = ["old.jsonl", "notes.txt"].map(|name| directory.path().join(name));
+        fs::write(&old, "results").unwrap();
+        fs::write(&notes, "notes").unwrap();
+        let said = refusal(&old, &notes);
+        assert!(said.contains("holds something else"), "{said}");
+        assert_eq!(fs::read_to_string(&old).unwrap(), "results");
+        // Nor does a refused result leave an empty page.
+        let page = directory.path().join("page.html");
+        assert!(reserve_both(Some(&old), false, Some(&page)).is_err());
+        assert!(!page.exists());
     }
 }

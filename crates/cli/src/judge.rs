@@ -5,7 +5,7 @@ use crate::args::{Judge, Report};
 use crate::html::{self, Page};
 use crate::measure::rfc3339;
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, complain, print, shown};
+use crate::{COMMIT, Failure, VERSION, complain, print, shown, told};
 use anyhow::{Context, anyhow};
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::exit;
@@ -18,9 +18,7 @@ use jostle_report::judged::{self, Judgements};
 use jostle_stats::judge::{Run, settle};
 use jostle_sys::limits::Machine;
 use jostle_sys::spawn;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::io::{BufRead, Write};
 use std::time::SystemTime;
 
 /// Pairs without `--repeat`: the fewest that have an interval.
@@ -52,12 +50,8 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
             format!("cannot start {program}; check its name and PATH, or name its whole path")
         })?;
     }
-    let writer = args.output.as_ref();
-    let writer = writer.map(|path| Writer::create(path, args.overwrite));
-    let writer = writer
-        .transpose()
-        .map_err(|error| Failure::Failed(error.into()))?;
-    let page = html::reserve(args.html.as_deref())?;
+    let (writer, page) =
+        html::reserve_both(args.output.as_deref(), args.overwrite, args.html.as_deref())?;
     let mut bench = Bench {
         args,
         words,
@@ -67,8 +61,20 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     };
     let done = bench.run(&turns);
     let done = done.and_then(|code| bench.settle(code));
-    bench.show(page)?;
-    done
+    both(done, bench.show(page))
+}
+
+/// The error of what was done before that of showing it. Where there are both, the second
+/// is printed here.
+fn both(done: Result<u8, Failure>, shown: Result<(), Failure>) -> Result<u8, Failure> {
+    match (done, shown) {
+        (done, Ok(())) => done,
+        (Ok(_), Err(error)) => Err(error),
+        (Err(first), Err(second)) => {
+            told(Err(second));
+            Err(first)
+        }
+    }
 }
 
 /// The runs to make: one, or pairs.
@@ -153,9 +159,10 @@ impl Bench<'_> {
             let signals = &self.signals;
             let mut asked = || signals.exit_code().map(|code| i32::from(code) - 128);
             let watched = watch(&order, &mut asked).map_err(anyhow::Error::from)?;
-            self.write(Record::Judged(Box::new(watched.clone())))?;
             let code = code_of(&watched);
-            self.found.watched.push(watched);
+            // Before it is written, because a full disk must not cost the report, too.
+            self.found.watched.push(watched.clone());
+            self.write(Record::Judged(Box::new(watched)))?;
             if let Some(code) = self.signals.exit_code() {
                 return Ok(code);
             }
@@ -182,8 +189,8 @@ impl Bench<'_> {
             Limit::Generator => exit::INVALID,
             _ => exit::DONE,
         };
-        self.write(Record::Doubled(Box::new(doubled.clone())))?;
-        self.found.doubled.push(doubled);
+        self.found.doubled.push(doubled.clone());
+        self.write(Record::Doubled(Box::new(doubled)))?;
         Ok(code)
     }
 
@@ -230,21 +237,21 @@ fn code_of(watched: &Watched) -> u8 {
     }
 }
 
-/// Prints result files of `judge` again. None where none of these files is one.
+/// A result file that is open, and its name in messages.
+pub(crate) type Input = (String, Box<dyn BufRead>);
+
+/// Prints result files of `judge` again. None where none of these files is one; then
+/// nothing has been taken from them.
 ///
 /// # Errors
 /// Where only some of them are, or one cannot be read.
-pub(crate) fn report(report: &Report) -> Result<Option<u8>, Failure> {
+pub(crate) fn report(report: &Report, inputs: &mut [Input]) -> Result<Option<u8>, Failure> {
     let mut found = Vec::new();
-    for path in &report.results {
-        // Standard input is not opened here, because bytes read from it could not be put
-        // back.
-        let opened = (path != Path::new("-")).then(|| File::open(path).map(BufReader::new));
-        let Some(Ok(mut input)) = opened else {
-            continue;
-        };
-        if judged::is_judged(&mut input) {
-            found.push(read(&mut input, path)?);
+    for (name, input) in inputs {
+        if judged::is_judged(input) {
+            let read = judged::read_from(input, name).map_err(anyhow::Error::from)?;
+            read.notes.iter().for_each(|note| complain(note));
+            found.push(read);
         }
     }
     if found.is_empty() {
@@ -286,11 +293,6 @@ pub(crate) fn report(report: &Report) -> Result<Option<u8>, Failure> {
     };
     let strict = report.strict && found.iter().any(limited);
     Ok(Some(if strict { exit::INVALID } else { exit::DONE }))
-}
-
-fn read(input: &mut dyn BufRead, path: &Path) -> Result<Judgements, Failure> {
-    judged::read_from(input, &path.display().to_string())
-        .map_err(|error| Failure::Failed(error.into()))
 }
 
 #[cfg(test)]

@@ -226,13 +226,19 @@ fn render(report: &Report) -> Result<u8, Failure> {
     let files: Vec<&Path> = report.results.iter().map(PathBuf::as_path).collect();
     labels::check(&report.label, &files)?;
     figures::reserve(report.figures.as_deref())?;
-    if let Some(code) = judge::report(report)? {
+    // Each is opened once: what was read of a pipe cannot be read again.
+    let mut inputs = report
+        .results
+        .iter()
+        .map(|path| Ok((jostle_report::name_of(path), jostle_report::open(path)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some(code) = judge::report(report, &mut inputs)? {
         return Ok(code);
     }
     let page = html::reserve(report.html.as_deref())?;
     let mut sets = Vec::new();
-    for path in &report.results {
-        let mut read = jostle_report::read(path).map_err(anyhow::Error::from)?;
+    for (path, (name, mut input)) in report.results.iter().zip(inputs) {
+        let mut read = jostle_report::read_from(&mut input, &name).map_err(anyhow::Error::from)?;
         labels::apply(&report.label, path, &mut read);
         for set in &read {
             set.notes.iter().for_each(|note| complain(note));

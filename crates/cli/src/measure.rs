@@ -130,13 +130,11 @@ fn measure_here(
     };
     // After the fork of the keeper, which would otherwise inherit the open ports.
     let live = Live::open(output)?;
-    let mut writer = match &output.output {
-        Some(path) => {
-            Some(Writer::create(path, output.overwrite).map_err(|e| Failure::Failed(e.into()))?)
-        }
-        None => None,
-    };
-    let page = html::reserve(output.html.as_deref())?;
+    let (mut writer, page) = html::reserve_both(
+        output.output.as_deref(),
+        output.overwrite,
+        output.html.as_deref(),
+    )?;
     let mut line = Some(Line::new(
         !output.quiet && !output.no_progress,
         !output.quiet,
@@ -209,20 +207,43 @@ fn measure_here(
         // stops reading our output.
         crate::complain(text);
     }
-    let mut page_written = Ok(());
+    let mut lost = Vec::new();
+    let mut kept = Kept::Nothing;
     if any {
-        print_results(&output.format, output.tidy, &sets)?;
-        page_written = html::write(page, &sets);
+        // The page comes first: it can be written even where standard output cannot.
+        lost.extend(html::write(page, &sets).err());
+        let unprinted = print_results(&output.format, output.tidy, &sets).err();
+        kept = match (&unprinted, output.output.as_deref()) {
+            (_, Some(path)) => Kept::File {
+                path,
+                printed: unprinted.is_none(),
+            },
+            (None, None) => Kept::Printed,
+            (Some(_), None) => Kept::Lost,
+        };
+        lost.extend(unprinted);
     }
-    let concluded = conclude(exit, error, any, output.output.as_deref());
-    match page_written {
-        Ok(()) => concluded,
-        // Reported in addition to the error that ended the experiment.
-        Err(lost) => {
-            crate::complain(&format!("{lost:#}"));
-            concluded.map(|code| worse(code, experiment::exit::FAILED))
-        }
+    // Reported in addition to the error that ended the experiment.
+    for lost in &lost {
+        crate::complain(&format!("{lost:#}"));
     }
+    let concluded = conclude(exit, error, &kept);
+    match lost.is_empty() {
+        true => concluded,
+        false => concluded.map(|code| worse(code, experiment::exit::FAILED)),
+    }
+}
+
+/// Where the finished points are.
+enum Kept<'a> {
+    /// None was finished.
+    Nothing,
+    /// On standard output only.
+    Printed,
+    /// In this file, and perhaps on standard output, too.
+    File { path: &'a Path, printed: bool },
+    /// Nowhere, as standard output could not be written.
+    Lost,
 }
 
 /// An estimate of how long these plans take, made before anything has started.
@@ -282,34 +303,25 @@ fn worse(one: u8, other: u8) -> u8 {
     if rank(other) > rank(one) { other } else { one }
 }
 
-/// `any`: whether a point was finished.
-fn conclude(
-    exit: u8,
-    error: Option<String>,
-    any: bool,
-    file: Option<&Path>,
-) -> Result<u8, Failure> {
+/// Reports the error that ended the experiment, with where its points are.
+fn conclude(exit: u8, error: Option<String>, kept: &Kept<'_>) -> Result<u8, Failure> {
     let Some(text) = error else { return Ok(exit) };
     let interrupted = exit >= experiment::exit::INTERRUPTED - 1;
-    match (interrupted, any, file) {
-        (true, false, _) => crate::complain(&format!("{text}; no point was finished")),
-        (true, true, Some(path)) => {
-            crate::complain(&format!(
-                "{text}; finished points are kept in {}",
-                path.display()
-            ));
+    let text = match (interrupted, kept) {
+        (true, Kept::Nothing) => format!("{text}; no point was finished"),
+        (true, Kept::File { path, .. }) => {
+            format!("{text}; finished points are kept in {}", path.display())
         }
-        (true, true, None) => {
-            crate::complain(&format!("{text}; finished points are printed above"));
+        // After a failure the file is not named, because it may be what failed.
+        (_, Kept::Printed) | (false, Kept::File { printed: true, .. }) => {
+            format!("{text}; finished points are printed above")
         }
-        // The file itself may be what failed.
-        (false, true, _) => {
-            return Err(Failure::Failed(anyhow!(
-                "{text}; finished points are printed above"
-            )));
-        }
-        (false, false, _) => return Err(Failure::Failed(anyhow!(text))),
+        (false, Kept::Nothing | Kept::File { printed: false, .. }) | (_, Kept::Lost) => text,
+    };
+    if !interrupted {
+        return Err(Failure::Failed(anyhow!(text)));
     }
+    crate::complain(&text);
     Ok(exit)
 }
 

@@ -9,9 +9,9 @@
 #![allow(clippy::print_stdout, reason = "it reports as the usual harness does")]
 
 use jostle_engine::grants::unpacked;
-use jostle_engine::hosts::{Host, HostYield, Offset};
+use jostle_engine::hosts::{Host, HostData, Offset};
 use jostle_engine::keeper::Keeper;
-use jostle_engine::order::{ContendOrder, RunOrder, Share, StreamOrder, WorkloadOrder, Yield};
+use jostle_engine::order::{ContendOrder, RunData, RunOrder, Share, StreamOrder, WorkloadOrder};
 use jostle_engine::{experiment, grants};
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Across, At};
@@ -107,12 +107,12 @@ fn order_of(target: &str, workload: Workload, carrier: Carrier) -> RunOrder {
 }
 
 /// Both hosts do it at the same time.
-fn run(keepers: &mut [Keeper; 2], order: &RunOrder) -> [Yield; 2] {
+fn run(keepers: &mut [Keeper; 2], order: &RunOrder) -> [RunData; 2] {
     run_both(keepers, [order.clone(), order.clone()])
 }
 
 /// The same, of one lock for both.
-fn run_together(keepers: &mut [Keeper; 2], order: &RunOrder) -> [Yield; 2] {
+fn run_together(keepers: &mut [Keeper; 2], order: &RunOrder) -> [RunData; 2] {
     let part = |nth: usize| RunOrder {
         share: Some(Share {
             nth,
@@ -127,7 +127,7 @@ fn run_together(keepers: &mut [Keeper; 2], order: &RunOrder) -> [Yield; 2] {
     run_both(keepers, [part(0), part(1)])
 }
 
-fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [Yield; 2] {
+fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [RunData; 2] {
     std::thread::scope(|scope| {
         let mut orders = orders.into_iter();
         let runs = keepers.each_mut().map(|keeper| {
@@ -138,17 +138,17 @@ fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [Yield; 2] {
     })
 }
 
-fn judge(yields: [Yield; 2]) -> Across {
+fn judge(yields: [RunData; 2]) -> Across {
     judge_within(yields, WITHIN_NS)
 }
 
-fn judge_within(yields: [Yield; 2], within_ns: u64) -> Across {
+fn judge_within(yields: [RunData; 2], within_ns: u64) -> Across {
     let hosts = ["one", "two"].map(|name| Host {
         name: name.to_owned(),
         ..Host::default()
     });
     let mut rank = 0..;
-    let yields = yields.map(|data| HostYield {
+    let yields = yields.map(|data| HostData {
         rank: rank.next().unwrap(),
         data,
         clock: Offset {

@@ -2,7 +2,7 @@
 //! and from how they were closed to the record of that.
 
 use crate::merged::histogram;
-use crate::order::{Closed, Merged, Reached, SideYield, SweepOrder};
+use crate::order::{Closed, Merged, Reached, SideData, SweepOrder};
 use crate::preflight::limits;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, Side};
 use jostle_model::plan::Workload;
@@ -116,7 +116,7 @@ fn cpu(point: &mut Point, data: &Reached) {
 }
 
 /// The exact sum by its sampled parts.
-fn split(side: &SideYield) -> Option<(f64, f64)> {
+fn split(side: &SideData) -> Option<(f64, f64)> {
     let (user, system) = (side.usage_ns.0 as f64, side.usage_ns.1 as f64);
     let cpu_s = side.cpu_ns as f64 / 1e9;
     (user + system > 0.0).then(|| {
@@ -206,7 +206,7 @@ fn of_decade(connect_ns_p50: Option<u64>, accept_ns_p50: Option<u64>) -> Decade 
     }
 }
 
-fn side(side: &SideYield, opened: u64) -> Side {
+fn side(side: &SideData, opened: u64) -> Side {
     let parts = split(side);
     Side {
         processes: side.processes,
@@ -320,7 +320,7 @@ mod tests {
             let data = Reached {
                 opened: 10,
                 accepted: Some(accepted),
-                server: Some(SideYield::default()),
+                server: Some(SideData::default()),
                 ..Reached::default()
             };
             let mut point = Point::default();

@@ -8,7 +8,7 @@
 //!
 //! The logs of several hosts are compared by `jostle_stats::across`.
 
-use crate::hosts::{Host, HostYield};
+use crate::hosts::{Host, HostData};
 use crate::order::{GrantLog, RunOrder};
 use crate::page::Shared;
 use base64::Engine;
@@ -302,7 +302,7 @@ fn unzigzag(number: u64) -> u64 {
 /// A log that cannot be read.
 pub fn across<'a>(
     hosts: &[Host],
-    yields: impl IntoIterator<Item = &'a HostYield>,
+    yields: impl IntoIterator<Item = &'a HostData>,
 ) -> Result<Option<Across>, Damaged> {
     let logged = yields
         .into_iter()
@@ -405,7 +405,7 @@ mod tests {
         assert!(!logs.pen(0).is_on());
         let log = logs.gather(&window());
         assert!(log.is_empty());
-        let data = crate::order::Yield::default();
+        let data = crate::order::RunData::default();
         assert!(!serde_json::to_string(&data).unwrap().contains("grants"));
     }
 

@@ -1,6 +1,6 @@
 //! The hosts that take part in a measurement, and what each did: plain data.
 
-use crate::order::Yield;
+use crate::order::RunData;
 use jostle_model::hosts::HostHere;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub struct HostDid<D> {
 }
 
 /// What one host did in one run.
-pub type HostYield = HostDid<Yield>;
+pub type HostData = HostDid<RunData>;
 
 /// The hosts as a record of the environment has them.
 pub fn here(hosts: &[Host]) -> Vec<HostHere> {

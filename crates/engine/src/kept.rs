@@ -1,12 +1,12 @@
 //! From what keeping locks came to on a host to the part of a record that tells of it.
 
 use crate::merged::histogram;
-use crate::order::{KeptYield, Merged};
+use crate::order::{KeptData, Merged};
 use jostle_model::Nanos;
 use jostle_model::record::Kept;
 
 /// The record. `late`: from when each renewal was due until it was confirmed.
-pub(crate) fn record(kept: &KeptYield, late: Option<&Merged>, over: &[Nanos]) -> Kept {
+pub(crate) fn record(kept: &KeptData, late: Option<&Merged>, over: &[Nanos]) -> Kept {
     let seconds = |ns: u64| ns as f64 / 1e9;
     Kept {
         kept_s: seconds(kept.kept_ns),

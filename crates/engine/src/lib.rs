@@ -3,7 +3,7 @@
 //!
 //! How one sample travels: a worker (`worker`, `workloads`) stamps and folds
 //! into its own shared page (`page`); the keeper ([`keeper`]) merges the pages
-//! of a run into a yield ([`order`]); the parent ([`experiment`]) makes a record
+//! of a run into data ([`order`]); the parent ([`experiment`]) makes a record
 //! of it (`point`) and asks the checks of `jostle-stats` for the verdict.
 //! From the record on, everything is a pure function of the result file.
 //!

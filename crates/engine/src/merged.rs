@@ -1,6 +1,6 @@
 //! What the pages of all workers came to, as the statistics read it.
 
-use crate::order::{Merged, Yield};
+use crate::order::{Merged, RunData};
 use jostle_model::record::{Distribution, Slice};
 use jostle_stats::histogram::Histogram;
 
@@ -22,7 +22,7 @@ pub(crate) fn histogram(merged: &Merged) -> Histogram {
     histogram.with_exact(&exact)
 }
 
-pub(crate) fn series(data: &Yield) -> Vec<Slice> {
+pub(crate) fn series(data: &RunData) -> Vec<Slice> {
     let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
     let released = |at: usize| data.release_slices.get(at).copied().unwrap_or_default();
     data.slices

@@ -14,17 +14,17 @@ mod spread;
 mod stream;
 mod workload;
 
-pub use connect::{Closed, Demand, Lost, Reached, SideYield, SweepOrder};
+pub use connect::{Closed, Demand, Lost, Reached, SideData, SweepOrder};
 pub use contend::ContendOrder;
 pub(crate) use contend::NO_TIME;
-pub use data::{GrantLog, Merged, Yield};
-pub use hold::{HoldOrder, KeptYield, LEASES};
-pub use rate::{OpenLoopOrder, OpenLoopYield, RateOrder};
-pub use recover::{RecoverOrder, RecoverYield};
-pub use requests::{RequestOrder, RequestYield};
+pub use data::{GrantLog, Merged, RunData};
+pub use hold::{HoldOrder, KeptData, LEASES};
+pub use rate::{OpenLoopData, OpenLoopOrder, RateOrder};
+pub use recover::{RecoverData, RecoverOrder};
+pub use requests::{RequestData, RequestOrder};
 pub use run::{CostOrder, RunOrder, Share, Together};
 pub use running::{Running, SHARES, Used, shares};
-pub use spread::{GeneratorYield, Sides, SpreadOrder, SpreadYield};
+pub use spread::{GeneratorData, Sides, SpreadData, SpreadOrder};
 pub use stream::{AskOrder, StreamOrder};
 pub use workload::{Wants, WorkloadOrder};
 
@@ -84,12 +84,12 @@ pub enum Reply {
     /// How far a run or sweep is that somebody watches. The reply that it is over follows.
     Running(Box<Running>),
     /// The run's data.
-    Ran(Box<Yield>),
+    Ran(Box<RunData>),
     /// For each block: nanoseconds a pair with counting alone, in full, without
     /// stamps, without witness.
     Cost(Vec<[f64; 4]>),
     /// What became of a lock after a fault.
-    Recovered(Box<RecoverYield>),
+    Recovered(Box<RecoverData>),
     /// What the machine's simplest acts take, if it could be measured.
     Latencies(Option<Latencies>),
     /// A listed number of connections is open, or as many as there can be.

@@ -1,7 +1,7 @@
 //! From what a generator's workers measured to the record of a point.
 
 use crate::merged::{histogram, series};
-use crate::order::{ContendOrder, Merged, RunOrder, WorkloadOrder, Yield};
+use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
 use crate::workloads::counted::{CLOSE, CYCLE, OPEN};
 use crate::{kept, requested, spread};
 use jostle_model::Nanos;
@@ -25,7 +25,7 @@ pub struct Which<'a> {
 }
 
 /// The record, without its verdict.
-pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> Point {
+pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunData) -> Point {
     let over = plan.over.as_deref().unwrap_or(&[]);
     let window_s = data.window_ns as f64 / 1e9;
     let operations: u64 = data.operations.iter().sum();
@@ -165,7 +165,7 @@ fn thread_load((busy_share, runqueue_share): (f64, f64)) -> ThreadLoad {
 }
 
 /// The rate of each worker, by its own time.
-fn rates(data: &Yield) -> Vec<f64> {
+fn rates(data: &RunData) -> Vec<f64> {
     let each = data.operations.iter().zip(&data.elapsed_ns);
     each.map(|(operations, elapsed)| *operations as f64 * 1e9 / (*elapsed).max(1) as f64)
         .collect()
@@ -199,7 +199,7 @@ fn ceiling(
 fn per_worker(
     order: &RunOrder,
     contend: &ContendOrder,
-    data: &Yield,
+    data: &RunData,
 ) -> Option<jostle_model::record::PerWorker> {
     let mut shares = fairness::per_worker(&data.operations)?;
     if order.measure == Measure::Full {
@@ -223,7 +223,7 @@ fn per_worker(
     Some(shares)
 }
 
-fn cpu(point: &mut Point, data: &Yield) {
+fn cpu(point: &mut Point, data: &RunData) {
     point.context_switches = data.switches;
     point.counts.clone_from(&data.counts);
     point.runqueue_wait_s = data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9);
@@ -247,29 +247,29 @@ fn cpu(point: &mut Point, data: &Yield) {
     }
 }
 
-fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
+fn server(order: &RunOrder, operations: u64, data: &RunData) -> Option<Server> {
     let cpu_s = data.server_cpu_ns.map(|ns| ns as f64 / 1e9);
-    (cpu_s.is_some() || data.server_counted.is_some() || data.held_bytes.is_some()).then(|| {
-        Server {
-            counted: data.server_counted,
-            difference: data
-                .server_counted
-                .map(|counted| counted as i64 - data.received as i64),
-            cpu_s,
-            cpu_us_per_operation: cpu_s
-                .filter(|_| operations > 0)
-                .map(|s| s * 1e6 / operations as f64),
-            binds: data.server_binds,
-            unbinds: data.server_unbinds,
-            bytes_per_held_lock: data.held_bytes.map(|bytes| {
-                let held = order.workers as u64 * order.workload.operations().unwrap_or(1);
-                bytes as f64 / held.max(1) as f64
-            }),
-        }
+    // A server of which nothing is known is one too: its clients are judged.
+    let known = cpu_s.is_some() || data.server_counted.is_some() || data.held_bytes.is_some();
+    (known || data.is_remote).then(|| Server {
+        counted: data.server_counted,
+        difference: data
+            .server_counted
+            .map(|counted| counted as i64 - data.received as i64),
+        cpu_s,
+        cpu_us_per_operation: cpu_s
+            .filter(|_| operations > 0)
+            .map(|s| s * 1e6 / operations as f64),
+        binds: data.server_binds,
+        unbinds: data.server_unbinds,
+        bytes_per_held_lock: data.held_bytes.map(|bytes| {
+            let held = order.workers as u64 * order.workload.operations().unwrap_or(1);
+            bytes as f64 / held.max(1) as f64
+        }),
     })
 }
 
-fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nanos]) {
+fn distributions(point: &mut Point, order: &RunOrder, data: &RunData, over: &[Nanos]) {
     let empty = Merged::default();
     let figure = |name: &str| data.figures.get(name).unwrap_or(&empty);
     if order.workload.pipeline() > 1 {
@@ -302,7 +302,7 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
 }
 
 /// What a session takes beside the lock. It is noted where others note their holds.
-fn sessions(point: &mut Point, data: &Yield, over: &[Nanos]) {
+fn sessions(point: &mut Point, data: &RunData, over: &[Nanos]) {
     fn named(name: &str) -> &str {
         match name {
             _ if name == OPEN.name() => "open_ns",
@@ -323,7 +323,7 @@ fn sessions(point: &mut Point, data: &Yield, over: &[Nanos]) {
     keep_histograms(point, data, named);
 }
 
-fn keep_histograms(point: &mut Point, data: &Yield, named: fn(&str) -> &str) {
+fn keep_histograms(point: &mut Point, data: &RunData, named: fn(&str) -> &str) {
     for (name, merged) in data
         .figures
         .iter()
@@ -338,7 +338,7 @@ fn keep_histograms(point: &mut Point, data: &Yield, named: fn(&str) -> &str) {
 }
 
 /// What is stamped of pipelined requests is the time of a whole batch.
-fn batches(point: &mut Point, data: &Yield, over: &[Nanos]) {
+fn batches(point: &mut Point, data: &RunData, over: &[Nanos]) {
     fn named(name: &str) -> &str {
         match name {
             "acquire_ns" => "batch_ns",
@@ -352,7 +352,7 @@ fn batches(point: &mut Point, data: &Yield, over: &[Nanos]) {
     keep_histograms(point, data, named);
 }
 
-fn exclusion(point: &Point, data: &Yield) -> Exclusion {
+fn exclusion(point: &Point, data: &RunData) -> Exclusion {
     Exclusion {
         checked: data.checked,
         violations: data.violations,
@@ -406,6 +406,19 @@ mod tests {
         keys.keys = 4;
         assert_eq!(ceiling(&keys, true, None), Some(4_000.0));
         assert_eq!(ceiling(&order(10, 1_000, 0), false, None), Some(10_000.0));
+    }
+
+    #[test]
+    fn a_server_of_which_nothing_is_known_is_one_too() {
+        let found = |is_remote| {
+            let data = RunData {
+                is_remote,
+                ..RunData::default()
+            };
+            server(&order(1, 0, 0), 1, &data)
+        };
+        assert_eq!(found(true), Some(Server::default()));
+        assert_eq!(found(false), None);
     }
 
     #[test]

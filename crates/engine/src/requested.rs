@@ -1,10 +1,10 @@
 //! Requests, from the parent's side: what the plan asks of them, the requests
-//! that do nothing beside them, and what their yield adds to a record.
+//! that do nothing beside them, and what their data add to a record.
 
 use crate::merged::{histogram, series};
 use crate::order::{
-    AskOrder, OpenLoopOrder, OpenLoopYield, RequestOrder, RequestYield, RunOrder, WorkloadOrder,
-    Yield,
+    AskOrder, OpenLoopData, OpenLoopOrder, RequestData, RequestOrder, RunData, RunOrder,
+    WorkloadOrder,
 };
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Arrivals;
@@ -67,7 +67,7 @@ pub(crate) fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
 }
 
 /// What they came to; None if one of them failed.
-pub(crate) fn null(order: &RunOrder, data: &Yield) -> Option<Null> {
+pub(crate) fn null(order: &RunOrder, data: &RunData) -> Option<Null> {
     let requests = data.requests.as_ref()?;
     if !data.errors.is_empty() || !data.deaths.is_empty() {
         return None;
@@ -80,7 +80,7 @@ pub(crate) fn null(order: &RunOrder, data: &Yield) -> Option<Null> {
 }
 
 /// CPU time of worker and children, by request.
-fn cpu_us(data: &Yield, requests: &RequestYield) -> Option<f64> {
+fn cpu_us(data: &RunData, requests: &RequestData) -> Option<f64> {
     let made: u64 = data.received;
     let (user, system) = requests.children_ns;
     let all = data.cpu_ns? + user + system;
@@ -88,7 +88,7 @@ fn cpu_us(data: &Yield, requests: &RequestYield) -> Option<f64> {
 }
 
 /// Adds what requests came to.
-pub(crate) fn fill_in(point: &mut Point, requests: &RequestYield, data: &Yield, over: &[Nanos]) {
+pub(crate) fn fill_in(point: &mut Point, requests: &RequestData, data: &RunData, over: &[Nanos]) {
     let service = histogram(&requests.service);
     point.service_ns = service.distribution(over);
     point.failed_ns = histogram(&requests.failed).distribution(over);
@@ -128,7 +128,7 @@ pub(crate) fn fill_in(point: &mut Point, requests: &RequestYield, data: &Yield, 
 }
 
 /// Adds what became of requests that came at a rate.
-fn fill_in_open_loop(point: &mut Point, open: &OpenLoopYield, over: &[Nanos]) {
+fn fill_in_open_loop(point: &mut Point, open: &OpenLoopData, over: &[Nanos]) {
     let response = histogram(&open.response);
     let unanswered = histogram(&open.unanswered);
     let waits = censor::waits(&response, &unanswered, over).unwrap_or_default();
@@ -164,7 +164,7 @@ fn fill_in_open_loop(point: &mut Point, open: &OpenLoopYield, over: &[Nanos]) {
 
 /// Subtracts the CPU time of children, which the system includes in that of the worker that
 /// waited for them.
-fn own_split(point: &mut Point, data: &Yield, requests: &RequestYield) {
+fn own_split(point: &mut Point, data: &RunData, requests: &RequestData) {
     let Some(cpu_s) = point.cpu_s else { return };
     let own = |all: u64, children: u64| all.saturating_sub(children) as f64;
     let user = own(data.usage_ns.0, requests.children_ns.0);
@@ -193,18 +193,18 @@ mod tests {
     /// Ten requests of 1 us each. Workers took 40 us within the window, and by the
     /// system's sampled clocks 60 user and 60 system with the 20 and 60 of the
     /// processes that they had started and waited for.
-    fn made() -> (RequestYield, Yield) {
-        let requests = RequestYield {
+    fn made() -> (RequestData, RunData) {
+        let requests = RequestData {
             service: all(1_000, 10),
             children_ns: (20_000, 60_000),
-            ..RequestYield::default()
+            ..RequestData::default()
         };
-        let data = Yield {
+        let data = RunData {
             received: 10,
             cpu_ns: Some(40_000),
             usage_ns: (60_000, 60_000),
             requests: Some(Box::new(requests.clone())),
-            ..Yield::default()
+            ..RunData::default()
         };
         (requests, data)
     }
@@ -228,13 +228,13 @@ mod tests {
     #[test]
     fn requests_that_were_never_answered_hold_the_percentiles_of_the_response_up() {
         let (mut requests, data) = made();
-        requests.open_loop = Some(Box::new(OpenLoopYield {
+        requests.open_loop = Some(Box::new(OpenLoopData {
             planned: 1_000,
             done: 400,
             dropped: 600,
             response: all(1_000_000, 400),
             unanswered: all(900_000_000, 600),
-            ..OpenLoopYield::default()
+            ..OpenLoopData::default()
         }));
         let mut point = Point::default();
         fill_in(&mut point, &requests, &data, &[]);
@@ -254,12 +254,12 @@ mod tests {
             ("exec:true", 10)
         );
         assert_eq!(found.cpu_us_per_operation, 12.0);
-        let failing = Yield {
+        let failing = RunData {
             errors: [("code 1".to_owned(), 1)].into(),
             ..data.clone()
         };
         assert_eq!(null(&order, &failing), None);
-        let dying = Yield {
+        let dying = RunData {
             deaths: vec!["killed".to_owned()],
             ..data
         };

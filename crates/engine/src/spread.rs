@@ -1,15 +1,15 @@
 //! Requests that were spread over generators, from the parent's side: what their
-//! yield adds to a record.
+//! data add to a record.
 
 use crate::budgets::budgets;
-use crate::order::{GeneratorYield, RunOrder, SpreadYield, WorkloadOrder, Yield};
+use crate::order::{GeneratorData, RunData, RunOrder, SpreadData, WorkloadOrder};
 use jostle_model::record::{GeneratorProcess, Spread, ThreadLoad, Waits};
 use jostle_sys::cpu;
 
 /// How busy the generators were, one after the other.
 pub(crate) fn thread_loads(
     order: &RunOrder,
-    spread: &SpreadYield,
+    spread: &SpreadData,
     window_ns: u64,
 ) -> Vec<ThreadLoad> {
     let shared = of_cpus(order, spread, window_ns as f64);
@@ -20,7 +20,7 @@ pub(crate) fn thread_loads(
 
 /// Share of their CPUs that all generators together used. Of many threads that
 /// share a CPU none is busy for long before all are.
-fn of_cpus(order: &RunOrder, spread: &SpreadYield, window_ns: f64) -> f64 {
+fn of_cpus(order: &RunOrder, spread: &SpreadData, window_ns: f64) -> f64 {
     let cpus = match order.cpus.len() {
         0 => cpu::allowed().len(),
         placed => placed,
@@ -31,7 +31,7 @@ fn of_cpus(order: &RunOrder, spread: &SpreadYield, window_ns: f64) -> f64 {
 
 fn thread_load(
     order: &RunOrder,
-    generator: &GeneratorYield,
+    generator: &GeneratorData,
     shared: f64,
     window_ns: f64,
 ) -> ThreadLoad {
@@ -57,7 +57,7 @@ fn thread_load(
 
 /// Share of its quota that a generator used. A throttled thread does not wait for a CPU by
 /// the scheduler's count.
-fn of_quota(order: &RunOrder, generator: &GeneratorYield, window_ns: f64) -> f64 {
+fn of_quota(order: &RunOrder, generator: &GeneratorData, window_ns: f64) -> f64 {
     let used = quota(order)
         .zip(generator.cpu_ns)
         .map(|(quota, cpu_ns)| cpu_ns as f64 / (quota * window_ns.max(1.0)));
@@ -83,8 +83,8 @@ fn quota(order: &RunOrder) -> Option<f64> {
 /// lies within the window.
 pub(crate) fn record(
     order: &RunOrder,
-    spread: &SpreadYield,
-    data: &Yield,
+    spread: &SpreadData,
+    data: &RunData,
     response_ns: Option<Waits>,
 ) -> Spread {
     let window_ns = data.window_ns.max(1) as f64;
@@ -122,23 +122,23 @@ mod tests {
             spread.generator_cpu = Some(0.5);
         }
         order.cpus = vec![0];
-        let generator = |still_ns, cpu_ns| GeneratorYield {
+        let generator = |still_ns, cpu_ns| GeneratorData {
             workers: 3,
             cpu_ns: Some(cpu_ns),
             busiest: Some((0.3, 0.1)),
             still_ns,
-            ..GeneratorYield::default()
+            ..GeneratorData::default()
         };
-        let spread = SpreadYield {
+        let spread = SpreadData {
             generators: vec![generator(0, 100), generator(500, 480)],
             in_flight_ns: 6_000,
-            ..SpreadYield::default()
+            ..SpreadData::default()
         };
-        let data = Yield {
+        let data = RunData {
             window_ns: 1_000,
             cpu_ns: Some(580),
             runqueue_wait_ns: Some(420),
-            ..Yield::default()
+            ..RunData::default()
         };
         let record = record(&order, &spread, &data, None);
         assert_eq!((record.effective, record.at_server), (4.5, Some(3.5)));

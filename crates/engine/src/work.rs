@@ -3,7 +3,7 @@
 //! common start, clocks, window and clean-up are the same for all.
 
 use crate::crew::Crew;
-use crate::order::{Merged, RunOrder, Yield};
+use crate::order::{Merged, RunData, RunOrder};
 use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
 
@@ -62,5 +62,5 @@ pub(crate) trait Work: Sized + Sync {
     }
 
     /// Adds what workers left elsewhere than in their pages.
-    fn add_to(&self, _order: &RunOrder, _data: &mut Yield) {}
+    fn add_to(&self, _order: &RunOrder, _data: &mut RunData) {}
 }

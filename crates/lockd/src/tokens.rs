@@ -16,6 +16,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// How many tokens are reserved at a time. Half of it is left when the next
 /// range is asked for: at four million grants a second that leaves the disk
@@ -218,10 +219,14 @@ impl FileStore {
 
 /// Makes the file appear whole or not at all.
 fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
-    let draft = directory.join("tokens.new");
+    // A draft of its own for each start: another one's, which may be linked already, must
+    // not be written to.
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let unique = since_1970.unwrap_or_default().as_nanos();
+    let draft = directory.join(format!("tokens.{}-{unique}.new", std::process::id()));
     let mut bytes = vec![0; 2 * SECTOR as usize];
     bytes[..RECORD].copy_from_slice(&encode(0, end));
-    let mut file = File::create(&draft)?;
+    let mut file = File::create_new(&draft)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
     // hard_link, unlike rename, never replaces what another start has made.

@@ -84,9 +84,19 @@ fn what_is_encoded_is_decoded_to_the_same() {
     named.extend(&all);
     let positional: Vec<u8> = all.iter().copied().filter(|byte| *byte != b'=').collect();
     let target = target(&[b"/p", &positional, &named]);
-    let args = crate::query::Args::parse(&target.as_bytes()[3..]).unwrap();
+    let args = crate::query::Args::parse(Some(&target.as_bytes()[3..])).unwrap();
     assert_eq!(args.positional, [positional]);
     assert_eq!(args.get("name"), Some(&all[..]));
+}
+
+#[test]
+fn empty_arguments_keep_their_places() {
+    for words in [&[&b""[..]][..], &[b"", b"x", b""], &[b"x", b"", b"y"]] {
+        let target = target(&[&[&b"/p"[..]], words].concat());
+        let query = target.as_bytes().strip_prefix(b"/p?");
+        let args = crate::query::Args::parse(query).unwrap();
+        assert_eq!(args.positional, words);
+    }
 }
 
 #[test]

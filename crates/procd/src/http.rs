@@ -22,8 +22,8 @@ pub(crate) struct Request {
     pub method: Method,
     /// The path, still encoded.
     pub path: Range<usize>,
-    /// The part behind the `?`.
-    pub query: Range<usize>,
+    /// The part behind the `?`, if there is one.
+    pub query: Option<Range<usize>>,
     /// The Host header: the engine's name as the client knows it, with the port.
     pub host: Option<Range<usize>>,
     /// The bearer token that was sent.
@@ -164,7 +164,7 @@ fn place(part: &[u8], whole: &[u8]) -> Range<usize> {
 }
 
 /// Path and query; of the form for proxies (`http://host/path`) only its path.
-fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Range<usize>), Refusal> {
+fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Option<Range<usize>>), Refusal> {
     let skipped = match target.strip_prefix("http://") {
         Some(rest) => target.len() - rest.len() + rest.find('/').unwrap_or(rest.len()),
         None => 0,
@@ -174,9 +174,10 @@ fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Range<usize>),
         return Err(Refusal::Malformed("the request's target is no path"));
     }
     let start = at.start + skipped;
-    let path = target.find('?').unwrap_or(target.len());
-    let query = (path + 1).min(target.len());
-    Ok((start..start + path, start + query..at.end))
+    let mark = target.find('?');
+    let path = mark.unwrap_or(target.len());
+    let query = mark.map(|mark| start + mark + 1..at.end);
+    Ok((start..start + path, query))
 }
 
 /// The header fields that matter.

@@ -27,7 +27,7 @@ fn shown(request: &Request, bytes: &[u8]) -> String {
         "{:?} {} {} {:?} [{}] {}",
         request.method,
         text(&request.path),
-        text(&request.query),
+        request.query.as_ref().map(text).unwrap_or_default(),
         request.token.as_ref().map(text),
         text(&request.body),
         if request.keep_alive {

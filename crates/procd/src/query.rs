@@ -1,7 +1,8 @@
 //! A caller's arguments, from the target of a request.
 //!
 //! `/NAME?ARG&ARG...`: an argument with a `=` is a named one, any other a
-//! positional one. Everything may be percent-encoded (RFC 3986); `+` is a plus.
+//! positional one. An empty one keeps its place, so that behind a `?` is at
+//! least one. Everything may be percent-encoded (RFC 3986); `+` is a plus.
 
 /// A procedure's arguments, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,16 +14,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Takes the part behind the `?` apart.
+    /// Takes the part behind the `?` apart, if there is one.
     ///
     /// # Errors
     /// [`BadEncoding`].
-    pub(crate) fn parse(query: &[u8]) -> Result<Args, BadEncoding> {
+    pub(crate) fn parse(query: Option<&[u8]>) -> Result<Args, BadEncoding> {
         let mut args = Args::default();
+        let Some(query) = query else {
+            return Ok(args);
+        };
         for part in query.split(|byte| *byte == b'&') {
-            if part.is_empty() {
-                continue;
-            }
             match memchr::memchr(b'=', part) {
                 Some(at) => {
                     let pair = (decode(&part[..at])?, decode(&part[at + 1..])?);
@@ -85,8 +86,9 @@ mod tests {
     fn arguments_are_positional_or_named_and_decoded() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         for (query, positional, named) in [
-            ("", &[][..], &[][..]),
-            ("&&", &[], &[]),
+            ("", &[""][..], &[][..]),
+            ("&&", &["", "", ""], &[]),
+            ("a&&b", &["a", "", "b"], &[]),
             ("a&b", &["a", "b"], &[]),
             ("file=/x/y&max=10", &[], &[("file", "/x/y"), ("max", "10")]),
             ("a=1=2", &[], &[("a", "1=2")]),
@@ -96,7 +98,7 @@ mod tests {
             ("%26%3D%25", &["&=%"], &[]),
             ("n%61me=%2fx", &[], &[("name", "/x")]),
         ] {
-            let args = Args::parse(query.as_bytes()).unwrap();
+            let args = Args::parse(Some(query.as_bytes())).unwrap();
             let found: Vec<String> = args.positional.iter().map(|arg| text(arg)).collect();
             assert_eq!(found, positional, "{query}");
             let found: Vec<_> = args.named.iter().map(|(k, v)| (text(k), text(v))).collect();
@@ -106,9 +108,17 @@ mod tests {
                 .collect();
             assert_eq!(found, named, "{query}");
         }
+        assert_eq!(Args::parse(None), Ok(Args::default()));
         for query in ["%", "%4", "a=%zz", "%%41"] {
-            assert_eq!(Args::parse(query.as_bytes()), Err(BadEncoding), "{query}");
+            assert_eq!(
+                Args::parse(Some(query.as_bytes())),
+                Err(BadEncoding),
+                "{query}"
+            );
         }
-        assert_eq!(Args::parse(b"a=1&a=2").unwrap().get("a"), Some(&b"2"[..]));
+        assert_eq!(
+            Args::parse(Some(b"a=1&a=2")).unwrap().get("a"),
+            Some(&b"2"[..])
+        );
     }
 }

@@ -55,7 +55,7 @@ mod tests {
         std::fs::write(root.path().join("empty"), "").unwrap();
         let spool = Spool::open(root.path()).unwrap();
         let ask = |query: &str| {
-            let args = Args::parse(query.as_bytes()).unwrap();
+            let args = Args::parse(Some(query.as_bytes())).unwrap();
             sizecheck(&args, Some(&spool)).map_err(|error| error.to_string())
         };
         for (query, code) in [

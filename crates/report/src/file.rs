@@ -83,7 +83,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
+    pub(crate) fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
         let remedy = match (call, cause.kind()) {
             ("read", _) | ("open to read", _) => "name a file that -o has written",
             (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
@@ -104,16 +104,22 @@ impl FileError {
     }
 }
 
+/// The path that means standard input.
+const STANDARD_INPUT: &str = "-";
+
 /// Writes records as they are made.
 #[derive(Debug)]
 pub struct Writer {
     path: String,
     file: File,
+    /// Whether the file still holds an older result, which the first record replaces.
+    replaces: bool,
 }
 
 impl Writer {
     /// Opens `path`, a new or empty file or a device. A file that is not empty
     /// is replaced only if `overwrite` says so: no finished measurement is lost.
+    /// It is emptied by the first record, because the run may fail before that.
     ///
     /// # Errors
     /// [`FileError::Exists`], and whatever the system says.
@@ -128,13 +134,15 @@ impl Writer {
             .open(&path)
             .map_err(system)?;
         let found = file.metadata().map_err(system)?;
-        if found.is_file() && found.len() > 0 {
-            if !overwrite {
-                return Err(FileError::Exists { path: name });
-            }
-            file.set_len(0).map_err(system)?;
+        let replaces = found.is_file() && found.len() > 0;
+        if replaces && !overwrite {
+            return Err(FileError::Exists { path: name });
         }
-        Ok(Writer { path: name, file })
+        Ok(Writer {
+            path: name,
+            file,
+            replaces,
+        })
     }
 
     /// One line, which is on the disk when this returns, without passwords of URLs.
@@ -147,6 +155,10 @@ impl Writer {
         let mut line = redacted(&line).into_owned();
         line.push('\n');
         let system = |cause| FileError::system("write", &self.path, cause);
+        if self.replaces {
+            self.file.set_len(0).map_err(system)?;
+            self.replaces = false;
+        }
         // One call, so that a crash tears at most this line.
         (&self.file).write_all(line.as_bytes()).map_err(system)?;
         self.sync().map_err(system)?;
@@ -192,12 +204,29 @@ impl Writer {
 /// all, or whatever the system says.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<ResultSet>, FileError> {
     let path = path.as_ref();
-    if path == Path::new("-") {
-        return read_from(&mut io::stdin().lock(), "standard input");
+    read_from(&mut open(path)?, &name_of(path))
+}
+
+/// Opens a result file to read it; standard input for `-`.
+///
+/// # Errors
+/// Whatever the system says.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>, FileError> {
+    if path == Path::new(STANDARD_INPUT) {
+        return Ok(Box::new(BufReader::new(io::stdin())));
     }
-    let name = path.display().to_string();
-    let file = File::open(path).map_err(|cause| FileError::system("open to read", &name, cause))?;
-    read_from(&mut BufReader::new(file), &name)
+    match File::open(path) {
+        Ok(file) => Ok(Box::new(BufReader::new(file))),
+        Err(cause) => Err(FileError::system("open to read", &name_of(path), cause)),
+    }
+}
+
+/// What messages call a result file.
+pub fn name_of(path: &Path) -> String {
+    match path == Path::new(STANDARD_INPUT) {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
 }
 
 /// As [`read`], from what is open already; `path` is its name in messages.
@@ -233,10 +262,15 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
     let last = sets.last_mut().ok_or_else(|| FileError::Empty {
         path: path.to_owned(),
     })?;
-    last.notes.extend(torn.map(|line| {
-        format!("{path}, line {line}, was torn by a crash and is left out; what stands before it is whole")
-    }));
+    last.notes.extend(torn.map(|line| torn_note(path, line)));
     Ok(sets)
+}
+
+/// What is said of a last line that a crash has torn.
+pub(crate) fn torn_note(path: &str, line: usize) -> String {
+    format!(
+        "{path}, line {line}, was torn by a crash and is left out; what stands before it is whole"
+    )
 }
 
 /// If the first line is no record, the whole file is no result file.
@@ -555,9 +589,15 @@ mod tests {
             )
         );
         assert_eq!(read(&path).unwrap().len(), 2);
-        Writer::create(&path, true).unwrap();
-        assert!(matches!(read(&path), Err(FileError::Empty { .. })));
-        // Empty now, and so free to use.
+        // The first record replaces them, and nothing before it.
+        let mut writer = Writer::create(&path, true).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 2);
+        for record in records(&made::set()) {
+            writer.write(&record).unwrap();
+        }
+        assert_eq!(read(&path).unwrap(), [made::set()]);
+        // Empty, it is free to use.
+        std::fs::write(&path, "").unwrap();
         assert!(Writer::create(&path, false).is_ok());
     }
 

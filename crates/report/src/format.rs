@@ -84,6 +84,12 @@ pub fn exact(time: Nanos) -> String {
     format!("{} {}", &text[..unit], &text[unit..])
 }
 
+/// A share in per cent, as it was typed: `5`, `2.5`.
+pub(crate) fn percent_typed(share: f64) -> String {
+    // Without what the division by 100 added at the far end.
+    ((100.0 * share * 1e9).round() / 1e9).to_string()
+}
+
 /// Seconds with up to three significant digits and no idle zeros: `0.25`, `5`.
 pub fn seconds(value: f64) -> String {
     let text = significant(value, 3);
@@ -252,6 +258,13 @@ mod tests {
             (1.5, "1.5"),
         ] {
             assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn per_cents_are_printed_as_typed() {
+        for (typed, text) in [(5.0, "5"), (2.5, "2.5"), (7.0, "7"), (0.07, "0.07")] {
+            assert_eq!(percent_typed(typed / 100.0), text);
         }
     }
 

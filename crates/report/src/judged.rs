@@ -4,7 +4,7 @@
 //! experiment, and no other results.
 
 use crate::FileError;
-use crate::file::record;
+use crate::file::{record, torn_note};
 use crate::format::{padded, wrap};
 use jostle_model::judged::{Doubled, Limit, Side, Watched};
 use jostle_model::record::Record;
@@ -22,6 +22,8 @@ pub struct Judgements {
     pub watched: Vec<Watched>,
     /// What pairs of them settled.
     pub doubled: Vec<Doubled>,
+    /// What the user should know of how the file was read.
+    pub notes: Vec<String>,
 }
 
 /// Whether a file begins with such a record; nothing is taken from it.
@@ -34,35 +36,45 @@ pub fn is_judged(input: &mut dyn BufRead) -> bool {
 }
 
 /// Reads such a file; `path` is its name in messages. A last line that a crash has torn
-/// is left out.
+/// is left out and noted.
 ///
 /// # Errors
-/// Which line is wrong and why, or whatever the system says.
+/// Which line is wrong and why, no record at all, or whatever the system says.
 pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, FileError> {
     let mut found = Judgements::default();
-    for (at, line) in (1..).zip(input.split(b'\n')) {
-        let line = line.map_err(|cause| FileError::System {
-            call: "read",
-            path: path.to_owned(),
-            cause,
-            remedy: "name a file that -o has written",
-        })?;
-        if line.trim_ascii().is_empty() {
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        let length = input
+            .read_until(b'\n', &mut bytes)
+            .map_err(|cause| FileError::system("read", path, cause))?;
+        if length == 0 {
+            break;
+        }
+        if bytes.trim_ascii().is_empty() {
             continue;
         }
-        match record(line.trim_ascii(), path, at) {
+        match record(bytes.trim_ascii(), path, line) {
             Ok(Record::Judged(watched)) => found.watched.push(*watched),
             Ok(Record::Doubled(doubled)) => found.doubled.push(*doubled),
             Ok(_) => {
                 return Err(FileError::Line {
                     path: path.to_owned(),
-                    line: at,
+                    line,
                     problem: "a record that belongs to no run of `judge`".to_owned(),
                 });
             }
-            Err(FileError::Line { problem, .. }) if problem.contains("EOF") => break,
+            // Lines are written whole with their newline, so that only the last can be torn.
+            Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => {
+                found.notes.push(torn_note(path, line));
+            }
             Err(error) => return Err(error),
         }
+    }
+    if found.watched.is_empty() && found.doubled.is_empty() {
+        return Err(FileError::Empty {
+            path: path.to_owned(),
+        });
     }
     Ok(found)
 }
@@ -515,6 +527,7 @@ pub(crate) mod tests {
         let found = Judgements {
             watched: vec![made()],
             doubled: vec![pairs()],
+            notes: Vec::new(),
         };
         let written = render("json", &found);
         assert!(is_judged(&mut written.as_bytes()));
@@ -522,15 +535,38 @@ pub(crate) mod tests {
         let torn = &written[..written.len() - 40];
         let read = read_from(&mut torn.as_bytes(), "x").unwrap();
         assert_eq!((read.watched.len(), read.doubled.len()), (1, 0));
+        assert!(read.notes[0].starts_with("x, line 2, was torn"), "{read:?}");
         assert!(!is_judged(&mut &b"{\"record\":\"experiment\"}"[..]));
         assert!(read_from(&mut &b"{\"record\":\"judged\"}\n"[..], "x").is_err());
+    }
+
+    #[test]
+    fn a_torn_line_in_the_middle_is_named_and_one_alone_is_no_result() {
+        let found = Judgements {
+            watched: vec![made(); 2],
+            ..Judgements::default()
+        };
+        let written = render("json", &found);
+        let (first, second) = written.split_once('\n').unwrap();
+        let torn = &first[..first.len() / 2];
+        let said = |text: String| {
+            let error = read_from(&mut text.as_bytes(), "x").unwrap_err();
+            error.to_string()
+        };
+        let middle = said(format!("{torn}\n{second}"));
+        assert!(
+            middle.starts_with("x, line 1: not a whole record"),
+            "{middle}"
+        );
+        let alone = said(torn.to_owned());
+        assert!(alone.starts_with("x holds no results"), "{alone}");
     }
 
     #[test]
     fn the_series_has_a_line_for_each_interval_and_leaves_out_what_was_not_measured() {
         let found = Judgements {
             watched: vec![made()],
-            doubled: Vec::new(),
+            ..Judgements::default()
         };
         let csv = render("csv", &found);
         let lines: Vec<&str> = csv.lines().collect();

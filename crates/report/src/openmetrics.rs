@@ -251,6 +251,7 @@ fn labels(experiment: usize, workload: Workload, target: &str, at: At) -> Labels
             .iter()
             .filter_map(|(name, value)| Some(label(name, (*value)?))),
     );
+    labels.extend(at.fault.map(|fault| label("fault", fault)));
     labels
 }
 
@@ -310,7 +311,9 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     if point.verdict.is_invalid() {
         return;
     }
-    if let Some(estimate) = &point.throughput_per_s {
+    // How long the next grant took is the answer of `recover`; its operations have no rate.
+    let rated = point.workload != Workload::Recover;
+    if let Some(estimate) = point.throughput_per_s.as_ref().filter(|_| rated) {
         for (bound, value) in bounds(estimate) {
             rate.add(with(&own, "bound", bound), Value::Gauge(value));
         }
@@ -495,6 +498,22 @@ mod tests {
         assert_eq!(counts.last(), Some(&(f64::INFINITY, 16)));
         assert_eq!(BOUNDS.last(), Some(&100_000_000_000));
         assert!(BOUNDS.is_sorted());
+    }
+
+    #[test]
+    fn faults_are_told_apart_and_have_no_rate() {
+        let text = render(&[made::recovered()]);
+        let series = text.lines().filter(|line| !line.starts_with('#'));
+        let mut names: Vec<&str> = series
+            .filter_map(|line| Some(line.rsplit_once(' ')?.0))
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{text}");
+        assert_eq!(samples(&text, "jostle_point_runs").len(), 3, "{text}");
+        assert!(text.contains("fault=\"kill\""), "{text}");
+        assert!(!text.contains("jostle_point_operations_per_second"));
     }
 
     #[test]

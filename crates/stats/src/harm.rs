@@ -98,9 +98,8 @@ fn share(plan: &Plan, run: &Point, accounts: &Accounts) -> Option<f64> {
     let mut window_s = accounts.between_s * chains(plan, run, accounts);
     let stolen_s = accounts.stolen_s.unwrap_or(0.0);
     let others_s = accounts.others_s.map(|s| s + unexplained_s(accounts));
-    let harm_s = others_s.map_or(waited_s, |others_s| {
-        others_s.min(waited_s * unseen(accounts))
-    });
+    let waited_s = waited_s * unseen(accounts);
+    let harm_s = others_s.map_or(waited_s, |others_s| others_s.min(waited_s));
     if others_s.is_some_and(|others_s| others_s >= BEARABLE * accounts.between_s) {
         window_s = window_s.min(served_s(plan, run));
     }
@@ -272,15 +271,19 @@ mod tests {
     #[test]
     fn the_waits_of_programs_that_were_started_for_calls_are_reckoned_from_the_workers() {
         // One worker on one CPU, whose children take ten times as much of it.
-        let called = |others_s| {
-            let mut run = disturbed(Some(others_s), Some(0.1), 0.0);
+        let called_beside = |others_s: Option<f64>| {
+            let mut run = disturbed(others_s, Some(0.1), 0.0);
             let accounts = run.accounts.as_deref_mut().unwrap();
             (accounts.workers_s, accounts.requests_s) = (0.3, Some(2.7));
+            run.at.workers = Some(1);
             found(&run).unwrap().share
         };
+        let called = |others_s| called_beside(Some(others_s));
         assert!((called(0.5) - 0.1).abs() < 1e-9);
         assert!((called(4.0) - 0.2).abs() < 1e-9);
         assert_eq!(called(0.0), 0.0);
+        // Others that cannot be seen may have caused all of it.
+        assert!((called_beside(None) - 0.2).abs() < 1e-9);
     }
 
     #[test]

@@ -94,13 +94,14 @@ impl Target for Busted {
     }
 
     fn join(&self, worker: usize) -> Result<BustedLock, SetupError> {
-        self.shared.tallies.touch(worker);
+        let place = self.shared.tallies.place(worker);
+        self.shared.tallies.touch(place);
         Ok(BustedLock {
             shared: Arc::clone(&self.shared),
             // The conversion saturates, so that 1 is nearly always.
             threshold: (self.probability * 2f64.powi(64)) as u64,
             random: Random::new(self.seed, worker),
-            worker,
+            worker: place,
         })
     }
 
@@ -226,6 +227,25 @@ impl Lock for BustedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_of_a_later_host_counts_what_it_planted() {
+        let shared = Shared {
+            words: Region::new(LINE).unwrap(),
+            tallies: Tallies::new(2).unwrap(),
+        };
+        let lock = Busted {
+            shared: Arc::new(shared),
+            probability: 1.0,
+            seed: 7,
+        };
+        for worker in [4, 5] {
+            lock.join(worker).unwrap().intrude(0, Mode::Exclusive);
+        }
+        // The first was alone.
+        let planted: Vec<u64> = lock.shared.tallies.column(PLANTED).collect();
+        assert_eq!(planted, [0, 1]);
+    }
 
     #[test]
     fn probabilities_are_read() {

@@ -42,12 +42,12 @@ impl Given {
         })
     }
 
-    /// The lock of one of them.
+    /// The lock of one of them, by its number among the workers of all hosts.
     pub fn to(&self, worker: usize) -> DelayLock {
         DelayLock {
             nanos: self.nanos,
             given: Arc::clone(&self.tallies),
-            worker,
+            worker: self.tallies.place(worker),
         }
     }
 
@@ -173,5 +173,23 @@ impl Lock for DelayLock {
     #[inline]
     fn release(&mut self, _key: usize, _mode: Mode) -> Result<(), CallError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_host_notes_the_delays_of_its_workers() {
+        let given = Given::new(Nanos::from_micros(1), 2).unwrap();
+        for worker in [4, 5] {
+            let mut lock = given.to(worker);
+            let outcome = lock.acquire(0, Mode::Exclusive, Wait::Try).unwrap();
+            assert_eq!(outcome, Outcome::Granted);
+        }
+        let columns: Vec<u64> = given.tallies.column(COUNT).collect();
+        assert_eq!(columns, [1, 1]);
+        assert_eq!(given.truth()["count"], 2.0);
     }
 }

@@ -280,17 +280,22 @@ impl EtcdLock {
         Ok(!self.is_over)
     }
 
-    fn renewal(&self) -> Duration {
-        Duration::from_nanos(self.keeping.every_ns)
+    /// What is left of this time since the last renewal.
+    fn left_of(&self, span_ns: u64) -> Duration {
+        let age_ns = clock::monotonic().saturating_sub(self.renewed_ns);
+        Duration::from_nanos(span_ns.saturating_sub(age_ns))
     }
 
-    /// Renews the lease if a renewal is due.
+    /// Renews the lease if a renewal is due. As long as the lease lives, a slow answer is no
+    /// failure: the library, too, asks until it ends.
     fn renew_in_time(&mut self) -> Result<(), CallError> {
-        let now = clock::monotonic();
-        if now.saturating_sub(self.renewed_ns) < self.keeping.every_ns {
+        let every_ns = self.keeping.every_ns;
+        if !self.left_of(every_ns).is_zero() {
             return Ok(());
         }
-        match self.keep_alive(self.renewal()) {
+        // After its end the server still has to have the time to say so.
+        let least = Duration::from_nanos(every_ns);
+        match self.keep_alive(self.left_of(self.keeping.lease_ns).max(least)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(LAPSED),
             // The wait that follows ends by itself.
@@ -340,6 +345,25 @@ impl EtcdLock {
         };
         let is_first = first(1).is_none_or(|oldest| oldest.create_revision == revision);
         Ok((revision, is_first))
+    }
+
+    /// Puts our key and waits until it is the oldest. Returns its create revision, too.
+    fn queue(&mut self, key: usize, wait: Wait) -> Result<(i64, Waited), CallError> {
+        let (revision, is_first) = self.enter(key)?;
+        let waited = match (is_first, wait) {
+            (true, _) => Waited::First,
+            (false, Wait::Try) => Waited::Late,
+            (false, _) => self.wait_for_elders(key, revision, wait)?,
+        };
+        let is_ours = is_first || !matches!(waited, Waited::First) || self.is_there(key)?;
+        is_ours.then_some((revision, waited)).ok_or(LAPSED)
+    }
+
+    /// Whether our key still exists: it may have been deleted with our lease while we
+    /// waited.
+    fn is_there(&self, key: usize) -> Result<bool, CallError> {
+        let found: RangeResponse = self.ask("Range", RANGE, &of(self.own(key)), false)?;
+        Ok(!found.kvs.is_empty())
     }
 
     /// Waits until no key of the lock is older than ours.
@@ -392,7 +416,11 @@ impl EtcdLock {
                 start_revision: from,
             }),
         };
-        let limit = left.min(self.renewal());
+        let renewal = self.left_of(self.keeping.every_ns);
+        if renewal.is_zero() {
+            return Ok(None);
+        }
+        let limit = left.min(renewal);
         let seen = self
             .channel
             .listen(WATCH, &request, limit, |answer: WatchResponse| {
@@ -410,13 +438,19 @@ impl EtcdLock {
 
     /// Deletes our key. Returns whether it existed.
     fn leave(&self, key: usize) -> Result<bool, CallError> {
-        let request = DeleteRangeRequest {
-            key: self.own(key),
-            range_end: Vec::new(),
-        };
+        let request = of_own(self.own(key));
         // The keeper cannot interrupt this call: a key that stayed would block the lock.
         let answer: DeleteRangeResponse = self.ask("DeleteRange", DELETE_RANGE, &request, false)?;
         Ok(answer.deleted > 0)
+    }
+
+    /// Deletes our key after a failure, if the server still does that. The failure itself is
+    /// what is reported, and the keeper need not wait.
+    fn retreat(&self, key: usize) {
+        let request = of_own(self.own(key));
+        let _ = self
+            .channel
+            .call::<DeleteRangeResponse>(DELETE_RANGE, &request, true);
     }
 
     fn ask<A: prost::Message + Default>(
@@ -446,6 +480,14 @@ fn of(key: Vec<u8>) -> RangeRequest {
     }
 }
 
+/// The deletion of one key.
+fn of_own(key: Vec<u8>) -> DeleteRangeRequest {
+    DeleteRangeRequest {
+        key,
+        range_end: Vec::new(),
+    }
+}
+
 #[cold]
 fn failed(call: &'static str, failure: &Failure) -> CallError {
     match failure {
@@ -465,24 +507,16 @@ const LAPSED: CallError = CallError {
 impl Lock for EtcdLock {
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         self.renew_in_time()?;
-        let (revision, is_first) = self.enter(key)?;
-        let waited = match (is_first, wait) {
-            (true, _) => Waited::First,
-            (false, Wait::Try) => Waited::Late,
-            (false, _) => self.wait_for_elders(key, revision, wait)?,
-        };
+        // A key that stayed would block the lock for as long as our lease lives. Even an
+        // attempt to put it that failed may have put it.
+        let queued = self.queue(key, wait);
+        let (revision, waited) = queued.inspect_err(|_| self.retreat(key))?;
         match waited {
             Waited::Late => self.leave(key).map(|_| Outcome::Refused),
             Waited::Interrupted => self.leave(key).map(|_| Outcome::Interrupted),
             Waited::First => {
-                // Our key may have been deleted with our lease while we waited.
-                let is_there = is_first || {
-                    let own = of(self.own(key));
-                    let found: RangeResponse = self.ask("Range", RANGE, &own, false)?;
-                    !found.kvs.is_empty()
-                };
                 self.token = Some(revision as u64);
-                is_there.then_some(Outcome::Granted).ok_or(LAPSED)
+                Ok(Outcome::Granted)
             }
         }
     }
@@ -530,5 +564,126 @@ impl Lock for EtcdLock {
         revoked
             .map(drop)
             .map_err(|failure| failed("LeaseRevoke", &failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{Calls, Says};
+    use super::messages::{Header, ResponseOp};
+    use super::*;
+    use prost::Message;
+    use std::sync::mpsc::Receiver;
+    use std::time::Instant;
+
+    fn message(message: &impl Message) -> Says {
+        Says::Message(message.encode_to_vec())
+    }
+
+    fn kept(ttl_s: i64) -> Says {
+        message(&KeepAliveResponse { id: 7, ttl_s })
+    }
+
+    /// Our key has been put, and an older one is there.
+    fn second() -> Says {
+        let elder = KeyValue {
+            key: b"elder".to_vec(),
+            create_revision: 3,
+        };
+        let found = RangeResponse {
+            header: None,
+            kvs: vec![elder],
+        };
+        message(&TxnResponse {
+            header: Some(Header { revision: 5 }),
+            succeeded: true,
+            responses: vec![
+                ResponseOp { range: None },
+                ResponseOp { range: Some(found) },
+            ],
+        })
+    }
+
+    /// A session with such a lease, at a server that answers so. The paths of the calls.
+    fn session(ttl_s: i64, says: fn(&str) -> Says) -> (EtcdLock, Receiver<String>) {
+        let Calls { address, paths } = fake::answers_calls(says);
+        let address = Address::Tcp(address);
+        let channel = Channel::open(&address).unwrap();
+        let lock = EtcdLock {
+            before: channel.traffic(),
+            channel,
+            names: Names::of_run(7),
+            lease: 7,
+            keeping: Keeping::session(KEEP_ALIVE_CALL, ttl_s as u64 * 1_000_000_000),
+            renewed_ns: clock::monotonic(),
+            is_over: false,
+            token: None,
+        };
+        (lock, paths)
+    }
+
+    fn age(lock: &mut EtcdLock, age_ms: u64) {
+        lock.renewed_ns = clock::monotonic().saturating_sub(age_ms * 1_000_000);
+    }
+
+    #[test]
+    fn a_slow_answer_renews_while_the_lease_lives() {
+        // Slower than a third of the lease, in which the next renewal is due.
+        let (mut lock, _paths) = session(3, |_| {
+            Says::Later(Duration::from_millis(1_200), Box::new(kept(3)))
+        });
+        age(&mut lock, 1_001);
+        let before = clock::monotonic();
+        assert_eq!(lock.renew_in_time(), Ok(()));
+        assert!(lock.renewed_ns >= before);
+    }
+
+    #[test]
+    fn a_lease_that_is_over_is_told_from_a_silent_server() {
+        let (mut lock, _paths) = session(3, |_| kept(0));
+        age(&mut lock, 10_000);
+        assert_eq!(lock.renew_in_time(), Err(LAPSED));
+    }
+
+    #[test]
+    fn a_watch_ends_when_the_next_renewal_is_due() {
+        let (mut lock, _paths) = session(60, |_| Says::Nothing);
+        let wait = Wait::Block {
+            last_resort_ns: u64::MAX,
+        };
+        // Soon, and by now.
+        for aged in [19_800, 20_000] {
+            age(&mut lock, aged);
+            let start = Instant::now();
+            let seen = lock.watch(b"elder".to_vec(), 5, wait).unwrap();
+            assert!(seen.is_none());
+            assert!(start.elapsed() < Duration::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn a_failed_wait_takes_its_key_out_of_the_queue() {
+        let wait = Wait::Block {
+            last_resort_ns: u64::MAX,
+        };
+        let refusing: fn(&str) -> Says = |path| match path {
+            TXN => second(),
+            RANGE => Says::Status(14, "no leader"),
+            _ => message(&DeleteRangeResponse { deleted: 1 }),
+        };
+        // The second server does not let the key be deleted either.
+        let broken: fn(&str) -> Says = |path| match path {
+            TXN => second(),
+            RANGE => Says::Status(14, "no leader"),
+            _ => Says::Status(14, "not now"),
+        };
+        for says in [refusing, broken] {
+            let (mut lock, paths) = session(60, says);
+            let error = lock.acquire(0, Mode::Exclusive, wait).unwrap_err();
+            assert_eq!(error.call, "Range");
+            assert!(error.said.unwrap_or_default().contains("no leader"));
+            let asked: Vec<String> = paths.try_iter().collect();
+            assert_eq!(asked, [TXN, RANGE, DELETE_RANGE]);
+        }
     }
 }

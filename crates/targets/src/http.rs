@@ -213,6 +213,8 @@ impl Http {
             // time.
             .input_buffer_size(INPUT_BYTES)
             .output_buffer_size(OUTPUT_BYTES)
+            // Only the server ends a kept connection; the default is 15 s.
+            .max_idle_age(Duration::MAX)
             .max_idle_connections(idle)
             .max_idle_connections_per_host(idle);
         match &self.roots {
@@ -396,5 +398,17 @@ mod tests {
             }
         }
         assert_eq!(filled("http://h/{worker}/{n}?{n}", 7, 2), "http://h/2/7?7");
+    }
+
+    #[test]
+    fn a_kept_connection_has_no_age_at_which_we_close_it() {
+        let http = Http {
+            addresses: Vec::new(),
+            url: "http://h/".to_owned(),
+            timeout: Duration::from_secs(1),
+            connection: Connection::Keep,
+            roots: None,
+        };
+        assert_eq!(http.config().max_idle_age(), Duration::MAX);
     }
 }

@@ -40,6 +40,7 @@ impl Head {
             length: bytes_of_head,
             ..Head::default()
         };
+        let mut has_length = has_no_body(head.status);
         for header in parsed.headers.iter() {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             let value = std::str::from_utf8(header.value).map_err(|_| Foreign)?;
@@ -51,6 +52,7 @@ impl Head {
                 14 if is("content-length") => {
                     let body: usize = value.parse().map_err(|_| Foreign)?;
                     head.length = bytes_of_head.checked_add(body).ok_or(Foreign)?;
+                    has_length = true;
                 }
                 14 if is("x-consul-index") => {
                     head.index = Some(value.parse().map_err(|_| Foreign)?);
@@ -59,8 +61,17 @@ impl Head {
                 _ => {}
             }
         }
+        // Otherwise the end of the connection would be the end of the body.
+        if !has_length {
+            return Err(Foreign);
+        }
         Ok((bytes.len() >= head.length).then_some(head))
     }
+}
+
+/// Whether an answer of this status never has a body, and so need not state its length.
+fn has_no_body(status: u16) -> bool {
+    matches!(status, 100..200 | 204 | 304)
 }
 
 #[cfg(test)]
@@ -90,9 +101,27 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nExit-Code: 256\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nab",
         ] {
             let read = Head::read(nonsense);
             assert_eq!(read, Err(Foreign), "{}", nonsense.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn only_an_answer_that_cannot_have_a_body_may_leave_its_length_out() {
+        for (status, is_read) in [
+            (100, true),
+            (204, true),
+            (304, true),
+            (200, false),
+            (500, false),
+        ] {
+            let bytes = format!("HTTP/1.1 {status} X\r\n\r\n");
+            let read = Head::read(bytes.as_bytes());
+            assert_eq!(read.is_ok(), is_read, "{status}");
+            let length = read.ok().flatten().map(|head| head.length);
+            assert_eq!(length, is_read.then_some(bytes.len()), "{status}");
         }
     }
 }

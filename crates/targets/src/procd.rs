@@ -489,7 +489,8 @@ mod tests {
                 let mut buffer = [0; 1024];
                 let count = stream.read(&mut buffer).unwrap();
                 asked.push(String::from_utf8_lossy(&buffer[..count]).into_owned());
-                write!(stream, "HTTP/1.1 200 OK\r\nExit-Code: 3\r\n{end}\r\n").unwrap();
+                let head = "HTTP/1.1 200 OK\r\nExit-Code: 3\r\nContent-Length: 0\r\n";
+                write!(stream, "{head}{end}\r\n").unwrap();
             }
             asked
         });
@@ -531,7 +532,8 @@ mod tests {
             ("503 X\r\nConnection: close", STATUSES + 503),
             ("500 X\r\nExit-Code: 0", STATUSES + 500),
         ] {
-            let answer = Head::read(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes());
+            let text = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n");
+            let answer = Head::read(text.as_bytes());
             assert_eq!(code(&answer.unwrap().unwrap()), expected, "{head}");
         }
     }

@@ -59,6 +59,12 @@ impl Tallies {
         self.region.words64(worker * LINE, COUNTERS)
     }
 
+    /// The number on this host of a worker whose number counts the workers of all hosts.
+    /// Those of one host are consecutive, so that no two share a place.
+    pub(crate) fn place(&self, worker: usize) -> usize {
+        worker % self.workers.max(1)
+    }
+
     /// Maps one worker's counters into the calling process. Otherwise the first count would
     /// cause a page fault within the measured loop.
     pub(crate) fn touch(&self, worker: usize) {
@@ -104,5 +110,16 @@ mod tests {
         add(&tallies.of(0)[1], 7);
         assert_eq!(tallies.column(1).collect::<Vec<_>>(), [7, 0, 6]);
         assert_eq!(tallies.column(0).sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn workers_of_a_later_host_have_places_of_their_own() {
+        let tallies = Tallies::new(3).unwrap();
+        for worker in 7..10 {
+            let place = tallies.place(worker);
+            add(&tallies.of(place)[1], worker as u64);
+        }
+        assert_eq!(tallies.column(1).collect::<Vec<_>>(), [9, 7, 8]);
+        assert_eq!(tallies.place(2), 2);
     }
 }

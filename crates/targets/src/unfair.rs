@@ -222,7 +222,7 @@ impl Target for Unfair {
     fn join(&self, worker: usize) -> Result<UnfairLock, SetupError> {
         Ok(UnfairLock {
             shared: Arc::clone(&self.0),
-            worker,
+            worker: self.0.tallies.place(worker),
             last_handoff_ns: Cell::new(None),
         })
     }
@@ -389,6 +389,26 @@ impl Lock for UnfairLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_of_a_later_host_waits_and_counts_in_its_own_place() {
+        const WORKERS: usize = 2;
+        let shared = Shared {
+            policy: Policy::Queue,
+            workers: WORKERS,
+            keys: Region::new(Shared::stride(WORKERS)).unwrap(),
+            sleepers: Region::new(WORKERS * LINE).unwrap(),
+            tallies: Tallies::new(WORKERS).unwrap(),
+        };
+        let lock = Unfair(Arc::new(shared));
+        let mut workers = [4, 5].map(|worker| lock.join(worker).unwrap());
+        let take = |worker: &mut UnfairLock, wait| worker.acquire(0, Mode::Exclusive, wait);
+        assert_eq!(take(&mut workers[1], Wait::Try), Ok(Outcome::Granted));
+        assert_eq!(take(&mut workers[0], Wait::Until(1)), Ok(Outcome::Refused));
+        workers[1].release(0, Mode::Exclusive).unwrap();
+        let granted: Vec<u64> = lock.0.tallies.column(GRANTED).collect();
+        assert_eq!(granted, [0, 1]);
+    }
 
     fn shares(policy: Policy, waiting: &[u32]) -> Vec<f64> {
         const DRAWS: u32 = 60_000;

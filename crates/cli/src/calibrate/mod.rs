@@ -64,23 +64,41 @@ pub(crate) fn calibrate(asked: &Calibrate) -> Result<u8, Failure> {
         complain("interrupted; nothing is kept of this calibration");
         return Ok(code);
     }
-    bench.write(&Record::Calibrated(Box::new(calibrated.clone())))?;
+    let written = bench.write(&Record::Calibrated(Box::new(calibrated.clone())));
     drop(bench);
-    print(&render(&asked.format, &calibrated))?;
+    // Before it is printed or an error is returned: a full disk must not cost the
+    // calibration.
+    let kept = keep(asked, &calibrated);
+    let printed = print(&render(&asked.format, &calibrated));
+    if let Some(why) = kept {
+        complain(&why);
+    }
+    if let (Err(_), Err(error)) = (&written, &printed) {
+        complain(&format!("{error:#}"));
+    }
+    written.and(printed)?;
+    Ok(code_of(&calibrated))
+}
+
+/// A calibration that could try nothing shows nothing, and so fails as one that is wrong.
+fn code_of(calibrated: &Calibrated) -> u8 {
+    u8::from(calibrated.tried_none() || calibrated.has_failed())
+}
+
+/// Keeps the calibration for later results, where it is a whole one. Returns what the user
+/// has to know.
+fn keep(asked: &Calibrate, calibrated: &Calibrated) -> Option<String> {
+    if calibrated.tried_none() {
+        return Some("no row could be tried: this calibration fails and is not kept".to_owned());
+    }
     // Part of the rows is no proof of the tool.
     if asked.rows.is_some() {
-        return Ok(u8::from(calibrated.has_failed()));
+        return None;
     }
-    if calibrated.tried_none() {
-        complain("no row could be tried: this calibration fails and is not kept");
-        return Ok(1);
-    }
-    if let Err(error) = proven::store(&calibrated) {
-        complain(&format!(
-            "later results will not know of it: cannot keep it: {error}"
-        ));
-    }
-    Ok(u8::from(calibrated.has_failed()))
+    let error = proven::store(calibrated).err()?;
+    Some(format!(
+        "later results will not know of it: cannot keep it: {error}"
+    ))
 }
 
 fn chosen(asked: &Calibrate) -> Result<Vec<&'static Row>, Failure> {
@@ -255,6 +273,20 @@ mod tests {
         };
         assert_eq!(wrong(3), Outcome::Pass);
         assert_eq!(wrong(5), Outcome::Fail);
+    }
+
+    #[test]
+    fn a_calibration_fails_if_a_row_did_or_none_could_be_tried() {
+        let code = |saids: &[&[Said]]| {
+            code_of(&Calibrated {
+                rows: saids.iter().map(|saids| after(saids)).collect(),
+                ..Calibrated::default()
+            })
+        };
+        assert_eq!(code(&[&[Said::Agrees], &[untold()]]), 0);
+        assert_eq!(code(&[&[Said::Agrees], &[differs()]]), 1);
+        assert_eq!(code(&[&[untold()], &[untold()]]), 1);
+        assert_eq!(code(&[]), 1);
     }
 
     #[test]

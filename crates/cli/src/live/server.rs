@@ -88,7 +88,7 @@ impl Server {
             state: Mutex::new(State::default()),
             bell,
         });
-        let desk = Desk {
+        let serving = ServerThread {
             shared: Arc::clone(&shared),
             ports,
             ears,
@@ -97,7 +97,7 @@ impl Server {
         };
         let thread = std::thread::Builder::new()
             .name("jostle-live".to_owned())
-            .spawn(move || desk.serve())?;
+            .spawn(move || serving.serve())?;
         Ok(Server {
             shared,
             thread: Some(thread),
@@ -150,7 +150,7 @@ enum Phase {
     Follows(Option<u64>),
 }
 
-struct Desk {
+struct ServerThread {
     shared: Arc<Shared>,
     ports: Vec<Port>,
     ears: UnixStream,
@@ -158,7 +158,7 @@ struct Desk {
     name: String,
 }
 
-impl Desk {
+impl ServerThread {
     fn serve(mut self) {
         let mut ends = None;
         loop {

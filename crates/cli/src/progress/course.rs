@@ -227,15 +227,17 @@ pub(crate) fn place(at: At) -> String {
         ("--rate", at.rate),
         ("--generators", at.generators),
     ];
-    parts
+    let parts = parts
         .iter()
-        .filter_map(|(option, value)| Some(format!(" {option} {}", (*value)?)))
-        .collect()
+        .filter_map(|(option, value)| Some(format!(" {option} {}", (*value)?)));
+    let fault = at.fault.map(|fault| format!(" --fault {fault}"));
+    parts.chain(fault).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::plan::Fault;
     use jostle_model::record::{Accounts, Exclusion};
 
     const S: fn(u64) -> Duration = Duration::from_secs;
@@ -332,6 +334,16 @@ mod tests {
             course.words(S(4)).unwrap(),
             "run 2, until the figures are precise: tcp -w 1; so far 0/s, 0 overlaps, neighbours 4 %"
         );
+    }
+
+    #[test]
+    fn faults_are_told_apart() {
+        let struck = At {
+            fault: Some(Fault::Kill),
+            ..At::default()
+        };
+        assert_eq!(place(struck), " --fault kill");
+        assert_eq!(place(at(2)), " -w 2");
     }
 
     #[test]

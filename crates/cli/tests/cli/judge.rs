@@ -128,6 +128,19 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
 }
 
 #[test]
+fn a_full_disk_costs_neither_the_report_nor_the_page() {
+    let _beside = beside();
+    let place = Place::new();
+    place
+        .jostle("judge -o /dev/full --html page.html -- sleep 0.5")
+        .run_cleanly()
+        .exits(1)
+        .says("limit: ")
+        .says("cannot write /dev/full");
+    assert!(place.read("page.html").contains("sleep"));
+}
+
+#[test]
 fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
     let _beside = beside();
     let place = Place::new();
@@ -165,6 +178,11 @@ fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
             "judge -o no/x.jsonl -- touch ran".to_owned(),
             1,
             "make its directory first",
+        ),
+        (
+            "judge -o x.jsonl --html ./x.jsonl -- touch ran".to_owned(),
+            2,
+            "are the same file",
         ),
     ] {
         place
@@ -231,6 +249,14 @@ fn a_result_is_printed_again_and_drawn() {
         .prints("limit: ");
     // The same text, beside what the command itself may have said.
     assert!(first.stderr.ends_with(&again.stdout), "{}", first.stderr);
+    // Of a pipe, what was read once cannot be read again.
+    let through_pipe = "rm -f pipe; mkfifo pipe; cat found.jsonl > pipe &";
+    let by_name = redis.place.jostle("report pipe");
+    let by_name = by_name.after(&format!("{through_pipe} true"));
+    assert_eq!(by_name.run().exits(0).stdout, again.stdout);
+    let by_input = redis.place.jostle("report -");
+    let by_input = by_input.after(&format!("{through_pipe} exec < pipe"));
+    assert_eq!(by_input.run().exits(0).stdout, again.stdout);
     assert_eq!(
         redis.place.read("page.html"),
         redis.place.read("again.html")
@@ -258,6 +284,9 @@ fn a_result_is_printed_again_and_drawn() {
         .jostle("contend null -w 1 -t 0.1 --runs 1 -o other.jsonl --quiet")
         .run();
     other.measures();
+    let of_other = redis.place.jostle("report other-pipe");
+    let of_other = of_other.after("mkfifo other-pipe; cat other.jsonl > other-pipe & true");
+    of_other.run().exits(0).prints("null");
     redis
         .place
         .jostle("report found.jsonl other.jsonl")

@@ -247,6 +247,28 @@ fn a_result_file_that_cannot_be_written_is_refused() {
         .run_cleanly()
         .measures();
     assert_eq!(place.points("precious").len(), 1);
+    let whole = place.read("precious");
+    for (line, code, text) in [
+        (
+            "-o precious --overwrite --html precious",
+            2,
+            "are the same file",
+        ),
+        ("-o new --html ./new", 2, "are the same file"),
+        (
+            "-o precious --overwrite --html results",
+            1,
+            "cannot open results",
+        ),
+    ] {
+        refuses(
+            place.jostle(&format!("{SHORT} {line}")).run(),
+            code,
+            &[text],
+        );
+    }
+    assert_eq!(place.read("precious"), whole);
+    assert!(!place.file("new").exists());
 }
 
 #[test]
@@ -350,6 +372,18 @@ fn a_disk_that_fills_up_loses_no_finished_point() {
 fn a_full_standard_output_is_a_failure() {
     let done = jostle("targets").after("exec > /dev/full").run().exits(1);
     done.says("cannot write to standard output: No space left on device");
+}
+
+#[test]
+fn a_full_standard_output_costs_no_page() {
+    let place = Place::new();
+    place
+        .jostle(&format!("{SHORT} --html page.html"))
+        .after("exec > /dev/full")
+        .run()
+        .exits(1)
+        .says("cannot write to standard output: No space left on device");
+    assert!(place.read("page.html").contains("null"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! target for which it makes sense, once.
 
 use super::{Course, Limits, Progress, Stop};
-use crate::order::{RecoverOrder, RecoverYield};
+use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
 use jostle_model::record::{At, Environment, Experiment, Point};
@@ -87,7 +87,7 @@ impl Course<'_, '_> {
 }
 
 /// The record, without its verdict.
-fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverYield) -> Point {
+fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverData) -> Point {
     let (recovery, exclusion) = found(&Seen {
         fault: order.fault,
         waiters: order.waiters as u64,

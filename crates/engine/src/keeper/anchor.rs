@@ -12,7 +12,7 @@
 //! loops and calls, and wakes the other one, which wakes it back. Not for the
 //! tool's own cost, which is the calibration's business.
 
-use super::serve::Desk;
+use super::serve::Context;
 use jostle_model::record::Anchor;
 use jostle_stats::intervals;
 use jostle_sys::clock::Clock;
@@ -50,7 +50,7 @@ pub(super) type Passes = Vec<[f64; PARTS]>;
 
 /// One side. Empty where processes or memory for it are not to be had: a run is
 /// worth more than its anchor.
-pub(super) fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
+pub(super) fn passes(context: &Context, cpus: &[usize]) -> Passes {
     let allowed = cpu::allowed();
     let cpus = if cpus.is_empty() { &allowed } else { cpus };
     let results = Region::new(PASSES * PARTS * 8);
@@ -58,7 +58,7 @@ pub(super) fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
         return Passes::new();
     };
     let cells = results.words64(0, PASSES * PARTS);
-    if !pair(desk, (*near, *far), PATIENCE_NS, LOOK_UP, |pair| {
+    if !pair(context, (*near, *far), PATIENCE_NS, LOOK_UP, |pair| {
         pair.call(cells)
     }) {
         return Passes::new();
@@ -74,7 +74,7 @@ pub(super) fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
 /// second. True if it returned true within `patience_ns`; the keeper wakes every
 /// `look_up` to see whether it has.
 pub(super) fn pair(
-    desk: &Desk,
+    context: &Context,
     (near, far): (usize, usize),
     patience_ns: u64,
     look_up: Duration,
@@ -85,17 +85,17 @@ pub(super) fn pair(
     };
     let pair = Pair {
         keeper: rustix::process::getpid(),
-        clock: desk.clock,
+        clock: context.clock,
         words: &words,
         until: clock::monotonic() + patience_ns,
         look_up,
         apart: near != far,
     };
-    let Ok(echo) = desk.forker.fork(|| pair.echo(far)) else {
+    let Ok(echo) = context.forker.fork(|| pair.echo(far)) else {
         return false;
     };
     let calling = || i32::from(!(pair.settle(near) && caller(&pair)));
-    let done = desk.forker.fork(calling);
+    let done = context.forker.fork(calling);
     let whole = done.is_ok_and(|pid| pair.await_end(pid));
     pair.ask(END);
     pair.await_end(echo);

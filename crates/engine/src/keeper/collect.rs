@@ -1,8 +1,8 @@
-//! From the pages that workers leave behind to one [`Yield`].
+//! From the pages that workers leave behind to one [`RunData`].
 
 use super::accounts::{Books, Known};
 use super::run::{Reading, Seen, how_it_ended};
-use crate::order::{Merged, RunOrder, WorkloadOrder, Yield};
+use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
 use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use crate::witness::Witness;
 use crate::work::Work;
@@ -24,14 +24,14 @@ pub(super) fn collect<T: Work>(
     witness: &Witness,
     books: &Books,
     seen: Seen,
-) -> Yield {
+) -> RunData {
     let pages: Vec<Page<'_>> = (0..order.workers)
         .map(|worker| shared.page(worker))
         .collect();
     let (opens, closes) = window(order, shared, &seen);
     let dead = dead_workers(&seen);
     let (truth, setup) = target.known();
-    let mut data = Yield {
+    let mut data = RunData {
         window_ns: closes.saturating_sub(opens),
         excludes: target.excludes(),
         warmup_ns: order.warmup.0,
@@ -42,12 +42,13 @@ pub(super) fn collect<T: Work>(
         truth,
         setup,
         during: seen.during.clone(),
-        ..Yield::default()
+        ..RunData::default()
     };
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
     let sum = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
     let traffic = (sum(Word::RoundTrips), sum(Word::Carried));
     data.traffic = (traffic.0 > 0).then_some(traffic);
+    data.is_remote = target.is_remote();
     data.server_counted = seen.server.grants;
     data.server_binds = seen.server.binds;
     data.server_unbinds = seen.server.unbinds;
@@ -144,7 +145,7 @@ fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
         .collect()
 }
 
-fn starts(data: &mut Yield, pages: &[Page<'_>], shared: &Shared) {
+fn starts(data: &mut RunData, pages: &[Page<'_>], shared: &Shared) {
     let arrivals = || {
         pages
             .iter()
@@ -158,7 +159,7 @@ fn starts(data: &mut Yield, pages: &[Page<'_>], shared: &Shared) {
 }
 
 /// Fills in how long each worker that ends by itself took, and its phases.
-fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, opens: u64) {
+fn courses(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, opens: u64) {
     // Locks that are only kept are no part of what acquiring and releasing takes.
     data.elapsed_ns = pages
         .iter()
@@ -214,7 +215,7 @@ fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
     }
 }
 
-fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
+fn errors(data: &mut RunData, pages: &[Page<'_>], seen: &Seen) {
     for page in pages {
         if let Some(message) = page.message() {
             let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
@@ -236,7 +237,7 @@ fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
     }
 }
 
-fn figures(data: &mut Yield, pages: &[Page<'_>]) {
+fn figures(data: &mut RunData, pages: &[Page<'_>]) {
     for figure in Figure::ALL {
         let merged = merge(pages, figure);
         if !merged.buckets.0.is_empty() {
@@ -312,7 +313,7 @@ fn unstamped(order: &RunOrder, release: u64, closes: u64) -> Option<u64> {
 
 /// Counts the attempts in progress at the window's end, and those that timed out, as
 /// censored: they waited at least so long.
-fn waits(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
+fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
     let mut censored = BTreeMap::<usize, u64>::new();
     let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
     data.longest_wait_ns = Vec::with_capacity(pages.len());
@@ -363,7 +364,7 @@ fn waits(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
     }
 }
 
-fn exclusion(data: &mut Yield, pages: &[Page<'_>], witness: &Witness, dead: &BTreeSet<u64>) {
+fn exclusion(data: &mut RunData, pages: &[Page<'_>], witness: &Witness, dead: &BTreeSet<u64>) {
     for (worker, page) in pages.iter().enumerate() {
         data.checked += page.get(Word::Checked);
         for (owner, count) in page.overlaps_with() {
@@ -396,7 +397,7 @@ fn times(count: u64) -> String {
     }
 }
 
-fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remote: bool) {
+fn cpu(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remote: bool) {
     let (opened, closed) = (&seen.opened, &seen.closed);
     data.cpu_read_ns = opened.took_ns.max(closed.took_ns);
     let between = closed.at_ns.saturating_sub(opened.at_ns);
@@ -458,7 +459,7 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
 }
 
 /// The owners of the CPU time between the readings.
-fn accounts(data: &mut Yield, books: &Books, seen: &Seen) {
+fn accounts(data: &mut RunData, books: &Books, seen: &Seen) {
     let (opened, closed) = (&seen.opened, &seen.closed);
     let between_ns = closed.at_ns.saturating_sub(opened.at_ns);
     let kept_ns = data.kept.as_deref().map_or(0, |kept| kept.kept_ns);
@@ -506,14 +507,18 @@ fn counts(order: &RunOrder, pages: &[Page<'_>]) -> Counts {
 }
 
 /// What workers read of themselves; None if one could not.
-fn own_clocks(data: &mut Yield, pages: &[Page<'_>]) -> Option<u64> {
+fn own_clocks(data: &mut RunData, pages: &[Page<'_>]) -> Option<u64> {
     let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
     if pages.iter().any(|page| page.get(Word::Finished) == 0) {
         return None;
     }
     let apart = |all: Word, kept: Word| sum(all).saturating_sub(sum(kept));
-    data.runqueue_wait_ns = Some(apart(Word::Runqueue, Word::KeptRunqueue));
-    data.switches = Some(apart(Word::Switches, Word::KeptSwitches));
+    // Without these counts in the kernel, workers have noted zeros, which mean nothing.
+    let keeper = std::process::id();
+    if stat::scheduled(keeper, keeper).is_some() {
+        data.runqueue_wait_ns = Some(apart(Word::Runqueue, Word::KeptRunqueue));
+        data.switches = Some(apart(Word::Switches, Word::KeptSwitches));
+    }
     Some(apart(Word::Cpu, Word::KeptCpu))
 }
 
@@ -563,14 +568,14 @@ mod tests {
 
     /// Waiters of a window that closes at 10,000: with these stamps of their attempts, and
     /// of the releases before those that have none.
-    fn waited(order: &RunOrder, attempts: &[(u64, u64)]) -> Yield {
+    fn waited(order: &RunOrder, attempts: &[(u64, u64)]) -> RunData {
         let shared = Shared::new(attempts.len()).unwrap();
         let pages: Vec<Page<'_>> = (0..attempts.len()).map(|nth| shared.page(nth)).collect();
         for (page, (attempt, release)) in pages.iter().zip(attempts) {
             page.set(Word::PendingSince, *attempt);
             page.set(Word::PendingAfter, *release);
         }
-        let mut data = Yield::default();
+        let mut data = RunData::default();
         waits(&mut data, order, &pages, 10_000);
         data
     }

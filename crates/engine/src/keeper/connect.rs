@@ -6,7 +6,7 @@ use super::connect_crew::Kind;
 use super::connect_figures::Figures;
 use super::during::During;
 use super::run::{Aborted, LOOK_UP};
-use super::serve::Desk;
+use super::serve::Context;
 use super::watch::Watch;
 use crate::order::{Closed, Reached, Reply, Request, SweepOrder};
 use crate::preflight::processes::{Processes, RESERVE, Size};
@@ -35,7 +35,7 @@ const BACKLOG: u64 = 4_096;
 
 /// One sweep in the making.
 pub(super) struct Sweep<'a> {
-    pub(super) desk: &'a Desk,
+    pub(super) context: &'a Context,
     pub(super) order: &'a SweepOrder,
     pub(super) board: Board,
     pub(super) crew: Processes,
@@ -61,7 +61,7 @@ pub(super) struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     /// Makes what all processes share.
     pub(super) fn prepare(
-        desk: &'a Desk,
+        context: &'a Context,
         ledger: &Ledger,
         order: &'a SweepOrder,
         spec: &Spec,
@@ -114,7 +114,7 @@ impl<'a> Sweep<'a> {
                 .collect(),
         };
         Ok(Sweep {
-            desk,
+            context,
             order,
             board,
             crew,
@@ -148,12 +148,12 @@ impl<'a> Sweep<'a> {
         &mut self,
         tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
     ) -> Result<Closed, Aborted> {
-        let start = self.desk.clock.now();
+        let start = self.context.clock.now();
         self.fork_all()?;
         self.await_ready()?;
         self.start_servers()?;
         let during = self.start_during()?;
-        let ramp_ns = self.desk.clock.now() - start;
+        let ramp_ns = self.context.clock.now() - start;
         if self.order.together.is_some() {
             tell(Reply::Prepared)?;
         }
@@ -161,7 +161,7 @@ impl<'a> Sweep<'a> {
             return Ok(Closed::default());
         }
         let mut figures = Figures::begin(self, ramp_ns);
-        self.began_ns = self.desk.clock.now();
+        self.began_ns = self.context.clock.now();
         self.watch.opens(self.began_ns);
         self.board.order(0, order::WORK);
         let mut reached: Vec<Reached> = Vec::new();
@@ -202,7 +202,7 @@ impl<'a> Sweep<'a> {
             return Ok(true);
         }
         loop {
-            match self.desk.hear(LOOK_UP)? {
+            match self.context.hear(LOOK_UP)? {
                 Some(Request::Go { at_ns }) => {
                     clock::sleep_until(at_ns);
                     return Ok(true);
@@ -222,14 +222,14 @@ impl<'a> Sweep<'a> {
         let pids: Vec<u32> = (0..self.crew.clients + self.crew.servers)
             .map(|process| self.board.own(process, Own::Pid) as u32)
             .collect();
-        let during = During::start(self.desk, command, &pids).map_err(Aborted)?;
+        let during = During::start(self.context, command, &pids).map_err(Aborted)?;
         Ok(Some(during))
     }
 
     /// Waits until listed number `nth` is reached. If nothing more can be opened, returns
     /// the call that failed, its error, and the connection that it was for.
     fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>, Aborted> {
-        let (mut seen, mut since) = (0, self.desk.clock.now());
+        let (mut seen, mut since) = (0, self.context.clock.now());
         loop {
             if self.board.get(Count::Reached) >= nth {
                 return Ok(None);
@@ -245,7 +245,7 @@ impl<'a> Sweep<'a> {
             self.look_after()?;
             self.mind_memory();
             self.report();
-            let (now, opened) = (self.desk.clock.now(), self.board.get(Count::Opened));
+            let (now, opened) = (self.context.clock.now(), self.board.get(Count::Opened));
             if opened != seen {
                 (seen, since) = (opened, now);
             } else if now.saturating_sub(since) > self.order.patience.0 {
@@ -266,7 +266,7 @@ impl<'a> Sweep<'a> {
 
     /// The machine must not run out of memory: better no more connections.
     fn mind_memory(&mut self) {
-        let now = self.desk.clock.now();
+        let now = self.context.clock.now();
         if now < self.memory_look {
             return;
         }
@@ -305,7 +305,7 @@ impl<'a> Sweep<'a> {
     /// Waits until the client has stopped, and says why: which call failed, with which
     /// error, for which connection.
     fn stopped(&mut self) -> Result<(String, String, u64), Aborted> {
-        let deadline = self.desk.clock.now() + SETTLE_NS;
+        let deadline = self.context.clock.now() + SETTLE_NS;
         let working = |sweep: &Sweep<'_>| {
             let mut clients = sweep
                 .alive
@@ -313,7 +313,7 @@ impl<'a> Sweep<'a> {
                 .filter(|(kind, _)| *kind == Kind::Client);
             clients.any(|(_, number)| sweep.board.own(*number, Own::Working) != 0)
         };
-        while working(self) && self.desk.clock.now() < deadline {
+        while working(self) && self.context.clock.now() < deadline {
             self.interrupt_clients();
             self.nap()?;
         }
@@ -332,9 +332,9 @@ impl<'a> Sweep<'a> {
         if self.crew.servers == 0 {
             return Ok(());
         }
-        let deadline = self.desk.clock.now() + SETTLE_NS;
+        let deadline = self.context.clock.now() + SETTLE_NS;
         while self.board.get(Count::Accepted) < self.board.get(Count::Opened)
-            && self.desk.clock.now() < deadline
+            && self.context.clock.now() < deadline
             && self.deaths.is_empty()
         {
             self.nap()?;
@@ -351,7 +351,7 @@ impl<'a> Sweep<'a> {
                     && sweep.board.own(*number, Own::Reported) != asked
             })
         };
-        while silent(self) && self.desk.clock.now() < deadline {
+        while silent(self) && self.context.clock.now() < deadline {
             self.nap()?;
         }
         Ok(())

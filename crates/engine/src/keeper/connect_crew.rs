@@ -50,7 +50,7 @@ impl Sweep<'_> {
 
     fn fork(&mut self, kind: Kind, number: usize, each: u64) -> Result<(), Aborted> {
         let keeper = rustix::process::getpid();
-        let pid = self.desk.forker.fork(|| {
+        let pid = self.context.forker.fork(|| {
             process::set_name(match kind {
                 Kind::Client => "jostle-client",
                 Kind::Server => "jostle-server",
@@ -110,7 +110,7 @@ impl Sweep<'_> {
             self.board.count(Count::Ready).fetch_add(1, Relaxed);
             self.board.ring();
         };
-        let (board, clock) = (&self.board, self.desk.clock);
+        let (board, clock) = (&self.board, self.context.clock);
         match kind {
             Kind::Client => {
                 let client = Client {
@@ -162,7 +162,7 @@ impl Sweep<'_> {
 
     pub(super) fn await_ready(&mut self) -> Result<(), Aborted> {
         let all = self.alive.len() as u64;
-        let deadline = self.desk.clock.now() + RAMP_PATIENCE_NS;
+        let deadline = self.context.clock.now() + RAMP_PATIENCE_NS;
         while self.board.get(Count::Ready) < all {
             self.nap()?;
             if let Some((number, call, name, nth)) = self.failure() {
@@ -179,7 +179,7 @@ impl Sweep<'_> {
             if let Some(death) = self.deaths.first() {
                 return Err(Aborted(death.clone()));
             }
-            if self.desk.clock.now() > deadline {
+            if self.context.clock.now() > deadline {
                 return Err(Aborted(format!(
                     "of {all} processes only {} became ready in time",
                     self.board.get(Count::Ready)
@@ -201,12 +201,12 @@ impl Sweep<'_> {
             self.board.set_own(server, Own::Lane, lane as u64);
             self.board.order(server, order::WORK);
         }
-        let deadline = self.desk.clock.now() + RAMP_PATIENCE_NS;
+        let deadline = self.context.clock.now() + RAMP_PATIENCE_NS;
         for lane in 0..lanes {
             let server = self.crew.clients + lane;
             while self.board.own(server, Own::Working) == 0 && self.deaths.is_empty() {
                 self.nap()?;
-                if self.desk.clock.now() > deadline {
+                if self.context.clock.now() > deadline {
                     return Err(Aborted("an acceptor did not start in time".into()));
                 }
             }
@@ -229,7 +229,7 @@ impl Sweep<'_> {
     }
 
     pub(super) fn heed_parent(&self) -> Result<(), Aborted> {
-        match self.desk.stopped(Duration::ZERO) {
+        match self.context.stopped(Duration::ZERO) {
             true => Err(Aborted("interrupted".into())),
             false => Ok(()),
         }

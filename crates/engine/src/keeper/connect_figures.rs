@@ -4,7 +4,7 @@
 use super::accounts::{Books, Entry, Known, Server};
 use super::connect::Sweep;
 use super::connect_crew::Kind;
-use crate::order::{Closed, Merged, Reached, SideYield};
+use crate::order::{Closed, Merged, Reached, SideData};
 use crate::workloads::connect::board::{Count, Figure, Own, Tally};
 use crate::workloads::connect::decade;
 use jostle_model::connect::Stopped;
@@ -83,8 +83,8 @@ impl Figures {
     fn clocks(&mut self, sweep: &Sweep<'_>) -> Clocks {
         let mut clocks = Clocks {
             machine: stat::machine_ticks().unwrap_or_default(),
-            throttled: sweep.desk.throttled(),
-            at_ns: sweep.desk.clock.now(),
+            throttled: sweep.context.throttled(),
+            at_ns: sweep.context.clock.now(),
             waited_ns: waited(sweep),
             ..Clocks::default()
         };
@@ -147,7 +147,7 @@ impl Figures {
             stopped,
             began_ns: match began {
                 0 => 0,
-                began => clock::monotonic().saturating_sub(sweep.desk.clock.now() - began),
+                began => clock::monotonic().saturating_sub(sweep.context.clock.now() - began),
             },
             deaths: sweep.deaths.clone(),
             ..Reached::default()
@@ -173,12 +173,12 @@ impl Figures {
         self.books.close(&self.opened, &closed, &known)
     }
 
-    fn side(&self, sweep: &Sweep<'_>, kind: Kind, from: SideClock, to: SideClock) -> SideYield {
+    fn side(&self, sweep: &Sweep<'_>, kind: Kind, from: SideClock, to: SideClock) -> SideData {
         let processes = sweep.alive.iter().filter(|(_, (other, _))| *other == kind);
         let pids: Vec<u32> = processes.map(|(pid, _)| *pid).collect();
         let large = sweep.board.get(Count::Opened) >= LEAST_FOR_MEMORY;
         let own = || pids.iter().map(|pid| net::own_memory(*pid)).sum();
-        SideYield {
+        SideData {
             processes: pids.len() as u64,
             cpu_ns: to.cpu_ns.saturating_sub(from.cpu_ns),
             usage_ns: (

@@ -25,8 +25,8 @@ impl Sweep<'_> {
         }
         // Our own server is known to accept and to hold everything.
         if self.crew.servers == 0 {
-            let until = self.desk.clock.now() + TIME_TO_CLOSE.as_nanos() as u64;
-            while self.desk.clock.now() < until {
+            let until = self.context.clock.now() + TIME_TO_CLOSE.as_nanos() as u64;
+            while self.context.clock.now() < until {
                 self.nap()?;
             }
         }
@@ -37,7 +37,7 @@ impl Sweep<'_> {
     fn look(&mut self) -> Result<Lost, Aborted> {
         self.turns += 1;
         let look = order::look(self.turns);
-        let deadline = self.desk.clock.now() + LOOK_PATIENCE_NS;
+        let deadline = self.context.clock.now() + LOOK_PATIENCE_NS;
         for client in self.busy_clients() {
             self.board.order(client, look);
         }
@@ -46,7 +46,7 @@ impl Sweep<'_> {
             clients.any(|client| sweep.board.own(client, Own::Looked) != u64::from(look))
         };
         while is_silent(self) {
-            if self.desk.clock.now() > deadline {
+            if self.context.clock.now() > deadline {
                 return Err(cannot_tell("a client process did not look in time"));
             }
             self.nap()?;

@@ -11,11 +11,11 @@ use jostle_sys::stat::{self, CpuClock};
 impl Sweep<'_> {
     /// Tells the parent how far the sweep is, where somebody watches and it is time.
     pub(super) fn report(&self) {
-        let began = self.desk.clock.now();
+        let began = self.context.clock.now();
         if self.watch.is_due(began, None) {
             let running = self.look_at_board(began.saturating_sub(self.began_ns));
-            let now = self.desk.clock.now();
-            self.watch.tell(self.desk, began, now, running);
+            let now = self.context.clock.now();
+            self.watch.tell(self.context, began, now, running);
         }
     }
 

@@ -2,7 +2,7 @@
 //! it, ended by SIGINT when it is over, as at a terminal, so that it writes its
 //! file. What it prints goes to our standard error.
 
-use super::serve::Desk;
+use super::serve::Context;
 use crate::during::words;
 use jostle_sys::{process, signal};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -27,13 +27,13 @@ impl During {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn start(desk: &Desk, command: &str, pids: &[u32]) -> Result<During, String> {
+    pub(super) fn start(context: &Context, command: &str, pids: &[u32]) -> Result<During, String> {
         let words = words(command, pids).ok_or("--during: a quote has no end")?;
         let (failed, fails) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|errno| format!("--during: cannot make a pipe: {errno}"))?;
         let keeper = rustix::process::getpid();
         let mut end = Some(fails);
-        let pid = desk.forker.fork(|| {
+        let pid = context.forker.fork(|| {
             // SIGINT is what ends it.
             if process::die_with(keeper).is_err() || signal::heed_interrupts().is_err() {
                 return 1;

@@ -8,7 +8,7 @@
 //! which is measured beside each run.
 
 use super::anchor::{self, Pair};
-use super::serve::Desk;
+use super::serve::Context;
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
 use jostle_stats::intervals;
@@ -43,13 +43,13 @@ const CELLS: usize = SLEEPS + ROUNDS;
 
 /// Measures them with the workers' timer slack. None where processes or memory for
 /// it are not to be had, or neighbours leave no time for it.
-pub(super) fn latencies(desk: &Desk, timer_slack: Nanos) -> Option<Latencies> {
+pub(super) fn latencies(context: &Context, timer_slack: Nanos) -> Option<Latencies> {
     let allowed = cpu::allowed();
     let (first, last) = (*allowed.first()?, *allowed.last()?);
-    let same = side(desk, (first, first), timer_slack)?;
+    let same = side(context, (first, first), timer_slack)?;
     let other = match first == last {
         true => None,
-        false => Some(side(desk, (last, first), timer_slack)?),
+        false => Some(side(context, (last, first), timer_slack)?),
     };
     let sides = || std::iter::once(&same).chain(&other);
     let late = sides().flat_map(|side| side.late_ns.iter().copied());
@@ -59,7 +59,7 @@ pub(super) fn latencies(desk: &Desk, timer_slack: Nanos) -> Option<Latencies> {
         sleep_late_p90_ns: p90,
         wake_same_cpu_ns: same.wake_ns,
         wake_other_cpu_ns: other.as_ref().map(|side| side.wake_ns),
-        clock_step_ns: desk.clock.step_ns(),
+        clock_step_ns: context.clock.step_ns(),
     })
 }
 
@@ -69,10 +69,10 @@ struct Side {
     wake_ns: f64,
 }
 
-fn side(desk: &Desk, cpus: (usize, usize), timer_slack: Nanos) -> Option<Side> {
+fn side(context: &Context, cpus: (usize, usize), timer_slack: Nanos) -> Option<Side> {
     let region = Region::new(CELLS * 8).ok()?;
     let (sleeps, rounds) = region.words64(0, CELLS).split_at(SLEEPS);
-    let measured = anchor::pair(desk, cpus, PATIENCE_NS, LOOK_UP, |pair| {
+    let measured = anchor::pair(context, cpus, PATIENCE_NS, LOOK_UP, |pair| {
         cpu::set_timer_slack(timer_slack.0).is_ok()
             && wake_often(pair, rounds).is_some()
             && sleep_often(pair, sleeps)

@@ -34,8 +34,8 @@ pub use accounts::{check as check_server, processes as server_processes, unseen 
 pub use servers::VERB as SERVE_VERB;
 
 use crate::order::{
-    Closed, CostOrder, Reached, RecoverOrder, RecoverYield, Reply, Request, RunOrder, Running,
-    SweepOrder, Yield,
+    Closed, CostOrder, Reached, RecoverData, RecoverOrder, Reply, Request, RunData, RunOrder,
+    Running, SweepOrder,
 };
 use cleaner::Cleaner;
 use jostle_model::Nanos;
@@ -140,7 +140,7 @@ impl Keeper {
         order: &RunOrder,
         ended: &mut dyn FnMut() -> bool,
         running: &mut dyn FnMut(Running),
-    ) -> Result<Yield, KeeperError> {
+    ) -> Result<RunData, KeeperError> {
         let mut reply = self.request(&Request::Run(Box::new(order.clone())), ended)?;
         loop {
             match reply {
@@ -242,7 +242,7 @@ impl Keeper {
         &mut self,
         order: &RecoverOrder,
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<RecoverYield, KeeperError> {
+    ) -> Result<RecoverData, KeeperError> {
         match self.request(&Request::Recover(Box::new(order.clone())), ended)? {
             Reply::Recovered(data) => Ok(*data),
             other => Err(unexpected(other)),

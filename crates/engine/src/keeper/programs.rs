@@ -2,7 +2,7 @@
 //! where it refuses root, and waits until it is ready. It dies with the keeper; the
 //! ledger removes its directory.
 
-use super::serve::Desk;
+use super::serve::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
 use jostle_sys::{cpu, files, process};
@@ -33,7 +33,7 @@ const PORTS: usize = 3;
 
 /// What launching needs to know.
 pub(super) struct Site<'a> {
-    pub desk: &'a Desk,
+    pub context: &'a Context,
     pub ledger: &'a Ledger,
     /// CPUs of the server; empty: wherever it likes.
     pub cpus: &'a [usize],
@@ -249,7 +249,7 @@ impl Site<'_> {
                 PATIENCE.as_secs()
             ));
         }
-        match self.desk.stopped(LOOK) {
+        match self.context.stopped(LOOK) {
             true => Err("interrupted".to_owned()),
             false => Ok(()),
         }
@@ -274,7 +274,7 @@ impl Site<'_> {
             process::die_with(keeper)?;
             log.try_clone()
         };
-        let pid = self.desk.forker.fork(|| {
+        let pid = self.context.forker.fork(|| {
             let error = match become_server() {
                 // Only returns if it failed.
                 Ok(output) => Command::new(&words[0])

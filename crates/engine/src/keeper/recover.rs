@@ -3,9 +3,9 @@
 
 use super::delays::Looked;
 use super::run::{Aborted, how_it_ended};
-use super::serve::Desk;
+use super::serve::Context;
 use super::servers::Servers;
-use crate::order::{RecoverOrder, RecoverYield};
+use crate::order::{RecoverData, RecoverOrder};
 use crate::workloads::recover::board::{Board, order};
 use crate::workloads::recover::{OWNER, Process};
 use jostle_model::plan::{Carrier, Fault, Range};
@@ -33,7 +33,7 @@ const LOOK_NS: u64 = 2_000_000;
 
 /// Everything of one run.
 pub(super) struct Recovery<'a, T> {
-    desk: &'a Desk,
+    context: &'a Context,
     servers: &'a Servers<'a>,
     order: &'a RecoverOrder,
     target: T,
@@ -51,7 +51,7 @@ pub(super) struct Recovery<'a, T> {
 impl<'a, T: Target> Recovery<'a, T> {
     /// Makes what the processes share.
     pub(super) fn prepare(
-        desk: &'a Desk,
+        context: &'a Context,
         ledger: &'a Ledger,
         servers: &'a Servers<'a>,
         order: &'a RecoverOrder,
@@ -83,7 +83,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             .map_err(|error| Aborted(format!("no memory for the processes: {error}")))?;
         let lease_ns = target.facts().get(LEASE_FACT).map(|ns| *ns as u64);
         Ok(Recovery {
-            desk,
+            context,
             servers,
             order,
             target,
@@ -97,7 +97,7 @@ impl<'a, T: Target> Recovery<'a, T> {
     }
 
     /// Does it.
-    pub(super) fn perform(mut self) -> Result<RecoverYield, Aborted> {
+    pub(super) fn perform(mut self) -> Result<RecoverData, Aborted> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
             self.servers.go_on_all();
@@ -113,7 +113,7 @@ impl<'a, T: Target> Recovery<'a, T> {
         Ok(data)
     }
 
-    fn drive(&mut self) -> Result<RecoverYield, Aborted> {
+    fn drive(&mut self) -> Result<RecoverData, Aborted> {
         let forked = clock::monotonic();
         for number in 0..=self.order.waiters {
             self.fork(number)?;
@@ -148,7 +148,7 @@ impl<'a, T: Target> Recovery<'a, T> {
         let facts = self.target.facts();
         let step = facts.get(LEASE_STEP_FACT).map(|ns| *ns as u64);
         let asked = first(&self.board, OWNER, |what| what == What::Acquire);
-        Ok(RecoverYield {
+        Ok(RecoverData {
             history,
             lease_ns: self.lease_ns,
             lease_step_ns: step.filter(|_| self.lease_ns.is_some()),
@@ -169,7 +169,7 @@ impl<'a, T: Target> Recovery<'a, T> {
 
     fn fork(&mut self, number: usize) -> Result<(), Aborted> {
         let keeper = rustix::process::getpid();
-        let pid = self.desk.forker.fork(|| {
+        let pid = self.context.forker.fork(|| {
             let process = Process {
                 target: &self.target,
                 board: &self.board,
@@ -422,7 +422,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             if reached(&self.board) {
                 return Ok(true);
             }
-            if self.desk.stopped(Duration::ZERO) {
+            if self.context.stopped(Duration::ZERO) {
                 return Err(Aborted("interrupted".into()));
             }
             self.reap();

@@ -28,7 +28,7 @@ const ORPHANS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the keeper has at hand for every run.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Context {
     /// To the parent.
     pub stream: UnixStream,
     /// For stamps.
@@ -46,27 +46,27 @@ pub(super) fn serve(mut stream: UnixStream, clock: Clock) -> i32 {
     process::set_name("jostle-keeper");
     // Without the terminal's signals: the parent receives them, and sends us a request.
     let _ = process::leave_group();
-    let desk = match Desk::set_up(&stream, clock) {
-        Ok(desk) => desk,
+    let context = match Context::set_up(&stream, clock) {
+        Ok(context) => context,
         Err(text) => {
             let _ = send(&mut stream, &Reply::Failed(text));
             return 1;
         }
     };
     if send(&mut stream, &Reply::Ready).is_ok() {
-        desk.work();
+        context.work();
     }
     0
 }
 
-impl Desk {
-    fn set_up(stream: &UnixStream, clock: Clock) -> Result<Desk, String> {
+impl Context {
+    fn set_up(stream: &UnixStream, clock: Clock) -> Result<Context, String> {
         // Where we may not, the ledger knows what to remove.
         let _ = process::private_ipc();
         process::adopt_orphans().map_err(|e| format!("cannot adopt orphans: {e}"))?;
         let forker = Forker::new().map_err(|e| e.to_string())?;
         ledger::mark_started(&forker).map_err(|e| format!("cannot mark what is started: {e}"))?;
-        Ok(Desk {
+        Ok(Context {
             stream: stream
                 .try_clone()
                 .map_err(|e| format!("cannot share a socket: {e}"))?,
@@ -114,7 +114,7 @@ impl Desk {
             Err(failed) => return failed,
         };
         let visitor = Visit {
-            desk: self,
+            context: self,
             ledger: &ledger,
             order,
             spec: &spec,
@@ -145,7 +145,7 @@ impl Desk {
             Err(failed) => return failed,
         };
         let visitor = Strike {
-            desk: self,
+            context: self,
             ledger: &ledger,
             order,
             spec: &spec,
@@ -180,7 +180,7 @@ impl Desk {
         }
     }
 
-    /// Keeps how children that carried no workers have ended, for [`Desk::how_ended`].
+    /// Keeps how children that carried no workers have ended, for [`Context::how_ended`].
     pub(super) fn note_ended(&self, ended: &mut Vec<Ended>) {
         self.ended.borrow_mut().append(ended);
     }
@@ -253,7 +253,7 @@ fn not_removed(left: &[String]) -> Reply {
 
 /// A fault that is to strike.
 struct Strike<'a> {
-    desk: &'a Desk,
+    context: &'a Context,
     ledger: &'a Ledger,
     order: &'a RecoverOrder,
     spec: &'a Spec,
@@ -264,8 +264,9 @@ impl Visitor for Strike<'_> {
 
     fn visit<T: Target>(self) -> Reply {
         // Declared before the run, so that the servers outlive it.
-        let servers = Servers::new(self.desk, self.ledger, &[]).lasting();
-        let run = Recovery::<T>::prepare(self.desk, self.ledger, &servers, self.order, self.spec);
+        let servers = Servers::new(self.context, self.ledger, &[]).lasting();
+        let run =
+            Recovery::<T>::prepare(self.context, self.ledger, &servers, self.order, self.spec);
         match run.and_then(Recovery::perform) {
             Ok(data) => Reply::Recovered(Box::new(data)),
             Err(Aborted(text)) => Reply::Failed(text),
@@ -274,7 +275,7 @@ impl Visitor for Strike<'_> {
 }
 
 struct Visit<'a> {
-    desk: &'a Desk,
+    context: &'a Context,
     ledger: &'a Ledger,
     order: &'a RunOrder,
     spec: &'a Spec,
@@ -292,10 +293,10 @@ impl Visit<'_> {
     /// A run of requests.
     fn request(&self, does: requests::Does<'_>) -> Reply {
         // As below.
-        let servers = Servers::new(self.desk, self.ledger, &self.order.server_cpus);
+        let servers = Servers::new(self.context, self.ledger, &self.order.server_cpus);
         let (order, entry) = (self.order, self.spec.entry);
         let run = Run::prepare(
-            self.desk,
+            self.context,
             self.ledger,
             &servers,
             order,
@@ -311,9 +312,9 @@ impl Visit<'_> {
         if together.is_some_and(|together| !together.takes_anchor) {
             return run.perform().map(|data| Reply::Ran(Box::new(data)));
         }
-        let before = anchor::passes(self.desk, &self.order.cpus);
+        let before = anchor::passes(self.context, &self.order.cpus);
         let mut data = run.perform()?;
-        let after = anchor::passes(self.desk, &self.order.cpus);
+        let after = anchor::passes(self.context, &self.order.cpus);
         data.anchor = anchor::anchor(&before, &after);
         Ok(Reply::Ran(Box::new(data)))
     }
@@ -324,15 +325,15 @@ impl Visitor for VisitLock<'_> {
 
     fn visit<T: Target>(self) -> Reply {
         let Visit {
-            desk,
+            context,
             ledger,
             order,
             spec,
         } = *self.visit;
         // Declared before the run, so that the servers outlive it.
-        let servers = Servers::new(desk, ledger, &order.server_cpus);
+        let servers = Servers::new(context, ledger, &order.server_cpus);
         let does = self.does;
-        let run = Run::prepare(desk, ledger, &servers, order, spec, |setup| {
+        let run = Run::prepare(context, ledger, &servers, order, spec, |setup| {
             T::prepare(setup).map(|target| Locking { target, does })
         });
         let done = run.and_then(|run| match self.cost_blocks {

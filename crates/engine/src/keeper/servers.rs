@@ -6,7 +6,7 @@
 
 use super::died::death;
 use super::programs::{Restart, Site, Started};
-use super::serve::Desk;
+use super::serve::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
 use jostle_targets::program::{Launched, Recipe};
@@ -39,7 +39,7 @@ const QUIT_PATIENCE: Duration = Duration::from_secs(3);
 /// What has been launched for one run.
 #[derive(Debug)]
 pub(super) struct Servers<'a> {
-    desk: &'a Desk,
+    context: &'a Context,
     ledger: &'a Ledger,
     /// Their CPUs; empty: wherever they like.
     cpus: &'a [usize],
@@ -91,9 +91,9 @@ enum Stop {
 
 impl<'a> Servers<'a> {
     /// None yet.
-    pub(super) fn new(desk: &'a Desk, ledger: &'a Ledger, cpus: &'a [usize]) -> Servers<'a> {
+    pub(super) fn new(context: &'a Context, ledger: &'a Ledger, cpus: &'a [usize]) -> Servers<'a> {
         Servers {
-            desk,
+            context,
             ledger,
             cpus,
             lasting: false,
@@ -126,7 +126,7 @@ impl<'a> Servers<'a> {
             |Running {
                  pid, name, again, ..
              }| {
-                let ended = self.desk.how_ended(*pid)?;
+                let ended = self.context.how_ended(*pid)?;
                 let directory = match again {
                     Some(Again::Followed(restart)) => Some(restart.directory.as_path()),
                     _ => None,
@@ -222,7 +222,7 @@ impl<'a> Servers<'a> {
                     RESTART_PATIENCE.as_secs()
                 ));
             }
-            if self.desk.stopped(Duration::from_millis(1)) {
+            if self.context.stopped(Duration::from_millis(1)) {
                 return Err("interrupted".to_owned());
             }
         }
@@ -231,7 +231,7 @@ impl<'a> Servers<'a> {
 
     fn site(&self) -> Site<'_> {
         Site {
-            desk: self.desk,
+            context: self.context,
             ledger: self.ledger,
             cpus: self.cpus,
         }
@@ -272,7 +272,7 @@ impl<'a> Servers<'a> {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(say)?;
         let keeper = rustix::process::getpid();
         let mut ends = Some((input, output));
-        let pid = self.desk.forker.fork(|| {
+        let pid = self.context.forker.fork(|| {
             let Some((input, output)) = ends.take() else {
                 return 1;
             };

@@ -3,7 +3,7 @@
 
 use super::accounts::Server;
 use super::run::{Reading, Seen};
-use crate::order::{GeneratorYield, RunOrder, Sides, SpreadOrder, SpreadYield};
+use crate::order::{GeneratorData, RunOrder, Sides, SpreadData, SpreadOrder};
 use crate::page::{Page, Word};
 use crate::workloads::requests::standstill;
 use jostle_sys::cpu;
@@ -20,10 +20,10 @@ pub(super) fn collect(
     server: &Server,
     window: (u64, u64),
     remote: bool,
-) -> SpreadYield {
+) -> SpreadData {
     let of = spread.generators;
     let generators = (0..of).map(|nth| generator(nth, order.dealt(nth, of), pages, seen, window));
-    SpreadYield {
+    SpreadData {
         generators: generators.collect(),
         in_flight_ns: pages.iter().map(|page| in_flight(page, window)).sum(),
         sides: vec![sides(order, spread, server, remote)],
@@ -46,7 +46,7 @@ fn generator(
     pages: &[Page<'_>],
     seen: &Seen,
     (opens, closes): (u64, u64),
-) -> GeneratorYield {
+) -> GeneratorData {
     let (from, to) = (&seen.opened, &seen.closed);
     let between = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
     let scale = closes.saturating_sub(opens) as f64 / between;
@@ -62,7 +62,7 @@ fn generator(
     } else {
         0
     };
-    GeneratorYield {
+    GeneratorData {
         rank: None,
         of_cpus: None,
         workers: workers.len() as u64,

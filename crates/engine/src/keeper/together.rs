@@ -17,11 +17,11 @@ impl<T: Work> Run<'_, T> {
     /// Says that all are ready, and waits for the time of the common start, of
     /// `CLOCK_MONOTONIC`.
     pub(super) fn await_go(&self, children: &mut Children) -> Result<u64, Aborted> {
-        self.desk.tell(&Reply::Prepared)?;
+        self.context.tell(&Reply::Prepared)?;
         // The asking host is ready before the others are told.
         let deadline = clock::monotonic() + 2 * RAMP_PATIENCE_NS + TALK_NS;
         loop {
-            match self.desk.hear(LOOK_UP)? {
+            match self.context.hear(LOOK_UP)? {
                 Some(Request::Go { at_ns }) => return Ok(at_ns),
                 Some(_) => return Err(Aborted("interrupted".into())),
                 None => {}
@@ -52,12 +52,12 @@ impl<T: Work> Run<'_, T> {
         if self.order.together.is_none() {
             return Ok(drained);
         }
-        self.desk.tell(&Reply::Drained)?;
+        self.context.tell(&Reply::Drained)?;
         // The window of a counted run is the longest that it may take.
         let longest = self.order.warmup.0 + self.order.window.0 + self.order.patience().0;
         let deadline = clock::monotonic() + longest + TALK_NS;
         loop {
-            match self.desk.hear(LOOK_UP)? {
+            match self.context.hear(LOOK_UP)? {
                 Some(Request::Conclude) => return Ok(drained),
                 Some(_) => return Err(Aborted("interrupted".into())),
                 None => refuse_delay(deadline, "the other hosts did not come to their end")?,

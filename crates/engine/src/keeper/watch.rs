@@ -1,7 +1,7 @@
 //! When the parent gets a progress report: at most once a second, so rarely that looking
 //! costs next to nothing, and only if it has read the report before.
 
-use super::serve::Desk;
+use super::serve::Context;
 use crate::order::{Reply, Running};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
@@ -47,7 +47,7 @@ impl Watch {
     }
 
     /// Passes a look on, which began at `began_ns` and is over at `now_ns`.
-    pub(super) fn tell(&self, desk: &Desk, began_ns: u64, now_ns: u64, mut running: Running) {
+    pub(super) fn tell(&self, context: &Context, began_ns: u64, now_ns: u64, mut running: Running) {
         let took = now_ns.saturating_sub(began_ns);
         running.took_ns = took;
         self.took_ns.set(took);
@@ -55,8 +55,8 @@ impl Watch {
             .set(began_ns + EVERY_NS.max(took.saturating_mul(REST)));
         // A parent that stands still must not stop the run with it. One that is gone is
         // noticed by whoever waits for it.
-        if has_room(&desk.stream) {
-            let _ = desk.tell(&Reply::Running(Box::new(running)));
+        if has_room(&context.stream) {
+            let _ = context.tell(&Reply::Running(Box::new(running)));
         }
     }
 }

@@ -99,9 +99,9 @@ pub struct Reached {
     /// Distributions by name.
     pub figures: BTreeMap<String, Merged>,
     /// The side that connects.
-    pub client: SideYield,
+    pub client: SideData,
     /// The side that accepts.
-    pub server: Option<SideYield>,
+    pub server: Option<SideData>,
     /// Connections accepted by each lane.
     pub accepted_by: Vec<u64>,
     /// The greatest lateness of an intended start, of all so far.
@@ -150,7 +150,7 @@ pub struct Lost {
 
 /// One side of the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SideYield {
+pub struct SideData {
     /// Processes.
     pub processes: u64,
     /// CPU time.

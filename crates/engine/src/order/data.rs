@@ -1,6 +1,6 @@
 //! What a run yields on one host.
 
-use super::{KeptYield, RequestYield, SpreadYield};
+use super::{KeptData, RequestData, SpreadData};
 use jostle_model::record::{Accounts, Across, Anchor, Buckets, Counts, Machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub struct Merged {
 
 /// What one generator's workers did in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Yield {
+pub struct RunData {
     /// The window as it was.
     pub window_ns: u64,
     /// From the last arrival to the window.
@@ -48,7 +48,7 @@ pub struct Yield {
     pub held_bytes: Option<i64>,
     /// What keeping all locks for a time came to.
     #[serde(default)]
-    pub kept: Option<Box<KeptYield>>,
+    pub kept: Option<Box<KeptData>>,
     /// Releases and the sum of their times, for each slice.
     pub release_slices: Vec<(u64, u64)>,
     /// Longest wait of each worker, the attempt pending at the end included.
@@ -119,6 +119,10 @@ pub struct Yield {
     pub accounts: Option<Box<Accounts>>,
     /// Locks that the server granted during the run, where it counts them.
     pub server_counted: Option<u64>,
+    /// Whether a server does the work, also one of which nothing is known, such as one on
+    /// another machine.
+    #[serde(default)]
+    pub is_remote: bool,
     /// Binds that a directory server completed during the run.
     pub server_binds: Option<u64>,
     /// Unbinds that it completed.
@@ -146,9 +150,9 @@ pub struct Yield {
     /// What the machine itself took, before and after.
     pub anchor: Option<Anchor>,
     /// The generators over which requests were spread.
-    pub spread: Option<Box<SpreadYield>>,
+    pub spread: Option<Box<SpreadData>>,
     /// What requests came to, where workers made any.
-    pub requests: Option<Box<RequestYield>>,
+    pub requests: Option<Box<RequestData>>,
     /// When its workers were owners, for the comparison with other hosts.
     #[serde(default, skip_serializing_if = "GrantLog::is_empty")]
     pub grants: GrantLog,

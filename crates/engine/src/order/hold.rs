@@ -24,7 +24,7 @@ pub struct HoldOrder {
 
 /// What keeping the locks of all workers came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeptYield {
+pub struct KeptData {
     /// For how long all of them were kept.
     pub kept_ns: u64,
     /// How many there were.

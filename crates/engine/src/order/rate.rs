@@ -31,7 +31,7 @@ pub struct OpenLoopOrder {
 /// What became of the requests that were due in the window, and how late they
 /// were: see [`jostle_model::open_loop::OpenLoop`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OpenLoopYield {
+pub struct OpenLoopData {
     /// By the schedule.
     pub planned: u64,
     /// Answered as expected.

@@ -33,7 +33,7 @@ pub struct RecoverOrder {
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RecoverYield {
+pub struct RecoverData {
     /// In the order of time, without the ends of leases.
     pub history: Vec<Event>,
     /// The lease that locks had.

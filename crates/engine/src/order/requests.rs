@@ -1,7 +1,7 @@
 //! What a run is told about requests, whichever workload decides when they are due, and
 //! what became of them.
 
-use super::{Merged, OpenLoopYield};
+use super::{Merged, OpenLoopData};
 use jostle_model::plan::Connection;
 use jostle_model::time::Nanos;
 use jostle_targets::Requests;
@@ -37,7 +37,7 @@ impl RequestOrder {
 
 /// What requests came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RequestYield {
+pub struct RequestData {
     /// Their parts, in order.
     pub phases: Vec<(String, Merged)>,
     /// From sending to answer, successes.
@@ -49,5 +49,5 @@ pub struct RequestYield {
     /// User and system time of the processes that were started.
     pub children_ns: (u64, u64),
     /// What became of requests that came at a rate.
-    pub open_loop: Option<Box<OpenLoopYield>>,
+    pub open_loop: Option<Box<OpenLoopData>>,
 }

@@ -1,5 +1,5 @@
 //! How far a run has come, for the parent to show while it is still going on. Plain data;
-//! the figures of the result come from [`super::Yield`] and never from here.
+//! the figures of the result come from [`super::RunData`] and never from here.
 
 use super::Merged;
 use serde::{Deserialize, Serialize};

@@ -18,9 +18,9 @@ pub struct SpreadOrder {
 /// The generators over which requests were spread, within the window. Those of
 /// several hosts follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SpreadYield {
+pub struct SpreadData {
     /// One after the other.
-    pub generators: Vec<GeneratorYield>,
+    pub generators: Vec<GeneratorData>,
     /// Time that requests were in flight, all workers together.
     pub in_flight_ns: u64,
     /// What is known of the CPUs of generators and server, of each machine with
@@ -47,11 +47,11 @@ pub struct Sides {
 
 /// One of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GeneratorYield {
+pub struct GeneratorData {
     /// Rank of its host, where there are several.
     pub rank: Option<u64>,
     /// Share of their CPUs that all generators of its machine used together; None:
-    /// those of this yield are all.
+    /// those of this data are all.
     pub of_cpus: Option<f64>,
     /// Its workers.
     pub workers: u64,

@@ -85,8 +85,8 @@ fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Point {
 mod tests {
     use super::*;
     use crate::experiment::tests::spread_over;
-    use crate::hosts::{HostYield, Offset};
-    use crate::order::{GeneratorYield, SpreadYield, Yield};
+    use crate::hosts::{HostData, Offset};
+    use crate::order::{GeneratorData, RunData, SpreadData};
     use crate::world::parts;
     use jostle_model::plan::Workload;
 
@@ -100,22 +100,22 @@ mod tests {
     }
 
     /// A host that does so many requests, whose busiest thread is never idle.
-    fn did(rank: usize, operations: u64) -> HostYield {
-        let generator = GeneratorYield {
+    fn did(rank: usize, operations: u64) -> HostData {
+        let generator = GeneratorData {
             operations,
             busiest: Some((1.0, 0.5)),
-            ..GeneratorYield::default()
+            ..GeneratorData::default()
         };
-        HostYield {
+        HostData {
             rank,
-            data: Yield {
+            data: RunData {
                 window_ns: WINDOW.0,
                 operations: vec![operations],
-                spread: Some(Box::new(SpreadYield {
+                spread: Some(Box::new(SpreadData {
                     generators: vec![generator],
-                    ..SpreadYield::default()
+                    ..SpreadData::default()
                 })),
-                ..Yield::default()
+                ..RunData::default()
             },
             clock: Offset::default(),
             late_ns: 0,

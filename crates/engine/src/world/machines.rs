@@ -5,7 +5,7 @@
 //! and not as a foreign program's. A machine's ticks count once, whichever rank reads them.
 
 use super::{Host, Part};
-use crate::order::{Sides, Yield};
+use crate::order::{RunData, Sides};
 use jostle_model::plan::Place;
 use jostle_model::record::{Accounts, Machine, Neighbour};
 use std::collections::BTreeSet;
@@ -92,10 +92,10 @@ fn between_s(machines: &[Machine]) -> Option<f64> {
     (cores > 0).then(|| times / cores as f64)
 }
 
-/// A host's yield as it is judged by itself: the CPU time of the other ranks on its machine
+/// A host's data as it is judged by itself: the CPU time of the other ranks on its machine
 /// counts as that of the tool's other processes, and the server's counts, which are of all
 /// hosts, are left out.
-pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
+pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> RunData {
     let mut data = part.of.data.clone();
     let used: Vec<(usize, Option<f64>)> = parts
         .iter()
@@ -224,7 +224,7 @@ fn is_neighbour(hosts: &[Host], other: usize, rank: usize) -> bool {
 }
 
 /// CPU time of a rank's workers, of what they started, and of its harness.
-fn used_s(data: &Yield) -> Option<f64> {
+fn used_s(data: &RunData) -> Option<f64> {
     let children = data
         .requests
         .as_ref()

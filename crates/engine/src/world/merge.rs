@@ -1,4 +1,4 @@
-//! From the yields of several hosts to one, as if their workers had been one
+//! Merges the data of several hosts into one, as if their workers had been one
 //! generator's: pure.
 //!
 //! Distributions are merged bucket by bucket and never by their percentiles. Values of each
@@ -9,7 +9,7 @@
 use super::machines;
 use super::{Host, Part};
 use crate::order::{
-    GeneratorYield, Merged, OpenLoopYield, RequestYield, RunOrder, SpreadYield, Yield,
+    GeneratorData, Merged, OpenLoopData, RequestData, RunData, RunOrder, SpreadData,
 };
 use jostle_model::record::{Accounts, Buckets, Count, Counts, Machine};
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ const EXAMPLES: usize = 5;
 
 /// What all of them did. The window is the longest one: each host measures its own,
 /// by its own clock.
-pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
+pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData {
     let all = || parts.iter().map(|part| &part.of.data);
-    let most = |figure: fn(&Yield) -> u64| all().map(figure).max().unwrap_or(0);
-    let sum = |figure: fn(&Yield) -> u64| all().map(figure).sum::<u64>();
-    let known = |figure: fn(&Yield) -> Option<u64>| all().map(figure).sum::<Option<u64>>();
-    let mut data = Yield {
+    let most = |figure: fn(&RunData) -> u64| all().map(figure).max().unwrap_or(0);
+    let sum = |figure: fn(&RunData) -> u64| all().map(figure).sum::<u64>();
+    let known = |figure: fn(&RunData) -> Option<u64>| all().map(figure).sum::<Option<u64>>();
+    let mut data = RunData {
         window_ns: most(|one| one.window_ns),
         warmup_ns: most(|one| one.warmup_ns),
         ramp_ns: most(|one| one.ramp_ns),
@@ -73,6 +73,7 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         accounts: accounts(hosts, parts),
         // Each host that asks is told what all hosts did.
         server_counted: all().find_map(|one| one.server_counted),
+        is_remote: all().any(|one| one.is_remote),
         server_binds: all().find_map(|one| one.server_binds),
         server_unbinds: all().find_map(|one| one.server_unbinds),
         server_cpu_ns: all().filter_map(|one| one.server_cpu_ns).max(),
@@ -86,7 +87,7 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         anchor: parts.first().and_then(|part| part.of.data.anchor),
         spread: spread(hosts, parts),
         requests: requests(parts),
-        ..Yield::default()
+        ..RunData::default()
     };
     words(&mut data, hosts, parts);
     data
@@ -134,14 +135,14 @@ fn start_spread(parts: &[Part]) -> u64 {
     hosts + workers.max().unwrap_or(0)
 }
 
-fn one_after_the_other<V: Copy>(parts: &[Part], values: fn(&Yield) -> &Vec<V>) -> Vec<V> {
+fn one_after_the_other<V: Copy>(parts: &[Part], values: fn(&RunData) -> &Vec<V>) -> Vec<V> {
     let each = parts.iter().flat_map(|part| values(&part.of.data));
     each.copied().collect()
 }
 
 fn slices<V: Copy + Default>(
     parts: &[Part],
-    values: fn(&Yield) -> &Vec<V>,
+    values: fn(&RunData) -> &Vec<V>,
     add: fn(V, V) -> V,
 ) -> Vec<V> {
     let mut sums = Vec::new();
@@ -213,7 +214,7 @@ pub(super) fn counted<'a>(
 }
 
 /// Facts that all hosts state alike.
-fn agreed(parts: &[Part], facts: fn(&Yield) -> &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+fn agreed(parts: &[Part], facts: fn(&RunData) -> &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let Some((first, others)) = parts.split_first() else {
         return BTreeMap::new();
     };
@@ -241,7 +242,7 @@ fn reader_coverage(whole: &RunOrder, parts: &[Part]) -> Option<f64> {
 }
 
 /// The texts of all hosts, each with its host's name.
-fn words(data: &mut Yield, hosts: &[Host], parts: &[Part]) {
+fn words(data: &mut RunData, hosts: &[Host], parts: &[Part]) {
     for part in parts {
         let name = super::name(hosts, part.of.rank);
         let said = |texts: &[String]| -> Vec<String> {
@@ -260,14 +261,14 @@ fn words(data: &mut Yield, hosts: &[Host], parts: &[Part]) {
     data.examples.truncate(EXAMPLES);
 }
 
-fn spread(hosts: &[Host], parts: &[Part]) -> Option<Box<SpreadYield>> {
-    let each: Vec<&SpreadYield> = parts
+fn spread(hosts: &[Host], parts: &[Part]) -> Option<Box<SpreadData>> {
+    let each: Vec<&SpreadData> = parts
         .iter()
         .filter_map(|part| part.of.data.spread.as_deref())
         .collect();
     each.first()?;
     let generators = parts.iter().flat_map(|part| generators(hosts, parts, part));
-    Some(Box::new(SpreadYield {
+    Some(Box::new(SpreadData {
         generators: generators.collect(),
         in_flight_ns: each.iter().map(|one| one.in_flight_ns).sum(),
         sides: machines::sides(hosts, parts),
@@ -275,11 +276,11 @@ fn spread(hosts: &[Host], parts: &[Part]) -> Option<Box<SpreadYield>> {
 }
 
 /// Those of one host, who share their CPUs with those of the same machine.
-pub(super) fn generators(hosts: &[Host], parts: &[Part], part: &Part) -> Vec<GeneratorYield> {
+pub(super) fn generators(hosts: &[Host], parts: &[Part], part: &Part) -> Vec<GeneratorData> {
     let of_cpus = machines::generators_of_cpus(hosts, parts, part.of.rank);
     let spread = part.of.data.spread.as_deref();
     let each = spread.map_or(&[][..], |spread| &spread.generators).iter();
-    each.map(|generator| GeneratorYield {
+    each.map(|generator| GeneratorData {
         rank: Some(part.of.rank as u64),
         of_cpus: Some(of_cpus),
         ..generator.clone()
@@ -287,16 +288,16 @@ pub(super) fn generators(hosts: &[Host], parts: &[Part], part: &Part) -> Vec<Gen
     .collect()
 }
 
-fn requests(parts: &[Part]) -> Option<Box<RequestYield>> {
-    let each: Vec<&RequestYield> = parts
+fn requests(parts: &[Part]) -> Option<Box<RequestData>> {
+    let each: Vec<&RequestData> = parts
         .iter()
         .filter_map(|part| part.of.data.requests.as_deref())
         .collect();
     let first = each.first()?;
-    let all = |figure: fn(&RequestYield) -> &Merged| merged(each.iter().map(|one| figure(one)));
+    let all = |figure: fn(&RequestData) -> &Merged| merged(each.iter().map(|one| figure(one)));
     let phase = |nth: usize| merged(each.iter().filter_map(|one| Some(&one.phases.get(nth)?.1)));
     let names = first.phases.iter().map(|(name, _)| name).enumerate();
-    Some(Box::new(RequestYield {
+    Some(Box::new(RequestData {
         phases: names
             .map(|(nth, name)| (name.clone(), phase(nth)))
             .collect(),
@@ -310,15 +311,15 @@ fn requests(parts: &[Part]) -> Option<Box<RequestYield>> {
     }))
 }
 
-fn open_loop(each: &[&RequestYield]) -> Option<Box<OpenLoopYield>> {
-    let each: Vec<&OpenLoopYield> = each
+fn open_loop(each: &[&RequestData]) -> Option<Box<OpenLoopData>> {
+    let each: Vec<&OpenLoopData> = each
         .iter()
         .filter_map(|one| one.open_loop.as_deref())
         .collect();
     each.first()?;
-    let sum = |figure: fn(&OpenLoopYield) -> u64| each.iter().map(|one| figure(one)).sum();
-    let all = |figure: fn(&OpenLoopYield) -> &Merged| merged(each.iter().map(|one| figure(one)));
-    Some(Box::new(OpenLoopYield {
+    let sum = |figure: fn(&OpenLoopData) -> u64| each.iter().map(|one| figure(one)).sum();
+    let all = |figure: fn(&OpenLoopData) -> &Merged| merged(each.iter().map(|one| figure(one)));
+    Some(Box::new(OpenLoopData {
         planned: sum(|one| one.planned),
         done: sum(|one| one.done),
         failed: sum(|one| one.failed),
@@ -339,7 +340,7 @@ mod tests {
     use super::super::split;
     use super::*;
     use crate::experiment::tests::{order_of, spread_over};
-    use crate::hosts::{HostYield, Offset};
+    use crate::hosts::{HostData, Offset};
     use crate::merged::histogram;
     use crate::order::{Sides, WorkloadOrder};
     use jostle_model::plan::{Names, Workload};
@@ -361,18 +362,18 @@ mod tests {
     }
 
     /// What became of an order on so many hosts that did this.
-    fn of(order: &RunOrder, yields: Vec<Yield>) -> Yield {
+    fn of(order: &RunOrder, yields: Vec<RunData>) -> RunData {
         let hosts = hosts(yields.len());
         let parts = parts(order, yields);
         merge(&split::whole(order, hosts.len(), 7), &hosts, &parts)
     }
 
-    fn parts(order: &RunOrder, yields: Vec<Yield>) -> Vec<Part> {
+    fn parts(order: &RunOrder, yields: Vec<RunData>) -> Vec<Part> {
         let orders = split::split(order, yields.len(), 7);
         let each = orders.into_iter().flatten().zip(yields).enumerate();
         each.map(|(rank, (order, data))| Part {
             order,
-            of: HostYield {
+            of: HostData {
                 rank,
                 data,
                 clock: Offset::default(),
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn workers_follow_each_other_by_rank_and_counts_add_up() {
-        let one = |operations: &[u64], received, window_ns| Yield {
+        let one = |operations: &[u64], received, window_ns| RunData {
             operations: operations.to_vec(),
             slices: vec![(1, 2, 3); 2],
             received,
@@ -426,7 +427,7 @@ mod tests {
             deaths: vec!["worker 0: killed by SIGKILL".to_owned()],
             // Each is told what all did.
             server_counted: Some(60),
-            ..Yield::default()
+            ..RunData::default()
         };
         let yields = vec![
             one(&[10, 11], 21, 1_000),
@@ -444,9 +445,9 @@ mod tests {
 
     #[test]
     fn what_one_host_does_not_know_the_whole_does_not() {
-        let one = |cpu_ns| Yield {
+        let one = |cpu_ns| RunData {
             cpu_ns,
-            ..Yield::default()
+            ..RunData::default()
         };
         let all = of(&order(Workload::Contend, 2), vec![one(Some(5)), one(None)]);
         assert_eq!(all.cpu_ns, None);
@@ -454,12 +455,12 @@ mod tests {
 
     #[test]
     fn hand_offs_are_known_only_where_hosts_do_not_meet() {
-        let one = || Yield {
+        let one = || RunData {
             figures: BTreeMap::from([
                 ("handoff_cross_cpu_ns".to_owned(), recorded(&[1_000])),
                 ("hold_ns".to_owned(), recorded(&[5_000])),
             ]),
-            ..Yield::default()
+            ..RunData::default()
         };
         let mut own = order(Workload::Stream, 2);
         if let WorkloadOrder::Stream(stream) = &mut own.workload {
@@ -475,7 +476,7 @@ mod tests {
     #[test]
     fn a_start_is_spread_over_hosts_and_their_clocks() {
         let contend = order(Workload::Contend, 6);
-        let mut parts = parts(&contend, vec![Yield::default(); 3]);
+        let mut parts = parts(&contend, vec![RunData::default(); 3]);
         for (part, (late, within, own)) in
             parts
                 .iter_mut()
@@ -491,7 +492,7 @@ mod tests {
 
     #[test]
     fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() {
-        let busy = |cpu_s: u64| Yield {
+        let busy = |cpu_s: u64| RunData {
             cpu_ns: Some(cpu_s * 1_000_000_000),
             machine: Machine {
                 ticks: 1_000,
@@ -505,7 +506,7 @@ mod tests {
                 ..Machine::default()
             },
             server_counted: Some(9),
-            ..Yield::default()
+            ..RunData::default()
         };
         let mut hosts = hosts(3);
         hosts[2].boot_id = hosts[0].boot_id.clone();
@@ -557,20 +558,20 @@ mod tests {
 
     #[test]
     fn generators_share_the_cpus_of_their_machine() {
-        let spread = |cpu_ns| Yield {
+        let spread = |cpu_ns| RunData {
             window_ns: 1_000,
             machine: Machine {
                 cores: 2,
                 ..Machine::default()
             },
-            spread: Some(Box::new(SpreadYield {
-                generators: vec![GeneratorYield {
+            spread: Some(Box::new(SpreadData {
+                generators: vec![GeneratorData {
                     cpu_ns: Some(cpu_ns),
-                    ..GeneratorYield::default()
+                    ..GeneratorData::default()
                 }],
-                ..SpreadYield::default()
+                ..SpreadData::default()
             })),
-            ..Yield::default()
+            ..RunData::default()
         };
         let order = spread_over(3, 6);
         let parts = parts(&order, vec![spread(600), spread(500), spread(900)]);
@@ -591,8 +592,8 @@ mod tests {
 
     #[test]
     fn what_one_rank_knows_of_a_server_holds_for_its_machine() {
-        let with = |cpu, server: Option<Vec<usize>>| Yield {
-            spread: Some(Box::new(SpreadYield {
+        let with = |cpu, server: Option<Vec<usize>>| RunData {
+            spread: Some(Box::new(SpreadData {
                 sides: vec![Sides {
                     remote: true,
                     // The address is of one rank's network, and not of the other's.
@@ -602,9 +603,9 @@ mod tests {
                     generator_quota: Some(0.25),
                     ..Sides::default()
                 }],
-                ..SpreadYield::default()
+                ..SpreadData::default()
             })),
-            ..Yield::default()
+            ..RunData::default()
         };
         let order = spread_over(3, 6);
         let parts = parts(

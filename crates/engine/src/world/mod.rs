@@ -1,6 +1,6 @@
 //! The place of an experiment: this host, or several hosts of which this is the first.
 //!
-//! The experiment gives orders and takes yields. In between is this host's keeper alone, or
+//! The experiment gives orders and takes data. In between is this host's keeper alone, or
 //! [`Hosts`], which have a keeper each. Only `Hosts` knows how they are reached: the
 //! experiment itself never waits for a network.
 
@@ -14,9 +14,9 @@ pub(crate) mod split;
 pub(crate) mod sweeps;
 
 use crate::grants;
-use crate::hosts::{Host, HostDid, HostYield};
+use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Closed, Reached, RunOrder, Running, SweepOrder, Yield};
+use crate::order::{Closed, Reached, RunData, RunOrder, Running, SweepOrder};
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
 use jostle_stats::rng::Rng;
@@ -34,9 +34,9 @@ pub use sweeps::{Step, rows as step_rows};
 pub struct Spent {
     /// From the order to the last host that was ready.
     pub prepare: Duration,
-    /// From the last host that had drained to the last yield.
+    /// From the last host that had drained to the last data.
     pub gather: Duration,
-    /// Bytes of the other hosts' yields.
+    /// Bytes of the other hosts' data.
     pub bytes: u64,
     /// Asking all clocks, once.
     pub clocks: Duration,
@@ -59,7 +59,7 @@ pub trait Hosts {
         keeper: &mut Keeper,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostYield>, KeeperError>;
+    ) -> Result<Vec<HostData>, KeeperError>;
 
     /// Makes one sweep of connections in the same way. All begin together and wait for each
     /// other at each listed number, which is reported to `reached`. None goes on beyond a
@@ -101,14 +101,14 @@ pub struct Ran {
     /// The order, of all hosts together.
     pub order: RunOrder,
     /// What their workers did, as if they had been one generator's.
-    pub data: Yield,
+    pub data: RunData,
     /// What each host did, by rank; empty where there is but this one.
     pub parts: Vec<Part>,
 }
 
 /// One host's part of a run, or of a step of a sweep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part<O = RunOrder, D = Yield> {
+pub struct Part<O = RunOrder, D = RunData> {
     /// What it was to do.
     pub order: O,
     /// What it did.
@@ -251,7 +251,7 @@ impl World {
 /// Each order with what came of it.
 fn parts(
     mut orders: Vec<Option<RunOrder>>,
-    mut yields: Vec<HostYield>,
+    mut yields: Vec<HostData>,
 ) -> Result<Vec<Part>, KeeperError> {
     yields.sort_by_key(|of| of.rank);
     let taken = yields.into_iter().filter_map(|of| {
@@ -278,10 +278,10 @@ mod tests {
     use super::*;
     use crate::hosts::Offset;
 
-    fn did(rank: usize) -> HostYield {
-        HostYield {
+    fn did(rank: usize) -> HostData {
+        HostData {
             rank,
-            data: Yield::default(),
+            data: RunData::default(),
             clock: Offset::default(),
             late_ns: 0,
         }

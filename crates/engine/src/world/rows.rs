@@ -1,5 +1,5 @@
 //! What each host did in a run, as rows of its record: the same figures and checks
-//! as for the whole, on the host's own yield.
+//! as for the whole, on the host's own data.
 
 use super::{Host, HostDid, Part, machines};
 use crate::order::WorkloadOrder;
@@ -92,8 +92,8 @@ fn at(whole: At, part: &Part) -> At {
 mod tests {
     use super::super::{merge, split};
     use super::*;
-    use crate::hosts::{HostYield, Offset};
-    use crate::order::{Merged, Yield};
+    use crate::hosts::{HostData, Offset};
+    use crate::order::{Merged, RunData};
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Buckets, Is, Machine, SCHEMA};
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     /// A host's second of `contend`: so many waits of 1 us and of 1 ms.
-    fn did(quick: u64, slow: u64, throttled: u64) -> Yield {
+    fn did(quick: u64, slow: u64, throttled: u64) -> RunData {
         let buckets = [(1_000, quick), (1_000_000, slow)];
         let waits = Merged {
             buckets: Buckets(buckets.into_iter().filter(|(_, n)| *n > 0).collect()),
@@ -117,7 +117,7 @@ mod tests {
             min: 1_000,
             max: 1_000_000,
         };
-        Yield {
+        RunData {
             window_ns: 1_000_000_000,
             operations: vec![quick + slow],
             figures: [("acquire_ns".to_owned(), waits)].into(),
@@ -128,11 +128,11 @@ mod tests {
                 ..Machine::default()
             },
             excludes: true,
-            ..Yield::default()
+            ..RunData::default()
         }
     }
 
-    fn point_of(yields: Vec<Yield>) -> Point {
+    fn point_of(yields: Vec<RunData>) -> Point {
         let mut order = crate::experiment::tests::order("lockd://server:2626");
         order.workers = yields.len();
         let hosts: Vec<Host> = (0..yields.len())
@@ -150,7 +150,7 @@ mod tests {
             .enumerate()
             .map(|(rank, (order, data))| Part {
                 order,
-                of: HostYield {
+                of: HostData {
                     rank,
                     data,
                     clock: Offset {

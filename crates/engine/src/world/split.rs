@@ -31,7 +31,7 @@ pub(crate) fn taking_part(order: &RunOrder, ranks: usize) -> usize {
     most.min(ranks).max(1)
 }
 
-/// The order of all of them together, as whoever reads the merged yield needs it.
+/// The order of all of them together, as whoever reads the merged data needs it.
 pub(crate) fn whole(order: &RunOrder, ranks: usize, names: u64) -> RunOrder {
     RunOrder {
         share: Some(Share {

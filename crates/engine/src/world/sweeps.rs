@@ -13,7 +13,7 @@ use super::rows::row;
 use super::split::dealt;
 use super::{Host, HostDid, Part, name};
 use crate::connect::{self, Curve};
-use crate::order::{Closed, Lost, Merged, Reached, SideYield, SweepOrder};
+use crate::order::{Closed, Lost, Merged, Reached, SideData, SweepOrder};
 use jostle_model::hosts::HostPart;
 use jostle_model::record::{Accounts, Experiment, Point};
 use jostle_stats::rng::Rng;
@@ -150,8 +150,8 @@ fn lost(mut each: impl Iterator<Item = Option<Lost>>) -> Option<Lost> {
     })
 }
 
-fn client(each: impl Iterator<Item = SideYield>) -> SideYield {
-    each.fold(SideYield::default(), |sum, one| SideYield {
+fn client(each: impl Iterator<Item = SideData>) -> SideData {
+    each.fold(SideData::default(), |sum, one| SideData {
         processes: sum.processes + one.processes,
         cpu_ns: sum.cpu_ns + one.cpu_ns,
         usage_ns: (

@@ -202,7 +202,7 @@ impl Conn {
     /// or a lease whose token it has not received. Its remaining requests could take
     /// further locks and must not be executed.
     #[inline]
-    pub(crate) fn is_forsaken(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         let fresh = !self.fresh_leases.is_empty();
         (self.waiting && self.hung_up) || (fresh && self.stream.peer_is_gone())
     }

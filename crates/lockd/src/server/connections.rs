@@ -178,7 +178,7 @@ impl Server {
         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
         conn.hung_up |= hung_up;
         conn.readable |= hung_up || flags.contains(EventFlags::IN);
-        let gone = flags.contains(EventFlags::ERR) || conn.is_forsaken();
+        let gone = flags.contains(EventFlags::ERR) || conn.is_abandoned();
         let alive = !gone && self.serve(&mut conn);
         self.put_back(conn, alive);
     }
@@ -289,7 +289,7 @@ impl Server {
     }
 
     fn continue_turn(&mut self, conn: &mut Conn) -> bool {
-        if conn.is_forsaken() {
+        if conn.is_abandoned() {
             return false;
         }
         if !conn.waiting && !conn.input.is_empty() {

@@ -96,6 +96,11 @@ impl Server {
             notifier.stopping();
         }
         self.listeners.clear();
+        // Clients whose handshakes are not done have not been let in yet.
+        #[cfg(feature = "tls")]
+        if let Some(handshakes) = self.handshakes.take() {
+            self.stats.handshakes_failed += handshakes.failed();
+        }
         let start = self.now();
         // Timers that are due run first, while every connection is in its slot. All
         // waits end before the first lock is released.

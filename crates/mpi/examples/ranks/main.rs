@@ -24,7 +24,7 @@ use jostle_engine::experiment;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::{ContendOrder, RunOrder, WorkloadOrder};
 use jostle_engine::{
-    hosts::HostYield,
+    hosts::HostData,
     world::{self, Hosts, Joined, Rank},
 };
 use jostle_model::plan::{Plan, Workload};
@@ -141,7 +141,7 @@ fn used_us(before: &[Thread], after: &[Thread], seconds: f64) -> Vec<(String, u6
         .collect()
 }
 
-fn tell(yields: &[HostYield], hosts: &dyn Hosts) {
+fn tell(yields: &[HostData], hosts: &dyn Hosts) {
     let late = yields.iter().map(|host| host.late_ns as f64 / 1e6);
     let (least, most) = late.fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
     let within = yields.iter().map(|host| host.clock.within_ns).max();
@@ -160,7 +160,7 @@ fn tell(yields: &[HostYield], hosts: &dyn Hosts) {
 }
 
 /// Each clock less that of rank 0.
-fn tell_clocks(yields: &[HostYield], hosts: &dyn Hosts) {
+fn tell_clocks(yields: &[HostData], hosts: &dyn Hosts) {
     for host in yields {
         let name = &hosts.all()[host.rank].name;
         let (ahead, within) = (host.clock.ahead_ns, host.clock.within_ns);

@@ -79,7 +79,7 @@ fn arguments_and_body_arrive() {
         "for i, v in ipairs(args) do print(i, v) end print(args.file, args.none, body)",
         None,
     );
-    let args = Args::parse(b"a&b%00c&file=x%20y").unwrap();
+    let args = Args::parse(Some(b"a&b%00c&file=x%20y")).unwrap();
     let (outcome, _) = procedure.call(&args, b"text");
     assert_eq!(outcome, exit(0, "1\ta\n2\tb\0c\nx y\tnil\ttext\n"));
     // Nothing of that call is left for the next one.

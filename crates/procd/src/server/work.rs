@@ -17,7 +17,7 @@ use crate::stats::{self, Known, ProcedureStats, count};
 /// A thread's own state: the procedures as it saw them last, and its interpreters, one
 /// for each procedure that it has run.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct ThreadState {
     generation: u64,
     snapshot: Snapshot,
     states: HashMap<u64, State>,
@@ -44,9 +44,9 @@ struct Reply<'a> {
 
 const TEXT: &str = "Content-Type: text/plain; charset=utf-8\r\n";
 
-impl Desk {
-    pub(super) fn new(shared: &Shared) -> Desk {
-        Desk {
+impl ThreadState {
+    pub(super) fn new(shared: &Shared) -> ThreadState {
+        ThreadState {
             generation: shared.catalog.generation(),
             snapshot: shared.catalog.snapshot(),
             states: HashMap::new(),
@@ -120,7 +120,7 @@ impl Desk {
                 b"there is no such procedure\n",
             ));
         };
-        let Ok(args) = Args::parse(&bytes[request.query.clone()]) else {
+        let Ok(args) = Args::parse(request.query.clone().map(|query| &bytes[query])) else {
             count(&shared.stats.malformed);
             return write(&refusal(
                 "400 Bad Request",

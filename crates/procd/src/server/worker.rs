@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::conn::{Awaits, Came, Conn};
 use super::gate::Entry;
 use super::shared::busy;
-use super::work::{Desk, Done};
+use super::work::{Done, ThreadState};
 use super::{LISTENER, STOP, Shared};
 use crate::catalog::Procedure;
 use crate::http::{self, Answer, Progress};
@@ -25,7 +25,7 @@ const NO_FILES: Duration = Duration::from_millis(10);
 /// One thread.
 pub(super) struct Worker<'a> {
     shared: &'a Shared,
-    desk: Desk,
+    thread_state: ThreadState,
     /// Buffers that connections need only while they are worked on.
     input: Vec<u8>,
     out: Vec<u8>,
@@ -50,7 +50,7 @@ impl<'a> Worker<'a> {
     pub(super) fn new(shared: &'a Shared) -> Worker<'a> {
         Worker {
             shared,
-            desk: Desk::new(shared),
+            thread_state: ThreadState::new(shared),
             input: Vec::new(),
             out: Vec::new(),
         }
@@ -251,7 +251,9 @@ impl<'a> Worker<'a> {
             };
             let bytes = (&rest[..length], &request);
             let called = conn.line.as_ref().and(conn.slot);
-            let done = self.desk.answer(shared, bytes, called, &mut self.out);
+            let done = self
+                .thread_state
+                .answer(shared, bytes, called, &mut self.out);
             if let (Some(gate), Some(slot)) = (conn.line.take(), called) {
                 // The request may not have used its place, for example if its procedure
                 // is gone by now.

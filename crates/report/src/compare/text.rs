@@ -1,7 +1,7 @@
 //! A comparison for people.
 
 use super::Comparison;
-use crate::format::{significant, wrap};
+use crate::format::{percent_typed, significant, wrap};
 use crate::grid::{Grid, Heading};
 use jostle_model::record::At;
 use jostle_stats::comparison::{Compared, Said};
@@ -51,7 +51,7 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
     format!("{text}\n{}\n", closing(comparison))
 }
 
-/// `10 workers`, `2 workers, 1000 operations`.
+/// `10 workers`, `2 workers, 1000 operations`; of `recover`, the fault.
 pub(crate) fn place(at: At) -> String {
     let parts = [
         ("worker", at.workers),
@@ -69,7 +69,12 @@ pub(crate) fn place(at: At) -> String {
     let rate = at
         .rate
         .map(|rate| format!("{}/s", crate::format::grouped(rate)));
-    parts.chain(rate).collect::<Vec<_>>().join(", ")
+    let fault = at.fault.map(|fault| fault.to_string());
+    parts
+        .chain(rate)
+        .chain(fault)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The column that says what the machine itself did; left out where it did
@@ -180,6 +185,28 @@ pub(crate) fn closing(comparison: &Comparison) -> String {
     format!(
         "{} ({anchor}; within {} % is the same).",
         parts.collect::<Vec<_>>().join(", "),
-        significant(100.0 * comparison.within, 1)
+        percent_typed(comparison.within)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::plan::Fault;
+
+    #[test]
+    fn a_place_has_what_tells_points_apart() {
+        let at = At {
+            workers: Some(2),
+            rate: Some(1_000),
+            ..At::default()
+        };
+        assert_eq!(place(at), "2 workers, 1,000/s");
+        let struck = |fault| At {
+            fault: Some(fault),
+            ..At::default()
+        };
+        assert_eq!(place(struck(Fault::Kill)), "kill");
+        assert_eq!(place(struck(Fault::Stop)), "stop");
+    }
 }

@@ -225,7 +225,7 @@ mod tests {
         watched.command.push("<script>alert(1)</script>".to_owned());
         let file = Judgements {
             watched: vec![watched],
-            doubled: Vec::new(),
+            ..Judgements::default()
         };
         let page = judged(&[file]);
         assert!(page.starts_with(MARK), "{}", &page[..80]);

@@ -6,7 +6,7 @@ use super::scale::cut;
 use super::units::trimmed;
 use crate::ResultSet;
 use crate::compare::{Comparison, Input, compare, place};
-use crate::format::significant;
+use crate::format::{percent_typed, significant};
 use jostle_stats::comparison::{Compared, Said};
 use maud::{Markup, html};
 
@@ -90,7 +90,7 @@ pub(super) fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
         note: format!(
             "ratio of each figure and its 95 % interval, the machine's own change taken out; \
              within the grey band ({} %) it is the same{left_out}",
-            significant(100.0 * comparison.within, 1)
+            percent_typed(comparison.within)
         ),
         charts: vec![Panel {
             size: LARGE,

@@ -40,8 +40,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let connects = evidence.experiment.plan.workload == Workload::Connect;
     let figure = |run: &&Point| match connects {
         true => {
-            let percentiles = &run.connect_ns.as_ref()?.percentiles;
-            percentiles.get("p50").map(|ns| *ns as f64)
+            let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
+            measured.percentiles.get("p50").map(|ns| *ns as f64)
         }
         false => Some(run.throughput_per_s),
     };
@@ -62,8 +62,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::fixtures::{judge, point};
-    use jostle_model::record::{Is, Point};
+    use crate::fixtures::{experiment, judge, judge_in, point};
+    use jostle_model::plan::Workload;
+    use jostle_model::record::{Distribution, Is, Point};
 
     fn runs(rates: &[f64]) -> Vec<Point> {
         let run = |rate: &f64| Point {
@@ -82,6 +83,28 @@ mod tests {
         // With nine runs the extremes do not count.
         let nine = [1.0, 90.0, 99.0, 100.0, 100.0, 100.0, 101.0, 110.0, 900.0];
         assert_eq!(found(&nine), Is::Valid);
+    }
+
+    #[test]
+    fn of_connections_and_binds_the_medians_are_compared() {
+        let mut connect = experiment();
+        connect.plan.workload = Workload::Connect;
+        let took = |us: u64| Distribution {
+            percentiles: [("p50".to_owned(), 1_000 * us)].into(),
+            ..Distribution::default()
+        };
+        let binds = [2, 10, 40].map(|us| Point {
+            bind_ns: Some(took(us)),
+            ..point()
+        });
+        let connects = [2, 10, 40].map(|us| Point {
+            connect_ns: Some(took(us)),
+            ..point()
+        });
+        for runs in [binds, connects] {
+            let reason = judge_in(&CHECK, &connect, &runs).unwrap();
+            assert_eq!(reason.is, Is::Suspect);
+        }
     }
 
     #[test]

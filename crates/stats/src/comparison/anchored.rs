@@ -156,6 +156,9 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
     // A server that is not ours may be anywhere.
     let known = !connects || plan.only.is_some() || runs().all(|run| run.server.is_some());
     let busy = |time: Option<jostle_model::Busy>| time.is_some_and(|time| time.span().0 > 0);
+    // What a program or a server does for a request may take its time by a clock.
+    let requests =
+        plan.call_timeout.is_some() || matches!(plan.workload, Workload::Rate | Workload::Spread);
     let timed = runs().any(|run| {
         !run.truth.is_empty()
             || run.setup.contains_key("poll_interval_ns")
@@ -163,7 +166,7 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
     });
     let share = if figure.time == 0.0 {
         [0.0, 0.0]
-    } else if !known || timed || plan.acquire_timeout.is_some() {
+    } else if !known || requests || timed || plan.acquire_timeout.is_some() {
         [0.0, 1.0]
     } else if busy(plan.hold) || busy(plan.idle) {
         [0.0, beyond_the_hold(figure, sides)]
@@ -247,6 +250,24 @@ mod tests {
     use crate::comparison::figures::{FIGURES, is_headline};
     use jostle_model::connect::Only;
     use jostle_model::record::Server;
+
+    #[test]
+    fn what_a_program_or_a_service_takes_need_not_be_the_machine_s_speed() {
+        let share_of = |plan: &Plan| {
+            let figure = FIGURES.iter().find(|f| is_headline(plan, f)).unwrap();
+            let run = Point::default();
+            mix(plan, figure, &[vec![&run], vec![&run]]).share
+        };
+        let stream = Plan::of(Workload::Stream);
+        let requests = Plan {
+            call_timeout: Some(jostle_model::Nanos::from_millis(10_000)),
+            ..stream.clone()
+        };
+        assert_eq!(share_of(&stream), [1.0, 1.0]);
+        for plan in [requests, Plan::of(Workload::Rate)] {
+            assert_eq!(share_of(&plan), [0.0, 1.0]);
+        }
+    }
 
     #[test]
     fn connections_are_the_machine_s_acts_where_their_server_is_ours() {

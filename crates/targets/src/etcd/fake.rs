@@ -5,6 +5,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// What a server of HTTP/2 answers to each call.
 pub(super) enum Says {
@@ -14,10 +16,48 @@ pub(super) enum Says {
     Status(u32, &'static str),
     /// A page with this status of HTTP.
     Http(u16),
+    /// This after a while.
+    Later(Duration, Box<Says>),
+    /// Nothing, ever.
+    Nothing,
 }
 
-/// The address of one that speaks HTTP/2.
+/// A server that answers each call by its path.
+pub(super) struct Calls {
+    pub address: String,
+    /// Of the calls so far.
+    pub paths: Receiver<String>,
+}
+
+/// The address of one that speaks HTTP/2 and always says the same.
 pub(super) fn speaks_http2(says: Says) -> String {
+    serve(move |_, respond| answer(&says, respond))
+}
+
+/// One that answers each call by its path.
+pub(super) fn answers_calls(says: fn(&str) -> Says) -> Calls {
+    let (sender, paths) = channel();
+    let address = serve(move |path, respond| {
+        // The test may be over.
+        let _ = sender.send(path.to_owned());
+        tokio::spawn(answer_in_time(says(path), respond));
+    });
+    Calls { address, paths }
+}
+
+async fn answer_in_time(says: Says, respond: h2::server::SendResponse<Bytes>) {
+    match says {
+        Says::Later(span, says) => {
+            tokio::time::sleep(span).await;
+            answer(&says, respond);
+        }
+        Says::Nothing => std::future::pending().await,
+        says => answer(&says, respond),
+    }
+}
+
+/// The address of one that leaves each call to `each`.
+fn serve(each: impl Fn(&str, h2::server::SendResponse<Bytes>) + Send + 'static) -> String {
     let (listener, address) = listen();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -31,8 +71,8 @@ pub(super) fn speaks_http2(says: Says) -> String {
                 let stream = listener.accept().await.unwrap().0;
                 let mut connection = h2::server::handshake(stream).await.unwrap();
                 // Until the client is gone.
-                while let Some(Ok((_, respond))) = connection.accept().await {
-                    answer(&says, respond);
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    each(request.uri().path(), respond);
                 }
             }
         });
@@ -74,6 +114,8 @@ fn answer(says: &Says, mut respond: h2::server::SendResponse<Bytes>) {
                 .unwrap();
             body.send_data(Bytes::from_static(b"<html>"), true).unwrap();
         }
+        // Only a server that answers by path does that.
+        Says::Later(..) | Says::Nothing => {}
     }
 }
 

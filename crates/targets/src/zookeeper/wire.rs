@@ -8,6 +8,7 @@ use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_
 use crate::{CallError, Keeping, Mode, surplus};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
+use std::cell::Cell;
 use std::io::Write;
 
 /// Digits that the server appends to a sequential node's name.
@@ -43,7 +44,8 @@ pub struct ZookeeperWire {
     token: u64,
     /// When the last request was sent, which shows the server that we live.
     sent_ns: u64,
-    unanswered: u64,
+    /// Pings since the server was last heard. A cell, since [`Wire::decode`] notes it.
+    unanswered: Cell<u64>,
 }
 
 /// Our node of a lock.
@@ -112,7 +114,7 @@ impl ZookeeperWire {
             elder: Vec::new(),
             token: 0,
             sent_ns: clock::monotonic(),
-            unanswered: 0,
+            unanswered: Cell::new(0),
         }
     }
 
@@ -379,12 +381,16 @@ impl Wire for ZookeeperWire {
         self.delete(key, State::Releasing, out);
     }
 
+    /// Whatever arrives shows that the server is there. A waiter hears nothing else than
+    /// answers to its pings, which are not what it awaits.
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        if !input.is_empty() {
+            self.unanswered.set(0);
+        }
         steps::decode(self, input, call)
     }
 
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
-        self.unanswered = 0;
         steps::acquired(self, reply, CREATE)
     }
 
@@ -404,7 +410,6 @@ impl Wire for ZookeeperWire {
     }
 
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
-        self.unanswered = 0;
         let frame = steps::released(self, reply, DELETE)?;
         match frame.map(|frame| frame.error) {
             Some(0) => Ok(()),
@@ -428,7 +433,6 @@ impl Wire for ZookeeperWire {
     }
 
     fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
-        self.unanswered = 0;
         let frame = steps::released(self, reply, PING_CALL)?;
         match frame.map(|frame| frame.error) {
             Some(0) => Ok(true),
@@ -459,8 +463,8 @@ impl Wire for ZookeeperWire {
             self.give_up(out);
             return Ok(());
         }
-        self.unanswered += 1;
-        if self.unanswered > PINGS {
+        self.unanswered.set(self.unanswered.get() + 1);
+        if self.unanswered.get() > PINGS {
             return Err(SILENT);
         }
         self.ping(out);
@@ -708,6 +712,26 @@ mod tests {
             out.clear();
             assert_eq!(wire.due(&mut out), Ok(()));
             assert_eq!(out[4..], [255, 255, 255, 254, 0, 0, 0, 11]);
+        }
+        assert_eq!(wire.due(&mut out), Err(SILENT));
+    }
+
+    #[test]
+    fn a_waiter_whose_pings_are_answered_waits_on() {
+        let mut wire = asking(Asking::Block);
+        for answer in [created(1, 12), listed(2, &[12, 11]), failed(3, 0)] {
+            hears(&mut wire, &answer).unwrap();
+        }
+        assert_eq!(wire.state, State::Watching);
+        // The answers stay in the input until what is awaited comes.
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        for nth in 0..10 {
+            assert_eq!(wire.due(&mut out), Ok(()), "{nth}");
+            input.extend_from_slice(&failed(PING, 0));
+            assert_eq!(hears(&mut wire, &input), Ok(None));
+        }
+        for _ in 0..PINGS {
+            assert_eq!(wire.due(&mut out), Ok(()));
         }
         assert_eq!(wire.due(&mut out), Err(SILENT));
     }

@@ -6,7 +6,7 @@ use jostle_sys::limits::net;
 use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::serving::{self, Address};
 use jostle_sys::stat::CpuClock;
-use jostle_sys::{census, stat};
+use jostle_sys::{census, process, stat};
 use jostle_targets::Spec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +86,23 @@ impl Server {
         roots
     }
 
+    /// Its processes and those that they forked, such as the sessions of PostgreSQL. A
+    /// server that has started jostle has us among them: we are left out.
+    fn family(&self) -> Vec<u32> {
+        let mut family = self.roots();
+        let mut next = 0;
+        while let Some(pid) = family.get(next).copied() {
+            next += 1;
+            let ours = std::process::id();
+            let new = process::forked_by(pid).into_iter();
+            let new: Vec<u32> = new
+                .filter(|pid| *pid != ours && !family.contains(pid))
+                .collect();
+            family.extend(new);
+        }
+        family
+    }
+
     /// Whether anything says where it is.
     pub(crate) fn is_known(&self) -> bool {
         !matches!(self.how, How::Unknown)
@@ -135,7 +152,7 @@ impl Server {
 
     /// At an edge of the window.
     pub(crate) fn read(&self) -> Reading {
-        let threads = self.roots().into_iter().flat_map(|pid| {
+        let threads = self.family().into_iter().flat_map(|pid| {
             let threads = stat::threads_of(pid).into_iter();
             threads.map(move |tid| (pid, tid))
         });
@@ -252,6 +269,24 @@ pub fn check(named: &ServerAt) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_server_has_forked_belongs_to_it() {
+        let mut sh = std::process::Command::new("sh")
+            .args(["-c", "sleep 20 & wait"])
+            .spawn()
+            .unwrap();
+        let server = Server::default();
+        server.roots.borrow_mut().insert(sh.id());
+        let started = std::time::Instant::now();
+        while server.family().len() < 2 && started.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let family = server.family();
+        family[1..].iter().for_each(|pid| process::kill(*pid));
+        sh.wait().unwrap();
+        assert_eq!((family[0], family.len()), (sh.id(), 2), "{family:?}");
+    }
 
     #[test]
     fn what_is_no_server_is_refused_with_what_would_do() {

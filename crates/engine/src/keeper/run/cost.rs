@@ -21,7 +21,7 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
         // --acquire-timeout needs it.
         self.relate_clocks();
         let pid = self
-            .desk
+            .context
             .forker
             .fork(|| crew.cost_process(contend, blocks, results))
             .map_err(|e| {
@@ -35,7 +35,7 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
             .insert(pid.as_raw_nonzero().get() as u32, 0..1);
         let deadline = self.now() + PATIENCE_NS;
         while !children.alive.is_empty() {
-            self.desk.note_ended(&mut children.others);
+            self.context.note_ended(&mut children.others);
             if let Err(stopped) = self.heed_parent(Duration::from_millis(2)) {
                 self.clear_away(&mut children);
                 return Err(stopped);
@@ -51,7 +51,7 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
             }
             children.reap();
         }
-        self.desk.note_ended(&mut children.others);
+        self.context.note_ended(&mut children.others);
         self.target
             .target
             .remove_leftovers()

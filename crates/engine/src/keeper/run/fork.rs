@@ -35,7 +35,7 @@ impl<T: Work> Run<'_, T> {
     }
 
     fn fork_canary(&self, crew: &Crew<'_, T>, children: &mut Children) -> Result<(), Aborted> {
-        let pid = self.desk.forker.fork(|| T::live_as_canary(crew));
+        let pid = self.context.forker.fork(|| T::live_as_canary(crew));
         let pid = pid.map_err(|error| {
             Aborted(format!(
                 "cannot fork the canary: {error}; raise the limit on processes (ulimit -u)"
@@ -55,7 +55,7 @@ impl<T: Work> Run<'_, T> {
         workers: Range<usize>,
         children: &mut Children,
     ) -> Result<(), Aborted> {
-        let forker = &self.desk.forker;
+        let forker = &self.context.forker;
         let group = self.groups.get(children.alive.len());
         let pid = match self.order.carrier {
             Carrier::Processes => forker.fork(|| crew.worker_process(workers.start)),

@@ -4,7 +4,7 @@
 
 use super::{Aborted, Children, Reading, Run};
 use crate::keeper::accounts::Known;
-use crate::order::{KeptYield, LEASES, RunOrder};
+use crate::order::{KeptData, LEASES, RunOrder};
 use crate::page::{Page, Word};
 use crate::work::Work;
 use jostle_model::time::Nanos;
@@ -107,7 +107,7 @@ impl<T: Work> Run<'_, T> {
     }
 
     /// What came of it, once all workers are gone.
-    pub(super) fn kept(&self, keep: &Keep) -> KeptYield {
+    pub(super) fn kept(&self, keep: &Keep) -> KeptData {
         let pages: Vec<Page<'_>> = (0..self.order.workers)
             .map(|worker| self.shared.page(worker))
             .collect();
@@ -129,7 +129,7 @@ impl<T: Work> Run<'_, T> {
             .close(&keep.opened.entry, &keep.closed.entry, &known);
         let first = pages.first().filter(|page| page.get(Word::Lease) > 0);
         let round_trips = to.round_trips - from.round_trips;
-        KeptYield {
+        KeptData {
             kept_ns: between_ns,
             locks: self.order.workers as u64 * self.order.workload.operations().unwrap_or(0),
             lease_ns: first.map(|page| page.get(Word::Lease)),

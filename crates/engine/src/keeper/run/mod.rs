@@ -19,11 +19,11 @@ pub(super) use reading::Reading;
 
 use super::accounts::{Books, Queues};
 use super::during::During;
-use super::serve::Desk;
+use super::serve::Context;
 use super::watch::Watch;
 use crate::crew::Crew;
 use crate::grants::Logs;
-use crate::order::{KeptYield, RunOrder, Wants, WorkloadOrder, Yield};
+use crate::order::{KeptData, RunData, RunOrder, Wants, WorkloadOrder};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
 use crate::work::Work;
@@ -54,7 +54,7 @@ pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Everything of one run that the workers share.
 pub(super) struct Run<'a, T> {
-    pub(super) desk: &'a Desk,
+    pub(super) context: &'a Context,
     pub(super) order: &'a RunOrder,
     target: T,
     /// What the server told before the first worker.
@@ -86,7 +86,7 @@ pub(super) struct Seen {
     /// Figures of the moment when all locks were held at once (`hold`).
     pub peak: Option<Peak>,
     /// Figures of the time for which they were kept (`hold --for`).
-    pub kept: Option<KeptYield>,
+    pub kept: Option<KeptData>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
     /// The share of the workers' threads whose run queues were read.
@@ -107,7 +107,7 @@ struct Driven {
 impl<'a, T: Work> Run<'a, T> {
     /// Makes what the workers share.
     pub(super) fn prepare(
-        desk: &'a Desk,
+        context: &'a Context,
         ledger: &Ledger,
         launcher: &dyn Launcher,
         order: &'a RunOrder,
@@ -155,7 +155,7 @@ impl<'a, T: Work> Run<'a, T> {
             _ => own,
         };
         Ok(Run {
-            desk,
+            context,
             order,
             target,
             server,
@@ -170,7 +170,7 @@ impl<'a, T: Work> Run<'a, T> {
     }
 
     /// Does it.
-    pub(super) fn perform(&self) -> Result<Yield, Aborted> {
+    pub(super) fn perform(&self) -> Result<RunData, Aborted> {
         let mut children = Children::default();
         let result = match self.order.is_counted() {
             true => self.drive_counted(&mut children),
@@ -185,7 +185,7 @@ impl<'a, T: Work> Run<'a, T> {
             // Why the run came to nothing is what the user needs to hear.
             let _ = self.target.clear();
         }
-        self.desk.note_ended(&mut children.others);
+        self.context.note_ended(&mut children.others);
         let (driven, drained) = result?;
         let Driven {
             ramp_ns,
@@ -317,7 +317,7 @@ impl<'a, T: Work> Run<'a, T> {
             .chain(self.server.and_then(|figures| figures.pid))
             .collect();
         pids.dedup();
-        let during = During::start(self.desk, command, &pids).map_err(Aborted)?;
+        let during = During::start(self.context, command, &pids).map_err(Aborted)?;
         Ok(Some(during))
     }
 
@@ -327,7 +327,7 @@ impl<'a, T: Work> Run<'a, T> {
     }
 
     pub(super) fn now(&self) -> u64 {
-        self.desk.clock.now()
+        self.context.clock.now()
     }
 
     fn closes(&self, flagged: u64) -> u64 {
@@ -341,7 +341,7 @@ impl<'a, T: Work> Run<'a, T> {
         Crew {
             order: self.order,
             target: &self.target,
-            clock: self.desk.clock,
+            clock: self.context.clock,
             shared: &self.shared,
             witness: &self.witness,
             logs: &self.logs,
@@ -350,7 +350,7 @@ impl<'a, T: Work> Run<'a, T> {
     }
 
     fn heed_parent(&self, patience: Duration) -> Result<(), Aborted> {
-        match self.desk.stopped(patience) {
+        match self.context.stopped(patience) {
             true => Err(Aborted("interrupted".into())),
             false => Ok(()),
         }

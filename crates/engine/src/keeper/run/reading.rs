@@ -55,7 +55,7 @@ impl<T: Work> Run<'_, T> {
             machine,
             entry,
             harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
-            throttled: self.desk.throttled(),
+            throttled: self.context.throttled(),
             groups: self.groups.iter().map(CpuGroup::throttled).collect(),
         }
     }

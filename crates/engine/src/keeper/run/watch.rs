@@ -16,7 +16,7 @@ impl<T: Work> Run<'_, T> {
         let began = self.now();
         if self.watch.is_due(began, closes) {
             let running = self.look(children, began.saturating_sub(opens));
-            self.watch.tell(self.desk, began, self.now(), running);
+            self.watch.tell(self.context, began, self.now(), running);
         }
     }
 

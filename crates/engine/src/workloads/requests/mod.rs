@@ -17,7 +17,7 @@ mod windowed;
 
 use crate::crew::Crew;
 use crate::order::{
-    AskOrder, Merged, RateOrder, RequestOrder, RequestYield, RunOrder, SpreadOrder, Yield,
+    AskOrder, Merged, RateOrder, RequestData, RequestOrder, RunData, RunOrder, SpreadOrder,
 };
 use crate::page::Stage;
 use crate::page::Word;
@@ -239,13 +239,13 @@ impl Work for Requesting<'_> {
         })
     }
 
-    fn add_to(&self, order: &RunOrder, data: &mut Yield) {
+    fn add_to(&self, order: &RunOrder, data: &mut RunData) {
         let merged = |part| self.sheets.merged(part);
         let phases = self.target.phases().iter().enumerate();
         let outcomes = self.sheets.outcomes();
         let name = |code: u32| self.target.code_name(code);
         let expected = |code: u32| self.does.requests().expects(&*self.target, code);
-        data.requests = Some(Box::new(RequestYield {
+        data.requests = Some(Box::new(RequestData {
             phases: phases
                 .map(|(nth, phase)| ((*phase).to_owned(), merged(Part::Phase(nth))))
                 .collect(),

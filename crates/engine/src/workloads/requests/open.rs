@@ -15,7 +15,7 @@
 use super::arrivals;
 use super::asking::Asking;
 use super::page::{Fate, Part, Sheet, Sheets, Taken};
-use crate::order::{OpenLoopOrder, OpenLoopYield, RunOrder};
+use crate::order::{OpenLoopData, OpenLoopOrder, RunOrder};
 use crate::page::SLICES;
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::shared::{LINE, Region};
@@ -216,10 +216,10 @@ impl Pool {
     ///
     /// What is planned is counted by the schedule and what became of it by the
     /// workers, so that the two can disagree.
-    pub(super) fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopYield {
-        let mut all = OpenLoopYield {
+    pub(super) fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopData {
+        let mut all = OpenLoopData {
             planned: self.due.iter().filter(|due| self.is_planned(**due)).count() as u64,
-            ..OpenLoopYield::default()
+            ..OpenLoopData::default()
         };
         for sheet in sheets.all() {
             all.done += sheet.fates(Fate::Done);
@@ -249,7 +249,7 @@ impl Pool {
     }
 
     /// Counts the request that a worker had in hand when it was interrupted or died.
-    fn settle_taken(&self, taken: Taken, spare: &Sheet<'_>, all: &mut OpenLoopYield) {
+    fn settle_taken(&self, taken: Taken, spare: &Sheet<'_>, all: &mut OpenLoopData) {
         let (nth, sent) = match taken {
             Taken::Nothing => return,
             Taken::Waits(nth) => (nth, false),

@@ -1,14 +1,14 @@
 //! The ranks of a job that an MPI launcher has started: the first is where the
 //! experiment runs, the others serve it with their keepers.
 //!
-//! Not here: what each host is to do, and what becomes of their yields (`split`,
+//! Not here: what each host is to do, and what becomes of their data (`split`,
 //! `merge`).
 
 mod clocks;
 mod first;
 mod link;
 mod other;
-mod station;
+mod participant;
 mod words;
 
 #[cfg(test)]

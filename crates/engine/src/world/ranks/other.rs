@@ -2,7 +2,7 @@
 //! keeper, and ends when it is told to, or when rank 0 is silent for too long.
 
 use super::link::{Link, LinkError};
-use super::station::{Port, Station};
+use super::participant::{Participant, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
 use super::{Limits, Rank};
 use jostle_sys::clock;
@@ -28,7 +28,7 @@ pub(super) fn serve<L: Link, P: Port>(
 ) -> bool {
     let mut other = Other {
         link,
-        station: Station::new(port, limits),
+        participant: Participant::new(port, limits),
         limits,
         heard: Instant::now(),
         patience: limits.first_silence,
@@ -38,7 +38,7 @@ pub(super) fn serve<L: Link, P: Port>(
         ending: false,
     };
     let served = other.serve(hello, rank.ended);
-    other.station.end();
+    other.participant.end();
     let served = served.and_then(|()| other.part());
     let link = Box::new(other.link);
     match &served {
@@ -53,7 +53,7 @@ pub(super) fn serve<L: Link, P: Port>(
 
 struct Other<L, P> {
     link: L,
-    station: Station<P>,
+    participant: Participant<P>,
     limits: Limits,
     /// When rank 0 was last heard, and how long it may be silent.
     heard: Instant,
@@ -82,7 +82,7 @@ impl<L: Link, P: Port> Other<L, P> {
                     return Ok(());
                 }
             }
-            if let Some(word) = self.station.look(self.nap()) {
+            if let Some(word) = self.participant.look(self.nap()) {
                 self.working = false;
                 self.say(&word)?;
             }
@@ -116,7 +116,7 @@ impl<L: Link, P: Port> Other<L, P> {
 
     fn nap(&self) -> Duration {
         let recent = self.told.is_some_and(|told| told.elapsed() <= LIVELY);
-        let quiet = !recent && !self.station.is_busy();
+        let quiet = !recent && !self.participant.is_busy();
         match self.working || quiet {
             true => self.limits.long_nap,
             false => self.limits.nap,
@@ -143,7 +143,7 @@ impl<L: Link, P: Port> Other<L, P> {
             Ok(word) => {
                 self.working = matches!(word, ToHost::Go { .. })
                     || self.working && matches!(word, ToHost::Beat);
-                if let Some(reply) = self.station.hear(word) {
+                if let Some(reply) = self.participant.hear(word) {
                     self.say(&reply)?;
                 }
             }
@@ -209,7 +209,7 @@ mod tests {
         let now = Instant::now();
         Other {
             link: wired(2).remove(1),
-            station: Station::new(Nobody, limits),
+            participant: Participant::new(Nobody, limits),
             limits,
             heard: now,
             patience: limits.first_silence,

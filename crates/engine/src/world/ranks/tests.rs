@@ -4,13 +4,13 @@
 use super::first::First;
 use super::link::channels::{Wired, wired};
 use super::link::{Link, LinkError};
-use super::station::Port;
+use super::participant::Port;
 use super::words::{Hello, Tick, ToHost};
 use super::{Limits, Rank, other};
 use crate::experiment::tests::order;
-use crate::hosts::{HostYield, Offset};
+use crate::hosts::{HostData, Offset};
 use crate::keeper::KeeperError;
-use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder, Yield};
+use crate::order::{Closed, Reached, Reply, Request, RunData, RunOrder, SweepOrder};
 use crate::world::Hosts;
 use crate::world::sweeps::tests::order as sweep_order;
 use jostle_model::connect::Stopped;
@@ -141,10 +141,10 @@ impl Port for Actor {
                     self.answers.push_back(Reply::Closed(Box::new(closed)));
                     return Ok(());
                 }
-                self.answers.push_back(Reply::Ran(Box::new(Yield {
+                self.answers.push_back(Reply::Ran(Box::new(RunData {
                     began_ns: self.began_ns,
                     received: self.rank as u64,
-                    ..Yield::default()
+                    ..RunData::default()
                 })));
             }
             Request::Abort => {
@@ -260,7 +260,7 @@ fn orders(taking: &[bool]) -> Vec<Option<RunOrder>> {
 }
 
 /// One run of all, with these faults.
-fn run(faults: &[Fault]) -> (Result<Vec<HostYield>, KeeperError>, Job) {
+fn run(faults: &[Fault]) -> (Result<Vec<HostData>, KeeperError>, Job) {
     let (job, link) = Job::start(faults);
     let mut first = gather(link);
     let own = Actor::new(0, faults[0], &job.log);

@@ -1,7 +1,7 @@
 //! The messages between ranks: JSON, except the clock's ping and pong.
 
 use crate::hosts::Host;
-use crate::order::{Assignment, Closed, Reached, Yield};
+use crate::order::{Assignment, Closed, Reached, RunData};
 use serde::{Deserialize, Serialize};
 
 /// The first word of every rank. Its outer form (one JSON object with these keys)
@@ -154,7 +154,7 @@ pub(super) enum FromHost {
         /// The run.
         run: u64,
         /// All of it.
-        data: Box<Yield>,
+        data: Box<RunData>,
     },
     /// The run failed.
     Failed {

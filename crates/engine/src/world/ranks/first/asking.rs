@@ -2,7 +2,7 @@
 
 use super::super::clocks::{self, Bounds, Exchange};
 use super::super::link::Link;
-use super::super::station::Port;
+use super::super::participant::Port;
 use super::super::words::{Tick, ToHost};
 use super::{First, Round};
 use crate::hosts::Offset;

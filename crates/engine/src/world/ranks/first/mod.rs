@@ -11,11 +11,11 @@ mod rounds;
 use super::Limits;
 use super::clocks::Bounds;
 use super::link::{Link, LinkError};
-use super::station::{Port, Station};
+use super::participant::{Participant, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
-use crate::hosts::{Host, HostDid, HostYield};
+use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Closed, Reached, RunOrder, SweepOrder, Yield};
+use crate::order::{Closed, Reached, RunData, RunOrder, SweepOrder};
 use crate::world::{Hosts, Spent};
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ enum Stage {
     Drained,
     /// A listed number of connections is open.
     Reached(Box<Reached>),
-    Ran(Box<Yield>),
+    Ran(Box<RunData>),
     Closed(Box<Closed>),
     Failed(String),
 }
@@ -92,7 +92,7 @@ pub(super) struct First<L: Link> {
 
 /// A run in progress, for whoever waits in it.
 struct Round<'a, P> {
-    station: Station<P>,
+    participant: Participant<P>,
     ended: &'a mut dyn FnMut() -> bool,
     nap: Duration,
 }
@@ -259,7 +259,7 @@ impl<L: Link> First<L> {
         if rank > 0 {
             return self.say(rank, &word);
         }
-        if let Some(answer) = round.station.hear(word) {
+        if let Some(answer) = round.participant.hear(word) {
             self.take(0, answer);
         }
         Ok(())
@@ -292,7 +292,7 @@ impl<L: Link> First<L> {
             }
             self.heed_silence()?;
             self.beat()?;
-            if let Some(word) = round.station.look(round.nap) {
+            if let Some(word) = round.participant.look(round.nap) {
                 self.take(0, word);
             }
         }
@@ -361,7 +361,7 @@ impl<L: Link> Hosts for First<L> {
         keeper: &mut Keeper,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostYield>, KeeperError> {
+    ) -> Result<Vec<HostData>, KeeperError> {
         self.run_with(keeper, orders, ended)
     }
 

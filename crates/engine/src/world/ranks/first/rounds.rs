@@ -2,10 +2,10 @@
 
 use super::super::clocks::Bounds;
 use super::super::link::Link;
-use super::super::station::{Port, Station};
+use super::super::participant::{Participant, Port};
 use super::super::words::ToHost;
 use super::{First, Round, Seat, Stage, phase};
-use crate::hosts::{HostDid, HostYield, Offset};
+use crate::hosts::{HostData, HostDid, Offset};
 use crate::keeper::KeeperError;
 use crate::order::{Assignment, Closed, Reached, RunOrder, SweepOrder, Together};
 use jostle_sys::clock;
@@ -41,7 +41,7 @@ impl<L: Link> First<L> {
         port: P,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostYield>, KeeperError> {
+    ) -> Result<Vec<HostData>, KeeperError> {
         self.round(port, ended, |first, round| first.run_of_all(round, orders))
     }
 
@@ -68,7 +68,7 @@ impl<L: Link> First<L> {
         self.run += 1;
         self.spent.bytes = 0;
         let mut round = Round {
-            station: Station::new(port, self.limits),
+            participant: Participant::new(port, self.limits),
             ended,
             nap: self.limits.nap,
         };
@@ -90,7 +90,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         orders: &[Option<RunOrder>],
-    ) -> Result<Vec<HostYield>, KeeperError> {
+    ) -> Result<Vec<HostData>, KeeperError> {
         let assigned = |order: &RunOrder| Assignment::Run(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
@@ -299,7 +299,7 @@ impl<L: Link> First<L> {
             };
             let busy = |seat: &Seat| !seat.gone && !seat.stage.is_over();
             let quiet = self.seats.iter().all(|seat| !deaf(seat) && !busy(seat));
-            if quiet && !round.station.is_busy() {
+            if quiet && !round.participant.is_busy() {
                 return why;
             }
             if start.elapsed() > patience && looks >= LOOKS {
@@ -314,7 +314,7 @@ impl<L: Link> First<L> {
                 };
             }
             looks += 1;
-            if let Some(word) = round.station.look(self.limits.nap) {
+            if let Some(word) = round.participant.look(self.limits.nap) {
                 self.take(0, word);
             }
         }

@@ -1,5 +1,5 @@
 //! A keeper that takes part in a run of several hosts. Messages of rank 0 become requests
-//! to the keeper, and its replies become messages to rank 0. Rank 0 has a station for its
+//! to the keeper, and its replies become messages to rank 0. Rank 0 has a participant for its
 //! own keeper too, so that all hosts do the same.
 
 use super::Limits;
@@ -8,7 +8,7 @@ use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Assignment, Reply, Request};
 use std::time::{Duration, Instant};
 
-/// What a station needs of a keeper; tests bring their own.
+/// What a participant needs of a keeper; tests bring their own.
 pub(super) trait Port {
     /// As [`Keeper::ask`].
     ///
@@ -48,7 +48,7 @@ impl Port for &mut Keeper {
 }
 
 /// A keeper and the run that it is at.
-pub(super) struct Station<P> {
+pub(super) struct Participant<P> {
     port: P,
     /// The run, until it is answered for.
     busy: Option<u64>,
@@ -59,10 +59,10 @@ pub(super) struct Station<P> {
     look: Instant,
 }
 
-impl<P: Port> Station<P> {
-    /// A station whose keeper is idle.
-    pub(super) fn new(port: P, limits: Limits) -> Station<P> {
-        Station {
+impl<P: Port> Participant<P> {
+    /// A participant whose keeper is idle.
+    pub(super) fn new(port: P, limits: Limits) -> Participant<P> {
+        Participant {
             port,
             busy: None,
             limits,
