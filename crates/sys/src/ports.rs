@@ -4,6 +4,10 @@ use crate::limits::net::Net;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// From here on few services have a port of their own.
 const LOWEST: u16 = 20_000;
@@ -14,7 +18,14 @@ const ENOUGH: u16 = 1_000;
 /// Attempts to find a port that is free.
 const ATTEMPTS: usize = 100;
 
-/// `count` different ports of this address on which nobody listens now.
+/// How long a port is kept from other callers: a server may take its time to start.
+const RESERVED: Duration = Duration::from_secs(60);
+
+/// The reservations of this process, and since when.
+static RESERVATIONS: Mutex<Vec<(Instant, UnixListener)>> = Mutex::new(Vec::new());
+
+/// `count` different ports of this address on which nobody listens now. No other caller
+/// gets them for the next minute, in any process of this network namespace.
 ///
 /// They lie below those that the kernel gives to clients (`net.ipv4.ip_local_port_range`):
 /// no connection takes one of them before its server starts or while it restarts, and no
@@ -39,6 +50,9 @@ fn bind_below(address: IpAddr, clients_from: Option<u16>) -> io::Result<TcpListe
         let random = RandomState::new();
         for attempt in 0..ATTEMPTS {
             let port = LOWEST + (random.hash_one(attempt) % u64::from(room)) as u16;
+            if !reserve(port) {
+                continue;
+            }
             match TcpListener::bind((address, port)) {
                 Ok(bound) => return Ok(bound),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
@@ -48,6 +62,21 @@ fn bind_below(address: IpAddr, clients_from: Option<u16>) -> io::Result<TcpListe
         }
     }
     TcpListener::bind((address, 0))
+}
+
+/// Reserves a port, by an abstract socket with its number: the kernel has one of a name, and
+/// removes it with its process. False if another caller has it; what else may go wrong
+/// costs only the reservation.
+fn reserve(port: u16) -> bool {
+    let mut kept = RESERVATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.retain(|(since, _)| since.elapsed() < RESERVED);
+    let name = SocketAddr::from_abstract_name(format!("jostle-port-{port}"));
+    match name.and_then(|name| UnixListener::bind_addr(&name)) {
+        Ok(socket) => kept.push((Instant::now(), socket)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => return false,
+        Err(_) => {}
+    }
+    true
 }
 
 #[cfg(test)]
@@ -89,6 +118,17 @@ mod tests {
             let is_of_clients = (of_clients.low..=of_clients.high).contains(&port);
             assert!(is_of_clients, "{clients_from:?}: {port}");
         }
+    }
+
+    #[test]
+    fn one_that_was_given_out_is_not_given_out_again() {
+        let clients_from = Some(LOWEST + ENOUGH);
+        let mut ports: Vec<u16> = (0..200).map(|_| port(here(4), clients_from)).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 200);
+        // As another process would ask.
+        assert!(!reserve(ports[0]));
     }
 
     #[test]
