@@ -629,10 +629,10 @@ mod tests {
     #[test]
     fn a_slow_answer_renews_while_the_lease_lives() {
         // Slower than a third of the lease, in which the next renewal is due.
-        let (mut lock, _paths) = session(3, |_| {
-            Says::Later(Duration::from_millis(1_200), Box::new(kept(3)))
+        let (mut lock, _paths) = session(6, |_| {
+            Says::Later(Duration::from_millis(2_200), Box::new(kept(6)))
         });
-        age(&mut lock, 1_001);
+        age(&mut lock, 2_001);
         let before = clock::monotonic();
         assert_eq!(lock.renew_in_time(), Ok(()));
         assert!(lock.renewed_ns >= before);
