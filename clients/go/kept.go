@@ -103,12 +103,11 @@ func (k *kept) finish(ctx context.Context) error {
 		return err
 	}
 	err := k.line.askAll(ctx, k.term.answer, k.grant.ending)
-	if (errors.Is(err, ErrNoAnswer) || ctx.Err() != nil) && err != nil && k.ttl > 0 {
-		// A lease outlives its connection; the end of ctx must not leave it to its TTL.
-		if ctx.Err() != nil {
-			ctx = context.WithoutCancel(ctx)
-		}
-		k.line.close()
+	var refused *Refused
+	if err != nil && !errors.As(err, &refused) && k.ttl > 0 {
+		// A lease outlives its connection: without a second attempt, which the end of ctx
+		// does not stop, it would last for the rest of its TTL.
+		ctx = context.WithoutCancel(ctx)
 		k.line = k.locks.line()
 		err = k.line.askAll(ctx, k.term.answer, k.grant.ending)
 	}

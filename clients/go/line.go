@@ -117,8 +117,8 @@ func (l *line) exchange(
 	stop := context.AfterFunc(within, l.close)
 	err := call(within)
 	if !stop() && err == nil {
-		// The limit came together with the reply, and closes the connection: what was
-		// granted to it ends.
+		// The limit came together with the reply, and closes the connection. So the
+		// daemon ends what it has granted to it.
 		err = within.Err()
 	}
 	var answer redis.Error

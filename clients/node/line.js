@@ -79,8 +79,8 @@ export class Line {
   /** The replies to commands that are sent at once; Refused if one of them is. */
   async askAll(commands, limitMs, signal) {
     signal?.throwIfAborted();
-    // A promise of this request's own: one of the connection's would keep every request
-    // that ever waited for it.
+    // Each request has its own promise. A promise that lives as long as the connection
+    // would keep the memory of every request that raced with it.
     let end;
     const ended = new Promise((_, reject) => (end = reject));
     this.onClose(end);

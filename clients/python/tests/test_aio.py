@@ -2,9 +2,11 @@
 
 import asyncio
 import unittest
+import unittest.mock
 
 from aio_service import InEach, World, until
 from jostle_lock import LockLost, NoAnswer, NotGranted, Refused
+from jostle_lock._aio_line import Line
 from jostle_lock.aio import Locks
 
 
@@ -112,6 +114,27 @@ class Faults(InEach):
             await world.settles()
 
         await self.in_each(["stopped", "cut off"], [None, 600], case)
+
+    async def test_a_task_that_is_cancelled_while_it_extends_its_lease_leaves_none(self):
+        extended = asyncio.Event()
+        ask_all = Line.ask_all
+
+        async def answered_late(line, commands, limit_s):
+            replies = await ask_all(line, commands, limit_s)
+            if commands[0][0] == "RENEW":
+                extended.set()
+                await asyncio.sleep(60)
+            return replies
+
+        async with World() as world:
+            with unittest.mock.patch.object(Line, "ask_all", answered_late):
+                # A request that waits has a lease for the timeout only, which is extended.
+                task = asyncio.ensure_future(world.locks.acquire("job", ttl_s=600, wait_s=1))
+                await asyncio.wait_for(extended.wait(), 10)
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+            await world.settles()
 
     async def test_a_waiter_that_gives_up_leaves_the_line(self):
         async def case(world, fault, ttl_s):

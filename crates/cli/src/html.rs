@@ -145,7 +145,7 @@ impl Drop for Page {
     /// An empty page helps nobody; if it cannot be removed, it harms nobody.
     fn drop(&mut self) {
         if self.new {
-            // Of a link, the file that was created behind it.
+            // If the name is a link, the file that was created is the one behind it.
             let created = fs::canonicalize(&self.path);
             let _ = fs::remove_file(created.as_ref().unwrap_or(&self.path));
         }

@@ -18,7 +18,7 @@ use jostle_report::judged::{self, Judgements};
 use jostle_stats::judge::{Run, settle};
 use jostle_sys::limits::Machine;
 use jostle_sys::spawn;
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::time::SystemTime;
 
 /// Pairs without `--repeat`: the fewest that have an interval.
@@ -237,27 +237,13 @@ fn code_of(watched: &Watched) -> u8 {
     }
 }
 
-/// A result file that is open, and its name in messages.
-pub(crate) type Input = (String, Box<dyn BufRead>);
-
-/// Prints result files of `judge` again. None where none of these files is one; then
-/// nothing has been taken from them.
+/// Prints results of `judge` again. `alone`: whether all the result files are such.
 ///
 /// # Errors
-/// Where only some of them are, or one cannot be read.
-pub(crate) fn report(report: &Report, inputs: &mut [Input]) -> Result<Option<u8>, Failure> {
-    let mut found = Vec::new();
-    for (name, input) in inputs {
-        if judged::is_judged(input) {
-            let read = judged::read_from(input, name).map_err(anyhow::Error::from)?;
-            read.notes.iter().for_each(|note| complain(note));
-            found.push(read);
-        }
-    }
-    if found.is_empty() {
-        return Ok(None);
-    }
-    if found.len() < report.results.len() {
+/// Options that these results do not have, other results beside them, and whatever the
+/// system says.
+pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Result<u8, Failure> {
+    if !alone {
         return Err(Failure::Usage(
             "results of `jostle judge` stand beside no others: report them by themselves"
                 .to_owned(),
@@ -280,7 +266,7 @@ pub(crate) fn report(report: &Report, inputs: &mut [Input]) -> Result<Option<u8>
         .collect();
     print(&texts.join("\n"))?;
     if let Some(page) = page {
-        html::write_text(page, &jostle_report::html_of_judged(&found))?;
+        html::write_text(page, &jostle_report::html_of_judged(found))?;
     }
     let limited = |found: &Judgements| match &found.doubled[..] {
         [] => found
@@ -292,7 +278,7 @@ pub(crate) fn report(report: &Report, inputs: &mut [Input]) -> Result<Option<u8>
             .any(|settled| settled.limit == Limit::Generator),
     };
     let strict = report.strict && found.iter().any(limited);
-    Ok(Some(if strict { exit::INVALID } else { exit::DONE }))
+    Ok(if strict { exit::INVALID } else { exit::DONE })
 }
 
 #[cfg(test)]

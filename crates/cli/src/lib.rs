@@ -33,7 +33,7 @@ use jostle_engine::preflight::neighbours::{Look, between};
 use jostle_engine::takes;
 use jostle_model::plan::Plan;
 use jostle_model::text::{printable, redacted};
-use jostle_report::ResultSet;
+use jostle_report::{ResultSet, judged};
 use jostle_sys::limits::Machine;
 use ranks::JoinJob;
 use screen::Screen;
@@ -226,18 +226,17 @@ fn render(report: &Report) -> Result<u8, Failure> {
     let files: Vec<&Path> = report.results.iter().map(PathBuf::as_path).collect();
     labels::check(&report.label, &files)?;
     figures::reserve(report.figures.as_deref())?;
-    // Each is opened once: what was read of a pipe cannot be read again.
-    let mut inputs = report
-        .results
-        .iter()
-        .map(|path| Ok((jostle_report::name_of(path), jostle_report::open(path)?)))
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    if let Some(code) = judge::report(report, &mut inputs)? {
-        return Ok(code);
-    }
-    let page = html::reserve(report.html.as_deref())?;
-    let mut sets = Vec::new();
-    for (path, (name, mut input)) in report.results.iter().zip(inputs) {
+    let (mut sets, mut judgements) = (Vec::new(), Vec::new());
+    for path in &report.results {
+        // Opened once, because what was read from a pipe cannot be read again.
+        let mut input = jostle_report::open(path).map_err(anyhow::Error::from)?;
+        let name = jostle_report::name_of(path);
+        if judged::is_judged(&mut input) {
+            let read = judged::read_from(&mut input, &name).map_err(anyhow::Error::from)?;
+            read.notes.iter().for_each(|note| complain(note));
+            judgements.push(read);
+            continue;
+        }
         let mut read = jostle_report::read_from(&mut input, &name).map_err(anyhow::Error::from)?;
         labels::apply(&report.label, path, &mut read);
         for set in &read {
@@ -255,6 +254,10 @@ fn render(report: &Report) -> Result<u8, Failure> {
             ..set
         }));
     }
+    if !judgements.is_empty() {
+        return judge::report(report, &judgements, sets.is_empty());
+    }
+    let page = html::reserve(report.html.as_deref())?;
     print_results(&report.format, report.tidy, &sets)?;
     html::write(page, &sets)?;
     figures::write(report.figures.as_deref(), &sets)?;

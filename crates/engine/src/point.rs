@@ -249,7 +249,8 @@ fn cpu(point: &mut Point, data: &RunData) {
 
 fn server(order: &RunOrder, operations: u64, data: &RunData) -> Option<Server> {
     let cpu_s = data.server_cpu_ns.map(|ns| ns as f64 / 1e9);
-    // A server of which nothing is known is one too: its clients are judged.
+    // Even where nothing is known about the server, such as on another machine, its
+    // clients are judged as those of a server.
     let known = cpu_s.is_some() || data.server_counted.is_some() || data.held_bytes.is_some();
     (known || data.is_remote).then(|| Server {
         counted: data.server_counted,
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_which_nothing_is_known_is_one_too() {
+    fn a_server_is_recorded_even_where_nothing_is_known_about_it() {
         let found = |is_remote| {
             let data = RunData {
                 is_remote,

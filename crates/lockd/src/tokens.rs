@@ -219,8 +219,8 @@ impl FileStore {
 
 /// Makes the file appear whole or not at all.
 fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
-    // A draft of its own for each start: another one's, which may be linked already, must
-    // not be written to.
+    // Each start has a draft of its own. Another start may have linked its draft already,
+    // and writing to that one would change the tokens in use.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = since_1970.unwrap_or_default().as_nanos();
     let draft = directory.join(format!("tokens.{}-{unique}.new", std::process::id()));

@@ -83,7 +83,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    pub(crate) fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
+    fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
         let remedy = match (call, cause.kind()) {
             ("read", _) | ("open to read", _) => "name a file that -o has written",
             (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
@@ -236,18 +236,8 @@ pub fn name_of(path: &Path) -> String {
 pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, FileError> {
     let mut sets = Vec::new();
     let mut torn = None;
-    let mut bytes = Vec::new();
-    for line in 1.. {
-        bytes.clear();
-        let length = input
-            .read_until(b'\n', &mut bytes)
-            .map_err(|cause| FileError::system("read", path, cause))?;
-        if length == 0 {
-            break;
-        }
-        if bytes.trim_ascii().is_empty() {
-            continue;
-        }
+    for numbered in lines(input, path) {
+        let (line, bytes) = numbered?;
         match record(bytes.trim_ascii(), path, line) {
             Ok(record) => add(&mut sets, record).map_err(|problem| FileError::Line {
                 path: path.to_owned(),
@@ -264,6 +254,23 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
     })?;
     last.notes.extend(torn.map(|line| torn_note(path, line)));
     Ok(sets)
+}
+
+/// The lines that are not empty, with their newlines, and their numbers from 1.
+pub(crate) fn lines<'a>(
+    input: &'a mut dyn BufRead,
+    path: &'a str,
+) -> impl Iterator<Item = Result<(usize, Vec<u8>), FileError>> + 'a {
+    let numbered = (1..).map_while(move |line| {
+        let mut bytes = Vec::new();
+        match input.read_until(b'\n', &mut bytes) {
+            Ok(0) => None,
+            Ok(_) => Some(Ok((line, bytes))),
+            Err(cause) => Some(Err(FileError::system("read", path, cause))),
+        }
+    });
+    let is_empty = |bytes: &[u8]| bytes.trim_ascii().is_empty();
+    numbered.filter(move |line| !line.as_ref().is_ok_and(|(_, bytes)| is_empty(bytes)))
 }
 
 /// What is said of a last line that a crash has torn.

@@ -4,7 +4,7 @@
 //! experiment, and no other results.
 
 use crate::FileError;
-use crate::file::{record, torn_note};
+use crate::file::{lines, record, torn_note};
 use crate::format::{padded, wrap};
 use jostle_model::judged::{Doubled, Limit, Side, Watched};
 use jostle_model::record::Record;
@@ -42,18 +42,8 @@ pub fn is_judged(input: &mut dyn BufRead) -> bool {
 /// Which line is wrong and why, no record at all, or whatever the system says.
 pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, FileError> {
     let mut found = Judgements::default();
-    let mut bytes = Vec::new();
-    for line in 1.. {
-        bytes.clear();
-        let length = input
-            .read_until(b'\n', &mut bytes)
-            .map_err(|cause| FileError::system("read", path, cause))?;
-        if length == 0 {
-            break;
-        }
-        if bytes.trim_ascii().is_empty() {
-            continue;
-        }
+    for numbered in lines(input, path) {
+        let (line, bytes) = numbered?;
         match record(bytes.trim_ascii(), path, line) {
             Ok(Record::Judged(watched)) => found.watched.push(*watched),
             Ok(Record::Doubled(doubled)) => found.doubled.push(*doubled),

@@ -65,8 +65,8 @@ fn bind_below(address: IpAddr, clients_from: Option<u16>) -> io::Result<TcpListe
 }
 
 /// Reserves a port, by an abstract socket with its number: the kernel has one of a name, and
-/// removes it with its process. False if another caller has it; what else may go wrong
-/// costs only the reservation.
+/// removes it with its process. False if another caller has reserved the port. Any other
+/// failure only means that the port is not reserved.
 fn reserve(port: u16) -> bool {
     let mut kept = RESERVATIONS.lock().unwrap_or_else(PoisonError::into_inner);
     kept.retain(|(since, _)| since.elapsed() < RESERVED);

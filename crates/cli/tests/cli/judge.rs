@@ -249,7 +249,7 @@ fn a_result_is_printed_again_and_drawn() {
         .prints("limit: ");
     // The same text, beside what the command itself may have said.
     assert!(first.stderr.ends_with(&again.stdout), "{}", first.stderr);
-    // Of a pipe, what was read once cannot be read again.
+    // What was read from a pipe cannot be read again.
     let through_pipe = "rm -f pipe; mkfifo pipe; cat found.jsonl > pipe &";
     let by_name = redis.place.jostle("report pipe");
     let by_name = by_name.after(&format!("{through_pipe} true"));

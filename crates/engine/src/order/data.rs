@@ -119,7 +119,7 @@ pub struct RunData {
     pub accounts: Option<Box<Accounts>>,
     /// Locks that the server granted during the run, where it counts them.
     pub server_counted: Option<u64>,
-    /// Whether a server does the work, also one of which nothing is known, such as one on
+    /// Whether a server does the work, even if nothing is known about it, for example on
     /// another machine.
     #[serde(default)]
     pub is_remote: bool,

@@ -51,7 +51,7 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
     format!("{text}\n{}\n", closing(comparison))
 }
 
-/// `10 workers`, `2 workers, 1000 operations`; of `recover`, the fault.
+/// `10 workers`, `2 workers, 1000 operations`; for `recover` the fault.
 pub(crate) fn place(at: At) -> String {
     let parts = [
         ("worker", at.workers),

@@ -156,7 +156,7 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
     // A server that is not ours may be anywhere.
     let known = !connects || plan.only.is_some() || runs().all(|run| run.server.is_some());
     let busy = |time: Option<jostle_model::Busy>| time.is_some_and(|time| time.span().0 > 0);
-    // What a program or a server does for a request may take its time by a clock.
+    // A program or a server may sleep or wait for a disk while it does a request.
     let requests =
         plan.call_timeout.is_some() || matches!(plan.workload, Workload::Rate | Workload::Spread);
     let timed = runs().any(|run| {

@@ -25,7 +25,7 @@ pub(super) enum Says {
 /// A server that answers each call by its path.
 pub(super) struct Calls {
     pub address: String,
-    /// Of the calls so far.
+    /// The paths of the calls so far.
     pub paths: Receiver<String>,
 }
 
