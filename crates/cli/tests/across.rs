@@ -138,17 +138,17 @@ fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [RunData; 2] {
     })
 }
 
-fn judge(yields: [RunData; 2]) -> Across {
-    judge_within(yields, WITHIN_NS)
+fn judge(gathered: [RunData; 2]) -> Across {
+    judge_within(gathered, WITHIN_NS)
 }
 
-fn judge_within(yields: [RunData; 2], within_ns: u64) -> Across {
+fn judge_within(gathered: [RunData; 2], within_ns: u64) -> Across {
     let hosts = ["one", "two"].map(|name| Host {
         name: name.to_owned(),
         ..Host::default()
     });
     let mut rank = 0..;
-    let yields = yields.map(|data| HostData {
+    let gathered = gathered.map(|data| HostData {
         rank: rank.next().unwrap(),
         data,
         clock: Offset {
@@ -157,7 +157,7 @@ fn judge_within(yields: [RunData; 2], within_ns: u64) -> Across {
         },
         late_ns: 0,
     });
-    grants::across(&hosts, &yields).unwrap().unwrap()
+    grants::across(&hosts, &gathered).unwrap().unwrap()
 }
 
 fn lockd() -> String {
@@ -176,10 +176,10 @@ fn each_host_its_own_lock_is_flagged(keepers: &mut [Keeper; 2]) {
     ] {
         let mut order = order(target);
         order.carrier = carrier;
-        let yields = run(keepers, &order);
-        let seen: u64 = yields.iter().map(|one| one.violations).sum();
-        let operations: u64 = yields.iter().flat_map(|one| &one.operations).sum();
-        let found = judge(yields);
+        let gathered = run(keepers, &order);
+        let seen: u64 = gathered.iter().map(|one| one.violations).sum();
+        let operations: u64 = gathered.iter().flat_map(|one| &one.operations).sum();
+        let found = judge(gathered);
         // Two workers that hold half of the time or more meet in half of the grants.
         assert!(found.violations > operations / 10, "{target}: {found:?}");
         assert_eq!(seen, 0, "{target}");
@@ -230,8 +230,8 @@ fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
         (Carrier::Tasks, Workload::Stream),
     ] {
         let order = order_of(&lockd, workload, carrier);
-        let yields = run(keepers, &order);
-        for data in &yields {
+        let gathered = run(keepers, &order);
+        for data in &gathered {
             let mut grants = unpacked(&data.grants).unwrap();
             let operations: u64 = data.operations.iter().sum();
             let logged = grants.len() as u64;
@@ -244,7 +244,7 @@ fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
                 assert!(pair[0].token.unwrap() < pair[1].token.unwrap(), "{pair:?}");
             }
         }
-        let found = judge(yields);
+        let found = judge(gathered);
         assert_eq!(found.tokens_repeated, 0, "{carrier:?} {workload:?}");
         assert_eq!(found.undecided, 0, "tokens have an order: {found:?}");
     }
@@ -253,14 +253,14 @@ fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
 fn a_full_log_covers_the_window_s_beginning(keepers: &mut [Keeper; 2]) {
     let mut order = order("flock");
     order.log_grants = 20;
-    let yields = run(keepers, &order);
-    for data in &yields {
+    let gathered = run(keepers, &order);
+    for data in &gathered {
         let log = &data.grants;
         assert_eq!(unpacked(log).unwrap().len(), 60);
         assert_eq!(log.made, data.operations.iter().sum::<u64>());
         let covered = log.until_ns - log.from_ns;
         assert!((1_000_000..300_000_000).contains(&covered), "{covered}");
     }
-    let found = judge(yields);
+    let found = judge(gathered);
     assert!(found.violations > 0 && found.coverage < 0.5, "{found:?}");
 }

@@ -302,9 +302,9 @@ fn unzigzag(number: u64) -> u64 {
 /// A log that cannot be read.
 pub fn across<'a>(
     hosts: &[Host],
-    yields: impl IntoIterator<Item = &'a HostData>,
+    gathered: impl IntoIterator<Item = &'a HostData>,
 ) -> Result<Option<Across>, Damaged> {
-    let logged = yields
+    let logged = gathered
         .into_iter()
         .filter(|host| !host.data.grants.is_empty());
     let logged: Vec<_> = logged

@@ -128,8 +128,8 @@ mod tests {
         let runs = orders(&order, all.len(), 7);
         let done = runs.into_iter().flat_map(|orders| {
             let taking = (0..all.len()).filter(|rank| orders[*rank].is_some());
-            let yields = taking.map(|rank| did(rank, operations[rank])).collect();
-            parts(orders, yields).unwrap()
+            let gathered = taking.map(|rank| did(rank, operations[rank])).collect();
+            parts(orders, gathered).unwrap()
         });
         let done: Vec<Part> = done.collect();
         rows(&Plan::of(Workload::Spread), &all, &done)

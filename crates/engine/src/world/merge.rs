@@ -362,15 +362,15 @@ mod tests {
     }
 
     /// What became of an order on so many hosts that did this.
-    fn of(order: &RunOrder, yields: Vec<RunData>) -> RunData {
-        let hosts = hosts(yields.len());
-        let parts = parts(order, yields);
+    fn of(order: &RunOrder, gathered: Vec<RunData>) -> RunData {
+        let hosts = hosts(gathered.len());
+        let parts = parts(order, gathered);
         merge(&split::whole(order, hosts.len(), 7), &hosts, &parts)
     }
 
-    fn parts(order: &RunOrder, yields: Vec<RunData>) -> Vec<Part> {
-        let orders = split::split(order, yields.len(), 7);
-        let each = orders.into_iter().flatten().zip(yields).enumerate();
+    fn parts(order: &RunOrder, gathered: Vec<RunData>) -> Vec<Part> {
+        let orders = split::split(order, gathered.len(), 7);
+        let each = orders.into_iter().flatten().zip(gathered).enumerate();
         each.map(|(rank, (order, data))| Part {
             order,
             of: HostData {
@@ -429,12 +429,12 @@ mod tests {
             server_counted: Some(60),
             ..RunData::default()
         };
-        let yields = vec![
+        let gathered = vec![
             one(&[10, 11], 21, 1_000),
             one(&[12], 12, 1_100),
             one(&[13], 14, 900),
         ];
-        let all = of(&order(Workload::Contend, 4), yields);
+        let all = of(&order(Workload::Contend, 4), gathered);
         assert_eq!(all.operations, [10, 11, 12, 13]);
         assert_eq!(all.slices, [(3, 6, 9); 2]);
         assert_eq!((all.received, all.server_counted), (47, Some(60)));

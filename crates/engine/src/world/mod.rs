@@ -171,8 +171,8 @@ impl World {
         order.watched = false;
         let order = &order;
         let orders = split::split(order, ranks, names);
-        let yields = hosts.run(&mut self.keeper, &orders, ended)?;
-        let parts = parts(orders, yields)?;
+        let gathered = hosts.run(&mut self.keeper, &orders, ended)?;
+        let parts = parts(orders, gathered)?;
         let whole = split::whole(order, ranks, names);
         let mut data = merge::merge(&whole, hosts.all(), &parts);
         let across = grants::across(hosts.all(), parts.iter().map(|part| &part.of));
@@ -241,8 +241,8 @@ impl World {
             .enumerate()
         {
             begins(&name(&all, rank));
-            let yields = hosts.run(&mut self.keeper, &orders, ended)?;
-            done.extend(parts(orders, yields)?);
+            let gathered = hosts.run(&mut self.keeper, &orders, ended)?;
+            done.extend(parts(orders, gathered)?);
         }
         Ok(ceilings::rows(plan, &all, &done))
     }
@@ -251,10 +251,10 @@ impl World {
 /// Each order with what came of it.
 fn parts(
     mut orders: Vec<Option<RunOrder>>,
-    mut yields: Vec<HostData>,
+    mut gathered: Vec<HostData>,
 ) -> Result<Vec<Part>, KeeperError> {
-    yields.sort_by_key(|of| of.rank);
-    let taken = yields.into_iter().filter_map(|of| {
+    gathered.sort_by_key(|of| of.rank);
+    let taken = gathered.into_iter().filter_map(|of| {
         let order = orders.get_mut(of.rank)?.take()?;
         Some(Part { order, of })
     });

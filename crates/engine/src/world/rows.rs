@@ -132,10 +132,10 @@ mod tests {
         }
     }
 
-    fn point_of(yields: Vec<RunData>) -> Point {
+    fn point_of(gathered: Vec<RunData>) -> Point {
         let mut order = crate::experiment::tests::order("lockd://server:2626");
-        order.workers = yields.len();
-        let hosts: Vec<Host> = (0..yields.len())
+        order.workers = gathered.len();
+        let hosts: Vec<Host> = (0..gathered.len())
             .map(|nth| Host {
                 name: format!("h{nth}"),
                 boot_id: format!("b{nth}"),
@@ -146,7 +146,7 @@ mod tests {
         let parts: Vec<Part> = orders
             .into_iter()
             .flatten()
-            .zip(yields)
+            .zip(gathered)
             .enumerate()
             .map(|(rank, (order, data))| Part {
                 order,

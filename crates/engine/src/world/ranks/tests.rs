@@ -276,13 +276,13 @@ fn text(error: KeeperError) -> String {
 #[test]
 fn nobody_begins_before_all_are_prepared_and_nobody_concludes_before_all_have_drained() {
     let (done, job) = run(&[Fault::None; 4]);
-    let yields = done.unwrap();
-    let ranks: Vec<(usize, u64)> = yields.iter().map(|y| (y.rank, y.data.received)).collect();
+    let gathered = done.unwrap();
+    let ranks: Vec<(usize, u64)> = gathered.iter().map(|y| (y.rank, y.data.received)).collect();
     assert_eq!(ranks, [(0, 0), (1, 1), (2, 2), (3, 3)]);
     assert!(job.is_before("asked first", "ordered"));
     assert!(job.is_before("ordered", "go"));
     assert!(job.is_before("go", "concluded"));
-    for host in &yields {
+    for host in &gathered {
         // All clocks are one here, and each began a microsecond late.
         let off = host.clock.ahead_ns.unsigned_abs();
         assert!(off <= host.clock.within_ns, "{:?}", host.clock);
@@ -304,10 +304,10 @@ fn hosts_without_an_order_sleep_and_serve_in_the_next_run() {
         [true, true, true],
     ] {
         let own = Actor::new(0, Fault::None, &job.log);
-        let yields = first
+        let gathered = first
             .run_with(own, &orders(&taking), &mut || false)
             .unwrap();
-        let ranks: Vec<usize> = yields.iter().map(|host| host.rank).collect();
+        let ranks: Vec<usize> = gathered.iter().map(|host| host.rank).collect();
         let expected: Vec<usize> = (0..3).filter(|rank| taking[*rank]).collect();
         assert_eq!(ranks, expected);
     }
@@ -685,12 +685,12 @@ fn each_host_begins_by_its_own_clock() {
     let other = std::thread::spawn(move || serve(link, actor, &hello(1)));
     let mut first = gather(ends.remove(0));
     let own = Actor::new(0, Fault::None, &log);
-    let yields = first
+    let gathered = first
         .run_with(own, &orders(&[true; 2]), &mut || false)
         .unwrap();
-    let far = &yields[1];
+    let far = &gathered[1];
     assert!(far.clock.ahead_ns.abs_diff(AHEAD as i64) <= far.clock.within_ns);
-    let apart = far.data.began_ns - yields[0].data.began_ns;
+    let apart = far.data.began_ns - gathered[0].data.began_ns;
     assert!(apart.abs_diff(AHEAD) <= far.clock.within_ns, "{apart}");
     drop(first);
     assert_eq!(other.join().unwrap(), Ok(()));
@@ -712,10 +712,10 @@ fn a_run_that_was_called_off_leaves_the_next_alone() {
     let done = first.run_with(own, &orders(&[true; 2]), &mut ended);
     assert!(matches!(done, Err(KeeperError::Interrupted)));
     let own = Actor::new(0, Fault::None, &job.log);
-    let yields = first
+    let gathered = first
         .run_with(own, &orders(&[true; 2]), &mut || false)
         .unwrap();
-    assert_eq!(yields.len(), 2);
+    assert_eq!(gathered.len(), 2);
     drop(first);
     assert_eq!(job.all_end(), [Ok(())]);
 }
