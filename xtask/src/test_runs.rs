@@ -38,7 +38,7 @@ struct Program {
 /// every failure; what failed is printed again at the end.
 pub(crate) fn run() -> anyhow::Result<()> {
     let start = Instant::now();
-    standstill::watch();
+    standstill::watch().context("cannot run setsid")?;
     let mut programs = build()?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
     let longest = programs.iter().position(|program| program.name == LONGEST);
