@@ -11,21 +11,23 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Whether sessions are groups for the scheduler: 1 or 0.
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// Says a line after each nap, in a session of its own; with autogroups, tests and their
-/// neighbours are in another. When nobody reads the lines any more, however that came
-/// about, it leaves [`AUTOGROUP`] as it was.
+/// Sees to it that what is started from now on belongs to no group of its session, if we
+/// have the right to decide that. Then says a line after each nap, in a session of its own.
+/// When nobody reads the lines any more, however that came about, it leaves [`AUTOGROUP`]
+/// as it was.
 const SENTINEL: &str = r#"
 trap "" PIPE
-was=$(cat "$0" 2>/dev/null)
-while sleep 0.2 && echo; do :; done 2>/dev/null
-[ "$(cat "$0" 2>/dev/null)" = "$was" ] || echo "$was" > "$0"
+exec 2>/dev/null
+was=$(cat "$0") && echo 0 > "$0"
+while echo && sleep 0.2; do :; done
+[ "$(cat "$0")" = "$was" ] || echo "$was" > "$0"
 "#;
 
 /// How long one nap takes, [`SENTINEL`] agreeing.
@@ -34,11 +36,43 @@ const NAP: Duration = Duration::from_millis(200);
 /// A nap that ends later than this is no matter of a busy CPU.
 const LATE: Duration = Duration::from_secs(5);
 
-/// How late the naps ended that were too late, and when they ended.
-static SEEN: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
+/// When the last line came, and of the naps that ended too late how late they ended, and
+/// when.
+static SEEN: Mutex<Seen> = Mutex::new(Seen {
+    last: None,
+    late: Vec::new(),
+});
 
-/// Watches from now on, until the program ends. What is started after the first
-/// standstill belongs to no group of its session, if we have the right to decide that.
+struct Seen {
+    last: Option<Instant>,
+    late: Vec<(Instant, Duration)>,
+}
+
+impl Seen {
+    /// A line that came then.
+    fn note(&mut self, now: Instant) {
+        let late = self.late_by(now);
+        self.late.extend(late.map(|late| (now, late)));
+        self.last = Some(now);
+    }
+
+    /// By how much too late a line is that has not come by then.
+    fn late_by(&self, now: Instant) -> Option<Duration> {
+        let late = now
+            .saturating_duration_since(self.last?)
+            .saturating_sub(NAP);
+        (late > LATE).then_some(late)
+    }
+
+    /// The longest time for which nothing ran, of those that ended between these times or
+    /// go on.
+    fn longest(&self, start: Instant, now: Instant) -> Option<Duration> {
+        let ended = self.late.iter().filter(|(end, _)| *end >= start);
+        ended.map(|(_, late)| *late).chain(self.late_by(now)).max()
+    }
+}
+
+/// Watches from now on, until the program ends. Returns when the [`SENTINEL`] has begun.
 ///
 /// # Errors
 /// Where `setsid` (util-linux) cannot be run.
@@ -49,35 +83,23 @@ pub(crate) fn watch() -> io::Result<()> {
         .stdout(Stdio::piped())
         .spawn()?;
     let lines = sentinel.stdout.take().map(BufReader::new);
+    let mut lines = lines.into_iter().flat_map(BufRead::lines);
+    lines.next().transpose()?;
     thread::spawn(move || {
-        let mut before = Instant::now();
-        let lines = lines.into_iter().flat_map(BufRead::lines);
         for _ in lines.map_while(Result::ok) {
-            let now = Instant::now();
-            if note(before, now) {
-                let _ = std::fs::write(AUTOGROUP, "0");
-            }
-            before = now;
+            seen().note(Instant::now());
         }
     });
     Ok(())
 }
 
-/// A nap from the one time to the other; whether it ended too late.
-fn note(before: Instant, after: Instant) -> bool {
-    let late = (after - before).saturating_sub(NAP);
-    if late > LATE {
-        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push((after, late));
-    }
-    late > LATE
+fn seen() -> MutexGuard<'static, Seen> {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest time for which nothing ran, of those that have ended since then.
+/// The longest time for which nothing ran, of those that have ended since then or go on.
 pub(crate) fn longest_since(start: Instant) -> Option<Duration> {
-    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let since = seen.iter().filter(|(end, _)| *end >= start);
-    since.map(|(_, late)| *late).max()
+    seen().longest(start, Instant::now())
 }
 
 #[cfg(test)]
@@ -88,12 +110,20 @@ mod tests {
     fn a_nap_that_ends_much_too_late_is_a_standstill_and_a_slow_one_is_not() {
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
-        assert!(!note(start, after(5_200)));
-        assert_eq!(longest_since(start), None);
-        assert!(note(start, after(60_200)));
-        assert!(note(start, after(8_200)));
-        assert_eq!(longest_since(start), Some(Duration::from_secs(60)));
-        assert_eq!(longest_since(after(60_201)), None);
+        let mut seen = Seen {
+            last: Some(start),
+            late: Vec::new(),
+        };
+        seen.note(after(5_200));
+        assert_eq!(seen.longest(start, after(5_300)), None);
+        // It goes on.
+        let longest = seen.longest(start, after(15_400));
+        assert_eq!(longest, Some(Duration::from_secs(10)));
+        seen.note(after(65_400));
+        seen.note(after(73_600));
+        let longest = seen.longest(start, after(73_600));
+        assert_eq!(longest, Some(Duration::from_secs(60)));
+        assert_eq!(seen.longest(after(73_601), after(73_700)), None);
     }
 
     /// Also when whoever read its lines was killed: nothing else would.
@@ -108,10 +138,11 @@ mod tests {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(sentinel.stdout.take().unwrap());
+        let is_set_to = || std::fs::read_to_string(setting.path()).unwrap();
         lines.read_line(&mut String::new()).unwrap();
-        std::fs::write(setting.path(), "0\n").unwrap();
+        assert_eq!(is_set_to(), "0\n");
         drop(lines);
         sentinel.wait().unwrap();
-        assert_eq!(std::fs::read_to_string(setting.path()).unwrap(), "1\n");
+        assert_eq!(is_set_to(), "1\n");
     }
 }
