@@ -195,10 +195,13 @@ mod alone {
         run.until_it_listens();
         run.after(Duration::from_millis(500));
         // With its keepers, of which one is in the group.
-        for process in processes::marked(run.mark()) {
-            run.kill(process.pid);
+        let marked = processes::marked(run.mark()).into_iter();
+        let victims: Vec<u32> = marked.map(|process| process.pid).collect();
+        for pid in &victims {
+            run.kill(*pid);
         }
         run.end().exits(137);
+        processes::until_gone(&victims);
         assert_ne!(
             left::groups_of_the_dead(),
             [""; 0],

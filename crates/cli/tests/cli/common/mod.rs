@@ -566,9 +566,10 @@ impl Running {
         for pid in &victims {
             processes::signal(*pid, Signal::STOP);
         }
-        for pid in victims {
-            processes::signal(pid, Signal::KILL);
+        for pid in &victims {
+            processes::signal(*pid, Signal::KILL);
         }
+        processes::until_gone(&victims);
     }
 
     /// Waits for the end of the process that the user started.

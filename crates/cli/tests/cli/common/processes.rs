@@ -57,6 +57,15 @@ pub(crate) fn lives(pid: u32) -> bool {
     Process::read(pid).is_some_and(|process| process.lives())
 }
 
+/// Waits for the end of processes that were killed, which on a busy machine takes longer
+/// than to say so.
+pub(crate) fn until_gone(pids: &[u32]) {
+    super::until("the end of killed processes", super::LIMIT, || {
+        let lives = pids.iter().any(|pid| lives(*pid));
+        (!lives).then_some(())
+    });
+}
+
 /// Whether it has a handler for the signal (proc_pid_status(5), `SigCgt`).
 pub(crate) fn catches(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
