@@ -3,8 +3,9 @@
 //! Two things have done that. The host of a virtual machine may suspend it, while the
 //! guest's monotonic clock goes on. And the scheduler of some kernels starves whole
 //! sessions: beside busy loops, Linux 6.18.44 gave all sessions but theirs, and the
-//! kernel's own threads, no CPU for up to 132 s. It places a group of tasks that is running
-//! wrongly when its weight changes; sessions are such groups ("autogroup", sched(7)).
+//! kernel's own threads, no CPU for up to 132 s. When the weight of a running group of tasks
+//! changes, that scheduler gives the group a wrong place in its queue; each session is such
+//! a group ("autogroup", sched(7)).
 //!
 //! After either, all timeouts are over at once: sessions have expired, servers were "not
 //! ready within 60 s". A test that fails then says nothing of jostle.
@@ -18,16 +19,17 @@ use std::time::{Duration, Instant};
 /// Whether sessions are groups for the scheduler: 1 or 0.
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// Sees to it that what is started from now on belongs to no group of its session, if we
-/// have the right to decide that. Then says a line after each nap, in a session of its own.
-/// When nobody reads the lines any more, however that came about, it leaves [`AUTOGROUP`]
-/// as it was.
+/// Switches [`AUTOGROUP`] off where it is on and we may, so that processes started from now
+/// on belong to no group, and prints that as its first line (otherwise empty). Then prints an
+/// empty line after each nap, from a session of its own. When nobody reads the lines any more,
+/// also because the reader was killed, switches on again what it has switched off.
 const SENTINEL: &str = r#"
 trap "" PIPE
 exec 2>/dev/null
-was=$(cat "$0") && echo 0 > "$0"
-while echo && sleep 0.2; do :; done
-[ "$(cat "$0")" = "$was" ] || echo "$was" > "$0"
+[ "$(cat "$0")" = 1 ] && echo 0 > "$0" && off="$0 is 0 until ci ends (it was 1)"
+echo "$off"
+while sleep 0.2 && echo; do :; done
+[ -z "$off" ] || echo 1 > "$0"
 "#;
 
 /// How long one nap takes, [`SENTINEL`] agreeing.
@@ -84,7 +86,9 @@ pub(crate) fn watch() -> io::Result<()> {
         .spawn()?;
     let lines = sentinel.stdout.take().map(BufReader::new);
     let mut lines = lines.into_iter().flat_map(BufRead::lines);
-    lines.next().transpose()?;
+    if let Some(off) = lines.next().transpose()?.filter(|off| !off.is_empty()) {
+        println!("== {off}");
+    }
     thread::spawn(move || {
         for _ in lines.map_while(Result::ok) {
             seen().note(Instant::now());
@@ -126,11 +130,10 @@ mod tests {
         assert_eq!(seen.longest(after(73_601), after(73_700)), None);
     }
 
-    /// Also when whoever read its lines was killed: nothing else would.
-    #[test]
-    fn the_sentinel_leaves_the_setting_as_it_was() {
+    /// What it prints first and what the setting is meanwhile and afterwards, if it was this.
+    fn sentinel_on(was: &str) -> [String; 3] {
         let setting = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(setting.path(), "1\n").unwrap();
+        std::fs::write(setting.path(), was).unwrap();
         let mut sentinel = Command::new("sh")
             .args(["-c", SENTINEL])
             .arg(setting.path())
@@ -139,10 +142,24 @@ mod tests {
             .unwrap();
         let mut lines = BufReader::new(sentinel.stdout.take().unwrap());
         let is_set_to = || std::fs::read_to_string(setting.path()).unwrap();
-        lines.read_line(&mut String::new()).unwrap();
-        assert_eq!(is_set_to(), "0\n");
+        let mut said = String::new();
+        lines.read_line(&mut said).unwrap();
+        let meanwhile = is_set_to();
         drop(lines);
         sentinel.wait().unwrap();
-        assert_eq!(is_set_to(), "1\n");
+        [said, meanwhile, is_set_to()]
+    }
+
+    #[test]
+    fn the_sentinel_switches_off_what_is_on_says_so_and_restores_it() {
+        let [said, meanwhile, afterwards] = sentinel_on("1\n");
+        assert!(said.contains("is 0 until ci ends"), "{said}");
+        assert_eq!([&*meanwhile, &*afterwards], ["0\n", "1\n"]);
+    }
+
+    /// Another run of `ci` may have switched it off, and will switch it on.
+    #[test]
+    fn the_sentinel_leaves_alone_what_is_off() {
+        assert_eq!(sentinel_on("0\n"), ["\n", "0\n", "0\n"]);
     }
 }

@@ -144,7 +144,9 @@ fn unfair_serves_in_the_order_of_its_policy() {
 }
 
 /// Six workers go round without pause for a while.
-fn truth_of_a_crowd(policy: &str) -> std::collections::BTreeMap<String, f64> {
+type Truth = std::collections::BTreeMap<String, f64>;
+
+fn truth_of_a_crowd(policy: &str) -> Truth {
     with_ledger(|ledger, _| {
         let bench = Bench {
             argument: Some(policy),
@@ -175,13 +177,13 @@ fn truth_of_a_crowd(policy: &str) -> std::collections::BTreeMap<String, f64> {
 
 #[test]
 fn unfair_notes_whom_it_favoured() {
-    let queue = truth_of_a_crowd("queue");
-    // On a busy machine a worker may miss turns because it has not come back yet; `starve`
-    // below leaves its victim less than a quarter.
-    assert!(
-        queue["granted_min"] > 0.7 * queue["granted_max"],
-        "{queue:?}"
-    );
+    // On a busy machine a worker may miss turns because it has not come back yet; a lottery
+    // hardly shares so evenly once.
+    let is_even = |truth: &Truth| truth["granted_min"] > 0.9 * truth["granted_max"];
+    let mut tries = (0..3).map(|_| truth_of_a_crowd("queue"));
+    let queue = tries
+        .find(is_even)
+        .expect("even shares in one of three runs");
     assert!(queue["handed"] > 100.0, "{queue:?}");
 
     let starve = truth_of_a_crowd("starve");

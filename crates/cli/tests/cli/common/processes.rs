@@ -57,8 +57,7 @@ pub(crate) fn lives(pid: u32) -> bool {
     Process::read(pid).is_some_and(|process| process.lives())
 }
 
-/// Waits for the end of processes that were killed, which on a busy machine takes longer
-/// than to say so.
+/// Waits until killed processes have ended. On a busy machine that takes a while.
 pub(crate) fn until_gone(pids: &[u32]) {
     super::until("the end of killed processes", super::LIMIT, || {
         let lives = pids.iter().any(|pid| lives(*pid));
