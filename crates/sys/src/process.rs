@@ -69,13 +69,6 @@ pub fn leave_group() -> io::Result<()> {
     Ok(rustix::process::setpgid(None, None)?)
 }
 
-/// This process's group; None where its leader is not of this PID namespace, as in one
-/// that `unshare --pid --fork` made.
-pub fn group() -> Option<Pid> {
-    // SAFETY: takes nothing, and cannot fail.
-    Pid::from_raw(unsafe { libc::getpgrp() })
-}
-
 /// Becomes the parent of every descendant that loses its own (prctl(2),
 /// PR_SET_CHILD_SUBREAPER), so that [`end_children`] finds them all.
 ///

@@ -127,6 +127,25 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
     assert_eq!(whole.exits(0).says_nothing().stdout, "a-b c-");
 }
 
+/// As cron and CI start scripts: the kernel sends SIGHUP to a group with stopped processes
+/// when nobody above it in its session can continue them any more.
+#[test]
+fn a_script_without_job_control_is_not_hung_up() {
+    let _beside = beside();
+    let place = Place::new();
+    let script = "sleep 1000 & stopped=$!; kill -STOP $stopped; \
+                  \"$0\" judge -- echo mine; echo \"exit code $?\"; kill -KILL $stopped";
+    let done = Command::new("setsid")
+        .args(["--wait", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_jostle"))
+        .current_dir(place.path())
+        .env("TMPDIR", place.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(said, "mine\nexit code 0\n", "{done:?}");
+}
+
 #[test]
 fn a_full_disk_costs_neither_the_report_nor_the_page() {
     let _beside = beside();

@@ -3,11 +3,15 @@
 //! end, or jostle's, ends every descendant of the command.
 //!
 //! The command keeps jostle's process group, so that it may read the terminal and ^C
-//! reaches it; the guard leaves that group, so that ^C does not reach the guard.
+//! reaches it; the guard has a session of its own, so that ^C does not reach the guard. A
+//! group of its own in the same session is not enough: then the guard may be all that keeps
+//! the command's group from being orphaned (setpgid(2)), as in a script without job control
+//! (cron, CI). The kernel sends SIGHUP to a group that the command's end orphans, if any
+//! process in it is stopped.
 
 use jostle_sys::clock;
 use jostle_sys::process::{self, Forker};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, setpgid, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, setsid, waitid};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -159,11 +163,9 @@ fn report(mut to: &UnixStream, news: &News) -> io::Result<()> {
 
 /// The guard's life.
 fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
-    let group = process::group();
     process::set_name("jostle-guard");
     process::adopt_orphans()?;
-    process::leave_group()?;
-    let pid = start(words, group)?;
+    let pid = start(words)?;
     let command = pid.as_raw_nonzero().get() as u32;
     report(parent, &News::Started { pid: command })?;
     std::thread::scope(|scope| {
@@ -176,17 +178,16 @@ fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the command; the system's own number tells why it could not be.
-fn start(words: &[String], group: Option<Pid>) -> io::Result<Pid> {
+/// Starts the command in our process group, and leaves that group; the system's own number
+/// tells why the command could not be started.
+fn start(words: &[String]) -> io::Result<Pid> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut ours, theirs) = UnixStream::pair()?;
     let guard = getpid();
     let pid = Forker::new()?.fork(|| {
-        // Without one it stays in the guard's.
-        let joined = group.map_or(Ok(()), |group| setpgid(None, Some(group)));
-        let prepared = joined
-            .map_err(io::Error::from)
-            .and_then(|()| process::die_with(guard));
+        // It waits until we have left: whom we start later cannot come back to this group.
+        let prepared =
+            process::die_with(guard).and_then(|()| (&mut { &theirs }).read_exact(&mut [0]));
         let error = match prepared {
             Ok(()) => Command::new(program).args(arguments).exec(),
             Err(error) => error,
@@ -198,6 +199,8 @@ fn start(words: &[String], group: Option<Pid>) -> io::Result<Pid> {
         127
     })?;
     drop(theirs);
+    setsid()?;
+    ours.write_all(&[0])?;
     let mut errno = [0; 4];
     match ours.read_exact(&mut errno) {
         Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
