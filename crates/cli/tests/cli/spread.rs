@@ -153,8 +153,10 @@ mod alone {
             assert_eq!(point.at.generators, Some(3));
             let spread = point.spread.as_deref().unwrap();
             assert_eq!(spread.in_flight, 7, "{target}");
+            // One that is missing would make 6. On a busy machine some are kept between
+            // two requests.
             assert!(
-                spread.effective > 6.9 && spread.effective <= 7.01,
+                spread.effective > 6.65 && spread.effective <= 7.01,
                 "{spread:?}"
             );
             assert!(spread.at_server.unwrap() < spread.effective);
