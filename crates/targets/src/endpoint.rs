@@ -417,7 +417,12 @@ mod tests {
         assert_eq!(lost(&fds), Ok(expected));
         assert_eq!(lost(&fds[..700]), Ok(Lost::default()));
         drop(held);
-        assert_eq!(lost(&fds).unwrap().count, 1_200);
+        // On a busy machine the ends arrive after the calls have returned.
+        let all = (0..5000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            lost(&fds).unwrap().count == 1_200
+        });
+        assert!(all, "{:?}", lost(&fds));
     }
 
     #[test]

@@ -96,7 +96,8 @@ fn a_timeout_ends_the_subscription_and_a_lapsed_lease_is_told_at_the_release() {
         let mut locks = [0, 1].map(|worker| target.join(worker).unwrap());
         let [owner, late] = &mut locks;
         assert_eq!(owner.acquire(0, Mode::Exclusive, block()), GRANTED);
-        let soon = Wait::Until(monotonic() + 30_000_000);
+        // Time enough to subscribe on a busy machine.
+        let soon = Wait::Until(monotonic() + 500_000_000);
         let refused = late.acquire(0, Mode::Exclusive, soon);
         assert_eq!(refused, Ok(Outcome::Refused));
         assert_eq!(count(&mut server, "unsubscribe"), 1);

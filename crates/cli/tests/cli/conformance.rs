@@ -345,7 +345,11 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             // On a busy machine the kernel may take longer than the run to end the owner,
             // and only then frees what it had.
             let late = entry.lock.survives_owner && operations_after(&point) == 0;
-            (!late).then_some((point, holder))
+            // And the owner may have released meanwhile, so that a waiter was killed.
+            let died_as_owner = point.exclusion.as_ref().is_some_and(|e| e.holder_died > 0);
+            let missed =
+                !entry.lock.survives_owner && operations_after(&point) > 0 && !died_as_owner;
+            (!late && !missed).then_some((point, holder))
         });
         let text = format!("(pid {holder}): killed by SIGKILL");
         assert!(
@@ -418,7 +422,11 @@ mod alone {
         let operations = point.workers.unwrap().operations;
         let even: u64 = operations.iter().step_by(2).sum();
         let share = even as f64 / point.operations as f64;
-        assert!((share - 2.0 / 3.0).abs() < 0.03, "{share}");
+        // The owner is not drawn: 48 of 73 after an even one, 50 of 74 after an odd one.
+        // Beyond this bound once in 10,000 runs; a lottery has a half.
+        let bound = 4.0 * (0.664 * 0.336 / point.operations as f64).sqrt();
+        assert!(bound < 0.16, "{} grants", point.operations);
+        assert!((share - 0.664).abs() < bound, "{share}, not within {bound}");
         // The truth is of the whole run, warm-up included.
         assert!(
             (share - point.truth["even_share"]).abs() < 0.02,

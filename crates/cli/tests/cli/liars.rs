@@ -245,8 +245,17 @@ fn a_server_that_speaks_first_is_refused_before_anything_starts() {
         (Speech::Lockd, "INFO"),
         (Speech::Redis, UNASKED),
     ] {
-        // Bytes that come with the answer to the first question, or instead of it.
-        let done = asked(speech, Lie::First, "-n 25 -w 2").exits(1);
+        // Bytes that come with the answer to the first question, or instead of it. HTTP and
+        // LDAP are not asked before the run: on a busy machine they may come only in it.
+        let done = in_five_tries("a server that is refused", || {
+            let done = asked(speech, Lie::First, "-n 25 -w 2");
+            let in_the_run = matches!(speech, Speech::Http | Speech::Ldap) && done.code() == 3;
+            if in_the_run {
+                is_an_error(done, &[UNASKED]);
+                return None;
+            }
+            Some(done.exits(1))
+        });
         let said = [says, "answer to PING", UNASKED, "of another kind"];
         let found = said.iter().any(|said| done.stderr.contains(said));
         assert!(found, "{}", done.transcript());

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn spread(line: &str) -> Jostle {
     jostle(&format!("spread --quiet --format json {line}"))
@@ -216,9 +216,11 @@ mod alone {
         let mut run = spread(line).in_background();
         let generator = run.until_workers(3)[0].pid;
         run.after(Duration::from_millis(900));
+        let stopped = Instant::now();
         processes::signal(generator, Signal::STOP);
         run.after(Duration::from_millis(600));
         processes::signal(generator, Signal::CONT);
+        let expected = stopped.elapsed().as_secs_f64() / 2.0;
         let paused = run.end().measures().leaves_nothing().point();
         let found = reason(&paused, "concurrency").expect("a pause that was noticed");
         assert_eq!(found.is, Is::Invalid);
@@ -229,7 +231,10 @@ mod alone {
             .map(|g| g.process.unwrap().still_share)
             .collect();
         let most = still.iter().copied().fold(0.0, f64::max);
-        assert!((0.25..=0.35).contains(&most), "600 ms of 2 s: {still:?}");
+        // What stopped all of them was the machine.
+        let least = still.iter().copied().fold(1.0, f64::min);
+        let told = most - least;
+        assert!((told - expected).abs() < 0.05, "{expected}: {still:?}");
         in_five_tries("a clean run of full concurrency", || {
             let clean = measured("echo --in-flight 9 --generators 3 -t 1");
             reason(&clean, "concurrency").is_none().then_some(())

@@ -151,16 +151,16 @@ fn kept(line: &str) -> Value {
 fn held_locks_are_renewed_for_as_long_as_they_are_kept() {
     let _beside = beside();
     must_have("redis-server", "redis-server");
-    let kept = kept("hold redis --keys 10 --for 3s --lease 1s");
+    let kept = kept("hold redis --keys 10 --for 6s --lease 2s");
     assert_eq!(
         (&kept["locks"], &kept["lease_s"]),
-        (&10.into(), &1.0.into())
+        (&10.into(), &2.0.into())
     );
     assert!(
-        (3.0..5.0).contains(&kept["kept_s"].as_f64().unwrap()),
+        (6.0..8.0).contains(&kept["kept_s"].as_f64().unwrap()),
         "{kept}"
     );
-    // Each of ten locks at least every third of a second, but for those that came late.
+    // Each of ten locks at least every two thirds of a second, but for those that came late.
     let renewals = kept["renewals"].as_u64().unwrap();
     assert!((40..=100).contains(&renewals), "{kept}");
     assert_eq!(kept["round_trips"], renewals);

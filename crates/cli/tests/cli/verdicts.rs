@@ -95,7 +95,7 @@ fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
     let _beside = beside();
     let short = measured("contend flock -w 100 -b 1ms -t 0.3");
     flags(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
-    let long = measured("contend flock -w 4 -b 1ms -t 0.3");
+    let long = measured("contend flock -w 4 -b 1ms -t 2");
     assert!(reason(&long, "rotations").is_none(), "{:?}", long.verdict);
 }
 

@@ -1,7 +1,7 @@
 //! From question to answer and back, as a user goes: plan, run, result file,
 //! report, the same again; every format; progress where somebody watches.
 
-use crate::common::{Place, alone, beside, jostle, must_have, reason};
+use crate::common::{Place, alone, beside, in_five_tries, jostle, must_have, reason};
 use jostle_model::plan::Plan;
 use jostle_model::record::{Experiment, Record};
 use jostle_targets::TABLE;
@@ -373,7 +373,7 @@ fn one_cpu_will_do() {
 fn a_plain_user_measures_every_target() {
     let _beside = beside();
     let place = Place::of_a_plain_user();
-    let targets: Vec<&str> = TABLE
+    let mut targets: Vec<&str> = TABLE
         .iter()
         .map(|entry| entry.name)
         // The broken specimens, one that may stand still for longer than the window,
@@ -396,25 +396,33 @@ fn a_plain_user_measures_every_target() {
             !others.contains(name)
         })
         .collect();
-    let line = format!(
-        "contend {} -w 3 -b 100us -t 100ms --runs 1 --format json -o result.jsonl",
-        targets.join(" ")
-    );
-    let done = place.jostle(&line).run_cleanly().measures();
-    let points = done.points();
-    assert_eq!(points.len(), targets.len(), "{}", done.transcript());
-    for point in points {
-        assert!(point.operations > 0, "{}", point.target);
-        for grave in ["exclusion", "lost_update", "errors", "deaths"] {
-            assert!(
-                reason(&point, grave).is_none(),
-                "{}: {:?}",
-                point.target,
-                point.verdict
-            );
+    // On a busy machine a server that was just launched may grant nothing in so short a time.
+    in_five_tries("a grant by every target", || {
+        let line = format!(
+            "contend {} -w 3 -b 100us -t 100ms --runs 1 --format json -o result.jsonl --overwrite",
+            targets.join(" ")
+        );
+        let done = place.jostle(&line).run_cleanly().measures();
+        let points = done.points();
+        assert_eq!(points.len(), targets.len(), "{}", done.transcript());
+        for point in &points {
+            for grave in ["exclusion", "lost_update", "errors", "deaths"] {
+                assert!(
+                    reason(point, grave).is_none(),
+                    "{}: {:?}",
+                    point.target,
+                    point.verdict
+                );
+            }
         }
-    }
-    assert_eq!(place.read("result.jsonl"), done.stdout);
+        assert_eq!(place.read("result.jsonl"), done.stdout);
+        let has_granted = |name: &str| {
+            let mut granted = points.iter().filter(|point| point.operations > 0);
+            granted.any(|point| point.target == name)
+        };
+        targets.retain(|name| !has_granted(name));
+        targets.is_empty().then_some(())
+    });
     place
         .jostle("doctor")
         .run_cleanly()
@@ -602,9 +610,9 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
 
 #[test]
 fn idles_that_vary_have_the_mean_that_was_asked_for_and_scatter() {
+    let _beside = beside();
     let place = Place::new();
-    // Spun idles end on time, so that no wake-up is part of the mean. Both plans stand in one
-    // call: what disturbs one disturbs the other.
+    // Spun idles end on time, so that no wake-up is part of the mean.
     let plan = |arrivals| {
         format!(
             "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flock\"]\nworkers = 1\n\
@@ -614,14 +622,15 @@ fn idles_that_vary_have_the_mean_that_was_asked_for_and_scatter() {
     };
     let plans = ["constant", "poisson"].map(plan).concat();
     std::fs::write(place.file("plan.toml"), plans).unwrap();
-    place.jostle("run plan.toml -o r.jsonl").run_cleanly();
-    let points = place.points("r.jsonl");
-    let [constant, varied] = &points[..] else {
-        panic!("{points:?}")
-    };
-    // The mean of 2,000 drawn idles is within 3 %; a busy machine may take half of a run.
-    let ratio = varied.throughput_per_s / constant.throughput_per_s;
-    assert!((0.5..2.0).contains(&ratio), "{ratio}");
+    // The mean of 2,000 drawn idles is within 3 %; a busy machine may take more than half of
+    // one of the runs.
+    let varied = in_five_tries("a ratio of 0.5 to 2", || {
+        let run = place.jostle("run plan.toml -o r.jsonl --overwrite");
+        run.run_cleanly();
+        let [constant, varied] = <[_; 2]>::try_from(place.points("r.jsonl")).unwrap();
+        let ratio = varied.throughput_per_s / constant.throughput_per_s;
+        (0.5..2.0).contains(&ratio).then_some(varied)
+    });
     // The variance of Poisson's counts is their mean; that of a constant pace is nearly zero.
     let counts = varied.series.iter().map(|slice| slice.operations as f64);
     let mean = counts.clone().sum::<f64>() / counts.len() as f64;

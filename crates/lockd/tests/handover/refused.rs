@@ -10,7 +10,7 @@ use crate::{
 #[test]
 fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
     let installed = Installed::new();
-    let daemon = installed.start(&["--handover-timeout", "1"]);
+    let daemon = installed.start(&["--handover-timeout", "5"]);
     let mut holder = daemon.client();
     assert_eq!(holder.say("LOCK a"), "1");
     let mut waiter = daemon.client();
@@ -47,7 +47,7 @@ fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
             "the state has version 255, and this program",
         ),
         (&half, "700", "it is not whole"),
-        (&format!("#!/bin/sh\n{sleep}\n"), "700", "within 1 s"),
+        (&format!("#!/bin/sh\n{sleep}\n"), "700", "within 5 s"),
     ];
     for (text, mode, why) in bad {
         installed.put(text, mode);
