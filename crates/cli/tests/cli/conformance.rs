@@ -323,6 +323,7 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
         let name = typed(entry);
         let line =
             format!("contend {name} -w 4 -b 60ms -i 0 -t 1.5 --warmup 50ms --runs 1 --format json");
+        let stays_locked = !entry.lock.survives_owner && name != "lockfile";
         let (point, holder) = in_five_tries("others let in when an owner is killed", || {
             let mut run = jostle(&line)
                 .within(Duration::from_secs(60))
@@ -347,8 +348,7 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             let late = entry.lock.survives_owner && operations_after(&point) == 0;
             // And the owner may have released meanwhile, so that a waiter was killed.
             let died_as_owner = point.exclusion.as_ref().is_some_and(|e| e.holder_died > 0);
-            let missed =
-                !entry.lock.survives_owner && operations_after(&point) > 0 && !died_as_owner;
+            let missed = stays_locked && operations_after(&point) > 0 && !died_as_owner;
             (!late && !missed).then_some((point, holder))
         });
         let text = format!("(pid {holder}): killed by SIGKILL");
@@ -372,7 +372,7 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
                 point.verdict
             );
         }
-        if !entry.lock.survives_owner && name != "lockfile" {
+        if stays_locked {
             let after = operations_after(&point);
             let freed = "is freed when its owner dies; its entry says it is not";
             assert_eq!(after, 0, "{name} {freed}");
