@@ -103,7 +103,8 @@ fn python_tests(version: &str, module: &str) -> (bool, String) {
     (run.status.success(), text)
 }
 
-/// All at a time: they wait for leases to end.
+/// Some at a time: they wait for leases to end, and a machine with too much to do lets them
+/// end too soon.
 #[test]
 fn the_python_package_keeps_its_promises_with_both() {
     let modules = [
@@ -113,18 +114,17 @@ fn the_python_package_keeps_its_promises_with_both() {
         "test_aio_many",
         "test_readme",
     ];
-    let runs = modules
-        .into_iter()
-        .flat_map(|module| ["4", "8"].map(|version| (version, module)))
-        .map(|(version, module)| {
-            let run = std::thread::spawn(move || python_tests(version, module));
-            (version, module, run)
-        })
-        .collect::<Vec<_>>();
-    for (version, module, run) in runs {
-        let (passed, text) = run.join().unwrap();
-        assert!(passed, "{module} with redis-py {version}:\n{text}");
-        assert!(!text.contains("Ran 0 tests"), "{text}");
+    let all = modules.map(|module| ["4", "8"].map(|version| (version, module)));
+    for some in all.as_flattened().chunks(4) {
+        let runs: Vec<_> = some
+            .iter()
+            .map(|&(version, module)| std::thread::spawn(move || python_tests(version, module)))
+            .collect();
+        for ((version, module), run) in some.iter().zip(runs) {
+            let (passed, text) = run.join().unwrap();
+            assert!(passed, "{module} with redis-py {version}:\n{text}");
+            assert!(!text.contains("Ran 0 tests"), "{text}");
+        }
     }
 }
 

@@ -77,6 +77,15 @@ fn tokens_go_on_though_the_data_directory_vanished() {
     assert!(daemon.client().token("LOCK a") > token);
 }
 
+/// The daemon's CPU time, in hundredths of a second.
+fn ticks(daemon: &Daemon) -> u64 {
+    let path = format!("/proc/{}/stat", daemon.child.id());
+    let stat = std::fs::read_to_string(path).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
 #[test]
 fn a_daemon_with_nothing_to_do_takes_no_cpu() {
     // It once polled for ever when the first tokens were reserved at the wrong moment,
@@ -85,18 +94,12 @@ fn a_daemon_with_nothing_to_do_takes_no_cpu() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().to_str().unwrap();
         let daemon = Daemon::start_exactly(&["--data", data, "--listen", "127.0.0.1:0"]);
-        let ticks = || -> u64 {
-            let path = format!("/proc/{}/stat", daemon.child.id());
-            let stat = std::fs::read_to_string(path).unwrap();
-            let (_, fields) = stat.rsplit_once(')').unwrap();
-            let fields: Vec<&str> = fields.split_whitespace().collect();
-            fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-        };
         daemon.client().token("LOCK a");
-        let before = ticks();
+        let before = ticks(&daemon);
         std::thread::sleep(Duration::from_secs(1));
         // A process that never sleeps takes a hundred ticks a second.
-        assert!(ticks() - before < 20, "{before} and then {}", ticks());
+        let took = ticks(&daemon) - before;
+        assert!(took < 20, "{took} ticks");
     };
     std::thread::scope(|scope| {
         (0..10).for_each(|start| drop(scope.spawn(move || idle(start))));
@@ -265,7 +268,7 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
         "--request-timeout",
         "1",
         "--idle-timeout",
-        "1",
+        "3",
         "--max-output",
         "64K",
     ]);
@@ -287,10 +290,10 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     let start = Instant::now();
     let mut pings = Vec::new();
     let mut at = 0;
-    // Not less than three idle timeouts, and on a busy machine as long as it
+    // Not less than two idle timeouts, and on a busy machine as long as it
     // takes the greedy one to fill the kernel's buffers.
     let mut closed = 0;
-    while start.elapsed() < Duration::from_millis(3500)
+    while start.elapsed() < Duration::from_secs(7)
         || closed < 2 && start.elapsed() < Duration::from_secs(30)
     {
         // It sends and sends and never reads.
@@ -373,18 +376,17 @@ fn ten_thousand_clients_wait_and_are_served_in_order() {
     assert!(before.elapsed() < Duration::from_millis(500));
     holder.say("UNLOCK x");
     let mut last = 1;
-    let start = Instant::now();
+    let before = ticks(&daemon);
     for waiter in waiters.iter_mut().take(2000) {
         let token = waiter.read().as_integer().unwrap();
         assert!(token > last);
         last = token;
         waiter.send("UNLOCK x");
     }
-    let took = start.elapsed();
-    assert!(
-        took < Duration::from_secs(20),
-        "2000 hand-offs took {took:?}"
-    );
+    // The line's length costs nothing. By the clock each hand-off takes as long as two
+    // wake-ups do, on a busy machine many milliseconds.
+    let took = ticks(&daemon) - before;
+    assert!(took < 500, "2000 hand-offs took {took} ticks of CPU time");
     // The rest leaves at once.
     drop(waiters);
     eventually("all are gone", || holder.info("connected_clients") == 1);

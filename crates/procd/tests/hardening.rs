@@ -247,7 +247,7 @@ fn calls_wait_in_line_and_too_many_are_refused() {
 fn clients_that_pipeline_take_turns_with_others() {
     let engine = Engine::start(&["--threads", "4", "--max-running", "1"]);
     let mut greedy = engine.client();
-    let calls = 400;
+    let calls = 1500;
     for _ in 0..calls {
         greedy.ask("/work?20000");
     }

@@ -354,17 +354,22 @@ mod alone {
     #[test]
     fn an_offered_rate_is_kept_and_timed_from_the_intended_start() {
         let _alone = alone();
-        let done = sweep("--open 500:2000 --sources 1 --rate 4000").run_cleanly();
-        for point in points(&done) {
-            let least_s = (point.operations - 1) as f64 / 4_000.0;
-            // Who is late catches up; and each interval begins anew after a rest.
-            let expected = 0.999 * least_s..1.25 * least_s + 0.02;
-            assert!(expected.contains(&point.window_s), "{} s", point.window_s);
-            assert_eq!(count(&point.response_ns), point.operations);
-            let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
-            assert!(response.mean > connect.mean);
-            assert!(point.connections.unwrap().lag_ns.is_some());
-        }
+        in_five_tries("a rate that is kept", || {
+            let done = sweep("--open 500:2000 --sources 1 --rate 4000").run_cleanly();
+            let mut is_kept = true;
+            for point in points(&done) {
+                let least_s = (point.operations - 1) as f64 / 4_000.0;
+                assert!(point.window_s >= 0.999 * least_s, "{} s", point.window_s);
+                // Who is late catches up, unless it was at the end; and each interval begins
+                // anew after a rest.
+                is_kept &= point.window_s < 1.25 * least_s + 0.02;
+                assert_eq!(count(&point.response_ns), point.operations);
+                let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
+                assert!(response.mean > connect.mean);
+                assert!(point.connections.unwrap().lag_ns.is_some());
+            }
+            is_kept.then_some(())
+        });
     }
 
     /// A million a second is more than any machine opens: each is later than the one

@@ -63,7 +63,11 @@ fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_st
 #[test]
 fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
     let _beside = beside();
-    let points = recovers("lockd --runs 1 --waiters 3 --pause 400ms --within 30s");
+    let line = "lockd --runs 1 --waiters 3 --within 30s";
+    let others = "kill,stop,cut,server-stop";
+    let mut points = recovers(&format!("{line} --pause 400ms --fault {others}"));
+    // The next grant ends the pause; on a busy machine it comes late.
+    points.extend(recovers(&format!("{line} --pause 8s --fault server-kill")));
     assert_eq!(points.len(), 5);
     points.iter().for_each(is_sound);
     let killed = of(&points, "lockd", Fault::Kill);
@@ -103,7 +107,8 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
     let place = Place::new();
     let line = "recover redis redisson --fault kill,stop --runs 1 --waiters 2 --lease 1s";
     let done = place
-        .jostle(&format!("{line} --pause 300ms --within 20s -o r.jsonl"))
+        // The next grant ends the pause; on a busy machine it comes late.
+        .jostle(&format!("{line} --pause 8s --within 20s -o r.jsonl"))
         .run();
     done.measures()
         .leaves_nothing()
@@ -138,7 +143,7 @@ fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_rele
     must_be_root("cut a connection");
     must_have("redis-server", "redis-server");
     let place = Place::new();
-    let line = "recover redis --fault cut --runs 1 --waiters 2 --lease 1s --pause 300ms";
+    let line = "recover redis --fault cut --runs 1 --waiters 2 --lease 1s --pause 8s";
     let done = place
         .jostle(&format!("{line} --within 20s -o r.jsonl"))
         .run();

@@ -346,19 +346,29 @@ mod tests {
         // This process serves itself: only a port that is told can be watched.
         let mut sockets = Sockets::open(Some(port)).unwrap();
         let (mut client, mut server) = (&clients[0], &accepted[0]);
+        // On a busy machine what was sent arrives after the call has returned.
+        let await_unread = |bytes| {
+            let arrived = (0..5000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                accepted[0].peek(&mut [0; 1000]).unwrap() == bytes
+            });
+            assert!(arrived, "{bytes} bytes");
+        };
         client.write_all(&[1; 500]).unwrap();
+        await_unread(500);
         server.read_exact(&mut [0; 300]).unwrap();
         sockets.look();
-        let mut later = |sockets: &mut Sockets| {
+        let mut later = |sockets: &mut Sockets, unread: usize| {
             client.write_all(&[1; 70]).unwrap();
+            await_unread(unread + 70);
             server.read_exact(&mut [0; 50]).unwrap();
             sockets.look();
         };
         // By their addresses, unless another test has opened a connection.
-        later(&mut sockets);
+        later(&mut sockets, 200);
         // Among all sockets.
         (sockets.are_few, sockets.known) = (true, None);
-        later(&mut sockets);
+        later(&mut sockets, 220);
         let traffic = sockets.into_columns().unwrap();
         assert_eq!(traffic.connections, [3.0, 3.0, 3.0]);
         assert_eq!(traffic.bytes, [500.0, 70.0, 70.0]);

@@ -58,18 +58,19 @@ fn a_wait_ends_to_the_millisecond() {
     let (mut a, mut b) = (daemon.client(), daemon.client());
     a.say("LOCK x");
     for wait_ms in [1, 7, 50, 300] {
-        let start = Instant::now();
-        assert_eq!(b.say(&format!("LOCK x WAIT {wait_ms}")), "nil");
-        let took = start.elapsed();
-        assert!(
-            took >= Duration::from_millis(wait_ms),
-            "{took:?} for {wait_ms} ms"
-        );
-        // The upper bound is generous: the machine may be busy.
-        assert!(
-            took < Duration::from_millis(wait_ms + 200),
-            "{took:?} for {wait_ms} ms"
-        );
+        let mut wait = || {
+            let start = Instant::now();
+            assert_eq!(b.say(&format!("LOCK x WAIT {wait_ms}")), "nil");
+            let took = start.elapsed();
+            assert!(
+                took >= Duration::from_millis(wait_ms),
+                "{took:?} for {wait_ms} ms"
+            );
+            took
+        };
+        // One of five: the machine may be busy.
+        let in_time = Duration::from_millis(wait_ms + 50);
+        assert!((0..5).any(|_| wait() < in_time), "{wait_ms} ms");
     }
 }
 

@@ -295,6 +295,11 @@ mod tests {
         let ours = ServerAt::Pid(std::process::id());
         assert_eq!(check(&ServerAt::Port(port)), Ok(()));
         drop(nobody);
+        // A process that another test has just forked has it too, until it becomes a program.
+        let started = std::time::Instant::now();
+        while check(&ServerAt::Port(port)).is_ok() && started.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         for (named, why) in [
             (ServerAt::Port(port), "nobody listens"),
             (ServerAt::Unix("/nowhere/s".to_owned()), "nobody listens"),
@@ -321,7 +326,8 @@ mod tests {
         let server = Server::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
         assert_eq!(server.roots(), [0; 0]);
         server.look();
-        assert_eq!(server.roots(), [std::process::id()]);
+        // Beside it, perhaps, what another test has just forked.
+        assert!(server.roots().contains(&std::process::id()));
         let (from, to) = (server.read(), server.read());
         assert_eq!(server.used(&from, &to, 7), Some(7));
         assert!(Server::of(None, "flock", &[]).used(&from, &to, 0).is_none());

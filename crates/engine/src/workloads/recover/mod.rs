@@ -144,19 +144,22 @@ impl<T: Target> Process<'_, T> {
         self.log_write(written);
     }
 
-    /// To the resource, where the lock gives tokens: the token, and whether it was taken.
-    fn write(&self, lock: &T::Lock) -> Option<(u64, bool)> {
+    /// To the resource, where the lock gives tokens: the token, whether it was taken, and
+    /// when.
+    fn write(&self, lock: &T::Lock) -> Option<(u64, bool, u64)> {
         let token = lock.token()?;
-        Some((token, self.board.write(token)))
+        let taken = self.board.write(token);
+        Some((token, taken, clock::monotonic()))
     }
 
-    fn log_write(&self, written: Option<(u64, bool)>) {
-        if let Some((token, taken)) = written {
+    /// With the time of the write: the old owner's may be logged before it.
+    fn log_write(&self, written: Option<(u64, bool, u64)>) {
+        if let Some((token, taken, at_ns)) = written {
             let what = match taken {
                 true => What::Written,
                 false => What::WriteRefused,
             };
-            self.log(what, Some(token), None);
+            self.log_at(at_ns, what, Some(token), None);
         }
     }
 

@@ -437,12 +437,12 @@ mod tests {
         let now = clock.now();
         let window = Window {
             opens: now + 10 * MS,
-            closes: now + 40 * MS,
+            closes: now + 1_010 * MS,
         };
         canary(&sheets.sheet(0), clock, window);
         let lag = sheets.merged(Part::CanaryLag);
         let counted: u64 = lag.buckets.0.iter().map(|(_, count)| count).sum();
-        assert!((1..=30).contains(&counted), "{counted} in 30 ms");
+        assert!((1..=1_000).contains(&counted), "{counted} in 1 s");
         assert!(lag.sum > 0, "nobody wakes at once");
     }
 

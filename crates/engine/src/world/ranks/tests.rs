@@ -23,13 +23,14 @@ use std::time::{Duration, Instant};
 
 const QUICK: Limits = Limits {
     beat: Duration::from_millis(20),
-    silence: Duration::from_millis(400),
-    first_silence: Duration::from_millis(800),
+    // Longer than machines stand still.
+    silence: Duration::from_millis(1_500),
+    first_silence: Duration::from_secs(3),
     rest: Duration::from_secs(5),
     ready: Duration::from_secs(5),
     stage: Duration::from_secs(5),
     interrupt: Duration::from_millis(200),
-    farewell: Duration::from_millis(800),
+    farewell: Duration::from_secs(3),
     nap: Duration::from_micros(200),
     long_nap: Duration::from_millis(2),
 };
