@@ -383,10 +383,10 @@ fn ten_thousand_clients_wait_and_are_served_in_order() {
         last = token;
         waiter.send("UNLOCK x");
     }
-    // The line's length costs nothing. By the clock each hand-off takes as long as two
-    // wake-ups do, on a busy machine many milliseconds.
+    // A hand-off costs the same however long the line is. CPU time is asserted because two
+    // wake-ups of each hand-off take milliseconds on a busy machine.
     let took = ticks(&daemon) - before;
-    assert!(took < 500, "2000 hand-offs took {took} ticks of CPU time");
+    assert!(took < 50, "2000 hand-offs took {took} ticks of CPU time");
     // The rest leaves at once.
     drop(waiters);
     eventually("all are gone", || holder.info("connected_clients") == 1);

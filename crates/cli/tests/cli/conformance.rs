@@ -423,7 +423,7 @@ mod alone {
         let even: u64 = operations.iter().step_by(2).sum();
         let share = even as f64 / point.operations as f64;
         // The owner is not drawn: 48 of 73 after an even one, 50 of 74 after an odd one.
-        // Beyond this bound once in 10,000 runs; a lottery has a half.
+        // The share exceeds this bound once in 10,000 runs; a lottery gives 0.5.
         let bound = 4.0 * (0.664 * 0.336 / point.operations as f64).sqrt();
         assert!(bound < 0.16, "{} grants", point.operations);
         assert!((share - 0.664).abs() < bound, "{share}, not within {bound}");

@@ -13,7 +13,7 @@ fn fits(lines: &str) -> Vec<Fit> {
         .collect()
 }
 
-/// None on a machine on which its time was over before it was measured, each time.
+/// None if other programs disturbed each of five runs and none of them has an anchor.
 fn anchor_of(line: &str) -> Option<Anchor> {
     let mut anchor = None;
     in_five_tries_unless_disturbed("an anchor", || {

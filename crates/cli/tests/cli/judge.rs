@@ -127,8 +127,8 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
     assert_eq!(whole.exits(0).says_nothing().stdout, "a-b c-");
 }
 
-/// As cron and CI start scripts: the kernel sends SIGHUP to a group with stopped processes
-/// when nobody above it in its session can continue them any more.
+/// Cron and CI start scripts in a session without a shell that controls jobs. When a process
+/// group there is orphaned and has a stopped process, the kernel sends SIGHUP to the group.
 #[test]
 fn a_script_without_job_control_is_not_hung_up() {
     let _beside = beside();

@@ -185,7 +185,8 @@ fn start(words: &[String]) -> io::Result<Pid> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let guard = getpid();
     let pid = Forker::new()?.fork(|| {
-        // It waits until we have left: whom we start later cannot come back to this group.
+        // It waits until the guard has left the session: a process that is forked after that
+        // cannot join this group.
         let prepared =
             process::die_with(guard).and_then(|()| (&mut { &theirs }).read_exact(&mut [0]));
         let error = match prepared {
