@@ -228,7 +228,7 @@ fn printed_alone(table: &str) -> Vec<String> {
     // Figures end where their heading does.
     let end = lines[at].find("alone").unwrap() + "alone".len();
     let rows = (0..3).map(|rank| {
-        // A mark may follow: the owner of the tail.
+        // A rank that owns the tail has a mark behind its number.
         let name = format!(" rank {rank}");
         let row = lines[at..].iter().find(|line| line.contains(&name));
         let upto: String = row.unwrap_or(&"").chars().take(end).collect();

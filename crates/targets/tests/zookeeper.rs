@@ -55,29 +55,29 @@ impl Server {
         })
     }
 
-    /// What it receives and sends from now on, but for the questions after it.
+    /// Packets that it receives and sends from now on, without those of [`Self::packets`].
     ///
-    /// An answer is written first and counted then, so that the client may be faster: what
-    /// came before has to be counted for a while already.
+    /// The server writes an answer first and counts it afterwards, so that a client may look
+    /// too early. Therefore the counts must first stand still for ten looks.
     fn since_now(&self) -> impl Fn() -> [i64; 2] {
         let steps = |[a, b]: [[i64; 2]; 2]| [0, 1].map(|side| b[side] - a[side]);
         let mut before = self.packets();
-        // What a question counts, too, and how often it was this in a row.
-        let (mut question, mut alike) = ([0, 0], 0);
+        // What a look itself adds, and how many looks in a row added the same.
+        let (mut look, mut alike) = ([0, 0], 0);
         let start = Instant::now();
         while alike < 10 {
             assert!(start.elapsed() < Duration::from_secs(30), "never at rest");
             std::thread::sleep(LOOK);
             let now = self.packets();
             let step = steps([before, now]);
-            alike = if step == question { alike + 1 } else { 0 };
-            (before, question) = (now, step);
+            alike = if step == look { alike + 1 } else { 0 };
+            (before, look) = (now, step);
         }
         let asked = self.asked.load(Relaxed);
         move || {
             let packets = self.packets();
-            let questions = self.asked.load(Relaxed) - asked;
-            [0, 1].map(|side| packets[side] - before[side] - questions * question[side])
+            let looks = self.asked.load(Relaxed) - asked;
+            [0, 1].map(|side| packets[side] - before[side] - looks * look[side])
         }
     }
 
@@ -106,7 +106,7 @@ fn each_acquisition_makes_as_many_round_trips_as_the_recipe_says() {
     let target = server.prepare(&ledger);
     let (mut one, mut two) = (target.join(0).unwrap(), target.join(1).unwrap());
 
-    // All in one sum: what is counted late is missing nowhere.
+    // One running sum: an answer that is counted late cannot fall into the next count.
     let since = server.since_now();
 
     // Free: create, list; delete.
@@ -116,11 +116,10 @@ fn each_acquisition_makes_as_many_round_trips_as_the_recipe_says() {
     }
     settles(&[60, 60], &since);
 
-    // Taken, and not waited for: create, list, delete. The owner's create and list come
-    // before.
+    // Taken, and not waited for: create, list, delete, after the owner's create and list.
     assert_eq!(one.acquire(0, Mode::Exclusive, block()), GRANTED);
     assert_eq!(acquire(&mut two, Wait::Try), Ok(Outcome::Refused));
-    settles(&[60 + 2 + 3, 60 + 2 + 3], &since);
+    settles(&[65, 65], &since);
 
     // Taken: create, list, read the one before with a watch; its event; list; delete. The
     // owner's delete comes on top.
@@ -129,11 +128,11 @@ fn each_acquisition_makes_as_many_round_trips_as_the_recipe_says() {
             let granted = acquire(&mut two, block());
             granted.map(|_| two.release(0, Mode::Exclusive))
         });
-        until(&[65 + 3, 65 + 3], &since);
+        until(&[68, 68], &since);
         one.release(0, Mode::Exclusive).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(Ok(())));
     });
-    settles(&[68 + 1 + 1 + 1, 68 + 1 + 1 + 1 + 1], &since);
+    settles(&[71, 72], &since);
     ledger.sweep().unwrap();
 }
 
