@@ -54,13 +54,19 @@ impl Harm {
     }
 }
 
+/// The accounts of a run that has a figure. Where the window never began, as when the only
+/// client died before, there is none that anybody could have harmed.
+pub fn accounts(run: &Point) -> Option<&Accounts> {
+    run.accounts.as_deref().filter(|_| run.window_s > 0.0)
+}
+
 /// Over all runs of a point: the medians of their bounds, as the figure is the median
-/// of theirs. None where no run has accounts, or where a run's harm cannot be bounded.
+/// of theirs. None where no run has [`accounts`], or where a run's harm cannot be bounded.
 pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
     let each: Option<Vec<Harm>> = runs
         .iter()
-        .filter(|run| run.accounts.is_some())
-        .map(|run| of_run(experiment, run))
+        .filter_map(|run| Some((run, accounts(run)?)))
+        .map(|(run, accounts)| of_run(experiment, run, accounts))
         .collect();
     let each = each.filter(|each| !each.is_empty())?;
     let over = |of: fn(&Harm) -> f64| {
@@ -80,8 +86,7 @@ pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
     })
 }
 
-fn of_run(experiment: &Experiment, run: &Point) -> Option<Harm> {
-    let accounts = run.accounts.as_deref()?;
+fn of_run(experiment: &Experiment, run: &Point, accounts: &Accounts) -> Option<Harm> {
     let share = share(&experiment.plan, run, accounts)?;
     let raise = raise(experiment, run);
     Some(Harm {
@@ -368,6 +373,25 @@ mod tests {
         assert_eq!((harm.share, harm.low, harm.high), (0.0, 1.0, 1.0));
         let harm = bound(&experiment, &[&busy, &busy, &quiet]).unwrap();
         assert_eq!(harm.high, f64::INFINITY);
+    }
+
+    /// The bound of a client that was killed before its window was "NaN to 1.21 times".
+    #[test]
+    fn a_run_without_a_window_has_no_figure_to_be_harmed() {
+        let mut experiment = experiment();
+        experiment.calibration.latencies = Some(Latencies {
+            wake_same_cpu_ns: 5_000.0,
+            wake_other_cpu_ns: Some(35_000.0),
+            ..Latencies::default()
+        });
+        let run = disturbed(Some(0.5), Some(2.0), 0.0);
+        let mut dead = run.clone();
+        (dead.window_s, dead.operations) = (0.0, 19);
+        assert_eq!(bound(&experiment, &[&dead]), None);
+        // The others have theirs.
+        let alone = bound(&experiment, &[&run]);
+        assert!(alone.is_some());
+        assert_eq!(bound(&experiment, &[&dead, &run]), alone);
     }
 
     #[test]

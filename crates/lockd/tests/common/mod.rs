@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)] // A helper of a test fails the test.
 #![allow(dead_code)] // Each test file uses its part.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -148,6 +149,43 @@ pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     }
 }
 
+/// Waits again where a signal ended the wait.
+///
+/// Signals that the process ignores do that too where the wait has a time limit: SIGCONT
+/// (signal(7)), and SIGCHLD if the thread whose child ends has blocked signals at that
+/// moment, as it does while it starts another process.
+fn uninterrupted<T>(mut wait: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match wait() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// systemd's side of the protocol of sd_notify(3).
+pub(crate) struct Manager {
+    pub socket: UnixDatagram,
+}
+
+impl Manager {
+    /// On a socket at this path; for `$NOTIFY_SOCKET`.
+    pub(crate) fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        let patience = Some(Duration::from_secs(20));
+        socket.set_read_timeout(patience).unwrap();
+        Self { socket }
+    }
+
+    /// The next message.
+    #[track_caller]
+    pub(crate) fn hear(&self) -> String {
+        let mut bytes = [0; 500];
+        let length = uninterrupted(|| self.socket.recv(&mut bytes)).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    }
+}
+
 /// A client that sends words and reads replies.
 pub(crate) struct Client<S> {
     pub stream: S,
@@ -176,7 +214,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next reply; an error if the connection ends first.
-    pub(crate) fn try_read(&mut self) -> std::io::Result<Value> {
+    pub(crate) fn try_read(&mut self) -> io::Result<Value> {
         loop {
             let found = Value::decode(&self.buffer, ValueLimits::default());
             if let Some((value, used)) = found.unwrap() {
@@ -184,8 +222,8 @@ impl<S: Read + Write> Client<S> {
                 return Ok(value);
             }
             let mut bytes = [0; 1 << 15];
-            match self.stream.read(&mut bytes)? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            match uninterrupted(|| self.stream.read(&mut bytes))? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
                 length => self.buffer.extend_from_slice(&bytes[..length]),
             }
         }

@@ -1,10 +1,8 @@
 //! What surrounds the daemon: tokens on disk, systemd, signals.
 
-use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::time::Duration;
 
-use crate::common::{Daemon, eventually};
+use crate::common::{Daemon, Manager, eventually};
 use crate::{Installed, assert_handed_over};
 
 #[test]
@@ -63,21 +61,13 @@ fn another_data_directory_needs_a_restart() {
 fn systemd_sees_a_reload_of_the_same_process() {
     let installed = Installed::new();
     let path = installed.path("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    let patience = Some(Duration::from_secs(20));
-    manager.set_read_timeout(patience).unwrap();
+    let manager = Manager::at(&path);
     // At once: the queue of such a socket has room for ten, and the daemon never waits.
-    let queue = manager.try_clone().unwrap();
+    let queue = manager.socket.try_clone().unwrap();
     let heard = std::thread::spawn(move || {
         let mut heard: Vec<String> = Vec::new();
         while heard.last().is_none_or(|last| last != "STOPPING=1") {
-            let mut bytes = [0; 500];
-            let length = match manager.recv(&mut bytes) {
-                // A timed receive is not begun again when the process was stopped.
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                length => length.unwrap(),
-            };
-            heard.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+            heard.push(manager.hear());
         }
         heard
     });

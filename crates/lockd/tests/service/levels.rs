@@ -1,16 +1,15 @@
 //! The lines in the log at each level, as text and as JSON.
 
-use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use crate::JOSTLED;
-use crate::common::Client;
+use crate::common::{Client, Manager};
 
 /// Levels, from the one that lets least pass.
 const LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
@@ -35,7 +34,7 @@ const STORY: [(&str, &str); 12] = [
 /// report at every level that the daemon is ready.
 struct Service {
     directory: tempfile::TempDir,
-    manager: UnixDatagram,
+    manager: Manager,
     child: Child,
 }
 
@@ -44,10 +43,7 @@ impl Service {
     fn start(settings: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let manager = UnixDatagram::bind(path("notify")).unwrap();
-        manager
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        let manager = Manager::at(&path("notify"));
         std::fs::write(path("settings"), settings).unwrap();
         let child = Command::new(JOSTLED)
             .args(["--data", "none", "--listen", "none"])
@@ -71,17 +67,7 @@ impl Service {
     }
 
     fn await_readiness(&self) {
-        let mut bytes = [0; 500];
-        loop {
-            let length = match self.manager.recv(&mut bytes) {
-                // A timed receive is not begun again when the process was stopped.
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                length => length.unwrap(),
-            };
-            if &bytes[..length] == b"READY=1" {
-                return;
-            }
-        }
+        while self.manager.hear() != "READY=1" {}
     }
 
     /// Lets it read other settings.

@@ -11,11 +11,11 @@ mod scrapers;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Client, Daemon, eventually, output, root, short, tool};
+use common::{Client, Daemon, Manager, eventually, output, root, short, tool};
 
 const JOSTLED: &str = env!("CARGO_BIN_EXE_jostled");
 
@@ -23,29 +23,21 @@ const JOSTLED: &str = env!("CARGO_BIN_EXE_jostled");
 fn systemd_is_told_of_readiness_reloads_and_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
-    let hear = || {
-        let mut bytes = [0; 500];
-        let length = manager.recv(&mut bytes).unwrap();
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
-    };
+    let manager = Manager::at(&path);
     let flags = ["--data", "none", "--listen", "127.0.0.1:0"];
     let mut command = Command::new(JOSTLED);
     let daemon = Daemon::from_command(command.args(flags).env("NOTIFY_SOCKET", &path));
-    assert_eq!(hear(), "READY=1");
+    assert_eq!(manager.hear(), "READY=1");
     daemon.signal("-HUP");
-    let reloading = hear();
+    let reloading = manager.hear();
     let time = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
     assert!(
         time.is_some_and(|text| text.parse::<u64>().is_ok()),
         "{reloading}"
     );
-    assert_eq!(hear(), "READY=1");
+    assert_eq!(manager.hear(), "READY=1");
     daemon.signal("-TERM");
-    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(manager.hear(), "STOPPING=1");
     assert_eq!(daemon.finish().0, Some(0));
 }
 

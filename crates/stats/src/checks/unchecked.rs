@@ -29,12 +29,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let accounts = || {
-        evidence
-            .runs
-            .iter()
-            .filter_map(|run| run.accounts.as_deref())
-    };
+    let accounts = || evidence.runs.iter().filter_map(|run| harm::accounts(run));
     let any = |misses: fn(&Accounts) -> bool| accounts().any(misses);
     let cpus = accounts().map(|accounts| accounts.cpus).min()?;
     if harm::bound(evidence.experiment, evidence.runs).is_some() {
@@ -93,6 +88,10 @@ mod tests {
         // A container, hidepid.
         assert_eq!(judge(&CHECK, &[with(None, Some(0.1))]), None);
         assert_eq!(judge(&CHECK, &[with(Some(0.0), Some(9.0))]), None);
+        // Where the window never began, there is no figure to check.
+        let mut dead = with(Some(0.0), None);
+        dead.window_s = 0.0;
+        assert_eq!(judge(&CHECK, &[dead]), None);
         // Result files of before.
         assert_eq!(after(&CHECK, |point| point.accounts = None), Is::Valid);
     }
