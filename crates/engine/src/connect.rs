@@ -81,7 +81,9 @@ pub(crate) fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -
         .or_else(|| data.lost.filter(|lost| lost.count > 0).map(|_| data.opened));
     connections.to_previous = before
         .filter(|before| before.operations >= LEAST_BEFORE)
-        .and_then(|before| Some(median(&point)? / median(before)?));
+        .and_then(|before| Some(median(&point)? / median(before)?))
+        // Of a clock with steps so coarse that most calls took none.
+        .filter(|times| times.is_finite());
     point.connections = Some(Box::new(connections));
     point
 }

@@ -374,16 +374,26 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
 fn beyond_measure(json: &str) -> Option<&str> {
     /// Counts and nanoseconds; beyond, JSON readers lose digits.
     const MOST_COUNTED: f64 = (1u64 << 53) as f64;
+    /// Readings of a clock that may have run since long before the run, and tokens, whose
+    /// values are the lock's own. The sum of two does not overflow.
+    const MOST_READ: f64 = (1u64 << 62) as f64;
     /// Figures, and what fits extrapolate from them.
     const MOST: f64 = 1e100;
     /// Their reciprocals.
     const LEAST: f64 = 1e-100;
     let part_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let is_read = |name: &str| {
+        name.ends_with("at_ns") || ["struck_by_ns", "clock_ahead_ns", "token"].contains(&name)
+    };
     let mut rest = json;
+    let mut name = "";
     while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         rest = &rest[at..];
         if let Some(inside) = rest.strip_prefix('"') {
             rest = behind_quote(inside);
+            if rest.trim_start().starts_with(':') {
+                name = &inside[..inside.len() - rest.len() - 1];
+            }
             continue;
         }
         let end = rest
@@ -393,6 +403,7 @@ fn beyond_measure(json: &str) -> Option<&str> {
         let value: f64 = number.parse().unwrap_or(0.0);
         let most = match number.contains(['.', 'e', 'E']) {
             true => MOST,
+            false if is_read(name) => MOST_READ,
             false => MOST_COUNTED,
         };
         if value.abs() > most || (value != 0.0 && value.abs() < LEAST) {
@@ -551,6 +562,23 @@ mod tests {
             (r#"{"a":[1,-1e308]}"#, Some("-1e308")),
             (r#"{"a":5e-324}"#, Some("5e-324")),
             (r#"{"a \" 1e308":"1e308 \\","b":2e307}"#, Some("2e307")),
+            // The clock of a machine that has run for 139 days, or another's beside it.
+            (r#"{"at_ns":12000000000000000}"#, None),
+            (r#"{"struck_at_ns" : 12000000000000000}"#, None),
+            (r#"{"clock_ahead_ns":-12000000000000000}"#, None),
+            (r#"{"token":4611686018427387904}"#, None),
+            (
+                r#"{"token":4611686018427388928}"#,
+                Some("4611686018427388928"),
+            ),
+            (
+                r#"{"token":1,"b":12000000000000000}"#,
+                Some("12000000000000000"),
+            ),
+            (
+                r#"{"b":["token",12000000000000000]}"#,
+                Some("12000000000000000"),
+            ),
             ("", None),
             ("\"1e308", None),
         ];

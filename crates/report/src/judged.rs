@@ -321,10 +321,13 @@ pub fn doubled(doubled: &Doubled) -> String {
     out += &wrap("  - ", &(doubled.reason.clone() + "."), WIDTH);
     let _ = writeln!(out, "  {load} and {twice}, {unit}, a pair a line:");
     for [single, double] in &doubled.rates_per_s {
-        let ratio = double / single.max(f64::MIN_POSITIVE);
+        let ratio = match *single > 0.0 {
+            true => format!("{:.2}", double / single),
+            false => "-".to_owned(),
+        };
         let _ = writeln!(
             out,
-            "  {:>10.2} {:>10.2}   x {ratio:.2}",
+            "  {:>10.2} {:>10.2}   x {ratio}",
             single / scale,
             double / scale
         );

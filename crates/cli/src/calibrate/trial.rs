@@ -109,9 +109,12 @@ pub(super) fn spans(values: &[f64]) -> String {
     }
 }
 
-/// A share with one decimal.
+/// A share with one decimal; a dash where there is none.
 pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
+    match share.is_finite() {
+        true => format!("{:.1} %", 100.0 * share),
+        false => "-".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -60,6 +60,24 @@ fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_st
     }
 }
 
+/// The clock of such a machine has more nanoseconds than a count may have.
+#[test]
+fn the_results_of_a_machine_that_has_run_for_months_can_be_read() {
+    let _beside = beside();
+    must_be_root("make time namespaces");
+    must_have("unshare", "util-linux");
+    let place = Place::new();
+    let line = "recover flock --fault kill --runs 1 --within 20s -o result.jsonl";
+    let done = place
+        .jostle(line)
+        .under("unshare --fork --time --monotonic 12000000 --boottime 12000000")
+        .run();
+    done.measures().leaves_nothing();
+    let stamp = recovery(&place.points("result.jsonl")[0]).struck_at_ns;
+    assert!(stamp > 12_000_000 * 1_000 * MS, "{stamp}");
+    place.jostle("report result.jsonl").run().exits(0);
+}
+
 #[test]
 fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
     let _beside = beside();

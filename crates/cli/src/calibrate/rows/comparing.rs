@@ -78,12 +78,14 @@ fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Told, S
     })
 }
 
-/// Nanoseconds that the specimen gave, median over the runs.
+/// Nanoseconds that the specimen gave, median over the runs in which it gave any: a worker
+/// that lost its CPU for all of a short run has none.
 fn mean(set: &ResultSet, target: &str) -> f64 {
     let means = of(set, target);
     let means = means
         .iter()
-        .map(|run| noted(run, "sum_ns") / noted(run, "count"));
+        .map(|run| noted(run, "sum_ns") / noted(run, "count"))
+        .filter(|mean| mean.is_finite());
     median(&means.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 

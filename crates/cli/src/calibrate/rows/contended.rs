@@ -48,8 +48,9 @@ fn judge(runs: &[&Point], keys: u64) -> Trial {
     let granted = total(runs, |run| noted(run, "granted"));
     let truth = total(runs, |run| noted(run, "handed")) / granted;
     let stamped = total(runs, |run| run.stamped.unwrap_or(0) as f64);
-    let contended = total(runs, |run| {
-        run.blocked_share.unwrap_or(f64::NAN) * run.stamped.unwrap_or(0) as f64
+    let contended = total(runs, |run| match run.stamped.unwrap_or(0) {
+        0 => 0.0,
+        stamped => run.blocked_share.unwrap_or(f64::NAN) * stamped as f64,
     });
     let found = contended / stamped;
     let flagged = runs

@@ -52,6 +52,9 @@ fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     }))
 }
 
+/// Values that a p99 needs: ten beyond it.
+const LEAST: u64 = 1_000;
+
 /// The same target under both loops, and one that never stalls.
 #[derive(Clone, Copy)]
 struct Found<'a> {
@@ -60,9 +63,6 @@ struct Found<'a> {
     closed: Option<&'a Point>,
     closed_control: Option<&'a Point>,
 }
-
-/// A distribution of a run.
-type Of = fn(&Point) -> Option<&Distribution>;
 
 fn responses(run: &Point) -> Option<&Distribution> {
     run.response_ns.as_ref()
@@ -79,12 +79,13 @@ fn p99(found: Option<&Distribution>) -> f64 {
 }
 
 fn judge(found: &Found<'_>) -> Trial {
-    let p99_of = |run: Option<&Point>, of: Of| p99(run.and_then(of));
-    let [open, open_control] = [found.open, found.open_control].map(|run| p99_of(run, responses));
-    let [closed, closed_control] =
-        [found.closed, found.closed_control].map(|run| p99_of(run, waits));
-    let longest = found.closed.and_then(waits);
-    let longest = longest.map_or(f64::NAN, |waits| waits.max as f64);
+    let open_both = [found.open, found.open_control].map(|run| run.and_then(responses));
+    let closed_both = [found.closed, found.closed_control].map(|run| run.and_then(waits));
+    let [open, open_control] = open_both.map(p99);
+    let [closed, closed_control] = closed_both.map(p99);
+    let longest = closed_both[0].map_or(f64::NAN, |waits| waits.max as f64);
+    let mut all = open_both.into_iter().chain(closed_both).flatten();
+    let any_is_short = all.any(|found| found.count < LEAST);
     let log = |name| [found.open, found.closed].map(|run| run.map_or(0.0, |run| noted(run, name)));
     let (stalls, shortest) = (log("stalls"), log("stall_min_ns"));
     let limited_by = found.open.and_then(|run| run.verdict.limited_by);
@@ -92,6 +93,8 @@ fn judge(found: &Found<'_>) -> Trial {
         Said::Differs("the specimen's log is missing".to_owned())
     } else if stalls.iter().any(|stalls| *stalls < STALLS) {
         Said::CannotTell(format!("fewer than {STALLS} stalls came to pass"))
+    } else if any_is_short {
+        Said::CannotTell(format!("a p99 needs {LEAST} waits, and fewer came to pass"))
     } else {
         all_of([
             (
@@ -247,5 +250,15 @@ mod tests {
             let wrong = said(&with(0, point));
             assert!(matches!(wrong, Said::Differs(_)), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn fewer_waits_than_a_p99_needs_cannot_tell() {
+        let mut slow = closed(40.0, 0.1 * MS);
+        let waits = slow.acquire_ns.as_mut().unwrap();
+        waits.granted.count = LEAST - 1;
+        waits.granted.percentiles.clear();
+        let few = said(&with(3, slow));
+        assert!(matches!(few, Said::CannotTell(_)), "{few:?}");
     }
 }
