@@ -249,7 +249,7 @@ fn clients_that_pipeline_take_turns_with_others() {
     let mut greedy = engine.client();
     let calls = 1500;
     for _ in 0..calls {
-        greedy.ask("/work?20000");
+        greedy.ask("/work?100000");
     }
     eventually("it has begun", || {
         engine.stats_of("work")["requests"].as_u64() > Some(0)
@@ -336,10 +336,10 @@ fn nothing_outside_the_spool_can_be_read() {
 
 #[test]
 fn at_its_end_calls_that_were_begun_are_answered() {
-    let mut engine = Engine::start(&["--time-limit", "20000", "--drain-timeout", "20"]);
+    let mut engine = Engine::start(&["--time-limit", "60000", "--drain-timeout", "60"]);
     let mut idle = engine.client();
     idle.get("/accept");
-    let mut working = send_calls(&engine, 1, "/work?30000000");
+    let mut working = send_calls(&engine, 1, "/work?100000000");
     eventually("it works", || engine.stats_of("work")["running"] == 1);
     engine.signal("-TERM");
     let reply = working[0].read().unwrap();

@@ -192,11 +192,16 @@ mod tests {
         let address = Address::Unix(path.display().to_string());
         assert_eq!(serving(&address), [0; 0]);
         let listener = UnixListener::bind(&path).unwrap();
-        assert_eq!(serving(&address), [std::process::id()]);
+        // Children that other tests fork hold it too, for a moment.
+        let is_ours = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            serving(&address) == [std::process::id()]
+        };
+        assert!((0..500).any(is_ours));
         let client = UnixStream::connect(&path).unwrap();
         let accepted = listener.accept().unwrap();
         drop(listener);
-        assert_eq!(serving(&address), [std::process::id()]);
+        assert!((0..500).any(is_ours));
         drop((client, accepted));
     }
 

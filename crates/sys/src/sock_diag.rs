@@ -398,11 +398,17 @@ mod tests {
             rustix::net::sockopt::set_socket_linger(&clients[0], Some(std::time::Duration::ZERO))
                 .unwrap();
             clients.remove(0);
-            let again = diag.again(&known).unwrap();
-            assert!((79..=80).contains(&again.len()), "{}", again.len());
+            // Children that other tests fork hold both a moment longer.
+            in_time(|| {
+                let again = diag.again(&known).unwrap();
+                (79..=80).contains(&again.len()).then_some(())
+            });
             drop((clients, listener));
-            let again = diag.again(&known).unwrap();
-            assert!(again.iter().all(|socket| socket.state != LISTEN));
+            in_time(|| {
+                let again = diag.again(&known).unwrap();
+                let none = again.iter().all(|socket| socket.state != LISTEN);
+                none.then_some(())
+            });
         }
     }
 

@@ -90,7 +90,7 @@ fn each_acquisition_takes_as_many_requests_as_the_recipe_says() {
 
 #[test]
 fn a_lease_that_ended_is_another_s_and_its_old_owner_is_told() {
-    with(300, |target| {
+    with(2_000, |target| {
         let [mut first, mut second] = [0, 1].map(|worker| target.join(worker).unwrap());
         assert_eq!(try_for(&mut first), GRANTED);
         // No message tells of the end of a lease.

@@ -13,6 +13,7 @@ use jostle_targets::unfair::Unfair;
 use jostle_targets::{Lock, Mode, Target, Wait};
 use rustix::thread::{Pid, gettid};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use Mode::{Exclusive, Shared};
@@ -163,7 +164,8 @@ fn unfair_serves_in_the_order_of_its_policy() {
 
 type Truth = std::collections::BTreeMap<String, f64>;
 
-/// Six workers go round without pause for a while; what is noted is what they counted.
+/// Six workers go round without pause for a while, and longer where they are granted little;
+/// what is noted is what they counted.
 fn truth_of_a_crowd(policy: &str) -> Truth {
     with_ledger(|ledger, _| {
         let bench = Bench {
@@ -173,14 +175,20 @@ fn truth_of_a_crowd(policy: &str) -> Truth {
         };
         let target: Unfair = bench.prepare();
         let all_there = std::sync::Barrier::new(6);
+        let all_granted = AtomicU64::new(0);
         let go_round = |worker| {
             let mut lock = target.join(worker).unwrap();
             all_there.wait();
-            let end = monotonic() + 300_000_000;
+            let begin = monotonic();
             let mut granted = 0.0;
-            while monotonic() < end {
+            let goes_on = || match monotonic() - begin {
+                0..300_000_000 => true,
+                passed => all_granted.load(Relaxed) < 1_000 && passed < 20_000_000_000,
+            };
+            while goes_on() {
                 assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
                 granted += 1.0;
+                all_granted.fetch_add(1, Relaxed);
                 // The owner rests, so that all others come to wait.
                 std::thread::sleep(Duration::from_micros(100));
                 lock.release(0, Exclusive).unwrap();

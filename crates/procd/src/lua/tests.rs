@@ -227,6 +227,11 @@ fn time_cannot_be_overdrawn() {
 
 #[test]
 fn memory_cannot_be_overdrawn() {
+    // Time enough for a busy machine.
+    let patient = Limits {
+        time: Duration::from_secs(60),
+        ..LIMITS
+    };
     for source in [
         "return #('x'):rep(1e9)",
         "local s = 'x' while true do s = s .. s end",
@@ -235,19 +240,15 @@ fn memory_cannot_be_overdrawn() {
         "local s = ('x'):rep(100000) return #s:gsub('x', ('y'):rep(1000))",
         "return #string.format('%s%s', ('x'):rep(3e6), ('x'):rep(3e6))",
     ] {
-        // Time enough for a busy machine.
-        let limits = Limits {
-            time: Duration::from_secs(60),
-            ..LIMITS
-        };
-        let (outcome, again) = limited(source, None, limits).call(&Args::default(), b"");
+        let (outcome, again) = limited(source, None, patient).call(&Args::default(), b"");
         assert_eq!(outcome, Outcome::Memory, "{source}");
         assert!(!again, "{source}");
     }
     // A procedure that survives its own memory errors is still cut off at its time limit.
     let stubborn = "while true do pcall(function() return ('x'):rep(1e9) end) end";
     assert_eq!(run(stubborn), Outcome::Late);
-    let deep = run("local function f() return 1 + f() end f()");
+    let deep = "local function f() return 1 + f() end f()";
+    let (deep, _) = limited(deep, None, patient).call(&Args::default(), b"");
     assert!(
         matches!(deep, Outcome::Failed(_) | Outcome::Memory),
         "{deep:?}"
