@@ -112,7 +112,7 @@ fn a_tracer_runs_along() {
     let _beside = beside();
     let place = Place::new();
     let done = place
-        .jostle("connect --open 1000 --sources 1 --runs 1 --seed 1 --format json --during")
+        .jostle("connect --open 1k --rate 1000 --sources 1 --runs 1 --format json --during")
         .word("sh -c 'cat /proc/{pid}/comm; exec sleep 60'")
         .run_cleanly();
     let point = &points(&done)[0];

@@ -535,8 +535,11 @@ fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
         );
         open.is_empty().then_some(())
     });
-    let verdicts = answered(&port.to_string(), "jostle_point_verdict");
-    assert_eq!(verdicts.len(), 3, "{verdicts:?}");
+    // After a scrape that failed there are none until the next.
+    let verdicts = until("the three verdicts", LIMIT, || {
+        let verdicts = answered(&port.to_string(), "jostle_point_verdict");
+        (verdicts.len() == 3).then_some(verdicts)
+    });
     assert_eq!(verdicts[0]["metric"]["target"], "flock");
     run.signal(Signal::INT);
     run.end().exits(130).leaves_nothing();

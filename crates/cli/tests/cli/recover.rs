@@ -245,7 +245,7 @@ fn the_next_owner_of_etcd_waits_for_the_lease_of_the_one_that_was_killed() {
     points.iter().for_each(is_sound);
     let run = of(&points, "etcd", Fault::Kill);
     assert_eq!(run.lease_ns, Some(2_000 * MS));
-    assert!(run.after_lease_ns.unwrap() >= 0, "{run:?}");
+    assert!(run.after_lease_ns.is_some_and(|ns| ns >= 0), "{run:?}");
     assert_eq!((run.served, run.two_believed_ns), (2, None));
 }
 

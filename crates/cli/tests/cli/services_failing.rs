@@ -62,8 +62,7 @@ fn what_was_finished_before_a_server_died_is_kept() {
     let line = "contend memcached -w 2 -b 1ms -t 0.3 --runs 200 -o points";
     let mut run = place.jostle(line).in_background();
     run.until_points("points", 1);
-    let server = run.server("memcached");
-    run.kill(server);
+    run.kill_servers("memcached");
     let done = run.end().exits(1).leaves_nothing();
     done.says("that jostle launched")
         .says("finished points are printed above");

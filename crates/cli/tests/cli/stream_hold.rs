@@ -163,7 +163,9 @@ fn held_locks_are_renewed_for_as_long_as_they_are_kept() {
     // Each of ten locks at least every two thirds of a second, but for those that came late.
     let renewals = kept["renewals"].as_u64().unwrap();
     assert!((40..=100).contains(&renewals), "{kept}");
-    assert_eq!(kept["round_trips"], renewals);
+    // They are read one after the other while workers go on.
+    let round_trips = kept["round_trips"].as_u64().unwrap();
+    assert!(round_trips.abs_diff(renewals) <= 1, "{kept}");
     assert_eq!(
         (&kept["one_session"], &kept["connections"]),
         (&false.into(), &1.into())
@@ -257,16 +259,17 @@ fn growth_is_found_where_it_is_and_only_there() {
 #[test]
 fn the_sentence_says_what_grows() {
     let _beside = beside();
-    let output = jostle("hold chained:30 --keys 1000:20000 --runs 6 --quiet --seed 1");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    // A busy machine may spoil the figures; the table says so then.
-    let spoilt = flat.contains("INVALID");
-    assert!(
-        spoilt || flat.contains("chained:30 not linear: each lock costs"),
-        "{text}"
-    );
-    assert!(flat.contains("ops/s"), "{text}");
+    // A thousand locks take a millisecond or two: one run that loses its CPU leaves the
+    // growth undecided.
+    in_five_tries("the growth in words", || {
+        let output = jostle("hold chained:30 --keys 1000:20000 --runs 6 --quiet --seed 1");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("ops/s"), "{text}");
+        // A busy machine may spoil the figures; the table says so then.
+        let says = flat.contains("chained:30 not linear: each lock costs");
+        (says || flat.contains("INVALID")).then_some(())
+    });
 }
 
 #[test]

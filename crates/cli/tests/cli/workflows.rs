@@ -647,7 +647,7 @@ fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
         run.word("--prepare").word(command).run()
     };
     prepared("3", "sh -c 'echo it says this; echo >> made'")
-        .exits(0)
+        .measures()
         .says("it says this");
     assert_eq!(place.read("made"), "\n\n\n", "one for each of three runs");
     assert_eq!(place.points("r.jsonl").len(), 3);

@@ -38,19 +38,22 @@ impl Sub for Counts {
 }
 
 /// Unbinds have no answer, so that the client does not know when the last ones are counted.
-/// Readings are repeated until two are the same.
+/// Readings are repeated until this many are the same: a thread of the server that has one
+/// may stand still for a moment, while others answer.
+const THE_SAME: usize = 4;
 const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const READINGS_AT_MOST: usize = 100;
 
 fn settled(mut read: impl FnMut() -> Result<Counts, SetupError>) -> Result<Counts, SetupError> {
-    let mut last = read()?;
+    let (mut last, mut same) = (read()?, 1);
     for _ in 1..READINGS_AT_MOST {
         std::thread::sleep(BETWEEN_READINGS);
         let next = read()?;
-        if next == last {
+        same = if next == last { same + 1 } else { 1 };
+        last = next;
+        if same == THE_SAME {
             break;
         }
-        last = next;
     }
     Ok(last)
 }
@@ -219,6 +222,28 @@ mod tests {
 6b01 0x7f conn=1001 op=2 UNBIND
 6b01 0x7f conn=1001 fd=13 closed
 ";
+
+    #[test]
+    fn counts_settle_only_after_several_readings_that_are_the_same() {
+        let mut binds = [5, 5, 5, 6, 6, 6, 6, 7].into_iter();
+        let read = || {
+            Ok(Counts {
+                binds: binds.next().unwrap(),
+                ..Counts::default()
+            })
+        };
+        assert_eq!(settled(read).unwrap().binds, 6);
+        // A server that others use is never at rest.
+        let mut binds = 0;
+        let read = || {
+            binds += 1;
+            Ok(Counts {
+                binds,
+                ..Counts::default()
+            })
+        };
+        assert_eq!(settled(read).unwrap().binds, READINGS_AT_MOST as u64);
+    }
 
     #[test]
     fn a_log_is_counted_from_where_it_ended() {
