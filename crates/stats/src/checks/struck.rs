@@ -22,7 +22,8 @@ pub static CHECK: Check = Check {
     source: "times until the next grant count from just before the call that strikes; it has \
              struck at the latest when the call returns",
     fooled_by: "a signal that is delivered late, to a process that waits for a CPU",
-    advice: "a quieter machine (--wait-quiet 60s); longer --within where nobody came to wait",
+    advice: "a quieter machine (--wait-quiet 60s); longer --within where nobody came to wait; longer \
+             --lease where it was over before",
     words: |reason| match reason.is {
         Is::Invalid => seen(reason),
         _ => format!(
@@ -80,11 +81,19 @@ fn amiss(run: &Recovery) -> Option<String> {
     if !owns || did(0, What::Release) {
         return Some("the owner did not hold the lock when the fault struck".to_owned());
     }
-    let waits = |waiter: u64| did(waiter, What::Acquire);
-    let late = (1..=run.waiters).find(|waiter| !waits(*waiter))?;
-    Some(format!(
-        "waiter {late} did not wait yet when the fault struck"
-    ))
+    let waiters = || 1..=run.waiters;
+    if let Some(late) = waiters().find(|waiter| !did(*waiter, What::Acquire)) {
+        return Some(format!(
+            "waiter {late} did not wait yet when the fault struck"
+        ));
+    }
+    // Without a lease it is a violation, which the history shows.
+    let early = waiters().find(|waiter| did(*waiter, What::Granted))?;
+    run.lease_ns.map(|_| {
+        format!(
+            "the owner's lease was over, and waiter {early} had the lock, when the fault struck"
+        )
+    })
 }
 
 /// A call that returned after the next grant was preempted by the processes that it woke.
@@ -161,6 +170,25 @@ mod tests {
             let found = judge(&CHECK, &[run(by, events)]).map_or(Is::Valid, |reason| reason.is);
             assert_eq!(found, is, "{by} {events:?}");
         }
+    }
+
+    #[test]
+    fn a_lease_that_ended_before_leaves_nothing_to_strike() {
+        let early = [
+            (10, 0, What::Granted),
+            (20, 1, What::Acquire),
+            (90, 1, What::Granted),
+        ];
+        let mut run = run(105, &early);
+        assert_eq!(judge(&CHECK, std::slice::from_ref(&run)), None);
+        run.recovery.as_mut().unwrap().lease_ns = Some(70);
+        let reason = judge(&CHECK, &[run]).unwrap();
+        assert_eq!(reason.is, Is::Invalid);
+        assert!(
+            reason.text.contains("lease was over, and waiter 1 had"),
+            "{}",
+            reason.text
+        );
     }
 
     #[test]

@@ -173,10 +173,14 @@ fn entitled_until(seen: &Seen<'_>, hold: &Hold) -> u64 {
         (OWNER, _) if seen.may_lapse => struck,
         // No service can tell a cut connection from one that has ended.
         (OWNER, Fault::Cut) if seen.lease_ns.is_none() => struck,
-        (OWNER, _) => of_lease(seen.leased_at_ns.unwrap_or(hold.asked)),
-        _ => of_lease(hold.asked),
+        _ => u64::MAX,
     };
-    released.min(until)
+    // It may be over before the fault strikes, if the keeper stood still for that long.
+    let lease_end = of_lease(match hold.process {
+        OWNER => seen.leased_at_ns.unwrap_or(hold.asked),
+        _ => hold.asked,
+    });
+    released.min(until).min(lease_end)
 }
 
 fn exclusion(seen: &Seen<'_>, holds: &[Hold]) -> Exclusion {
@@ -406,6 +410,25 @@ mod tests {
         assert_eq!(recovery.after_release_ns, Some(3 * MS));
         assert_eq!((recovery.told, recovery.two_believed_ns), (None, None));
         assert_eq!(exclusion.violations, 0);
+    }
+
+    /// The keeper stood still for two seconds, and struck afterwards.
+    #[test]
+    fn who_owns_after_a_lease_that_ended_before_the_fault_is_no_intruder() {
+        let violations = |fault, lease, granted_ms| {
+            let history = and([event(granted_ms, 1, What::Granted)]);
+            let late = Seen {
+                struck_ns: (2_000 * MS, 2_000 * MS + 1),
+                returned_ns: None,
+                ..seen(fault, lease, &history)
+            };
+            found(&late).1.violations
+        };
+        for fault in [Fault::Kill, Fault::ServerKill, Fault::Stop] {
+            assert_eq!(violations(fault, true, 1_001), 0, "{fault:?}");
+            assert_eq!(violations(fault, true, 900), 1, "{fault:?}");
+            assert_eq!(violations(fault, false, 1_001), 1, "{fault:?}");
+        }
     }
 
     #[test]
