@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 
 /// The list's name in the directory; lock files have a dot in theirs.
 const LIST: &str = "ledger";
+/// The key of its first line.
+const NAMESPACES: &str = "namespaces";
 const PREFIX: &str = "jostle-";
 /// What the names of servers' directories begin with.
 const SERVER_PREFIX: &str = "server-of-";
@@ -294,15 +296,16 @@ impl Ledger {
 
     /// The list's first line.
     fn write_head(&self) -> io::Result<()> {
-        self.write("pid-namespace", namespace("pid").as_bytes())
+        self.write(NAMESPACES, namespaces().as_bytes())
     }
 
-    /// Containers may share /dev/shm but not process numbers: a process that seems dead
-    /// from here may be alive in its container. An empty list counts as ours: a crash came
-    /// before its first line, so that it records nothing.
-    fn is_of_this_pid_namespace(&self) -> bool {
+    /// Containers may share /dev/shm but not process numbers, or not the clock by which a
+    /// process has started: one that seems dead from here may be alive in its container. An
+    /// empty list counts as ours: a crash came before its first line, so that it records
+    /// nothing.
+    fn is_of_these_namespaces(&self) -> bool {
         let text = fs::read(self.path.join(LIST)).unwrap_or_default();
-        let line = format!("pid-namespace {}\n", namespace("pid"));
+        let line = format!("{NAMESPACES} {}\n", namespaces());
         text.is_empty() || text.starts_with(line.as_bytes())
     }
 }
@@ -475,7 +478,7 @@ pub(crate) fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
         let Ok(ledger) = Ledger::open(&entry.path()) else {
             continue;
         };
-        if !ledger.is_of_this_pid_namespace() {
+        if !ledger.is_of_these_namespaces() {
             continue;
         }
         if let Some((_, pid, start)) = name.to_str().and_then(parse_name) {
@@ -564,6 +567,11 @@ fn parse_name(name: &str) -> Option<(u32, u32, u64)> {
     let start = parts.next()?.parse().ok()?;
     let _number: u32 = parts.next()?.parse().ok()?;
     parts.next().is_none().then_some((user, pid, start))
+}
+
+/// Those by which a process is known: its number, and the time at which it started.
+fn namespaces() -> String {
+    format!("{} {}", namespace("pid"), namespace("time"))
 }
 
 /// A name for the namespace that this process is in: `ipc:[4026531839]`.
@@ -686,7 +694,7 @@ mod tests {
             assert_eq!(ledger.clear(), Ok(()));
             assert!(!file.exists());
             assert_eq!(names(ledger.path()), [LIST]);
-            assert!(ledger.items().unwrap().is_empty() && ledger.is_of_this_pid_namespace());
+            assert!(ledger.items().unwrap().is_empty() && ledger.is_of_these_namespaces());
         }
         // Where there is a usual place, that is where it is made.
         let usual = Ledger::create().unwrap();
@@ -729,7 +737,8 @@ mod tests {
             fs::write(path.join(LIST), line).unwrap();
             path
         };
-        let here = format!("pid-namespace {}\n", namespace("pid"));
+        let here = format!("{NAMESPACES} {}\n", namespaces());
+        let other_clock = format!("{NAMESPACES} {} time:[1]\n", namespace("pid"));
         let outside = place.path().join("lock");
         fs::write(&outside, "").unwrap();
         // Our own number with another start time: the number was used again.
@@ -740,8 +749,9 @@ mod tests {
             make(format!("{PREFIX}{}-4194305-5-0", user + 1), &here),
             make(
                 format!("{PREFIX}{user}-4194305-5-1"),
-                "pid-namespace pid:[1]\n",
+                &format!("{NAMESPACES} pid:[1] {}\n", namespace("time")),
             ),
+            make(format!("{PREFIX}{user}-4194305-5-2"), &other_clock),
             make(format!("{PREFIX}{user}-x-5-0"), &here),
             make("other-0-4194305-5-0".to_owned(), &here),
             alive.path().to_owned(),
