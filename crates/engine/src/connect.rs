@@ -82,7 +82,7 @@ pub(crate) fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -
     connections.to_previous = before
         .filter(|before| before.operations >= LEAST_BEFORE)
         .and_then(|before| Some(median(&point)? / median(before)?))
-        // Of a clock with steps so coarse that most calls took none.
+        // If the clock's steps are longer than most calls, the quotient is infinite.
         .filter(|times| times.is_finite());
     point.connections = Some(Box::new(connections));
     point

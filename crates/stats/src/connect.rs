@@ -110,7 +110,7 @@ fn jump<'a, 'b>(
     usable
         .windows(2)
         .filter_map(|pair| Some((pair[0], pair[1], cost(pair[1])? / cost(pair[0])?)))
-        // Of a clock with steps so coarse that most calls take none, infinite.
+        // If the clock's steps are longer than most calls, the quotient is infinite.
         .filter(|(.., times)| *times >= JUMP && times.is_finite())
         .max_by(|one, other| one.2.total_cmp(&other.2))
 }

@@ -131,6 +131,7 @@ mod tests {
         ] {
             assert_eq!(span(nanos), text);
         }
+        assert_eq!([percent(0.5), percent(f64::NAN)], ["50.0 %", "-"]);
         assert_eq!(spans(&[1e3, 3e3, 2e3]), "2.000 us (1.000 to 3.000)");
         assert_eq!(spans(&[]), "nothing");
     }

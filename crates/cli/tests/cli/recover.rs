@@ -60,15 +60,16 @@ fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_st
     }
 }
 
-/// The clock of such a machine has more nanoseconds than a count may have.
+/// On a machine that has run for months the clock has more nanoseconds than a count may
+/// have. And seen from another time namespace, all processes have started at other times: the
+/// runs that go on must not be taken for dead.
 #[test]
-fn the_results_of_a_machine_that_has_run_for_months_can_be_read() {
+fn with_a_clock_months_ahead_results_can_be_read_and_other_runs_are_left_alone() {
     let _beside = beside();
     must_be_root("make time namespaces");
     must_have("unshare", "util-linux");
     let place = Place::new();
     let line = "recover flock --fault kill --runs 1 --within 20s -o result.jsonl";
-    // Where processes have started at other times than they say here.
     must_have("memcached", "memcached");
     let other = jostle("contend memcached -w 2 -b 1ms -t 3 --runs 1 --quiet");
     let mut other = other.in_background();
@@ -246,12 +247,11 @@ fn a_lease_of_etcd_is_longer_than_was_asked_for_and_begins_anew_with_the_server(
 fn the_next_owner_of_etcd_waits_for_the_lease_of_the_one_that_was_killed() {
     let _beside = beside();
     must_have("etcd", "etcd-server");
-    // It lasts until the fault even if a busy disk keeps the server waiting.
-    let line = "etcd --fault kill --runs 1 --waiters 2 --lease 5s --within 40s";
+    let line = "etcd --fault kill --runs 1 --waiters 2 --lease 2s --within 40s";
     let points = recovers(line);
     points.iter().for_each(is_sound);
     let run = of(&points, "etcd", Fault::Kill);
-    assert_eq!(run.lease_ns, Some(5_000 * MS));
+    assert_eq!(run.lease_ns, Some(2_000 * MS));
     assert!(run.after_lease_ns.is_some_and(|ns| ns >= 0), "{run:?}");
     assert_eq!((run.served, run.two_believed_ns), (2, None));
 }
