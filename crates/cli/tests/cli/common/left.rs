@@ -6,16 +6,22 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+/// Where runs have their directories.
+const LEDGERS: &str = "/dev/shm";
+
 /// What there was before a run began.
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     semaphores: BTreeSet<String>,
+    /// A process of ours may have the number of one that is long dead, and has left its.
+    ledgers: BTreeSet<String>,
 }
 
 impl Before {
     pub(crate) fn look() -> Before {
         Before {
             semaphores: semaphores(),
+            ledgers: entries(Path::new(LEDGERS)).into_iter().collect(),
         }
     }
 
@@ -24,6 +30,22 @@ impl Before {
             .into_iter()
             .filter(|set| !self.semaphores.contains(set));
         new.map(|set| format!("semaphores {set}")).collect()
+    }
+
+    /// The run directories of these processes: `jostle-UID-PID-START-N`.
+    pub(crate) fn new_ledgers_of(&self, pids: &[u32]) -> Vec<String> {
+        let of_ours = |name: &str| {
+            let pid = name
+                .strip_prefix("jostle-")
+                .and_then(|rest| rest.split('-').nth(1));
+            pid.and_then(|pid| pid.parse().ok())
+                .is_some_and(|pid| pids.contains(&pid))
+        };
+        let mut left = entries(Path::new(LEDGERS));
+        left.retain(|path| {
+            of_ours(path.rsplit('/').next().unwrap_or_default()) && !self.ledgers.contains(path)
+        });
+        left
     }
 }
 
@@ -37,20 +59,6 @@ pub(crate) fn semaphores() -> BTreeSet<String> {
             .join(" ")
     };
     text.lines().skip(1).map(identity).collect()
-}
-
-/// The run directories of these processes in /dev/shm: `jostle-UID-PID-START-N`.
-pub(crate) fn ledgers_of(pids: &[u32]) -> Vec<String> {
-    let of_ours = |name: &str| {
-        let pid = name
-            .strip_prefix("jostle-")
-            .and_then(|rest| rest.split('-').nth(1));
-        pid.and_then(|pid| pid.parse().ok())
-            .is_some_and(|pid| pids.contains(&pid))
-    };
-    let mut left = entries(Path::new("/dev/shm"));
-    left.retain(|path| of_ours(path.rsplit('/').next().unwrap_or_default()));
-    left
 }
 
 /// Control groups that keepers made who are gone: `jostle-cpu-PID-N`, wherever they

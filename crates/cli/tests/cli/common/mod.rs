@@ -759,7 +759,7 @@ impl Done {
             .iter()
             .map(Process::to_string)
             .collect();
-        left.extend(left::ledgers_of(&self.pids));
+        left.extend(self.before.new_ledgers_of(&self.pids));
         left.extend(left::entries(&self.place.file("tmp")));
         left.extend(self.before.new_semaphores());
         left.extend(left::groups_of_the_dead());
