@@ -17,9 +17,10 @@ use jostle_targets::answering::Answering;
 use jostle_targets::program::{Ground, Launched, Recipe, first_word};
 use jostle_targets::{Launcher, Setup, SetupError};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -120,11 +121,22 @@ fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
     })
 }
 
-/// For sockets and programs of tests; `cargo clean` removes it.
-fn place() -> PathBuf {
-    let place = shell::target_directory().join("tmp");
-    std::fs::create_dir_all(&place).unwrap();
-    place
+/// For sockets and programs of this test program; `cargo clean` removes it.
+fn place() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let own = std::process::id().to_string();
+        let place = shell::target_directory().join("tmp").join(own);
+        // An earlier one may have had this number, and no socket is bound over another.
+        match std::fs::remove_dir_all(&place) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                panic!("{}: {error}", place.display())
+            }
+            _ => {}
+        }
+        std::fs::create_dir_all(&place).unwrap();
+        place
+    })
 }
 
 /// A setup with one lock for so many threads.
@@ -167,7 +179,7 @@ fn library() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
         let header = shell::root().join("own-locks");
-        let path = place().join(format!("rwlock-{}.so", std::process::id()));
+        let path = place().join("rwlock.so");
         let status = Command::new("cc")
             .args(["-O2", "-shared", "-fPIC", "-o"])
             .arg(&path)
@@ -187,7 +199,7 @@ fn library() -> &'static str {
 fn jostled() -> &'static (String, String) {
     static PLACE: OnceLock<(String, String)> = OnceLock::new();
     PLACE.get_or_init(|| {
-        let path = place().join(format!("jostled-{}", std::process::id()));
+        let path = place().join("jostled");
         let mut config = Config::embedded();
         config.unix = Some((path.clone(), 0o600));
         let mut server = Server::bind(config).unwrap();
@@ -205,7 +217,7 @@ fn jostled() -> &'static (String, String) {
 fn answering() -> &'static (String, String) {
     static PLACE: OnceLock<(String, String)> = OnceLock::new();
     PLACE.get_or_init(|| {
-        let path = place().join(format!("echo-{}", std::process::id()));
+        let path = place().join("echo");
         let (tcp, address) = Answering::bind().unwrap();
         let unix = Answering::bind_unix(&path).unwrap();
         for mut server in [tcp, unix] {
