@@ -121,13 +121,14 @@ fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
     })
 }
 
-/// For sockets and programs of this test program; `cargo clean` removes it.
+/// Where this test program keeps sockets and scripts; `cargo clean` removes it.
 fn place() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
         let own = std::process::id().to_string();
         let place = shell::target_directory().join("tmp").join(own);
-        // An earlier one may have had this number, and no socket is bound over another.
+        // An earlier program may have had this number. Where its socket still lies, no other
+        // can be bound.
         match std::fs::remove_dir_all(&place) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 panic!("{}: {error}", place.display())

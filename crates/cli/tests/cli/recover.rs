@@ -68,9 +68,9 @@ fn with_a_clock_months_ahead_results_can_be_read_and_other_runs_are_left_alone()
     let _beside = beside();
     must_be_root("make time namespaces");
     must_have("unshare", "util-linux");
+    must_have("memcached", "memcached");
     let place = Place::new();
     let line = "recover flock --fault kill --runs 1 --within 20s -o result.jsonl";
-    must_have("memcached", "memcached");
     let other = jostle("contend memcached -w 2 -b 1ms -t 3 --runs 1 --quiet");
     let mut other = other.in_background();
     other.until_workers(2);

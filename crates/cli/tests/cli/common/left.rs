@@ -13,7 +13,8 @@ const LEDGERS: &str = "/dev/shm";
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     semaphores: BTreeSet<String>,
-    /// A process of ours may have the number of one that is long dead, and has left its.
+    /// The run directories of all processes. One that died may have left its directory, and
+    /// its number may be given to a process of this run.
     ledgers: BTreeSet<String>,
 }
 
