@@ -149,16 +149,17 @@ mod alone {
     fn as_much_is_in_flight_as_was_asked_for_and_every_request_is_accounted_for() {
         let _alone = alone();
         for target in ["echo", "lockd", "delay:20ms", "exec:true"] {
-            let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
+            // One that is missing would make 6, in every run. On a busy machine some are
+            // kept between two requests.
+            let point = in_five_tries(&format!("seven in flight at {target}"), || {
+                let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
+                let effective = point.spread.as_deref().unwrap().effective;
+                assert!(effective <= 7.01, "{target}: {effective}");
+                (effective > 6.65).then_some(point)
+            });
             assert_eq!(point.at.generators, Some(3));
             let spread = point.spread.as_deref().unwrap();
             assert_eq!(spread.in_flight, 7, "{target}");
-            // One that is missing would make 6. On a busy machine some are kept between
-            // two requests.
-            assert!(
-                spread.effective > 6.65 && spread.effective <= 7.01,
-                "{spread:?}"
-            );
             assert!(spread.at_server.unwrap() < spread.effective);
             // The window's end cut off a request of each worker, but of those who were
             // just between two.
