@@ -443,7 +443,7 @@ mod alone {
             }
             // A block that other programs spoilt is made again.
             assert!(anchored.len() >= 6, "{anchored:?}");
-            // A sweep has none where its CPUs were taken away for half a second.
+            // A sweep whose CPUs were taken away for half a second has no anchor.
             let whole = |of_run: &Vec<bool>| *of_run == [true; 2] || *of_run == [false; 2];
             assert!(anchored.values().all(whole), "{anchored:?}");
             anchored.into_values().flatten().any(|is| is).then_some(())

@@ -690,7 +690,7 @@ mod alone {
                 "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
             )
             .does_not_say("to fit the budget");
-        // A machine that gets slower after the first round does neither.
+        // Neither holds where the machine gets slower after the first round.
         in_five_tries("a budget of 5 s", || {
             let done = jostle("stream lockd echo --budget 5s").run().measures();
             let kept = done.took < Duration::from_secs(12);
