@@ -9,6 +9,9 @@ use std::fmt;
 /// The most values in a list; a longer sweep is assumed to be a typing error.
 const MOST: usize = 10_000;
 
+/// The fewest values that are printed as a range. Fewer are read more easily as they are.
+const LEAST_RANGE: usize = 6;
+
 /// Whole numbers in the order in which they were typed, without repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -31,6 +34,34 @@ impl std::str::FromStr for List {
         let mut seen = std::collections::BTreeSet::new();
         values.retain(|v| seen.insert(*v));
         Ok(List(values))
+    }
+}
+
+/// As typed, in the shortest of the ways that need no arithmetic: values in equal steps are a
+/// range, where there are at least [`LEAST_RANGE`] of them.
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut between = "";
+        while let [first, ..] = rest {
+            let step = rest.get(1).and_then(|second| second.checked_sub(*first));
+            let step = step.filter(|step| *step > 0);
+            let even = |pair: &&[u64]| step.is_some() && pair[1].checked_sub(pair[0]) == step;
+            let length = 1 + rest.windows(2).take_while(even).count();
+            f.write_str(between)?;
+            match step.filter(|_| length >= LEAST_RANGE) {
+                Some(step) => {
+                    write!(f, "{first}..{}+{step}", rest[length - 1])?;
+                    rest = &rest[length..];
+                }
+                None => {
+                    write!(f, "{first}")?;
+                    rest = &rest[1..];
+                }
+            }
+            between = ":";
+        }
+        Ok(())
     }
 }
 
@@ -140,6 +171,29 @@ mod tests {
         ] {
             assert!(sad.parse::<List>().is_err(), "{sad}");
         }
+    }
+
+    /// 200 points once made `Next:` a line of 200 numbers.
+    #[test]
+    fn what_is_printed_is_short_and_reads_as_the_same_values() {
+        let table = [
+            "7",
+            "10:100:1000",
+            "1:2:3:4:5",
+            "1..200+1",
+            "10..60+10:1000:1..6+1",
+            "1:3:5..10+1",
+            "9:8:7:6:5:4:3",
+            "500..100000+500",
+        ];
+        for text in table {
+            let list: List = text.parse().unwrap();
+            assert_eq!(list.to_string(), text);
+        }
+        assert_eq!(List(vec![]).to_string(), "");
+        let list: List = "1:2:3:4:5:6:8".parse().unwrap();
+        assert_eq!(list.to_string(), "1..6+1:8");
+        assert_eq!(list.to_string().parse(), Ok(list));
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Value for List {
     }
 
     fn typed(&self) -> String {
-        joined(&self.0)
+        self.to_string()
     }
 
     fn numbers(&self) -> Vec<u64> {
@@ -168,7 +168,8 @@ impl Value for Vec<Nanos> {
     }
 
     fn typed(&self) -> String {
-        joined(self)
+        let times: Vec<String> = self.iter().map(Nanos::to_string).collect();
+        times.join(":")
     }
 }
 
@@ -185,9 +186,4 @@ impl Value for Vec<Fault> {
         let words: Vec<&str> = self.iter().map(|fault| fault.as_str()).collect();
         words.join(",")
     }
-}
-
-fn joined<T: ToString>(values: &[T]) -> String {
-    let values: Vec<String> = values.iter().map(T::to_string).collect();
-    values.join(":")
 }
