@@ -163,6 +163,11 @@ pub(crate) struct Output {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "A plan or a result file can name programs to start and libraries to load (--prepare, --during,\n\
+    --null, the targets exec:, pipe: and lib:). Those of a plan run. Those of a result file are listed\n\
+    and asked for; without a terminal it takes --yes to run them."
+)]
 pub(crate) struct Run {
     /// A plan (TOML), or a result file whose experiments are run again
     pub plan: PathBuf,
@@ -170,6 +175,9 @@ pub(crate) struct Run {
     /// measurement
     #[arg(long)]
     pub quick: bool,
+    /// Run the commands and libraries that a result file names, without asking
+    #[arg(long)]
+    pub yes: bool,
     #[command(flatten)]
     pub output: Output,
 }

@@ -6,6 +6,7 @@
 mod args;
 mod calibrate;
 mod compare;
+mod consent;
 mod doctor;
 mod explain;
 mod figures;
@@ -49,6 +50,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const COMMIT: Option<&str> = option_env!("JOSTLE_COMMIT");
 
 /// Why there is no result, or no whole one.
+#[derive(Debug)]
 pub enum Failure {
     /// The request makes no sense: exit code 2.
     Usage(String),
@@ -130,8 +132,11 @@ pub fn plans_of(words: impl Iterator<Item = String>) -> Result<Vec<Plan>, String
 /// # Errors
 /// File, line, experiment and field, and what is wrong there.
 pub fn plans_in(path: &Path, text: &str) -> Result<Vec<Plan>, String> {
-    let plans = plan_file::read(path, text).map_err(|error| format!("{error:#}"))?;
-    Ok(plans.into_iter().map(|(plan, _)| plan).collect())
+    let asked = plan_file::read(path, &mut text.as_bytes()).map_err(|error| match error {
+        Failure::Usage(said) => said,
+        Failure::Failed(error) => format!("{error:#}"),
+    })?;
+    Ok(asked.plans.into_iter().map(|(plan, _)| plan).collect())
 }
 
 /// Prints the requested help, or the error in the command line. If a word has control
@@ -203,9 +208,11 @@ fn write_out(text: &str) -> anyhow::Result<()> {
 }
 
 fn run_plan(run: &Run) -> Result<u8, Failure> {
-    let text = plan_file::load(&run.plan)?;
-    let mut plans =
-        plan_file::read(&run.plan, &text).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+    let asked = plan_file::load(&run.plan)?;
+    if asked.is_result && !consent::may_run(run, &asked.plans)? {
+        return Ok(0);
+    }
+    let mut plans = asked.plans;
     if run.quick {
         let (mut quick, from): (Vec<Plan>, Vec<String>) = plans.into_iter().unzip();
         let left_out = takes::quicken(&mut quick);

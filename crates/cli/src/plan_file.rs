@@ -2,10 +2,17 @@
 //! words of the command line's long options. A result file serves as well: the
 //! plans of its experiment records are run again.
 
-use anyhow::{Context, Result, anyhow, bail};
+use crate::Failure;
+use anyhow::{Context, Result, anyhow};
+use jostle_model::options::OPTIONS;
 use jostle_model::plan::Plan;
 use jostle_model::record::Record;
+use jostle_model::text::{one_line, quoted};
+use jostle_report::{MOST_LINE_BYTES, lines};
+use jostle_targets::Spec;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use toml::Spanned;
 
@@ -14,34 +21,86 @@ struct PlanFile {
     experiment: Vec<Plan>,
 }
 
-/// The text of a plan.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub(crate) fn load(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the plan {}", path.display()))
+/// What a file asks for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Each plan with its place for later error messages:
+    /// `plans/x.toml, line 7, experiment 2: `.
+    pub plans: Vec<(Plan, String)>,
+    /// Whether it is a result file, which may be somebody else's.
+    pub is_result: bool,
 }
 
-/// The plans in the text of a file, each with its place for later error messages:
-/// `plans/x.toml, line 7, experiment 2: `.
+/// The plans of a file.
 ///
 /// # Errors
-/// File, line, experiment and field, and what is wrong there.
-pub(crate) fn read(path: &Path, text: &str) -> Result<Vec<(Plan, String)>> {
-    let name = path.display();
-    let plans = match text.trim_start().starts_with('{') {
-        true => of_result(text),
-        false => of_plan(text),
+/// Where the file cannot be read, and as [`read`].
+pub(crate) fn load(path: &Path) -> Result<Asked, Failure> {
+    let file = File::open(path).with_context(|| cannot_read(path))?;
+    read(path, &mut BufReader::new(file))
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read the plan {}", path.display())
+}
+
+/// The plans in a text.
+///
+/// # Errors
+/// File, line, experiment and field, and what is wrong there; a text that cannot be read.
+pub(crate) fn read(path: &Path, input: &mut dyn BufRead) -> Result<Asked, Failure> {
+    let name = path.display().to_string();
+    let head = input.fill_buf().with_context(|| cannot_read(path))?;
+    let is_result = head.trim_ascii_start().starts_with(b"{");
+    let plans = match is_result {
+        true => of_result(input, &name)?,
+        false => of_plan(&whole(path, input)?),
     };
-    let plans = plans.map_err(|wrong| anyhow!("{name}, {wrong}"))?;
+    let plans = plans.map_err(|wrong| Failure::Usage(format!("{name}, {wrong}")))?;
     if plans.is_empty() {
-        bail!("{name} holds no experiment; a plan has [[experiment]] tables");
+        return Err(Failure::Usage(format!(
+            "{name} holds no experiment; a plan has [[experiment]] tables"
+        )));
     }
     let numbered = plans.into_iter().zip(1..);
-    Ok(numbered
+    let plans = numbered
         .map(|((plan, line), nth)| (plan, format!("{name}, line {line}, experiment {nth}: ")))
-        .collect())
+        .collect();
+    Ok(Asked { plans, is_result })
+}
+
+/// The text of a plan.
+fn whole(path: &Path, input: &mut dyn BufRead) -> Result<String> {
+    let mut text = String::new();
+    let read = input.take(MOST_LINE_BYTES + 1).read_to_string(&mut text);
+    let read = read.with_context(|| cannot_read(path))?;
+    match read as u64 > MOST_LINE_BYTES {
+        true => Err(anyhow!(
+            "{}: it is longer than {} MiB, which no plan is",
+            cannot_read(path),
+            MOST_LINE_BYTES >> 20
+        )),
+        false => Ok(text),
+    }
+}
+
+/// The programs that a plan starts and the libraries that it loads because it names them, as
+/// typed. The servers that jostle launches by itself are not among them.
+pub(crate) fn named_code(plan: &Plan) -> Vec<String> {
+    let runs = |target: &String| Spec::parse(target).is_ok_and(|spec| spec.entry.runs_argument());
+    let typed = |text: &String| one_line(&quoted(text)).into_owned();
+    let targets = plan.targets.iter().chain(&plan.optional).cloned();
+    let targets = targets.filter(runs).map(|target| typed(&target));
+    let options = OPTIONS.iter().filter_map(|option| {
+        let value = option.get(plan)?;
+        let code = match option.value_name {
+            "COMMAND" => true,
+            "TARGET" => runs(&value),
+            _ => false,
+        };
+        code.then(|| format!("{} {}", option.flag(), typed(&value)))
+    });
+    targets.chain(options).collect()
 }
 
 /// Each experiment, and the line on which it begins, from 1.
@@ -89,27 +148,32 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// Each experiment record, and its line. Of one that is wrong the field is named.
-fn of_result(text: &str) -> Result<Vec<(Plan, usize)>, String> {
-    let lines = text.lines().enumerate();
-    let experiments = lines.filter(|(_, line)| line.contains("\"experiment\""));
+///
+/// # Errors
+/// A file that cannot be read.
+fn of_result(input: &mut dyn BufRead, name: &str) -> Result<Result<Vec<(Plan, usize)>, String>> {
     let mut plans = Vec::new();
-    for (at, line) in experiments {
-        let number = at + 1;
-        match serde_json::from_str(line) {
+    for line in lines(input, name) {
+        let (number, line) = line?;
+        let line = String::from_utf8_lossy(&line);
+        if !line.contains("\"experiment\"") {
+            continue;
+        }
+        match serde_json::from_str(&line) {
             Ok(Record::Experiment(experiment)) => plans.push((experiment.plan, number)),
             Ok(_) => {}
             Err(error) => {
                 let nth = plans.len() + 1;
                 let what = error.to_string();
                 let what = what.split(" at line ").next().unwrap_or(&what);
-                return Err(format!(
+                return Ok(Err(format!(
                     "line {number}, experiment {nth}, column {}: {what}",
                     error.column()
-                ));
+                )));
             }
         }
     }
-    Ok(plans)
+    Ok(Ok(plans))
 }
 
 /// Plans as a plan file.
@@ -125,6 +189,60 @@ pub(crate) fn write(plans: &[Plan]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_text(text: &str) -> Result<Asked, Failure> {
+        read(Path::new("p.toml"), &mut text.as_bytes())
+    }
+
+    fn refusal(text: &str) -> String {
+        match of_text(text) {
+            Err(Failure::Usage(said)) => said,
+            Err(Failure::Failed(error)) => error.to_string(),
+            Ok(asked) => panic!("{asked:?}"),
+        }
+    }
+
+    /// Every target that takes a command or a library, and every option that takes one.
+    #[test]
+    fn code_that_a_plan_names_is_found_wherever_it_stands() {
+        let plan = |rest: &str| {
+            let text = format!("[[experiment]]\nworkload = \"stream\"\n{rest}\n");
+            of_text(&text).unwrap().plans.remove(0).0
+        };
+        let table = [
+            (
+                r#"targets = ["lockd", "redis", "echo_pipe", "flock:/x"]"#,
+                "",
+            ),
+            (r#"targets = ["exec:ls /"]"#, "'exec:ls /'"),
+            (
+                r#"optional = ["pipe:./a", "lib:./b.so?c"]"#,
+                "pipe:./a, 'lib:./b.so?c'",
+            ),
+            (r#"prepare = "a\nb""#, r"--prepare 'a\u000ab'"),
+            (r#"during = "perf record""#, "--during 'perf record'"),
+            (r#"null = "exec:true""#, "--null exec:true"),
+            (r#"null = "none""#, ""),
+        ];
+        for (rest, found) in table {
+            assert_eq!(named_code(&plan(rest)).join(", "), found, "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_is_no_plan() {
+        for head in ["", "{"] {
+            let mut endless = BufReader::new(head.as_bytes().chain(std::io::repeat(0)));
+            let Err(Failure::Failed(error)) = read(Path::new("zero"), &mut endless) else {
+                panic!("{head}");
+            };
+            let error = format!("{error:#}");
+            assert!(
+                error.contains("zero") && error.contains("longer than 64 MiB"),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn a_plan_file_speaks_the_command_line_s_words() {
@@ -183,7 +301,7 @@ mod tests {
             ),
             (String::new(), "p.toml, "),
         ] {
-            let error = read(Path::new("p.toml"), &text).unwrap_err().to_string();
+            let error = refusal(&text);
             assert!(
                 error.starts_with(says),
                 "{error}\ndoes not begin with\n{says}"
@@ -195,8 +313,12 @@ mod tests {
     #[test]
     fn each_plan_knows_where_it_stands() {
         let text = "[[experiment]]\nworkload = \"hold\"\n[[experiment]]\nworkload = \"rate\"\n";
-        let plans = read(Path::new("p.toml"), text).unwrap();
-        let places: Vec<&str> = plans.iter().map(|(_, place)| place.as_str()).collect();
+        let asked = of_text(text).unwrap();
+        let places: Vec<&str> = asked
+            .plans
+            .iter()
+            .map(|(_, place)| place.as_str())
+            .collect();
         assert_eq!(
             places,
             [

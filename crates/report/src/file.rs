@@ -7,7 +7,7 @@ use crate::ResultSet;
 use jostle_model::record::{Experiment, READS, Record, SCHEMA};
 use jostle_model::text::redacted;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -50,6 +50,17 @@ pub enum FileError {
         line: usize,
         /// What is wrong with it.
         problem: String,
+    },
+    /// A line does not end.
+    #[error(
+        "{path}, line {line}, is longer than {} MiB, the most that is read of a line; name a \
+         file that -o has written", MOST_LINE_BYTES >> 20
+    )]
+    Long {
+        /// The file.
+        path: String,
+        /// From 1.
+        line: usize,
     },
     /// It was written in another version of the format.
     #[error(
@@ -103,6 +114,11 @@ impl FileError {
         }
     }
 }
+
+/// The most that is read of a line: of what never ends, such as `/dev/zero`, no more than
+/// this is kept in memory. The longest line in `record/` has 43 kB. The longest that can
+/// become necessary are of `judge`, which adds some 300 bytes a second.
+pub const MOST_LINE_BYTES: u64 = 64 << 20;
 
 /// The path that means standard input.
 const STANDARD_INPUT: &str = "-";
@@ -256,15 +272,23 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
     Ok(sets)
 }
 
-/// The lines that are not empty, with their newlines, and their numbers from 1.
-pub(crate) fn lines<'a>(
+/// The lines that are not empty, with their newlines, and their numbers from 1. It ends at
+/// its first error; a line of more than [`MOST_LINE_BYTES`] is one.
+pub fn lines<'a>(
     input: &'a mut dyn BufRead,
     path: &'a str,
 ) -> impl Iterator<Item = Result<(usize, Vec<u8>), FileError>> + 'a {
     let numbered = (1..).map_while(move |line| {
         let mut bytes = Vec::new();
-        match input.read_until(b'\n', &mut bytes) {
+        match (&mut *input)
+            .take(MOST_LINE_BYTES + 1)
+            .read_until(b'\n', &mut bytes)
+        {
             Ok(0) => None,
+            Ok(read) if read as u64 > MOST_LINE_BYTES => Some(Err(FileError::Long {
+                path: path.to_owned(),
+                line,
+            })),
             Ok(_) => Some(Ok((line, bytes))),
             Err(cause) => Some(Err(FileError::system("read", path, cause))),
         }
@@ -522,6 +546,22 @@ mod tests {
             "x.jsonl, line 2: not a whole record (EOF while parsing a string, column 40); \
              remove the line to read the others"
         );
+    }
+
+    /// `report /dev/zero` once took all memory.
+    #[test]
+    fn a_line_that_does_not_end_is_named_with_the_bound() {
+        let first = text_of(&made::set()).lines().next().unwrap().to_owned() + "\n";
+        for (head, line) in [("", 1), (first.as_str(), 2)] {
+            let mut endless = BufReader::new(head.as_bytes().chain(io::repeat(0)));
+            assert_eq!(
+                read_from(&mut endless, "x.jsonl").unwrap_err().to_string(),
+                format!(
+                    "x.jsonl, line {line}, is longer than 64 MiB, the most that is read of a \
+                     line; name a file that -o has written"
+                )
+            );
+        }
     }
 
     #[test]

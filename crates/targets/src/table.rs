@@ -81,6 +81,11 @@ impl Entry {
         self.lock.remote && self.argument.is_some_and(|text| text.contains("//"))
     }
 
+    /// Whether its argument is a program that it starts, or a library that it loads.
+    pub fn runs_argument(&self) -> bool {
+        self.family == Family::Own || self.argument == Some("COMMAND")
+    }
+
     /// Whether it answers requests, and is no lock.
     pub fn is_asked(&self) -> bool {
         self.family == Family::Server

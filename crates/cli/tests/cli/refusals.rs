@@ -6,6 +6,7 @@ use crate::common::cgroup::Cgroup;
 use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, beside, jostle, must_be_root, must_have};
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Refused: nothing measured, nothing left.
@@ -191,6 +192,102 @@ fn a_bad_plan_is_refused_with_what_is_wrong() {
         1,
         &["cannot read the plan nothing.toml: No such file"],
     );
+}
+
+/// A result file is often somebody else's. Its plan once ran every command without a word.
+#[test]
+fn commands_of_a_result_file_run_only_where_its_user_agrees() {
+    must_have("script", "bsdutils");
+    let _beside = beside();
+    let place = Place::new();
+    let measure = |line: &str| {
+        place
+            .jostle(&format!("stream exec:true -w 1 -n 5 --runs 1 {line}"))
+            .word("--prepare")
+            .word("touch made")
+            .run()
+            .measures()
+    };
+    measure("-o r.jsonl");
+    let again = || {
+        let was = place.file("made").exists();
+        let _ = fs::remove_file(place.file("made"));
+        was
+    };
+    assert!(again());
+    refuses(
+        place.jostle("run r.jsonl").run(),
+        2,
+        &[
+            "r.jsonl is a result file whose plan runs exec:true, --prepare 'touch made'",
+            "--yes",
+        ],
+    );
+    assert!(!again());
+    let plan = place.jostle("run r.jsonl --dry-run").run().exits(0).stdout;
+    place.jostle("run r.jsonl --yes").run().measures();
+    assert!(again());
+    // A plan is written to be run.
+    fs::write(place.file("plan.toml"), plan).unwrap();
+    place.jostle("run plan.toml").run().measures();
+    assert!(again());
+    // On a terminal it is asked for.
+    let jostle = env!("CARGO_BIN_EXE_jostle");
+    for (answer, code, runs) in [("no", 2, false), ("", 2, false), ("y", 0, true)] {
+        let mut asked = Command::new("timeout")
+            .args(["--kill-after=5", "60", "script", "--quiet", "--return"])
+            .args([
+                "--command",
+                &format!("{jostle} run r.jsonl >result"),
+                "/dev/null",
+            ])
+            .current_dir(place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(asked.stdin.take().unwrap(), "{answer}").unwrap();
+        let done = asked.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(said.contains("Run that? [y/N]"), "{said}");
+        let code_of = done.status.code().unwrap();
+        assert!(code_of == code || runs && code_of == 3, "{answer}: {said}");
+        assert_eq!(again(), runs, "{answer}: {said}");
+    }
+}
+
+/// They once took all memory: `report /dev/zero`, and 983 MB for a line of 1 GB.
+#[test]
+fn what_never_ends_is_refused_before_it_fills_the_memory() {
+    let place = Place::new();
+    fs::File::create(place.file("long"))
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+    for (verb, file, says) in [
+        (
+            "report",
+            "/dev/zero",
+            "/dev/zero, line 1, is longer than 64 MiB",
+        ),
+        ("report", "long", "long, line 1, is longer than 64 MiB"),
+        ("compare", "long", "long, line 1, is longer than 64 MiB"),
+        (
+            "run",
+            "/dev/zero",
+            "cannot read the plan /dev/zero: it is longer than 64 MiB",
+        ),
+        (
+            "run",
+            "long",
+            "cannot read the plan long: it is longer than 64 MiB",
+        ),
+    ] {
+        let other = if verb == "compare" { file } else { "" };
+        let line = format!("{verb} {file} {other}");
+        let within = place.jostle(&line).under("prlimit --as=400000000");
+        refuses(within.run(), 1, &[says]);
+    }
 }
 
 #[test]
