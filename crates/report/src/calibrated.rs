@@ -5,6 +5,7 @@
 
 use crate::format::wrap;
 use crate::grid::{Grid, Heading};
+use crate::markdown::{escaped, item};
 use jostle_model::calibrated::{Calibrated, Finding, Outcome, Specimens};
 use jostle_model::record::Record;
 
@@ -35,9 +36,10 @@ pub fn render(format: &str, calibrated: &Calibrated) -> String {
         "markdown" => {
             let notes = notes(calibrated).into_iter();
             let notes: String = notes
-                .map(|(head, why)| format!("- {head}: {why}\n"))
+                .map(|(head, why)| item(&format!("{head}: {why}")))
                 .collect();
-            let parts = [heading(calibrated), grid(calibrated).markdown(), notes];
+            let heading = escaped(heading(calibrated).trim_end()) + "\n";
+            let parts = [heading, grid(calibrated).markdown(), notes];
             let parts = parts.into_iter().filter(|part| !part.is_empty());
             let parts: Vec<String> = parts.chain([closing(calibrated)]).collect();
             parts.join("\n") + "\n"

@@ -1,6 +1,7 @@
 //! A small table of texts, which the formats for people lay out.
 
 use crate::format::{lines, longest_word, padded};
+use crate::markdown::escaped;
 use jostle_model::text::one_line;
 
 /// Columns and rows; every row has a cell for each column.
@@ -198,10 +199,10 @@ impl Grid {
             .columns
             .iter()
             .map(|c| if c.left { ":--" } else { "--:" });
-        let mut text = pipes(titles.map(|title| escape(title.trim())));
+        let mut text = pipes(titles.map(|title| escaped(title.trim())));
         text += &pipes(rules.map(str::to_owned));
         for row in &self.rows {
-            text += &pipes(row.iter().map(|cell| escape(cell)));
+            text += &pipes(row.iter().map(|cell| escaped(cell)));
         }
         text
     }
@@ -257,11 +258,6 @@ impl Grid {
         }
         line.trim_end().to_owned() + "\n"
     }
-}
-
-/// A bar would end the cell, a line break the row.
-fn escape(cell: &str) -> String {
-    one_line(cell).replace('|', "\\|")
 }
 
 fn pipes(cells: impl Iterator<Item = String>) -> String {

@@ -6,6 +6,7 @@
 use crate::FileError;
 use crate::file::{lines, record, torn_note};
 use crate::format::{padded, wrap};
+use crate::markdown::fenced;
 use jostle_model::judged::{Doubled, Limit, Side, Watched};
 use jostle_model::record::Record;
 use jostle_model::text::quoted;
@@ -88,7 +89,7 @@ pub fn render(format: &str, found: &Judgements) -> String {
             // Two blank lines part what gnuplot calls an index.
             each.join("\n\n")
         }
-        "markdown" => format!("```text\n{}```\n", text(found)),
+        "markdown" => fenced(&text(found)),
         _ => text(found),
     }
 }

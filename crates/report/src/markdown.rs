@@ -1,9 +1,13 @@
 //! `--format markdown`: the table and its sentences for a page or an issue.
+//!
+//! Names of targets, hosts and programs and the words of servers come from outside. None of
+//! them can begin a line, an element of HTML, a link or a picture of its own.
 
 use crate::ResultSet;
 use crate::failures::FAILURES;
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
+use jostle_model::text::one_line;
 
 /// One page after the other, a rule between them.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
@@ -12,7 +16,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 }
 
 fn page(page: &Page) -> String {
-    let mut blocks = vec![page.intro.clone() + "\n"];
+    let mut blocks = vec![escaped(&page.intro) + "\n"];
     if let Some(headline) = &page.headline {
         blocks.push(headline.grid.markdown());
         let notes = headline.notes.iter().enumerate();
@@ -29,7 +33,7 @@ fn page(page: &Page) -> String {
         blocks.push(items(page.failures.iter().cloned()));
     }
     for table in &page.tables {
-        blocks.push(format!("{}\n", table.title));
+        blocks.push(format!("{}\n", escaped(&table.title)));
         blocks.push(table.grid.markdown());
         let notes = table.notes.iter();
         blocks.push(items(notes.map(|(mark, note)| format!("{mark} {note}"))));
@@ -44,33 +48,133 @@ fn page(page: &Page) -> String {
     }
     let sentences = page.sentences.iter().chain(&page.growth);
     let sentences = sentences.map(|(target, sentence)| match target.is_empty() {
-        true => sentence.clone(),
-        false => format!("**{target}** {sentence}"),
+        true => item(sentence),
+        false => format!("- **{}** {}\n", escaped(target), escaped(sentence)),
     });
-    blocks.push(items(sentences.chain(page.comparisons.iter().cloned())));
+    let comparisons = page.comparisons.iter().map(|text| item(text));
+    blocks.push(sentences.chain(comparisons).collect());
     blocks.extend(
         page.ended
             .iter()
             .chain(&page.checked)
-            .map(|text| format!("{text}\n")),
+            .map(|text| escaped(text) + "\n"),
     );
-    blocks.push(format!("Next: `{}`\n", page.next));
+    blocks.push(format!("Next: {}\n", code(&page.next)));
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n")
 }
 
 fn items(texts: impl Iterator<Item = String>) -> String {
-    texts.map(|text| format!("- {text}\n")).collect()
+    texts.map(|text| item(&text)).collect()
+}
+
+/// A line of a list.
+pub(crate) fn item(text: &str) -> String {
+    format!("- {}\n", escaped(text))
+}
+
+/// A text in one line, as a reader of Markdown shows it.
+pub(crate) fn escaped(text: &str) -> String {
+    let text = one_line(text);
+    let mut out = String::with_capacity(text.len());
+    let mut before = None;
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '\\' | '`' | '|' => out.extend(['\\', c]),
+            // Where a link, its definition or a picture begins; `[1]` refers to a note.
+            '(' | ':' if before == Some(']') => out.extend(['\\', c]),
+            '[' if before == Some('!') => out += "\\[",
+            _ => out.push(c),
+        }
+        before = Some(c);
+    }
+    out
+}
+
+/// Code within a line, its marks longer than any within.
+fn code(text: &str) -> String {
+    let text = one_line(text);
+    let mark = "`".repeat(1 + longest(&text, '`'));
+    match mark.len() {
+        1 => format!("`{text}`"),
+        _ => format!("{mark} {text} {mark}"),
+    }
+}
+
+/// A block of lines as they are, its marks longer than any within.
+pub(crate) fn fenced(text: &str) -> String {
+    let mark = "`".repeat(3.max(1 + longest(text, '`')));
+    format!("{mark}text\n{text}{mark}\n")
+}
+
+/// The longest run of a character.
+fn longest(text: &str, wanted: char) -> usize {
+    let runs = text.split(|c| c != wanted);
+    runs.map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::render;
+    use super::{fenced, render};
     use crate::made;
 
     #[test]
     fn a_comparison_of_two_locks() {
         insta::assert_snapshot!(render(&[made::set()]));
+    }
+
+    /// Raw newlines and elements of HTML once went through.
+    #[test]
+    fn a_hostile_name_stays_a_name() {
+        let hostile =
+            "x`y|z\n# VALID <script>alert(1)</script> ![](http://e/p.png) \\| ``` \u{202e}&lt;";
+        let mut set = made::set();
+        set.experiment.environment.host = hostile.to_owned();
+        set.experiment.environment.kernel = hostile.to_owned();
+        set.experiment.plan.targets[0] = hostile.to_owned();
+        for point in set
+            .points
+            .iter_mut()
+            .filter(|point| point.target == "flock")
+        {
+            point.target = hostile.to_owned();
+            point.messages = vec![hostile.to_owned()];
+            point.errors.insert(hostile.to_owned(), 3);
+        }
+        // The next command is this plan again.
+        set.end = None;
+        let other = made::set();
+        let text = render(&[set, other.clone()]);
+        let usual = render(&[other]);
+        let cells = |line: &str| {
+            line.replace("\\\\", "")
+                .replace("\\|", "")
+                .matches('|')
+                .count()
+        };
+        let columns = usual.lines().find(|line| line.starts_with('|')).map(cells);
+        for line in text.lines() {
+            // Within code only its own mark has a meaning.
+            if let Some(code) = line.strip_prefix("Next: ") {
+                let mark = if code.contains("script") { "````" } else { "`" };
+                assert!(code.starts_with(mark) && code.ends_with(mark), "{line}");
+                assert_eq!(code.matches(mark).count(), 2, "{line}");
+                continue;
+            }
+            for part in ["<", "](", "![", "\u{202e}", " `", "&lt;script>alert(1)</"] {
+                assert!(!line.contains(part), "{part}: {line}");
+            }
+            assert!(!line.starts_with('#'), "{line}");
+            assert!(
+                !line.starts_with('|') || Some(cells(line)) == columns,
+                "{line}"
+            );
+        }
+        assert!(text.contains("&lt;script>alert(1)&lt;/script>"), "{text}");
+        assert_eq!(text.matches("Next: ````").count(), 1, "{text}");
+        assert_eq!(fenced("a\n````\n"), "`````text\na\n````\n`````\n");
     }
 
     #[test]

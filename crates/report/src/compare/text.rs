@@ -3,6 +3,7 @@
 use super::Comparison;
 use crate::format::{percent_typed, significant, wrap};
 use crate::grid::{Grid, Heading};
+use crate::markdown::{escaped, item};
 use jostle_model::record::At;
 use jostle_stats::comparison::{Compared, Said};
 
@@ -28,8 +29,8 @@ pub(super) fn text(comparison: &Comparison) -> String {
 
 /// For a page or an issue.
 pub(super) fn markdown(comparison: &Comparison) -> String {
-    let mut text = format!("BASE {}\nNEW {}\n\n", comparison.base, comparison.new);
-    let item = |text: &String| format!("- {text}\n");
+    let [base, new] = [&comparison.base, &comparison.new].map(|name| escaped(name));
+    let mut text = format!("BASE {base}\nNEW {new}\n\n");
     let context = comparison.context.iter().map(|c| format!("differs in {c}"));
     let context: String = context.map(|c| item(&c)).collect();
     if !context.is_empty() {
