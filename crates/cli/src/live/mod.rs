@@ -7,6 +7,7 @@
 mod follow;
 mod history;
 mod http;
+mod rows;
 mod server;
 mod state;
 

@@ -2,6 +2,7 @@
 
 use super::history::{Added, History, Sample};
 use super::http::event;
+use super::rows::changes;
 use jostle_report::openmetrics::{self, Now};
 use serde::Serialize;
 use serde_json::json;
@@ -99,7 +100,7 @@ impl State {
         let known = self.points.iter().position(|known| known == name);
         known.unwrap_or_else(|| {
             self.points.push(name.to_owned());
-            self.change("points", &json!(self.points).to_string());
+            self.change("point", &json!(name).to_string());
             self.points.len() - 1
         })
     }
@@ -129,7 +130,8 @@ impl State {
 
     /// Finished points, as HTML and as metrics.
     pub(super) fn results(&mut self, html: String, metrics: String) {
-        self.change("results", &json!(html).to_string());
+        let changes = changes(&self.results, &html);
+        self.change("results", &json!(changes).to_string());
         (self.results, self.metrics_finished) = (html, metrics);
     }
 

@@ -216,11 +216,7 @@ fn worktrees_that_the_gate_did_not_add_survive_it() {
         let options = format!("--out wt --build {build} --target 'lib:{{}}/x.so'");
         let gated = gate(&place, &format!("{options} {revisions}"));
         assert_eq!(gated.code, code, "{revisions}: {}", gated.stderr);
-        assert!(
-            gated.stderr.contains(says),
-            "{revisions}: {}",
-            gated.stderr
-        );
+        assert!(gated.stderr.contains(says), "{revisions}: {}", gated.stderr);
         assert_eq!(place.read("wt/base/uncommitted"), "mine\n", "{revisions}");
         assert_eq!(place.list("wt"), ["base"], "{revisions}");
         let trees = Command::new("git")
@@ -304,7 +300,11 @@ mod alone {
                 &format!("--build 'sh build.sh' {options} HEAD~1 HEAD"),
             )
         });
-        for part in ["| lib:jostle-gate/", "/base/lock.so -> lib:jostle-gate/", "/new/lock.so"] {
+        for part in [
+            "| lib:jostle-gate/",
+            "/base/lock.so -> lib:jostle-gate/",
+            "/new/lock.so",
+        ] {
             assert!(gated.comment.contains(part), "{part}: {}", gated.comment);
         }
         let left = || {

@@ -104,11 +104,27 @@ fn told(events: &[(String, Value)]) -> (Vec<Value>, String) {
                 results = data["results"].as_str().unwrap().to_owned();
             }
             "sample" => samples.push(data.clone()),
-            "results" => results = data.as_str().unwrap().to_owned(),
+            "results" => results = changed(&results, data),
             _ => {}
         }
     }
     (samples, results)
+}
+
+/// The table after an event that has the rows that changed.
+fn changed(before: &str, parts: &Value) -> String {
+    let marked = before
+        .replace("<tr", "\0<tr")
+        .replace("</tbody", "\0</tbody");
+    let rows: Vec<&str> = marked.trim_start_matches('\0').split('\0').collect();
+    let text = |part: &Value| match part.as_str() {
+        Some(text) => text.to_owned(),
+        None => {
+            let [from, count] = [0, 1].map(|at| part[at].as_u64().unwrap() as usize);
+            rows[from..from + count].concat()
+        }
+    };
+    parts.as_array().unwrap().iter().map(text).collect()
 }
 
 #[test]
@@ -416,17 +432,20 @@ impl Browser {
 fn chromium_shows_a_run_in_progress_without_a_complaint() {
     let _beside = beside();
     let place = Place::new();
-    let line = "contend flock -w 2 -t 3 --runs 40 --warmup 0 --live";
+    let line = "contend null flock -w 2 -t 3 --runs 40 --warmup 0 --live";
     let mut run = place.jostle(line).within(LIMIT).in_background();
     let (address, path) = page_of(&mut run);
     let mut browser = Browser::open(&place, &format!("http://{address}{path}"));
     let shown = [
-        "<title>jostle contend flock</title>",
+        "<title>jostle contend null, flock</title>",
         "id=\"link\" role=\"status\" class=\"on\"",
         "Throughput over time",
         "class=\"line c0\"",
         "class=\"stack c0\"",
         "<table class=\"headline cards points\">",
+        // Of the first table, and added by a later event.
+        "<tr class=\"first\"><td class=\"left\" data-label=\"target\">null</td>",
+        "<tr class=\"first\"><td class=\"left\" data-label=\"target\">flock</td>",
         "Operations of each worker, ascending",
     ];
     let mut missing = Vec::new();

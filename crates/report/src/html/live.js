@@ -202,14 +202,18 @@
   events.onerror = () => link(state.ended ? '' : 'lost', state.ended ? 'ended' : 'connection lost');
   on('state', all => { Object.assign(state, all); entered(state.run); });
   on('tick', tick => Object.assign(state, tick));
-  on('points', points => { state.points = points; });
+  on('point', name => { state.points.push(name); });
   on('sample', sample => { state.samples.push(sample); });
   on('again', sample => { state.samples[state.samples.length - 1] = sample; });
   // Between two runs the last one's workers stay in view.
   const entered = run => { if (run && run.shares.length && run.operations) state.served = run; };
   on('run', run => { state.run = run; entered(run); });
   on('owners', owners => { state.owners = owners; });
-  on('results', html => { state.results = html; });
+  // New rows as text, those of the table before by their place and number.
+  on('results', parts => {
+    const rows = state.results.split(/(?=<tr|<\/tbody)/);
+    state.results = parts.map(part => typeof part === 'string' ? part : rows.slice(part[0], part[0] + part[1]).join('')).join('');
+  });
   on('end', how => { state.ended = how; state.run = null; events.close(); link('', 'ended'); });
   changed();
 })();
