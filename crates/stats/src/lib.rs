@@ -29,6 +29,7 @@ pub mod numbers;
 pub mod open_loop;
 mod path;
 pub mod planted;
+mod ranks;
 pub mod rate;
 pub mod ratio;
 pub mod recover;

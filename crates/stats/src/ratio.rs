@@ -5,8 +5,10 @@
 //! from each. The quotients' logarithms go through Wilcoxon's signed-rank
 //! statistic, which assumes symmetry and nothing else of their shape.
 
-use crate::intervals::{COVERAGE, middle, sorted};
+use crate::intervals::sorted;
+use crate::ranks::{Pairs, averages, differences, rank_sum_cut, signed_rank_cut, ties};
 use jostle_model::record::Point;
+use std::collections::HashMap;
 
 /// A ratio within this distance of 1 counts as equal.
 pub(crate) const EQUAL_WITHIN: f64 = 0.05;
@@ -50,7 +52,8 @@ pub struct Ratio {
 /// interval runs from the c-th smallest of these averages to the c-th largest,
 /// where c is the largest number with P(T < c) <= 2.5 % for the signed-rank
 /// statistic T (Wilcoxon, Biometrics 1, 1945; Hollander, Wolfe & Chicken,
-/// Nonparametric statistical methods, 3rd edition 2014, section 3.3).
+/// Nonparametric statistical methods, 3rd edition 2014, section 3.3), exactly or, with
+/// hundreds of blocks, nearly ([`signed_rank_cut`]).
 pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
     let usable = |x: f64| x.is_finite() && x > 0.0;
     let logs: Vec<f64> = pairs
@@ -58,22 +61,10 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
         .filter(|(base, other)| usable(*base) && usable(*other))
         .map(|(base, other)| (other / base).ln())
         .collect();
-    let sorted_logs = sorted(&logs)?;
-    let averages = sorted(&walsh_averages(&logs))?;
-    let cut = signed_rank_cut(logs.len());
-    let (low, high) = match cut {
-        Some(c) => (averages[c - 1], averages[averages.len() - c]),
-        None => (sorted_logs[0], sorted_logs[sorted_logs.len() - 1]),
-    };
-    let (ratio, low, high) = (middle(&averages).exp(), low.exp(), high.exp());
-    Some(Ratio {
-        ratio,
-        low,
-        high,
-        interval: cut.is_some(),
-        blocks: logs.len(),
-        outcome: outcome([ratio, low, high], cut.is_some(), EQUAL_WITHIN),
-    })
+    let logs = sorted(&logs)?;
+    let cut = signed_rank_cut(logs.len(), ties(&logs));
+    let range = [logs[0], logs[logs.len() - 1]];
+    Some(ratio_of(&averages(&logs), cut, range, logs.len()))
 }
 
 /// The ratio of the second figure to the first for unpaired runs, such as those of two
@@ -83,28 +74,43 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
 /// (Hodges & Lehmann, as above); the interval runs from the c-th smallest to the
 /// c-th largest, where c is the largest number with P(U < c) <= 2.5 % for the
 /// rank-sum statistic U (Mann & Whitney, Ann. Math. Statist. 18, 1947; Hollander,
-/// Wolfe & Chicken, section 4.3). Four runs of each are the fewest with an
-/// interval; `blocks` is the smaller number.
+/// Wolfe & Chicken, section 4.3), exactly or, with hundreds of runs, nearly
+/// ([`rank_sum_cut`]). Four runs of each are the fewest with an interval; `blocks` is the
+/// smaller number.
 pub(crate) fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
     let logs = |figures: &[f64]| -> Vec<f64> {
         let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
         usable.map(|x| x.ln()).collect()
     };
-    let (base, other) = (logs(base), logs(other));
-    let all = base.iter().flat_map(|b| other.iter().map(move |o| o - b));
-    let differences = sorted(&all.collect::<Vec<_>>())?;
-    let cut = cut(rank_sum_distribution(base.len(), other.len()));
-    let from = cut.unwrap_or(1) - 1;
-    let ends = [differences[from], differences[differences.len() - 1 - from]];
-    let (ratio, low, high) = (middle(&differences).exp(), ends[0].exp(), ends[1].exp());
-    Some(Ratio {
+    let (base, other) = (sorted(&logs(base))?, sorted(&logs(other))?);
+    let (m, n) = (base.len(), other.len());
+    let cut = rank_sum_cut(m, n, ties(&base) + ties(&other));
+    let range = [other[0] - base[m - 1], other[n - 1] - base[0]];
+    Some(ratio_of(&differences(&base, &other), cut, range, m.min(n)))
+}
+
+/// The ratio of an estimate in logarithms: the median of the pairs, from the `cut`-th
+/// smallest to the `cut`-th largest, or the plain range without a cut.
+fn ratio_of<F: Fn(f64) -> usize>(
+    pairs: &Pairs<F>,
+    cut: Option<usize>,
+    range: [f64; 2],
+    blocks: usize,
+) -> Ratio {
+    let [low, high] = match cut {
+        Some(c) => [pairs.smallest(c), pairs.smallest(pairs.count + 1 - c)],
+        None => range,
+    }
+    .map(f64::exp);
+    let ratio = pairs.median().exp();
+    Ratio {
         ratio,
         low,
         high,
         interval: cut.is_some(),
-        blocks: base.len().min(other.len()),
+        blocks,
         outcome: outcome([ratio, low, high], cut.is_some(), EQUAL_WITHIN),
-    })
+    }
 }
 
 /// [`paired`] on a figure of runs, matched by their block.
@@ -113,12 +119,11 @@ pub(crate) fn by_block(
     other: &[&Point],
     figure: impl Fn(&Point) -> Option<f64>,
 ) -> Option<Ratio> {
+    // The first run of a block stands for it: later ones do not replace it.
+    let by_number: HashMap<u32, &Point> = other.iter().rev().map(|o| (o.block, *o)).collect();
     let pairs: Vec<(f64, f64)> = base
         .iter()
-        .filter_map(|b| {
-            let o = other.iter().find(|o| o.block == b.block)?;
-            Some((figure(b)?, figure(o)?))
-        })
+        .filter_map(|b| Some((figure(b)?, figure(by_number.get(&b.block)?)?)))
         .collect();
     paired(&pairs)
 }
@@ -138,74 +143,6 @@ pub fn outcome([ratio, low, high]: [f64; 3], interval: bool, within: f64) -> Out
     }
 }
 
-fn walsh_averages(values: &[f64]) -> Vec<f64> {
-    let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
-    for (i, a) in values.iter().enumerate() {
-        averages.extend(values[i..].iter().map(|b| (a + b) / 2.0));
-    }
-    averages
-}
-
-/// The largest c with P(T < c) <= 2.5 %, where T is the signed-rank statistic
-/// of n differences without effect. None under 6, where even c = 1 is too much.
-fn signed_rank_cut(n: usize) -> Option<usize> {
-    cut(signed_rank_distribution(n))
-}
-
-/// The largest c with P(T < c) <= 2.5 %, from the probabilities of T = 0, 1, ...
-fn cut(distribution: Vec<f64>) -> Option<usize> {
-    let mut below = 0.0;
-    let mut cut = 0;
-    for probability in distribution {
-        below += probability;
-        if below > (1.0 - COVERAGE) / 2.0 {
-            break;
-        }
-        cut += 1;
-    }
-    (cut > 0).then_some(cut)
-}
-
-/// P(U = u) for u = 0, 1, ..., m n, exactly: of m + n values in random order the
-/// largest is one of the first m, and then exceeds all n others, or it is not.
-fn rank_sum_distribution(m: usize, n: usize) -> Vec<f64> {
-    // counts[i] after j rounds: the distribution for i and j.
-    let mut rows: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
-    for j in 1..=n {
-        for i in 1..=m {
-            let mut row = vec![0.0; i * j + 1];
-            let share = i as f64 / (i + j) as f64;
-            for (u, p) in rows[i - 1].iter().enumerate() {
-                row[u + j] += share * p;
-            }
-            for (u, p) in rows[i].iter().enumerate() {
-                row[u] += (1.0 - share) * p;
-            }
-            rows[i] = row;
-        }
-    }
-    rows.swap_remove(m)
-}
-
-/// P(T = t) for t = 0, 1, ..., n(n+1)/2, exactly: each rank is in the sum or
-/// not, with probability 1/2, so that the ranks are added one after another.
-fn signed_rank_distribution(n: usize) -> Vec<f64> {
-    let mut probabilities = vec![0.0; n * (n + 1) / 2 + 1];
-    probabilities[0] = 1.0;
-    for rank in 1..=n {
-        // From the top, so that no rank is counted twice.
-        for t in (0..=rank * (rank + 1) / 2).rev() {
-            let with = if t >= rank {
-                probabilities[t - rank]
-            } else {
-                0.0
-            };
-            probabilities[t] = (probabilities[t] + with) / 2.0;
-        }
-    }
-    probabilities
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,50 +150,6 @@ mod tests {
 
     fn ratios(values: &[f64]) -> Vec<(f64, f64)> {
         values.iter().map(|r| (100.0, 100.0 * r)).collect()
-    }
-
-    #[test]
-    fn the_signed_rank_distribution_is_the_tabulated_one() {
-        // Three ranks: the sums 0 1 2 3 3 4 5 6, one eighth each.
-        let expected = [1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0].map(|n| n / 8.0);
-        assert_eq!(signed_rank_distribution(3), expected);
-        // Largest T with P(T' <= T) <= 2.5 %, from the usual tables, plus one.
-        let table = [
-            (5, None),
-            (6, Some(1)),
-            (7, Some(3)),
-            (8, Some(4)),
-            (9, Some(6)),
-        ];
-        for (n, cut) in table {
-            assert_eq!(signed_rank_cut(n), cut, "{n}");
-        }
-        for (n, cut) in [(10, 9), (12, 14), (15, 26), (20, 53)] {
-            assert_eq!(signed_rank_cut(n), Some(cut), "{n}");
-        }
-    }
-
-    #[test]
-    fn the_rank_sum_distribution_is_the_tabulated_one() {
-        // Two and two: U = 0, 1, 2, 2, 3, 4 of the six orders.
-        let found = rank_sum_distribution(2, 2);
-        for (p, n) in found.iter().zip([1.0, 1.0, 2.0, 1.0, 1.0]) {
-            assert!((p - n / 6.0).abs() < 1e-12, "{found:?}");
-        }
-        // Largest U with P(U' <= U) <= 2.5 %, from the usual tables, plus one.
-        let table = [
-            (3, 4, None),
-            (4, 4, Some(1)),
-            (5, 5, Some(3)),
-            (6, 6, Some(6)),
-            (6, 9, Some(11)),
-            (9, 9, Some(18)),
-            (12, 12, Some(38)),
-        ];
-        for (m, n, expected) in table {
-            assert_eq!(cut(rank_sum_distribution(m, n)), expected, "{m} {n}");
-            assert_eq!(cut(rank_sum_distribution(n, m)), expected, "{n} {m}");
-        }
     }
 
     #[test]

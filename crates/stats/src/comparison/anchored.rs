@@ -188,9 +188,12 @@ fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
     }
 }
 
+/// The most runs that are tried as the middle of a state: each is related to all others.
+const MOST_MIDDLES: usize = 100;
+
 /// The runs of both sides in one state of the machine. Among the states, it picks the one
 /// whose smaller side has the most runs. The choice depends on the anchors only, never on
-/// the figure.
+/// the figure. A state is what is like one run; of many runs, every k-th is tried.
 fn in_one_state<'a>(mix: &Mix, sides: &[Vec<&'a Point>; 2]) -> Option<[Vec<&'a Point>; 2]> {
     let like = |run: &Point| -> [Vec<&'a Point>; 2] {
         sides.each_ref().map(|side| {
@@ -198,25 +201,36 @@ fn in_one_state<'a>(mix: &Mix, sides: &[Vec<&'a Point>; 2]) -> Option<[Vec<&'a P
             like.copied().collect()
         })
     };
-    let groups = sides.iter().flatten().map(|run| like(run));
+    let groups = middles(sides).map(like);
     let size = |[base, new]: &[Vec<&Point>; 2]| (base.len().min(new.len()), base.len() + new.len());
     groups.max_by_key(size).filter(|group| size(group).0 > 0)
 }
 
+/// Runs to be tried as the middle of a state, evenly over both sides.
+fn middles<'a>(sides: &[Vec<&'a Point>; 2]) -> impl Iterator<Item = &'a Point> {
+    let runs = sides[0].len() + sides[1].len();
+    let each = runs.div_ceil(MOST_MIDDLES).max(1);
+    sides.iter().flatten().copied().step_by(each)
+}
+
 impl Mix {
     fn same_state(&self, one: &Point, other: &Point) -> bool {
-        let moved = |part: Part| Some(part.of(&other.anchor?)? / part.of(&one.anchor?)?);
-        let (lines, others): (Vec<_>, Vec<_>) = self
-            .factors(moved)
-            .map(|(part, factor)| (part, factor.ln()))
-            .partition(|(part, _)| *part == Part::Line);
-        let logs: Vec<f64> = others.iter().map(|(_, ln)| *ln).collect();
-        let Some([least, most]) = spread(&logs) else {
+        let (Some(from), Some(to)) = (one.anchor, other.anchor) else {
             return false;
         };
-        let middle = (least + most) / 2.0;
-        let line = lines.iter().map(|(_, ln)| (ln - middle).abs());
-        most - least <= SAME_STATE && line.fold(0.0, f64::max) <= SAME_LINE
+        let factors = |line: bool| {
+            self.factors(move |part| Some(part.of(&to)? / part.of(&from)?))
+                .filter(move |(part, _)| (*part == Part::Line) == line)
+                .map(|(_, factor)| factor)
+        };
+        // Factors rather than their logarithms, and no list of them: this is asked of each
+        // run, for each of [`MOST_MIDDLES`].
+        let least = factors(false).fold(f64::INFINITY, f64::min);
+        let most = factors(false).fold(0.0, f64::max);
+        let middle = (least * most).sqrt();
+        let off = |line: f64| (line / middle).max(middle / line);
+        let off = factors(true).map(off).fold(1.0, f64::max);
+        (least..=least * SAME_STATE.exp()).contains(&most) && off <= SAME_LINE.exp()
     }
 }
 
@@ -266,6 +280,15 @@ mod tests {
         assert_eq!(share_of(&stream), [1.0, 1.0]);
         for plan in [requests, Plan::of(Workload::Rate)] {
             assert_eq!(share_of(&plan), [0.0, 1.0]);
+        }
+    }
+
+    #[test]
+    fn every_run_is_tried_as_the_middle_of_a_state_or_a_hundred_of_many() {
+        let run = Point::default();
+        for (base, new, tried) in [(4, 4, 8), (50, 50, 100), (50, 51, 51), (9_990, 10_010, 100)] {
+            let sides = [vec![&run; base], vec![&run; new]];
+            assert_eq!(middles(&sides).count(), tried, "{base} and {new}");
         }
     }
 
