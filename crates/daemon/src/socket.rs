@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 /// Sockets do not block, and programs that are started do not inherit them.
@@ -54,9 +55,27 @@ pub fn unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     // The mode is set before anybody can connect: between bind and listen.
     net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    set_mode(path, mode)?;
     net::listen(&fd, BACKLOG)?;
     Ok(fd)
+}
+
+/// Sets the permissions of a socket file. Where its directory belongs to another user, that
+/// user can put a link in its place, which is not followed.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let found = fs::open(
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let kind = FileType::from_raw_mode(fs::fstat(&found)?.st_mode);
+    if kind != FileType::Socket {
+        let text = format!("{} is not the socket that was made there", path.display());
+        return Err(io::Error::other(text));
+    }
+    // A descriptor of O_PATH cannot be passed to fchmod(2).
+    let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
+    std::fs::set_permissions(itself, std::fs::Permissions::from_mode(mode))
 }
 
 /// Listens at an abstract name, which has neither file nor permissions.
@@ -106,6 +125,20 @@ mod tests {
         std::fs::write(file.path(), "kept").unwrap();
         assert!(unix(file.path(), 0o600).is_err());
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_socket_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, link) = (
+            directory.path().join("victim"),
+            directory.path().join("link"),
+        );
+        let _listens = unix(&victim, 0o600).unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        set_mode(&link, 0o666).unwrap_err();
+        let mode = std::fs::metadata(&victim).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use jostle_model::calibrated::{Calibrated, Place, Specimens};
 use jostle_model::record::Environment;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// What a calibration in this environment holds for.
@@ -68,7 +68,9 @@ pub fn store(calibrated: &Calibrated) -> io::Result<PathBuf> {
     let text = serde_json::to_vec(calibrated).map_err(io::Error::from)?;
     // Whole under its name, or not at all.
     let part = path.with_extension(format!("{}.part", std::process::id()));
-    std::fs::write(&part, text)?;
+    // With sudo the directory may be another user's: no link there is followed.
+    let _ = std::fs::remove_file(&part);
+    std::fs::File::create_new(&part)?.write_all(&text)?;
     std::fs::rename(&part, &path)?;
     Ok(path)
 }

@@ -2,10 +2,7 @@
 
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_res_uid};
-use std::io;
-
-/// The user that servers run as if the preferred one does not exist.
-const NOBODY: &str = "nobody";
+use std::io::{self, ErrorKind};
 
 /// A user of this machine and the group that it has at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +14,19 @@ pub struct User {
 }
 
 impl User {
-    /// The user of this name, or `nobody` if there is none. None if this process is not
-    /// root's, and therefore keeps its user.
+    /// The user of this name. None if this process is not root's, and therefore keeps its
+    /// user.
     ///
     /// # Errors
-    /// If the list of users cannot be read, or has neither.
+    /// If the list of users cannot be read; NotFound if it has no such user. `nobody` is no
+    /// substitute: what runs as that user may read and change the server's files.
     pub fn instead_of_root(name: &str) -> io::Result<Option<User>> {
         if !geteuid().is_root() {
             return Ok(None);
         }
         let text = std::fs::read_to_string("/etc/passwd")?;
-        let found = listed(&text, name).or_else(|| listed(&text, NOBODY));
-        let missing = || io::Error::other(format!("there is no user {name}, and no {NOBODY}"));
-        found.map(Some).ok_or_else(missing)
+        let missing = || io::Error::new(ErrorKind::NotFound, format!("there is no user {name}"));
+        listed(&text, name).map(Some).ok_or_else(missing)
     }
 
     /// Turns this thread into one of that user, for good. Call it in a process with one

@@ -6,6 +6,7 @@
 
 use crate::SetupError;
 use jostle_sys::ports;
+use rustix::fs::{Access, access};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -29,7 +30,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its path: the first in `PATH`, so that a user can put another version there.
+    /// Its path: the first in `PATH` that this user may execute, as a shell finds it, so that
+    /// a user can put another version there.
     ///
     /// # Errors
     /// For the user: the package to install.
@@ -38,14 +40,16 @@ impl Program {
     }
 
     fn find_by(&self, path: &OsStr) -> Result<PathBuf, SetupError> {
+        let mut first = std::env::split_paths(path).map(|directory| directory.join(self.file));
         let named = self.places.iter().flat_map(|place| expanded(place));
-        let mut all = std::env::split_paths(path).chain(named);
-        let found = all.find_map(|directory| {
-            let file = directory.join(self.file);
-            // It is started in another directory than ours.
-            std::path::absolute(&file).ok().filter(|_| file.is_file())
-        });
-        found.ok_or_else(|| {
+        // An interpreter only reads what lies there.
+        let mut usual = named.map(|place| place.join(self.file));
+        let found = first
+            .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
+            .or_else(|| usual.find(|file| file.is_file()));
+        // It is started in another directory than ours.
+        let absolute = found.and_then(|file| std::path::absolute(file).ok());
+        absolute.ok_or_else(|| {
             let remedy = match self.package {
                 Some(package) => format!(": `apt install {package}` (Debian)"),
                 None => ", and Debian has no package of it".to_owned(),
@@ -124,8 +128,8 @@ pub trait Recipe: Debug {
         None
     }
 
-    /// The user to run it as if jostle runs as root and the server refuses root; `nobody`
-    /// if that user does not exist. None: the user that runs jostle.
+    /// The user to run it as if jostle runs as root and the server refuses root; its package
+    /// makes it. None: the user that runs jostle.
     fn instead_of_root(&self) -> Option<&'static str> {
         None
     }
@@ -196,6 +200,8 @@ pub fn text(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_missing_program_names_its_package() {
@@ -215,10 +221,17 @@ mod tests {
     fn the_first_in_the_path_comes_before_the_usual_places() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
-        for name in ["own", "later", "usual"] {
+        for (name, mode) in [
+            ("own", 0o755),
+            ("later", 0o711),
+            ("usual", 0o644),
+            ("idle", 0o644),
+        ] {
             fs::create_dir(at(name)).unwrap();
             fs::write(at(name).join("server"), "").unwrap();
+            fs::set_permissions(at(name).join("server"), Permissions::from_mode(mode)).unwrap();
         }
+        fs::create_dir_all(at("directory").join("server")).unwrap();
         let usual: &'static str = at("usual").display().to_string().leak();
         let program = Program {
             file: "server",
@@ -233,6 +246,8 @@ mod tests {
         for (names, found) in [
             (&["empty", "own", "later"][..], "own"),
             (&["later", "own"], "later"),
+            (&["idle", "directory", "later"], "later"),
+            (&["idle", "directory"], "usual"),
             (&["empty"], "usual"),
             (&[], "usual"),
         ] {
@@ -240,10 +255,11 @@ mod tests {
             assert_eq!(program.find_by(&path(names)), Ok(expected), "{names:?}");
         }
         let beside = Program {
+            places: &["src"],
             file: "program.rs",
             ..program
         };
-        let found = beside.find_by(OsStr::new("src")).unwrap();
+        let found = beside.find_by(OsStr::new("")).unwrap();
         assert!(
             found.is_absolute() && found.ends_with("src/program.rs"),
             "{found:?}"

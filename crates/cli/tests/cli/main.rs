@@ -20,6 +20,7 @@ mod data;
 mod faults;
 mod gate;
 mod growth;
+mod hostile;
 mod html;
 mod http;
 mod judge;

@@ -1,13 +1,12 @@
 //! Servers that jostle launched and that ended before their run: which, how, and what
 //! they logged. A client sees a lost connection only, which does not tell why.
 
-use super::programs::last_words;
 use super::run::{Aborted, how_it_ended};
+use super::server_log::ServerLog;
 use super::servers::Servers;
 use crate::order::Reply;
 use jostle_sys::process::Ended;
 use rustix::process::Signal;
-use std::path::Path;
 use std::time::Duration;
 
 /// Its connections are closed a moment before it can be seen to have ended.
@@ -39,14 +38,14 @@ impl Servers<'_> {
 }
 
 /// In words; its log is quoted where it had time to write one.
-pub(super) fn death(name: &str, ended: &Ended, directory: Option<&Path>) -> String {
+pub(super) fn death(name: &str, ended: &Ended, log: Option<&ServerLog>) -> String {
     let how = how_it_ended(ended);
     let text = format!(
         "the server {name} that jostle launched (pid {}): {how}",
         ended.pid
     );
     let is_killed = ended.signal == Some(Signal::KILL.as_raw());
-    match directory.filter(|_| !is_killed).map(last_words) {
+    match log.filter(|_| !is_killed).map(ServerLog::last_words) {
         Some(logged) => format!("{text}; it logged: {logged}"),
         None => text,
     }
@@ -60,7 +59,8 @@ mod tests {
     #[test]
     fn a_death_quotes_the_log_unless_the_server_was_killed() {
         let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("server.log"), "no space left\n").unwrap();
+        let log = ServerLog::create(place.path()).unwrap();
+        log.note("no space left");
         let ended = |code, signal| Ended {
             pid: 7,
             code,
@@ -78,7 +78,7 @@ mod tests {
             ),
             (ended(None, Some(9)), "killed by SIGKILL"),
         ] {
-            let text = death("etcd", &ended, Some(place.path()));
+            let text = death("etcd", &ended, Some(&log));
             let expected = format!("the server etcd that jostle launched (pid 7): {says}");
             assert_eq!(text, expected);
         }

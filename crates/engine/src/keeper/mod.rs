@@ -24,6 +24,7 @@ mod recent;
 mod recover;
 mod run;
 mod serve;
+mod server_log;
 mod servers;
 mod spread;
 mod together;

@@ -3,14 +3,15 @@
 //! ledger removes its directory.
 
 use super::serve::Context;
+use super::server_log::ServerLog;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
 use jostle_sys::{cpu, files, process};
 use jostle_targets::SetupError;
 use jostle_targets::program::{Ground, Launched, Recipe, first_word, free_port, secret};
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::chown;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::lchown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,12 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two looks whether it is ready.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Its output, in its directory.
-const LOG: &str = "server.log";
-
-/// Lines of a log that a message quotes.
-const LAST_LINES: usize = 4;
 
 /// Another port is tried so often where somebody else was faster.
 const PORTS: usize = 3;
@@ -50,18 +45,32 @@ pub(super) struct Started {
 #[derive(Clone, Debug)]
 pub(super) struct Restart {
     words: Vec<String>,
-    /// Its own, with its log.
-    pub directory: PathBuf,
-    user: Option<User>,
+    home: Home,
     /// Where it listens.
     pub address: String,
     /// Whether it is asked to end before it is killed.
     pub quits: bool,
 }
 
+impl Restart {
+    /// What the server prints, also when it was started again.
+    pub(super) fn log(&self) -> &ServerLog {
+        &self.home.log
+    }
+}
+
+/// Where its program runs, and as whom.
+#[derive(Clone, Debug)]
+struct Home {
+    directory: PathBuf,
+    user: Option<User>,
+    log: ServerLog,
+}
+
 /// One that was started, and may not be ready yet.
 struct Begun {
     ground: Ground,
+    log: ServerLog,
     pid: u32,
 }
 
@@ -138,10 +147,10 @@ impl Site<'_> {
             port: free_port()?,
             secret: secret()?,
         };
-        let user = self.furnish(recipe, &ground);
-        let user = user.map_err(|error| failed("cannot prepare", recipe, &error.to_string()))?;
+        let home = furnish(recipe, &ground);
+        let home = home.map_err(|said| failed("cannot prepare", recipe, &said))?;
         for words in recipe.before(&ground) {
-            self.run_to_its_end(&words, &ground.directory, user)
+            self.run_to_its_end(&words, &home)
                 .map_err(|said| failed("cannot prepare", recipe, &said))?;
         }
         let words = [
@@ -150,19 +159,19 @@ impl Site<'_> {
         ]
         .concat();
         let pid = self
-            .spawn(&words, &ground.directory, user)
+            .spawn(&words, &home)
             .map_err(|error| failed("cannot start", recipe, &error.to_string()))?;
+        let log = home.log.clone();
         started(Started {
             pid,
             restart: Restart {
                 words,
-                directory: ground.directory.clone(),
-                user,
+                home,
                 address: ground.address(),
                 quits: recipe.quits(),
             },
         });
-        Ok(Begun { ground, pid })
+        Ok(Begun { ground, log, pid })
     }
 
     /// Starts a server again that was killed. Returns its process.
@@ -170,7 +179,7 @@ impl Site<'_> {
     /// # Errors
     /// In words for the user.
     pub(super) fn start_again(&self, restart: &Restart) -> Result<u32, String> {
-        self.spawn(&restart.words, &restart.directory, restart.user)
+        self.spawn(&restart.words, &restart.home)
             .map_err(|error| format!("cannot start {} again: {error}", restart.words[0]))
     }
 
@@ -178,41 +187,16 @@ impl Site<'_> {
         self.ledger.make_directory()
     }
 
-    /// Writes the recipe's files there, and gives everything to the user that the server
-    /// runs as.
-    fn furnish(&self, recipe: &dyn Recipe, ground: &Ground) -> io::Result<Option<User>> {
-        let user = match recipe.instead_of_root() {
-            Some(name) => User::instead_of_root(name)?,
-            None => None,
-        };
-        let give = |path: &Path| match user {
-            Some(user) => chown(path, Some(user.uid), Some(user.gid)),
-            None => Ok(()),
-        };
-        for (name, contents) in recipe.files(ground) {
-            let path = ground.directory.join(name);
-            fs::write(&path, contents)?;
-            give(&path)?;
-        }
-        give(&ground.directory)?;
-        Ok(user)
-    }
-
-    fn run_to_its_end(
-        &self,
-        words: &[String],
-        directory: &Path,
-        user: Option<User>,
-    ) -> Result<(), String> {
+    fn run_to_its_end(&self, words: &[String], home: &Home) -> Result<(), String> {
         let name = words.first().map_or("", String::as_str);
-        let pid = self.spawn(words, directory, user);
+        let pid = self.spawn(words, home);
         let pid = pid.map_err(|error| format!("{name}: {error}"))?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(ended) = process::reap_one(pid) {
                 return match ended.code {
                     Some(0) => Ok(()),
-                    _ => Err(format!("{name} failed: {}", last_words(directory))),
+                    _ => Err(format!("{name} failed: {}", home.log.last_words())),
                 };
             }
             self.go_on(deadline, name)
@@ -221,23 +205,19 @@ impl Site<'_> {
     }
 
     fn until_ready(&self, recipe: &dyn Recipe, begun: &Begun) -> Result<(), String> {
-        let Begun { ground, pid } = begun;
+        let Begun { ground, log, pid } = begun;
         let deadline = Instant::now() + PATIENCE;
         let mut missing;
         loop {
             if process::is_gone(*pid) {
-                return Err(format!("it ended: {}", last_words(&ground.directory)));
+                return Err(format!("it ended: {}", log.last_words()));
             }
             match recipe.ready(ground) {
                 Ok(()) => return Ok(()),
                 Err(SetupError(said)) => missing = said,
             }
-            self.go_on(deadline, "the server").map_err(|said| {
-                format!(
-                    "{said}: {missing}; it logged: {}",
-                    last_words(&ground.directory)
-                )
-            })?;
+            self.go_on(deadline, "the server")
+                .map_err(|said| format!("{said}: {missing}; it logged: {}", log.last_words()))?;
         }
     }
 
@@ -256,11 +236,15 @@ impl Site<'_> {
     }
 
     /// Starts a program there, whose output goes to the log.
-    fn spawn(&self, words: &[String], directory: &Path, user: Option<User>) -> io::Result<u32> {
-        let log = log(directory)?;
-        let mut errors = Some(log.try_clone()?);
+    fn spawn(&self, words: &[String], home: &Home) -> io::Result<u32> {
+        let Home {
+            directory,
+            user,
+            log,
+        } = home;
+        let mut outputs = Some((log.output()?, log.output()?));
         let keeper = rustix::process::getpid();
-        let become_server = || -> io::Result<File> {
+        let become_server = || -> io::Result<()> {
             let _ = process::leave_group();
             // What is missing shows when a connection cannot be made.
             files::raise_descriptor_limit();
@@ -271,13 +255,16 @@ impl Site<'_> {
                 user.assume()?;
             }
             // Set after the change of user, which clears it.
-            process::die_with(keeper)?;
-            log.try_clone()
+            process::die_with(keeper)
         };
         let pid = self.context.forker.fork(|| {
+            let (output, errors) = outputs.take().map_or_else(
+                || (Stdio::null(), Stdio::null()),
+                |(output, errors)| (output.into(), errors.into()),
+            );
             let error = match become_server() {
                 // Only returns if it failed.
-                Ok(output) => Command::new(&words[0])
+                Ok(()) => Command::new(&words[0])
                     .args(&words[1..])
                     .env("LC_ALL", "C")
                     // Ours may be closed to the user that it runs as.
@@ -285,19 +272,52 @@ impl Site<'_> {
                     .current_dir(directory)
                     .stdin(Stdio::null())
                     .stdout(output)
-                    .stderr(errors.take().map_or_else(Stdio::null, Stdio::from))
+                    .stderr(errors)
                     .exec(),
                 Err(error) => error,
             };
+            log.note(&format!("{}: {error}", words[0]));
             error.raw_os_error().unwrap_or(1)
         })?;
         Ok(pid.as_raw_nonzero().get() as u32)
     }
 }
 
-fn log(directory: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true).open(directory.join(LOG))
+/// Writes the recipe's files and opens the log, and then gives the directory to the user that
+/// the server runs as: from then on nothing of it is opened here.
+fn furnish(recipe: &dyn Recipe, ground: &Ground) -> Result<Home, String> {
+    let wrong = |error: io::Error| error.to_string();
+    let user = user_of(recipe)?;
+    let give = |path: &Path| match user {
+        Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
+        None => Ok(()),
+    };
+    let log = ServerLog::create(&ground.directory).map_err(wrong)?;
+    for (name, contents) in recipe.files(ground) {
+        let path = ground.directory.join(name);
+        fs::write(&path, contents).map_err(wrong)?;
+        give(&path).map_err(wrong)?;
+    }
+    give(&ground.directory).map_err(wrong)?;
+    Ok(Home {
+        directory: ground.directory.clone(),
+        user,
+        log,
+    })
+}
+
+/// The user that a server runs as; None: ours.
+fn user_of(recipe: &dyn Recipe) -> Result<Option<User>, String> {
+    let Some(name) = recipe.instead_of_root() else {
+        return Ok(None);
+    };
+    User::instead_of_root(name).map_err(|error| match (error.kind(), recipe.program().package) {
+        (ErrorKind::NotFound, Some(package)) => format!(
+            "{error}, as which it runs where jostle runs as root; `apt install {package}` \
+             (Debian) makes that user, and another user than root needs none"
+        ),
+        _ => error.to_string(),
+    })
 }
 
 /// Whether a server found its port in use.
@@ -306,71 +326,9 @@ fn is_taken(said: &str) -> bool {
     said.contains("already in use") || said.contains("could not bind")
 }
 
-/// Whether this line says why a server could not go on: what follows it are the
-/// consequences, line after line.
-fn is_of_a_full_disk(line: &str) -> bool {
-    line.to_ascii_lowercase()
-        .contains("no space left on device")
-}
-
-/// Whether a program in Java says here where it was.
-fn is_of_a_stack(line: &str) -> bool {
-    line.starts_with("\tat ") || line.starts_with("\t... ")
-}
-
-/// What it said at the end, or that its disk is full.
-pub(super) fn last_words(directory: &Path) -> String {
-    let text = fs::read(directory.join(LOG)).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    if let Some(line) = text.lines().rfind(|line| is_of_a_full_disk(line)) {
-        let place = directory.parent().unwrap_or(directory).display();
-        return format!(
-            "{}; make room in {place}, or set $TMPDIR to a larger disk",
-            line.trim()
-        );
-    }
-    let mut lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty() && !is_of_a_stack(line))
-        .collect();
-    lines.drain(..lines.len().saturating_sub(LAST_LINES));
-    match lines.as_slice() {
-        [] => "it said nothing".to_owned(),
-        lines => lines.join(" | "),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_lines_of_a_log_are_told() {
-        let place = tempfile::tempdir().unwrap();
-        assert_eq!(last_words(place.path()), "it said nothing");
-        fs::write(place.path().join(LOG), "a\nb\n\nc\nd\ne\n").unwrap();
-        assert_eq!(last_words(place.path()), "b | c | d | e");
-        fs::write(
-            place.path().join(LOG),
-            "a\n\tat B.c(B.java:7)\n\t... 3 more\nd\n",
-        )
-        .unwrap();
-        assert_eq!(last_words(place.path()), "a | d");
-    }
-
-    #[test]
-    fn the_line_about_a_full_disk_is_quoted_with_what_to_do() {
-        let place = tempfile::tempdir().unwrap();
-        let log = "1\n PANIC: could not write: No space left on device\naborted\nexit 134\n2\n3\n";
-        fs::write(place.path().join(LOG), log).unwrap();
-        let said = last_words(place.path());
-        let first = "PANIC: could not write: No space left on device; make room in ";
-        assert!(said.starts_with(first), "{said}");
-        assert!(
-            said.ends_with(", or set $TMPDIR to a larger disk"),
-            "{said}"
-        );
-    }
 
     #[test]
     fn a_taken_port_is_recognised() {

@@ -127,11 +127,11 @@ impl<'a> Servers<'a> {
                  pid, name, again, ..
              }| {
                 let ended = self.context.how_ended(*pid)?;
-                let directory = match again {
-                    Some(Again::Followed(restart)) => Some(restart.directory.as_path()),
+                let log = match again {
+                    Some(Again::Followed(restart)) => Some(restart.log()),
                     _ => None,
                 };
-                Some(death(name, &ended, directory))
+                Some(death(name, &ended, log))
             },
         );
         each.collect()
