@@ -3,6 +3,7 @@
 
 use crate::{Failure, print};
 use anyhow::{Context, anyhow};
+use jostle_engine::keeper::SERVE_PASSWORD;
 use jostle_lockd::config::{ConfigError, Settings};
 use jostle_lockd::{Config, Server};
 use jostle_targets::answering::{Answering, Fault};
@@ -37,14 +38,15 @@ pub(crate) fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Resu
 }
 
 /// The configuration of a jostled: by default on any free port and without persistent
-/// state.
+/// state, with the password of the environment.
 fn embedded(at: Option<&str>, keep: Option<&Path>) -> Result<Config, ConfigError> {
     let settings = Settings {
         listen: vec![at.unwrap_or("127.0.0.1:0").to_owned()],
         data: Some(keep.map_or("none".into(), |path| path.display().to_string())),
         ..Settings::default()
     };
-    settings.resolve(|_| None)
+    // Only what the keeper sets, and nothing else of the user's own jostled.
+    settings.resolve(|name| std::env::var(name).ok().filter(|_| name == SERVE_PASSWORD))
 }
 
 fn lockd(config: Config) -> anyhow::Result<()> {

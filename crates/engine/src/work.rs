@@ -36,6 +36,11 @@ pub(crate) trait Work: Sized + Sync {
     /// In words for the user.
     fn finish(&self) -> Result<(), SetupError>;
 
+    /// As [`jostle_targets::Target::strangers`].
+    fn strangers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What a specimen knows, and facts about the set-up.
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>);
 

@@ -200,6 +200,10 @@ impl<T: Target> Work for Locking<'_, T> {
         self.target.finish()
     }
 
+    fn strangers(&self) -> Vec<String> {
+        self.target.strangers()
+    }
+
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
         (self.target.truth(), self.target.facts())
     }

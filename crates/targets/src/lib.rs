@@ -47,6 +47,7 @@ mod semaphore;
 mod shared_object;
 mod specimen;
 mod steps;
+mod strangers;
 mod whereabouts;
 
 use jostle_model::plan::{Carrier, Range};
@@ -466,6 +467,12 @@ pub trait Launcher: std::fmt::Debug {
     /// In words for the user.
     fn launch(&self, server: &str) -> Result<String, SetupError>;
 
+    /// The password that a jostled of [`Launcher::launch`] asks for, so that other users of
+    /// this machine are kept out. None: it asks for none.
+    fn secret(&self) -> Option<String> {
+        None
+    }
+
     /// Launches somebody else's server in a directory of its own, and waits until it is
     /// ready.
     ///
@@ -602,6 +609,13 @@ pub trait Target: Sized + Sync + 'static {
     /// In words for the user, where it cannot be asked.
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
         Ok(None)
+    }
+
+    /// Clients of the server other than our workers, in words, asked when the workers have
+    /// ended and a lock was lost: one of them may be the cause. Empty where the server has no
+    /// list of them, or does not show it.
+    fn strangers(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Facts about the set-up (slots, collisions), by name.

@@ -5,6 +5,7 @@ use crate::keeping::whole_millis;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::remote::{Client, RemoteLock, info_figure};
+use crate::strangers::strangers;
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError};
 use jostle_resp::request::encode;
@@ -17,6 +18,14 @@ pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
 /// The variables with the user and password for a server, the same as jostled's own. A
 /// command line would be visible to every user, and is stored in results.
 const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
+
+/// For a server that was launched for the run with this password.
+fn of_launched(password: Option<String>) -> Credentials {
+    Credentials {
+        user: None,
+        password,
+    }
+}
 
 /// A server, and the names of this run's locks on it.
 pub(crate) struct Daemon {
@@ -37,7 +46,7 @@ impl std::fmt::Debug for Daemon {
 impl Daemon {
     /// Asks a server that was launched for the run whether it is a jostled.
     pub(crate) fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
-        Daemon::asked(address, Credentials::default(), setup)
+        Daemon::asked(address, of_launched(setup.launcher.secret()), setup)
     }
 
     /// The same of a server of the user's own, which may want a password.
@@ -112,6 +121,10 @@ impl Daemon {
         let info = info.unwrap_or_default();
         let figure = |name: &&str| Some(((*name).to_owned(), info_figure(&info, name)? as f64));
         names.iter().filter_map(figure).collect()
+    }
+
+    pub(crate) fn strangers(&self) -> Vec<String> {
+        strangers(self.client())
     }
 
     pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {

@@ -58,6 +58,10 @@ impl Target for LockdUnix {
         self.0.figures().map(Some)
     }
 
+    fn strangers(&self) -> Vec<String> {
+        self.0.strangers()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         self.0.facts()
     }

@@ -6,11 +6,16 @@
 //! which otherwise would take a `gets`. The cas id is the fencing token, and the number
 //! that `cas` compares.
 
+mod launch;
+
+pub use launch::Launch;
+use launch::{PROGRAM, of_launched};
+
 use crate::address::Address;
 use crate::argument;
 use crate::login::{self, Credentials};
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words};
+use crate::program::Program;
 use crate::remote::{Client, RemoteLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
@@ -47,17 +52,6 @@ const LEAST_KEPT_S: u32 = 2;
 
 /// Keys that one request removes.
 const REMOVED_AT_ONCE: usize = 1_000;
-
-/// Connections beside the workers': memcached limits its descriptors to the same
-/// number, and needs some for its threads.
-const SPARE_CONNECTIONS: usize = 100;
-
-/// Its own limit where nothing is said.
-const USUAL_CONNECTIONS: usize = 1024;
-
-/// Memory for items, in MiB: for each lock 250 bytes, and what it comes with.
-const USUAL_MIB: usize = 64;
-const ITEM_BYTES: usize = 250;
 
 /// Longest line that is waited for.
 const LONGEST_LINE: usize = 2048;
@@ -125,15 +119,15 @@ impl Target for Memcached {
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Memcached, SetupError> {
-        let mut own = Credentials::default();
-        let (address, pid) = match setup.argument {
+        let (address, own, pid) = match setup.argument {
             Some(place) => {
-                own = Credentials::find(setup.credentials, VARIABLES)?;
-                (Address::one(place, None).map_err(SetupError)?, None)
+                let own = Credentials::find(setup.credentials, VARIABLES)?;
+                (Address::one(place, None).map_err(SetupError)?, own, None)
             }
             None => {
                 let launched = setup.launcher.follow(&Launch::of(setup))?;
-                (Address::Tcp(launched.address), Some(launched.pid))
+                let own = of_launched(&launched.secret);
+                (Address::Tcp(launched.address), own, Some(launched.pid))
             }
         };
         let told = stats(&address, &own)?;
@@ -491,53 +485,6 @@ fn meaning(line: Reply<'_>) -> Reply<'_> {
             Reply::Error(text)
         }
         _ => line,
-    }
-}
-
-static PROGRAM: Program = Program {
-    file: "memcached",
-    places: &[],
-    package: Some("memcached"),
-    launch_ms: 100,
-};
-
-/// A server with room for the workers and their locks, and otherwise as it comes.
-#[derive(Debug)]
-pub struct Launch {
-    /// Connections that it takes.
-    pub connections: usize,
-    /// Memory for items.
-    pub mebibytes: usize,
-}
-
-impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
-        Launch {
-            connections: USUAL_CONNECTIONS.max(setup.workers + SPARE_CONNECTIONS),
-            mebibytes: USUAL_MIB + (setup.keys * ITEM_BYTES).div_ceil(1 << 20),
-        }
-    }
-}
-
-impl Recipe for Launch {
-    fn program(&self) -> &'static Program {
-        &PROGRAM
-    }
-
-    fn instead_of_root(&self) -> Option<&'static str> {
-        Some("memcache")
-    }
-
-    fn arguments(&self, ground: &Ground) -> Words {
-        let options = format!(
-            "--listen=127.0.0.1 --port={} --udp-port=0 --conn-limit={} --memory-limit={}",
-            ground.port, self.connections, self.mebibytes
-        );
-        options.split(' ').map(str::to_owned).collect()
-    }
-
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        stats(&Address::Tcp(ground.address()), &Credentials::default()).map(drop)
     }
 }
 

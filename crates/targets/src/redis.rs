@@ -10,6 +10,7 @@ use crate::login::{self, Credentials};
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
 use crate::remote::{Client, RemoteLock, info_figure, info_text};
+use crate::strangers::strangers;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
@@ -159,6 +160,10 @@ impl Target for Redis {
         self.server.remove_leftovers()
     }
 
+    fn strangers(&self) -> Vec<String> {
+        self.server.strangers()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         let poll = ("poll_ns".to_owned(), POLL_NS as f64);
         self.server.facts().into_iter().chain([poll]).collect()
@@ -248,6 +253,10 @@ impl Server {
             .version
             .map(|version| (VERSION_FACT.to_owned(), version));
         version.into_iter().chain([lease]).collect()
+    }
+
+    pub(crate) fn strangers(&self) -> Vec<String> {
+        strangers(self.client())
     }
 
     pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {

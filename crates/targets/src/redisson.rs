@@ -142,6 +142,10 @@ impl Target for Redisson {
         self.0.facts()
     }
 
+    fn strangers(&self) -> Vec<String> {
+        self.0.strangers()
+    }
+
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
         self.0.figures().map(Some)
     }

@@ -10,8 +10,8 @@ use jostle_targets::address::Address;
 use jostle_targets::program::Launched;
 use jostle_targets::remote::Client;
 use jostle_targets::{
-    CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, flock, lockfile, memcached,
-    posix, postgres, redis, redisson,
+    CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, flock, lockd, lockfile,
+    memcached, posix, postgres, redis, redisson,
 };
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::ports::free_port;
@@ -65,13 +65,29 @@ fn memcached_evicts_a_lock_that_is_held_and_a_second_owner_comes_in() {
         connections: 200,
         mebibytes: 2,
     });
-    let address = launched.unwrap().address;
-    with(&format!("//{address}"), |target: memcached::Memcached| {
+    let Launched {
+        address, secret, ..
+    } = launched.unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let ledger = Ledger::create_in(place.path()).unwrap();
+    let file = place.path().join("credentials");
+    std::fs::write(&file, format!("jostle\n{secret}\n")).unwrap();
+    let setup = Setup {
+        argument: Some(&format!("//{address}")),
+        credentials: Some(&file),
+        ..servers::setup(&ledger, 3)
+    };
+    let check = |target: memcached::Memcached| {
         let (mut first, mut second) = (target.join(0).unwrap(), target.join(1).unwrap());
         assert_eq!(try_for(&mut first), GRANTED);
         assert_eq!(try_for(&mut second), REFUSED);
         // Other users of the cache, whose items are of the lock's size.
         let mut others = TcpStream::connect(&address).unwrap();
+        let login = format!("jostle {secret}");
+        write!(others, "set x 0 0 {}\r\n{login}\r\n", login.len()).unwrap();
+        let mut answer = [0; 8];
+        others.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"STORED\r\n");
         let item = |nth: usize| {
             let value = "x".repeat(24);
             format!("set other:{nth:014} 0 0 24 noreply\r\n{value}\r\n")
@@ -91,7 +107,27 @@ fn memcached_evicts_a_lock_that_is_held_and_a_second_owner_comes_in() {
         let told = release(&mut first).unwrap_err().to_string();
         assert!(told.contains("the key was evicted"), "{told}");
         assert_eq!(release(&mut second), Ok(()));
-    });
+    };
+    check(Target::prepare(&setup).unwrap());
+    ledger.sweep().unwrap();
+}
+
+#[test]
+fn clients_of_others_are_listed_and_our_own_are_not() {
+    fn check<T: Target>(place: &str) {
+        with(place, |target: T| {
+            assert_eq!(target.strangers(), [""; 0]);
+            let other = TcpStream::connect(place.trim_start_matches('/')).unwrap();
+            let address = other.local_addr().unwrap().to_string();
+            wait_for("the other client", || {
+                let listed = target.strangers();
+                listed.len() == 1 && listed[0].starts_with(&address)
+            });
+        });
+    }
+    check::<redis::Redis>(servers::argument("redis").unwrap());
+    let address = servers::InProcess.launch("lockd").unwrap();
+    check::<lockd::Lockd>(&format!("//{address}"));
 }
 
 /// Forwards connections to a server until it is told to drop them.

@@ -326,8 +326,10 @@ fn memcached_over_tls() {
         ));
         words
     });
-    let (_, argument) = added.launch();
-    assert_eq!(contend::<memcached::Memcached>(&argument, ""), Ok(()));
+    let (launched, argument) = added.launch();
+    let credentials = format!("jostle\n{}", launched.secret);
+    let contended = contend::<memcached::Memcached>(&argument, &credentials);
+    assert_eq!(contended, Ok(()));
 }
 
 /// NATS speaks first, and begins TLS after that.

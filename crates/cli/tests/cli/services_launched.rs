@@ -276,11 +276,13 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         mebibytes: 64,
     });
     let line = format!("stream memcached://{} -n 20 -w", memcached.address);
-    is_faultless(&as_json(&format!("{line} 2")).run().measures().point());
-    as_json(&format!("{line} 300"))
-        .run()
-        .exits(1)
-        .says("memcached -c");
+    let with = format!(
+        "env MEMCACHED_USER=jostle MEMCACHED_PASSWORD={}",
+        memcached.secret
+    );
+    let workers = |count: usize| as_json(&format!("{line} {count}")).under(&with).run();
+    is_faultless(&workers(2).measures().point());
+    workers(300).exits(1).says("memcached -c");
 }
 
 #[test]

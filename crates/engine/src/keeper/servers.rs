@@ -9,10 +9,10 @@ use super::programs::{Restart, Site, Started};
 use super::serve::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
-use jostle_targets::program::{Launched, Recipe};
+use jostle_targets::program::{Launched, Recipe, secret};
 use jostle_targets::{Launcher, SetupError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 
 /// The hidden verb; what follows it is the server's name.
 pub const VERB: &str = "serve";
+
+/// The variable with the password of a jostled. Other users can read a command line, but
+/// not another process's environment (proc_pid_environ(5)).
+pub const PASSWORD: &str = "JOSTLED_PASSWORD";
 
 /// What follows the verb where the program answers lines on its standard streams.
 pub(super) const ANSWERING_PROGRAM: &str = "echo+pipe";
@@ -45,6 +49,8 @@ pub(super) struct Servers<'a> {
     cpus: &'a [usize],
     /// Whether a server may be killed and started again, so that it needs a directory.
     lasting: bool,
+    /// The password of those that take one, once the first was started.
+    secret: OnceCell<String>,
     running: RefCell<Vec<Running>>,
 }
 
@@ -97,6 +103,7 @@ impl<'a> Servers<'a> {
             ledger,
             cpus,
             lasting: false,
+            secret: OnceCell::new(),
             running: RefCell::new(Vec::new()),
         }
     }
@@ -270,6 +277,13 @@ impl<'a> Servers<'a> {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(say)?;
         let (address, output) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(say)?;
+        let secret = match self.secret.get() {
+            Some(secret) => secret,
+            None => {
+                let new = secret().map_err(|SetupError(said)| said)?;
+                self.secret.get_or_init(|| new)
+            }
+        };
         let keeper = rustix::process::getpid();
         let mut ends = Some((input, output));
         let pid = self.context.forker.fork(|| {
@@ -285,7 +299,7 @@ impl<'a> Servers<'a> {
             }
             // Only returns if it failed.
             let mut command = Command::new("/proc/self/exe");
-            command.args([VERB, server]);
+            command.args([VERB, server]).env(PASSWORD, secret);
             if let Some(address) = at.filter(|address| !address.starts_with('/')) {
                 command.args(["--at", address]);
             }
@@ -354,6 +368,10 @@ impl Launcher for Servers<'_> {
     fn launch(&self, server: &str) -> Result<String, SetupError> {
         self.start(server)
             .map_err(|error| SetupError(format!("cannot launch the server `{server}`: {error}")))
+    }
+
+    fn secret(&self) -> Option<String> {
+        self.secret.get().cloned()
     }
 
     fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {

@@ -225,7 +225,8 @@ pub struct Point {
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
-    /// The first failure of each kind, in words.
+    /// The first failure of each kind, in words, and other clients of a server on which a lock
+    /// was lost.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
     /// Workers and launched servers that ended before their time, in words.

@@ -12,6 +12,7 @@ mod fork;
 mod keep;
 mod reading;
 mod start;
+mod strangers;
 mod watch;
 
 pub(super) use children::{Children, how_it_ended};
@@ -227,6 +228,7 @@ impl<'a, T: Work> Run<'a, T> {
             seen,
         );
         data.grants = self.logs.gather(&self.shared);
+        self.name_strangers(&mut data);
         Ok(data)
     }
 

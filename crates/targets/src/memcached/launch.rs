@@ -1,0 +1,83 @@
+//! How a memcached is launched for a run.
+
+use super::stats;
+use crate::address::Address;
+use crate::login::Credentials;
+use crate::program::{Ground, Program, Recipe, Words};
+use crate::{Setup, SetupError};
+
+/// Connections beside the workers': memcached limits its descriptors to the same
+/// number, and needs some for its threads.
+const SPARE_CONNECTIONS: usize = 100;
+
+/// Its own limit where nothing is said.
+const USUAL_CONNECTIONS: usize = 1024;
+
+/// Memory for items, in MiB: for each lock 250 bytes, and what it comes with.
+const USUAL_MIB: usize = 64;
+const ITEM_BYTES: usize = 250;
+
+/// The user of a launched server, and its file of users and passwords.
+const OWNER: &str = "jostle";
+const USERS: &str = "users";
+
+pub(super) static PROGRAM: Program = Program {
+    file: "memcached",
+    places: &[],
+    package: Some("memcached"),
+    launch_ms: 100,
+};
+
+/// A server with room for the workers and their locks, and otherwise as it comes.
+#[derive(Debug)]
+pub struct Launch {
+    /// Connections that it takes.
+    pub connections: usize,
+    /// Memory for items.
+    pub mebibytes: usize,
+}
+
+impl Launch {
+    pub(super) fn of(setup: &Setup<'_>) -> Launch {
+        Launch {
+            connections: USUAL_CONNECTIONS.max(setup.workers + SPARE_CONNECTIONS),
+            mebibytes: USUAL_MIB + (setup.keys * ITEM_BYTES).div_ceil(1 << 20),
+        }
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn instead_of_root(&self) -> Option<&'static str> {
+        Some("memcache")
+    }
+
+    fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+        vec![(USERS, format!("{OWNER}:{}\n", ground.secret))]
+    }
+
+    fn arguments(&self, ground: &Ground) -> Words {
+        let options = format!(
+            "--listen=127.0.0.1 --port={} --udp-port=0 --auth-file={USERS} --conn-limit={} \
+             --memory-limit={}",
+            ground.port, self.connections, self.mebibytes
+        );
+        options.split(' ').map(str::to_owned).collect()
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        let address = Address::Tcp(ground.address());
+        stats(&address, &of_launched(&ground.secret)).map(drop)
+    }
+}
+
+/// For a server that was launched with this password.
+pub(super) fn of_launched(secret: &str) -> Credentials {
+    Credentials {
+        user: Some(OWNER.to_owned()),
+        password: Some(secret.to_owned()),
+    }
+}
