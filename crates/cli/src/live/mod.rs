@@ -4,10 +4,10 @@
 //! into a [`State`](state::State); a thread serves that. Tables are made between two runs,
 //! and never during a measurement. The keeper takes the looks at a run.
 
+mod changes;
 mod follow;
 mod history;
 mod http;
-mod rows;
 mod server;
 mod state;
 

@@ -1,8 +1,8 @@
 //! What the page and the metrics show, and the latest changes of it.
 
+use super::changes::changes;
 use super::history::{Added, History, Sample};
 use super::http::event;
-use super::rows::changes;
 use jostle_report::openmetrics::{self, Now};
 use serde::Serialize;
 use serde_json::json;

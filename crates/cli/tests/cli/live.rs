@@ -111,17 +111,15 @@ fn told(events: &[(String, Value)]) -> (Vec<Value>, String) {
     (samples, results)
 }
 
-/// The table after an event that has the rows that changed.
+/// The table after an event that has the cells that changed.
 fn changed(before: &str, parts: &Value) -> String {
-    let marked = before
-        .replace("<tr", "\0<tr")
-        .replace("</tbody", "\0</tbody");
-    let rows: Vec<&str> = marked.trim_start_matches('\0').split('\0').collect();
+    let marked = before.replace("<t", "\0<t").replace("</tbody", "\0</tbody");
+    let pieces: Vec<&str> = marked.trim_start_matches('\0').split('\0').collect();
     let text = |part: &Value| match part.as_str() {
         Some(text) => text.to_owned(),
         None => {
             let [from, count] = [0, 1].map(|at| part[at].as_u64().unwrap() as usize);
-            rows[from..from + count].concat()
+            pieces[from..from + count].concat()
         }
     };
     parts.as_array().unwrap().iter().map(text).collect()

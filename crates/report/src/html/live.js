@@ -209,10 +209,10 @@
   const entered = run => { if (run && run.shares.length && run.operations) state.served = run; };
   on('run', run => { state.run = run; entered(run); });
   on('owners', owners => { state.owners = owners; });
-  // New rows as text, those of the table before by their place and number.
+  // New pieces as text, those of the table before by their place and number.
   on('results', parts => {
-    const rows = state.results.split(/(?=<tr|<\/tbody)/);
-    state.results = parts.map(part => typeof part === 'string' ? part : rows.slice(part[0], part[0] + part[1]).join('')).join('');
+    const pieces = state.results.split(/(?=<t|<\/tbody)/);
+    state.results = parts.map(part => typeof part === 'string' ? part : pieces.slice(part[0], part[0] + part[1]).join('')).join('');
   });
   on('end', how => { state.ended = how; state.run = null; events.close(); link('', 'ended'); });
   changed();
