@@ -2,17 +2,18 @@
 //! runs. Not shown if stderr is no terminal, because logs need no animation.
 
 mod course;
+mod drawn;
 
 use crate::shown;
 pub(crate) use course::place;
 
 use course::Course;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use drawn::Drawn;
 use jostle_engine::experiment::{Limits, Progress};
 use jostle_model::Nanos;
 use jostle_model::text::one_line;
 use std::cell::{Cell, RefCell};
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 /// The line is redrawn at least this often, so that a long run does not look like a hang.
@@ -26,10 +27,8 @@ const ROWS: usize = 20;
 
 /// The line.
 pub(crate) struct Line {
-    bar: ProgressBar,
     /// All that is drawn: the rows of the table, and the line below them.
-    all: MultiProgress,
-    rows: RefCell<Vec<ProgressBar>>,
+    drawn: RefCell<Drawn>,
     notes: bool,
     /// When it moved last.
     moved: Cell<Instant>,
@@ -43,17 +42,8 @@ pub(crate) struct Line {
 impl Line {
     /// A line; hidden if progress is not wanted or stderr is no terminal.
     pub(crate) fn new(shown: bool, notes: bool) -> Line {
-        let target = match shown && stderr().is_terminal() {
-            true => ProgressDrawTarget::stderr_with_hz(10),
-            false => ProgressDrawTarget::hidden(),
-        };
-        let all = MultiProgress::with_draw_target(target);
-        let bar = all.add(ProgressBar::no_length());
-        bar.set_style(style("{elapsed:>4} {wide_msg}"));
         Line {
-            bar,
-            all,
-            rows: RefCell::default(),
+            drawn: RefCell::new(Drawn::new(shown && stderr().is_terminal())),
             notes,
             moved: Cell::new(Instant::now()),
             pinned: Cell::new(false),
@@ -73,7 +63,7 @@ impl Line {
     pub(crate) fn beat(&self) {
         if self.moved.get().elapsed() >= BEAT {
             match self.pinned.get() {
-                true => self.bar.tick(),
+                true => self.drawn.borrow_mut().draw(),
                 false => self.runs(),
             }
             self.moved.set(Instant::now());
@@ -128,32 +118,21 @@ impl Line {
     /// Shows the points with finished runs above the line; only the latest ones if the
     /// terminal has too few rows.
     fn table(&self) {
-        if self.all.is_hidden() {
+        let mut drawn = self.drawn.borrow_mut();
+        if !drawn.is_shown() {
             return;
         }
-        let height = rustix::termios::tcgetwinsize(stderr())
-            .ok()
-            .map(|size| usize::from(size.ws_row))
-            .filter(|rows| *rows > 0);
+        let height = drawn::size().map(|size| usize::from(size.ws_row));
+        let height = height.filter(|rows| *rows > 0);
         let most = height.map_or(ROWS, |height| height.saturating_sub(FREE));
         let texts = self.course.borrow().rows();
         let shown = &texts[texts.len().saturating_sub(most)..];
-        let mut rows = self.rows.borrow_mut();
-        while rows.len() < shown.len() {
-            let row = self.all.insert_before(&self.bar, ProgressBar::no_length());
-            row.set_style(style("{wide_msg}"));
-            rows.push(row);
-        }
-        for (row, text) in rows.iter().zip(shown) {
-            row.set_message(one_line(&crate::shown(text)).into_owned());
-            row.tick();
-        }
+        let rows = shown.iter();
+        drawn.set_rows(rows.map(|text| one_line(&crate::shown(text)).into_owned()));
     }
 
     fn clear_table(&self) {
-        for row in self.rows.borrow_mut().drain(..) {
-            row.finish_and_clear();
-        }
+        self.drawn.borrow_mut().set_rows(std::iter::empty());
     }
 
     /// Shows which run is in progress and the remaining time. Before the first run the last
@@ -161,42 +140,28 @@ impl Line {
     fn runs(&self) {
         match self.course.borrow().words(self.began.elapsed()) {
             Some(words) => self.say(&words),
-            None => self.bar.tick(),
+            None => self.drawn.borrow_mut().draw(),
         }
     }
 
     /// What the line says, whether anybody sees it or not.
     pub(crate) fn text(&self) -> String {
-        self.bar.message()
+        self.drawn.borrow().text().to_owned()
     }
 
     /// Says this until something else is shown.
     pub(crate) fn say(&self, text: &str) {
-        self.bar.set_message(one_line(&shown(text)).into_owned());
-        self.bar.tick();
+        let text = one_line(&shown(text)).into_owned();
+        self.drawn.borrow_mut().set_text(text);
         self.moved.set(Instant::now());
     }
 
     /// Prints a note above the line.
     pub(crate) fn note(&self, text: &str) {
         if self.notes {
-            self.all.suspend(|| {
-                // A note that cannot be written is dropped.
-                let _ = writeln!(stderr(), "{}", shown(text));
-            });
+            self.drawn.borrow_mut().note(&shown(text));
         }
     }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.clear_table();
-        self.bar.finish_and_clear();
-    }
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 /// The expected duration, printed before the first run, with the effect of the budget: the
