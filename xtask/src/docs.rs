@@ -51,12 +51,15 @@ const BUILD: [&str; 6] = [
 
 /// What builds them with all tests, as `ci` has just done. With other packages beside them
 /// cargo would compile most of it again.
-const BUILD_ALL: [&str; 4] = ["test", "--quiet", "--workspace", "--no-run"];
+const BUILD_ALL: [&str; 3] = ["test", "--quiet", "--no-run"];
 
 /// Writes all pages, or compares them.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let build = if check { &BUILD_ALL[..] } else { &BUILD };
-    shell::run(&mut shell::cargo(build))?;
+    let build = match check {
+        true => [&BUILD_ALL[..], &shell::EVERYTHING].concat(),
+        false => BUILD.to_vec(),
+    };
+    shell::run(&mut shell::cargo(&build))?;
     let programs = shell::target_directory().join("debug");
     let mut stale = Vec::new();
     let mut texts = vec![("docs/options.md", options_page::markdown())];

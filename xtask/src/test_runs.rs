@@ -77,7 +77,7 @@ fn failed_tests(said: &str) -> Vec<&str> {
 
 /// Compiles what is tested, and names the test programs.
 fn build() -> anyhow::Result<Vec<Program>> {
-    let mut cargo = shell::cargo(&["test", "--workspace", "--no-run"]);
+    let mut cargo = shell::cargo(&[&["test", "--no-run"][..], &shell::EVERYTHING].concat());
     cargo.arg("--message-format=json-render-diagnostics");
     let mut cargo = cargo.stdout(Stdio::piped()).spawn()?;
     let mut programs = Vec::new();

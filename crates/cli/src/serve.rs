@@ -1,15 +1,18 @@
 //! The servers that targets bring along: this program under a hidden verb, which the keeper
-//! launches. A server prints its address on stdout, and ends when its stdin closes.
+//! launches, or the program `procd`. A server prints its address on stdout, and ends when
+//! its stdin closes.
 
-use crate::{Failure, print};
+use crate::{COMMIT, Failure, VERSION, print};
 use anyhow::{Context, anyhow};
 use jostle_engine::keeper::SERVE_PASSWORD;
 use jostle_lockd::config::{ConfigError, Settings};
 use jostle_lockd::{Config, Server};
 use jostle_targets::answering::{Answering, Fault};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use jostle_engine::keeper::NOT_LAUNCHED;
+use jostle_sys::spawn;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The limit on descriptors is usually reached first.
 const MOST_CONNECTIONS: usize = 200_000;
@@ -100,24 +103,39 @@ fn answer_lines() -> anyhow::Result<()> {
     jostle_targets::echo_pipe::answer(input.lock(), output.lock()).context(ANSWERING)
 }
 
-/// The engine with its example procedures, reading below `spool`, where its Unix
-/// socket is made too.
+/// Becomes the program `procd`: with its example procedures, reading below `spool`, where
+/// its Unix socket is made too. jostle has none of its code; the same build is required,
+/// so that what is measured is what this version of jostle describes. Why there is none
+/// goes to the keeper, on the line in which it expects an address.
 fn procd(spool: &str, unix: bool) -> anyhow::Result<()> {
-    let mut config = jostle_procd::Config::embedded(Some(spool.into()));
-    // Short, because the keeper would kill the server before a longer drain ends.
-    config.drain_timeout = Duration::from_secs(1);
-    let socket = Path::new(spool).join("procd.socket");
-    if unix {
-        config.listen = Vec::new();
-        config.unix = Some((socket.clone(), OURS));
+    match procd_of_this_build() {
+        Ok(program) => {
+            let place = if unix { "unix" } else { "tcp" };
+            let words = ["--launched", place, "--spool", spool];
+            // Only returns if it failed.
+            Err(Command::new(&program).args(words).exec())
+                .with_context(|| format!("cannot start {}", program.display()))
+        }
+        Err(why) => print(&format!("{}{why}\n", NOT_LAUNCHED)),
     }
-    // No log, because errors show in the answers.
-    let log = Arc::new(|_: &str| {});
-    let mut server = jostle_procd::Server::bind(config, log).context("cannot start procd")?;
-    let address = server.addresses().next();
-    match address {
-        Some(address) => print(&format!("{address}\n"))?,
-        None => print(&format!("{}\n", socket.display()))?,
+}
+
+/// The procd beside this program, else that in $PATH, if it was built of the same source.
+fn procd_of_this_build() -> Result<PathBuf, String> {
+    const MAKE: &str = "`cargo build --release -p jostle-procd` makes it, and packages have it";
+    let program = spawn::beside_or_in_path("procd")
+        .map_err(|_| format!("there is no procd beside jostle nor in $PATH; {MAKE}"))?;
+    let version = Command::new(&program).arg("--build").output();
+    let version = version.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let theirs = String::from_utf8_lossy(&version.stdout);
+    let ours = format!("{VERSION} {}", COMMIT.unwrap_or_default());
+    match theirs.trim() == ours.trim() {
+        true => Ok(program),
+        false => Err(format!(
+            "{} is of another build ({}) than jostle ({}); {MAKE}",
+            program.display(),
+            theirs.trim(),
+            ours.trim()
+        )),
     }
-    server.run(std::io::stdin()).context("procd")
 }

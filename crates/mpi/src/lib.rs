@@ -5,6 +5,8 @@
 //! and one build makes both. Not here: what the ranks say to each other
 //! (`jostle_engine::world`).
 
+#![cfg(feature = "mpi")]
+
 mod endpoint;
 
 use endpoint::Endpoint;

@@ -1,11 +1,12 @@
 //! The binary `procd`: flags, file, signals, and the library's server.
 
-#![allow(clippy::print_stdout)] // Its manual goes to standard output.
+#![allow(clippy::print_stdout)] // Its manual and its address go to standard output.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use jostle_daemon::signals;
@@ -38,6 +39,15 @@ struct Cli {
     /// Print the manual page of procd or of jostle-call, and end
     #[arg(long, value_name = "PROGRAM", hide = true)]
     man: Option<String>,
+
+    /// Print version and commit, by which jostle knows a procd of its own build, and end
+    #[arg(long, hide = true)]
+    build: bool,
+
+    /// Serve jostle, which measures it: with the example procedures, on a free port or on a
+    /// socket in the spool folder, until standard input closes
+    #[arg(long, value_name = "tcp or unix", hide = true, requires = "spool")]
+    launched: Option<String>,
 
     #[command(flatten)]
     settings: Settings,
@@ -73,6 +83,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
         print!("{}", manual(program)?);
         return Ok(());
     }
+    if cli.build {
+        let commit = option_env!("JOSTLE_COMMIT").unwrap_or_default();
+        println!("{} {commit}", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    }
+    if let (Some(place), Some(spool)) = (&cli.launched, cli.settings.spool.clone()) {
+        return launched(place == "unix", spool);
+    }
     let settings = match &cli.config {
         Some(path) => cli.settings.over(Settings::from_file(path)?),
         None => cli.settings,
@@ -86,6 +104,28 @@ fn run(cli: Cli) -> Result<(), Failure> {
     server.run(&stop)?;
     say("ended");
     Ok(())
+}
+
+/// Mode of a socket that only this user's processes may use.
+const OURS: u32 = 0o600;
+
+/// An engine that jostle has launched: prints where it listens, and logs nothing, because
+/// errors show in the answers.
+fn launched(unix: bool, spool: PathBuf) -> Result<(), Failure> {
+    let socket = spool.join("procd.socket");
+    let mut config = Config::embedded(Some(spool));
+    // Short, because the keeper would kill the server before a longer drain ends.
+    config.drain_timeout = Duration::from_secs(1);
+    if unix {
+        config.listen = Vec::new();
+        config.unix = Some((socket.clone(), OURS));
+    }
+    let mut server = Server::bind(config, Arc::new(|_: &str| {}))?;
+    match server.addresses().next() {
+        Some(address) => println!("{address}"),
+        None => println!("{}", socket.display()),
+    }
+    Ok(server.run(std::io::stdin())?)
 }
 
 /// Writes a log line to standard error, for journald and people. A log that nobody

@@ -319,6 +319,20 @@ pub fn find(name: &str) -> io::Result<PathBuf> {
     Err(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT)))
 }
 
+/// The path of a program that is installed with this one: beside it, or else the first
+/// match in $PATH.
+///
+/// # Errors
+/// As of [`find`].
+pub fn beside_or_in_path(name: &str) -> io::Result<PathBuf> {
+    let here = std::env::current_exe().ok();
+    let beside = here.and_then(|program| Some(program.parent()?.join(name)));
+    match beside.filter(|path| path.is_file()) {
+        Some(beside) => Ok(beside),
+        None => find(name),
+    }
+}
+
 fn executable(path: &Path) -> io::Result<()> {
     let facts = std::fs::metadata(path)?;
     if !facts.is_file() || facts.permissions().mode() & 0o111 == 0 {

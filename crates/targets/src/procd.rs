@@ -33,8 +33,9 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
                   answer's `Exit-Code`, or the status where there is none, which is an error \
                   (`HTTP 404`). `{n}` and `{worker}` are filled in. Phases: `connect` (only after \
                   the engine has closed the connection), `send` and `reply`. The engine that is \
-                  launched serves the example procedures, over TCP; its spool holds `message.1000`, \
-                  of 1000 bytes, and without a procedure `/sizecheck?file=message.1000&max=1000` is \
+                  launched is the program `procd` beside jostle, else that in $PATH, of the same \
+                  build. It serves the example procedures, over TCP; its spool holds \
+                  `message.1000`, of 1000 bytes, and without a procedure `/sizecheck?file=message.1000&max=1000` is \
                   called. A token is taken from $JOSTLE_CALL_TOKEN. The engine's count of calls is \
                   reconciled with the workers'.",
         lock: LockCapabilities::NONE,
@@ -440,12 +441,7 @@ impl Requests for Thin {
 /// The program beside this one, else that in $PATH.
 fn thin_client() -> Result<PathBuf, SetupError> {
     const NAME: &str = "jostle-call";
-    let here = std::env::current_exe().ok();
-    let beside = here.and_then(|program| Some(program.parent()?.join(NAME)));
-    if let Some(beside) = beside.filter(|path| path.is_file()) {
-        return Ok(beside);
-    }
-    spawn::find(NAME).map_err(|_| {
+    spawn::beside_or_in_path(NAME).map_err(|_| {
         SetupError(format!(
             "there is no {NAME} beside jostle nor in $PATH; `cargo build --release` makes both"
         ))

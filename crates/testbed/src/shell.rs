@@ -24,6 +24,13 @@ pub fn target_directory() -> PathBuf {
 /// most of the workspace.
 const OF_THE_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 
+/// The whole workspace, with what is left out of `cargo build` unless it is asked for.
+pub const EVERYTHING: [&str; 3] = [
+    "--workspace",
+    "--features",
+    "jostle/services,jostle-lockd/services,jostle-mpi/mpi",
+];
+
 /// A call of the cargo that runs this program, in the repository's root.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -60,9 +60,10 @@ impl Tools {
             "-pjostle-procd",
             "--bin=jostled",
             "--bin=procd",
+            "--features=jostle-lockd/services",
         ];
         self.cargo("build", epoch, &musl, &daemons)?;
-        self.cargo("build", epoch, &old, &["-pjostle", "--bin=jostle"])?;
+        self.cargo("build", epoch, &old, &["-pjostle", "--bin=jostle", "--features=services"])?;
         // Its linker script is for GNU's linker (crates/procd/build.rs).
         let linker = match target.arch == std::env::consts::ARCH {
             true => "-Clinker=cc".to_owned(),
@@ -95,7 +96,7 @@ impl Tools {
         let own = target_directory().join("dist-mpi");
         println!("== {} with MPI: -pjostle-mpi", target.arch);
         let mut cargo = shell::cargo(&["build", "--release", "--locked", "-pjostle-mpi"]);
-        cargo.args(["--bin=jostle-mpi", "--target-dir"]);
+        cargo.args(["--bin=jostle-mpi", "--features=mpi", "--target-dir"]);
         settle(cargo.arg(&own), epoch)?;
         shell::run(&mut cargo)?;
         strip(

@@ -3,17 +3,21 @@
 
 use crate::common::{Place, beside, jostle, reason};
 use jostle_model::record::{Is, Point};
+use jostle_testbed::shell::write_script;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The client is the one beside jostle, which `cargo test -p jostle` does not build.
-fn must_have_the_thin_client() {
+/// The engine and its client are those beside jostle, which `cargo test -p jostle` does not
+/// build.
+fn must_have_both_programs() {
     let jostle = Path::new(env!("CARGO_BIN_EXE_jostle"));
-    assert!(
-        jostle.with_file_name("jostle-call").exists(),
-        "this test needs jostle-call: cargo build -p jostle-procd (`cargo test --workspace` does)"
-    );
+    for program in ["procd", "jostle-call"] {
+        assert!(
+            jostle.with_file_name(program).exists(),
+            "this test needs {program}: cargo build -p jostle-procd (`cargo test --workspace` does)"
+        );
+    }
 }
 
 fn measured(target: &str, options: &str) -> Point {
@@ -26,7 +30,7 @@ fn measured(target: &str, options: &str) -> Point {
 #[test]
 fn both_ways_to_call_are_counted_alike_by_workers_and_engine() {
     let _beside = beside();
-    must_have_the_thin_client();
+    must_have_both_programs();
     for (target, phases) in [
         ("procd", &["send", "reply"][..]),
         ("procd:/accept", &["send", "reply"]),
@@ -54,7 +58,7 @@ fn both_ways_to_call_are_counted_alike_by_workers_and_engine() {
 #[test]
 fn an_answer_without_a_code_is_an_error_and_no_fast_success() {
     let _beside = beside();
-    must_have_the_thin_client();
+    must_have_both_programs();
     for (target, code) in [
         ("procd:/nothing", "HTTP 404"),
         ("procd:/sizecheck", "HTTP 400"),
@@ -98,7 +102,7 @@ fn engine(spool: &Path) -> Engine {
 #[test]
 fn an_engine_that_runs_already_is_called_where_it_listens() {
     let _beside = beside();
-    must_have_the_thin_client();
+    must_have_both_programs();
     let place = Place::new();
     std::fs::write(place.file("m"), "12345").unwrap();
     let engine = engine(place.path());
@@ -115,6 +119,37 @@ fn an_engine_that_runs_already_is_called_where_it_listens() {
         run.run_cleanly()
             .exits(1)
             .says("is the server running there?");
+    }
+}
+
+#[test]
+fn an_engine_is_launched_only_of_the_same_build() {
+    let _beside = beside();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // Under a name of its own, so that no procd stands beside it.
+    let jostle = place.path().join("jostle");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_jostle"), &jostle).unwrap();
+    let refusal = || {
+        let run = Command::new(&jostle)
+            .args(["stream", "procd", "-w", "1", "-n", "10", "--runs", "1"])
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", place.path())
+            .output()
+            .unwrap();
+        assert_eq!(run.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&run.stderr).replace("\n ", "");
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = refusal();
+    let makes = "`cargo build --release -p jostle-procd` makes it";
+    for part in ["there is no procd beside jostle nor in $PATH", makes] {
+        assert!(said.contains(part), "{said}");
+    }
+    let older = place.path().join("procd");
+    write_script(&older, "#!/bin/sh\necho 0.0.9 abc\n").unwrap();
+    let said = refusal();
+    for part in ["is of another build (0.0.9 abc)", makes] {
+        assert!(said.contains(part), "{said}");
     }
 }
 

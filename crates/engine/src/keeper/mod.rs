@@ -32,7 +32,7 @@ mod watch;
 
 pub(crate) use accounts::Server;
 pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
-pub use servers::{PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
+pub use servers::{NOT_LAUNCHED, PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
 
 use crate::order::{
     Closed, CostOrder, Reached, RecoverData, RecoverOrder, Reply, Request, RunData, RunOrder,

@@ -28,6 +28,10 @@ pub const VERB: &str = "serve";
 /// not another process's environment (proc_pid_environ(5)).
 pub const PASSWORD: &str = "JOSTLED_PASSWORD";
 
+/// How the first line of a server begins that cannot listen; the cause follows, in words for
+/// the user.
+pub const NOT_LAUNCHED: &str = "not launched: ";
+
 /// What follows the verb where the program answers lines on its standard streams.
 pub(super) const ANSWERING_PROGRAM: &str = "echo+pipe";
 
@@ -361,7 +365,11 @@ fn first_line(output: OwnedFd) -> Result<String, String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    Ok(String::from_utf8_lossy(&line).trim().to_owned())
+    let line = String::from_utf8_lossy(&line);
+    match line.trim().strip_prefix(NOT_LAUNCHED) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(line.trim().to_owned()),
+    }
 }
 
 impl Launcher for Servers<'_> {
