@@ -55,9 +55,9 @@ pub struct Settings {
 
     /// Directory of what a restart must know: the range of fencing tokens that
     /// may have been used. Default: $STATE_DIRECTORY, else
-    /// $XDG_STATE_HOME/jostled, else ~/.local/state/jostled. "none" writes
-    /// nothing: then tokens start at 1 again with each start, and do not fence
-    /// against what was granted before it
+    /// $XDG_STATE_HOME/jostled, else ~/.local/state/jostled; needed where none
+    /// of these variables is set. "none" writes nothing: then tokens start at 1
+    /// again with each start, and do not fence against what was granted before it
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
 
@@ -209,6 +209,12 @@ pub enum ConfigError {
     /// Nothing to listen on.
     #[error("nothing to listen on: give --listen, --tls-listen or --unix")]
     NoListener,
+    /// No directory for what a restart must know.
+    #[error(
+        "neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set, so there is no data directory: \
+         give --data DIR, or --data none to store nothing"
+    )]
+    NoDataDirectory,
     /// TLS needs both files, and is built in or not.
     #[error("{0}")]
     Tls(&'static str),
@@ -385,7 +391,7 @@ impl Settings {
             listen,
             tls,
             unix,
-            data: self.data(&env),
+            data: self.data(&env)?,
             password,
             users,
             users_file,
@@ -499,21 +505,21 @@ impl Settings {
         Ok(Some((path, mode)))
     }
 
-    fn data(&self, env: &impl Fn(&str) -> Option<String>) -> Data {
+    fn data(&self, env: &impl Fn(&str) -> Option<String>) -> Result<Data, ConfigError> {
         match self.data.as_deref() {
-            Some("none") => Data::None,
-            Some(path) => Data::Directory(path.into()),
-            None => Data::Directory(
-                // systemd may give several, separated by colons.
-                env("STATE_DIRECTORY")
-                    .and_then(|list| list.split(':').next().map(PathBuf::from))
-                    .or_else(|| env("XDG_STATE_HOME").map(|home| Path::new(&home).join("jostled")))
-                    .or_else(|| {
-                        env("HOME").map(|home| Path::new(&home).join(".local/state/jostled"))
-                    })
-                    .unwrap_or_else(|| PathBuf::from("jostled-data")),
-            ),
+            Some("none") => return Ok(Data::None),
+            Some(path) => return Ok(Data::Directory(path.into())),
+            None => {}
         }
+        // The XDG rules: an empty or relative value counts as unset.
+        let home = |name: &str| env(name).filter(|home| Path::new(home).is_absolute());
+        // systemd may give several, separated by colons.
+        env("STATE_DIRECTORY")
+            .and_then(|list| list.split(':').next().map(PathBuf::from))
+            .or_else(|| home("XDG_STATE_HOME").map(|home| Path::new(&home).join("jostled")))
+            .or_else(|| home("HOME").map(|home| Path::new(&home).join(".local/state/jostled")))
+            .map(Data::Directory)
+            .ok_or(ConfigError::NoDataDirectory)
     }
 }
 
@@ -625,6 +631,7 @@ mod tests {
             env.iter()
                 .find(|(key, _)| *key == name)
                 .map(|(_, value)| (*value).to_owned())
+                .or_else(|| (name == "HOME").then(|| "/h".to_owned()))
         })
     }
 
@@ -696,6 +703,16 @@ mod tests {
             assert_eq!(config.data, Data::Directory(expected.into()));
         }
         assert_eq!(resolved("data = 'none'", &[]).unwrap().data, Data::None);
+        // Without any of them it wrote to ./jostled-data, wherever it was started.
+        for value in [None, Some(""), Some("relative")] {
+            let settings = Settings::default();
+            let error = settings.resolve(|name| {
+                let is_home = ["HOME", "XDG_STATE_HOME"].contains(&name);
+                value.filter(|_| is_home).map(str::to_owned)
+            });
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("give --data DIR"), "{error}");
+        }
     }
 
     #[test]
@@ -730,7 +747,10 @@ mod tests {
             max_output: Some(Size(6)),
             ..Settings::default()
         };
-        let config = flags.over(file).resolve(|_| None).unwrap();
+        let config = flags
+            .over(file)
+            .resolve(|name| (name == "HOME").then(|| "/h".into()))
+            .unwrap();
         assert_eq!(config.listen, ["127.0.0.1:2".parse().unwrap()]);
         assert_eq!(config.max_output, 6);
         assert_eq!(config.table.memory_bytes, 2 << 30);
