@@ -96,8 +96,8 @@ pub(crate) fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled
     };
     let mut tables = vec![titled(
         "Operations within the window, of the run of median rate, with the total's difference to \
-         the line before; and what the server counted in the whole run, also less what the \
-         generators counted:"
+         the line before; what the server counted in the whole run, and the difference to the \
+         generators' count:"
             .to_owned(),
         operations(&points),
     )];

@@ -181,7 +181,7 @@ pub(crate) fn closing(comparison: &Comparison) -> String {
     });
     let anchor = match comparison.paired {
         true => "runs of the same blocks",
-        false => "new/base is less what the machine itself changed",
+        false => "new/base is corrected for the machine's own change",
     };
     format!(
         "{} ({anchor}; within {} % is the same).",

@@ -84,9 +84,12 @@ mod tests {
     #[test]
     fn ten_percent_in_two_thirds_of_the_runs_are_the_limit() {
         let cases: [(&[f64], Option<&str>); 6] = [
-            (&[10.5], Some("rises by 10 % in 1 of 1")),
+            (&[10.5], Some("rises by 10 % of its mean in 1 of 1")),
             (&[9.5], None),
-            (&[-45.0, -45.0, 0.0], Some("falls by 45 % in 2 of 3")),
+            (
+                &[-45.0, -45.0, 0.0],
+                Some("falls by 45 % of its mean in 2 of 3"),
+            ),
             (&[45.0, 0.0, 0.0], None),
             (&[45.0, -45.0], None),
             (&[0.0], None),

@@ -112,9 +112,9 @@ mod tests {
         };
         assert_eq!(
             runs(4, 2, 0).unwrap(),
-            "within the window the rate rises by 20 % in 4 of 6 runs (--warmup 1s)"
+            "within the window the rate rises by 20 % of its mean in 4 of 6 runs (--warmup 1s)"
         );
-        assert!(runs(1, 0, 5).unwrap().contains("falls by 20 %"));
+        assert!(runs(1, 0, 5).unwrap().contains("falls by 20 % of its mean"));
         assert_eq!(runs(3, 3, 0), None);
         assert_eq!(runs(3, 0, 3), None);
     }

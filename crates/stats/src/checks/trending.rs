@@ -15,12 +15,13 @@ pub(super) fn found(agreed: &Agreed, judged: usize) -> Found {
     }
 }
 
-/// `the rate rises by 21 % in 6 of 6 runs`; `what` is its beginning.
+/// `the rate rises by 21 % of its mean in 6 of 6 runs`; `what` is its beginning. A fall may
+/// exceed the mean, so the sentence names it.
 pub(super) fn words(reason: &Reason, what: &str) -> String {
     let share = measured(reason);
     let verb = if share > 0.0 { "rises" } else { "falls" };
     format!(
-        "{what} {verb} by {:.0} % {}",
+        "{what} {verb} by {:.0} % of its mean {}",
         100.0 * share.abs(),
         seen(reason)
     )

@@ -55,7 +55,7 @@ pub struct Compared {
     pub base: f64,
     /// Median over the runs of NEW.
     pub new: f64,
-    /// NEW over BASE, less what the machine did; absent where nothing anchors
+    /// NEW over BASE, corrected for the machine's change; absent where nothing anchors
     /// them.
     pub ratio: Option<Ratio>,
     /// Runs that the ratio rests on.
