@@ -20,6 +20,12 @@ pub(super) const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
 /// The folder of the `jostle` that is linked with MPI, below that of the others.
 pub(super) const MPI: &str = "mpi";
 
+/// Its name before it is packed.
+const MPI_PROGRAM: &str = "jostle-mpi";
+
+/// The profile of what is published (Cargo.toml).
+const PROFILE: &str = "dist";
+
 /// From PyPI: the first two are packages with the program inside, the third reads the list
 /// of crates. A new version needs a look at `cargo xtask dist --check`.
 const TOOLS: [&str; 3] = [
@@ -51,72 +57,114 @@ impl Tools {
         Ok(Tools { path })
     }
 
-    /// Compiles the programs of a target, and puts them into `programs`, stripped.
+    /// Compiles the programs of a target, and puts them into `programs`, stripped: one
+    /// call of cargo for those of each C library, so that what they share is compiled once.
     pub(super) fn build(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
         let (gnu, musl) = (target.triple(), musl(target));
-        let old = format!("{gnu}.{GLIBC}");
-        let daemons = [
-            "-pjostle-lockd",
-            "-pjostle-procd",
-            "--bin=jostled",
-            "--bin=procd",
-            "--features=jostle-lockd/services",
-        ];
-        self.cargo("build", epoch, &musl, &daemons)?;
-        self.cargo("build", epoch, &old, &["-pjostle", "--bin=jostle", "--features=services"])?;
-        // Its linker script is for GNU's linker (crates/procd/build.rs).
-        let linker = match target.arch == std::env::consts::ARCH {
-            true => "-Clinker=cc".to_owned(),
-            false => format!("-Clinker={}-linux-gnu-gcc", target.arch),
+        self.cargo(target, epoch, &musl, &["jostled", "procd"])?;
+        let mut dynamic = vec!["jostle", "jostle-call"];
+        // Open MPI's library is there for this machine's processor only.
+        if target.arch == std::env::consts::ARCH {
+            dynamic.push(MPI_PROGRAM);
+        }
+        self.cargo(target, epoch, &format!("{gnu}.{GLIBC}"), &dynamic)?;
+        let built = |triple: &str, name: &str| {
+            let folder = shell::target_directory().join(triple).join(PROFILE);
+            (folder.join(name), name.to_owned())
         };
-        let client = ["-pjostle-procd", "--bin=jostle-call", "--", &linker];
-        self.cargo("rustc", epoch, &old, &client)?;
-        let release =
-            |triple: &str, name| target_directory().join(triple).join("release").join(name);
-        let stripped = [
-            (release(&gnu, "jostle"), "jostle"),
-            (release(&gnu, "jostle-call"), "jostle-call"),
-            (release(&musl, "jostled"), "jostled"),
-            (release(&musl, "procd"), "procd"),
-        ];
-        for (from, name) in stripped {
-            strip(target, &from, &programs.join(name))?;
+        let (gnu, musl) = (gnu.as_str(), musl.as_str());
+        let of_musl = ["jostled", "procd"].map(|name| built(musl, name));
+        let of_gnu = dynamic.iter().map(|name| built(gnu, name));
+        for (from, name) in of_gnu.chain(of_musl) {
+            let to = match name == MPI_PROGRAM {
+                true => programs.join(MPI).join("jostle"),
+                false => programs.join(name),
+            };
+            strip(target, &from, &to)?;
         }
         Ok(())
     }
 
-    /// Compiles `jostle` for hosts under MPI, linked with this machine's Open MPI and C
-    /// library: these libraries are tied to their release of Debian.
-    pub(super) fn build_mpi(
+    /// One call of cargo-zigbuild: these programs, of the packages that have them.
+    fn cargo(
         &self,
         target: &Target,
         epoch: u64,
-        programs: &Path,
+        triple: &str,
+        programs: &[&str],
     ) -> anyhow::Result<()> {
-        let own = target_directory().join("dist-mpi");
-        println!("== {} with MPI: -pjostle-mpi", target.arch);
-        let mut cargo = shell::cargo(&["build", "--release", "--locked", "-pjostle-mpi"]);
-        cargo.args(["--bin=jostle-mpi", "--features=mpi", "--target-dir"]);
-        settle(cargo.arg(&own), epoch)?;
-        shell::run(&mut cargo)?;
-        strip(
-            target,
-            &own.join("release/jostle-mpi"),
-            &programs.join(MPI).join("jostle"),
-        )
-    }
-
-    fn cargo(&self, verb: &str, epoch: u64, triple: &str, words: &[&str]) -> anyhow::Result<()> {
-        println!("== {triple}: {}", words.join(" "));
+        println!("== {triple}: {}", programs.join(", "));
         let mut zigbuild = Command::new("cargo-zigbuild");
         zigbuild
             .current_dir(shell::root())
             .env("PATH", &self.path)
-            .args([verb, "--release", "--locked", "--target", triple])
-            .args(words);
+            .args([
+                "build",
+                "--profile",
+                PROFILE,
+                "--locked",
+                "--target",
+                triple,
+            ]);
+        for program in programs {
+            zigbuild.arg(format!("-p{}", package_of(program)));
+            zigbuild.arg(format!("--bin={program}"));
+            if let Some(feature) = feature_of(program) {
+                zigbuild.arg(format!("--features={}/{feature}", package_of(program)));
+            }
+        }
+        let (rust_target, _) = triple.split_once('.').unwrap_or((triple, ""));
+        let name = rust_target.to_uppercase().replace('-', "_");
+        zigbuild.env(
+            format!("CARGO_TARGET_{name}_LINKER"),
+            linker(target, rust_target)?,
+        );
         settle(&mut zigbuild, epoch)?;
         shell::run(&mut zigbuild)
     }
+}
+
+/// The package that has a program.
+fn package_of(program: &str) -> &'static str {
+    match program {
+        "jostled" => "jostle-lockd",
+        "procd" | "jostle-call" => "jostle-procd",
+        MPI_PROGRAM => "jostle-mpi",
+        _ => "jostle",
+    }
+}
+
+/// The feature with which a program is published: packages have everything.
+fn feature_of(program: &str) -> Option<&'static str> {
+    match program {
+        "jostled" | "jostle" => Some("services"),
+        MPI_PROGRAM => Some("mpi"),
+        _ => None,
+    }
+}
+
+/// Writes the program that links, and gives its path. Most are linked by zig, which
+/// cargo-zigbuild names in `CC_<target>`. The linker script of `jostle-call` is for GNU's
+/// linker (crates/procd/build.rs), and `jostle-mpi` is linked with this machine's Open MPI
+/// and C library, which are tied to their release of Debian: these two are left to the
+/// processor's own compiler. So all are made by one call of cargo, and share all crates.
+fn linker(target: &Target, rust_target: &str) -> anyhow::Result<PathBuf> {
+    let gnu = match target.arch == std::env::consts::ARCH {
+        true => "cc".to_owned(),
+        false => format!("{}-linux-gnu-gcc", target.arch),
+    };
+    let zig = rust_target.replace('-', "_");
+    let script = format!(
+        "#!/bin/sh\n\
+         # rustc names a program's file after the crate: deps/jostle_call-HASH.\n\
+         case \"$*\" in\n\
+         */deps/jostle_call-*|*/deps/jostle_mpi-*) exec {gnu} \"$@\" ;;\n\
+         *) exec \"$CC_{zig}\" \"$@\" ;;\n\
+         esac\n"
+    );
+    let path = shell::target_directory().join(format!("dist-tools/link-{rust_target}"));
+    contents::write(&script, &path, 0o755)?;
+    Ok(path)
 }
 
 /// The Python environment with the tools, below the target directory; it is made where
@@ -135,10 +183,6 @@ pub(super) fn environment() -> anyhow::Result<PathBuf> {
     Ok(environment)
 }
 
-fn target_directory() -> PathBuf {
-    shell::target_directory()
-}
-
 fn musl(target: &Target) -> String {
     format!("{}-unknown-linux-musl", target.arch)
 }
@@ -150,7 +194,7 @@ fn settle(cargo: &mut Command, epoch: u64) -> anyhow::Result<()> {
         (None, Some(home)) => home.join(".cargo"),
         (None, None) => bail!("neither CARGO_HOME nor HOME is set"),
     };
-    let target = target_directory();
+    let target = shell::target_directory();
     let mut places = vec![(shell::root(), "/jostle"), (&registry, "/cargo")];
     if !target.starts_with(shell::root()) {
         places.push((&target, "/jostle/target"));

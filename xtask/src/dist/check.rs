@@ -73,6 +73,7 @@ fn native(out: &Path) -> anyhow::Result<()> {
             "Debian package jostle",
             format!(
                 "dpkg -i /packages/jostle_{VERSION}_{debian}.deb\nmeasures jostle {CONTEND}\n\
+                 jostle run plans/lockscale.toml --dry-run > /dev/null\n\
                  test -f /usr/share/bash-completion/completions/jostle\n\
                  test -f /usr/share/man/man1/jostle-contend.1\n\
                  dpkg --purge jostle\ntest ! -e /usr/bin/jostle\n"
@@ -100,7 +101,8 @@ fn native(out: &Path) -> anyhow::Result<()> {
             format!(
                 "python3 -m venv /tmp/v\n\
                  /tmp/v/bin/pip install --no-index /packages/jostle-{VERSION}-*_{}.whl\n\
-                 measures /tmp/v/bin/jostle {CONTEND}\n/tmp/v/bin/pip uninstall -y jostle\n\
+                 measures /tmp/v/bin/jostle {CONTEND}\n\
+                 /tmp/v/bin/jostle run lockscale --dry-run > /dev/null\n/tmp/v/bin/pip uninstall -y jostle\n\
                  test ! -e /tmp/v/bin/jostle\n",
                 target.arch
             ),
@@ -165,7 +167,7 @@ fn emulated(target: &Target, out: &Path) -> anyhow::Result<()> {
     let script = format!(
         "tar -xzf packages/{folder}.tar.gz -C tmp --strip-components=1\n\
          {qemu} tmp/bin/jostle --version\n\
-         {qemu} tmp/bin/jostle run tmp/share/doc/jostle/plans/lockscale.toml --dry-run\n\
+         {qemu} tmp/bin/jostle run tmp/share/jostle/plans/lockscale.toml --dry-run\n\
          {qemu} tmp/bin/jostled --data none & answers\n\
          {qemu} tmp/bin/procd --listen none & refuses '{qemu} tmp/bin/jostle-call'\n"
     );
@@ -237,6 +239,11 @@ pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyho
         said.starts_with(&version),
         "the Debian package's jostle says {said}"
     );
+    // An installed plan is found from any folder.
+    let mut plan = Command::new(root.join("usr/bin/jostle"));
+    plan.args(["run", "plans/lockscale.toml", "--dry-run"]);
+    let said = shell::output(plan.current_dir(&root))?;
+    anyhow::ensure!(said.contains("[[experiment]]"), "the plan is {said}");
     for program in ["jostled", "procd", "jostle-call"] {
         let said =
             shell::output(Command::new(root.join("usr/bin").join(program)).arg("--version"))?;
@@ -256,7 +263,7 @@ pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyho
         "share/bash-completion/completions/jostle",
         "lib/systemd/system/jostled.service",
         "share/doc/jostle/LICENSE-MIT",
-        "share/doc/jostle/plans/lockscale.toml",
+        "share/jostle/plans/lockscale.toml",
     ];
     for file in inside {
         let path = format!("{name}/{file}");

@@ -45,7 +45,7 @@ enum Place {
     Etc,
     /// What people read.
     Doc,
-    /// Plans to run, beside what people read.
+    /// Plans, where `jostle run` finds them from beside the program.
     Plan,
     /// For one shell.
     Bash,
@@ -176,7 +176,7 @@ fn destination(part: Part, place: Place, layout: Layout, name: &str) -> PathBuf 
         Place::Unit => "lib/systemd/system".to_owned(),
         Place::Etc if layout == Layout::System => return Path::new("etc").join(name),
         Place::Etc | Place::Doc => documents,
-        Place::Plan => format!("{documents}/plans"),
+        Place::Plan => "share/jostle/plans".to_owned(),
         Place::Bash => return prefix(layout).join("share/bash-completion/completions/jostle"),
         // Debian's zsh looks for packages' functions in a folder of their own.
         Place::Zsh if layout == Layout::System => {
@@ -268,6 +268,13 @@ mod tests {
                 Layout::System,
                 "LICENSE-MIT",
                 "usr/share/doc/procd/LICENSE-MIT",
+            ),
+            (
+                Jostle,
+                Place::Plan,
+                Layout::System,
+                "cern.toml",
+                "usr/share/jostle/plans/cern.toml",
             ),
             (
                 Jostle,

@@ -28,10 +28,12 @@ pub(super) const PACKAGES: &[Package] = &[
         name: "jostle",
         part: Part::Jostle,
         linked: Some("jostle"),
-        fields: "Suggests: jostled, procd\n",
+        fields: "Recommends: procd\nSuggests: jostled\n",
         description: "measures how locks, servers and connections behave under contention\n \
                       Throughput, waiting time, fairness, CPU and memory cost, and safety, and how\n \
-                      each grows with the number of contenders. Every point carries a verdict.\n",
+                      each grows with the number of contenders. Every point carries a verdict.\n \
+                      .\n \
+                      The targets procd and jostle-call need the programs of the package procd.\n",
         settings: None,
     },
     Package {
@@ -62,8 +64,8 @@ const MPI: Package = Package {
     name: "jostle-mpi",
     part: Part::Jostle,
     linked: Some("jostle"),
-    fields: "Provides: jostle\nConflicts: jostle\nReplaces: jostle\nRecommends: openmpi-bin\n\
-             Suggests: jostled, procd\n",
+    fields: "Provides: jostle\nConflicts: jostle\nReplaces: jostle\nRecommends: openmpi-bin, procd\n\
+             Suggests: jostled\n",
     description: "measures how locks and servers behave under contention, from many hosts\n \
                   The package jostle, built with Open MPI: mpirun starts it on many hosts, which\n \
                   measure together. Alone it does what jostle does.\n",

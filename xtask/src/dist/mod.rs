@@ -184,7 +184,6 @@ fn compile(native: &Target, targets: &[&Target], epoch: u64) -> anyhow::Result<P
         let programs = built.join(target.arch);
         tools.build(target, epoch, &programs)?;
     }
-    tools.build_mpi(native, epoch, &built.join(native.arch))?;
     Ok(built)
 }
 

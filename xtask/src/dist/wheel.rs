@@ -3,6 +3,7 @@
 //! and the archive.
 
 use super::contents::{self, Layout, Part};
+use super::elf::Glibc;
 use super::{Packing, VERSION, temporary};
 use jostle_testbed::shell;
 use std::path::Path;
@@ -12,11 +13,14 @@ use std::process::Command;
 /// PATH may be another.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
-/// From which glibc on it can be installed (PEP 600), and on which processor.
-fn tag(packing: &Packing<'_>) -> String {
-    let glibc = packing.glibc;
-    let arch = packing.target.arch;
-    format!("py3-none-manylinux_{}_{}_{arch}", glibc.0, glibc.1)
+/// From which glibc on it can be installed (PEP 600), and on which processor. pip before
+/// 20.3 knows only manylinux2014 (PEP 599), which promises less than `jostle` needs: without
+/// it, it would refuse the wheel everywhere.
+fn tags(glibc: Glibc, arch: &str) -> [String; 2] {
+    [
+        format!("py3-none-manylinux2014_{arch}"),
+        format!("py3-none-manylinux_{}_{}_{arch}", glibc.0, glibc.1),
+    ]
 }
 
 /// Writes it.
@@ -25,18 +29,16 @@ pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let name = format!("jostle-{VERSION}");
     let data = stage.0.join(format!("{name}.data"));
     contents::lay(packing, Part::Jostle, &data, Layout::Wheel)?;
-    // `jostle call` and the target `procd` start the client beside themselves.
-    let client = "jostle-call";
-    contents::copy(
-        &packing.programs.join(client),
-        &data.join("scripts").join(client),
-        0o755,
-    )?;
+    // Two targets start these, which stand beside jostle.
+    for name in ["procd", "jostle-call"] {
+        let to = data.join("scripts").join(name);
+        contents::copy(&packing.programs.join(name), &to, 0o755)?;
+    }
     let about = stage.0.join(format!("{name}.dist-info"));
     contents::write(&metadata(), &about.join("METADATA"), 0o644)?;
     let wheel = format!(
         "Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\nTag: {}\n",
-        tag(packing)
+        tags(packing.glibc, packing.target.arch).join("\nTag: ")
     );
     contents::write(&wheel, &about.join("WHEEL"), 0o644)?;
     let mut pack = Command::new(PYTHON);
@@ -55,4 +57,22 @@ fn metadata() -> String {
          Description-Content-Type: text/markdown\n\n\
          Type `jostle` for five questions and the commands that answer them.\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_pip_and_a_new_one_find_a_tag_that_they_know() {
+        let tags = tags(Glibc(2, 30), "x86_64");
+        // pip 20.2 knows the first (pip debug --verbose), 20.3 and later both.
+        assert_eq!(
+            tags,
+            [
+                "py3-none-manylinux2014_x86_64",
+                "py3-none-manylinux_2_30_x86_64"
+            ]
+        );
+    }
 }
