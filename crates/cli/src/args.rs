@@ -169,7 +169,9 @@ pub(crate) struct Output {
     and asked for; without a terminal it takes --yes to run them."
 )]
 pub(crate) struct Run {
-    /// A plan (TOML), or a result file whose experiments are run again
+    /// A plan (TOML), or a result file whose experiments are run again; a plan that is not
+    /// here, such as lockscale, is one of those installed in ../share/jostle/plans of the
+    /// program's folder
     pub plan: PathBuf,
     /// Three short runs of each point, and as many points as a minute holds: a look, no
     /// measurement

@@ -139,17 +139,21 @@ pub fn plans_in(path: &Path, text: &str) -> Result<Vec<Plan>, String> {
     Ok(asked.plans.into_iter().map(|(plan, _)| plan).collect())
 }
 
-/// Prints the requested help, or the error in the command line. If a word has control
-/// characters, the message is escaped and printed without clap's colours, because colours
-/// are control characters too.
+/// Prints the requested help to stdout, or the error in the command line to stderr. If a
+/// word has control characters, the message is escaped and printed without clap's colours,
+/// because colours are control characters too.
 fn refused(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let steers = std::env::args_os().any(|word| {
         let word = word.to_string_lossy();
         matches!(printable(&word), Cow::Owned(_))
     });
-    if matches!(shown(&text), Cow::Borrowed(_)) && !steers {
+    // Help quotes nothing that was typed; an error may quote a password.
+    let is_help = !error.use_stderr();
+    if !steers && (is_help || matches!(shown(&text), Cow::Borrowed(_))) {
         let _ = error.print();
+    } else if is_help {
+        let _ = print(&text);
     } else {
         let _ = write!(std::io::stderr(), "{}", shown(&text));
     }
@@ -208,7 +212,8 @@ fn write_out(text: &str) -> anyhow::Result<()> {
 }
 
 fn run_plan(run: &Run) -> Result<u8, Failure> {
-    let asked = plan_file::load(&run.plan)?;
+    let path = plan_file::find(&run.plan, std::env::current_exe().ok())?;
+    let asked = plan_file::load(&path)?;
     if asked.is_result && !consent::may_run(run, &asked.plans)? {
         return Ok(0);
     }

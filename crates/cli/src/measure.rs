@@ -26,8 +26,8 @@ use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, files, ledger};
-use jostle_targets::Spec;
 use jostle_targets::table::Family;
+use jostle_targets::{Spec, all_installed};
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
@@ -111,6 +111,7 @@ fn measure_here(
     let look = look.then(Look::now);
     let machine = Machine::read();
     let mut notes = Vec::new();
+    find_programs(&resolved)?;
     for experiment in &resolved {
         let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
         notes.extend(preflight(experiment, &machine, hosts)?);
@@ -537,15 +538,20 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
     Ok(notes)
 }
 
-/// A program that is missing, or a server that does not answer, is an error before
-/// anything starts.
+/// Programs that are missing are an error before anything starts: of all experiments at
+/// once, so that one command installs them.
+fn find_programs(resolved: &[Resolved]) -> Result<(), Failure> {
+    let specs: Vec<&Spec> = resolved.iter().flat_map(|one| &one.specs).collect();
+    all_installed(&specs).map_err(|(missing, error)| {
+        let names: Vec<&str> = missing.iter().map(|spec| spec.typed.as_str()).collect();
+        Failure::Usage(format!("{}: {error}", names.join(", ")))
+    })
+}
+
+/// A server that does not answer is an error before anything starts.
 fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     let failed = |said: String| Failure::Failed(anyhow!(said));
     let credentials = resolved.plan.credentials.as_deref().map(Path::new);
-    for spec in &resolved.specs {
-        spec.installed()
-            .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
-    }
     // A local lock fails here because of its argument, so that the error is a usage error.
     for spec in resolved.specs.iter().filter(|spec| is_local_lock(spec)) {
         spec.reach(credentials)

@@ -3,7 +3,7 @@
 //! plans of its experiment records are run again.
 
 use crate::Failure;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use jostle_model::options::OPTIONS;
 use jostle_model::plan::Plan;
 use jostle_model::record::Record;
@@ -13,12 +13,59 @@ use jostle_targets::Spec;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 #[derive(Debug, Serialize)]
 struct PlanFile {
     experiment: Vec<Plan>,
+}
+
+/// Where packages put their plans, from the folder of the program.
+const INSTALLED: &str = "../share/jostle/plans";
+
+/// Where a plan is: the path itself, else the plan of this name that was installed with
+/// `program`, so that `lockscale` and `plans/lockscale.toml` are found anywhere.
+///
+/// # Errors
+/// For the user: where it was searched, and the plans that were installed.
+pub(crate) fn find(typed: &Path, program: Option<PathBuf>) -> Result<PathBuf> {
+    if typed.exists() {
+        return Ok(typed.to_owned());
+    }
+    let folder = program.and_then(|program| Some(program.parent()?.join(INSTALLED)));
+    let folder = folder.map(|folder| folder.canonicalize().unwrap_or(folder));
+    let Some((folder, stem)) = folder.zip(stem_of_installed(typed)) else {
+        bail!("{}: No such file", cannot_read(typed));
+    };
+    let found = folder.join(format!("{stem}.toml"));
+    if found.exists() {
+        return Ok(found);
+    }
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let plans = paths.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    let mut names: Vec<String> = plans
+        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        bail!("{}: No such file", cannot_read(typed));
+    }
+    bail!(
+        "{}: No such file here, nor one of its name among the plans of {}: {}",
+        cannot_read(typed),
+        folder.display(),
+        names.join(", ")
+    )
+}
+
+/// `lockscale` of `lockscale`, `lockscale.toml` and `plans/lockscale.toml`; None of other
+/// paths, which name a place of the user's own.
+fn stem_of_installed(typed: &Path) -> Option<&str> {
+    let name = typed.strip_prefix("plans").unwrap_or(typed).to_str()?;
+    let stem = name.strip_suffix(".toml").unwrap_or(name);
+    (!stem.is_empty() && !stem.contains(['/', '.'])).then_some(stem)
 }
 
 /// What a file asks for.
@@ -242,6 +289,36 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_plan_is_found_here_first_and_then_beside_the_program() {
+        let place = tempfile::tempdir().unwrap();
+        let plans = place.path().join("share/jostle/plans");
+        std::fs::create_dir_all(place.path().join("bin")).unwrap();
+        std::fs::create_dir_all(&plans).unwrap();
+        for name in ["lockscale.toml", "cern.toml", "notes.txt"] {
+            std::fs::write(plans.join(name), "").unwrap();
+        }
+        let program = place.path().join("bin/jostle");
+        let find = |typed: &Path| find(typed, Some(program.clone()));
+        let installed = plans.join("lockscale.toml").canonicalize().unwrap();
+        for typed in ["lockscale", "lockscale.toml", "plans/lockscale.toml"] {
+            assert_eq!(find(Path::new(typed)).unwrap(), installed, "{typed}");
+        }
+        let own = place.path().join("lockscale.toml");
+        std::fs::write(&own, "").unwrap();
+        assert_eq!(find(&own).unwrap(), own);
+        let missing = |typed: &str| find(Path::new(typed)).unwrap_err().to_string();
+        let text = missing("plans/lokscale.toml");
+        assert!(
+            text.ends_with("share/jostle/plans: cern, lockscale"),
+            "{text}"
+        );
+        assert_eq!(
+            missing("/nowhere/lockscale.toml"),
+            "cannot read the plan /nowhere/lockscale.toml: No such file"
+        );
     }
 
     #[test]

@@ -103,7 +103,9 @@ pub(crate) fn markdown() -> String {
         traits.iter().for_each(|_| text += " --- |");
         text += "\n";
         for entry in of(family) {
-            text += &format!("| `{}` | {} |", typed(entry), entry.summary);
+            // A bar of a summary would end its cell.
+            let summary = entry.summary.replace('|', "\\|");
+            text += &format!("| `{}` | {summary} |", typed(entry));
             traits
                 .iter()
                 .for_each(|(_, has)| text += if has(entry) { " yes |" } else { " - |" });
@@ -182,6 +184,20 @@ mod tests {
             error.contains("did you mean `flock` (a file lock)?"),
             "{error}"
         );
+    }
+
+    /// The summary of `lockfile` has a bar (O_CREAT | O_EXCL), which ended its cell.
+    #[test]
+    fn every_row_of_a_table_has_as_many_cells_as_its_heading() {
+        let page = markdown();
+        for table in page.split("\n\n").filter(|block| block.starts_with('|')) {
+            let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+            let heading = table.lines().next().map(cells);
+            for row in table.lines() {
+                assert_eq!(Some(cells(row)), heading, "{row}");
+            }
+        }
+        assert!(page.contains("O_CREAT \\| O_EXCL"));
     }
 
     #[test]

@@ -63,7 +63,7 @@ use program::{Launched, Program, Recipe};
 
 pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 pub use keeping::Keeping;
-pub use spec::Spec;
+pub use spec::{Spec, all_installed};
 pub use table::{Entry, Visitor};
 
 // The order is the order of `jostle targets`.

@@ -49,17 +49,41 @@ impl Program {
             .or_else(|| usual.find(|file| file.is_file()));
         // It is started in another directory than ours.
         let absolute = found.and_then(|file| std::path::absolute(file).ok());
-        absolute.ok_or_else(|| {
-            let remedy = match self.package {
-                Some(package) => format!(": `apt install {package}` (Debian)"),
-                None => ", and Debian has no package of it".to_owned(),
-            };
-            SetupError(format!(
-                "the program `{}` is not installed{remedy}",
-                self.file
-            ))
-        })
+        absolute.ok_or_else(|| SetupError(not_installed(&[self])))
     }
+}
+
+/// Names the programs that are missing, all in one sentence, and what installs them.
+pub(crate) fn not_installed(programs: &[&Program]) -> String {
+    let quoted = |programs: &[&Program]| -> String {
+        let files = programs.iter().map(|program| format!("`{}`", program.file));
+        files.collect::<Vec<_>>().join(", ")
+    };
+    let (debian, others): (Vec<&Program>, Vec<&Program>) = programs
+        .iter()
+        .partition(|program| program.package.is_some());
+    let packages: Vec<&str> = debian
+        .iter()
+        .filter_map(|program| program.package)
+        .collect();
+    let install = format!("`apt install {}`", packages.join(" "));
+    let remedy = match (debian.as_slice(), others.as_slice()) {
+        (_, []) => format!(": {install} (Debian)"),
+        ([], [_]) => ", and Debian has no package of it".to_owned(),
+        ([], _) => ", and Debian has no packages of them".to_owned(),
+        _ => format!(
+            ": {install} (Debian, which has no package of {})",
+            quoted(&others)
+        ),
+    };
+    let (noun, verb) = match programs {
+        [_] => ("program", "is"),
+        _ => ("programs", "are"),
+    };
+    format!(
+        "the {noun} {} {verb} not installed{remedy}",
+        quoted(programs)
+    )
 }
 
 /// The directory itself, or the `bin` of each version below it, highest first.

@@ -1,6 +1,6 @@
 //! A target as typed: its name in the table and what follows the colon.
 
-use crate::program::Program;
+use crate::program::{Program, not_installed};
 use crate::table::Family;
 use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
 use jostle_model::text::{is_redacted, redacted};
@@ -105,24 +105,55 @@ impl Spec {
     /// Whether that program is installed.
     ///
     /// # Errors
-    /// For the user: the package to install, and how to name a server that runs.
+    /// As [`all_installed`].
     pub fn installed(&self) -> Result<(), SetupError> {
-        let Some(program) = self.launches() else {
-            return Ok(());
-        };
-        let or = program.package.map_or("", |_| "or ");
-        program.find().map(drop).map_err(|SetupError(missing)| {
-            let name = self.entry.name;
-            SetupError(format!(
-                "{missing}; {or}name a server of yours, such as {name}://HOST:PORT"
-            ))
-        })
+        all_installed(&[self]).map_err(|(_, error)| error)
     }
 
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.
     pub fn name(&self) -> &str {
         self.typed.split(':').next().unwrap_or(&self.typed)
     }
+}
+
+/// Whether the programs that these targets launch are installed.
+///
+/// # Errors
+/// The targets whose programs are missing, and for the user: all packages to install, in
+/// one command, and how to name a server that runs.
+pub fn all_installed<'a>(specs: &[&'a Spec]) -> Result<(), (Vec<&'a Spec>, SetupError)> {
+    let mut missing: Vec<(&Spec, &'static Program)> = Vec::new();
+    for spec in specs {
+        let known = missing.iter().any(|(known, _)| known.typed == spec.typed);
+        match spec.launches() {
+            Some(program) if !known && program.find().is_err() => missing.push((spec, program)),
+            _ => {}
+        }
+    }
+    let Some((first, _)) = missing.first() else {
+        return Ok(());
+    };
+    let mut programs: Vec<&Program> = Vec::new();
+    for (_, program) in &missing {
+        if programs.iter().all(|known| known.file != program.file) {
+            programs.push(program);
+        }
+    }
+    let or = match programs.iter().any(|program| program.package.is_some()) {
+        true => "or ",
+        false => "",
+    };
+    let yours = match missing.len() {
+        1 => "a server of yours",
+        _ => "servers of yours",
+    };
+    let text = format!(
+        "{}; {or}name {yours}, such as {}://HOST:PORT",
+        not_installed(&programs),
+        first.entry.name
+    );
+    let specs = missing.into_iter().map(|(spec, _)| spec).collect();
+    Err((specs, SetupError(text)))
 }
 
 /// Without passwords, as logs and failed tests show it.

@@ -1,14 +1,18 @@
 //! The verbs that measure, as clap sees them: the arguments of each are made from the
 //! model's table of options, and what was typed becomes a plan.
 
-use super::Output;
 use super::verbs::{VERBS, Verb};
+use super::{Cli, Output};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, Error, FromArgMatches, Subcommand,
+};
 use jostle_engine::takes;
 use jostle_model::options::{DefaultValue, Heading, Kind, OPTIONS, Opt, Use};
 use jostle_model::plan::{Plan, Workload};
+use jostle_targets::Spec;
+use jostle_targets::table::Family;
 
 /// What a verb that measures was asked for.
 #[derive(Debug)]
@@ -164,19 +168,54 @@ fn with_braces(text: &str) -> String {
     text.replace("{n}", "{\u{1b}[0mn}")
 }
 
-/// Says of an option that the verb does not know which verbs do.
+/// Adds to an error what the user may have meant: of an option that the verb does not know,
+/// which verbs do; of a target in the place of a verb, the verb that measures it. Hidden
+/// verbs are not for users and are never suggested.
 pub(super) fn explained(mut error: Error) -> Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    let typed = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(typed)) => typed.clone(),
-        _ => return error,
-    };
-    if let Some(option) = Opt::typed_as(&typed) {
-        let verbs: Vec<&str> = option.workloads().map(Workload::as_str).collect();
-        let tip = StyledStr::from(format!("{typed} is an option of: {}", verbs.join(", ")));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) => {
+            let typed = typed.clone();
+            if let Some(option) = Opt::typed_as(&typed) {
+                let verbs: Vec<&str> = option.workloads().map(Workload::as_str).collect();
+                let tip = format!("{typed} is an option of: {}", verbs.join(", "));
+                suggest(&mut error, tip);
+            }
+        }
+        (ErrorKind::InvalidSubcommand, _) => explain_verb(&mut error),
+        _ => {}
     }
     error
+}
+
+fn suggest(error: &mut Error, tip: String) {
+    let tips = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+    error.insert(ContextKind::Suggested, tips);
+}
+
+fn explain_verb(error: &mut Error) {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+        let cli = Cli::command();
+        let is_hidden =
+            |name: &&String| cli.find_subcommand(name).is_some_and(Command::is_hide_set);
+        let shown: Vec<String> = names.iter().filter(|n| !is_hidden(n)).cloned().collect();
+        match shown.is_empty() {
+            true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+            false => drop(error.insert(
+                ContextKind::SuggestedSubcommand,
+                ContextValue::Strings(shown),
+            )),
+        }
+    }
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    let typed = typed.clone();
+    if let Ok(spec) = Spec::parse(&typed) {
+        let verb = match spec.entry.family {
+            Family::Connection => "connect",
+            _ if spec.entry.is_asked() => "stream",
+            _ => "contend",
+        };
+        suggest(error, format!("{typed} is a target: jostle {verb} {typed}"));
+    }
 }

@@ -71,6 +71,28 @@ fn one_target_is_shown_in_full() {
         .says("did you mean `flock` (a file lock)?");
 }
 
+/// The help of `connect` and `judge` went to stderr: braces in it count as terminal control.
+#[test]
+fn the_help_of_every_verb_goes_to_stdout() {
+    let help = jostle("--help").run().exits(0);
+    let (_, verbs) = help.stdout.split_once("Commands:\n").unwrap();
+    let (verbs, _) = verbs.split_once("\n\n").unwrap();
+    // A verb stands two columns in; its explanation goes on further right.
+    let names = verbs.lines().filter_map(|line| line.strip_prefix("  "));
+    let names = names.filter(|line| !line.starts_with(' '));
+    let names: Vec<&str> = names
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(
+        names.contains(&"connect") && names.contains(&"judge"),
+        "{names:?}"
+    );
+    for name in names {
+        let help = jostle(&format!("{name} --help")).run().exits(0);
+        help.says_nothing().prints("Usage:");
+    }
+}
+
 /// clap takes `{n}` for a line break: the help spoke of the number of " and {worker}".
 #[test]
 fn the_place_of_a_number_stands_in_the_help() {

@@ -133,9 +133,16 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         ("contend null --overwrite", &["--output"]),
         // the verb
         ("contned", &["'contned'", "'contend'"]),
+        ("flock", &["flock is a target: jostle contend flock"]),
+        ("tcp", &["tcp is a target: jostle connect tcp"]),
+        ("echo -n 5", &["echo is a target: jostle stream echo"]),
     ];
     for (line, says) in table {
         refuses(jostle(line).run(), 2, says);
+    }
+    // Servers that the keeper starts are no verbs for users.
+    for line in ["serv", "distur", "help serv"] {
+        refuses(jostle(line).run(), 2, &["unrecognized subcommand"]).does_not_say("tip:");
     }
 }
 

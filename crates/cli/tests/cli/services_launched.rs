@@ -331,6 +331,16 @@ fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
              server of yours, such as consul://HOST:PORT",
         )
         .prints_nothing();
+    // All at once, each program once, and one command that installs them.
+    let many = "contend redis redisson consul etcd -w 2 -t 0.1 --runs 1";
+    jostle(many)
+        .under("env PATH=/nowhere")
+        .run()
+        .exits(2)
+        .says("redis, redisson, consul, etcd: the programs `redis-server`, `consul`, `etcd` are not installed: \
+               `apt install redis-server etcd-server` (Debian, which has no package of `consul`); \
+               or name servers of yours, such as redis://HOST:PORT")
+        .prints_nothing();
     done.exits(2)
         .says(
             "memcached: the program `memcached` is not installed: `apt install memcached` \
