@@ -6,8 +6,8 @@ use crate::VERSION;
 /// A question, and the command that answers it.
 const QUESTIONS: &[(&str, &str)] = &[
     (
-        "Which lock, and how does it do with 10 and 1000 workers?",
-        "jostle contend flock sysv -w 10:1000",
+        "Which lock, and how does it do with 10 and 200 workers?",
+        "jostle contend flock sysv -w 10:200",
     ),
     (
         "Which lock service?",

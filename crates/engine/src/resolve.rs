@@ -584,7 +584,7 @@ mod tests {
         assert_eq!(resolved.plan.targets, ["flock", "sysv"]);
         assert_eq!(resolved.plan.hold, Some(Busy::Sleep(Nanos::from_millis(1))));
         assert_eq!(resolved.plan.seed, Some(7));
-        assert_eq!(resolved.points().len(), 14);
+        assert_eq!(resolved.points().len(), 4);
         assert!(resolved.may_drop);
     }
 

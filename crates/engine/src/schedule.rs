@@ -50,6 +50,13 @@ impl Pilot {
         Nanos(rotations.max(grants)).clamp(SHORTEST, LONGEST)
     }
 
+    /// The shortest in which fairness can be judged: a window that is shortened for the
+    /// budget gives up precision of the rate first.
+    fn fair_window(&self) -> Nanos {
+        let rotations = self.rotation().0.saturating_mul(ROTATIONS);
+        Nanos(rotations).clamp(SHORTEST, self.window())
+    }
+
     /// The shortest that still means something.
     fn shortest_window(&self) -> Nanos {
         Nanos(self.rotation().0.saturating_mul(FEWEST_ROTATIONS)).clamp(SHORTEST, self.window())
@@ -265,18 +272,25 @@ fn fitting_blocks(block: u64, budget: Nanos) -> u32 {
 }
 
 fn timing(pilot: &Pilot, asked: &Asked, share: f64) -> Timing {
-    let (short, full) = (pilot.shortest_window().0 as f64, pilot.window().0 as f64);
+    let (fair, full) = (pilot.fair_window().0 as f64, pilot.window().0 as f64);
+    let (from, to, part) = match share < FAIR {
+        true => (pilot.shortest_window().0 as f64, fair, share / FAIR),
+        false => (fair, full, (share - FAIR) / (1.0 - FAIR)),
+    };
     Timing {
         window: asked
             .window
-            .unwrap_or(Nanos((short + share * (full - short)) as u64)),
+            .unwrap_or(Nanos((from + part * (to - from)) as u64)),
         warmup: asked.warmup.unwrap_or(pilot.warmup()),
         overhead: pilot.overhead,
     }
 }
 
-/// How far between its shortest and its full window each point may go, 0 to 1;
-/// None if even the shortest do not fit.
+/// The share at which each window is the shortest in which fairness can be judged.
+const FAIR: f64 = 0.5;
+
+/// How far between its shortest (0), its fair ([`FAIR`]) and its full window (1) each point
+/// may go; None if even the shortest do not fit.
 fn shrink(points: &[Pilot], kept: &[bool], asked: &Asked, blocks: u32) -> Option<f64> {
     let total = |share: f64| -> u64 {
         let kept = points.iter().zip(kept).filter(|(_, kept)| **kept);
@@ -284,12 +298,14 @@ fn shrink(points: &[Pilot], kept: &[bool], asked: &Asked, blocks: u32) -> Option
             .sum::<u64>()
             * u64::from(blocks)
     };
-    // Totals are linear in the share.
-    let (shortest, full) = (total(0.0), total(1.0));
+    // Totals are linear in the share on both sides of FAIR.
+    let part = |from: u64, to: u64| (asked.budget.0 - from) as f64 / (to - from) as f64;
+    let (shortest, fair, full) = (total(0.0), total(FAIR), total(1.0));
     match asked.budget.0 {
         budget if full <= budget => Some(1.0),
+        budget if fair <= budget => Some(FAIR + (1.0 - FAIR) * part(fair, full)),
         budget if shortest > budget => None,
-        budget => Some((budget - shortest) as f64 / (full - shortest) as f64),
+        _ => Some(FAIR * part(shortest, fair)),
     }
 }
 
@@ -448,6 +464,35 @@ mod tests {
             Some("4 runs of each point instead of 6")
         );
         assert_eq!(fit(&points, &columns, &asked(1)).blocks, FEWEST_BLOCKS);
+    }
+
+    /// The default comparison ended SUSPECT: its windows of 1,000 workers held two rotations.
+    #[test]
+    fn the_rate_loses_precision_before_fairness_loses_its_rotations() {
+        // The default comparison: two locks, 10 and 200 workers, on a machine on which a
+        // grant takes 1.15 ms.
+        let points = [
+            pilot(10, 1_150),
+            pilot(200, 1_150),
+            pilot(10, 1_150),
+            pilot(200, 1_150),
+        ];
+        let schedule = fit(&points, &[10, 200, 10, 200], &asked(50));
+        assert_eq!(schedule.blocks, BLOCKS);
+        assert_eq!(schedule.concessions, ["shortened windows"]);
+        for (pilot, timing) in points.iter().zip(&schedule.points) {
+            let window = timing.unwrap().window;
+            assert!(
+                window >= pilot.fair_window() && window <= pilot.window(),
+                "{window:?}"
+            );
+        }
+        assert!(schedule.points[0].unwrap().window < points[0].window());
+        assert_eq!(schedule.points[1].unwrap().window, points[1].window());
+        // Where even that is too long, rotations go too.
+        let tight = fit(&points, &[10, 200, 10, 200], &asked(30));
+        assert!(tight.points[1].unwrap().window < points[1].fair_window());
+        assert!(tight.takes() <= Nanos(30 * S) && tight.takes() > Nanos(29 * S));
     }
 
     #[test]

@@ -22,7 +22,7 @@ options! {
     // So many may be in flight by default: at the least default rate as many as come in
     // 0.64 s, at the greatest in 6.4 ms. Of `contend`, lockscale's list.
     workers: List = "workers", short('w') {
-        Contend => Swept("10:20:50:100:200:500:1000"), "Contending workers, a list";
+        Contend => Swept("10:200"), "Contending workers, a list";
         Stream => Swept("1:2"), "Workers, a list";
         Churn => Swept("1:2"), "Workers, a list; each opens sessions of its own";
         Hold => Swept("1"), "Workers, a list; each holds locks of its own";
