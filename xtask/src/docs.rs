@@ -40,13 +40,15 @@ fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'stat
 }
 
 /// What builds the programs alone.
-const BUILD: [&str; 6] = [
+const BUILD: [&str; 8] = [
     "build",
     "--quiet",
     "--package",
     "jostle",
     "--package",
     "jostle-procd",
+    "--features",
+    "jostle/services",
 ];
 
 /// What builds them with all tests, as `ci` has just done. With other packages beside them

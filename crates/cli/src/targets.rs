@@ -2,7 +2,7 @@
 
 use jostle_report::format::wrap;
 use jostle_targets::table::{Entry, Family};
-use jostle_targets::{Spec, all};
+use jostle_targets::{HOW_TO_GET, LEFT_OUT, Spec, all};
 
 /// As wide as a terminal is at least.
 const WIDTH: usize = 80;
@@ -74,6 +74,9 @@ pub(crate) fn text() -> String {
         }
         text += "\n";
     }
+    let left_out = LEFT_OUT.iter();
+    let left_out = left_out.map(|(name, what)| format!("{name} ({what}): {HOW_TO_GET}.\n"));
+    text += &left_out.collect::<String>();
     text + "survives owner: freed, or the next owner told, when its owner dies. \
             fifo: serves waiters in order.\n\
             pipeline: takes many requests before it answers the first.\n\
@@ -198,6 +201,18 @@ mod tests {
             }
         }
         assert!(page.contains("O_CREAT \\| O_EXCL"));
+    }
+
+    #[test]
+    fn a_target_that_was_left_out_is_a_line_that_tells_how_to_get_it() {
+        for (name, what) in LEFT_OUT {
+            let line = format!("{name} ({what}): {HOW_TO_GET}.");
+            assert_eq!(text().lines().filter(|l| *l == line).count(), 1);
+            let said = Spec::parse(&format!("{name}://h:1")).unwrap_err();
+            assert_eq!(said, format!("`{name}`: {HOW_TO_GET}"));
+            assert!(all().all(|entry| entry.name != *name));
+        }
+        assert_eq!(LEFT_OUT.is_empty(), all().any(|entry| entry.name == "etcd"));
     }
 
     #[test]

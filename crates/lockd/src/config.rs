@@ -472,7 +472,8 @@ impl Settings {
         }
         if !cfg!(feature = "tls") {
             return Err(ConfigError::Tls(
-                "this jostled was built without TLS (feature `tls`)",
+                "this jostled was built without TLS; `cargo build --release -p jostle-lockd --features tls` \
+                 makes one that has it, and packages have it",
             ));
         }
         let files = (

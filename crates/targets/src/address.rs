@@ -44,7 +44,6 @@ impl Address {
     pub fn several(argument: &str, tls_scheme: Option<&str>) -> Result<Vec<Address>, String> {
         let (places, query) = argument.split_once('?').unwrap_or((argument, ""));
         let asked = Tls::asked(query)?;
-        let implied = asked.clone().unwrap_or_default();
         let behind = |place: &'_ str| {
             place
                 .strip_prefix(tls_scheme?)?
@@ -52,7 +51,7 @@ impl Address {
                 .map(str::to_owned)
         };
         let server = |place: &str| match behind(place) {
-            Some(place) => Ok(Address::tcp(&place)?.over(Some(implied.clone()))),
+            Some(place) => Ok(Address::tcp(&place)?.over(Some(Tls::implied(asked.clone())?))),
             None => Ok(Address::tcp(place)?.over(asked.clone())),
         };
         places.split(',').map(server).collect()

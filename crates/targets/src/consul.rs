@@ -15,18 +15,14 @@ use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::Client;
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::{self, STACK, Tls};
+use crate::tls::{self, HttpTls, STACK};
 use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
-use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Request;
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use wire::ConsulWire;
 
 /// The library's time to live of a session. Consul refuses a shorter one than 10 s.
@@ -226,33 +222,6 @@ impl Consul {
     }
 }
 
-/// In that client's own type.
-fn clients(certificates: &[CertificateDer<'static>]) -> Vec<Certificate<'static>> {
-    let certificates = certificates.iter();
-    certificates
-        .map(|der| Certificate::from_der(der).to_owned())
-        .collect()
-}
-
-/// For the client that asks before and after a run.
-fn http_client(tls: &Tls) -> Result<TlsConfig, SetupError> {
-    let trusted = clients(&tls.trusted()?);
-    let identity = match tls.identity_files() {
-        None => None,
-        Some([chain, key]) => {
-            let chain = tls::certificates(chain)?;
-            let own = fs::read(key).map_err(|error| error.to_string());
-            let own = own.and_then(|pem| PrivateKey::from_pem(&pem).map_err(|e| e.to_string()));
-            let own = own.map_err(|said| SetupError(format!("{}: {said}", key.display())))?;
-            Some(ClientCert::new_with_certs(&clients(&chain), own))
-        }
-    };
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(trusted)))
-        .client_cert(identity)
-        .build())
-}
-
 /// What is asked before and after a run.
 struct Server {
     address: Address,
@@ -262,7 +231,7 @@ struct Server {
 
 impl Server {
     fn plain(address: Address) -> Server {
-        let agent = Server::agent(TlsConfig::default());
+        let agent = Server::agent(None);
         Server {
             address,
             token: None,
@@ -270,30 +239,32 @@ impl Server {
         }
     }
 
-    fn agent(tls: TlsConfig) -> Agent {
-        let agent = Agent::config_builder()
-            .tls_config(tls)
+    fn agent(tls: Option<&HttpTls>) -> Agent {
+        let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .proxy(None)
             // Workers are forked: a worker must not inherit a pooled connection of another
             // process.
-            .max_idle_connections(0)
-            .build();
-        agent.into()
+            .max_idle_connections(0);
+        let config = match tls {
+            Some(tls) => tls.over(config),
+            None => config,
+        };
+        config.build().into()
     }
 
     fn named(place: &str, file: Option<&Path>) -> Result<Server, SetupError> {
         let address = Address::one(place, Some(TLS_SCHEME)).map_err(SetupError)?;
         let own = Credentials::find(file, ["", TOKEN])?;
         let tls = match &address {
-            Address::Tls(_, tls) => http_client(tls)?,
-            _ => TlsConfig::default(),
+            Address::Tls(_, tls) => Some(HttpTls::asked(tls)?),
+            _ => None,
         };
         Ok(Server {
             address,
             token: own.password,
-            agent: Server::agent(tls),
+            agent: Server::agent(tls.as_ref()),
         })
     }
 
@@ -335,14 +306,10 @@ impl Server {
     fn unreachable(&self, error: &ureq::Error) -> SetupError {
         match error {
             ureq::Error::Protocol(_) | ureq::Error::Http(_) => self.foreign(),
-            ureq::Error::Rustls(error) => self.told(&tls::told(error)),
-            ureq::Error::Io(error) => {
-                match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-                    Some(error) => self.told(&tls::told(error)),
-                    None => self.told(&format!("{error}; is the server running there?")),
-                }
-            }
-            error => self.told(&format!("{error}; is the server running there?")),
+            error => match tls::refusal(error) {
+                Some(refusal) => self.told(&refusal),
+                None => self.told(&format!("{error}; is the server running there?")),
+            },
         }
     }
 

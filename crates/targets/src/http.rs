@@ -8,7 +8,7 @@ mod line;
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::system_certificates;
+use crate::tls::{self, HttpTls};
 use crate::{CallError, SetupError, surplus};
 use jostle_model::plan::Connection;
 use jostle_sys::files::Errno;
@@ -19,9 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::Uri;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{Connector, NextTimeout, RustlsConnector};
+use ureq::unversioned::transport::{Connector, NextTimeout};
 use ureq::{Agent, Error};
 
 use line::{Sockets, Watch, Watching};
@@ -44,6 +43,7 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
 };
 
 /// The line of `https` in the table.
+#[cfg(feature = "services")]
 pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: entry(
         "https",
@@ -94,8 +94,7 @@ struct Http {
     addresses: Vec<SocketAddr>,
     timeout: Duration,
     connection: Connection,
-    /// Read once: it takes longer than many a request.
-    roots: Option<Arc<Vec<Certificate<'static>>>>,
+    tls: Option<HttpTls>,
 }
 
 /// The whole URL of what was typed.
@@ -179,20 +178,11 @@ fn prepare(scheme: &str, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, 
         url,
         timeout: setup.timeout,
         connection: setup.connection.unwrap_or(Connection::Keep),
-        roots: match scheme {
-            "https" => Some(Arc::new(roots()?)),
+        tls: match scheme {
+            "https" => Some(HttpTls::of_the_system()?),
             _ => None,
         },
     }))
-}
-
-/// As this crate's TLS has them.
-fn roots() -> Result<Vec<Certificate<'static>>, SetupError> {
-    let found = system_certificates()?;
-    let own = found
-        .iter()
-        .map(|der| Certificate::from_der(der).to_owned());
-    Ok(own.collect())
 }
 
 impl Http {
@@ -217,13 +207,9 @@ impl Http {
             .max_idle_age(Duration::MAX)
             .max_idle_connections(idle)
             .max_idle_connections_per_host(idle);
-        match &self.roots {
+        match &self.tls {
             None => config.build(),
-            Some(roots) => {
-                let roots = RootCerts::Specific(Arc::clone(roots));
-                let tls = TlsConfig::builder().root_certs(roots).build();
-                config.tls_config(tls).build()
-            }
+            Some(tls) => tls.over(config).build(),
         }
     }
 }
@@ -236,7 +222,7 @@ impl Requests for Http {
     fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
         let watch = Arc::new(Watch::default());
         let connector = Sockets(Arc::clone(&watch))
-            .chain(RustlsConnector::default())
+            .chain(tls::connector())
             .chain(Watching(Arc::clone(&watch)));
         let resolver = Known(self.addresses.clone());
         Ok(Box::new(HttpCaller {
@@ -312,16 +298,12 @@ fn failed(call: &'static str, error: Error) -> CallError {
         errno: errno.raw_os_error(),
         said: Some(said),
     };
+    const UNTRUSTED: &str = "TLS failed; is its certificate trusted? SSL_CERT_FILE names others";
     match error {
+        error if tls::refusal(&error).is_some() => of(Errno::PROTO, UNTRUSTED),
         Error::Timeout(_) => of(Errno::TIMEDOUT, "no whole answer within --call-timeout"),
-        Error::Tls(_) | Error::Rustls(_) => of(
-            Errno::PROTO,
-            "TLS failed; is its certificate trusted? SSL_CERT_FILE names others",
-        ),
-        Error::Io(error) if is_tls(&error) => of(
-            Errno::PROTO,
-            "TLS failed; is its certificate trusted? SSL_CERT_FILE names others",
-        ),
+        Error::Tls(_) => of(Errno::PROTO, UNTRUSTED),
+        Error::Io(error) if is_tls(&error) => of(Errno::PROTO, UNTRUSTED),
         Error::Io(error) => match error.raw_os_error() {
             Some(errno) => CallError {
                 call,
@@ -407,7 +389,7 @@ mod tests {
             url: "http://h/".to_owned(),
             timeout: Duration::from_secs(1),
             connection: Connection::Keep,
-            roots: None,
+            tls: None,
         };
         assert_eq!(http.config().max_idle_age(), Duration::MAX);
     }

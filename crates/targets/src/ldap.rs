@@ -14,18 +14,16 @@ use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Request
 use crate::listener;
 use crate::login;
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::{client_config, system_certificates};
+use crate::tls;
 use crate::whereabouts::is_here;
 use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;
 use jostle_sys::clock;
 use place::Place;
-use rustls::pki_types::ServerName;
 use session::{Credentials, Dial, Session};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use template::Numbers;
 use wire::Search;
@@ -60,6 +58,7 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
 };
 
 /// The same, encrypted.
+#[cfg(feature = "services")]
 pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "ldaps",
@@ -82,6 +81,7 @@ pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
 };
 
 const PORT: u16 = 389;
+#[cfg(feature = "services")]
 const TLS_PORT: u16 = 636;
 
 const CONNECT: usize = 0;
@@ -134,11 +134,7 @@ impl Dial {
             .to_socket_addrs()
             .map_err(|error| SetupError(format!("cannot find {}: {error}", place.host)))?
             .collect();
-        let tls = tls.then(|| {
-            let name = ServerName::try_from(place.host.clone())
-                .map_err(|error| SetupError(format!("{}: {error}", place.host)))?;
-            Ok((Arc::new(client_config(system_certificates()?, None)?), name))
-        });
+        let tls = tls.then(|| tls::trust(&place.host));
         Ok(Dial {
             addresses,
             tls: tls.transpose()?,

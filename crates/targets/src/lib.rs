@@ -88,11 +88,11 @@ table::targets! {
     memcached::Memcached,
     nats::Nats,
     mariadb::Mariadb,
-    #[cfg(feature = "etcd")] etcd::Etcd,
+    #[cfg(feature = "services")] etcd::Etcd,
     zookeeper::Zookeeper,
     consul::Consul,
-    #[cfg(feature = "postgres")] postgres::Postgres,
-    #[cfg(feature = "postgres")] postgres_try::PostgresTry,
+    #[cfg(feature = "services")] postgres::Postgres,
+    #[cfg(feature = "services")] postgres_try::PostgresTry,
     pipe::Pipe,
     null::Null,
     echo::Echo,
@@ -128,10 +128,30 @@ pub static REQUESTS: &[&RequestTarget] = &[
     &procd::TARGET,
     &procd::THIN,
     &ldap::TARGET,
+    #[cfg(feature = "services")]
     &ldap::TLS_TARGET,
     &http::TARGET,
+    #[cfg(feature = "services")]
     &http::TLS_TARGET,
 ];
+
+/// Targets that this build has not, and what they are.
+pub static LEFT_OUT: &[(&str, &str)] = &[
+    #[cfg(not(feature = "services"))]
+    ("etcd", "etcd by its library's recipe"),
+    #[cfg(not(feature = "services"))]
+    ("postgres", "PostgreSQL's advisory locks"),
+    #[cfg(not(feature = "services"))]
+    ("postgres-try", "the same locks polled"),
+    #[cfg(not(feature = "services"))]
+    ("ldaps", "LDAP over TLS"),
+    #[cfg(not(feature = "services"))]
+    ("https", "a web server over TLS"),
+];
+
+/// How to get what a build has left out, behind what it is.
+pub const HOW_TO_GET: &str = "not in this build; `cargo build --release --features services` \
+                              makes it, and packages have it";
 
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
@@ -207,8 +227,8 @@ impl CallError {
     /// A call that the system refused.
     #[cold]
     pub fn from_system(call: &'static str, error: &io::Error) -> CallError {
-        if let Some(failure) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            return wire::refused(call, tls::told(failure).as_bytes());
+        if let Some(failure) = tls::cause(error) {
+            return wire::refused(call, failure.as_bytes());
         }
         CallError {
             call,

@@ -2,7 +2,8 @@
 
 use crate::program::{Program, not_installed};
 use crate::table::Family;
-use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
+use crate::{CONNECTIONS, Entry, HOW_TO_GET, LEFT_OUT, REQUESTS, SetupError, TABLE, Target};
+use crate::{Visitor, requests, visit};
 use jostle_model::text::{is_redacted, redacted};
 use std::fmt;
 use std::path::Path;
@@ -186,6 +187,9 @@ fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
 /// The message for an unknown target: the nearest name and its family, then all families
 /// with their targets, and how to measure a lock of one's own.
 fn unknown(name: &str, typed: &str) -> String {
+    if LEFT_OUT.iter().any(|(left_out, _)| *left_out == name) {
+        return format!("`{name}`: {HOW_TO_GET}");
+    }
     let hint = match own(name, typed).or_else(|| nearest(name).map(described)) {
         Some(near) => format!("; did you mean {near}?"),
         None => ".".to_owned(),

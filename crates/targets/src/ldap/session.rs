@@ -3,6 +3,7 @@
 
 use super::template::Numbers;
 use super::wire::{self, Message, Outcome, Search};
+use crate::tls::{Blocking, Trust, blocking};
 use crate::wire::wrong_kind;
 use crate::{CallError, SetupError, surplus};
 use bytes::BytesMut;
@@ -10,12 +11,10 @@ use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Room for what comes at once; longer messages make more.
@@ -27,7 +26,7 @@ pub(super) struct Dial {
     /// The first of them that answers.
     pub addresses: Vec<SocketAddr>,
     /// With `ldaps`, the certificates that are trusted and the name that is expected.
-    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub tls: Option<Trust>,
     /// For one request, all its parts together.
     pub timeout: Duration,
 }
@@ -63,7 +62,7 @@ pub(super) struct Session {
 #[derive(Debug)]
 enum Transport {
     Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Tls(Box<Blocking>),
 }
 
 /// What a search came to.
@@ -106,12 +105,10 @@ impl Session {
     /// # Errors
     /// The call that failed; EPROTO with what TLS says against the server.
     pub(super) fn secure(mut self, dial: &Dial) -> Result<Session, CallError> {
-        let (Some((config, name)), Transport::Plain(socket)) = (&dial.tls, self.io) else {
+        let (Some(trust), Transport::Plain(socket)) = (&dial.tls, self.io) else {
             return Err(CallError::new("TLS", Errno::INVAL));
         };
-        let connection = ClientConnection::new(Arc::clone(config), name.clone())
-            .map_err(|error| said("TLS", &error.to_string()))?;
-        let mut stream = StreamOwned::new(connection, socket);
+        let mut stream = blocking(trust, socket).map_err(|error| said("TLS", &error))?;
         while stream.conn.is_handshaking() {
             match stream.conn.complete_io(&mut stream.sock) {
                 Ok(_) => {}

@@ -6,7 +6,7 @@ use crate::address::Address;
 use crate::login::{Login, version};
 use crate::remote::Client;
 use crate::wire::{Decoded, Reply};
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use sha1::{Digest, Sha1};
 
 /// LONG_PASSWORD, PROTOCOL_41, SECURE_CONNECTION and PLUGIN_AUTH.
 const CAPABILITIES: u32 = 0x1 | 0x200 | 0x8000 | 0x8_0000;
@@ -183,11 +183,11 @@ fn scrambled(password: &str, salt: &[u8]) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
     }
-    let sha1 = |bytes: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    let sha1 = |bytes: &[u8]| Sha1::digest(bytes);
     let once = sha1(password.as_bytes());
-    let twice = sha1(once.as_ref());
-    let mask = sha1(&[salt, twice.as_ref()].concat());
-    let both = once.as_ref().iter().zip(mask.as_ref());
+    let twice = sha1(&once);
+    let mask = sha1(&[salt, &twice[..]].concat());
+    let both = once.iter().zip(&mask);
     both.map(|(one, other)| one ^ other).collect()
 }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(proof.len(), 20);
         // A server that knows SHA1(SHA1(p)) can check the proof, but cannot derive the
         // password from it.
-        let sha1 = |bytes: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
+        let sha1 = |bytes: &[u8]| Sha1::digest(bytes).to_vec();
         let known = sha1(&sha1(b"secret"));
         let mask = sha1(&[&b"abcdefghijklmnopqrst"[..], &known].concat());
         let once: Vec<u8> = proof.iter().zip(&mask).map(|(a, b)| a ^ b).collect();

@@ -1,7 +1,7 @@
 //! An encrypted connection that is read and written as a socket is: blocking or not, with
 //! the socket's own time limits.
 
-use super::told;
+use super::cause;
 use jostle_sys::{clock, signal};
 use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};
@@ -43,10 +43,7 @@ impl TlsStream {
         let late = || format!("no handshake within {patience:?}{QUESTION}");
         let system = |error: io::Error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => late(),
-            _ => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-                Some(error) => told(error),
-                None => format!("{error}{QUESTION}"),
-            },
+            _ => cause(&error).unwrap_or_else(|| format!("{error}{QUESTION}")),
         };
         let usual = socket.read_timeout().map_err(system)?;
         socket.set_read_timeout(Some(patience)).map_err(system)?;

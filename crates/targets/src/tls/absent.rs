@@ -1,0 +1,185 @@
+//! No TLS: whatever asks for it is refused. Nothing here has a value, so that the compiler
+//! removes what the rest of the crate would do with one.
+
+use crate::{HOW_TO_GET, SetupError};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use ureq::config::ConfigBuilder;
+use ureq::typestate::AgentScope;
+use ureq::unversioned::transport::{ConnectionDetails, Connector, Transport};
+
+/// The TLS options of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {}
+
+impl Tls {
+    /// Refuses what follows the question mark of an address, unless it asks for no TLS.
+    ///
+    /// # Errors
+    /// For the user.
+    pub fn asked(query: &str) -> Result<Option<Tls>, String> {
+        match query {
+            "" | "sslmode=disable" | "ssl-mode=DISABLED" => Ok(None),
+            _ => Err(format!("`?{query}`: TLS is {HOW_TO_GET}")),
+        }
+    }
+
+    pub(crate) fn implied(_: Option<Tls>) -> Result<Tls, String> {
+        Err(format!("TLS is {HOW_TO_GET}"))
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn secure(&self, _: TcpStream, _: &str, _: Option<&str>) -> Result<TlsStream, SetupError> {
+        match *self {}
+    }
+}
+
+/// An encrypted connection.
+#[derive(Debug)]
+pub enum TlsStream {}
+
+impl TlsStream {
+    /// The socket below.
+    pub fn socket(&self) -> &TcpStream {
+        match *self {}
+    }
+
+    pub(crate) fn has_more(&self) -> bool {
+        match *self {}
+    }
+
+    /// Says that no more is sent.
+    pub fn end(&self) {
+        match *self {}
+    }
+}
+
+impl Read for &TlsStream {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        match **self {}
+    }
+}
+
+impl Write for &TlsStream {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        match **self {}
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match **self {}
+    }
+}
+
+/// A connection of one owner that only blocks.
+#[derive(Debug)]
+pub(crate) struct Blocking {
+    pub conn: Trust,
+    pub sock: TcpStream,
+}
+
+/// Whose certificates are trusted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trust {}
+
+impl Trust {
+    pub(crate) fn is_handshaking(self) -> bool {
+        match self {}
+    }
+
+    pub(crate) fn complete_io(self, _: &mut TcpStream) -> io::Result<()> {
+        match self {}
+    }
+
+    pub(crate) fn send_close_notify(self) {
+        match self {}
+    }
+}
+
+impl Read for Blocking {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        match self.conn {}
+    }
+}
+
+impl Write for Blocking {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        match self.conn {}
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.conn {}
+    }
+}
+
+pub(crate) fn trust(_: &str) -> Result<Trust, SetupError> {
+    Err(SetupError(format!("TLS: {HOW_TO_GET}")))
+}
+
+pub(crate) fn blocking(trust: &Trust, _: TcpStream) -> Result<Blocking, String> {
+    match *trust {}
+}
+
+/// The TLS of the HTTP client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HttpTls {}
+
+impl HttpTls {
+    pub(crate) fn of_the_system() -> Result<HttpTls, SetupError> {
+        Err(SetupError(format!("TLS: {HOW_TO_GET}")))
+    }
+
+    pub(crate) fn asked(tls: &Tls) -> Result<HttpTls, SetupError> {
+        match *tls {}
+    }
+
+    pub(crate) fn over(self, _: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
+        match self {}
+    }
+}
+
+/// Hands the HTTP client's connections on as they are.
+#[derive(Debug)]
+pub(crate) struct Plain;
+
+impl<In: Transport> Connector<In> for Plain {
+    type Out = In;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<In>, ureq::Error> {
+        Ok(chained)
+    }
+}
+
+pub(crate) fn connector() -> Plain {
+    Plain
+}
+
+pub(crate) fn refusal(_: &ureq::Error) -> Option<String> {
+    None
+}
+
+pub(crate) fn cause(_: &io::Error) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_asks_for_tls_is_refused() {
+        for query in ["", "sslmode=disable"] {
+            assert_eq!(Tls::asked(query), Ok(None));
+        }
+        for query in ["tls", "ca=/f", "sslmode=verify-full"] {
+            let said = Tls::asked(query).unwrap_err();
+            assert!(said.contains("--features services"), "{said}");
+        }
+    }
+}
