@@ -216,6 +216,7 @@ fn explain_verb(error: &mut Error) {
             _ if spec.entry.is_asked() => "stream",
             _ => "contend",
         };
+        error.remove(ContextKind::SuggestedSubcommand);
         suggest(error, format!("{typed} is a target: jostle {verb} {typed}"));
     }
 }

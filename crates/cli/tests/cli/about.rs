@@ -87,7 +87,7 @@ fn the_help_of_every_verb_goes_to_stdout() {
         names.contains(&"connect") && names.contains(&"judge"),
         "{names:?}"
     );
-    for name in names {
+    for name in names.into_iter().filter(|name| *name != "help") {
         let help = jostle(&format!("{name} --help")).run().exits(0);
         help.says_nothing().prints("Usage:");
     }

@@ -135,7 +135,10 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         ("contned", &["'contned'", "'contend'"]),
         ("flock", &["flock is a target: jostle contend flock"]),
         ("tcp", &["tcp is a target: jostle connect tcp"]),
-        ("echo -n 5", &["echo is a target: jostle stream echo"]),
+        (
+            "http://127.0.0.1:1/",
+            &["is a target: jostle stream http://127.0.0.1:1/"],
+        ),
     ];
     for (line, says) in table {
         refuses(jostle(line).run(), 2, says);
@@ -144,6 +147,8 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
     for line in ["serv", "distur", "help serv"] {
         refuses(jostle(line).run(), 2, &["unrecognized subcommand"]).does_not_say("tip:");
     }
+    // `recover` is similar, and not what was meant.
+    jostle("echo").run().exits(2).does_not_say("similar");
 }
 
 #[test]
