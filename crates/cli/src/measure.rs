@@ -6,7 +6,7 @@ use crate::progress::{Line, span};
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, check_tidy, html, plan_file, print, print_results, told};
+use crate::{COMMIT, Failure, VERSION, check_tidy, html, print, print_results, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -22,6 +22,7 @@ use jostle_model::List;
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
+use jostle_model::serial::plans_to_toml;
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
@@ -100,7 +101,7 @@ fn measure_here(
     if output.dry_run {
         let plans = resolved.iter().map(|r| r.plan.clone().redacted());
         let plans: Vec<Plan> = plans.collect();
-        print(&(format!("# {}\n", takes_in_words(&plans)) + &plan_file::write(&plans)?))?;
+        print(&(format!("# {}\n", takes_in_words(&plans)) + &plans_to_toml(&plans)))?;
         return Ok(0);
     }
     if hosts > 1 && output.wait_quiet.is_some() {

@@ -7,19 +7,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use jostle_model::options::OPTIONS;
 use jostle_model::plan::Plan;
 use jostle_model::record::Record;
+use jostle_model::serial::{NotAPlan, NotARecord, plans_from_toml, record_from_json};
 use jostle_model::text::{one_line, quoted};
 use jostle_report::{MOST_LINE_BYTES, lines};
 use jostle_targets::Spec;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use toml::Spanned;
-
-#[derive(Debug, Serialize)]
-struct PlanFile {
-    experiment: Vec<Plan>,
-}
 
 /// Where packages put their plans, from the folder of the program.
 const INSTALLED: &str = "../share/jostle/plans";
@@ -152,23 +146,14 @@ pub(crate) fn named_code(plan: &Plan) -> Vec<String> {
 
 /// Each experiment, and the line on which it begins, from 1.
 fn of_plan(text: &str) -> Result<Vec<(Plan, usize)>, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Spans {
-        experiment: Vec<Spanned<Plan>>,
-    }
-    let file: Spans = toml::from_str(text).map_err(|error| place_in_plan(&error, text))?;
-    let experiments = file.experiment.into_iter();
-    Ok(experiments
-        .map(|plan| (line_of(text, plan.span().start), plan))
-        .map(|(line, plan)| (plan.into_inner(), line))
-        .collect())
+    let plans = plans_from_toml(text).map_err(|error| place_in_plan(error, text))?;
+    let plans = plans.into_iter();
+    Ok(plans.map(|(plan, at)| (plan, line_of(text, at))).collect())
 }
 
 /// Where in a plan file an error is, and what it is.
-fn place_in_plan(error: &toml::de::Error, text: &str) -> String {
-    let what = error.message().trim().replace('\n', "; ");
-    let Some(at) = error.span().map(|span| span.start) else {
+fn place_in_plan(NotAPlan { what, at }: NotAPlan, text: &str) -> String {
+    let Some(at) = at else {
         return format!("not a plan: {what}");
     };
     let number = line_of(text, at);
@@ -206,31 +191,22 @@ fn of_result(input: &mut dyn BufRead, name: &str) -> Result<Result<Vec<(Plan, us
         if !line.contains("\"experiment\"") {
             continue;
         }
-        match serde_json::from_str(&line) {
+        match record_from_json(&line) {
             Ok(Record::Experiment(experiment)) => plans.push((experiment.plan, number)),
             Ok(_) => {}
             Err(error) => {
+                let (what, column) = match error {
+                    NotARecord::Schema(found) => (format!("its format is {found}"), 0),
+                    NotARecord::Text { what, column } => (what, column),
+                };
                 let nth = plans.len() + 1;
-                let what = error.to_string();
-                let what = what.split(" at line ").next().unwrap_or(&what);
                 return Ok(Err(format!(
-                    "line {number}, experiment {nth}, column {}: {what}",
-                    error.column()
+                    "line {number}, experiment {nth}, column {column}: {what}"
                 )));
             }
         }
     }
     Ok(Ok(plans))
-}
-
-/// Plans as a plan file.
-///
-/// # Errors
-/// None in practice; TOML has no place for a few things that plans do not hold.
-pub(crate) fn write(plans: &[Plan]) -> Result<String> {
-    Ok(toml::to_string(&PlanFile {
-        experiment: plans.to_vec(),
-    })?)
 }
 
 #[cfg(test)]
@@ -337,7 +313,7 @@ mod tests {
         .unwrap();
         assert_eq!(plans[0].0.workers.as_ref().unwrap().0, [10, 20]);
         assert_eq!(plans[0].1, 2, "the line");
-        let written = write(std::slice::from_ref(&plans[0].0)).unwrap();
+        let written = jostle_model::serial::plans_to_toml(std::slice::from_ref(&plans[0].0));
         assert_eq!(of_plan(&written).unwrap()[0].0, plans[0].0);
     }
 

@@ -7,6 +7,7 @@
 
 use jostle_model::calibrated::{Calibrated, Place, Specimens};
 use jostle_model::record::Environment;
+use jostle_model::serial::{calibrated_from_json, calibrated_to_json};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -65,12 +66,12 @@ pub fn store(calibrated: &Calibrated) -> io::Result<PathBuf> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
     }
-    let text = serde_json::to_vec(calibrated).map_err(io::Error::from)?;
+    let text = calibrated_to_json(calibrated);
     // Whole under its name, or not at all.
     let part = path.with_extension(format!("{}.part", std::process::id()));
     // With sudo the directory may be another user's: no link there is followed.
     let _ = std::fs::remove_file(&part);
-    std::fs::File::create_new(&part)?.write_all(&text)?;
+    std::fs::File::create_new(&part)?.write_all(text.as_bytes())?;
     std::fs::rename(&part, &path)?;
     Ok(path)
 }
@@ -78,7 +79,7 @@ pub fn store(calibrated: &Calibrated) -> io::Result<PathBuf> {
 /// The last calibration by this build on this machine, if there was one.
 pub fn last(environment: &Environment) -> Option<Specimens> {
     let text = std::fs::read(path(&environment.host)?).ok()?;
-    let calibrated: Calibrated = serde_json::from_slice(&text).ok()?;
+    let calibrated = calibrated_from_json(&text)?;
     holds(&calibrated, environment).then(|| calibrated.summary())
 }
 

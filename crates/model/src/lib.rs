@@ -1,7 +1,8 @@
 //! Pure data that every other crate shares: times and lists as users type them ([`time`],
 //! `list`), the plan of an experiment ([`plan`]) with the one table of its options
 //! ([`options`]) and their defaults ([`defaults`]), the versioned records of the result
-//! file ([`record`]), and the escaping of texts from outside ([`text`]).
+//! file ([`record`]), reading and writing both ([`serial`]), and the escaping of texts from
+//! outside ([`text`]).
 //!
 //! Nothing here reads a clock, a file or the machine.
 
@@ -16,6 +17,7 @@ pub mod options;
 pub mod plan;
 pub mod record;
 mod remedy;
+pub mod serial;
 mod server_at;
 pub mod text;
 pub mod time;

@@ -8,6 +8,7 @@ use crate::grid::{Grid, Heading};
 use crate::markdown::{escaped, item};
 use jostle_model::calibrated::{Calibrated, Finding, Outcome, Specimens};
 use jostle_model::record::Record;
+use jostle_model::serial::record_to_json;
 
 const WIDTH: usize = 80;
 
@@ -30,8 +31,7 @@ pub fn render(format: &str, calibrated: &Calibrated) -> String {
     match format {
         "json" => {
             let record = Record::Calibrated(Box::new(calibrated.clone()));
-            // Cannot fail: plain data with text keys.
-            serde_json::to_string(&record).map_or_else(|_| String::new(), |line| line + "\n")
+            record_to_json(&record) + "\n"
         }
         "markdown" => {
             let notes = notes(calibrated).into_iter();

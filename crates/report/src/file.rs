@@ -5,6 +5,7 @@
 
 use crate::ResultSet;
 use jostle_model::record::{Experiment, READS, Record, SCHEMA};
+use jostle_model::serial::{NotARecord, record_from_json, record_to_json};
 use jostle_model::text::redacted;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -166,9 +167,7 @@ impl Writer {
     /// # Errors
     /// [`FileError::Removed`], or whatever the system says, such as a full disk.
     pub fn write(&mut self, record: &Record) -> Result<(), FileError> {
-        let line = serde_json::to_string(record)
-            .map_err(|error| FileError::system("write", &self.path, error.into()))?;
-        let mut line = redacted(&line).into_owned();
+        let mut line = redacted(&record_to_json(record)).into_owned();
         line.push('\n');
         let system = |cause| FileError::system("write", &self.path, cause);
         if self.replaces {
@@ -355,24 +354,7 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The part of an experiment record from which its version is read.
-#[derive(serde::Deserialize)]
-struct Head {
-    schema: String,
-}
-
 pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
-    // Only an experiment has a schema, and another version's may not parse as
-    // ours.
-    if let Ok(Head { schema }) = serde_json::from_slice(bytes)
-        && !READS.contains(&schema.as_str())
-    {
-        return Err(FileError::Schema {
-            path: path.to_owned(),
-            line,
-            found: schema,
-        });
-    }
     // Files of older versions may contain passwords, which must not be printed.
     let text = String::from_utf8_lossy(bytes);
     let text = redacted(&text);
@@ -381,7 +363,16 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
         line,
         problem,
     };
-    let record = serde_json::from_str(&text).map_err(|error| wrong(problem(&error)))?;
+    let record = record_from_json(&text).map_err(|error| match error {
+        NotARecord::Schema(found) => FileError::Schema {
+            path: path.to_owned(),
+            line,
+            found,
+        },
+        NotARecord::Text { what, column } => {
+            wrong(format!("not a whole record ({what}, column {column})"))
+        }
+    })?;
     // These records are exempt, because a machine's limits may be very large numbers.
     let measured = !matches!(
         record,
@@ -450,14 +441,6 @@ fn behind_quote(text: &str) -> &str {
         }
     }
     ""
-}
-
-/// The error without serde_json's line number, which counts within the given line and would
-/// contradict ours.
-fn problem(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let what = text.split(" at line ").next().unwrap_or(&text);
-    format!("not a whole record ({what}, column {})", error.column())
 }
 
 #[cfg(test)]

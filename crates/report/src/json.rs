@@ -1,13 +1,13 @@
 //! `--format json`: the records, exactly the lines that the result file holds.
 
 use crate::ResultSet;
+use jostle_model::serial::record_to_json;
 
 /// One record a line.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
     let records = sets.iter().flat_map(ResultSet::records);
-    // Records are plain data with text keys, which always can be written.
     records
-        .filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+        .map(|record| record_to_json(&record) + "\n")
         .collect()
 }
 

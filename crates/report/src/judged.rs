@@ -9,6 +9,7 @@ use crate::format::{padded, wrap};
 use crate::markdown::fenced;
 use jostle_model::judged::{Doubled, Limit, Side, Watched};
 use jostle_model::record::Record;
+use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
 use std::fmt::Write as _;
 use std::io::BufRead;
@@ -107,10 +108,9 @@ fn json(found: &Judgements) -> String {
         .cloned()
         .map(Box::new)
         .map(Record::Doubled);
-    // Records are plain data with text keys, which always can be written.
     let records = watched.chain(doubled);
     records
-        .filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+        .map(|record| record_to_json(&record) + "\n")
         .collect()
 }
 

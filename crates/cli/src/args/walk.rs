@@ -85,7 +85,7 @@ fn every_option_is_typed_as_it_is_read_from_a_plan_file() {
             "{workload} {word}"
         );
         assert_eq!(plan, with_example(workload, option), "{workload} {word}");
-        let file = plan_file::write(std::slice::from_ref(&plan)).unwrap();
+        let file = jostle_model::serial::plans_to_toml(std::slice::from_ref(&plan));
         assert!(file.contains(&format!("\n{word} = ")), "{file}");
         let read = crate::plans_in(Path::new("p.toml"), &file).unwrap();
         assert_eq!(read[0], plan, "{file}");

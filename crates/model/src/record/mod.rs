@@ -52,8 +52,8 @@ pub const SCHEMA: &str = "jostle/2";
 /// `verdict`, reasons have a text and no data, and points have no verdict of their own.
 pub const READS: [&str; 2] = ["jostle/1", SCHEMA];
 
-/// One line of a result file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One line of a result file. [`crate::serial`] reads and writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "record", rename_all = "lowercase")]
 pub enum Record {
     /// Opens an experiment; everything up to its `end` belongs to it.

@@ -2,7 +2,8 @@
 
 use crate::ResultSet;
 use jostle_model::record::Environment;
-use serde_json::Value;
+use jostle_model::serial::{Value, environment_fields, plan_fields};
+use serde_json::Map;
 use std::collections::BTreeSet;
 
 /// `old.jsonl (2026-11-21T00:00:00Z, jostle 0.1.0)`.
@@ -24,7 +25,7 @@ pub(super) fn name(file: &str, sets: &[ResultSet], target: Option<&str>) -> Stri
 pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
     let environments = [base, new].map(|set| fields(&set.experiment.environment));
     let plans = [base, new].map(|set| &set.experiment.plan);
-    let plans = plans.map(|plan| serde_json::to_value(plan).unwrap_or_default());
+    let plans = plans.map(plan_fields);
     // Files of older versions have no settings: that is no difference.
     let known = [base, new].map(|set| !set.experiment.environment.settings.is_empty());
     let without: &[&str] = if known == [true; 2] {
@@ -49,26 +50,21 @@ pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
 }
 
 /// The environment without fields that change from minute to minute.
-fn fields(environment: &Environment) -> Value {
-    let mut value = serde_json::to_value(environment).unwrap_or_default();
-    if let Value::Object(fields) = &mut value {
-        for volatile in ["memory_available_bytes", "steal_share_since_boot"] {
-            fields.remove(volatile);
-        }
+fn fields(environment: &Environment) -> Map<String, Value> {
+    let mut fields = environment_fields(environment);
+    for volatile in ["memory_available_bytes", "steal_share_since_boot"] {
+        fields.remove(volatile);
     }
-    value
+    fields
 }
 
-fn differing(base: &Value, new: &Value, without: &[&str]) -> Vec<String> {
-    let (Value::Object(base), Value::Object(new)) = (base, new) else {
-        return Vec::new();
-    };
+fn differing(base: &Map<String, Value>, new: &Map<String, Value>, without: &[&str]) -> Vec<String> {
     let names: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
     names
         .into_iter()
         .filter(|name| !without.contains(&name.as_str()))
         .flat_map(|name| match (base.get(name), new.get(name)) {
-            (Some(one @ Value::Object(_)), Some(other @ Value::Object(_))) => {
+            (Some(Value::Object(one)), Some(Value::Object(other))) => {
                 let inner = differing(one, other, &[]).into_iter();
                 inner.map(|text| format!("{name}, {text}")).collect()
             }

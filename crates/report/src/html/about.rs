@@ -6,6 +6,7 @@ use super::units::trimmed;
 use crate::ResultSet;
 use crate::command::command;
 use jostle_model::record::OwnCost;
+use jostle_model::serial::{environment_fields, plans_to_toml};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +68,7 @@ fn environment(sets: &[&ResultSet], names: &[String]) -> Markup {
     let facts: Vec<BTreeMap<String, String>> = sets
         .iter()
         .map(|set| {
-            let mut facts = flat(&set.experiment.environment);
+            let mut facts = flat(environment_fields(&set.experiment.environment));
             facts.insert("started_at".to_owned(), set.experiment.started_at.clone());
             facts
         })
@@ -150,22 +151,14 @@ fn costs(cost: &OwnCost) -> [String; 5] {
     ]
 }
 
-#[derive(serde::Serialize)]
-struct PlanFile<'a> {
-    experiment: [&'a jostle_model::Plan; 1],
-}
-
 fn plan(set: &ResultSet, name: &str, several: bool) -> Markup {
     let plan = &set.experiment.plan;
-    let file = toml::to_string(&PlanFile { experiment: [plan] });
     html! {
         @if several { h4 { (name) } }
         pre.command tabindex="0" { (command(plan)) }
-        @if let Ok(file) = file {
-            details {
-                summary { "the resolved plan, for jostle run" }
-                pre tabindex="0" { (file) }
-            }
+        details {
+            summary { "the resolved plan, for jostle run" }
+            pre tabindex="0" { (plans_to_toml(std::slice::from_ref(plan))) }
         }
     }
 }

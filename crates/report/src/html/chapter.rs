@@ -8,6 +8,7 @@ use crate::ResultSet;
 use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{At, Distribution, Fit, Is, Point};
+use jostle_model::serial::{distributions, sizes};
 use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -280,37 +281,16 @@ fn named(at: At) -> BTreeMap<String, f64> {
     let fault = at
         .fault
         .and_then(|f| Fault::ALL.iter().position(|other| *other == f));
-    let value = serde_json::to_value(At { fault: None, ..at }).unwrap_or_default();
-    let mut named: BTreeMap<String, f64> = serde_json::from_value(value).unwrap_or_default();
+    let mut named = sizes(at);
     named.extend(fault.map(|place| ("fault".to_owned(), (place + 1) as f64)));
     named
 }
 
-/// Every distribution of a run, found by its form (a field in nanoseconds that counts its
-/// values), so that those of later workloads are included.
+/// Every distribution of a run, those of its phases included.
 fn times(run: &Point) -> BTreeMap<String, Distribution> {
-    let lean = Point {
-        histograms: BTreeMap::new(),
-        workers: None,
-        ..run.clone()
-    };
-    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(lean) else {
-        return BTreeMap::new();
-    };
-    let of_times = |(name, value): (String, serde_json::Value)| {
-        let is_one = name.ends_with("_ns") && value.get("count").is_some();
-        // Waits are more than a distribution, and have fields of their own.
-        let is_one = is_one && value.get("kaplan_meier").is_none();
-        let found: Distribution = serde_json::from_value(value).ok().filter(|_| is_one)?;
-        (found.count > 0).then_some((name, found))
-    };
     let phases = run.phases.iter();
     let phases = phases.map(|phase| (format!("{}_ns", phase.phase), phase.span.clone()));
-    fields
-        .into_iter()
-        .filter_map(of_times)
-        .chain(phases)
-        .collect()
+    distributions(run).into_iter().chain(phases).collect()
 }
 
 /// `1 worker`, `2 workers`, `5 in flight`.

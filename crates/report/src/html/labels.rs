@@ -2,8 +2,8 @@
 //! of all differences.
 
 use crate::ResultSet;
-use serde::Serialize;
-use serde_json::Value;
+use jostle_model::serial::{Value, environment_fields, plan_fields};
+use serde_json::Map;
 use std::collections::BTreeMap;
 
 /// Facts that differ between two starts on the same machine, and so are no difference.
@@ -154,19 +154,17 @@ fn rank(name: &str) -> usize {
 }
 
 fn facts(set: &ResultSet) -> BTreeMap<String, String> {
-    let mut facts = flat(&set.experiment.environment);
-    facts.extend(flat(&set.experiment.plan));
+    let mut facts = flat(environment_fields(&set.experiment.environment));
+    facts.extend(flat(plan_fields(&set.experiment.plan)));
     facts.insert("started_at".to_owned(), set.experiment.started_at.clone());
     facts.retain(|name, _| !NOISE.contains(&name.as_str()));
     facts
 }
 
 /// A record as path to text, `file_systems.flock` to `tmpfs`.
-pub(super) fn flat(record: &impl Serialize) -> BTreeMap<String, String> {
+pub(super) fn flat(record: Map<String, Value>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    if let Ok(value) = serde_json::to_value(record) {
-        collect("", &value, &mut found);
-    }
+    collect("", &Value::Object(record), &mut found);
     found
 }
 
