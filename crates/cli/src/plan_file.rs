@@ -196,12 +196,13 @@ fn of_result(input: &mut dyn BufRead, name: &str) -> Result<Result<Vec<(Plan, us
             Ok(_) => {}
             Err(error) => {
                 let (what, column) = match error {
-                    NotARecord::Schema(found) => (format!("its format is {found}"), 0),
+                    NotARecord::Schema(found) => (format!("its format is {found}"), None),
                     NotARecord::Text { what, column } => (what, column),
                 };
                 let nth = plans.len() + 1;
+                let column = column.map_or(String::new(), |at| format!(", column {at}"));
                 return Ok(Err(format!(
-                    "line {number}, experiment {nth}, column {column}: {what}"
+                    "line {number}, experiment {nth}{column}: {what}"
                 )));
             }
         }

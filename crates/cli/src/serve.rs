@@ -4,12 +4,12 @@
 
 use crate::{COMMIT, Failure, VERSION, print};
 use anyhow::{Context, anyhow};
+use jostle_engine::keeper::NOT_LAUNCHED;
 use jostle_engine::keeper::SERVE_PASSWORD;
 use jostle_lockd::config::{ConfigError, Settings};
 use jostle_lockd::{Config, Server};
-use jostle_targets::answering::{Answering, Fault};
-use jostle_engine::keeper::NOT_LAUNCHED;
 use jostle_sys::spawn;
+use jostle_targets::answering::{Answering, Fault};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,7 +126,8 @@ fn procd_of_this_build() -> Result<PathBuf, String> {
     let program = spawn::beside_or_in_path("procd")
         .map_err(|_| format!("there is no procd beside jostle nor in $PATH; {MAKE}"))?;
     let version = Command::new(&program).arg("--build").output();
-    let version = version.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let version =
+        version.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     let theirs = String::from_utf8_lossy(&version.stdout);
     let ours = format!("{VERSION} {}", COMMIT.unwrap_or_default());
     match theirs.trim() == ours.trim() {

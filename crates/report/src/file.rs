@@ -370,7 +370,8 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
             found,
         },
         NotARecord::Text { what, column } => {
-            wrong(format!("not a whole record ({what}, column {column})"))
+            let column = column.map_or(String::new(), |at| format!(", column {at}"));
+            wrong(format!("not a whole record ({what}{column})"))
         }
     })?;
     // These records are exempt, because a machine's limits may be very large numbers.

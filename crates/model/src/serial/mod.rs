@@ -28,8 +28,8 @@ pub enum NotARecord {
     Text {
         /// What is wrong, in words for the user.
         what: String,
-        /// From 1; 0 if it is not known.
-        column: usize,
+        /// From 1; None if it is not known.
+        column: Option<usize>,
     },
 }
 
@@ -57,7 +57,8 @@ fn wrong(error: Error) -> NotARecord {
     let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
     NotARecord::Text {
         what,
-        column: error.column(),
+        // 0 stands for an error that was found after the text was read.
+        column: Some(error.column()).filter(|column| *column > 0),
     }
 }
 
@@ -270,7 +271,10 @@ mod tests {
         ];
         for (line, expected) in table {
             match record_from_json(line) {
-                Err(NotARecord::Text { what, .. }) => assert_eq!(what, expected, "{line}"),
+                Err(NotARecord::Text { what, column }) => {
+                    assert_eq!(what, expected, "{line}");
+                    assert_eq!(column.is_some(), what.starts_with("EOF"), "{line}");
+                }
                 other => panic!("{line}: {other:?}"),
             }
         }
