@@ -522,7 +522,7 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
     let mut notes = Vec::new();
     for (target, at) in resolved.points() {
         let spec = &resolved.specs[target];
-        let load = jostle_engine::order::Demand::of(&one.plan, spec, at);
+        let load = preflight::demand(&one.plan, spec, at);
         let whose = one.whose();
         let said = preflight::forecast(&load, open, machine)
             .map_err(|refusal| Failure::Failed(anyhow!("{}: {whose}{refusal}", spec.typed)))?;

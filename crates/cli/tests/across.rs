@@ -8,11 +8,11 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 #![allow(clippy::print_stdout, reason = "it reports as the usual harness does")]
 
-use jostle_engine::grants::unpacked;
+use jostle_engine::across::unpacked;
 use jostle_engine::hosts::{Host, HostData, Offset};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::{ContendOrder, RunData, RunOrder, Share, StreamOrder, WorkloadOrder};
-use jostle_engine::{experiment, grants};
+use jostle_engine::{across, experiment};
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Across, At};
 use jostle_model::time::{Busy, Nanos};
@@ -157,7 +157,7 @@ fn judge_within(gathered: [RunData; 2], within_ns: u64) -> Across {
         },
         late_ns: 0,
     });
-    grants::across(&hosts, &gathered).unwrap().unwrap()
+    across::across(&hosts, &gathered).unwrap().unwrap()
 }
 
 fn lockd() -> String {

@@ -2,7 +2,6 @@
 
 use crate::merged::{histogram, series};
 use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
-use crate::workloads::counted::{CLOSE, CYCLE, OPEN};
 use crate::{kept, requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range};
@@ -10,6 +9,7 @@ use jostle_model::record::{
     At, Exclusion, Phase, Point, Server, ServerTraffic, ThreadLoad, Workers,
 };
 use jostle_stats::{censor, fairness};
+use jostle_worker::workloads::counted::{CLOSE, CYCLE, OPEN};
 
 /// Which run of which point this is.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ pub(crate) mod processes;
 mod survey;
 
 pub use allow::{Need, Refusal, allow, fits};
-pub use connect::{bound, explain, forecast, limits, memory_floor, remedy};
+pub use connect::{bound, demand, explain, forecast, limits, memory_floor, remedy};
 pub use one_host::OneHost;
 pub use survey::{Finding, SHELL, Severity, survey};
 

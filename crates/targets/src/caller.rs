@@ -10,8 +10,7 @@
 //! [`REQUESTS`](crate::REQUESTS). Every lock is a target of requests too
 //! ([`prepare`]): one request is an acquisition and a release.
 
-use crate::lock_requests::Prepare;
-use crate::{CallError, Entry, ServerFigures, Setup, SetupError, requests, visit};
+use crate::{CallError, Entry, ServerFigures, Setup, SetupError, lock_requests, requests};
 use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::process::Usage;
@@ -231,7 +230,7 @@ pub struct RequestTarget {
 pub fn prepare(entry: &Entry, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError> {
     match requests(entry) {
         Some(target) => (target.prepare)(setup),
-        None => visit(entry, Prepare(setup.base)),
+        None => lock_requests::prepare(entry, setup.base),
     }
 }
 

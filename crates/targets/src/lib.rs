@@ -39,6 +39,7 @@ mod librarian;
 mod listener;
 mod lock_requests;
 mod lockd_lock;
+mod locks;
 mod login;
 mod mutex;
 mod names;
@@ -63,10 +64,12 @@ use program::{Launched, Program, Recipe};
 
 pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 pub use keeping::Keeping;
+pub use locks::{Locks, launches, prepare};
 pub use spec::{Spec, all_installed};
 pub use table::{Entry, Visitor};
 
-// The order is the order of `jostle targets`.
+// The order is the order of `jostle targets`. `as dyn`: a server or another program keeps
+// the lock.
 table::targets! {
     flock::Flock,
     ofd::Ofd,
@@ -81,23 +84,23 @@ table::targets! {
     pthread_robust::PthreadRobust,
     pthread_pi::PthreadPi,
     own_library::OwnLibrary,
-    lockd::Lockd,
-    lockd_unix::LockdUnix,
-    redis::Redis,
-    redisson::Redisson,
-    memcached::Memcached,
-    nats::Nats,
-    mariadb::Mariadb,
-    #[cfg(feature = "services")] etcd::Etcd,
-    zookeeper::Zookeeper,
-    consul::Consul,
-    #[cfg(feature = "services")] postgres::Postgres,
-    #[cfg(feature = "services")] postgres_try::PostgresTry,
-    pipe::Pipe,
+    lockd::Lockd as dyn,
+    lockd_unix::LockdUnix as dyn,
+    redis::Redis as dyn,
+    redisson::Redisson as dyn,
+    memcached::Memcached as dyn,
+    nats::Nats as dyn,
+    mariadb::Mariadb as dyn,
+    #[cfg(feature = "services")] etcd::Etcd as dyn,
+    zookeeper::Zookeeper as dyn,
+    consul::Consul as dyn,
+    #[cfg(feature = "services")] postgres::Postgres as dyn,
+    #[cfg(feature = "services")] postgres_try::PostgresTry as dyn,
+    pipe::Pipe as dyn,
     null::Null,
-    echo::Echo,
-    echo_unix::EchoUnix,
-    echo_pipe::EchoPipe,
+    echo::Echo as dyn,
+    echo_unix::EchoUnix as dyn,
+    echo_pipe::EchoPipe as dyn,
     delay::Delay,
     stall::Stall,
     chained::Chained,

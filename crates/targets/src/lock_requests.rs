@@ -2,9 +2,7 @@
 //! witness of exclusion here; `contend` and `stream` have one.
 
 use crate::caller::{Answer, Caller, Phases, Requests};
-use crate::{
-    CallError, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Visitor, Wait,
-};
+use crate::{CallError, Entry, Lock, Locks, Mode, Outcome, ServerFigures, Setup, SetupError, Wait};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
@@ -17,31 +15,32 @@ const RELEASE: usize = 1;
 const LAST_RESORT_NS: u64 = 3_600_000_000_000;
 
 /// Prepares the lock of an entry.
-pub(crate) struct Prepare<'a>(pub &'a Setup<'a>);
-
-impl Visitor for Prepare<'_> {
-    type Out = Result<Box<dyn Requests>, SetupError>;
-
-    fn visit<T: Target>(self) -> Self::Out {
-        Ok(Box::new(LockRequests {
-            target: T::prepare(self.0)?,
-            keys: self.0.keys,
-        }))
-    }
+///
+/// # Errors
+/// In words for the user, with the remedy.
+pub(crate) fn prepare(entry: &Entry, setup: &Setup<'_>) -> Result<Box<dyn Requests>, SetupError> {
+    Ok(Box::new(LockRequests {
+        name: entry.name,
+        is_remote: entry.is_remote(),
+        target: crate::prepare(entry, setup)?,
+        keys: setup.keys,
+    }))
 }
 
-struct LockRequests<T> {
-    target: T,
+struct LockRequests {
+    name: &'static str,
+    is_remote: bool,
+    target: Box<dyn Locks>,
     keys: usize,
 }
 
-impl<T: Target> fmt::Debug for LockRequests<T> {
+impl fmt::Debug for LockRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LockRequests({})", T::ENTRY.name)
+        write!(f, "LockRequests({})", self.name)
     }
 }
 
-impl<T: Target> Requests for LockRequests<T> {
+impl Requests for LockRequests {
     fn phases(&self) -> &'static [&'static str] {
         &["acquire", "release"]
     }
@@ -57,7 +56,7 @@ impl<T: Target> Requests for LockRequests<T> {
     }
 
     fn is_remote(&self) -> bool {
-        T::ENTRY.is_remote()
+        self.is_remote
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -81,13 +80,13 @@ impl<T: Target> Requests for LockRequests<T> {
     }
 }
 
-struct LockCaller<L> {
-    lock: L,
+struct LockCaller {
+    lock: Box<dyn Lock>,
     key: usize,
     wait: Wait,
 }
 
-impl<L: Lock> Caller for LockCaller<L> {
+impl Caller for LockCaller {
     fn call(&mut self, _nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
         match self.lock.acquire(self.key, Mode::Exclusive, self.wait)? {
             Outcome::Granted | Outcome::GrantedFromDead => {}

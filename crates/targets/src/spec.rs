@@ -1,9 +1,9 @@
 //! A target as typed: its name in the table and what follows the colon.
 
+use crate::locks::{launches, line};
 use crate::program::{Program, not_installed};
 use crate::table::Family;
-use crate::{CONNECTIONS, Entry, HOW_TO_GET, LEFT_OUT, REQUESTS, SetupError, TABLE, Target};
-use crate::{Visitor, requests, visit};
+use crate::{CONNECTIONS, Entry, HOW_TO_GET, LEFT_OUT, REQUESTS, SetupError, TABLE, requests};
 use jostle_model::text::{is_redacted, redacted};
 use std::fmt;
 use std::path::Path;
@@ -73,33 +73,18 @@ impl Spec {
         if let Some(target) = requests(self.entry) {
             return (target.reach)(self.argument.as_deref());
         }
-        if self.entry.family == Family::Connection {
+        match line(self.entry) {
+            Some(line) => (line.reach)(self.argument.as_deref(), credentials),
             // Connecting is what will be measured.
-            return Ok(());
+            None => Ok(()),
         }
-        struct Reach<'a>(Option<&'a str>, Option<&'a Path>);
-        impl Visitor for Reach<'_> {
-            type Out = Result<(), SetupError>;
-            fn visit<T: Target>(self) -> Self::Out {
-                T::reach(self.0, self.1)
-            }
-        }
-        visit(self.entry, Reach(self.argument.as_deref(), credentials))
     }
 
     /// The program that the target launches where no address is named.
     pub fn launches(&self) -> Option<&'static Program> {
-        struct Launches;
-        impl Visitor for Launches {
-            type Out = Option<&'static Program>;
-            fn visit<T: Target>(self) -> Self::Out {
-                T::launches()
-            }
-        }
-        let is_lock = TABLE.iter().any(|entry| entry.name == self.entry.name);
-        match is_lock && self.argument.is_none() {
-            true => visit(self.entry, Launches),
-            false => None,
+        match self.argument {
+            None => launches(self.entry),
+            Some(_) => None,
         }
     }
 

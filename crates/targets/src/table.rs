@@ -243,28 +243,33 @@ pub trait Visitor {
 }
 
 /// From lines of `module::Type`, each with the cargo feature that it needs if it needs
-/// one, the modules, [`TABLE`](crate::TABLE) and
-/// [`visit`](crate::visit).
+/// one, the modules, [`TABLE`](crate::TABLE) and [`visit`](crate::visit).
+///
+/// A line that ends with `as dyn` is not visited: an acquisition of such a lock takes long
+/// compared with an indirect jump, so that all of them share one loop.
 macro_rules! targets {
-    ($($(#[$given:meta])* $module:ident::$target:ident),+ $(,)?) => {
+    ($($(#[$given:meta])* $module:ident::$target:ident $(as $shared:tt)?),+ $(,)?) => {
         $($(#[$given])* pub mod $module;)+
 
         /// Every target, in the order of `jostle targets`.
         pub static TABLE: &[&Entry] = &[$($(#[$given])* &<$module::$target as Target>::ENTRY),+];
 
-        /// Runs a computation over the target of an entry of [`TABLE`].
-        ///
-        /// # Panics
-        /// If the entry is of another origin.
-        pub fn visit<V: Visitor>(entry: &Entry, visitor: V) -> V::Out {
-            match entry.name {
-                $($(#[$given])* name if name == <$module::$target as Target>::ENTRY.name => {
-                    visitor.visit::<$module::$target>()
-                })+
-                other => panic!("no target is called {other}"),
-            }
+        /// What can be done with each, in the same order.
+        static LINES: &[locks::Line] = &[$($(#[$given])* locks::Line::of::<$module::$target>()),+];
+
+        /// Runs a computation over the target of an entry of [`TABLE`] that has a compiled
+        /// loop of its own; returns it where the target shares one.
+        pub fn visit<V: Visitor>(entry: &Entry, visitor: V) -> Result<V::Out, V> {
+            $($(#[$given])* table::targets!(@visit entry, visitor, $module::$target $(, $shared)?);)+
+            Err(visitor)
         }
     };
+    (@visit $entry:ident, $visitor:ident, $module:ident::$target:ident) => {
+        if $entry.name == <$module::$target as Target>::ENTRY.name {
+            return Ok($visitor.visit::<$module::$target>());
+        }
+    };
+    (@visit $entry:ident, $visitor:ident, $module:ident::$target:ident, dyn) => {};
 }
 
 pub(crate) use targets;

@@ -16,24 +16,15 @@ use common::{
 use jostle_model::plan::Range;
 use jostle_sys::clock::monotonic;
 use jostle_targets::table::Family;
-use jostle_targets::{Entry, Lock, Mode, Spec, TABLE, Target, Visitor, Wait, visit};
+use jostle_targets::{
+    Entry, Lock, Locks, Mode, Spec, TABLE, Target, Visitor, Wait, launches, visit,
+};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use Mode::{Exclusive, Shared};
-
-/// Declares a visitor that runs its body for a target `$T`.
-macro_rules! check {
-    ($name:ident<$T:ident> $body:block) => {
-        struct $name;
-        impl Visitor for $name {
-            type Out = ();
-            fn visit<$T: Target>(self) $body
-        }
-    };
-}
 
 /// The targets for which `which` holds; never none, or the test would be empty.
 fn those(which: impl Fn(&Entry) -> bool) -> Vec<&'static Entry> {
@@ -74,7 +65,7 @@ fn names_are_unique_and_typable() {
 }
 
 #[test]
-fn each_entry_leads_to_its_own_target() {
+fn a_lock_of_the_kernel_or_in_memory_has_a_loop_of_its_own_and_a_service_has_not() {
     struct Name;
     impl Visitor for Name {
         type Out = &'static str;
@@ -83,7 +74,25 @@ fn each_entry_leads_to_its_own_target() {
         }
     }
     for entry in TABLE {
-        assert_eq!(visit(entry, Name), entry.name);
+        let visited = visit(entry, Name).ok();
+        assert!(
+            visited.is_none_or(|name| name == entry.name),
+            "{}",
+            entry.name
+        );
+        match entry.family {
+            Family::File | Family::Semaphore | Family::Memory => {
+                assert!(
+                    visited.is_some(),
+                    "{} is called through an object",
+                    entry.name
+                );
+            }
+            _ if entry.lock.remote || entry.lock.starts > 0 => {
+                assert_eq!(visited, None, "add `as dyn` to its line");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -134,78 +143,93 @@ fn arguments_are_checked_before_anything_starts() {
 
 #[test]
 fn a_lock_can_be_taken_and_given_up_again_and_again() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
-        with_ledger(|ledger, _| for open_each in [false, true] {
-            if open_each && !T::ENTRY.lock.open_each {
-                continue;
-            }
-            let target: T = Bench { open_each, ..Bench::new(ledger) }.prepare();
-            let mut lock = target.join(0).unwrap();
-            for wait in [Wait::Try, block(), Wait::Try] {
-                assert_eq!(lock.acquire(0, Exclusive, wait), GRANTED, "{name} {wait:?}");
-                assert_eq!(lock.release(0, Exclusive), Ok(()), "{name}");
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
+        with_ledger(|ledger, _| {
+            for open_each in [false, true] {
+                if open_each && !entry.lock.open_each {
+                    continue;
+                }
+                let target = Bench {
+                    open_each,
+                    ..Bench::new(ledger)
+                }
+                .locks(entry);
+                let mut lock = target.join(0).unwrap();
+                for wait in [Wait::Try, block(), Wait::Try] {
+                    assert_eq!(lock.acquire(0, Exclusive, wait), GRANTED, "{name} {wait:?}");
+                    assert_eq!(lock.release(0, Exclusive), Ok(()), "{name}");
+                }
             }
         });
-    });
-    prepared_here().for_each(|entry| visit(entry, Check));
+    };
+    prepared_here().for_each(check);
 }
 
 #[test]
 fn an_owner_keeps_the_others_out_until_it_releases() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
-        with_ledger(|ledger, _| for open_each in [false, true] {
-            if open_each && !T::ENTRY.lock.open_each {
-                continue;
-            }
-            let argument = breaking(&T::ENTRY, "0");
-            let target: T = Bench { open_each, argument, ..Bench::new(ledger) }.prepare();
-            let mut owner = target.join(0).unwrap();
-            let mut other = target.join(1).unwrap();
-            assert_eq!(owner.acquire(0, Exclusive, block()), GRANTED, "{name}");
-            std::thread::scope(|scope| {
-                // A mutex belongs to a thread, so that the other needs its own.
-                scope.spawn(|| {
-                    let mut third = target.join(2).unwrap();
-                    for _ in 0..3 {
-                        assert_eq!(third.acquire(0, Exclusive, Wait::Try), REFUSED, "{name}");
-                    }
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
+        with_ledger(|ledger, _| {
+            for open_each in [false, true] {
+                if open_each && !entry.lock.open_each {
+                    continue;
+                }
+                let argument = breaking(entry, "0");
+                let target = Bench {
+                    open_each,
+                    argument,
+                    ..Bench::new(ledger)
+                }
+                .locks(entry);
+                let mut owner = target.join(0).unwrap();
+                let mut other = target.join(1).unwrap();
+                assert_eq!(owner.acquire(0, Exclusive, block()), GRANTED, "{name}");
+                std::thread::scope(|scope| {
+                    // A mutex belongs to a thread, so that the other needs its own.
+                    scope.spawn(|| {
+                        let mut third = target.join(2).unwrap();
+                        for _ in 0..3 {
+                            assert_eq!(third.acquire(0, Exclusive, Wait::Try), REFUSED, "{name}");
+                        }
+                    });
                 });
-            });
-            owner.release(0, Exclusive).unwrap();
-            assert_eq!(other.acquire(0, Exclusive, Wait::Try), GRANTED, "{name}");
-            other.release(0, Exclusive).unwrap();
+                owner.release(0, Exclusive).unwrap();
+                assert_eq!(other.acquire(0, Exclusive, Wait::Try), GRANTED, "{name}");
+                other.release(0, Exclusive).unwrap();
+            }
         });
-    });
-    those(contends_in_one_process)
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+    };
+    those(contends_in_one_process).into_iter().for_each(check);
 }
 
 #[test]
 fn a_specimen_that_excludes_nobody_excludes_nobody() {
-    check!(Check<T> {
+    let check = |entry: &'static Entry| {
         with_ledger(|ledger, _| {
-            let target: T = Bench::new(ledger).prepare();
+            let target = Bench::new(ledger).locks(entry);
             let mut one = target.join(0).unwrap();
             let mut two = target.join(1).unwrap();
             assert_eq!(one.acquire(0, Exclusive, Wait::Try), GRANTED);
             assert_eq!(two.acquire(0, Exclusive, Wait::Try), GRANTED);
         });
-    });
+    };
     those(|entry| !entry.lock.excludes)
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 #[test]
 fn readers_share_and_a_writer_waits_for_all_of_them() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
         with_ledger(|ledger, _| {
-            let argument = breaking(&T::ENTRY, "0");
-            let target: T = Bench { argument, ..Bench::new(ledger) }.prepare();
+            let argument = breaking(entry, "0");
+            let target = Bench {
+                argument,
+                ..Bench::new(ledger)
+            }
+            .locks(entry);
             let [mut one, mut two, mut writer] = [0, 1, 2].map(|w| target.join(w).unwrap());
             assert_eq!(one.acquire(0, Shared, block()), GRANTED, "{name}");
             assert_eq!(two.acquire(0, Shared, block()), GRANTED, "{name}");
@@ -219,19 +243,23 @@ fn readers_share_and_a_writer_waits_for_all_of_them() {
             assert_eq!(one.acquire(0, Shared, Wait::Try), GRANTED, "{name}");
             one.release(0, Shared).unwrap();
         });
-    });
+    };
     those(|entry| entry.lock.shared && contends_in_one_process(entry))
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 #[test]
 fn a_timeout_is_kept() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
         with_ledger(|ledger, _| {
-            let argument = breaking(&T::ENTRY, "0");
-            let target: T = Bench { argument, ..Bench::new(ledger) }.prepare();
+            let argument = breaking(entry, "0");
+            let target = Bench {
+                argument,
+                ..Bench::new(ledger)
+            }
+            .locks(entry);
             let mut owner = target.join(0).unwrap();
             owner.acquire(0, Exclusive, block()).unwrap();
             std::thread::scope(|scope| {
@@ -239,10 +267,17 @@ fn a_timeout_is_kept() {
                     let mut waiter = target.join(1).unwrap();
                     for nanos in [0, 20_000_000] {
                         let until = monotonic() + nanos;
-                        assert_eq!(waiter.acquire(0, Exclusive, Wait::Until(until)), REFUSED, "{name}");
+                        assert_eq!(
+                            waiter.acquire(0, Exclusive, Wait::Until(until)),
+                            REFUSED,
+                            "{name}"
+                        );
                         let late = monotonic().checked_sub(until);
                         // A second allows for a machine that is busy elsewhere.
-                        assert!(late.is_some_and(|late| late < 1_000_000_000), "{name}: {late:?}");
+                        assert!(
+                            late.is_some_and(|late| late < 1_000_000_000),
+                            "{name}: {late:?}"
+                        );
                     }
                 });
             });
@@ -252,39 +287,51 @@ fn a_timeout_is_kept() {
             assert_eq!(waiter.acquire(0, Exclusive, until), GRANTED, "{name}");
             waiter.release(0, Exclusive).unwrap();
         });
-    });
+    };
     those(|entry| entry.lock.timeout && contends_in_one_process(entry))
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 #[test]
 fn a_lock_without_timeout_refuses_one() {
-    check!(Check<T> {
+    let check = |entry: &'static Entry| {
         with_ledger(|ledger, _| {
-            let target: T = Bench::new(ledger).prepare();
-            let error = target.join(0).unwrap().acquire(0, Exclusive, Wait::Until(0)).unwrap_err();
+            let target = Bench::new(ledger).locks(entry);
+            let error = target
+                .join(0)
+                .unwrap()
+                .acquire(0, Exclusive, Wait::Until(0))
+                .unwrap_err();
             assert!(error.to_string().contains("not supported"), "{error}");
         });
-    });
+    };
     those(|entry| !entry.lock.timeout)
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 #[test]
 fn keys_are_locks_of_their_own() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
         with_ledger(|ledger, _| {
-            let argument = breaking(&T::ENTRY, "0");
-            let target: T = Bench { keys: 3, argument, ..Bench::new(ledger) }.prepare();
+            let argument = breaking(entry, "0");
+            let target = Bench {
+                keys: 3,
+                argument,
+                ..Bench::new(ledger)
+            }
+            .locks(entry);
             let collisions = target.facts().get("collisions").copied();
-            assert!(collisions.is_none_or(|n| n == 0.0), "three keys in 64 slots");
+            assert!(
+                collisions.is_none_or(|n| n == 0.0),
+                "three keys in 64 slots"
+            );
             let [mut one, mut two, mut three] = [0, 1, 2].map(|w| target.join(w).unwrap());
             assert_eq!(one.acquire(0, Exclusive, Wait::Try), GRANTED, "{name}");
             assert_eq!(two.acquire(2, Exclusive, Wait::Try), GRANTED, "{name}");
-            if contends_in_one_process(&T::ENTRY) {
+            if contends_in_one_process(entry) {
                 // Two handles of one thread do for all but the mutexes that
                 // know their thread, and those say so.
                 assert_ne!(three.acquire(2, Exclusive, Wait::Try), GRANTED, "{name}");
@@ -294,40 +341,60 @@ fn keys_are_locks_of_their_own() {
             two.release(2, Exclusive).unwrap();
             three.release(1, Exclusive).unwrap();
         });
-    });
-    prepared_here().for_each(|entry| visit(entry, Check));
+    };
+    prepared_here().for_each(check);
 }
 
 #[test]
 fn byte_ranges_exclude_where_they_meet() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
         with_ledger(|ledger, _| {
             for (range, neighbour, beyond) in [
                 (Range::Same, REFUSED, REFUSED),
                 (Range::Overlap, REFUSED, GRANTED),
                 (Range::Disjoint, GRANTED, GRANTED),
             ] {
-                let target: T = Bench { range, ..Bench::new(ledger) }.prepare();
+                let target = Bench {
+                    range,
+                    ..Bench::new(ledger)
+                }
+                .locks(entry);
                 let [mut zero, mut one, mut two] = [0, 1, 2].map(|w| target.join(w).unwrap());
-                assert_eq!(zero.acquire(0, Exclusive, Wait::Try), GRANTED, "{name} {range}");
-                assert_eq!(one.acquire(0, Exclusive, Wait::Try), neighbour, "{name} {range}");
+                assert_eq!(
+                    zero.acquire(0, Exclusive, Wait::Try),
+                    GRANTED,
+                    "{name} {range}"
+                );
+                assert_eq!(
+                    one.acquire(0, Exclusive, Wait::Try),
+                    neighbour,
+                    "{name} {range}"
+                );
                 if neighbour == GRANTED {
                     one.release(0, Exclusive).unwrap();
                 }
-                assert_eq!(two.acquire(0, Exclusive, Wait::Try), beyond, "{name} {range}");
+                assert_eq!(
+                    two.acquire(0, Exclusive, Wait::Try),
+                    beyond,
+                    "{name} {range}"
+                );
                 if beyond == GRANTED {
                     two.release(0, Exclusive).unwrap();
                 }
                 zero.release(0, Exclusive).unwrap();
-                assert_eq!(one.acquire(0, Exclusive, Wait::Try), GRANTED, "{name} {range}");
+                assert_eq!(
+                    one.acquire(0, Exclusive, Wait::Try),
+                    GRANTED,
+                    "{name} {range}"
+                );
                 one.release(0, Exclusive).unwrap();
             }
         });
-    });
+    };
     those(|entry| entry.lock.ranges && contends_in_one_process(entry))
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 const THREADS: usize = 4;
@@ -336,9 +403,9 @@ const EACH: u64 = 2000;
 /// Four threads each add one to a counter 2000 times, in two steps that an
 /// overlap of owners tears apart, with a `pause` between them that lets the
 /// others come in, where the lock does. Returns what got lost.
-fn lost_updates<T: Target>(target: &T, pause: fn(u64)) -> u64 {
+fn lost_updates(entry: &Entry, target: &dyn Locks, pause: fn(u64)) -> u64 {
     // What another program's server grants takes up to 100 ms (`postgres-try`, `etcd`).
-    let each = match T::launches() {
+    let each = match launches(entry) {
         Some(_) => 25,
         None => EACH,
     };
@@ -353,7 +420,7 @@ fn lost_updates<T: Target>(target: &T, pause: fn(u64)) -> u64 {
                         lock.acquire(0, Exclusive, block()),
                         GRANTED,
                         "{}",
-                        T::ENTRY.name
+                        entry.name
                     );
                     let seen = counter.load(Relaxed);
                     pause(turn);
@@ -368,7 +435,7 @@ fn lost_updates<T: Target>(target: &T, pause: fn(u64)) -> u64 {
 
 #[test]
 fn no_update_is_lost_under_a_lock_that_excludes() {
-    check!(Check<T> {
+    let check = |entry: &'static Entry| {
         with_ledger(|ledger, _| {
             // Other CPUs come in within 2 us; now and then another thread of
             // this one does. (Not each time: those that spin then take whole
@@ -382,61 +449,77 @@ fn no_update_is_lost_under_a_lock_that_excludes() {
                     std::thread::yield_now();
                 }
             };
-            let target: T = Bench::new(ledger).prepare();
-            assert_eq!(lost_updates(&target, pause), 0, "{}", T::ENTRY.name);
+            let target = Bench::new(ledger).locks(entry);
+            assert_eq!(lost_updates(entry, &*target, pause), 0, "{}", entry.name);
         });
-    });
+    };
     those(|entry| contends_in_one_process(entry) && !is_broken(entry))
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 #[test]
 fn updates_are_lost_under_specimens_that_are_broken_on_purpose() {
-    check!(Check<T> {
+    let check = |entry: &'static Entry| {
         with_ledger(|ledger, _| {
-            let argument = breaking(&T::ENTRY, "0.2");
-            let target: T = Bench { argument, ..Bench::new(ledger) }.prepare();
+            let argument = breaking(entry, "0.2");
+            let target = Bench {
+                argument,
+                ..Bench::new(ledger)
+            }
+            .locks(entry);
             // A sleep, so that overlaps need no second CPU.
             let pause = |_| std::thread::sleep(Duration::from_micros(20));
-            assert!(lost_updates(&target, pause) > 0, "{}", T::ENTRY.name);
+            assert!(lost_updates(entry, &*target, pause) > 0, "{}", entry.name);
             if let Some(planted) = target.truth().get("planted").copied() {
                 // At most a fifth of the 8000, and four standard deviations.
                 assert!(planted > 0.0 && planted < 1750.0, "{planted}");
             }
         });
-    });
+    };
     those(|entry| is_broken(entry) || entry.name == "null")
-        .iter()
-        .for_each(|entry| visit(entry, Check));
+        .into_iter()
+        .for_each(check);
 }
 
 #[test]
 fn nothing_is_left_when_the_ledger_has_been_swept() {
-    check!(Check<T> {
-        let name = T::ENTRY.name;
+    let check = |entry: &'static Entry| {
+        let name = entry.name;
         let place = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let path = elsewhere.path().join("lock").display().to_string();
-        let takes_path = T::ENTRY.family == Family::File;
+        let takes_path = entry.family == Family::File;
         for argument in [None, Some(path.as_str()), elsewhere.path().to_str()] {
             if argument.is_some() && !takes_path {
                 continue;
             }
             let ledger = jostle_sys::ledger::Ledger::create_in(place.path()).unwrap();
-            let target: T = Bench { argument, keys: 2, ..Bench::new(&ledger) }.prepare();
+            let target = Bench {
+                argument,
+                keys: 2,
+                ..Bench::new(&ledger)
+            }
+            .locks(entry);
             let mut lock = target.join(0).unwrap();
             // An owner that never releases leaves nothing either.
             assert_eq!(lock.acquire(1, Exclusive, Wait::Try), GRANTED, "{name}");
             ledger.sweep().unwrap();
             let left = |of: &tempfile::TempDir| std::fs::read_dir(of.path()).unwrap().count();
-            assert_eq!((left(&place), left(&elsewhere)), (0, 0), "{name} {argument:?}");
+            assert_eq!(
+                (left(&place), left(&elsewhere)),
+                (0, 0),
+                "{name} {argument:?}"
+            );
             if name.starts_with("sysv") {
                 let gone = lock.release(1, Exclusive).unwrap_err();
                 let text = gone.to_string();
-                assert!(text.contains("Invalid argument") || text.contains("removed"), "{text}");
+                assert!(
+                    text.contains("Invalid argument") || text.contains("removed"),
+                    "{text}"
+                );
             }
         }
-    });
-    prepared_here().for_each(|entry| visit(entry, Check));
+    };
+    prepared_here().for_each(check);
 }

@@ -8,7 +8,7 @@ mod common;
 
 use common::{Bench, GRANTED, REFUSED, block, prepared_here, with_ledger};
 use jostle_sys::clock::monotonic;
-use jostle_targets::{Entry, Lock, Mode, Target, Visitor, Wait, visit};
+use jostle_targets::{Entry, Locks, Mode, Wait};
 use std::time::Duration;
 
 use Mode::Exclusive;
@@ -28,18 +28,18 @@ fn has_leases(entry: &Entry) -> bool {
 }
 
 /// Each target on a thread of its own: most of the time is spent asleep.
-fn each<V: Visitor<Out = ()>>(check: fn() -> V, which: fn(&Entry) -> bool) {
+fn each(check: fn(&Entry), which: fn(&Entry) -> bool) {
     std::thread::scope(|scope| {
         let mut count = 0;
         for entry in prepared_here().filter(|entry| which(entry)) {
-            scope.spawn(move || visit(entry, check()));
+            scope.spawn(move || check(entry));
             count += 1;
         }
         assert!(count > 0);
     });
 }
 
-fn leased<T: Target>(check: impl FnOnce(&T)) {
+fn leased(entry: &Entry, check: impl FnOnce(&dyn Locks)) {
     with_ledger(|ledger, _| {
         let bench = Bench {
             keys: 3,
@@ -47,118 +47,100 @@ fn leased<T: Target>(check: impl FnOnce(&T)) {
             lease: Some(LEASE),
             ..Bench::new(ledger)
         };
-        let target: T = bench.prepare();
-        check(&target);
+        let target = bench.locks(entry);
+        check(&*target);
         target.remove_leftovers().unwrap();
     });
 }
 
-struct Renewed;
-
-impl Visitor for Renewed {
-    type Out = ();
-
-    fn visit<T: Target>(self) {
-        let name = T::ENTRY.name;
-        leased::<T>(|target| {
-            let mut owner = target.join(0).unwrap();
-            let keeping = owner.keeping().unwrap_or_else(|| panic!("{name}"));
-            assert!(keeping.lease_ns <= LEASE.as_nanos() as u64, "{name}");
-            assert!(keeping.every_ns < keeping.lease_ns, "{name}");
-            for key in [0, 2] {
-                assert_eq!(owner.acquire(key, Exclusive, block()), GRANTED, "{name}");
-            }
-            let end = monotonic() + HELD.as_nanos() as u64;
-            while monotonic() < end {
-                std::thread::sleep(Duration::from_nanos(keeping.every_ns));
-                let mut lapsed = Vec::new();
-                let kept = owner.renew(&[0, 2], &mut lapsed);
-                assert_eq!((kept, lapsed), (Ok(true), Vec::new()), "{name}");
-            }
-            let mut other = target.join(1).unwrap();
-            for key in [0, 2] {
-                assert_eq!(other.acquire(key, Exclusive, Wait::Try), REFUSED, "{name}");
-                assert_eq!(owner.release(key, Exclusive), Ok(()), "{name}");
-                assert_eq!(other.acquire(key, Exclusive, Wait::Try), GRANTED, "{name}");
-            }
-            assert!(owner.traffic().unwrap().round_trips > 0, "{name}");
-            assert_eq!(owner.part(), Ok(()), "{name}");
-        });
-    }
+fn is_kept(entry: &Entry) {
+    let name = entry.name;
+    leased(entry, |target| {
+        let mut owner = target.join(0).unwrap();
+        let keeping = owner.keeping().unwrap_or_else(|| panic!("{name}"));
+        assert!(keeping.lease_ns <= LEASE.as_nanos() as u64, "{name}");
+        assert!(keeping.every_ns < keeping.lease_ns, "{name}");
+        for key in [0, 2] {
+            assert_eq!(owner.acquire(key, Exclusive, block()), GRANTED, "{name}");
+        }
+        let end = monotonic() + HELD.as_nanos() as u64;
+        while monotonic() < end {
+            std::thread::sleep(Duration::from_nanos(keeping.every_ns));
+            let mut lapsed = Vec::new();
+            let kept = owner.renew(&[0, 2], &mut lapsed);
+            assert_eq!((kept, lapsed), (Ok(true), Vec::new()), "{name}");
+        }
+        let mut other = target.join(1).unwrap();
+        for key in [0, 2] {
+            assert_eq!(other.acquire(key, Exclusive, Wait::Try), REFUSED, "{name}");
+            assert_eq!(owner.release(key, Exclusive), Ok(()), "{name}");
+            assert_eq!(other.acquire(key, Exclusive, Wait::Try), GRANTED, "{name}");
+        }
+        assert!(owner.traffic().unwrap().round_trips > 0, "{name}");
+        assert_eq!(owner.part(), Ok(()), "{name}");
+    });
 }
 
 #[test]
 fn a_lock_that_is_renewed_is_its_owner_s_after_two_leases() {
-    each(|| Renewed, has_leases);
+    each(is_kept, has_leases);
 }
 
-struct Neglected;
-
-impl Visitor for Neglected {
-    type Out = ();
-
-    fn visit<T: Target>(self) {
-        let name = T::ENTRY.name;
-        leased::<T>(|target| {
-            let mut owner = target.join(0).unwrap();
-            assert_eq!(owner.acquire(0, Exclusive, block()), GRANTED, "{name}");
-            // It lasts for as long as the handle says.
-            std::thread::sleep(LEASE / 4);
-            let mut other = target.join(1).unwrap();
-            assert_eq!(other.acquire(0, Exclusive, Wait::Try), REFUSED, "{name}");
-            let until = monotonic() + FREE_WITHIN.as_nanos() as u64;
-            while other.acquire(0, Exclusive, Wait::Try) != GRANTED {
-                assert!(monotonic() < until, "{name}: nobody renews it");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            let mut lapsed = Vec::new();
-            // A server may end the connection of a session that has ended.
-            match owner.renew(&[0], &mut lapsed) {
-                Ok(true) => assert_eq!(lapsed, [0], "{name}"),
-                Ok(false) => assert!(owner.keeping().unwrap().is_session, "{name}"),
-                Err(error) => assert!(owner.keeping().unwrap().is_session, "{name}: {error}"),
-            }
-            // The next owner keeps what it has.
-            assert_eq!(other.release(0, Exclusive), Ok(()), "{name}");
-        });
-    }
+fn is_lost(entry: &Entry) {
+    let name = entry.name;
+    leased(entry, |target| {
+        let mut owner = target.join(0).unwrap();
+        assert_eq!(owner.acquire(0, Exclusive, block()), GRANTED, "{name}");
+        // It lasts for as long as the handle says.
+        std::thread::sleep(LEASE / 4);
+        let mut other = target.join(1).unwrap();
+        assert_eq!(other.acquire(0, Exclusive, Wait::Try), REFUSED, "{name}");
+        let until = monotonic() + FREE_WITHIN.as_nanos() as u64;
+        while other.acquire(0, Exclusive, Wait::Try) != GRANTED {
+            assert!(monotonic() < until, "{name}: nobody renews it");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut lapsed = Vec::new();
+        // A server may end the connection of a session that has ended.
+        match owner.renew(&[0], &mut lapsed) {
+            Ok(true) => assert_eq!(lapsed, [0], "{name}"),
+            Ok(false) => assert!(owner.keeping().unwrap().is_session, "{name}"),
+            Err(error) => assert!(owner.keeping().unwrap().is_session, "{name}: {error}"),
+        }
+        // The next owner keeps what it has.
+        assert_eq!(other.release(0, Exclusive), Ok(()), "{name}");
+    });
 }
 
 #[test]
 fn a_lock_that_nobody_renews_is_another_s_and_the_renewal_says_so() {
-    each(|| Neglected, has_leases);
+    each(is_lost, has_leases);
 }
 
-struct Usual;
-
-impl Visitor for Usual {
-    type Out = ();
-
-    fn visit<T: Target>(self) {
-        let name = T::ENTRY.name;
-        with_ledger(|ledger, _| {
-            let bench = Bench {
-                kept: true,
-                holds_many: true,
-                ..Bench::new(ledger)
-            };
-            let target: T = bench.prepare();
-            let keeping = target.join(0).unwrap().keeping();
-            let lease_ns = keeping.map(|keeping| keeping.lease_ns as f64);
-            match T::ENTRY.lock.usual_lease {
-                None => assert_eq!(keeping, None, "{name}"),
-                // One that counts in seconds may end so much earlier.
-                Some(usual) => {
-                    let of_usual = lease_ns.unwrap() / usual.as_nanos() as f64;
-                    assert!((0.9..=1.0).contains(&of_usual), "{name}: {of_usual}");
-                }
+fn has_its_lease(entry: &Entry) {
+    let name = entry.name;
+    with_ledger(|ledger, _| {
+        let bench = Bench {
+            kept: true,
+            holds_many: true,
+            ..Bench::new(ledger)
+        };
+        let target = bench.locks(entry);
+        let keeping = target.join(0).unwrap().keeping();
+        let lease_ns = keeping.map(|keeping| keeping.lease_ns as f64);
+        match entry.lock.usual_lease {
+            None => assert_eq!(keeping, None, "{name}"),
+            // One that counts in seconds may end so much earlier.
+            Some(usual) => {
+                let of_usual = lease_ns.unwrap() / usual.as_nanos() as f64;
+                assert!((0.9..=1.0).contains(&of_usual), "{name}: {of_usual}");
             }
-        });
-    }
+        }
+    });
 }
 
 /// By it `hold --for` is refused before anything starts.
 #[test]
 fn a_target_s_locks_have_the_lease_that_its_entry_names() {
-    each(|| Usual, |_| true);
+    each(has_its_lease, |_| true);
 }

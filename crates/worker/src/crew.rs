@@ -22,11 +22,9 @@ use std::sync::atomic::{
 };
 
 /// What all workers of a run have in common.
-pub(crate) struct Crew<'a, T> {
+pub struct Crew<'a> {
     /// What to do.
     pub order: &'a RunOrder,
-    /// What they work on, and how.
-    pub target: &'a T,
     /// The scale of their stamps.
     pub clock: Clock,
     /// Their memory.
@@ -39,7 +37,7 @@ pub(crate) struct Crew<'a, T> {
     pub keeper: Pid,
 }
 
-impl<'a, T> Crew<'a, T> {
+impl<'a> Crew<'a> {
     /// What worker number `worker`, of a thread whose first is `first`, notes of its
     /// grants.
     pub(crate) fn recorder(
@@ -52,7 +50,7 @@ impl<'a, T> Crew<'a, T> {
     }
 
     /// The same where the number of operations ends the run.
-    pub(crate) fn tally(&self, counted: Counted<'a>, worker: usize, first: usize) -> Tally<'a> {
+    pub fn tally(&self, counted: Counted<'a>, worker: usize, first: usize) -> Tally<'a> {
         Tally::new(self.common(), counted, worker, first)
     }
 
@@ -67,15 +65,11 @@ impl<'a, T> Crew<'a, T> {
     }
 }
 
-impl<T> Crew<'_, T> {
+impl Crew<'_> {
     /// Works for a number of operations from the common start on. The worker records its
     /// own end, and reads its own clocks around its work. `work` returns whether it was
     /// completed. True if all went well.
-    pub(crate) fn counted(
-        &self,
-        worker: usize,
-        work: impl FnOnce() -> Result<bool, CallError>,
-    ) -> bool {
+    pub fn counted(&self, worker: usize, work: impl FnOnce() -> Result<bool, CallError>) -> bool {
         let page = self.shared.page(worker);
         self.await_go(&page);
         let before = Used::read(&page);
@@ -107,12 +101,11 @@ impl<T> Crew<'_, T> {
         }
     }
 
-    /// Takes the worker's place, and makes its handle by `join`.
-    pub(crate) fn settle<H>(
-        &self,
-        worker: usize,
-        join: impl FnOnce() -> Result<H, SetupError>,
-    ) -> Result<H, SetupError> {
+    /// Takes the worker's place. Its handle is made next, and then [`Crew::touch`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(crate) fn settle(&self, worker: usize) -> Result<(), SetupError> {
         let page = self.shared.page(worker);
         page.set(Word::Pid, u64::from(std::process::id()));
         page.set(
@@ -127,9 +120,7 @@ impl<T> Crew<'_, T> {
             let cpu = self.order.cpus[worker % self.order.cpus.len()];
             cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))?;
         }
-        let handle = join()?;
-        self.touch(worker);
-        Ok(handle)
+        Ok(())
     }
 
     /// Touches what the worker will write in its window: a process that has just been
@@ -167,7 +158,7 @@ impl<T> Crew<'_, T> {
     }
 
     /// The last one to be counted wakes the keeper.
-    pub(crate) fn count(&self, counter: &AtomicU32) {
+    pub fn count(&self, counter: &AtomicU32) {
         if counter.fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
             futex::wake(counter, futex::ALL);
         }

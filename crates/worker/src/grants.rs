@@ -8,15 +8,13 @@
 //!
 //! The logs of several hosts are compared by `jostle_stats::across`.
 
-use crate::hosts::{Host, HostData};
 use crate::order::{GrantLog, RunOrder};
 use crate::page::Shared;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use jostle_model::record::Across;
-use jostle_stats::across::{self, Clock, Grant, HostLog};
+use jostle_stats::across::Grant;
 use jostle_sys::shared::{LINE, Region};
-use jostle_targets::{LEASE_FACT, Mode};
+use jostle_targets::Mode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Grants that all hosts together log: some megabytes to gather, and to compare in a
@@ -57,7 +55,7 @@ fn most_per_worker(in_all: usize, on_one: usize) -> u32 {
 
 /// The memory of a run's logs.
 #[derive(Debug)]
-pub(crate) struct Logs {
+pub struct Logs {
     region: Region,
     workers: usize,
     /// Grants that each worker can log.
@@ -70,7 +68,7 @@ impl Logs {
     ///
     /// # Errors
     /// The system's, where memory is short.
-    pub(crate) fn new(order: &RunOrder, excludes: bool) -> std::io::Result<Logs> {
+    pub fn new(order: &RunOrder, excludes: bool) -> std::io::Result<Logs> {
         let logs = excludes && order.logs_grants();
         let most = if logs { order.log_grants as usize } else { 0 };
         let logs = Logs {
@@ -109,7 +107,7 @@ impl Logs {
     }
 
     /// What all workers wrote, when they are gone.
-    pub(crate) fn gather(&self, shared: &Shared) -> GrantLog {
+    pub fn gather(&self, shared: &Shared) -> GrantLog {
         if self.most == 0 {
             return GrantLog::default();
         }
@@ -295,42 +293,12 @@ fn unzigzag(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
 }
 
-/// What the logs of several hosts say of owners on different ones; None where fewer
-/// than two have one. `hosts` are all, by rank.
-///
-/// # Errors
-/// A log that cannot be read.
-pub fn across<'a>(
-    hosts: &[Host],
-    gathered: impl IntoIterator<Item = &'a HostData>,
-) -> Result<Option<Across>, Damaged> {
-    let logged = gathered
-        .into_iter()
-        .filter(|host| !host.data.grants.is_empty());
-    let logged: Vec<_> = logged
-        .map(|host| Ok((host, unpacked(&host.data.grants)?)))
-        .collect::<Result<_, Damaged>>()?;
-    let logs: Vec<HostLog<'_>> = logged
-        .iter()
-        .map(|(host, grants)| HostLog {
-            name: hosts.get(host.rank).map_or("a host", |host| &host.name),
-            clock: Clock::steady(host.clock.ahead_ns, host.clock.within_ns),
-            from_ns: host.data.grants.from_ns,
-            until_ns: host.data.grants.until_ns,
-            grants,
-            made: host.data.grants.made,
-            lease_ns: host.data.setup.get(LEASE_FACT).map(|ns| *ns as u64),
-        })
-        .collect();
-    Ok((logs.len() > 1).then(|| across::judge(&logs)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn logs(workers: usize, most: u32) -> Logs {
-        let mut order = crate::experiment::tests::order("lockd");
+        let mut order = crate::order::tests::contend("lockd");
         (order.workers, order.log_grants) = (workers, most);
         Logs::new(&order, true).unwrap()
     }
@@ -400,7 +368,7 @@ mod tests {
 
     #[test]
     fn what_is_not_logged_takes_no_memory_and_is_not_sent() {
-        let order = crate::experiment::tests::order("lockd");
+        let order = crate::order::tests::contend("lockd");
         let logs = Logs::new(&order, true).unwrap();
         assert!(!logs.pen(0).is_on());
         let log = logs.gather(&window());

@@ -16,7 +16,7 @@ mod workload;
 
 pub use connect::{Closed, Demand, Lost, Reached, SideData, SweepOrder};
 pub use contend::ContendOrder;
-pub(crate) use contend::NO_TIME;
+pub use contend::NO_TIME;
 pub use data::{GrantLog, Merged, RunData};
 pub use hold::{HoldOrder, KeptData, LEASES};
 pub use rate::{OpenLoopData, OpenLoopOrder, RateOrder};
@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 /// What one of several hosts is to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Assignment {
+pub enum Assignment {
     /// A run.
     Run(Box<RunOrder>),
     /// A sweep of connections.
@@ -107,5 +107,42 @@ pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
         Place::Same => allowed.iter().take(1).copied().collect(),
         Place::Cross => allowed.to_vec(),
         Place::Cpus(cpus) => cpus.clone(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use jostle_model::plan::{Carrier, Measure};
+
+    /// One worker of `contend`.
+    pub(crate) fn contend(target: &str) -> RunOrder {
+        RunOrder {
+            target: target.to_owned(),
+            workload: WorkloadOrder::Contend(ContendOrder::bare()),
+            workers: 1,
+            carrier: Carrier::Processes,
+            generator_threads: 1,
+            cpus: Vec::new(),
+            server_cpus: Vec::new(),
+            warmup: Nanos::ZERO,
+            window: Nanos::from_millis(1_000),
+            measure: Measure::Full,
+            stamp_every: 1,
+            keys: 1,
+            slots: 1,
+            members: 1,
+            credentials: None,
+            timer_slack: Nanos::from_micros(1),
+            during: None,
+            server: None,
+            clock_uncertainty: Nanos::ZERO,
+            log_grants: 0,
+            watched: false,
+            together: None,
+            place: Place::None,
+            share: None,
+            seed: 1,
+        }
     }
 }

@@ -14,7 +14,7 @@ use jostle_targets::Traffic;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Slices of the window.
-pub(crate) const SLICES: usize = 10;
+pub const SLICES: usize = 10;
 
 /// Distinct owners whose overlap with this worker is told apart.
 pub(crate) const CULPRITS: usize = 8;
@@ -25,7 +25,7 @@ const MESSAGE_WORDS: usize = 48;
 /// The distributions that a worker keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(crate) enum Figure {
+pub enum Figure {
     /// Wait of a granted attempt.
     Acquire,
     /// Time held.
@@ -44,7 +44,7 @@ pub(crate) enum Figure {
 
 impl Figure {
     /// All, in the order of the page.
-    pub(crate) const ALL: [Figure; 7] = [
+    pub const ALL: [Figure; 7] = [
         Figure::Acquire,
         Figure::Hold,
         Figure::HandoffSame,
@@ -55,7 +55,7 @@ impl Figure {
     ];
 
     /// As results name it.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Figure::Acquire => "acquire_ns",
             Figure::Hold => "hold_ns",
@@ -71,7 +71,7 @@ impl Figure {
 /// The words of a worker's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(crate) enum Word {
+pub enum Word {
     /// A [`Stage`].
     Stage,
     /// Process and thread, for signals and /proc.
@@ -190,7 +190,7 @@ pub(crate) enum Word {
 /// Where a worker is in its life. A page begins with zero: forked, not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// Waits for the common start.
     Ready = 1,
     /// At work.
@@ -228,14 +228,14 @@ pub const PAGE_BYTES: usize = HEAD_BYTES + HISTOGRAM_BYTES * Figure::ALL.len();
 
 /// One worker's page.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Page<'a> {
+pub struct Page<'a> {
     words: &'a [AtomicU64; WORDS],
     counts: [&'a [AtomicU32; histogram::LEN]; Figure::ALL.len()],
 }
 
 /// What a page says of one figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extremes {
+pub struct Extremes {
     /// Exact sum of the values.
     pub sum: u64,
     /// Exact least; meaningless without a value.
@@ -260,13 +260,13 @@ impl<'a> Page<'a> {
 
     /// A word's value.
     #[inline(always)]
-    pub(crate) fn get(&self, word: Word) -> u64 {
+    pub fn get(&self, word: Word) -> u64 {
         self.words[word as usize].load(Relaxed)
     }
 
     /// Writes a word. Only the page's own worker does.
     #[inline(always)]
-    pub(crate) fn set(&self, word: Word, value: u64) {
+    pub fn set(&self, word: Word, value: u64) {
         self.words[word as usize].store(value, Relaxed);
     }
 
@@ -284,14 +284,14 @@ impl<'a> Page<'a> {
     }
 
     /// What came to it in between; None of a worker that did not come to its end.
-    pub(crate) fn counted(&self, count: Count) -> Option<u64> {
+    pub fn counted(&self, count: Count) -> Option<u64> {
         let at = COUNTS_AT + count as usize * COUNT_WORDS;
         self.own(at + 1).load(Relaxed).checked_sub(1)
     }
 
     /// Adds to a word of our own: a load and a store, not a locked addition.
     #[inline(always)]
-    pub(crate) fn add(&self, word: Word, value: u64) {
+    pub fn add(&self, word: Word, value: u64) {
         self.set(word, self.get(word) + value);
     }
 
@@ -351,7 +351,7 @@ impl<'a> Page<'a> {
 
     /// Calls `each` with every bucket in use and its count; what no worker
     /// touched is not read, since reading a hole would make a page of it.
-    pub(crate) fn buckets(&self, figure: Figure, mut each: impl FnMut(usize, u64)) {
+    pub fn buckets(&self, figure: Figure, mut each: impl FnMut(usize, u64)) {
         let used = self
             .own(FIGURES_AT + figure as usize * FIGURE_WORDS + 3)
             .load(Relaxed);
@@ -366,7 +366,7 @@ impl<'a> Page<'a> {
     }
 
     /// Sum, least and greatest of a figure.
-    pub(crate) fn extremes(&self, figure: Figure) -> Extremes {
+    pub fn extremes(&self, figure: Figure) -> Extremes {
         let at = FIGURES_AT + figure as usize * FIGURE_WORDS;
         Extremes {
             sum: self.own(at).load(Relaxed),
@@ -406,13 +406,13 @@ impl<'a> Page<'a> {
     }
 
     /// Releases of a slice, and their times.
-    pub(crate) fn released(&self, slice: usize) -> (u64, u64) {
+    pub fn released(&self, slice: usize) -> (u64, u64) {
         let read = |row: usize| self.own(SLICES_AT + row * SLICES + slice).load(Relaxed);
         (read(3), read(4))
     }
 
     /// Operations, stamped ones and their waits of a slice.
-    pub(crate) fn sliced(&self, slice: usize) -> (u64, u64, u64) {
+    pub fn sliced(&self, slice: usize) -> (u64, u64, u64) {
         let read = |at: usize| self.own(SLICES_AT + at * SLICES + slice).load(Relaxed);
         (read(0), read(1), read(2))
     }
@@ -434,7 +434,7 @@ impl<'a> Page<'a> {
     }
 
     /// The owners that this worker found inside, and how often.
-    pub(crate) fn overlaps_with(&self) -> Vec<(u64, u64)> {
+    pub fn overlaps_with(&self) -> Vec<(u64, u64)> {
         (0..CULPRITS)
             .map(|culprit| CULPRITS_AT + 2 * culprit)
             .map(|at| (self.own(at).load(Relaxed), self.own(at + 1).load(Relaxed)))
@@ -462,7 +462,7 @@ impl<'a> Page<'a> {
     }
 
     /// The error that ended the worker, if there is one.
-    pub(crate) fn message(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         let bytes = usize::try_from(self.get(Word::MessageBytes)).ok()?;
         let text: Vec<u8> = (0..MESSAGE_WORDS)
             .flat_map(|word| self.own(MESSAGE_AT + word).load(Relaxed).to_le_bytes())
@@ -509,18 +509,18 @@ enum Control {
 const CONTROL_BYTES: usize = Control::End as usize * 8;
 
 /// For workers that do not stamp.
-pub(crate) mod phase {
+pub mod phase {
     /// The window has not opened.
     pub(crate) const BEFORE: u64 = 0;
     /// It is open.
-    pub(crate) const WITHIN: u64 = 1;
+    pub const WITHIN: u64 = 1;
     /// It has closed.
-    pub(crate) const AFTER: u64 = 2;
+    pub const AFTER: u64 = 2;
 }
 
 /// The shared memory of one run.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub struct Shared {
     region: Region,
     workers: usize,
 }
@@ -530,7 +530,7 @@ impl Shared {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn new(workers: usize) -> std::io::Result<Shared> {
+    pub fn new(workers: usize) -> std::io::Result<Shared> {
         let region = Region::new(CONTROL_BYTES + workers * PAGE_BYTES)?;
         region
             .words64(Control::Opens as usize * 8, 2)
@@ -545,7 +545,7 @@ impl Shared {
     }
 
     /// A worker's page.
-    pub(crate) fn page(&self, worker: usize) -> Page<'_> {
+    pub fn page(&self, worker: usize) -> Page<'_> {
         Page::new(&self.region, CONTROL_BYTES + worker * PAGE_BYTES)
     }
 
@@ -574,69 +574,69 @@ impl Shared {
     }
 
     /// Futex: workers that are ready.
-    pub(crate) fn ready(&self) -> &AtomicU32 {
+    pub fn ready(&self) -> &AtomicU32 {
         self.half(Control::Ready)
     }
 
     /// Futex: workers at the common start.
-    pub(crate) fn arrived(&self) -> &AtomicU32 {
+    pub fn arrived(&self) -> &AtomicU32 {
         self.half(Control::Arrived)
     }
 
     /// Futex: the common start.
-    pub(crate) fn go(&self) -> &AtomicU32 {
+    pub fn go(&self) -> &AtomicU32 {
         self.half(Control::Go)
     }
 
     /// Futex: workers may end. A worker that ends earlier takes its CPU clock
     /// with it before the keeper has read it.
-    pub(crate) fn dismissed(&self) -> &AtomicU32 {
+    pub fn dismissed(&self) -> &AtomicU32 {
         self.half(Control::Dismissed)
     }
 
     /// Futex: workers that have done all their operations, or failed.
-    pub(crate) fn finished(&self) -> &AtomicU32 {
+    pub fn finished(&self) -> &AtomicU32 {
         self.half(Control::Finished)
     }
 
     /// Futex: workers that hold all their locks.
-    pub(crate) fn midway(&self) -> &AtomicU32 {
+    pub fn midway(&self) -> &AtomicU32 {
         self.half(Control::Midway)
     }
 
     /// Futex: they may release them.
-    pub(crate) fn resumed(&self) -> &AtomicU32 {
+    pub fn resumed(&self) -> &AtomicU32 {
         self.half(Control::Resumed)
     }
 
     /// One of [`phase`].
-    pub(crate) fn phase(&self) -> &AtomicU64 {
+    pub fn phase(&self) -> &AtomicU64 {
         self.word(Control::Phase)
     }
 
     /// Stamp at which the window opens; `u64::MAX` until the last arrival.
-    pub(crate) fn opens(&self) -> &AtomicU64 {
+    pub fn opens(&self) -> &AtomicU64 {
         self.word(Control::Opens)
     }
 
     /// Stamp at which it closes; as `opens`.
-    pub(crate) fn closes(&self) -> &AtomicU64 {
+    pub fn closes(&self) -> &AtomicU64 {
         self.word(Control::Closes)
     }
 
     /// Add to a stamp for `CLOCK_MONOTONIC`, wrapping.
-    pub(crate) fn to_monotonic(&self) -> &AtomicU64 {
+    pub fn to_monotonic(&self) -> &AtomicU64 {
         self.word(Control::ToMonotonic)
     }
 
     /// The start that many hosts have agreed on, `CLOCK_MONOTONIC`; zero where the
     /// last worker to arrive opens the window.
-    pub(crate) fn begins(&self) -> &AtomicU64 {
+    pub fn begins(&self) -> &AtomicU64 {
         self.word(Control::Begins)
     }
 
     /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.
-    pub(crate) fn last_resort(&self) -> &AtomicU64 {
+    pub fn last_resort(&self) -> &AtomicU64 {
         self.word(Control::LastResort)
     }
 }

@@ -66,7 +66,7 @@ enum Cover {
 
 /// The lines of all locks of a run.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub struct Witness {
     region: Region,
     cover: Cover,
     keys: usize,
@@ -80,7 +80,7 @@ impl Witness {
     ///
     /// # Errors
     /// The system's, where memory is short.
-    pub(crate) fn new(
+    pub fn new(
         keys: usize,
         workers: usize,
         range: Range,
@@ -141,7 +141,7 @@ impl Witness {
     }
 
     /// Grants that the counters of all lines kept.
-    pub(crate) fn counted(&self) -> u64 {
+    pub fn counted(&self) -> u64 {
         let lines = match self.cover {
             Cover::Key => self.keys,
             Cover::Own => self.keys * self.workers,

@@ -6,11 +6,12 @@ use crate::crew::Crew;
 use crate::order::{Merged, RunData, RunOrder};
 use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 
 /// What is measured, in the hands of the keeper.
-pub(crate) trait Work: Sized + Sync {
+pub trait Work: Sync {
     /// Stack of a worker that is a thread.
-    const THREAD_STACK: usize;
+    fn thread_stack(&self) -> usize;
 
     /// Whether one owner at a time is let in, so that overlaps are faults.
     fn excludes(&self) -> bool;
@@ -45,10 +46,17 @@ pub(crate) trait Work: Sized + Sync {
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>);
 
     /// The life of one worker, in its process or thread. True if all went well.
-    fn live(crew: &Crew<'_, Self>, worker: usize) -> bool;
+    fn live(&self, crew: &Crew<'_>, worker: usize) -> bool;
 
     /// The process that carries all workers as tasks. Returns its exit code.
-    fn live_as_tasks(crew: &Crew<'_, Self>) -> i32;
+    fn live_as_tasks(&self, crew: &Crew<'_>) -> i32;
+
+    /// The process that measures what the tool itself costs, four ways in each of so many
+    /// blocks: nanoseconds a pair, as the bits of an f64. Returns its exit code.
+    fn live_as_cost(&self, _crew: &Crew<'_>, _blocks: usize, _results: &[AtomicU64]) -> i32 {
+        // Refused before anything starts: it is measured of `contend` alone.
+        1
+    }
 
     /// Whether a canary runs beside the workers.
     fn has_canary(&self) -> bool {
@@ -56,7 +64,7 @@ pub(crate) trait Work: Sized + Sync {
     }
 
     /// The canary's process. Returns its exit code.
-    fn live_as_canary(_crew: &Crew<'_, Self>) -> i32 {
+    fn live_as_canary(&self, _crew: &Crew<'_>) -> i32 {
         0
     }
 

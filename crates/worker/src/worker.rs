@@ -2,33 +2,39 @@
 //! itself to the keeper, makes its handle, works, and parts with its server.
 
 use crate::crew::Crew;
-use crate::order::ContendOrder;
-use crate::page::Page;
+use crate::order::{RunOrder, WorkloadOrder};
+use crate::recording::tally::Counted;
 use crate::work::Work;
-use crate::workloads::contend::{Contender, Probe};
-use crate::workloads::counted::Course;
-use crate::workloads::locking::{Does, Locking};
+use crate::workloads::contend::Probe;
+use crate::workloads::counted;
+use crate::workloads::locking::{Does, Handle, Locking};
+use crate::workloads::requests::{self, Requesting};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
-use jostle_targets::{CallError, Lock, ServerFigures, SetupError, Target};
+use jostle_targets::{CallError, Entry, ServerFigures, Setup, SetupError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-impl<T: Work> Crew<'_, T> {
+impl Crew<'_> {
     /// A process that is one worker. Returns its exit code.
-    pub(crate) fn worker_process(&self, worker: usize) -> i32 {
+    pub fn worker_process(&self, work: &dyn Work, worker: usize) -> i32 {
         process::set_name("jostle-worker");
         if process::die_with(self.keeper).is_err() {
             return 1;
         }
         let _ = process::leave_group();
-        i32::from(!T::live(self, worker))
+        i32::from(!work.live(self, worker))
     }
 
     /// A process whose threads are these workers, with no more CPU time than a
     /// group gives, if there is one. Returns its exit code.
-    pub(crate) fn worker_threads(&self, workers: Range<usize>, group: Option<&CpuGroup>) -> i32 {
+    pub fn worker_threads(
+        &self,
+        work: &dyn Work,
+        workers: Range<usize>,
+        group: Option<&CpuGroup>,
+    ) -> i32 {
         process::set_name("jostle-threads");
         if process::die_with(self.keeper).is_err() {
             return 1;
@@ -43,8 +49,8 @@ impl<T: Work> Crew<'_, T> {
             let threads: Vec<_> = workers
                 .map(|worker| {
                     let thread = std::thread::Builder::new()
-                        .stack_size(T::THREAD_STACK)
-                        .spawn_scoped(scope, move || T::live(self, worker));
+                        .stack_size(work.thread_stack())
+                        .spawn_scoped(scope, move || work.live(self, worker));
                     if let Err(error) = &thread {
                         self.give_up(
                             &self.shared.page(worker),
@@ -66,71 +72,57 @@ impl<T: Work> Crew<'_, T> {
     }
 }
 
-impl<T: Target> Crew<'_, Locking<'_, T>> {
-    /// The life of a worker with a lock. True if all went well.
-    pub(crate) fn live_with_lock(&self, worker: usize) -> bool {
-        let page = self.shared.page(worker);
-        let mut lock = match self.settle(worker, || {
-            self.target.target.join(self.order.number(worker))
-        }) {
-            Ok(lock) => lock,
-            Err(error) => {
-                self.give_up(&page, 0, &error.to_string());
-                return false;
+/// Prepares the target of an entry for the workload of an order, a lock or not.
+///
+/// # Errors
+/// In words for the user.
+pub fn prepare<'a>(
+    entry: &'static Entry,
+    setup: &Setup<'_>,
+    order: &'a RunOrder,
+) -> Result<Box<dyn Work + 'a>, SetupError> {
+    let lock = |does| -> Result<Box<dyn Work + 'a>, SetupError> {
+        Ok(Box::new(Locking::prepare(entry, setup, does)?))
+    };
+    let request = |does| -> Result<Box<dyn Work + 'a>, SetupError> {
+        Ok(Box::new(Requesting::prepare(entry, setup, order, does)?))
+    };
+    match &order.workload {
+        WorkloadOrder::Contend(contend) => lock(Does::Contend(contend)),
+        WorkloadOrder::Stream(stream) => lock(Does::Counted(Counted::Stream(stream))),
+        WorkloadOrder::Hold(hold) => lock(Does::Counted(Counted::Hold(hold))),
+        WorkloadOrder::Ask(ask) => request(requests::Does::Ask(ask)),
+        WorkloadOrder::Rate(rate) => request(requests::Does::Rate(rate)),
+        WorkloadOrder::Spread(spread) => request(requests::Does::Spread(spread)),
+    }
+}
+
+impl Locking<'_> {
+    /// What a worker does with its handle. True if all went well.
+    fn work_with(&self, crew: &Crew<'_>, worker: usize, handle: &mut dyn Handle) -> bool {
+        let page = crew.shared.page(worker);
+        let well = match self.does {
+            Does::Counted(counted) => crew.counted(worker, || {
+                counted::work(crew, self.door.locks(), counted, handle, worker)
+            }),
+            Does::Contend(contend) => {
+                crew.wait_for_start(&page);
+                let probe = Probe::from(crew.order.measure);
+                let done = handle.contend(crew, contend, worker, probe, u64::MAX);
+                // How often the worker asked its server, where its handle knows.
+                if let Some(traffic) = handle.lock().traffic() {
+                    page.note_traffic(traffic);
+                }
+                crew.leave(&page, done)
             }
         };
-        match self.target.does {
-            Does::Counted(counted) => {
-                let well = self.counted(worker, || {
-                    Course::new(self, counted, &mut lock, worker).run()
-                });
-                self.part(&page, well, || lock.part())
-            }
-            Does::Contend(contend) => {
-                self.wait_for_start(&page);
-                let mut contender = Contender::new(self, contend, &mut lock, worker);
-                let done = contender.run(Probe::from(self.order.measure), u64::MAX);
-                note_traffic(&page, &lock);
-                let well = self.leave(&page, done);
-                self.part(&page, well, || lock.part())
-            }
-        }
-    }
-
-    /// One uncontended worker in four ways, block by block, each block in the
-    /// reverse order of the one before, so that a drift of the machine falls on
-    /// all alike. Writes nanoseconds a pair, as the bits of an f64, four to a
-    /// block. Returns its exit code.
-    pub(crate) fn cost_process(
-        &self,
-        contend: &ContendOrder,
-        blocks: usize,
-        results: &[AtomicU64],
-    ) -> i32 {
-        process::set_name("jostle-cost");
-        if process::die_with(self.keeper).is_err() {
-            return 1;
-        }
-        let page = self.shared.page(0);
-        let measured = self
-            .settle(0, || self.target.target.join(0))
-            .map_err(|e| e.to_string())
-            .and_then(|mut lock| {
-                let measured = self.measure_cost(&mut lock, contend, blocks, results);
-                // An answer too many is for the runs to report, as one of theirs.
-                let _ = lock.part();
-                measured.map_err(|e| e.to_string())
-            });
-        if let Err(message) = &measured {
-            page.fail(0, message);
-        }
-        i32::from(measured.is_err())
+        crew.part(&page, well, || handle.lock().part())
     }
 
     fn measure_cost(
         &self,
-        lock: &mut T::Lock,
-        contend: &ContendOrder,
+        crew: &Crew<'_>,
+        handle: &mut dyn Handle,
         blocks: usize,
         results: &[AtomicU64],
     ) -> Result<(), CallError> {
@@ -142,12 +134,14 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
         ];
         /// Long against one stamp, short against a scheduler's slice.
         const PASS_NS: f64 = 2_000_000.0;
-        self.shared.opens().store(0, Relaxed);
+        let Does::Contend(contend) = self.does else {
+            return Ok(());
+        };
+        crew.shared.opens().store(0, Relaxed);
         let mut pass = |probe: Probe, pairs: u64| {
-            let mut contender = Contender::new(self, contend, lock, 0);
-            let start = self.clock.now();
-            contender.run(probe, pairs)?;
-            Ok((self.clock.now() - start) as f64 / pairs as f64)
+            let start = crew.clock.now();
+            handle.contend(crew, contend, 0, probe, pairs)?;
+            Ok((crew.clock.now() - start) as f64 / pairs as f64)
         };
         // The first passes warm caches and find how many pairs fill one of the
         // dearest kind; sized by counting alone, one would last ten times as
@@ -170,49 +164,82 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
     }
 }
 
-/// How often a worker asked its server, where its handle knows.
-fn note_traffic(page: &Page<'_>, lock: &impl Lock) {
-    if let Some(traffic) = lock.traffic() {
-        page.note_traffic(traffic);
+impl Work for Locking<'_> {
+    fn thread_stack(&self) -> usize {
+        self.door.locks().thread_stack()
     }
-}
-
-impl<T: Target> Work for Locking<'_, T> {
-    const THREAD_STACK: usize = <T as Target>::THREAD_STACK;
 
     fn excludes(&self) -> bool {
-        T::ENTRY.lock.excludes
+        self.entry.lock.excludes
     }
 
     fn is_remote(&self) -> bool {
-        T::ENTRY.is_remote()
+        self.entry.is_remote()
     }
 
     fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.target.server()
+        self.door.locks().server()
     }
 
     fn clear(&self) -> Result<(), SetupError> {
-        self.target.remove_leftovers()
+        self.door.locks().remove_leftovers()
     }
 
     fn finish(&self) -> Result<(), SetupError> {
-        self.target.finish()
+        self.door.locks().finish()
     }
 
     fn strangers(&self) -> Vec<String> {
-        self.target.strangers()
+        self.door.locks().strangers()
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        (self.target.truth(), self.target.facts())
+        let locks = self.door.locks();
+        (locks.truth(), locks.facts())
     }
 
-    fn live(crew: &Crew<'_, Self>, worker: usize) -> bool {
-        crew.live_with_lock(worker)
+    fn live(&self, crew: &Crew<'_>, worker: usize) -> bool {
+        let mut well = false;
+        let number = crew.order.number(worker);
+        let joined = crew.settle(worker).and_then(|()| {
+            self.door.join(number, &mut |handle| {
+                crew.touch(worker);
+                well = self.work_with(crew, worker, handle);
+            })
+        });
+        if let Err(error) = joined {
+            crew.give_up(&crew.shared.page(worker), 0, &error.to_string());
+        }
+        well
     }
 
-    fn live_as_tasks(crew: &Crew<'_, Self>) -> i32 {
-        crew.worker_tasks()
+    fn live_as_tasks(&self, crew: &Crew<'_>) -> i32 {
+        self.worker_tasks(crew)
+    }
+
+    /// One uncontended worker in four ways, block by block, each block in the
+    /// reverse order of the one before, so that a drift of the machine falls on
+    /// all alike.
+    fn live_as_cost(&self, crew: &Crew<'_>, blocks: usize, results: &[AtomicU64]) -> i32 {
+        process::set_name("jostle-cost");
+        if process::die_with(crew.keeper).is_err() {
+            return 1;
+        }
+        let mut measured = Ok(());
+        let joined = crew.settle(0).and_then(|()| {
+            self.door.join(0, &mut |handle| {
+                crew.touch(0);
+                measured = self.measure_cost(crew, handle, blocks, results);
+                // An answer too many is for the runs to report, as one of theirs.
+                let _ = handle.lock().part();
+            })
+        });
+        let measured = joined
+            .map_err(|error| error.to_string())
+            .and_then(|()| measured.map_err(|error| error.to_string()));
+        if let Err(message) = &measured {
+            crew.shared.page(0).fail(0, message);
+        }
+        i32::from(measured.is_err())
     }
 }

@@ -4,9 +4,9 @@
 
 use crate::common::{Jostle, Place, beside, jostle, reason};
 use jostle_model::record::Point;
-use jostle_targets::program::{Launched, Program, Recipe};
+use jostle_targets::program::{Launched, Recipe};
 use jostle_targets::{
-    Entry, Launcher, TABLE, Target, Visitor, mariadb, memcached, postgres, visit,
+    Entry, Launcher, Mode, Outcome, TABLE, Wait, launches, mariadb, memcached, postgres, prepare,
 };
 use jostle_testbed::lock_servers as servers;
 use rustix::process::Signal;
@@ -14,21 +14,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// The program that a target launches.
-fn program(entry: &Entry) -> Option<&'static Program> {
-    struct Launches;
-    impl Visitor for Launches {
-        type Out = Option<&'static Program>;
-        fn visit<T: Target>(self) -> Self::Out {
-            T::launches()
-        }
-    }
-    visit(entry, Launches)
-}
-
 /// Those whose program a Debian package brings.
 fn launching() -> impl Iterator<Item = &'static Entry> {
-    let packaged = |entry: &&Entry| program(entry).is_some_and(|program| program.package.is_some());
+    let packaged =
+        |entry: &&Entry| launches(entry).is_some_and(|program| program.package.is_some());
     TABLE.iter().copied().filter(packaged)
 }
 
@@ -168,28 +157,23 @@ fn a_fenced_service_gives_each_grant_a_greater_token() {
     let _beside = beside();
     let directory = tempfile::tempdir().unwrap();
     let ledger = jostle_sys::ledger::Ledger::create_in(directory.path()).unwrap();
-    struct Tokens<'a>(&'a jostle_sys::ledger::Ledger);
-    impl Visitor for Tokens<'_> {
-        type Out = Vec<u64>;
-        fn visit<T: Target>(self) -> Vec<u64> {
-            use jostle_targets::{Lock, Mode, Outcome, Wait};
-            let target = T::prepare(&servers::setup(self.0, 2)).unwrap();
-            let mut locks = [target.join(0).unwrap(), target.join(1).unwrap()];
-            let each = (0..6).map(|nth| {
-                let lock = &mut locks[nth % 2];
-                let granted = lock.acquire(0, Mode::Exclusive, Wait::Try);
-                assert_eq!(granted, Ok(Outcome::Granted));
-                let token = lock.token().unwrap();
-                lock.release(0, Mode::Exclusive).unwrap();
-                token
-            });
-            each.collect()
-        }
-    }
+    let tokens = |entry: &Entry| -> Vec<u64> {
+        let target = prepare(entry, &servers::setup(&ledger, 2)).unwrap();
+        let mut locks = [target.join(0).unwrap(), target.join(1).unwrap()];
+        let each = (0..6).map(|nth| {
+            let lock = &mut locks[nth % 2];
+            let granted = lock.acquire(0, Mode::Exclusive, Wait::Try);
+            assert_eq!(granted, Ok(Outcome::Granted));
+            let token = lock.token().unwrap();
+            lock.release(0, Mode::Exclusive).unwrap();
+            token
+        });
+        each.collect()
+    };
     let fenced: Vec<_> = launching().filter(|entry| entry.lock.fenced).collect();
     assert!(!fenced.is_empty());
     for entry in fenced {
-        let tokens = visit(entry, Tokens(&ledger));
+        let tokens = tokens(entry);
         assert!(
             tokens.is_sorted_by(|one, next| one < next),
             "{}: {tokens:?}",

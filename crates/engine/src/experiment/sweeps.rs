@@ -6,7 +6,7 @@
 use super::records::judge;
 use super::{Course, Limits, Progress, Stop, over};
 use crate::connect::{self, Curve};
-use crate::order::{Demand, SweepOrder, cpus};
+use crate::order::{SweepOrder, cpus};
 use crate::preflight;
 use crate::schedule;
 use crate::world::{self, Step};
@@ -207,7 +207,7 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
         ),
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         place: plan.place.clone().unwrap_or(Place::None),
-        load: Demand::of(plan, spec, at),
+        load: preflight::demand(plan, spec, at),
         patience: PATIENCE,
         during: plan.during.clone(),
         server: plan.server.clone(),

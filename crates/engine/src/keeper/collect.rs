@@ -3,13 +3,13 @@
 use super::accounts::{Books, Known};
 use super::run::{Reading, Seen, how_it_ended};
 use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
-use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
-use crate::witness::Witness;
-use crate::work::Work;
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Buckets, Count, Counts, Machine};
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, Scheduled};
+use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, Word};
+use jostle_worker::witness::Witness;
+use jostle_worker::work::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering::Relaxed;
 const EXAMPLES: usize = 5;
 
 /// Merges what the workers of one run measured. Call it when all are reaped.
-pub(super) fn collect<T: Work>(
+pub(super) fn collect(
     order: &RunOrder,
-    target: &T,
+    work: &dyn Work,
     shared: &Shared,
     witness: &Witness,
     books: &Books,
@@ -30,10 +30,10 @@ pub(super) fn collect<T: Work>(
         .collect();
     let (opens, closes) = window(order, shared, &seen);
     let dead = dead_workers(&seen);
-    let (truth, setup) = target.known();
+    let (truth, setup) = work.known();
     let mut data = RunData {
         window_ns: closes.saturating_sub(opens),
-        excludes: target.excludes(),
+        excludes: work.excludes(),
         warmup_ns: order.warmup.0,
         ramp_ns: seen.ramp_ns,
         drain_ns: seen.drain_ns,
@@ -48,7 +48,7 @@ pub(super) fn collect<T: Work>(
     let sum = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
     let traffic = (sum(Word::RoundTrips), sum(Word::Carried));
     data.traffic = (traffic.0 > 0).then_some(traffic);
-    data.is_remote = target.is_remote();
+    data.is_remote = work.is_remote();
     data.server_counted = seen.server.grants;
     data.server_binds = seen.server.binds;
     data.server_unbinds = seen.server.unbinds;
@@ -63,7 +63,7 @@ pub(super) fn collect<T: Work>(
         waits(&mut data, order, &pages, closes);
         exclusion(&mut data, &pages, witness, &dead);
     }
-    cpu(&mut data, order, &pages, &seen, target.is_remote());
+    cpu(&mut data, order, &pages, &seen, work.is_remote());
     if let WorkloadOrder::Spread(spread) = &order.workload {
         data.spread = Some(Box::new(super::spread::collect(
             order,
@@ -72,10 +72,10 @@ pub(super) fn collect<T: Work>(
             &seen,
             &books.server,
             (opens, closes),
-            target.is_remote(),
+            work.is_remote(),
         )));
     }
-    target.add_to(order, &mut data);
+    work.add_to(order, &mut data);
     accounts(&mut data, books, &seen);
     data
 }

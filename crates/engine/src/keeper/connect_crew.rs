@@ -3,14 +3,14 @@
 use super::connect::{Sweep, options};
 use super::run::{Aborted, how_it_ended};
 use crate::preflight::processes::Processes;
-use crate::workloads::connect::board::{Count, Own, order};
-use crate::workloads::connect::client::Client;
-use crate::workloads::connect::listener::Listener;
-use crate::workloads::connect::server::Server;
 use jostle_model::connect::Only;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::{clock, cpu, errno, signal};
 use jostle_targets::endpoint::{CALLS, Plug};
+use jostle_worker::workloads::connect::board::{Count, Own, order};
+use jostle_worker::workloads::connect::client::Client;
+use jostle_worker::workloads::connect::listener::Listener;
+use jostle_worker::workloads::connect::server::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

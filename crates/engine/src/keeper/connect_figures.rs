@@ -5,14 +5,14 @@ use super::accounts::{Books, Entry, Known, Server};
 use super::connect::Sweep;
 use super::connect_crew::Kind;
 use crate::order::{Closed, Merged, Reached, SideData};
-use crate::workloads::connect::board::{Count, Figure, Own, Tally};
-use crate::workloads::connect::decade;
 use jostle_model::connect::Stopped;
 use jostle_model::record::{Accounts, Buckets, Machine};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
 use jostle_sys::limits::net::{self, KernelMemory};
 use jostle_sys::stat::{self, CpuClock, MachineTicks};
+use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
+use jostle_worker::workloads::connect::decade;
 use std::collections::BTreeMap;
 
 /// Caches that are worth a line: bytes for each connection.

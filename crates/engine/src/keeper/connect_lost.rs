@@ -6,8 +6,8 @@ use super::connect::Sweep;
 use super::connect_crew::Kind;
 use super::run::Aborted;
 use crate::order::Lost;
-use crate::workloads::connect::board::{Own, UNKNOWN, order};
 use jostle_model::connect::Only;
+use jostle_worker::workloads::connect::board::{Own, UNKNOWN, order};
 use std::time::Duration;
 
 /// How long clients may take to look at all their connections.

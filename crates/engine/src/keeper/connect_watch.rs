@@ -5,8 +5,8 @@ use super::connect::Sweep;
 use super::connect_crew::Kind;
 use super::connect_figures::merged;
 use crate::order::{Running, Used};
-use crate::workloads::connect::board::{Count, Figure};
 use jostle_sys::stat::{self, CpuClock};
+use jostle_worker::workloads::connect::board::{Count, Figure};
 
 impl Sweep<'_> {
     /// Tells the parent how far the sweep is, where somebody watches and it is time.

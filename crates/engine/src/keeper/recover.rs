@@ -6,15 +6,15 @@ use super::run::{Aborted, how_it_ended};
 use super::serve::Context;
 use super::servers::Servers;
 use crate::order::{RecoverData, RecoverOrder};
-use crate::workloads::recover::board::{Board, order};
-use crate::workloads::recover::{OWNER, Process};
 use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
 use jostle_sys::{clock, cpu, process};
-use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Setup, Spec, Target};
+use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Locks, Setup, Spec};
+use jostle_worker::workloads::recover::board::{Board, order};
+use jostle_worker::workloads::recover::{OWNER, Process};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -32,11 +32,11 @@ const STRIKE_NS: u64 = 20_000_000;
 const LOOK_NS: u64 = 2_000_000;
 
 /// Everything of one run.
-pub(super) struct Recovery<'a, T> {
+pub(super) struct Recovery<'a> {
     context: &'a Context,
     servers: &'a Servers<'a>,
     order: &'a RecoverOrder,
-    target: T,
+    target: Box<dyn Locks>,
     board: Board,
     /// Which process is which.
     alive: BTreeMap<u32, usize>,
@@ -48,7 +48,7 @@ pub(super) struct Recovery<'a, T> {
     lease_ns: Option<u64>,
 }
 
-impl<'a, T: Target> Recovery<'a, T> {
+impl<'a> Recovery<'a> {
     /// Makes what the processes share.
     pub(super) fn prepare(
         context: &'a Context,
@@ -56,7 +56,7 @@ impl<'a, T: Target> Recovery<'a, T> {
         servers: &'a Servers<'a>,
         order: &'a RecoverOrder,
         spec: &Spec,
-    ) -> Result<Recovery<'a, T>, Aborted> {
+    ) -> Result<Recovery<'a>, Aborted> {
         let setup = Setup {
             argument: spec.argument.as_deref(),
             ledger,
@@ -77,8 +77,8 @@ impl<'a, T: Target> Recovery<'a, T> {
             seed: order.seed,
             launcher: servers,
         };
-        let target =
-            T::prepare(&setup).map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        let target = jostle_targets::prepare(spec.entry, &setup)
+            .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
         let board = Board::new(order.waiters + 1)
             .map_err(|error| Aborted(format!("no memory for the processes: {error}")))?;
         let lease_ns = target.facts().get(LEASE_FACT).map(|ns| *ns as u64);
@@ -171,7 +171,7 @@ impl<'a, T: Target> Recovery<'a, T> {
         let keeper = rustix::process::getpid();
         let pid = self.context.forker.fork(|| {
             let process = Process {
-                target: &self.target,
+                target: &*self.target,
                 board: &self.board,
                 number,
                 timer_slack_ns: self.order.timer_slack.0,

@@ -7,17 +7,13 @@ use super::recover::Recovery;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
-use crate::order::{RecoverOrder, Reply, Request, RunOrder, SweepOrder, WorkloadOrder};
-use crate::recording::tally::Counted;
-use crate::work::Work;
-use crate::workloads::locking::{self, Locking};
-use crate::workloads::requests::{self, Requesting};
+use crate::order::{RecoverOrder, Reply, Request, RunOrder, SweepOrder};
 use jostle_sys::clock::Clock;
 use jostle_sys::cpu;
 use jostle_sys::ledger::{self, Ledger};
 use jostle_sys::limits::cgroup;
 use jostle_sys::process::{self, Ended, Forker};
-use jostle_targets::{Spec, Target, Visitor, visit};
+use jostle_targets::Spec;
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -83,8 +79,8 @@ impl Context {
         };
         loop {
             let reply = match receive::<Request>(&mut stream) {
-                Ok(Request::Run(order)) => self.visit(&order, None),
-                Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(cost.blocks)),
+                Ok(Request::Run(order)) => self.run(&order, None),
+                Ok(Request::Cost(cost)) => self.run(&cost.run, Some(cost.blocks)),
                 Ok(Request::Sweep(sweep)) => self.sweep(&sweep),
                 Ok(Request::Recover(order)) => self.recover(&order),
                 Ok(Request::Latencies { timer_slack }) => {
@@ -105,7 +101,7 @@ impl Context {
     }
 
     /// A run, or so many blocks of the tool's own cost.
-    fn visit(&self, order: &RunOrder, cost_blocks: Option<usize>) -> Reply {
+    fn run(&self, order: &RunOrder, cost_blocks: Option<usize>) -> Reply {
         let order = &order.clone().here(&cpu::allowed());
         // The system may have given their numbers to others.
         self.ended.take();
@@ -113,29 +109,38 @@ impl Context {
             Ok(opened) => opened,
             Err(failed) => return failed,
         };
-        let visitor = Visit {
-            context: self,
-            ledger: &ledger,
-            order,
-            spec: &spec,
-        };
-        let lock = |does| {
-            let visitor = VisitLock {
-                visit: &visitor,
-                does,
-                cost_blocks,
-            };
-            visit(spec.entry, visitor)
-        };
-        let reply = match &order.workload {
-            WorkloadOrder::Contend(contend) => lock(locking::Does::Contend(contend)),
-            WorkloadOrder::Stream(stream) => lock(locking::Does::Counted(Counted::Stream(stream))),
-            WorkloadOrder::Hold(hold) => lock(locking::Does::Counted(Counted::Hold(hold))),
-            WorkloadOrder::Ask(ask) => visitor.request(requests::Does::Ask(ask)),
-            WorkloadOrder::Rate(rate) => visitor.request(requests::Does::Rate(rate)),
-            WorkloadOrder::Spread(spread) => visitor.request(requests::Does::Spread(spread)),
-        };
+        let reply = self.run_on(&ledger, order, &spec, cost_blocks);
         swept(&ledger, reply)
+    }
+
+    fn run_on(
+        &self,
+        ledger: &Ledger,
+        order: &RunOrder,
+        spec: &Spec,
+        cost_blocks: Option<usize>,
+    ) -> Reply {
+        // Declared before the run, so that the servers outlive it.
+        let servers = Servers::new(self, ledger, &order.server_cpus);
+        let run = Run::prepare(self, ledger, &servers, order, spec);
+        let done = run.and_then(|run| match cost_blocks {
+            None => self.anchored(&run),
+            Some(blocks) => run.cost(blocks).map(Reply::Cost),
+        });
+        servers.outlived(done)
+    }
+
+    /// A run between its two anchors.
+    fn anchored(&self, run: &Run<'_>) -> Result<Reply, Aborted> {
+        let together = run.order.together;
+        if together.is_some_and(|together| !together.takes_anchor) {
+            return run.perform().map(|data| Reply::Ran(Box::new(data)));
+        }
+        let before = anchor::passes(self, &run.order.cpus);
+        let mut data = run.perform()?;
+        let after = anchor::passes(self, &run.order.cpus);
+        data.anchor = anchor::anchor(&before, &after);
+        Ok(Reply::Ran(Box::new(data)))
     }
 
     /// One fault.
@@ -144,14 +149,18 @@ impl Context {
             Ok(opened) => opened,
             Err(failed) => return failed,
         };
-        let visitor = Strike {
-            context: self,
-            ledger: &ledger,
-            order,
-            spec: &spec,
-        };
-        let reply = visit(spec.entry, visitor);
+        let reply = self.recover_on(&ledger, order, &spec);
         swept(&ledger, reply)
+    }
+
+    fn recover_on(&self, ledger: &Ledger, order: &RecoverOrder, spec: &Spec) -> Reply {
+        // As above.
+        let servers = Servers::new(self, ledger, &[]).lasting();
+        let run = Recovery::prepare(self, ledger, &servers, order, spec);
+        match run.and_then(Recovery::perform) {
+            Ok(data) => Reply::Recovered(Box::new(data)),
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
     }
 
     /// One sweep of connections. Its points are sent as they are reached.
@@ -249,97 +258,4 @@ fn not_removed(left: &[String]) -> Reply {
         "could not remove what the run made: {}",
         left.join("; ")
     ))
-}
-
-/// A fault that is to strike.
-struct Strike<'a> {
-    context: &'a Context,
-    ledger: &'a Ledger,
-    order: &'a RecoverOrder,
-    spec: &'a Spec,
-}
-
-impl Visitor for Strike<'_> {
-    type Out = Reply;
-
-    fn visit<T: Target>(self) -> Reply {
-        // Declared before the run, so that the servers outlive it.
-        let servers = Servers::new(self.context, self.ledger, &[]).lasting();
-        let run =
-            Recovery::<T>::prepare(self.context, self.ledger, &servers, self.order, self.spec);
-        match run.and_then(Recovery::perform) {
-            Ok(data) => Reply::Recovered(Box::new(data)),
-            Err(Aborted(text)) => Reply::Failed(text),
-        }
-    }
-}
-
-struct Visit<'a> {
-    context: &'a Context,
-    ledger: &'a Ledger,
-    order: &'a RunOrder,
-    spec: &'a Spec,
-}
-
-/// A run of a lock.
-struct VisitLock<'a> {
-    visit: &'a Visit<'a>,
-    does: locking::Does<'a>,
-    /// Instead of a run, what the tool itself costs.
-    cost_blocks: Option<usize>,
-}
-
-impl Visit<'_> {
-    /// A run of requests.
-    fn request(&self, does: requests::Does<'_>) -> Reply {
-        // As below.
-        let servers = Servers::new(self.context, self.ledger, &self.order.server_cpus);
-        let (order, entry) = (self.order, self.spec.entry);
-        let run = Run::prepare(
-            self.context,
-            self.ledger,
-            &servers,
-            order,
-            self.spec,
-            |setup| Requesting::prepare(entry, setup, order, does),
-        );
-        servers.outlived(run.and_then(|run| self.anchored(&run)))
-    }
-
-    /// A run between its two anchors.
-    fn anchored<T: Work>(&self, run: &Run<'_, T>) -> Result<Reply, Aborted> {
-        let together = self.order.together;
-        if together.is_some_and(|together| !together.takes_anchor) {
-            return run.perform().map(|data| Reply::Ran(Box::new(data)));
-        }
-        let before = anchor::passes(self.context, &self.order.cpus);
-        let mut data = run.perform()?;
-        let after = anchor::passes(self.context, &self.order.cpus);
-        data.anchor = anchor::anchor(&before, &after);
-        Ok(Reply::Ran(Box::new(data)))
-    }
-}
-
-impl Visitor for VisitLock<'_> {
-    type Out = Reply;
-
-    fn visit<T: Target>(self) -> Reply {
-        let Visit {
-            context,
-            ledger,
-            order,
-            spec,
-        } = *self.visit;
-        // Declared before the run, so that the servers outlive it.
-        let servers = Servers::new(context, ledger, &order.server_cpus);
-        let does = self.does;
-        let run = Run::prepare(context, ledger, &servers, order, spec, |setup| {
-            T::prepare(setup).map(|target| Locking { target, does })
-        });
-        let done = run.and_then(|run| match self.cost_blocks {
-            None => self.visit.anchored(&run),
-            Some(blocks) => run.cost(blocks).map(Reply::Cost),
-        });
-        servers.outlived(done)
-    }
 }

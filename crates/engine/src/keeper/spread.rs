@@ -4,11 +4,11 @@
 use super::accounts::Server;
 use super::run::{Reading, Seen};
 use crate::order::{GeneratorData, RunOrder, Sides, SpreadData, SpreadOrder};
-use crate::page::{Page, Word};
-use crate::workloads::requests::standstill;
 use jostle_sys::cpu;
 use jostle_sys::limits::cgroup;
 use jostle_targets::Spec;
+use jostle_worker::page::{Page, Word};
+use jostle_worker::workloads::requests::standstill;
 use std::ops::Range;
 
 /// What the generators did in the window from the first stamp to the second.

@@ -6,14 +6,13 @@
 
 use super::run::{Aborted, Children, LOOK_UP, RAMP_PATIENCE_NS, Run};
 use crate::order::{Reply, Request};
-use crate::work::Work;
 use jostle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Time for the parent to agree with other hosts, beyond the time that they may take.
 const TALK_NS: u64 = 30_000_000_000;
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// Says that all are ready, and waits for the time of the common start, of
     /// `CLOCK_MONOTONIC`.
     pub(super) fn await_go(&self, children: &mut Children) -> Result<u64, Aborted> {

@@ -33,46 +33,36 @@ pub fn bound(plan: &Plan, sources: u64) -> Option<bool> {
     }
 }
 
-impl Demand {
-    /// What one curve of the plan asks.
-    pub fn of(plan: &Plan, spec: &Spec, at: At) -> Demand {
-        let sources = at.sources.unwrap_or(1);
-        let embedded = spec.argument.is_none();
-        let alone = plan.only == Some(Only::Bind);
-        Demand {
-            has_ports: spec.entry.has_ports(),
-            embedded: embedded && !alone,
-            sources,
-            ports: plan.ports.unwrap_or(1),
-            port_range: plan.port_range,
-            alone,
-            binds_port: bound(plan, sources) == Some(false),
-            acceptors: plan.acceptors.unwrap_or(1),
-            listeners: at.listeners.unwrap_or(0),
-            bytes_each: if embedded && !alone {
-                TCP_BYTES
-            } else {
-                END_BYTES
-            },
-        }
+/// What one curve of the plan asks of the machine.
+pub fn demand(plan: &Plan, spec: &Spec, at: At) -> Demand {
+    let sources = at.sources.unwrap_or(1);
+    let embedded = spec.argument.is_none();
+    let alone = plan.only == Some(Only::Bind);
+    Demand {
+        has_ports: spec.entry.has_ports(),
+        embedded: embedded && !alone,
+        sources,
+        ports: plan.ports.unwrap_or(1),
+        port_range: plan.port_range,
+        alone,
+        binds_port: bound(plan, sources) == Some(false),
+        acceptors: plan.acceptors.unwrap_or(1),
+        listeners: at.listeners.unwrap_or(0),
+        bytes_each: if embedded && !alone {
+            TCP_BYTES
+        } else {
+            END_BYTES
+        },
     }
+}
 
-    /// Sets of ports that are used up one by one.
-    pub fn pairs(&self) -> u64 {
-        match self.binds_port {
-            true => self.sources,
-            false => self.sources * self.ports,
-        }
-    }
-
-    fn size(&self, open: u64, machine: &Machine) -> Size {
-        Size {
-            open,
-            listeners: self.listeners,
-            acceptors: if self.embedded { self.acceptors } else { 0 },
-            reserve: RESERVE + self.ports * self.acceptors,
-            limit: machine.rlimits.descriptors.hard,
-        }
+fn size(load: &Demand, open: u64, machine: &Machine) -> Size {
+    Size {
+        open,
+        listeners: load.listeners,
+        acceptors: if load.embedded { load.acceptors } else { 0 },
+        reserve: RESERVE + load.ports * load.acceptors,
+        limit: machine.rlimits.descriptors.hard,
     }
 }
 
@@ -132,7 +122,7 @@ fn more_ports(load: &Demand, range: PortRange) -> String {
 }
 
 fn processes(load: &Demand, machine: &Machine) -> Option<NextLimit> {
-    let each = load.size(1, machine).crew()?.each;
+    let each = size(load, 1, machine).crew()?.each;
     let kernel = &machine.kernel;
     let used = kernel.tasks.unwrap_or(0);
     let room = [
@@ -213,7 +203,7 @@ pub fn forecast(load: &Demand, open: &[u64], machine: &Machine) -> Result<Vec<St
     let (Some(least), Some(most)) = (open.iter().min(), open.iter().max()) else {
         return Ok(Vec::new());
     };
-    if load.size(*most, machine).crew().is_none() {
+    if size(load, *most, machine).crew().is_none() {
         return Err(Refusal {
             limit: "RLIMIT_NOFILE",
             text: format!(

@@ -13,13 +13,14 @@ mod rows;
 pub(crate) mod split;
 pub(crate) mod sweeps;
 
-use crate::grants;
+use crate::across;
 use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Closed, Reached, RunData, RunOrder, Running, SweepOrder};
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
 use jostle_stats::rng::Rng;
+use jostle_worker::grants;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -175,7 +176,7 @@ impl World {
         let parts = parts(orders, gathered)?;
         let whole = split::whole(order, ranks, names);
         let mut data = merge::merge(&whole, hosts.all(), &parts);
-        let across = grants::across(hosts.all(), parts.iter().map(|part| &part.of));
+        let across = across::across(hosts.all(), parts.iter().map(|part| &part.of));
         let across = across.map_err(|damaged| KeeperError::Failed(damaged.to_string()))?;
         data.across = across.map(Box::new);
         Ok(Ran {

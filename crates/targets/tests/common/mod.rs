@@ -6,7 +6,7 @@
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
-use jostle_targets::{Entry, Outcome, Setup, SetupError, TABLE, Target, Wait};
+use jostle_targets::{Entry, Locks, Outcome, Setup, SetupError, TABLE, Target, Wait};
 use jostle_testbed::lock_servers as servers;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -68,6 +68,12 @@ impl<'a> Bench<'a> {
             seed: 7,
             launcher: &servers::InProcess,
         }
+    }
+
+    /// The lock of an entry, as an object.
+    pub(crate) fn locks(&self, entry: &Entry) -> Box<dyn Locks> {
+        jostle_targets::prepare(entry, &self.setup(entry.name))
+            .unwrap_or_else(|error| panic!("{}: {error}", entry.name))
     }
 
     pub(crate) fn prepare<T: Target>(&self) -> T {

@@ -198,3 +198,13 @@ pub struct Demand {
     /// Memory of one connection.
     pub bytes_each: u64,
 }
+
+impl Demand {
+    /// Sets of ports that are used up one by one.
+    pub fn pairs(&self) -> u64 {
+        match self.binds_port {
+            true => self.sources,
+            false => self.sources * self.ports,
+        }
+    }
+}

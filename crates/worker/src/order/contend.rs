@@ -52,7 +52,7 @@ from_plan! {
 }
 
 /// Neither slept nor spun.
-pub(crate) const NO_TIME: Busy = Busy::Sleep(Nanos::ZERO);
+pub const NO_TIME: Busy = Busy::Sleep(Nanos::ZERO);
 
 impl ContendOrder {
     /// Exclusive acquisitions that wait, without hold and idle.

@@ -119,7 +119,7 @@ impl RunOrder {
 
     /// Whether workers of several hosts want the same locks, so that one host alone
     /// does not see who had a lock before.
-    pub(crate) fn meets_others(&self) -> bool {
+    pub fn meets_others(&self) -> bool {
         let several = self.share.is_some_and(|share| share.hosts > 1);
         several && self.workload.meets()
     }
@@ -146,7 +146,7 @@ impl RunOrder {
     }
 
     /// The workers of part number `nth` of so many about equal ones.
-    pub(crate) fn dealt(&self, nth: usize, parts: usize) -> Span<usize> {
+    pub fn dealt(&self, nth: usize, parts: usize) -> Span<usize> {
         let edge = |nth: usize| nth * self.workers / parts.max(1);
         edge(nth)..edge(nth + 1)
     }
@@ -173,7 +173,7 @@ impl RunOrder {
 
     /// Whether it is a stream whose workers wait for each other, one request at
     /// a time, so that there are hand-offs to be seen.
-    pub(crate) fn is_contended_stream(&self) -> bool {
+    pub fn is_contended_stream(&self) -> bool {
         let stream = matches!(self.workload, WorkloadOrder::Stream(_));
         stream && self.workload.meets() && self.workers > 1
     }

@@ -20,7 +20,7 @@ pub struct StreamOrder {
 
 impl StreamOrder {
     /// So many pairs of each worker, as the plan has them.
-    pub(crate) fn of(plan: &Plan, operations: u64) -> StreamOrder {
+    pub fn of(plan: &Plan, operations: u64) -> StreamOrder {
         StreamOrder {
             operations,
             names: plan.names.unwrap_or(Names::One),

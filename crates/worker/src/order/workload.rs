@@ -74,7 +74,7 @@ impl WorkloadOrder {
     }
 
     /// The same with no more than so many operations of each worker.
-    pub(crate) fn of_at_most(mut self, most: u64) -> WorkloadOrder {
+    pub fn of_at_most(mut self, most: u64) -> WorkloadOrder {
         let operations = match &mut self {
             WorkloadOrder::Stream(stream) => &mut stream.operations,
             WorkloadOrder::Ask(ask) => &mut ask.operations,
@@ -100,7 +100,7 @@ impl WorkloadOrder {
     }
 
     /// The same without keeping, for runs that only tell how long an operation takes.
-    pub(crate) fn without_keeping(mut self) -> WorkloadOrder {
+    pub fn without_keeping(mut self) -> WorkloadOrder {
         if let WorkloadOrder::Hold(hold) = &mut self {
             (hold.keep, hold.lease) = (Nanos::ZERO, None);
         }

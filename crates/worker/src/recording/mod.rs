@@ -13,7 +13,7 @@ use jostle_sys::clock::Clock;
 
 /// What the notes of all workers of a run are taken with.
 #[derive(Clone, Copy)]
-pub(crate) struct Common<'a> {
+pub struct Common<'a> {
     /// The run.
     pub order: &'a RunOrder,
     /// The scale of the stamps.

@@ -14,7 +14,7 @@ use jostle_targets::{Kind, Mode};
 
 /// What a worker does that ends with its operations.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Counted<'a> {
+pub enum Counted<'a> {
     /// Pairs.
     Stream(&'a StreamOrder),
     /// All acquisitions, and then all releases.
@@ -59,7 +59,7 @@ impl Counted<'_> {
 }
 
 /// One worker's notes.
-pub(crate) struct Tally<'a> {
+pub struct Tally<'a> {
     order: &'a RunOrder,
     /// What to do.
     pub counted: Counted<'a>,
@@ -120,7 +120,7 @@ pub(crate) struct Pair {
 impl<'a> Tally<'a> {
     /// The tally of worker number `worker`, which folds its distributions into the page
     /// of worker `figures`.
-    pub(crate) fn new(
+    pub fn new(
         common: Common<'a>,
         counted: Counted<'a>,
         worker: usize,
@@ -264,7 +264,7 @@ impl<'a> Tally<'a> {
 
     /// Lock number `nth` was released; `from` is zero where that has no stamp.
     #[inline(always)]
-    pub(crate) fn released(&self, nth: u64, from: u64) {
+    pub fn released(&self, nth: u64, from: u64) {
         self.page.add(Word::Operations, 1);
         if from > 0 {
             let took = self.clock.now() - from;
@@ -275,7 +275,7 @@ impl<'a> Tally<'a> {
 
     /// So many calls from number `nth` on are done.
     #[inline(always)]
-    pub(crate) fn count(&self, kind: Kind, count: u64) {
+    pub fn count(&self, kind: Kind, count: u64) {
         if kind != Kind::Releases {
             self.page.add(Word::Total, count);
         }

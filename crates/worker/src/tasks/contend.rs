@@ -49,8 +49,8 @@ enum State {
 
 impl<'a> Contending<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub(super) fn new<T>(
-        crew: &Crew<'a, T>,
+    pub(super) fn new(
+        crew: &Crew<'a>,
         contend: &'a ContendOrder,
         worker: usize,
         first: usize,

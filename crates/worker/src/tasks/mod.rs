@@ -23,7 +23,7 @@ use crate::workloads::locking::{Does, Locking};
 use jostle_sys::clock::Clock;
 use jostle_sys::{cpu, files, process, signal};
 use jostle_targets::wire::{Decoded, Wire};
-use jostle_targets::{CallError, Dialled, SetupError, Target, surplus};
+use jostle_targets::{CallError, Dialled, SetupError, surplus};
 use std::io;
 use std::ops::Range;
 use thread::GeneratorThread;
@@ -122,28 +122,28 @@ fn only<'a>(
     }
 }
 
-impl<T: Target> Crew<'_, Locking<'_, T>> {
+impl Locking<'_> {
     /// A process whose generator threads carry all workers. Returns its exit
     /// code.
-    pub(crate) fn worker_tasks(&self) -> i32 {
+    pub(crate) fn worker_tasks(&self, crew: &Crew<'_>) -> i32 {
         process::set_name("jostle-tasks");
-        if process::die_with(self.keeper).is_err() {
+        if process::die_with(crew.keeper).is_err() {
             return 1;
         }
         let _ = process::leave_group();
         // What is missing shows when a connection cannot be made.
         files::raise_descriptor_limit();
         let well = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.order.generator_threads)
+            let threads: Vec<_> = (0..crew.order.generator_threads)
                 .map(|nth| {
-                    let workers = self.order.tasks_of(nth);
+                    let workers = crew.order.tasks_of(nth);
                     let first = workers.start;
                     let thread = std::thread::Builder::new()
                         .stack_size(STACK)
-                        .spawn_scoped(scope, move || self.generator_thread(nth, workers));
+                        .spawn_scoped(scope, move || self.generator_thread(crew, nth, workers));
                     if let Err(error) = &thread {
-                        self.give_up(
-                            &self.shared.page(first),
+                        crew.give_up(
+                            &crew.shared.page(first),
                             error.raw_os_error().unwrap_or(0),
                             &format!("cannot start generator thread {nth}: {error}; fewer of them (--generator-threads)"),
                         );
@@ -160,144 +160,141 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
     }
 
     /// True if all tasks of this thread went well.
-    fn generator_thread(&self, nth: usize, workers: Range<usize>) -> bool {
+    fn generator_thread(&self, crew: &Crew<'_>, nth: usize, workers: Range<usize>) -> bool {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u64;
         for worker in workers.clone() {
-            let page = self.shared.page(worker);
+            let page = crew.shared.page(worker);
             page.set(Word::Pid, u64::from(std::process::id()));
             page.set(Word::Tid, tid);
         }
-        let dialled = self
-            .take_place(nth)
-            .and_then(|()| workers.clone().map(|worker| self.dial(worker)).collect());
+        let dialled = take_place(crew, nth).and_then(|()| {
+            let numbers = workers.clone().map(|worker| crew.order.number(worker));
+            numbers.map(|number| self.dial(number)).collect()
+        });
         let dialled: Vec<Dialled> = match dialled {
             Ok(dialled) => dialled,
             Err(error) => {
-                let page = self.shared.page(workers.start);
-                self.give_up(&page, 0, &error.to_string());
+                let page = crew.shared.page(workers.start);
+                crew.give_up(&page, 0, &error.to_string());
                 return false;
             }
         };
-        workers.clone().for_each(|worker| self.touch(worker));
+        workers.clone().for_each(|worker| crew.touch(worker));
         workers
             .clone()
-            .for_each(|worker| self.make_ready(&self.shared.page(worker)));
-        self.await_start();
-        match self.target.does {
-            Does::Contend(contend) => self.contend(contend, workers, dialled),
+            .for_each(|worker| crew.make_ready(&crew.shared.page(worker)));
+        crew.await_start();
+        match self.does {
+            Does::Contend(contend) => contend_with(crew, contend, workers, dialled),
             Does::Counted(counted) => match counted.pipeline() {
-                0 | 1 => self.carry(workers, dialled, |crew, worker, first, wire| {
+                0 | 1 => carry(crew, workers, dialled, |worker, first, wire| {
                     steps::Steps::new(crew, counted, worker, first, wire)
                 }),
-                _ => self.carry(workers, dialled, |crew, worker, first, wire| {
+                _ => carry(crew, workers, dialled, |worker, first, wire| {
                     pipelined::Pipelined::new(crew, counted, worker, first, wire)
                 }),
             },
         }
     }
 
-    fn take_place(&self, nth: usize) -> Result<(), SetupError> {
-        let say = |what: &str, error: io::Error| SetupError(format!("cannot {what}: {error}"));
-        signal::end_waits_on_signal().map_err(|e| say("install a signal handler", e))?;
-        cpu::set_timer_slack(self.order.timer_slack.0)
-            .map_err(|e| say("set the timer slack", e))?;
-        match self.order.cpus.as_slice() {
-            [] => Ok(()),
-            cpus => {
-                let cpu = cpus[nth % cpus.len()];
-                cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))
-            }
+    /// The connection of the worker with this number among those of all hosts.
+    fn dial(&self, number: usize) -> Result<Dialled, SetupError> {
+        self.door.locks().dial(number)?.ok_or_else(|| {
+            SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
+        })
+    }
+}
+
+fn take_place(crew: &Crew<'_>, nth: usize) -> Result<(), SetupError> {
+    let say = |what: &str, error: io::Error| SetupError(format!("cannot {what}: {error}"));
+    signal::end_waits_on_signal().map_err(|e| say("install a signal handler", e))?;
+    cpu::set_timer_slack(crew.order.timer_slack.0).map_err(|e| say("set the timer slack", e))?;
+    match crew.order.cpus.as_slice() {
+        [] => Ok(()),
+        cpus => {
+            let cpu = cpus[nth % cpus.len()];
+            cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))
         }
     }
+}
 
-    fn dial(&self, worker: usize) -> Result<Dialled, SetupError> {
-        self.target
-            .target
-            .dial(self.order.number(worker))?
-            .ok_or_else(|| {
-                SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
-            })
+/// Each task arrives when it begins, so that the window opens when the last
+/// one has.
+fn contend_with(
+    crew: &Crew<'_>,
+    contend: &ContendOrder,
+    workers: Range<usize>,
+    dialled: Vec<Dialled>,
+) -> bool {
+    let first = workers.start;
+    let tasks = workers.clone().zip(dialled).map(|(worker, dialled)| {
+        let job = contend::Contending::new(crew, contend, worker, first, dialled.wire);
+        (dialled.stream, job)
+    });
+    let mut thread = match GeneratorThread::new(crew, Some(contend), first, tasks.collect()) {
+        Ok(thread) => thread,
+        Err(error) => return cannot_drive(crew, workers, &error),
+    };
+    for task in 0..workers.len() {
+        crew.arrive(&crew.shared.page(first + task));
+        thread.start(task);
     }
+    thread.run();
+    depart(crew, workers) && thread.part()
+}
 
-    /// Each task arrives when it begins, so that the window opens when the last
-    /// one has.
-    fn contend(
-        &self,
-        contend: &ContendOrder,
-        workers: Range<usize>,
-        dialled: Vec<Dialled>,
-    ) -> bool {
-        let first = workers.start;
-        let tasks = workers.clone().zip(dialled).map(|(worker, dialled)| {
-            let job = contend::Contending::new(self, contend, worker, first, dialled.wire);
-            (dialled.stream, job)
-        });
-        let mut thread = match GeneratorThread::new(self, Some(contend), first, tasks.collect()) {
-            Ok(thread) => thread,
-            Err(error) => return self.cannot_drive(workers, &error),
-        };
-        for task in 0..workers.len() {
-            self.arrive(&self.shared.page(first + task));
-            thread.start(task);
+/// The tasks of workloads that end with their operations.
+fn carry<J: Job>(
+    crew: &Crew<'_>,
+    workers: Range<usize>,
+    dialled: Vec<Dialled>,
+    job: impl Fn(usize, usize, Box<dyn Wire>) -> J,
+) -> bool {
+    let first = workers.start;
+    let tasks = workers.clone().zip(dialled);
+    let tasks = tasks.map(|(worker, dialled)| (dialled.stream, job(worker, first, dialled.wire)));
+    let mut thread = match GeneratorThread::new(crew, None, first, tasks.collect()) {
+        Ok(thread) => thread,
+        Err(error) => return cannot_drive(crew, workers, &error),
+    };
+    let before = Used::read(&crew.shared.page(first));
+    workers
+        .clone()
+        .for_each(|worker| crew.arrive(&crew.shared.page(worker)));
+    crew.await_all();
+    (0..workers.len()).for_each(|task| thread.start(task));
+    thread.run();
+    // The thread's, in the name of its first worker.
+    let page = crew.shared.page(first);
+    Used::read(&page).less(&before).leave(&page);
+    depart(crew, workers) && thread.part()
+}
+
+/// After the common start, so that the workers are failures of the run.
+fn cannot_drive(crew: &Crew<'_>, workers: Range<usize>, error: &io::Error) -> bool {
+    for worker in workers.clone() {
+        let page = crew.shared.page(worker);
+        crew.arrive(&page);
+        let errno = error.raw_os_error().unwrap_or(0);
+        page.fail(errno, &format!("cannot watch its connection: {error}"));
+        crew.count(crew.shared.midway());
+        crew.count(crew.shared.finished());
+    }
+    depart(crew, workers)
+}
+
+fn depart(crew: &Crew<'_>, workers: Range<usize>) -> bool {
+    let mut well = true;
+    // The thread's, in the name of its first worker.
+    crew.count_to_the_end(&crew.shared.page(workers.start));
+    for worker in workers {
+        let page = crew.shared.page(worker);
+        page.set(Word::PendingSince, 0);
+        match page.get(Word::Stage) == Stage::Failed as u64 {
+            true => well = false,
+            false => page.set(Word::Stage, Stage::Done as u64),
         }
-        thread.run();
-        self.depart(workers) && thread.part()
     }
-
-    /// The tasks of workloads that end with their operations.
-    fn carry<'s, J: Job>(
-        &'s self,
-        workers: Range<usize>,
-        dialled: Vec<Dialled>,
-        job: impl Fn(&'s Self, usize, usize, Box<dyn Wire>) -> J,
-    ) -> bool {
-        let first = workers.start;
-        let tasks = workers.clone().zip(dialled);
-        let tasks =
-            tasks.map(|(worker, dialled)| (dialled.stream, job(self, worker, first, dialled.wire)));
-        let mut thread = match GeneratorThread::new(self, None, first, tasks.collect()) {
-            Ok(thread) => thread,
-            Err(error) => return self.cannot_drive(workers, &error),
-        };
-        let before = Used::read(&self.shared.page(first));
-        workers
-            .clone()
-            .for_each(|worker| self.arrive(&self.shared.page(worker)));
-        self.await_all();
-        (0..workers.len()).for_each(|task| thread.start(task));
-        thread.run();
-        // The thread's, in the name of its first worker.
-        let page = self.shared.page(first);
-        Used::read(&page).less(&before).leave(&page);
-        self.depart(workers) && thread.part()
-    }
-
-    /// After the common start, so that the workers are failures of the run.
-    fn cannot_drive(&self, workers: Range<usize>, error: &io::Error) -> bool {
-        for worker in workers.clone() {
-            let page = self.shared.page(worker);
-            self.arrive(&page);
-            let errno = error.raw_os_error().unwrap_or(0);
-            page.fail(errno, &format!("cannot watch its connection: {error}"));
-            self.count(self.shared.midway());
-            self.count(self.shared.finished());
-        }
-        self.depart(workers)
-    }
-
-    fn depart(&self, workers: Range<usize>) -> bool {
-        let mut well = true;
-        // The thread's, in the name of its first worker.
-        self.count_to_the_end(&self.shared.page(workers.start));
-        for worker in workers {
-            let page = self.shared.page(worker);
-            page.set(Word::PendingSince, 0);
-            match page.get(Word::Stage) == Stage::Failed as u64 {
-                true => well = false,
-                false => page.set(Word::Stage, Stage::Done as u64),
-            }
-        }
-        self.await_dismissal();
-        well
-    }
+    crew.await_dismissal();
+    well
 }

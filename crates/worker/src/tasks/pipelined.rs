@@ -46,8 +46,8 @@ struct Batch {
 
 impl<'a> Pipelined<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub(super) fn new<T>(
-        crew: &'a Crew<'a, T>,
+    pub(super) fn new(
+        crew: &'a Crew<'a>,
         counted: Counted<'a>,
         worker: usize,
         first: usize,

@@ -39,7 +39,7 @@ pub(super) enum Told {
 
 impl<'a> Finish<'a> {
     /// Counted with the crew.
-    pub(super) fn new<T>(crew: &'a Crew<'a, T>) -> Finish<'a> {
+    pub(super) fn new(crew: &'a Crew<'a>) -> Finish<'a> {
         Finish(Box::new(|told| match told {
             Told::Held => crew.count(crew.shared.midway()),
             Told::Finished => crew.count(crew.shared.finished()),
@@ -68,8 +68,8 @@ impl<'a> Finish<'a> {
 
 impl<'a> Steps<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub(super) fn new<T>(
-        crew: &'a Crew<'a, T>,
+    pub(super) fn new(
+        crew: &'a Crew<'a>,
         counted: Counted<'a>,
         worker: usize,
         first: usize,

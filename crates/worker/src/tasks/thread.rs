@@ -76,8 +76,8 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn new<T>(
-        crew: &Crew<'a, T>,
+    pub(super) fn new(
+        crew: &Crew<'a>,
         contend: Option<&ContendOrder>,
         first: usize,
         tasks: Vec<(jostle_targets::stream::Stream, J)>,

@@ -37,41 +37,38 @@ impl From<Measure> for Probe {
     }
 }
 
-/// One worker of the workload, at the common start.
-pub(crate) struct Contender<'a, L> {
+/// One worker of the workload.
+struct Contender<'a, L> {
     lock: &'a mut L,
     notes: Recorder<'a>,
 }
 
-impl<'a, L: Lock> Contender<'a, L> {
-    /// Worker number `worker`, with its handle.
-    pub(crate) fn new<T>(
-        crew: &Crew<'a, T>,
-        contend: &'a ContendOrder,
-        lock: &'a mut L,
-        worker: usize,
-    ) -> Contender<'a, L> {
-        Contender {
-            lock,
-            notes: crew.recorder(contend, worker, worker),
-        }
+/// Works until the window has closed, or for `limit` grants, from the common start on. The
+/// notes are made here, so that they stand beside the loop and need no pointer of their own.
+///
+/// # Errors
+/// The lock's call that failed.
+pub(crate) fn run<L: Lock>(
+    lock: &mut L,
+    crew: &Crew<'_>,
+    contend: &ContendOrder,
+    worker: usize,
+    probe: Probe,
+    limit: u64,
+) -> Result<(), CallError> {
+    let notes = crew.recorder(contend, worker, worker);
+    notes.page.set(Word::Stage, Stage::Working as u64);
+    let mut contender = Contender { lock, notes };
+    match probe {
+        Probe::Counts if contender.asks_for_nothing_else() => contender.count::<true>(limit),
+        Probe::Counts => contender.count::<false>(limit),
+        Probe::Full => contender.measure::<true, true>(limit),
+        Probe::NoStamps => contender.measure::<false, true>(limit),
+        Probe::NoWitness => contender.measure::<true, false>(limit),
     }
+}
 
-    /// Works until the window has closed, or for `limit` grants.
-    ///
-    /// # Errors
-    /// The lock's call that failed.
-    pub(crate) fn run(&mut self, probe: Probe, limit: u64) -> Result<(), CallError> {
-        self.notes.page.set(Word::Stage, Stage::Working as u64);
-        match probe {
-            Probe::Counts if self.asks_for_nothing_else() => self.count::<true>(limit),
-            Probe::Counts => self.count::<false>(limit),
-            Probe::Full => self.measure::<true, true>(limit),
-            Probe::NoStamps => self.measure::<false, true>(limit),
-            Probe::NoWitness => self.measure::<true, false>(limit),
-        }
-    }
-
+impl<L: Lock> Contender<'_, L> {
     /// The window is told by a flag that the keeper turns, since one stamp may
     /// cost as much as the lock. `BARE` leaves out what the order does not ask
     /// for: on a lock of 12 ns the questions alone cost a tenth.

@@ -7,32 +7,33 @@
 //! can be read with everything held, and for as long as the keeper wants they keep
 //! what they hold (`renewals`).
 
-use super::locking::{Locking, is_answered};
+use super::locking::{Handle, is_answered};
 use super::renewals::Renewals;
 use crate::crew::{Crew, Used};
+use crate::order::StreamOrder;
 use crate::page::{Figure, Shared, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
-use jostle_targets::{CallError, Calls, Kind, Lock, Mode, Outcome, Target, Wait};
+use jostle_targets::{CallError, Calls, Kind, Lock, Locks, Mode, Outcome, Wait};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 // A distribution takes 16 KiB of every worker's page. Sessions are noted in those that
 // workers who neither hold nor renew leave empty.
 
 /// How long sessions took to be open.
-pub(crate) const OPEN: Figure = Figure::Hold;
+pub const OPEN: Figure = Figure::Hold;
 /// How long it took to end them, once the lock was released.
-pub(crate) const CLOSE: Figure = Figure::Renewal;
+pub const CLOSE: Figure = Figure::Renewal;
 /// From the beginning of the one to the end of the other.
-pub(crate) const CYCLE: Figure = Figure::Refused;
+pub const CYCLE: Figure = Figure::Refused;
 
 /// One worker at the common start.
-pub(crate) struct Course<'a, T: Target> {
+struct Course<'a> {
     /// Its number on all hosts.
     number: usize,
     /// What opens sessions.
-    target: &'a T,
-    lock: &'a mut T::Lock,
+    locks: &'a dyn Locks,
+    handle: &'a mut dyn Handle,
     notes: Tally<'a>,
     shared: &'a Shared,
     /// Whether locks are held for a time.
@@ -41,75 +42,34 @@ pub(crate) struct Course<'a, T: Target> {
     wait: Wait,
 }
 
-impl<'a, T: Target> Course<'a, T> {
+impl<'a> Course<'a> {
     /// Worker number `worker`, with its handle.
-    pub(crate) fn new(
-        crew: &Crew<'a, Locking<'a, T>>,
+    fn new(
+        crew: &Crew<'a>,
+        locks: &'a dyn Locks,
         counted: Counted<'a>,
-        lock: &'a mut T::Lock,
+        handle: &'a mut dyn Handle,
         worker: usize,
-    ) -> Course<'a, T> {
+    ) -> Course<'a> {
         let notes = crew.tally(counted, worker, worker);
-        let locks = match counted {
+        let keys = match counted {
             Counted::Stream(_) => (0, 0),
             Counted::Hold(_) => (notes.first_key(), notes.operations as usize),
         };
+        let depth = counted.pipeline();
         let kept = crew.order.workload.wants().kept;
         Course {
             number: crew.order.number(worker),
-            target: &crew.target.target,
+            locks,
             kept,
-            renewals: Renewals::new(notes.page, lock, kept, locks, counted.pipeline()),
-            lock,
+            renewals: Renewals::new(notes.page, handle.lock(), kept, keys, depth),
+            handle,
             notes,
             shared: crew.shared,
             wait: Wait::Block {
                 last_resort_ns: crew.shared.last_resort().load(Relaxed),
             },
         }
-    }
-
-    /// All that a worker does. False if it was ended before.
-    ///
-    /// # Errors
-    /// The call that failed.
-    pub(crate) fn run(&mut self) -> Result<bool, CallError> {
-        let done = match self.notes.counted {
-            // The traffic of its handle does not include the locks of other sessions.
-            Counted::Stream(stream) if stream.session_each => return self.churn(),
-            Counted::Stream(_) => self.stream(),
-            Counted::Hold(_) => self.hold(),
-        };
-        if let Some(traffic) = self.lock.traffic() {
-            self.notes.page.note_traffic(traffic);
-        }
-        done
-    }
-
-    /// Pairs back to back. False if it was ended before all were done.
-    fn stream(&mut self) -> Result<bool, CallError> {
-        let key = self.notes.first_key();
-        if self.notes.counted.pipeline() > 1 {
-            return self.batches(Kind::Pairs, key);
-        }
-        for nth in 0..self.notes.operations {
-            let attempt = self.notes.begin();
-            if !self.acquire(key, attempt)? {
-                return Ok(false);
-            }
-            let pair = self.notes.passes(key, attempt);
-            if let Some(token) = self.lock.token() {
-                self.notes.came_with(key, token);
-            }
-            if !is_answered(self.lock.release(key, Mode::Exclusive))? {
-                return Ok(false);
-            }
-            if self.notes.logs() {
-                self.notes.log(key, &pair, self.lock.token());
-            }
-            self.notes.passed(nth, &pair);
-        }
-        Ok(true)
     }
 
     /// Sessions, each for one pair. False if it was ended before all were done. A session
@@ -120,7 +80,7 @@ impl<'a, T: Target> Course<'a, T> {
             let began = self.notes.begin();
             let stamped = began > 0;
             self.notes.waits(began);
-            let mut lock = self.target.session(self.number, key)?;
+            let mut lock = self.locks.session(self.number, key)?;
             let attempt = if stamped { self.notes.clock.now() } else { 0 };
             match lock.acquire(key, Mode::Exclusive, self.wait)? {
                 Outcome::Granted => {}
@@ -152,6 +112,11 @@ impl<'a, T: Target> Course<'a, T> {
         Ok(true)
     }
 
+    /// Pairs, many at once. False if it was ended before all were done.
+    fn pipelined(&mut self) -> Result<bool, CallError> {
+        self.batches(Kind::Pairs, self.notes.first_key())
+    }
+
     /// Acquires all, meets the others, releases all. False if it was ended
     /// before.
     fn hold(&mut self) -> Result<bool, CallError> {
@@ -170,10 +135,10 @@ impl<'a, T: Target> Course<'a, T> {
         }
         for nth in 0..self.notes.operations {
             let key = first + nth as usize;
-            self.renewals.renew_due(self.lock)?;
+            self.renewals.renew_due(self.handle.lock())?;
             let asked_ns = self.renewals.stamp();
             let attempt = self.notes.begin();
-            if !self.acquire(key, attempt)? {
+            if !acquire(self.handle.lock(), &self.notes, key, attempt, self.wait)? {
                 return Ok(false);
             }
             self.notes.granted();
@@ -192,12 +157,12 @@ impl<'a, T: Target> Course<'a, T> {
         }
         for nth in 0..self.notes.operations {
             let key = first + nth as usize;
-            self.renewals.renew_due(self.lock)?;
+            self.renewals.renew_due(self.handle.lock())?;
             if self.renewals.has_lapsed(key) {
                 continue;
             }
             let from = self.notes.begin();
-            match is_answered(self.lock.release(key, Mode::Exclusive)) {
+            match is_answered(self.handle.lock().release(key, Mode::Exclusive)) {
                 Ok(true) => self.notes.released(nth, from),
                 Ok(false) => return Ok(false),
                 Err(error) if self.renewals.lapsed_at_release(key, &error) => {}
@@ -222,11 +187,11 @@ impl<'a, T: Target> Course<'a, T> {
                 },
                 count: count as usize,
             };
-            self.renewals.renew_due(self.lock)?;
+            self.renewals.renew_due(self.handle.lock())?;
             let asked_ns = self.renewals.stamp();
             let from = self.notes.clock.now();
             self.notes.waits(from);
-            if self.lock.batch(calls, self.wait)? != Outcome::Granted {
+            if self.handle.lock().batch(calls, self.wait)? != Outcome::Granted {
                 return Ok(false);
             }
             self.notes.page.set(Word::PendingSince, 0);
@@ -244,27 +209,13 @@ impl<'a, T: Target> Course<'a, T> {
         Ok(true)
     }
 
-    /// False if the keeper ended the wait.
-    #[inline(always)]
-    fn acquire(&mut self, key: usize, attempt: u64) -> Result<bool, CallError> {
-        self.notes.waits(attempt);
-        match self.lock.acquire(key, Mode::Exclusive, self.wait)? {
-            Outcome::Granted => Ok(true),
-            Outcome::GrantedFromDead => {
-                self.notes.page.add(Word::FromDead, 1);
-                Ok(true)
-            }
-            Outcome::Refused | Outcome::Interrupted => Ok(false),
-        }
-    }
-
     /// Waits until all workers hold their locks, and keeps its own until the keeper lets it
     /// go on.
     fn meet(&mut self) -> Result<(), CallError> {
         let (before, from_ns) = (Used::read(&self.notes.page), self.notes.clock.now());
-        self.renewals.refresh(self.lock);
+        self.renewals.refresh(self.handle.lock());
         // The traffic so far was for acquiring.
-        if let Some(traffic) = self.lock.traffic() {
+        if let Some(traffic) = self.handle.lock().traffic() {
             self.notes.page.note_traffic(traffic);
         }
         let midway = self.shared.midway();
@@ -273,7 +224,7 @@ impl<'a, T: Target> Course<'a, T> {
         }
         while self.shared.resumed().load(Acquire) == 0 {
             let _ = futex::wait(self.shared.resumed(), 0, self.renewals.next_due_ns());
-            self.renewals.renew_due(self.lock)?;
+            self.renewals.renew_due(self.handle.lock())?;
         }
         if self.kept {
             let page = &self.notes.page;
@@ -281,5 +232,86 @@ impl<'a, T: Target> Course<'a, T> {
             Used::read(page).less(&before).leave_kept(page);
         }
         Ok(())
+    }
+}
+
+/// All that a worker does from the common start on. False if it was ended before.
+///
+/// # Errors
+/// The call that failed.
+pub(crate) fn work(
+    crew: &Crew<'_>,
+    locks: &dyn Locks,
+    counted: Counted<'_>,
+    handle: &mut dyn Handle,
+    worker: usize,
+) -> Result<bool, CallError> {
+    let course = |handle| Course::new(crew, locks, counted, handle, worker);
+    let done = match counted {
+        // The traffic of its handle does not include the locks of other sessions.
+        Counted::Stream(stream) if stream.session_each => return course(handle).churn(),
+        Counted::Stream(stream) if stream.pipeline > 1 => course(handle).pipelined(),
+        Counted::Stream(stream) => handle.stream(crew, stream, worker),
+        Counted::Hold(_) => course(handle).hold(),
+    };
+    if let Some(traffic) = handle.lock().traffic() {
+        crew.shared.page(worker).note_traffic(traffic);
+    }
+    done
+}
+
+/// Pairs back to back. False if it was ended before all were done. The notes are made here,
+/// so that they stand beside the loop and need no pointer of their own.
+///
+/// # Errors
+/// The lock's call that failed.
+pub(crate) fn stream<L: Lock>(
+    lock: &mut L,
+    crew: &Crew<'_>,
+    stream: &StreamOrder,
+    worker: usize,
+) -> Result<bool, CallError> {
+    let mut notes = crew.tally(Counted::Stream(stream), worker, worker);
+    let wait = Wait::Block {
+        last_resort_ns: crew.shared.last_resort().load(Relaxed),
+    };
+    let key = notes.first_key();
+    for nth in 0..notes.operations {
+        let attempt = notes.begin();
+        if !acquire(lock, &notes, key, attempt, wait)? {
+            return Ok(false);
+        }
+        let pair = notes.passes(key, attempt);
+        if let Some(token) = lock.token() {
+            notes.came_with(key, token);
+        }
+        if !is_answered(lock.release(key, Mode::Exclusive))? {
+            return Ok(false);
+        }
+        if notes.logs() {
+            notes.log(key, &pair, lock.token());
+        }
+        notes.passed(nth, &pair);
+    }
+    Ok(true)
+}
+
+/// False if the keeper ended the wait.
+#[inline(always)]
+fn acquire<L: Lock + ?Sized>(
+    lock: &mut L,
+    notes: &Tally<'_>,
+    key: usize,
+    attempt: u64,
+    wait: Wait,
+) -> Result<bool, CallError> {
+    notes.waits(attempt);
+    match lock.acquire(key, Mode::Exclusive, wait)? {
+        Outcome::Granted => Ok(true),
+        Outcome::GrantedFromDead => {
+            notes.page.add(Word::FromDead, 1);
+            Ok(true)
+        }
+        Outcome::Refused | Outcome::Interrupted => Ok(false),
     }
 }

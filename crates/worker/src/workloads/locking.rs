@@ -1,18 +1,28 @@
 //! Workers that take locks: the target, and which workload they follow. Its counterpart
 //! for workers that send requests is `requests`.
+//!
+//! The measured loops are generic over the lock. [`Handle`] is a worker's lock together with
+//! the loops of its type, and [`Door`] makes one. Whatever else a worker does with its lock,
+//! it does through an object.
 
-use crate::order::ContendOrder;
+use super::contend::{self, Probe};
+use super::counted;
+use crate::crew::Crew;
+use crate::order::{ContendOrder, StreamOrder};
 use crate::recording::tally::Counted;
 use jostle_sys::signal;
-use jostle_targets::CallError;
+use jostle_targets::{
+    CallError, Entry, Lock, Locks, Setup, SetupError, Target, Visitor, prepare, visit,
+};
 
 /// A lock, and what its workers do with it.
-#[derive(Debug)]
-pub(crate) struct Locking<'a, T> {
+pub(crate) struct Locking<'a> {
+    /// Its line in the table.
+    pub(crate) entry: &'static Entry,
     /// The lock.
-    pub target: T,
+    pub(crate) door: Box<dyn Door>,
     /// What is done.
-    pub does: Does<'a>,
+    pub(crate) does: Does<'a>,
 }
 
 /// By workload.
@@ -22,6 +32,129 @@ pub(crate) enum Does<'a> {
     Contend(&'a ContendOrder),
     /// `stream` or `hold`.
     Counted(Counted<'a>),
+}
+
+impl<'a> Locking<'a> {
+    /// Prepares the lock of an entry.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(crate) fn prepare(
+        entry: &'static Entry,
+        setup: &Setup<'_>,
+        does: Does<'a>,
+    ) -> Result<Locking<'a>, SetupError> {
+        let door = match visit(entry, Own(setup)) {
+            Ok(own) => own?,
+            Err(Own(setup)) => Box::new(Shared(prepare(entry, setup)?)),
+        };
+        Ok(Locking { entry, door, does })
+    }
+}
+
+/// What all workers of a lock share, and the way to a worker's handle.
+pub(crate) trait Door: Sync {
+    /// The lock.
+    fn locks(&self) -> &dyn Locks;
+
+    /// Makes the handle of worker number `worker`, and does `work` with it. The handle stands
+    /// on the worker's own stack, so that no two share a cache line.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError>;
+}
+
+/// A worker's lock, and the measured loops of its type.
+pub(crate) trait Handle {
+    /// The lock.
+    fn lock(&mut self) -> &mut dyn Lock;
+
+    /// As [`contend::run`].
+    ///
+    /// # Errors
+    /// The lock's call that failed.
+    fn contend(
+        &mut self,
+        crew: &Crew<'_>,
+        contend: &ContendOrder,
+        worker: usize,
+        probe: Probe,
+        limit: u64,
+    ) -> Result<(), CallError>;
+
+    /// As [`counted::stream`].
+    ///
+    /// # Errors
+    /// The lock's call that failed.
+    fn stream(
+        &mut self,
+        crew: &Crew<'_>,
+        stream: &StreamOrder,
+        worker: usize,
+    ) -> Result<bool, CallError>;
+}
+
+impl<L: Lock> Handle for L {
+    fn lock(&mut self) -> &mut dyn Lock {
+        self
+    }
+
+    fn contend(
+        &mut self,
+        crew: &Crew<'_>,
+        contend: &ContendOrder,
+        worker: usize,
+        probe: Probe,
+        limit: u64,
+    ) -> Result<(), CallError> {
+        contend::run(self, crew, contend, worker, probe, limit)
+    }
+
+    fn stream(
+        &mut self,
+        crew: &Crew<'_>,
+        stream: &StreamOrder,
+        worker: usize,
+    ) -> Result<bool, CallError> {
+        counted::stream(self, crew, stream, worker)
+    }
+}
+
+/// Prepares a lock that has loops of its own.
+struct Own<'a, 'b>(&'a Setup<'b>);
+
+impl Visitor for Own<'_, '_> {
+    type Out = Result<Box<dyn Door>, SetupError>;
+
+    fn visit<T: Target>(self) -> Self::Out {
+        Ok(Box::new(T::prepare(self.0)?))
+    }
+}
+
+impl<T: Target> Door for T {
+    fn locks(&self) -> &dyn Locks {
+        self
+    }
+
+    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError> {
+        work(&mut Target::join(self, worker)?);
+        Ok(())
+    }
+}
+
+/// A lock that shares the loops of all whose calls take long.
+struct Shared(Box<dyn Locks>);
+
+impl Door for Shared {
+    fn locks(&self) -> &dyn Locks {
+        &*self.0
+    }
+
+    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError> {
+        work(&mut self.0.join(worker)?);
+        Ok(())
+    }
 }
 
 /// Whether a release was answered; false if the keeper ended the wait for the answer of a

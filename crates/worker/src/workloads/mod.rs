@@ -1,10 +1,10 @@
 //! One file for each workload: the loop that its workers run. What they record
 //! stands in `recording`.
 
-pub(crate) mod connect;
+pub mod connect;
 pub(crate) mod contend;
-pub(crate) mod counted;
+pub mod counted;
 pub(crate) mod locking;
-pub(crate) mod recover;
+pub mod recover;
 pub(crate) mod renewals;
-pub(crate) mod requests;
+pub mod requests;

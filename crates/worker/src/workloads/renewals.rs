@@ -82,7 +82,7 @@ impl<'a> Renewals<'a> {
     /// kept. `kept`: whether the run keeps them at all.
     pub(crate) fn new(
         page: Page<'a>,
-        lock: &impl Lock,
+        lock: &dyn Lock,
         kept: bool,
         (first, count): (usize, usize),
         depth: usize,
@@ -157,7 +157,7 @@ impl<'a> Renewals<'a> {
     }
 
     /// A session was renewed by a request for a lock, as libraries do it.
-    pub(crate) fn refresh(&mut self, lock: &impl Lock) {
+    pub(crate) fn refresh(&mut self, lock: &dyn Lock) {
         let agenda = self.agenda.as_mut();
         let session = agenda.filter(|agenda| agenda.keeping.is_session);
         let lease = session.and_then(|agenda| agenda.leases.front_mut());
@@ -171,7 +171,7 @@ impl<'a> Renewals<'a> {
     ///
     /// # Errors
     /// The call that failed. Locks whose lease is over by then have lapsed.
-    pub(crate) fn renew_due(&mut self, lock: &mut impl Lock) -> Result<(), CallError> {
+    pub(crate) fn renew_due(&mut self, lock: &mut dyn Lock) -> Result<(), CallError> {
         let Some(agenda) = &mut self.agenda else {
             return Ok(());
         };

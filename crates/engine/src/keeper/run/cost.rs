@@ -1,20 +1,19 @@
 //! What the tool itself costs on a target, measured by one worker alone.
 
 use super::{Aborted, Children, Run, how_it_ended};
-use crate::workloads::locking::{Does, Locking};
+use crate::order::WorkloadOrder;
 use jostle_sys::shared::{LINE, Region};
-use jostle_targets::Target;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-impl<T: Target> Run<'_, Locking<'_, T>> {
-    /// Measures the tool's own cost; see [`Crew::cost_process`].
+impl Run<'_> {
+    /// Measures the tool's own cost; see `Work::live_as_cost`.
     pub(crate) fn cost(&self, blocks: usize) -> Result<Vec<[f64; 4]>, Aborted> {
         const PATIENCE_NS: u64 = 60_000_000_000;
-        let Does::Contend(contend) = self.target.does else {
+        if !matches!(self.order.workload, WorkloadOrder::Contend(_)) {
             let what = "what the tool costs is measured of `contend` alone";
             return Err(Aborted(format!("{}: {what}", self.order.target)));
-        };
+        }
         let region = Region::new(blocks * 4 * 8 + LINE).map_err(|e| Aborted(e.to_string()))?;
         let results: &[AtomicU64] = region.words64(0, blocks * 4);
         let crew = self.crew();
@@ -23,7 +22,7 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
         let pid = self
             .context
             .forker
-            .fork(|| crew.cost_process(contend, blocks, results))
+            .fork(|| self.work.live_as_cost(&crew, blocks, results))
             .map_err(|e| {
                 Aborted(format!(
                     "cannot fork a worker: {e}; raise the limit on processes"
@@ -52,9 +51,8 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
             children.reap();
         }
         self.context.note_ended(&mut children.others);
-        self.target
-            .target
-            .remove_leftovers()
+        self.work
+            .clear()
             .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         match (self.shared.page(0).message(), children.ended.first()) {
             (Some(message), _) => Err(Aborted(format!("{}: {message}", self.order.target))),

@@ -4,9 +4,8 @@
 use super::{Aborted, Children, Driven, Reading, Run, asked};
 use crate::keeper::during::During;
 use crate::order::WorkloadOrder;
-use crate::page::Word;
-use crate::work::Work;
 use jostle_model::time::Nanos;
+use jostle_worker::page::Word;
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
@@ -28,7 +27,7 @@ pub(crate) struct Peak {
     pub held_bytes: Option<i64>,
 }
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// Up to the end of the last worker. The clocks are read before anybody
     /// starts and after all have ended: what lies between is theirs.
     pub(super) fn drive_counted(&self, children: &mut Children) -> Result<Driven, Aborted> {
@@ -97,7 +96,7 @@ impl<T: Work> Run<'_, T> {
         if self.server.is_none() {
             return Ok(None);
         }
-        Ok(asked(&self.target, self.order)?.and_then(|figures| figures.memory_bytes))
+        Ok(asked(&*self.work, self.order)?.and_then(|figures| figures.memory_bytes))
     }
 
     /// Waits until all workers are counted that have not died or failed. Gives

@@ -1,10 +1,9 @@
 //! The end of a run: waits are interrupted, and nobody is left.
 
 use super::{Children, Run};
-use crate::page::{Stage, Word};
-use crate::work::Work;
 use jostle_model::plan::Measure;
 use jostle_sys::signal;
+use jostle_worker::page::{Stage, Word};
 use std::time::Duration;
 
 /// Between two rounds of signals to workers that still wait.
@@ -14,7 +13,7 @@ const NUDGE: Duration = Duration::from_millis(10);
 /// many times its planned length.
 const LATE: u64 = 2;
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// Ends every wait, repeatedly. Workers that do not come back in time are killed, and
     /// all at once when the parent no longer wants the result. What they measured is in
     /// shared memory.

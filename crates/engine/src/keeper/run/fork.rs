@@ -1,20 +1,19 @@
 //! From the first fork until all workers are ready.
 
 use super::{Aborted, Children, RAMP_PATIENCE_NS, Run, how_it_ended};
-use crate::crew::Crew;
 use crate::order::WorkloadOrder;
-use crate::page::{Stage, Word};
-use crate::work::Work;
 use jostle_model::plan::Carrier;
+use jostle_worker::crew::Crew;
+use jostle_worker::page::{Stage, Word};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     pub(super) fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
         let crew = self.crew();
         let count = self.order.workers;
-        if self.target.has_canary() {
+        if self.work.has_canary() {
             self.fork_canary(&crew, children)?;
         }
         if let WorkloadOrder::Spread(spread) = &self.order.workload {
@@ -34,8 +33,8 @@ impl<T: Work> Run<'_, T> {
         Ok(())
     }
 
-    fn fork_canary(&self, crew: &Crew<'_, T>, children: &mut Children) -> Result<(), Aborted> {
-        let pid = self.context.forker.fork(|| T::live_as_canary(crew));
+    fn fork_canary(&self, crew: &Crew<'_>, children: &mut Children) -> Result<(), Aborted> {
+        let pid = self.context.forker.fork(|| self.work.live_as_canary(crew));
         let pid = pid.map_err(|error| {
             Aborted(format!(
                 "cannot fork the canary: {error}; raise the limit on processes (ulimit -u)"
@@ -51,16 +50,16 @@ impl<T: Work> Run<'_, T> {
     /// One process, which carries these workers.
     fn fork(
         &self,
-        crew: &Crew<'_, T>,
+        crew: &Crew<'_>,
         workers: Range<usize>,
         children: &mut Children,
     ) -> Result<(), Aborted> {
-        let forker = &self.context.forker;
+        let (forker, work) = (&self.context.forker, &*self.work);
         let group = self.groups.get(children.alive.len());
         let pid = match self.order.carrier {
-            Carrier::Processes => forker.fork(|| crew.worker_process(workers.start)),
-            Carrier::Threads => forker.fork(|| crew.worker_threads(workers.clone(), group)),
-            Carrier::Tasks => forker.fork(|| T::live_as_tasks(crew)),
+            Carrier::Processes => forker.fork(|| crew.worker_process(work, workers.start)),
+            Carrier::Threads => forker.fork(|| crew.worker_threads(work, workers.clone(), group)),
+            Carrier::Tasks => forker.fork(|| work.live_as_tasks(crew)),
         };
         let pid = pid.map_err(|error| {
             Aborted(format!(

@@ -5,11 +5,11 @@
 use super::{Aborted, Children, Reading, Run};
 use crate::keeper::accounts::Known;
 use crate::order::{KeptData, LEASES, RunOrder};
-use crate::page::{Page, Word};
-use crate::work::Work;
 use jostle_model::time::Nanos;
 use jostle_sys::serving;
 use jostle_targets::LEASE_FACT;
+use jostle_worker::page::{Page, Word};
+use jostle_worker::work::Work;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ pub(super) struct Keep {
 
 /// Refuses to keep locks for too few of the leases that the service has granted, which may
 /// be longer than those that were asked for.
-pub(super) fn check(order: &RunOrder, target: &impl Work) -> Result<(), Aborted> {
+pub(super) fn check(order: &RunOrder, work: &dyn Work) -> Result<(), Aborted> {
     let span = order.workload.keeps();
     if span == Nanos::ZERO {
         return Ok(());
     }
-    let (_, facts) = target.known();
+    let (_, facts) = work.known();
     let lease = facts.get(LEASE_FACT).map_or(0.0, |ns| *ns);
     let lease = Nanos(lease as u64);
     let least = Nanos(lease.0.saturating_mul(LEASES));
@@ -57,7 +57,7 @@ struct Counted {
     bytes: u64,
 }
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// Lets the workers keep what they hold for so long. `before`: the server's memory
     /// before the first lock.
     pub(super) fn keep(
@@ -103,7 +103,7 @@ impl<T: Work> Run<'_, T> {
     /// have inherited.
     fn connections(&self, children: &Children) -> Option<u64> {
         let workers: Vec<u32> = children.alive.keys().copied().collect();
-        serving::connections_of(&workers, std::process::id()).filter(|_| self.target.is_remote())
+        serving::connections_of(&workers, std::process::id()).filter(|_| self.work.is_remote())
     }
 
     /// What came of it, once all workers are gone.

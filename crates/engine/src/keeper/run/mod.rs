@@ -22,19 +22,19 @@ use super::accounts::{Books, Queues};
 use super::during::During;
 use super::serve::Context;
 use super::watch::Watch;
-use crate::crew::Crew;
-use crate::grants::Logs;
 use crate::order::{KeptData, RunData, RunOrder, Wants, WorkloadOrder};
-use crate::page::{Shared, Stage, Word, phase};
-use crate::witness::Witness;
-use crate::work::Work;
 use counted::Peak;
 use jostle_model::plan::Measure;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
-use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
+use jostle_targets::{Launcher, ServerFigures, Setup, Spec};
+use jostle_worker::crew::Crew;
+use jostle_worker::grants::Logs;
+use jostle_worker::page::{Shared, Stage, Word, phase};
+use jostle_worker::witness::Witness;
+use jostle_worker::work::Work;
 use keep::Keep;
 use std::cell::RefCell;
 use std::path::Path;
@@ -54,10 +54,10 @@ pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
 pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Everything of one run that the workers share.
-pub(super) struct Run<'a, T> {
+pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
     pub(super) order: &'a RunOrder,
-    target: T,
+    work: Box<dyn Work + 'a>,
     /// What the server told before the first worker.
     server: Option<ServerFigures>,
     /// The owners of CPU time on this machine.
@@ -105,16 +105,15 @@ struct Driven {
     during: Option<String>,
 }
 
-impl<'a, T: Work> Run<'a, T> {
+impl<'a> Run<'a> {
     /// Makes what the workers share.
     pub(super) fn prepare(
         context: &'a Context,
         ledger: &Ledger,
         launcher: &dyn Launcher,
         order: &'a RunOrder,
-        spec: &'a Spec,
-        make: impl FnOnce(&Setup<'_>) -> Result<T, SetupError>,
-    ) -> Result<Run<'a, T>, Aborted> {
+        spec: &Spec,
+    ) -> Result<Run<'a>, Aborted> {
         let no_memory = |e: std::io::Error| {
             Aborted(format!(
                 "no memory for {} workers: {e}; fewer workers (-w), or raise the memory limit",
@@ -123,7 +122,7 @@ impl<'a, T: Work> Run<'a, T> {
         };
         let shared = Shared::new(order.workers).map_err(no_memory)?;
         let wants = order.workload.wants();
-        let target = make(&Setup {
+        let setup = Setup {
             argument: spec.argument.as_deref(),
             ledger,
             workers: order.workers,
@@ -142,13 +141,14 @@ impl<'a, T: Work> Run<'a, T> {
             common_name: order.share.map(|share| share.names),
             seed: order.seed,
             launcher,
-        })
-        .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
-        keep::check(order, &target)?;
-        let witness = witness(order, target.excludes()).map_err(no_memory)?;
-        let logs = Logs::new(order, target.excludes()).map_err(no_memory)?;
+        };
+        let work = jostle_worker::prepare(spec.entry, &setup, order)
+            .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        keep::check(order, &*work)?;
+        let witness = witness(order, work.excludes()).map_err(no_memory)?;
+        let logs = Logs::new(order, work.excludes()).map_err(no_memory)?;
         let asks = order.together.is_none_or(|together| together.asks_server);
-        let server = asks.then(|| asked(&target, order)).transpose()?.flatten();
+        let server = asks.then(|| asked(&*work, order)).transpose()?.flatten();
         let own = server.and_then(|figures| figures.pid).into_iter().collect();
         let processes: Vec<u32> = match launcher.launched() {
             // A cluster; a single server is the one that it names.
@@ -158,7 +158,7 @@ impl<'a, T: Work> Run<'a, T> {
         Ok(Run {
             context,
             order,
-            target,
+            work,
             server,
             books: Books::open(order, &processes),
             queues: RefCell::default(),
@@ -184,7 +184,7 @@ impl<'a, T: Work> Run<'a, T> {
         if result.is_err() {
             self.clear_away(&mut children);
             // Why the run came to nothing is what the user needs to hear.
-            let _ = self.target.clear();
+            let _ = self.work.clear();
         }
         self.context.note_ended(&mut children.others);
         let (driven, drained) = result?;
@@ -198,11 +198,11 @@ impl<'a, T: Work> Run<'a, T> {
             during,
         } = driven;
         if self.ended_badly(&children) {
-            self.target
+            self.work
                 .clear()
                 .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         }
-        self.target
+        self.work
             .finish()
             .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         let seen = Seen {
@@ -221,7 +221,7 @@ impl<'a, T: Work> Run<'a, T> {
         };
         let mut data = super::collect::collect(
             self.order,
-            &self.target,
+            &*self.work,
             &self.shared,
             &self.witness,
             &self.books,
@@ -250,7 +250,7 @@ impl<'a, T: Work> Run<'a, T> {
         if before == [None; 3] {
             return Ok(ServerFigures::default());
         }
-        let after = asked(&self.target, self.order)?.map_or([None; 3], counts);
+        let after = asked(&*self.work, self.order)?.map_or([None; 3], counts);
         let since = |at: usize| Some(after[at]?.saturating_sub(before[at]?));
         Ok(ServerFigures {
             grants: since(0),
@@ -339,10 +339,9 @@ impl<'a, T: Work> Run<'a, T> {
         }
     }
 
-    fn crew(&self) -> Crew<'_, T> {
+    fn crew(&self) -> Crew<'_> {
         Crew {
             order: self.order,
-            target: &self.target,
             clock: self.context.clock,
             shared: &self.shared,
             witness: &self.witness,
@@ -396,9 +395,8 @@ impl<'a, T: Work> Run<'a, T> {
     }
 }
 
-fn asked<T: Work>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
-    target
-        .counts()
+fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
+    work.counts()
         .map_err(|error| Aborted(format!("{}: {error}", order.target)))
 }
 

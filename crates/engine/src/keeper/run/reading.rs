@@ -2,7 +2,6 @@
 
 use super::{Children, Run};
 use crate::keeper::accounts::Entry;
-use crate::work::Work;
 use jostle_sys::limits::cgroup::Throttled;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
@@ -31,7 +30,7 @@ pub(crate) struct Reading {
     pub groups: Vec<Throttled>,
 }
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     pub(super) fn read(&self, children: &Children) -> Reading {
         let at_ns = self.now();
         let clock = |pid: u32| CpuClock::of(pid).ok()?.read();

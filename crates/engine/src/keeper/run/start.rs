@@ -2,12 +2,11 @@
 //! hosts' at a time that is agreed.
 
 use super::{Aborted, Children, RAMP_PATIENCE_NS, Run};
-use crate::work::Work;
 use jostle_sys::{clock, futex};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// The common start; returns when the window opens. `just_before` looks at the
     /// workers while nobody works yet.
     pub(super) fn start(

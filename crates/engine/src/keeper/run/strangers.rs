@@ -2,19 +2,18 @@
 
 use super::Run;
 use crate::order::RunData;
-use crate::work::Work;
 
 /// Clients that are named; more are counted.
 const NAMED: usize = 3;
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// Where a lock was lost, or may have been, adds who else is connected to the server. Of
     /// several hosts, the workers of another may still be.
     pub(super) fn name_strangers(&self, data: &mut RunData) {
         let lapsed = data.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
         let lost = data.violations > 0 || !data.errors.is_empty() || lapsed;
         if lost && self.order.share.is_none() {
-            name(&self.target.strangers(), data);
+            name(&self.work.strangers(), data);
         }
     }
 }

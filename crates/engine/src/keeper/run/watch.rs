@@ -2,14 +2,13 @@
 
 use super::{Children, Run};
 use crate::order::{Merged, Running, Used, shares};
-use crate::page::{Figure, Page, Stage, Word};
-use crate::work::Work;
 use jostle_model::plan::Measure;
 use jostle_model::record::Buckets;
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, CpuClock};
+use jostle_worker::page::{Figure, Page, Stage, Word};
 
-impl<T: Work> Run<'_, T> {
+impl Run<'_> {
     /// Tells the parent how far the run is, where somebody watches and it is time.
     /// `closes`: the end of the window, if that is known.
     pub(super) fn report(&self, children: &Children, opens: u64, closes: Option<u64>) {
@@ -34,7 +33,7 @@ impl<T: Work> Run<'_, T> {
             none: each.iter().filter(|count| **count == 0).count() as u64,
             shares: shares(each),
             latency: full.then(|| self.latency()).flatten(),
-            overlaps: (full && self.target.excludes())
+            overlaps: (full && self.work.excludes())
                 .then(|| pages().map(|page| page.get(Word::Overlaps)).sum()),
             cpu: self.used(children),
             took_ns: 0,
@@ -52,7 +51,7 @@ impl<T: Work> Run<'_, T> {
     }
 
     fn latency(&self) -> Option<(String, Merged)> {
-        if let Some((name, merged)) = self.target.latency() {
+        if let Some((name, merged)) = self.work.latency() {
             return Some((name.to_owned(), merged));
         }
         let name = match self.order.workload.pipeline() {

@@ -12,22 +12,22 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a process is to do: its word of orders.
-pub(crate) mod order {
+pub mod order {
     /// Wait.
-    pub(crate) const WAIT: u32 = 0;
+    pub const WAIT: u32 = 0;
     /// Open connections, or accept them.
-    pub(crate) const WORK: u32 = 1;
+    pub const WORK: u32 = 1;
     /// Close them and end. Above every other order: a process sleeps until its
     /// orders are above the last one that it has carried out.
-    pub(crate) const CLOSE: u32 = u32::MAX;
+    pub const CLOSE: u32 = u32::MAX;
 
     /// The `nth` time, from 1: count the connections that the peer has closed.
-    pub(crate) const fn look(nth: u32) -> u32 {
+    pub const fn look(nth: u32) -> u32 {
         2 * nth
     }
 
     /// After look number `nth`: open connections up to the next listed number.
-    pub(crate) const fn go_on(nth: u32) -> u32 {
+    pub const fn go_on(nth: u32) -> u32 {
         2 * nth + 1
     }
 
@@ -39,7 +39,7 @@ pub(crate) mod order {
 
 /// One line of words for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
+pub enum Count {
     /// Processes that are ready.
     Ready,
     /// Rung when something has happened that the keeper wants to know.
@@ -73,7 +73,7 @@ const COUNTS: usize = 13;
 
 /// What each process writes of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
+pub enum Own {
     /// Its orders.
     Order,
     /// Its number for the system.
@@ -106,13 +106,13 @@ pub(crate) enum Own {
 }
 
 /// A count that could not be taken.
-pub(crate) const UNKNOWN: u64 = u64::MAX;
+pub const UNKNOWN: u64 = u64::MAX;
 
 const OWN: usize = 16;
 
 /// Histograms of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Figure {
+pub enum Figure {
     /// connect() that found an even port, or a family without ports.
     Even,
     /// connect() that found an odd port.
@@ -136,7 +136,7 @@ const HISTOGRAM: usize = (HEAD + histogram::LEN * 4).next_multiple_of(LINE);
 
 /// The board.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub struct Board {
     region: Region,
     processes: usize,
     lanes: usize,
@@ -146,7 +146,7 @@ pub(crate) struct Board {
 
 /// A finished histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Count by bucket.
     pub buckets: std::collections::BTreeMap<usize, u64>,
     /// Exact sum.
@@ -161,7 +161,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Adds another.
-    pub(crate) fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &Tally) {
         if other.count == 0 {
             return;
         }
@@ -183,7 +183,7 @@ impl Board {
     ///
     /// # Errors
     /// The system's: no memory.
-    pub(crate) fn new(processes: usize, lanes: usize, ends: Vec<u64>) -> io::Result<Board> {
+    pub fn new(processes: usize, lanes: usize, ends: Vec<u64>) -> io::Result<Board> {
         let figures = CLIENT_FIGURES + 2 * lanes;
         let bytes = (COUNTS + processes) * LINE + ends.len() * figures * HISTOGRAM;
         Ok(Board {
@@ -195,7 +195,7 @@ impl Board {
     }
 
     /// Where stretches end.
-    pub(crate) fn ends(&self) -> &[u64] {
+    pub fn ends(&self) -> &[u64] {
         &self.ends
     }
 
@@ -212,7 +212,7 @@ impl Board {
 
     /// A count.
     #[inline]
-    pub(crate) fn count(&self, count: Count) -> &AtomicU64 {
+    pub fn count(&self, count: Count) -> &AtomicU64 {
         self.word(count as usize)
     }
 
@@ -223,24 +223,24 @@ impl Board {
 
     /// What it is now.
     #[inline]
-    pub(crate) fn get(&self, count: Count) -> u64 {
+    pub fn get(&self, count: Count) -> u64 {
         self.count(count).load(Acquire)
     }
 
     /// Sets it and wakes who sleeps on it.
-    pub(crate) fn set(&self, count: Count, value: u64) {
+    pub fn set(&self, count: Count, value: u64) {
         self.count(count).store(value, Release);
         futex::wake(self.sleeper(count), futex::ALL);
     }
 
     /// Sleeps until the count is not `seen` any more, or until a time of
     /// `CLOCK_MONOTONIC`, or a signal.
-    pub(crate) fn await_change(&self, count: Count, seen: u64, until: Option<u64>) {
+    pub fn await_change(&self, count: Count, seen: u64, until: Option<u64>) {
         let _ = futex::wait(self.sleeper(count), seen as u32, until);
     }
 
     /// Tells the keeper that there is something to see.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         self.count(Count::Bell).fetch_add(1, AcqRel);
         futex::wake(self.sleeper(Count::Bell), 1);
     }
@@ -251,17 +251,17 @@ impl Board {
     }
 
     /// What a process wrote of itself.
-    pub(crate) fn own(&self, process: usize, own: Own) -> u64 {
+    pub fn own(&self, process: usize, own: Own) -> u64 {
         self.own_line(process)[own as usize].load(Acquire)
     }
 
     /// Writes it.
-    pub(crate) fn set_own(&self, process: usize, own: Own, value: u64) {
+    pub fn set_own(&self, process: usize, own: Own, value: u64) {
         self.own_line(process)[own as usize].store(value, Release);
     }
 
     /// Orders a process to do something.
-    pub(crate) fn order(&self, process: usize, order: u32) {
+    pub fn order(&self, process: usize, order: u32) {
         self.set_own(process, Own::Order, u64::from(order));
         let at = (COUNTS + process) * LINE + Own::Order as usize * 8;
         futex::wake(&self.region.words32(at, 1)[0], futex::ALL);
@@ -317,7 +317,7 @@ impl Board {
     }
 
     /// What was noted.
-    pub(crate) fn tally(&self, stretch: usize, figure: Figure) -> Tally {
+    pub fn tally(&self, stretch: usize, figure: Figure) -> Tally {
         let (head, buckets) = self.histogram(stretch, figure);
         let of = |at: usize| head[at].load(Acquire);
         let mut tally = Tally {
@@ -339,7 +339,7 @@ impl Board {
     }
 
     /// What was noted over several stretches.
-    pub(crate) fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: Figure) -> Tally {
+    pub fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: Figure) -> Tally {
         let mut sum = Tally::default();
         stretches.for_each(|stretch| sum.add(&self.tally(stretch, figure)));
         sum

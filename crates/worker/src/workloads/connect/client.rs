@@ -15,7 +15,7 @@ const CATCH_UP: Duration = Duration::from_micros(100);
 
 /// What one client process is to do.
 #[derive(Debug)]
-pub(crate) struct Client<'a> {
+pub struct Client<'a> {
     /// What all share.
     pub board: &'a Board,
     /// Makes the connections.
@@ -50,7 +50,7 @@ struct Held {
 
 impl Client<'_> {
     /// Its whole life. Returns its exit code.
-    pub(crate) fn live(&self) -> i32 {
+    pub fn live(&self) -> i32 {
         let mut held = Held {
             fds: Vec::new(),
             before: 0,

@@ -17,7 +17,7 @@ const OTHERS: u64 = 2;
 
 /// What one of them is to do.
 #[derive(Debug)]
-pub(crate) struct Listener<'a> {
+pub struct Listener<'a> {
     /// What all share.
     pub board: &'a Board,
     /// Its number among all processes.
@@ -53,7 +53,7 @@ impl Listener<'_> {
     /// Makes all of them: a point must not have fewer listeners than it states.
     ///
     /// None if one could not be made; the board then has the error for the keeper.
-    pub(crate) fn prepare(&self) -> Option<Vec<OwnedFd>> {
+    pub fn prepare(&self) -> Option<Vec<OwnedFd>> {
         let mut fds = Vec::with_capacity(self.count as usize);
         for nth in self.first..self.first + self.count {
             match one(nth) {
@@ -72,7 +72,7 @@ impl Listener<'_> {
     }
 
     /// Holds them until told to close.
-    pub(crate) fn live(&self, fds: Vec<OwnedFd>) -> i32 {
+    pub fn live(&self, fds: Vec<OwnedFd>) -> i32 {
         self.board.await_order(self.number, order::WORK);
         drop(fds);
         0

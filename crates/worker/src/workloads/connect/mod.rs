@@ -8,14 +8,14 @@
 //! ([`board`]). At each listed number the client rests until the keeper has read
 //! its figures. Not for deciding anything: the keeper does.
 
-pub(crate) mod board;
-pub(crate) mod client;
-pub(crate) mod listener;
-pub(crate) mod server;
+pub mod board;
+pub mod client;
+pub mod listener;
+pub mod server;
 
 /// Numbers of connections at which a new stretch of histograms begins: each
 /// listed number, and the decades below the greatest.
-pub(crate) fn stretches(listed: &[u64]) -> Vec<u64> {
+pub fn stretches(listed: &[u64]) -> Vec<u64> {
     let most = listed.iter().copied().max().unwrap_or(0);
     let decades = (1..)
         .map(|power| 10_u64.pow(power))
@@ -27,7 +27,7 @@ pub(crate) fn stretches(listed: &[u64]) -> Vec<u64> {
 }
 
 /// The decade of connection number `nth` (from 1): `1..10`, `10..100`, `1k..10k`.
-pub(crate) fn decade(nth: u64) -> String {
+pub fn decade(nth: u64) -> String {
     let low = 10_u64.pow(nth.max(2).ilog10_below());
     format!("{}..{}", short(low), short(low * 10))
 }

@@ -20,7 +20,7 @@ const LOOK_UP_NS: i64 = 10_000_000;
 
 /// What one server process is to do.
 #[derive(Debug)]
-pub(crate) struct Server<'a> {
+pub struct Server<'a> {
     /// What all share.
     pub board: &'a Board,
     /// Listening sockets, by lane; one lane where all share.
@@ -41,7 +41,7 @@ pub(crate) struct Server<'a> {
 
 impl Server<'_> {
     /// Its whole life. Returns its exit code.
-    pub(crate) fn live(&self) -> i32 {
+    pub fn live(&self) -> i32 {
         let mut fds = Vec::new();
         if self.board.await_order(self.number, order::WAIT) == order::WORK {
             match self.accept_all(&mut fds) {

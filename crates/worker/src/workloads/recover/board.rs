@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a process is to do: its word of orders, which only grows.
-pub(crate) mod order {
+pub mod order {
     /// Acquire the lock.
-    pub(crate) const ACQUIRE: u32 = 1;
+    pub const ACQUIRE: u32 = 1;
     /// Give it up.
-    pub(crate) const RELEASE: u32 = 2;
+    pub const RELEASE: u32 = 2;
 }
 
 /// Events that a process can log: a waiter whose service is down tries again every few
@@ -54,7 +54,7 @@ const WHATS: [What; 14] = [
 
 /// The board.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub struct Board {
     region: Region,
     processes: usize,
 }
@@ -64,7 +64,7 @@ impl Board {
     ///
     /// # Errors
     /// The system's: no memory.
-    pub(crate) fn new(processes: usize) -> io::Result<Board> {
+    pub fn new(processes: usize) -> io::Result<Board> {
         Ok(Board {
             region: Region::new(HEAD * LINE + processes * OWN.next_multiple_of(LINE))?,
             processes,
@@ -95,7 +95,7 @@ impl Board {
     }
 
     /// Gives a process its order.
-    pub(crate) fn order(&self, process: usize, order: u32) {
+    pub fn order(&self, process: usize, order: u32) {
         let word = self.order_word(process);
         word.fetch_max(order, AcqRel);
         futex::wake(word, futex::ALL);
@@ -124,12 +124,12 @@ impl Board {
     }
 
     /// How often it was rung.
-    pub(crate) fn rung(&self) -> u32 {
+    pub fn rung(&self) -> u32 {
         self.bell().load(Acquire)
     }
 
     /// Sleeps until it has been rung since, or until a time of `CLOCK_MONOTONIC`.
-    pub(crate) fn await_bell(&self, seen: u32, until: u64) {
+    pub fn await_bell(&self, seen: u32, until: u64) {
         let _ = futex::wait(self.bell(), seen, Some(until));
     }
 
@@ -140,7 +140,7 @@ impl Board {
     }
 
     /// Whether it is.
-    pub(crate) fn is_ready(&self, process: usize) -> bool {
+    pub fn is_ready(&self, process: usize) -> bool {
         self.own_words(process)[1].load(Acquire) == 1
     }
 
@@ -150,12 +150,12 @@ impl Board {
     }
 
     /// See [`Board::set_leased_at`].
-    pub(crate) fn leased_at(&self, process: usize) -> Option<u64> {
+    pub fn leased_at(&self, process: usize) -> Option<u64> {
         Some(self.own_words(process)[0].load(Acquire)).filter(|at| *at > 0)
     }
 
     /// The owner had stood still, and goes on now.
-    pub(crate) fn set_goes_on(&self, process: usize) {
+    pub fn set_goes_on(&self, process: usize) {
         self.own_words(process)[2].store(1, Release);
     }
 
@@ -240,7 +240,7 @@ impl Board {
     }
 
     /// What a process has logged from event number `from` on.
-    pub(crate) fn events(&self, process: usize, from: usize) -> Vec<Event> {
+    pub fn events(&self, process: usize, from: usize) -> Vec<Event> {
         let logged = self.logged(process).load(Acquire) as usize;
         let read = |nth: usize| {
             let event = self.event(process, nth);
@@ -261,7 +261,7 @@ impl Board {
     }
 
     /// How many processes there are.
-    pub(crate) fn processes(&self) -> usize {
+    pub fn processes(&self) -> usize {
         self.processes
     }
 }

@@ -1,16 +1,16 @@
 //! A process of `recover`: the owner, which the fault strikes, or one that waits. What it
 //! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
 
-pub(crate) mod board;
+pub mod board;
 
 use board::{Board, order};
 use jostle_model::record::What;
 use jostle_sys::{clock, cpu, process, signal};
-use jostle_targets::{CallError, Lock, Mode, Outcome, Target, Wait};
+use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
 use rustix::process::Pid;
 
 /// Which process is the owner.
-pub(crate) const OWNER: usize = 0;
+pub const OWNER: usize = 0;
 
 /// Between two looks of the owner at its orders.
 const LOOK_NS: u64 = 200_000;
@@ -23,10 +23,9 @@ const HOLD_NS: u64 = 1_000_000;
 const LAST_RESORT_NS: u64 = 3_600_000_000_000;
 
 /// One process.
-#[derive(Debug)]
-pub(crate) struct Process<'a, T> {
+pub struct Process<'a> {
     /// What it locks.
-    pub target: &'a T,
+    pub target: &'a dyn Locks,
     /// Where it tells what it sees.
     pub board: &'a Board,
     /// [`OWNER`], or a waiter from 1.
@@ -37,9 +36,9 @@ pub(crate) struct Process<'a, T> {
     pub keeper: Pid,
 }
 
-impl<T: Target> Process<'_, T> {
+impl Process<'_> {
     /// Its whole life. Returns the exit code.
-    pub(crate) fn live(&self) -> i32 {
+    pub fn live(&self) -> i32 {
         process::set_name(match self.number {
             OWNER => "jostle-owner",
             _ => "jostle-waiter",
@@ -69,7 +68,7 @@ impl<T: Target> Process<'_, T> {
             return 1;
         }
         match self.number {
-            OWNER => self.hold(&lock),
+            OWNER => self.hold(&*lock),
             _ => {
                 clock::sleep(HOLD_NS, signal::interrupted);
                 self.board.await_order(self.number, order::RELEASE);
@@ -88,7 +87,7 @@ impl<T: Target> Process<'_, T> {
     }
 
     /// Until it owns the lock. One whose connection is lost comes again.
-    fn acquire(&self, lock: &mut T::Lock) -> bool {
+    fn acquire(&self, lock: &mut Box<dyn Lock>) -> bool {
         let last_resort_ns = clock::monotonic() + LAST_RESORT_NS;
         let wait = Wait::Block { last_resort_ns };
         loop {
@@ -99,11 +98,11 @@ impl<T: Target> Process<'_, T> {
             let at_ns = clock::monotonic();
             match outcome {
                 Ok(Outcome::Granted) => {
-                    self.granted(lock, at_ns, What::Granted);
+                    self.granted(&**lock, at_ns, What::Granted);
                     return true;
                 }
                 Ok(Outcome::GrantedFromDead) => {
-                    self.granted(lock, at_ns, What::GrantedFromDead);
+                    self.granted(&**lock, at_ns, What::GrantedFromDead);
                     return true;
                 }
                 Ok(Outcome::Interrupted) => return false,
@@ -124,7 +123,7 @@ impl<T: Target> Process<'_, T> {
         }
     }
 
-    fn join_again(&self) -> T::Lock {
+    fn join_again(&self) -> Box<dyn Lock> {
         loop {
             clock::sleep(AGAIN_NS, signal::interrupted);
             if let Ok(lock) = self.target.join(self.number) {
@@ -133,7 +132,7 @@ impl<T: Target> Process<'_, T> {
         }
     }
 
-    fn granted(&self, lock: &T::Lock, at_ns: u64, what: What) {
+    fn granted(&self, lock: &dyn Lock, at_ns: u64, what: What) {
         if let Some(leased_at) = lock.leased_at_ns() {
             self.board.set_leased_at(self.number, leased_at);
         }
@@ -146,7 +145,7 @@ impl<T: Target> Process<'_, T> {
 
     /// To the resource, where the lock gives tokens: the token, whether it was taken, and
     /// when.
-    fn write(&self, lock: &T::Lock) -> Option<(u64, bool, u64)> {
+    fn write(&self, lock: &dyn Lock) -> Option<(u64, bool, u64)> {
         let token = lock.token()?;
         let taken = self.board.write(token);
         Some((token, taken, clock::monotonic()))
@@ -164,7 +163,7 @@ impl<T: Target> Process<'_, T> {
     }
 
     /// The owner holds until it is told to release, and writes once more before.
-    fn hold(&self, lock: &T::Lock) {
+    fn hold(&self, lock: &dyn Lock) {
         loop {
             if self.board.goes_on(self.number) {
                 self.log(What::Awake, None, None);
@@ -177,7 +176,7 @@ impl<T: Target> Process<'_, T> {
         self.log_write(self.write(lock));
     }
 
-    fn release(&self, lock: &mut T::Lock) {
+    fn release(&self, lock: &mut Box<dyn Lock>) {
         self.log(What::Release, None, None);
         let released: Result<(), CallError> = lock.release(0, Mode::Exclusive);
         let at_ns = clock::monotonic();

@@ -12,7 +12,7 @@ mod asking;
 mod closed;
 mod open;
 mod page;
-pub(crate) mod standstill;
+pub mod standstill;
 mod windowed;
 
 use crate::crew::Crew;
@@ -123,7 +123,7 @@ impl<'a> Requesting<'a> {
     }
 
     /// The window, once all workers have arrived.
-    fn window(crew: &Crew<'_, Requesting<'_>>) -> Window {
+    fn window(crew: &Crew<'_>) -> Window {
         crew.await_all();
         Window {
             opens: crew.shared.opens().load(Acquire),
@@ -132,9 +132,9 @@ impl<'a> Requesting<'a> {
     }
 
     /// All requests of a worker, by the schedule of its workload. True if all went well.
-    fn ask_all(crew: &Crew<'_, Requesting<'_>>, worker: usize, asking: &mut Asking<'_>) -> bool {
+    fn ask_all(&self, crew: &Crew<'_>, worker: usize, asking: &mut Asking<'_>) -> bool {
         let page = crew.shared.page(worker);
-        match &crew.target.due {
+        match &self.due {
             Due::Scheduled(pool) => {
                 crew.wait_for_start(&page);
                 page.set(Word::Stage, Stage::Working as u64);
@@ -151,25 +151,28 @@ impl<'a> Requesting<'a> {
 
     /// A worker's side of the requests, ready to be made.
     fn asking<'c>(
-        crew: &Crew<'c, Requesting<'c>>,
+        &'c self,
+        crew: &Crew<'c>,
         caller: Box<dyn Caller + 'c>,
         worker: usize,
     ) -> Asking<'c> {
         Asking::new(
-            crew.target.does.requests(),
-            Numbers::new(crew.order, crew.target.does, worker),
+            self.does.requests(),
+            Numbers::new(crew.order, self.does, worker),
             crew.clock,
-            &*crew.target.target,
+            &*self.target,
             caller,
             crew.shared.page(worker),
-            crew.target.sheets.sheet(worker),
+            self.sheets.sheet(worker),
         )
     }
 }
 
 impl Work for Requesting<'_> {
-    // Clients of servers parse and encrypt.
-    const THREAD_STACK: usize = 1 << 20;
+    fn thread_stack(&self) -> usize {
+        // Clients of servers parse and encrypt.
+        1 << 20
+    }
 
     fn excludes(&self) -> bool {
         false
@@ -195,24 +198,26 @@ impl Work for Requesting<'_> {
         (self.target.truth(), self.target.facts())
     }
 
-    fn live(crew: &Crew<'_, Requesting<'_>>, worker: usize) -> bool {
+    fn live(&self, crew: &Crew<'_>, worker: usize) -> bool {
+        let joined = crew
+            .settle(worker)
+            .and_then(|()| self.target.join(crew.order.number(worker)));
         let page = crew.shared.page(worker);
-        let caller = match crew.settle(worker, || {
-            crew.target.target.join(crew.order.number(worker))
-        }) {
+        let caller = match joined {
             Ok(caller) => caller,
             Err(error) => {
                 crew.give_up(&page, 0, &error.to_string());
                 return false;
             }
         };
-        crew.target.sheets.populate(worker);
-        let mut asking = Requesting::asking(crew, caller, worker);
-        let well = Requesting::ask_all(crew, worker, &mut asking);
+        crew.touch(worker);
+        self.sheets.populate(worker);
+        let mut asking = self.asking(crew, caller, worker);
+        let well = self.ask_all(crew, worker, &mut asking);
         crew.part(&page, well, || asking.part())
     }
 
-    fn live_as_tasks(_crew: &Crew<'_, Requesting<'_>>) -> i32 {
+    fn live_as_tasks(&self, _crew: &Crew<'_>) -> i32 {
         // Refused before anything starts: a call that waits stops its thread.
         1
     }
@@ -221,11 +226,11 @@ impl Work for Requesting<'_> {
         matches!(self.due, Due::Scheduled(_))
     }
 
-    fn live_as_canary(crew: &Crew<'_, Requesting<'_>>) -> i32 {
+    fn live_as_canary(&self, crew: &Crew<'_>) -> i32 {
         if crew.settle_beside().is_err() {
             return 1;
         }
-        let spare = crew.target.sheets.sheet(crew.order.workers);
+        let spare = self.sheets.sheet(crew.order.workers);
         crew.await_start();
         open::canary(&spare, crew.clock, Requesting::window(crew));
         crew.await_dismissal();

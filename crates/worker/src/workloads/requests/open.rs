@@ -316,7 +316,7 @@ mod tests {
     /// Every 100 ms one request, the first of eleven in the warm-up; whoever waits for
     /// a slot for more than 300 ms is dropped.
     fn ten_a_second() -> Pool {
-        let mut order = crate::experiment::tests::order("null");
+        let mut order = crate::order::tests::contend("null");
         (order.warmup, order.window) = (Nanos(100 * MS), Nanos(1_000 * MS));
         let open = OpenLoopOrder {
             per_s: 10,
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn arrivals_are_those_of_the_order() {
-        let mut order = crate::experiment::tests::order("null");
+        let mut order = crate::order::tests::contend("null");
         (order.warmup, order.window) = (Nanos(100 * MS), Nanos(1_000 * MS));
         let gaps = |arrivals| {
             let open = OpenLoopOrder {

@@ -18,7 +18,7 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(10);
 
 /// Lateness that is no standstill: a timer's, a scheduler's, a hypervisor's.
-pub(crate) const LEAST_NS: u64 = 20_000_000;
+pub const LEAST_NS: u64 = 20_000_000;
 
 /// Looks until the window has closed, or until the workers are dismissed.
 pub(crate) fn attend(clock: Clock, shared: &Shared, page: &Page<'_>) {

@@ -6,7 +6,7 @@
 //! end cuts off is finished all the same, and counts as censored.
 
 use super::asking::{Asking, Made};
-use super::{Requesting, standstill};
+use super::standstill;
 use crate::crew::Crew;
 use crate::page::{Page, SLICES, Shared, Stage, Word};
 use std::sync::atomic::Ordering::Acquire;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Acquire;
 /// The life of a worker that has joined. The first worker of each generator also watches
 /// whether their process runs at all. True if all went well.
 pub(super) fn live(
-    crew: &Crew<'_, Requesting<'_>>,
+    crew: &Crew<'_>,
     generators: usize,
     worker: usize,
     asking: &mut Asking<'_>,
