@@ -19,7 +19,7 @@ use std::time::Instant;
 const ALONE: &str = "::alone::";
 
 /// The test program that has such tests, and takes as long as all others.
-const LONGEST: &str = "cli";
+const LONGEST: &str = "cli/live";
 
 /// Threads of this program, and of each of the others beside it. More at a time make the
 /// machine so busy that runs have no figure to judge.
@@ -41,8 +41,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     standstill::watch().context("cannot run setsid")?;
     let mut programs = build()?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
-    let longest = programs.iter().position(|program| program.name == LONGEST);
-    let longest = programs.remove(longest.context("no test program named cli")?);
+    let longest = programs
+        .iter()
+        .position(|program| program.to_string() == LONGEST);
+    let longest = programs.remove(longest.context("no test program cli/live")?);
     let mut outcomes = std::thread::scope(|scope| {
         let beside = scope.spawn(|| longest.run_aloud(&["--skip", ALONE], THREADS[0]));
         let others: Vec<_> = programs.iter().map(Program::run_apart).collect();

@@ -58,8 +58,12 @@ impl Launcher for InProcess {
     }
 }
 
-/// Follows a recipe as the keeper does.
-fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+/// Follows a recipe as the keeper does, to a server of the caller's own: one whose requests
+/// a test counts, or whose users it changes.
+///
+/// # Errors
+/// What the recipe cannot do here.
+pub fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
     let directory = tempfile::tempdir().unwrap().keep();
     let ground = Ground {
         program: recipe.program().find()?,

@@ -1,0 +1,314 @@
+//! A daemon in a process of its own, and a plain client.
+
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jostle_resp::Value;
+use jostle_resp::value::ValueLimits;
+
+/// A running `jostled`; killed when dropped.
+pub(crate) struct Daemon {
+    pub child: Child,
+    pub port: u16,
+    pub log: Vec<String>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Daemon {
+    /// Starts it without a data directory on a free port, with more flags.
+    pub(crate) fn start(flags: &[&str]) -> Self {
+        let mut all = vec!["--data", "none", "--listen", "127.0.0.1:0"];
+        all.extend(flags);
+        Self::start_exactly(&all)
+    }
+
+    /// Starts it with these flags alone.
+    pub(crate) fn start_exactly(flags: &[&str]) -> Self {
+        Self::from_command(Command::new(crate::JOSTLED).args(flags))
+    }
+
+    /// Starts what a command starts, and waits until it is ready.
+    pub(crate) fn from_command(command: &mut Command) -> Self {
+        let mut child = command
+            .env_remove("JOSTLED_PASSWORD")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut log = Vec::new();
+        loop {
+            let mut line = String::new();
+            let length = stderr.read_line(&mut line).unwrap();
+            assert!(length > 0, "jostled did not start: {log:?}");
+            let ready = line.contains("ready");
+            log.push(line.trim_end().to_owned());
+            if ready {
+                break;
+            }
+        }
+        let port = log
+            .iter()
+            .find_map(|line| port_in(line, "listening on "))
+            .unwrap_or(0);
+        Self {
+            child,
+            port,
+            log,
+            stderr,
+        }
+    }
+
+    /// The port that a line of the log names.
+    pub(crate) fn port_of(&self, what: &str) -> u16 {
+        self.log
+            .iter()
+            .find_map(|line| port_in(line, what))
+            .unwrap()
+    }
+
+    pub(crate) fn client(&self) -> Client<TcpStream> {
+        Client::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+
+    /// A figure of INFO.
+    pub(crate) fn info(&self, name: &str) -> u64 {
+        self.client().info(name)
+    }
+
+    /// Waits until a figure of INFO is what it should be.
+    pub(crate) fn await_info(&self, name: &str, value: u64) {
+        let mut client = self.client();
+        eventually(name, || client.info(name) == value);
+    }
+
+    /// Like `await_info`, asked by a client that has the right to.
+    pub(crate) fn await_info_as(&self, client: &mut Client<TcpStream>, name: &str, value: u64) {
+        eventually(name, || client.info(name) == value);
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Closes the reading end of its log.
+    pub(crate) fn close_log(&mut self) {
+        let nothing = Command::new("true").stderr(Stdio::piped()).spawn();
+        let mut nothing = nothing.unwrap();
+        self.stderr = BufReader::new(nothing.stderr.take().unwrap());
+        let _ = nothing.wait();
+    }
+
+    /// Waits for its end; returns its exit code and the rest of its log.
+    pub(crate) fn finish(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (code, rest)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn port_in(line: &str, what: &str) -> Option<u16> {
+    let (_, address) = line.split_once(what)?;
+    address
+        .split_once('/')
+        .map_or(address, |(start, _)| start)
+        .rsplit(':')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Waits for something that must come true soon.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !test() {
+        assert!(Instant::now() < end, "not within 20 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits again where a signal ended the wait.
+///
+/// Signals that the process ignores do that too where the wait has a time limit: SIGCONT
+/// (signal(7)), and SIGCHLD if the thread whose child ends has blocked signals at that
+/// moment, as it does while it starts another process.
+fn uninterrupted<T>(mut wait: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match wait() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// systemd's side of the protocol of sd_notify(3).
+pub(crate) struct Manager {
+    pub socket: UnixDatagram,
+}
+
+impl Manager {
+    /// On a socket at this path; for `$NOTIFY_SOCKET`.
+    pub(crate) fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        let patience = Some(Duration::from_secs(20));
+        socket.set_read_timeout(patience).unwrap();
+        Self { socket }
+    }
+
+    /// The next message.
+    #[track_caller]
+    pub(crate) fn hear(&self) -> String {
+        let mut bytes = [0; 500];
+        let length = uninterrupted(|| self.socket.recv(&mut bytes)).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    }
+}
+
+/// A client that sends words and reads replies.
+pub(crate) struct Client<S> {
+    pub stream: S,
+    buffer: Vec<u8>,
+}
+
+impl Client<TcpStream> {
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        self.stream.set_read_timeout(Some(timeout)).unwrap();
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut bytes = Vec::new();
+        jostle_resp::request::encode(&mut bytes, &args);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// The next reply; an error if the connection ends first.
+    pub(crate) fn try_read(&mut self) -> io::Result<Value> {
+        loop {
+            let found = Value::decode(&self.buffer, ValueLimits::default());
+            if let Some((value, used)) = found.unwrap() {
+                self.buffer.drain(..used);
+                return Ok(value);
+            }
+            let mut bytes = [0; 1 << 15];
+            match uninterrupted(|| self.stream.read(&mut bytes))? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                length => self.buffer.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn read(&mut self) -> Value {
+        self.try_read().unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, line: &str) -> Value {
+        self.send(line);
+        self.read()
+    }
+
+    /// The reply in a short form: `1`, `nil`, `OK`, and of errors the first word.
+    #[track_caller]
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        let reply = self.ask(line);
+        short(&reply)
+    }
+
+    /// A lock's token.
+    #[track_caller]
+    pub(crate) fn token(&mut self, line: &str) -> u64 {
+        let reply = self.ask(line);
+        reply
+            .as_integer()
+            .unwrap_or_else(|| panic!("{line}: {reply:?}")) as u64
+    }
+
+    #[track_caller]
+    pub(crate) fn info(&mut self, name: &str) -> u64 {
+        let reply = self.ask("INFO");
+        let text = reply.as_text().unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.unwrap_or_else(|| panic!("no {name} in INFO"))
+            .parse()
+            .unwrap()
+    }
+}
+
+pub(crate) fn short(value: &Value) -> String {
+    match value {
+        Value::Integer(number) => number.to_string(),
+        Value::Nil => "nil".into(),
+        Value::Simple(text) => text.clone(),
+        Value::Error(text) => text.split(' ').next().unwrap_or_default().to_owned(),
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A tool that the test runs. Fails with advice if it is not installed.
+pub(crate) fn tool(name: &str) -> Command {
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|directory| directory.join(name).exists())
+    });
+    assert!(
+        found,
+        "`{name}` is not installed: run crates/lockd/tests/install-clients.sh"
+    );
+    Command::new(name)
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// Runs a command to its end; returns its output. Fails the test if the command failed.
+#[track_caller]
+pub(crate) fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}{errors}",
+        output.status
+    );
+    text
+}

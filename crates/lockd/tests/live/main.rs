@@ -1,0 +1,16 @@
+//! `jostled` as its clients see it: the daemon is started, and what it answers, logs and
+//! leaves behind is looked at. One test program, since each costs seconds to link.
+
+#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+
+mod clients;
+mod commands;
+mod common;
+mod endurance;
+mod handover;
+mod links;
+mod service;
+mod turns;
+
+/// The daemon's program.
+const JOSTLED: &str = env!("CARGO_BIN_EXE_jostled");

@@ -1,0 +1,147 @@
+//! Clusters without a quorum, and a lease that a cluster does not grant as it was asked for.
+
+use jostle_sys::ledger::Ledger;
+use jostle_targets::program::{Ground, Recipe, first_word, free_port};
+use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, zookeeper};
+use jostle_testbed::etcd::current_passes;
+use jostle_testbed::lock_servers as servers;
+use jostle_testbed::running::{Running, eventually};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// For three programs in Java to agree, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The members of a cluster, ended when they are dropped.
+struct Cluster {
+    members: Vec<Running>,
+    addresses: Vec<String>,
+}
+
+impl Cluster {
+    fn start<R: Recipe>(directory: &Path, recipes: &[R]) -> Cluster {
+        let begun = recipes.iter().enumerate().map(|(number, recipe)| {
+            let directory = directory.join(number.to_string());
+            begin(recipe, &directory)
+        });
+        let (members, grounds): (Vec<Running>, Vec<Ground>) = begun.unzip();
+        for (recipe, ground) in recipes.iter().zip(&grounds) {
+            wait_for("a member is ready", || recipe.ready(ground).is_ok());
+        }
+        Cluster {
+            members,
+            addresses: grounds.iter().map(Ground::address).collect(),
+        }
+    }
+
+    /// As a target takes it.
+    fn argument(&self) -> String {
+        format!("//{}", self.addresses.join(","))
+    }
+}
+
+fn begin(recipe: &dyn Recipe, directory: &Path) -> (Running, Ground) {
+    std::fs::create_dir(directory).unwrap();
+    let ground = Ground {
+        program: recipe.program().find().unwrap(),
+        directory: directory.to_owned(),
+        port: free_port().unwrap(),
+        secret: String::new(),
+    };
+    for (name, contents) in recipe.files(&ground) {
+        std::fs::write(directory.join(name), contents).unwrap();
+    }
+    let child = Command::new(first_word(recipe, &ground).unwrap())
+        .args(recipe.arguments(&ground))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    (Running(child.unwrap()), ground)
+}
+
+/// One of three may be gone; what is left of two says why it grants nothing.
+fn a_member_alone_says(
+    mut cluster: Cluster,
+    reach: impl Fn(&str) -> Result<(), SetupError>,
+    says: &str,
+) {
+    let argument = cluster.argument();
+    assert_eq!(reach(&argument), Ok(()));
+    drop(cluster.members.remove(0));
+    wait_for("two have a leader", || reach(&argument).is_ok());
+    drop(cluster.members.remove(0));
+    wait_for("the last one says that it has none", || {
+        reach(&argument).is_err_and(|error| error.0.contains(says))
+    });
+}
+
+#[test]
+fn a_cluster_of_etcd_without_a_quorum_is_told_before_the_start() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), &etcd::Launch::members(3).unwrap());
+    let reach = |argument: &str| etcd::Etcd::reach(Some(argument), None);
+    a_member_alone_says(cluster, reach, "its cluster has no leader");
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn an_ensemble_of_zookeeper_without_a_quorum_is_told_before_the_start() {
+    let place = tempfile::tempdir().unwrap();
+    let members = zookeeper::Launch::members(3, Duration::from_secs(4)).unwrap();
+    let cluster = Cluster::start(place.path(), &members);
+    let reach = |argument: &str| zookeeper::Zookeeper::reach(Some(argument), None);
+    a_member_alone_says(cluster, reach, "an ensemble without a quorum");
+}
+
+/// etcd grants no lease that one and a half of its elections could outlast: here 7.5 s,
+/// in whole seconds. The lease was once taken to be as it was asked for.
+#[test]
+fn a_lease_is_as_long_as_etcd_grants_it() {
+    let place = tempfile::tempdir().unwrap();
+    let recipe = &etcd::Launch::members(1).unwrap()[0];
+    let ground = Ground {
+        program: recipe.program().find().unwrap(),
+        directory: place.path().to_owned(),
+        port: free_port().unwrap(),
+        secret: String::new(),
+    };
+    let child = Command::new(&ground.program)
+        .args(recipe.arguments(&ground))
+        .args(["--heartbeat-interval", "500", "--election-timeout", "5000"])
+        .stderr(Stdio::null())
+        .spawn();
+    let _server = Running(child.unwrap());
+    eventually("etcd is ready", || recipe.ready(&ground).is_ok());
+    let own = tempfile::tempdir().unwrap();
+    let ledger = Ledger::create_in(own.path()).unwrap();
+    let argument = format!("//{}", ground.address());
+    let lease_of = |asked_s| {
+        let setup = Setup {
+            argument: Some(&argument),
+            lease: Some(Duration::from_secs(asked_s)),
+            ..servers::setup(&ledger, 1)
+        };
+        etcd::Etcd::prepare(&setup).unwrap().facts()[LEASE_FACT] / 1e9
+    };
+    assert_eq!(lease_of(2), 8.0);
+    assert_eq!(lease_of(20), 20.0);
+    ledger.sweep().unwrap();
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_current_etcd_passes_the_same() {
+    current_passes(&[
+        "clusters::a_cluster_of_etcd_without_a_quorum_is_told_before_the_start",
+        "clusters::a_lease_is_as_long_as_etcd_grants_it",
+    ]);
+}
