@@ -73,7 +73,7 @@ impl Pause {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
     use std::time::Instant;
 

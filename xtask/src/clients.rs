@@ -63,6 +63,7 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
         "gcc",
         "redis-tools",
         "libhiredis-dev",
+        "openssl",
         "pkg-config",
         "python3-venv",
     ])?;

@@ -1,6 +1,7 @@
 //! What developers of jostle run, with nothing but the Rust toolchain and the
 //! system's packages:
 //!
+//! - `cargo xtask test`: the tests that need nothing but the toolchain, as any user;
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask clients`: tests the packages of `clients/`, tries Redis clients on jostled;
 //! - `cargo xtask dist`: makes the packages that users install, and checks them;
@@ -28,7 +29,10 @@ mod fuzz;
 mod hosts_task;
 mod long;
 mod options_page;
+mod plain_tests;
 mod screens;
+#[cfg(test)]
+mod sources;
 mod standstill;
 mod test_runs;
 
@@ -50,6 +54,15 @@ enum Task {
         /// Begins with this step, such as `documentation`, after a failure there
         #[arg(long, value_name = "STEP")]
         from: Option<String>,
+    },
+    /// Runs the tests that need nothing but the toolchain, as any user, and says what it left out
+    Test {
+        /// Compiles them and keeps the list of programs below target/
+        #[arg(long)]
+        no_run: bool,
+        /// Compiles nothing: runs the programs of that list, also as another user
+        #[arg(long, conflicts_with = "no_run")]
+        compiled: bool,
     },
     /// Feeds codec, lock table, result files, command lines and plans with inputs that libFuzzer makes up
     Fuzz {
@@ -135,6 +148,7 @@ fn main() -> anyhow::Result<()> {
     jostle_sys::signal::heed_interrupts()?;
     match Arguments::parse().task {
         Task::Ci { from } => ci::run(from.as_deref()),
+        Task::Test { no_run, compiled } => plain_tests::run(no_run, compiled),
         Task::Fuzz { replay: true, .. } => fuzz::replay(),
         Task::Fuzz {
             target, seconds, ..

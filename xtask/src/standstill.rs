@@ -130,36 +130,40 @@ mod tests {
         assert_eq!(seen.longest(after(73_601), after(73_700)), None);
     }
 
-    /// What it prints first and what the setting is meanwhile and afterwards, if it was this.
-    fn sentinel_on(was: &str) -> [String; 3] {
-        let setting = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(setting.path(), was).unwrap();
-        let mut sentinel = Command::new("sh")
-            .args(["-c", SENTINEL])
-            .arg(setting.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(sentinel.stdout.take().unwrap());
-        let is_set_to = || std::fs::read_to_string(setting.path()).unwrap();
-        let mut said = String::new();
-        lines.read_line(&mut said).unwrap();
-        let meanwhile = is_set_to();
-        drop(lines);
-        sentinel.wait().unwrap();
-        [said, meanwhile, is_set_to()]
-    }
+    mod live_tests {
+        use super::*;
 
-    #[test]
-    fn the_sentinel_switches_off_what_is_on_says_so_and_restores_it() {
-        let [said, meanwhile, afterwards] = sentinel_on("1\n");
-        assert!(said.contains("is 0 until ci ends"), "{said}");
-        assert_eq!([&*meanwhile, &*afterwards], ["0\n", "1\n"]);
-    }
+        /// What it prints first and what the setting is meanwhile and afterwards, if it was this.
+        fn sentinel_on(was: &str) -> [String; 3] {
+            let setting = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(setting.path(), was).unwrap();
+            let mut sentinel = Command::new("sh")
+                .args(["-c", SENTINEL])
+                .arg(setting.path())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(sentinel.stdout.take().unwrap());
+            let is_set_to = || std::fs::read_to_string(setting.path()).unwrap();
+            let mut said = String::new();
+            lines.read_line(&mut said).unwrap();
+            let meanwhile = is_set_to();
+            drop(lines);
+            sentinel.wait().unwrap();
+            [said, meanwhile, is_set_to()]
+        }
 
-    /// Another run of `ci` may have switched it off, and will switch it on.
-    #[test]
-    fn the_sentinel_leaves_alone_what_is_off() {
-        assert_eq!(sentinel_on("0\n"), ["\n", "0\n", "0\n"]);
+        #[test]
+        fn the_sentinel_switches_off_what_is_on_says_so_and_restores_it() {
+            let [said, meanwhile, afterwards] = sentinel_on("1\n");
+            assert!(said.contains("is 0 until ci ends"), "{said}");
+            assert_eq!([&*meanwhile, &*afterwards], ["0\n", "1\n"]);
+        }
+
+        /// Another run of `ci` may have switched it off, and will switch it on.
+        #[test]
+        fn the_sentinel_leaves_alone_what_is_off() {
+            assert_eq!(sentinel_on("0\n"), ["\n", "0\n", "0\n"]);
+        }
     }
 }

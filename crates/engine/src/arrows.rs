@@ -30,7 +30,9 @@ fn sources(name: &str) -> BTreeMap<String, Vec<PathBuf>> {
         let module = Path::new(first).file_stem().unwrap().to_str().unwrap();
         let is_source = file.extension().is_some_and(|extension| extension == "rs");
         // A file of tests alone may use any module.
-        let is_test = file.file_stem().is_some_and(|stem| stem == "tests");
+        let is_test = file
+            .file_stem()
+            .is_some_and(|stem| stem == "tests" || stem == "live_tests");
         if is_source && !is_test && !["lib", "arrows"].contains(&module) {
             modules.entry(module.to_owned()).or_default().push(file);
         }
@@ -50,7 +52,9 @@ fn gather(directory: &Path, into: &mut Vec<PathBuf>) {
 
 /// The code of a file without its comments and its tests, which are its last module.
 fn code(text: &str) -> String {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let tests = ["tests", "live_tests"].map(|name| format!("#[cfg(test)]\nmod {name} {{"));
+    let begin = tests.iter().filter_map(|tests| text.find(tests)).min();
+    let code = &text[..begin.unwrap_or(text.len())];
     let lines = code
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));

@@ -180,7 +180,7 @@ fn take_all(socket: &OwnedFd) {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};

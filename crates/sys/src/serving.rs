@@ -161,51 +161,6 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn whoever_listens_or_has_accepted_is_found_by_its_port() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::Port(listener.local_addr().unwrap().port());
-        assert!(is_served(&address));
-        // Children that other tests fork hold it too, for a moment.
-        let is_ours = || serving(&address).contains(&std::process::id());
-        assert!(is_ours());
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let accepted = listener.accept().unwrap();
-        // Both ends and the listener, at least: other tests have sockets too.
-        assert!(sockets_of(std::process::id()).len() >= 3);
-        let own = [std::process::id()];
-        assert!(connections_of(&own, 0) >= Some(2));
-        assert_eq!(connections_of(&own, own[0]), None);
-        drop(listener);
-        let is_closed = |_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            !is_served(&address)
-        };
-        assert!((0..500).any(is_closed));
-        assert!(is_ours());
-        drop((client, accepted));
-    }
-
-    #[test]
-    fn whoever_serves_a_socket_of_the_file_system_is_found_by_its_path() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("s");
-        let address = Address::Unix(path.display().to_string());
-        assert_eq!(serving(&address), [0; 0]);
-        let listener = UnixListener::bind(&path).unwrap();
-        // Children that other tests fork hold it too, for a moment.
-        let is_ours = |_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            serving(&address) == [std::process::id()]
-        };
-        assert!((0..500).any(is_ours));
-        let client = UnixStream::connect(&path).unwrap();
-        let accepted = listener.accept().unwrap();
-        drop(listener);
-        assert!((0..500).any(is_ours));
-        drop((client, accepted));
-    }
-
-    #[test]
     fn of_a_connection_only_the_server_s_end_counts() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1\n\
@@ -214,5 +169,54 @@ mod tests {
             3: 0100007F:1F90 0100007F:9C41 06 00000000:00000000 03:00000000 00000000     0        0 0 3\n";
         assert_eq!(of_tcp(text, 8080, Kind::Listening), [11]);
         assert_eq!(of_tcp(text, 8080, Kind::Connected), [12]);
+    }
+
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn whoever_listens_or_has_accepted_is_found_by_its_port() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = Address::Port(listener.local_addr().unwrap().port());
+            assert!(is_served(&address));
+            // Children that other tests fork hold it too, for a moment.
+            let is_ours = || serving(&address).contains(&std::process::id());
+            assert!(is_ours());
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let accepted = listener.accept().unwrap();
+            // Both ends and the listener, at least: other tests have sockets too.
+            assert!(sockets_of(std::process::id()).len() >= 3);
+            let own = [std::process::id()];
+            assert!(connections_of(&own, 0) >= Some(2));
+            assert_eq!(connections_of(&own, own[0]), None);
+            drop(listener);
+            let is_closed = |_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                !is_served(&address)
+            };
+            assert!((0..500).any(is_closed));
+            assert!(is_ours());
+            drop((client, accepted));
+        }
+
+        #[test]
+        fn whoever_serves_a_socket_of_the_file_system_is_found_by_its_path() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("s");
+            let address = Address::Unix(path.display().to_string());
+            assert_eq!(serving(&address), [0; 0]);
+            let listener = UnixListener::bind(&path).unwrap();
+            // Children that other tests fork hold it too, for a moment.
+            let is_ours = |_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                serving(&address) == [std::process::id()]
+            };
+            assert!((0..500).any(is_ours));
+            let client = UnixStream::connect(&path).unwrap();
+            let accepted = listener.accept().unwrap();
+            drop(listener);
+            assert!((0..500).any(is_ours));
+            drop((client, accepted));
+        }
     }
 }

@@ -427,7 +427,7 @@ impl Child {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
     use std::fs::File;
     use std::io::{Read, Seek};

@@ -365,35 +365,6 @@ mod tests {
     use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
 
-    /// What is answered to these bytes, sent in such pieces.
-    fn answers(pieces: &[&[u8]], length: usize) -> String {
-        let (mut server, address) = Answering::bind().unwrap();
-        let (stop, end) = UnixStream::pair().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&end).unwrap());
-            let mut client = TcpStream::connect(address).unwrap();
-            for piece in pieces {
-                client.write_all(piece).unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            let mut answer = vec![0; length];
-            client.read_exact(&mut answer).unwrap();
-            drop(stop);
-            String::from_utf8(answer).unwrap()
-        })
-    }
-
-    #[test]
-    fn every_lock_is_free() {
-        let requests: &[u8] =
-            b"*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n*2\r\n$6\r\nUNLOCK\r\n$1\r\na\r\nPING\r\n";
-        let expected = ":1\r\n:2\r\n:1\r\n+OK\r\n";
-        assert_eq!(answers(&[requests], expected.len()), expected);
-        // Whatever it comes in.
-        let (head, tail) = requests.split_at(40);
-        assert_eq!(answers(&[head, tail], expected.len()), expected);
-    }
-
     #[test]
     fn faults_are_read() {
         for (text, fault) in [
@@ -430,22 +401,55 @@ mod tests {
         assert!(slow.slowed_ns >= 7 * 50_000);
     }
 
-    #[test]
-    fn a_client_that_does_not_read_loses_no_answer() {
-        let (mut server, address) = Answering::bind().unwrap();
-        let (stop, end) = UnixStream::pair().unwrap();
-        const ASKED: usize = 2_000_000;
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&end).unwrap());
-            let client = TcpStream::connect(address).unwrap();
-            let mut writer = client.try_clone().unwrap();
-            // The replies fill the sockets long before all has been asked.
-            scope.spawn(move || writer.write_all(&b"PING\r\n".repeat(ASKED)).unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            let mut answers = vec![0; ASKED * 5];
-            (&client).read_exact(&mut answers).unwrap();
-            assert!(answers.chunks(5).all(|answer| answer == b"+OK\r\n"));
-            drop(stop);
-        });
+    mod live_tests {
+        use super::*;
+
+        /// What is answered to these bytes, sent in such pieces.
+        fn answers(pieces: &[&[u8]], length: usize) -> String {
+            let (mut server, address) = Answering::bind().unwrap();
+            let (stop, end) = UnixStream::pair().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| server.run(&end).unwrap());
+                let mut client = TcpStream::connect(address).unwrap();
+                for piece in pieces {
+                    client.write_all(piece).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                let mut answer = vec![0; length];
+                client.read_exact(&mut answer).unwrap();
+                drop(stop);
+                String::from_utf8(answer).unwrap()
+            })
+        }
+
+        #[test]
+        fn every_lock_is_free() {
+            let requests: &[u8] =
+                b"*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n*2\r\n$6\r\nUNLOCK\r\n$1\r\na\r\nPING\r\n";
+            let expected = ":1\r\n:2\r\n:1\r\n+OK\r\n";
+            assert_eq!(answers(&[requests], expected.len()), expected);
+            // Whatever it comes in.
+            let (head, tail) = requests.split_at(40);
+            assert_eq!(answers(&[head, tail], expected.len()), expected);
+        }
+
+        #[test]
+        fn a_client_that_does_not_read_loses_no_answer() {
+            let (mut server, address) = Answering::bind().unwrap();
+            let (stop, end) = UnixStream::pair().unwrap();
+            const ASKED: usize = 2_000_000;
+            std::thread::scope(|scope| {
+                scope.spawn(|| server.run(&end).unwrap());
+                let client = TcpStream::connect(address).unwrap();
+                let mut writer = client.try_clone().unwrap();
+                // The replies fill the sockets long before all has been asked.
+                scope.spawn(move || writer.write_all(&b"PING\r\n".repeat(ASKED)).unwrap());
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                let mut answers = vec![0; ASKED * 5];
+                (&client).read_exact(&mut answers).unwrap();
+                assert!(answers.chunks(5).all(|answer| answer == b"+OK\r\n"));
+                drop(stop);
+            });
+        }
     }
 }

@@ -235,7 +235,7 @@ pub fn prepare(entry: &Entry, setup: &RequestSetup<'_>) -> Result<Box<dyn Reques
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

@@ -568,7 +568,7 @@ impl Lock for EtcdLock {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::fake::{Calls, Says};
     use super::messages::{Header, ResponseOp};
     use super::*;

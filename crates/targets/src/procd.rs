@@ -475,53 +475,6 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_closes_the_connection_is_connected_to_again() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::Tcp(listener.local_addr().unwrap().to_string());
-        let served = std::thread::spawn(move || {
-            let mut asked = Vec::new();
-            for end in ["Connection: close\r\n", ""] {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut buffer = [0; 1024];
-                let count = stream.read(&mut buffer).unwrap();
-                asked.push(String::from_utf8_lossy(&buffer[..count]).into_owned());
-                let head = "HTTP/1.1 200 OK\r\nExit-Code: 3\r\nContent-Length: 0\r\n";
-                write!(stream, "{head}{end}\r\n").unwrap();
-            }
-            asked
-        });
-        let kept = Kept {
-            address,
-            procedure: Word::of("/a?{n}&{worker}"),
-            token: Some("s3cret".to_owned()),
-            timeout: Duration::from_secs(10),
-        };
-        let mut caller = kept.join(5).unwrap();
-        for (nth, connects) in [(8, false), (9, true)] {
-            let mut phases = Phases::begin(Clock::new());
-            let answer = caller.call(nth, &mut phases).unwrap();
-            assert_eq!(answer.code, 3);
-            assert_eq!(phases.span(CONNECT).is_some(), connects);
-            assert!(phases.span(SEND).is_some() && phases.span(REPLY).is_some());
-        }
-        // Nobody listens any more.
-        let asked = served.join().unwrap();
-        let error = caller
-            .call(10, &mut Phases::begin(Clock::new()))
-            .unwrap_err();
-        assert_eq!(error.call, "recv");
-        let error = caller
-            .call(11, &mut Phases::begin(Clock::new()))
-            .unwrap_err();
-        assert_eq!(error, CallError::new("connect", Errno::CONNREFUSED));
-        for (request, target) in asked.iter().zip(["/a?8&5", "/a?9&5"]) {
-            let expected = format!("GET {target} HTTP/1.1\r\n");
-            assert!(request.starts_with(&expected), "{request}");
-            assert!(request.contains("\r\nAuthorization: Bearer s3cret\r\n"));
-        }
-    }
-
-    #[test]
     fn a_call_has_the_code_of_its_process_or_of_the_answer() {
         for (head, expected) in [
             ("200 OK\r\nExit-Code: 7", 7),
@@ -531,6 +484,57 @@ mod tests {
             let text = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n");
             let answer = Head::read(text.as_bytes());
             assert_eq!(code(&answer.unwrap().unwrap()), expected, "{head}");
+        }
+    }
+
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn an_engine_that_closes_the_connection_is_connected_to_again() {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = Address::Tcp(listener.local_addr().unwrap().to_string());
+            let served = std::thread::spawn(move || {
+                let mut asked = Vec::new();
+                for end in ["Connection: close\r\n", ""] {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut buffer = [0; 1024];
+                    let count = stream.read(&mut buffer).unwrap();
+                    asked.push(String::from_utf8_lossy(&buffer[..count]).into_owned());
+                    let head = "HTTP/1.1 200 OK\r\nExit-Code: 3\r\nContent-Length: 0\r\n";
+                    write!(stream, "{head}{end}\r\n").unwrap();
+                }
+                asked
+            });
+            let kept = Kept {
+                address,
+                procedure: Word::of("/a?{n}&{worker}"),
+                token: Some("s3cret".to_owned()),
+                timeout: Duration::from_secs(10),
+            };
+            let mut caller = kept.join(5).unwrap();
+            for (nth, connects) in [(8, false), (9, true)] {
+                let mut phases = Phases::begin(Clock::new());
+                let answer = caller.call(nth, &mut phases).unwrap();
+                assert_eq!(answer.code, 3);
+                assert_eq!(phases.span(CONNECT).is_some(), connects);
+                assert!(phases.span(SEND).is_some() && phases.span(REPLY).is_some());
+            }
+            // Nobody listens any more.
+            let asked = served.join().unwrap();
+            let error = caller
+                .call(10, &mut Phases::begin(Clock::new()))
+                .unwrap_err();
+            assert_eq!(error.call, "recv");
+            let error = caller
+                .call(11, &mut Phases::begin(Clock::new()))
+                .unwrap_err();
+            assert_eq!(error, CallError::new("connect", Errno::CONNREFUSED));
+            for (request, target) in asked.iter().zip(["/a?8&5", "/a?9&5"]) {
+                let expected = format!("GET {target} HTTP/1.1\r\n");
+                assert!(request.starts_with(&expected), "{request}");
+                assert!(request.contains("\r\nAuthorization: Bearer s3cret\r\n"));
+            }
         }
     }
 }

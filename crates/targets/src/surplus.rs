@@ -134,7 +134,7 @@ pub(crate) fn refuse_who_speaks_first(
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
     use std::io::Write;
     use std::net::TcpListener;

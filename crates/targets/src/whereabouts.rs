@@ -80,7 +80,7 @@ fn addresses(authority: &str) -> Option<Vec<IpAddr>> {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

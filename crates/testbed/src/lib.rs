@@ -23,4 +23,5 @@ pub mod set_clock;
 pub mod shell;
 pub mod slapd;
 mod stores;
+pub mod test_programs;
 pub mod turns;

@@ -205,7 +205,7 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "python3-venv",
-        brings: "python3",
+        brings: "/usr/share/doc/python3-venv/copyright",
         why: "keeps two versions of redis-py apart for the tests of jostled, and has pandas and \
               DuckDB for the examples of docs/data.md",
     },
@@ -309,11 +309,28 @@ enum Action {
     Ask(Vec<&'static str>),
 }
 
-/// Makes sure that all packages are there, and says what it did.
+/// Makes sure that we are root and that all packages are there, and says what it did. What
+/// is missing is told at once, before anything is compiled.
+///
+/// # Errors
+/// What is missing, where it cannot be installed; or that we are not root.
 pub fn ensure_all() -> anyhow::Result<()> {
-    install(&PACKAGES.iter().collect::<Vec<_>>())?;
+    let packages = install(&PACKAGES.iter().collect::<Vec<_>>());
+    if !is_root() {
+        let missing = packages.err().map(|error| format!("{error}\n"));
+        bail!(
+            "{}become root: tests make namespaces, control groups and users. \
+             `cargo xtask test` runs those that need neither root nor packages",
+            missing.unwrap_or_default()
+        );
+    }
+    packages?;
     println!("all {} packages are installed", PACKAGES.len());
     Ok(())
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 /// Makes sure that all packages are there with which libraries of other languages are
@@ -352,8 +369,7 @@ fn install(packages: &[&'static Package]) -> anyhow::Result<()> {
         let missing = packages.iter().filter(|package| !present(package.brings));
         missing.copied().collect()
     };
-    let root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    match action(missing(), root, present("apt-get")) {
+    match action(missing(), is_root(), present("apt-get")) {
         Action::Nothing => Ok(()),
         Action::Install(names) => {
             println!("installing {}", names.join(" "));

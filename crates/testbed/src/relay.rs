@@ -119,7 +119,7 @@ impl Relay {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

@@ -308,7 +308,7 @@ fn directory(cpu: Option<usize>) -> anyhow::Result<Running> {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

@@ -126,35 +126,39 @@ mod tests {
         assert!(!removed("CARGO"));
     }
 
-    #[test]
-    fn a_script_is_executed_at_once_while_others_start_programs() {
-        let directory = tempfile::tempdir().unwrap();
-        let done = AtomicBool::new(false);
-        std::thread::scope(|threads| {
-            threads.spawn(|| {
-                while !done.load(Relaxed) {
-                    run(&mut Command::new("true")).unwrap();
-                }
-            });
-            let said = (0..200).map(|nth| {
-                let path = directory.path().join(nth.to_string());
-                write_script(&path, &format!("#!/bin/sh\necho '%s {nth}'\n"))?;
-                output(&mut Command::new(&path))
-            });
-            let said: anyhow::Result<Vec<String>> = said.collect();
-            done.store(true, Relaxed);
-            let expected: Vec<String> = (0..200).map(|nth| format!("%s {nth}\n")).collect();
-            assert_eq!(said.unwrap(), expected);
-        });
-    }
+    mod live_tests {
+        use super::*;
 
-    #[test]
-    fn a_failure_names_the_command_and_its_status() {
-        let error = run(Command::new("/bin/sh").args(["-c", "exit 7"])).unwrap_err();
-        assert_eq!(error.to_string(), "`sh -c exit 7` failed: exit status: 7");
-        let error = output(&mut Command::new("/no/such/program")).unwrap_err();
-        assert_eq!(error.to_string(), "cannot run `program`");
-        let text = output(Command::new("/bin/sh").args(["-c", "echo hello"]));
-        assert_eq!(text.unwrap(), "hello\n");
+        #[test]
+        fn a_script_is_executed_at_once_while_others_start_programs() {
+            let directory = tempfile::tempdir().unwrap();
+            let done = AtomicBool::new(false);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    while !done.load(Relaxed) {
+                        run(&mut Command::new("true")).unwrap();
+                    }
+                });
+                let said = (0..200).map(|nth| {
+                    let path = directory.path().join(nth.to_string());
+                    write_script(&path, &format!("#!/bin/sh\necho '%s {nth}'\n"))?;
+                    output(&mut Command::new(&path))
+                });
+                let said: anyhow::Result<Vec<String>> = said.collect();
+                done.store(true, Relaxed);
+                let expected: Vec<String> = (0..200).map(|nth| format!("%s {nth}\n")).collect();
+                assert_eq!(said.unwrap(), expected);
+            });
+        }
+
+        #[test]
+        fn a_failure_names_the_command_and_its_status() {
+            let error = run(Command::new("/bin/sh").args(["-c", "exit 7"])).unwrap_err();
+            assert_eq!(error.to_string(), "`sh -c exit 7` failed: exit status: 7");
+            let error = output(&mut Command::new("/no/such/program")).unwrap_err();
+            assert_eq!(error.to_string(), "cannot run `program`");
+            let text = output(Command::new("/bin/sh").args(["-c", "echo hello"]));
+            assert_eq!(text.unwrap(), "hello\n");
+        }
     }
 }

@@ -335,15 +335,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn memory_is_taken_while_a_program_runs_and_its_failure_is_told() {
-        let shell = |script: &str| {
-            let mut command = std::process::Command::new("sh");
-            command.args(["-c", script]);
-            command
-        };
-        assert!(taken_while(&mut shell("sleep 0.05")).is_ok());
-        let error = taken_while(&mut shell("exit 1")).unwrap_err();
-        assert!(error.to_string().contains("exit status: 1"), "{error}");
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn memory_is_taken_while_a_program_runs_and_its_failure_is_told() {
+            let shell = |script: &str| {
+                let mut command = std::process::Command::new("sh");
+                command.args(["-c", script]);
+                command
+            };
+            assert!(taken_while(&mut shell("sleep 0.05")).is_ok());
+            let error = taken_while(&mut shell("exit 1")).unwrap_err();
+            assert!(error.to_string().contains("exit status: 1"), "{error}");
+        }
     }
 }

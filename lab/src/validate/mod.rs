@@ -8,6 +8,7 @@
 mod busy;
 mod clean;
 mod compare;
+mod figures;
 mod gate;
 mod growth;
 mod judge;
@@ -81,6 +82,14 @@ pub(crate) enum Subject {
         both_halt_settings: bool,
         /// Only lines whose names contain this
         #[arg(long)]
+        only: Option<String>,
+    },
+    /// The tests that judge figures of this machine, many times over: how often each passes
+    Figures {
+        /// How often each is run
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeats: u32,
+        /// Only tests whose names contain this
         only: Option<String>,
     },
     /// Hogs beside what is measured: does the bound hold, and is it of use?
@@ -189,6 +198,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             both: *both_halt_settings,
             only: only.as_deref(),
         })?,
+        Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
         Subject::Busy {
             collect,
             niceness,

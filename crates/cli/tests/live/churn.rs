@@ -159,10 +159,7 @@ fn a_server_that_is_killed_ends_it_and_leaves_nothing() {
         let run = place.jostle(&line).within(Duration::from_secs(100));
         let mut run = run.in_background();
         run.kill_servers("memcached");
-        let done = run
-            .end()
-            .ends_within(Duration::from_secs(30))
-            .leaves_nothing();
+        let done = run.end().ends_within_a_minute().leaves_nothing();
         assert!(done.stderr.contains("memcached that jostle launched") || done.code() == 3);
         let points = place.points("killed");
         assert!(points.iter().all(|point| point.verdict.is == Is::Invalid));

@@ -386,11 +386,12 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
     });
 }
 
-/// Tests that have the machine to themselves.
-mod alone {
+/// Tests that judge figures of this machine.
+mod figures {
     use super::*;
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_known_delay_is_found_in_the_wait() {
         let _alone = alone();
         // All that the specimen notes falls into the window.
@@ -411,6 +412,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_queue_and_a_lottery_are_told_apart() {
         let _alone = alone();
         let queue = unfair("queue", 20).per_worker.unwrap();
@@ -422,6 +424,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn two_to_one_is_found_as_two_thirds() {
         let _alone = alone();
         let point = unfair("2to1", 50);
@@ -442,6 +445,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn the_starved_worker_is_named_and_its_wait_is_censored() {
         let _alone = alone();
         // It is served where the scheduler keeps all others from waiting.

@@ -238,11 +238,101 @@ fn a_client_that_dies_makes_its_point_invalid_and_keeps_the_others() {
     );
 }
 
-/// Tests that have the machine to themselves.
-mod alone {
+#[test]
+fn every_connection_is_counted_on_both_sides_with_ports_by_parity() {
+    let _beside = beside();
+    let run = sweep("--open 500:2000:3000 --sources 1");
+    let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
+    let points = points(&done);
+    let opened: Vec<u64> = points.iter().map(|p| p.operations).collect();
+    assert_eq!(opened, [500, 1_500, 1_000]);
+    for point in &points {
+        assert_eq!(count(&point.connect_ns), point.operations);
+        assert_eq!(count(&point.accept_ns), point.operations);
+        assert_eq!(count(&point.close_ns), point.operations);
+        assert_eq!(count(&point.server_close_ns), point.operations);
+        let server = point.server.unwrap();
+        assert_eq!(server.counted, point.at.open);
+        assert_eq!(server.difference, Some(0));
+        assert!(point.bind_ns.is_none(), "one address is not bound");
+    }
+    let parities: Vec<[u64; 2]> = points.iter().filter_map(|p| of(p).parities).collect();
+    assert_eq!(parities, [[500, 0], [1_500, 0], [0, 1_000]]);
+    let last = of(&points[2]);
+    assert_eq!(last.time_wait_left, Some(3_000));
+    assert_eq!(last.pairs, 1);
+    assert_eq!(last.next_limits[0].at, 4_000);
+    assert!(last.decades["100..1k"].connect_ns_p50.is_some());
+    assert!(last.decades["1k..10k"].close_ns_p50.is_some());
+    let own = [&last.client, last.server.as_ref().unwrap()].map(|side| side.own_bytes_each);
+    assert!(own.iter().all(Option::is_some), "{own:?}");
+    assert!(last.slab_bytes_each.is_some());
+}
+
+#[test]
+fn a_reset_leaves_no_time_wait() {
+    let _beside = beside();
+    let run = sweep("--open 2000 --sources 1 --close rst");
+    let done = in_a_network_of_its_own(run, "true").run_cleanly();
+    assert_eq!(of(&points(&done)[0]).time_wait_left, Some(0));
+}
+
+#[test]
+fn other_listening_sockets_are_there() {
+    let _beside = beside();
+    let run = sweep("--open 1000 --listeners 0:2500 --sources 1");
+    let done = in_a_network_of_its_own(run, "true").run_cleanly();
+    let points = points(&done);
+    let in_use = |listeners| {
+        let point = points.iter().find(|p| p.at.listeners == Some(listeners));
+        of(point.unwrap()).sockstat["inuse"]
+    };
+    // Ours, and both ends of each connection.
+    assert_eq!([in_use(0), in_use(2_500)], [2_001, 4_501]);
+}
+
+#[test]
+fn acceptors_share_in_every_way() {
+    let _beside = beside();
+    for how in ["shared", "epollexclusive", "reuseport"] {
+        let done = sweep(&format!(
+            "--open 3000 --sources 1 --acceptors 3 --accept {how}"
+        ))
+        .run_cleanly();
+        let point = &points(&done)[0];
+        let accepted = &of(point).accepted;
+        assert_eq!(accepted.len(), 3, "{how}");
+        assert_eq!(accepted.iter().sum::<u64>(), 3_000, "{how}");
+        if how == "reuseport" {
+            // By hash: the chance that one gets under 800 is less than 1 in 10^15.
+            assert!(accepted.iter().all(|n| *n > 800), "{accepted:?}");
+        }
+    }
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
     use super::*;
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn a_connection_takes_its_known_share_of_the_kernel_s_memory() {
+        let _alone = alone();
+        let run = sweep("--open 3000 --sources 1");
+        let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
+        let points = points(&done);
+        let last = of(&points[0]);
+        let own = [&last.client, last.server.as_ref().unwrap()].map(|side| side.own_bytes_each);
+        // Mostly what a process takes by itself.
+        let few = |each: &Option<f64>| each.is_some_and(|bytes| bytes * 3_000.0 < 8e6);
+        assert!(own.iter().all(few), "{own:?}");
+        let slab = last.slab_bytes_each.unwrap();
+        assert!((4_000.0..20_000.0).contains(&slab), "{slab}");
+        assert!(last.slab_caches["TCP"] > 3_000.0, "{:?}", last.slab_caches);
+    }
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn one_source_address_stands_beside_many_and_the_cliff_is_named() {
         let _alone = alone();
         in_five_tries("the cliff", || {
@@ -277,82 +367,7 @@ mod alone {
     }
 
     #[test]
-    fn every_connection_is_counted_on_both_sides_with_ports_by_parity() {
-        let _alone = alone();
-        let run = sweep("--open 500:2000:3000 --sources 1");
-        let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
-        let points = points(&done);
-        let opened: Vec<u64> = points.iter().map(|p| p.operations).collect();
-        assert_eq!(opened, [500, 1_500, 1_000]);
-        for point in &points {
-            assert_eq!(count(&point.connect_ns), point.operations);
-            assert_eq!(count(&point.accept_ns), point.operations);
-            assert_eq!(count(&point.close_ns), point.operations);
-            assert_eq!(count(&point.server_close_ns), point.operations);
-            let server = point.server.unwrap();
-            assert_eq!(server.counted, point.at.open);
-            assert_eq!(server.difference, Some(0));
-            assert!(point.bind_ns.is_none(), "one address is not bound");
-        }
-        let parities: Vec<[u64; 2]> = points.iter().filter_map(|p| of(p).parities).collect();
-        assert_eq!(parities, [[500, 0], [1_500, 0], [0, 1_000]]);
-        let last = of(&points[2]);
-        assert_eq!(last.time_wait_left, Some(3_000));
-        assert_eq!(last.pairs, 1);
-        assert_eq!(last.next_limits[0].at, 4_000);
-        assert!(last.decades["100..1k"].connect_ns_p50.is_some());
-        assert!(last.decades["1k..10k"].close_ns_p50.is_some());
-        let own = [&last.client, last.server.as_ref().unwrap()].map(|side| side.own_bytes_each);
-        // Mostly what a process takes by itself.
-        let few = |each: &Option<f64>| each.is_some_and(|bytes| bytes * 3_000.0 < 8e6);
-        assert!(own.iter().all(few), "{own:?}");
-        let slab = last.slab_bytes_each.unwrap();
-        assert!((4_000.0..20_000.0).contains(&slab), "{slab}");
-        assert!(last.slab_caches["TCP"] > 3_000.0, "{:?}", last.slab_caches);
-    }
-
-    #[test]
-    fn a_reset_leaves_no_time_wait() {
-        let _alone = alone();
-        let run = sweep("--open 2000 --sources 1 --close rst");
-        let done = in_a_network_of_its_own(run, "true").run_cleanly();
-        assert_eq!(of(&points(&done)[0]).time_wait_left, Some(0));
-    }
-
-    #[test]
-    fn other_listening_sockets_are_there() {
-        let _alone = alone();
-        let run = sweep("--open 1000 --listeners 0:2500 --sources 1");
-        let done = in_a_network_of_its_own(run, "true").run_cleanly();
-        let points = points(&done);
-        let in_use = |listeners| {
-            let point = points.iter().find(|p| p.at.listeners == Some(listeners));
-            of(point.unwrap()).sockstat["inuse"]
-        };
-        // Ours, and both ends of each connection.
-        assert_eq!([in_use(0), in_use(2_500)], [2_001, 4_501]);
-    }
-
-    #[test]
-    fn acceptors_share_in_every_way() {
-        let _alone = alone();
-        for how in ["shared", "epollexclusive", "reuseport"] {
-            let done = sweep(&format!(
-                "--open 3000 --sources 1 --acceptors 3 --accept {how}"
-            ))
-            .run_cleanly();
-            let point = &points(&done)[0];
-            let accepted = &of(point).accepted;
-            assert_eq!(accepted.len(), 3, "{how}");
-            assert_eq!(accepted.iter().sum::<u64>(), 3_000, "{how}");
-            if how == "reuseport" {
-                // By hash: the chance that one gets under 800 is less than 1 in 10^15.
-                assert!(accepted.iter().all(|n| *n > 800), "{accepted:?}");
-            }
-        }
-    }
-
-    #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn an_offered_rate_is_kept_and_timed_from_the_intended_start() {
         let _alone = alone();
         in_five_tries("a rate that is kept", || {
@@ -376,6 +391,7 @@ mod alone {
     /// A million a second is more than any machine opens: each is later than the one
     /// before, and only from the intended start can that be seen.
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_rate_that_is_not_kept_shows_in_the_response_and_not_in_connect() {
         let _alone = alone();
         let done = sweep("--open 2000 --sources 1 --rate 1000000").run_cleanly();
@@ -390,6 +406,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
         let _alone = alone();
         in_five_tries_unless_disturbed("the bend", || {
@@ -423,6 +440,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn two_results_are_compared_by_the_median_of_connect() {
         let _alone = alone();
         let place = Place::new();

@@ -228,31 +228,182 @@ fn worktrees_that_the_gate_did_not_add_survive_it() {
     }
 }
 
-/// Tests that have the machine to themselves.
-mod alone {
+/// What the gate did is told in one word, whatever it found: a busy machine may leave it
+/// undecided.
+#[track_caller]
+fn is_told(gated: &Gated) {
+    let findings: &[&str] = match gated.code {
+        0 => &["same", "better"],
+        3 => &["undecided"],
+        4 => &["worse"],
+        code => panic!("exit code {code}: {}", gated.stderr),
+    };
+    let headings = findings
+        .iter()
+        .map(|finding| format!("## jostle: {finding}\n"));
+    let found = headings.filter(|heading| gated.comment.starts_with(heading));
+    assert_eq!(found.count(), 1, "{}: {}", gated.code, gated.comment);
+}
+
+#[test]
+fn two_libraries_and_the_anchor_take_turns_in_one_experiment() {
+    let _beside = beside();
+    let place = locks();
+    let gated = gate(
+        &place,
+        &format!("--measure '{SHORT}' lib:./old.so lib:./slower.so"),
+    );
+    is_told(&gated);
+    assert!(
+        gated.comment.contains("lib:./old.so -> lib:./slower.so"),
+        "{}",
+        gated.comment
+    );
+    assert!(
+        gated.comment.contains("jostle-gate/gate.html"),
+        "{}",
+        gated.comment
+    );
+    assert_eq!(place.read("jostle-gate/gate.md"), gated.comment);
+    assert!(place.read("jostle-gate/gate.html").contains("slower.so"));
+    assert_eq!(
+        measured(&place, "jostle-gate/gate.jsonl"),
+        ["futex", "lib:./old.so", "lib:./slower.so"]
+    );
+    // Without an anchor, and elsewhere.
+    let options = "--threshold 50 --anchor none --out here";
+    is_told(&gate(
+        &place,
+        &format!("{options} --measure '{SHORT}' lib:./old.so lib:./equal.so"),
+    ));
+    let targets = measured(&place, "here/gate.jsonl");
+    assert_eq!(targets, ["lib:./equal.so", "lib:./old.so"]);
+}
+
+#[test]
+fn a_plan_may_say_what_is_measured() {
+    let _beside = beside();
+    let place = locks();
+    let plan = "[[experiment]]\nworkload = \"contend\"\ntargets = [\"{base}\", \"spin\", \"{new}\"]\n\
+                workers = 1\nhold = \"0s\"\nidle = \"0s\"\nmeasure = \"counts\"\n\
+                duration = \"30ms\"\nwarmup = \"10ms\"\nruns = 6\n";
+    fs::write(place.file("gate.toml"), plan).unwrap();
+    is_told(&gate(
+        &place,
+        "--plan gate.toml lib:./old.so lib:./slower.so",
+    ));
+    let targets = measured(&place, "jostle-gate/gate.jsonl");
+    assert_eq!(targets, ["lib:./old.so", "lib:./slower.so", "spin"]);
+}
+
+#[test]
+fn two_revisions_are_built_and_their_checkouts_removed() {
+    let _beside = beside();
+    let place = repository();
+    let options = format!("--target 'lib:{{}}/lock.so' --measure '{SHORT}'");
+    let gated = gate(
+        &place,
+        &format!("--build 'sh build.sh' {options} HEAD~1 HEAD"),
+    );
+    is_told(&gated);
+    for part in [
+        "| lib:jostle-gate/",
+        "/base/lock.so -> lib:jostle-gate/",
+        "/new/lock.so",
+    ] {
+        assert!(gated.comment.contains(part), "{part}: {}", gated.comment);
+    }
+    let left = || {
+        let mut names = place.list("jostle-gate");
+        names.sort();
+        names
+    };
+    assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
+    let failed = gate(&place, &format!("--build false {options} HEAD~1 HEAD"));
+    assert_eq!(failed.code, 1);
+    assert!(
+        failed.stderr.contains("gate: `false` failed at HEAD~1"),
+        "{}",
+        failed.stderr
+    );
+    let unknown = gate(&place, &format!("--build true {options} v9 HEAD"));
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.stderr.contains("git has no revision v9"),
+        "{}",
+        unknown.stderr
+    );
+    assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
+    let trees = Command::new("git")
+        .args(["worktree", "list"])
+        .current_dir(place.path())
+        .output();
+    assert_eq!(
+        String::from_utf8(trees.unwrap().stdout)
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
+}
+
+/// The step of action.yml, as GitHub runs it: inputs in the environment, those that are not
+/// set empty.
+#[test]
+fn the_action_runs_the_gate_and_sets_its_outputs() {
+    let _beside = beside();
+    let place = locks();
+    let action = fs::read_to_string(root().join("action.yml")).unwrap();
+    let (head, step) = action.split_once("      run: >-\n").unwrap();
+    let step = step.split_whitespace().collect::<Vec<_>>().join(" ");
+    let variables = head.split_once("      env:\n").unwrap().1.lines();
+    let mut environment: Vec<(&str, &str)> = variables
+        .map(|line| (line.trim().split(':').next().unwrap(), ""))
+        .collect();
+    assert!(environment.len() >= 11, "{head}");
+    let root = root().display().to_string();
+    let [output, summary] =
+        ["output", "summary"].map(|name| place.file(name).display().to_string());
+    environment.extend([
+        ("BASE", "lib:./old.so"),
+        ("NEW", "lib:./slower.so"),
+        ("MEASURE", SHORT),
+        ("GITHUB_ACTION_PATH", root.as_str()),
+        ("GITHUB_OUTPUT", output.as_str()),
+        ("GITHUB_STEP_SUMMARY", summary.as_str()),
+    ]);
+    fs::write(&output, "").unwrap();
+    fs::write(&summary, "").unwrap();
+    let gated = run(&place, &step, &environment);
+    is_told(&gated);
+    let heading = gated.comment.lines().next().unwrap();
+    let finding = heading.trim_start_matches("## jostle: ");
+    let outputs = format!(
+        "finding={finding}\ncomment=jostle-gate/gate.md\npage=jostle-gate/gate.html\n\
+         result=jostle-gate/gate.jsonl\n"
+    );
+    assert_eq!(place.read("output"), outputs);
+    for name in ["finding", "comment", "page", "result"] {
+        let value = format!("steps.gate.outputs.{name} }}}}");
+        assert!(head.contains(&value), "{name}");
+    }
+    assert_eq!(place.read("summary"), place.read("jostle-gate/gate.md"));
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
     use super::*;
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_lock_that_got_slower_fails_the_gate_and_one_that_got_quicker_does_not() {
         let _alone = alone();
         let place = locks();
         let compare = |pair: &str| gate(&place, &format!("--measure '{SHORT}' {pair}"));
         let slower = finds(4, "worse", || compare("lib:./old.so lib:./slower.so"));
-        for part in [
-            "lib:./old.so -> lib:./slower.so",
-            "| worse |",
-            "beside `futex`, which did not change",
-            "jostle-gate/gate.html",
-        ] {
+        for part in ["| worse |", "beside `futex`, which did not change"] {
             assert!(slower.comment.contains(part), "{part}: {}", slower.comment);
         }
-        assert_eq!(place.read("jostle-gate/gate.md"), slower.comment);
-        assert!(place.read("jostle-gate/gate.html").contains("slower.so"));
-        // All three take turns in one experiment.
-        assert_eq!(
-            measured(&place, "jostle-gate/gate.jsonl"),
-            ["futex", "lib:./old.so", "lib:./slower.so"]
-        );
         let quicker = finds(0, "better", || compare("lib:./slower.so lib:./old.so"));
         assert!(
             quicker.comment.contains("| better |"),
@@ -262,6 +413,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn equal_locks_pass_the_gate() {
         let _alone = alone();
         let place = locks();
@@ -272,112 +424,5 @@ mod alone {
                 &format!("{options} --measure '{SHORT}' lib:./old.so lib:./equal.so"),
             )
         });
-        let targets = measured(&place, "here/gate.jsonl");
-        assert_eq!(targets, ["lib:./equal.so", "lib:./old.so"]);
-    }
-
-    #[test]
-    fn a_plan_may_say_what_is_measured() {
-        let _alone = alone();
-        let place = locks();
-        let plan = "[[experiment]]\nworkload = \"contend\"\ntargets = [\"{base}\", \"spin\", \"{new}\"]\n\
-                    workers = 1\nhold = \"0s\"\nidle = \"0s\"\nmeasure = \"counts\"\n\
-                    duration = \"30ms\"\nwarmup = \"10ms\"\nruns = 6\n";
-        fs::write(place.file("gate.toml"), plan).unwrap();
-        finds(4, "worse", || {
-            gate(&place, "--plan gate.toml lib:./old.so lib:./slower.so")
-        });
-    }
-
-    #[test]
-    fn two_revisions_are_built_and_their_checkouts_removed() {
-        let _alone = alone();
-        let place = repository();
-        let options = format!("--target 'lib:{{}}/lock.so' --measure '{SHORT}'");
-        let gated = finds(4, "worse", || {
-            gate(
-                &place,
-                &format!("--build 'sh build.sh' {options} HEAD~1 HEAD"),
-            )
-        });
-        for part in [
-            "| lib:jostle-gate/",
-            "/base/lock.so -> lib:jostle-gate/",
-            "/new/lock.so",
-        ] {
-            assert!(gated.comment.contains(part), "{part}: {}", gated.comment);
-        }
-        let left = || {
-            let mut names = place.list("jostle-gate");
-            names.sort();
-            names
-        };
-        assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
-        let failed = gate(&place, &format!("--build false {options} HEAD~1 HEAD"));
-        assert_eq!(failed.code, 1);
-        assert!(
-            failed.stderr.contains("gate: `false` failed at HEAD~1"),
-            "{}",
-            failed.stderr
-        );
-        let unknown = gate(&place, &format!("--build true {options} v9 HEAD"));
-        assert_eq!(unknown.code, 2);
-        assert!(
-            unknown.stderr.contains("git has no revision v9"),
-            "{}",
-            unknown.stderr
-        );
-        assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
-        let trees = Command::new("git")
-            .args(["worktree", "list"])
-            .current_dir(place.path())
-            .output();
-        assert_eq!(
-            String::from_utf8(trees.unwrap().stdout)
-                .unwrap()
-                .lines()
-                .count(),
-            1
-        );
-    }
-
-    /// The step of action.yml, as GitHub runs it: inputs in the environment, those that are not
-    /// set empty.
-    #[test]
-    fn the_action_runs_the_gate_and_sets_its_outputs() {
-        let _alone = alone();
-        let place = locks();
-        let action = fs::read_to_string(root().join("action.yml")).unwrap();
-        let (head, step) = action.split_once("      run: >-\n").unwrap();
-        let step = step.split_whitespace().collect::<Vec<_>>().join(" ");
-        let variables = head.split_once("      env:\n").unwrap().1.lines();
-        let mut environment: Vec<(&str, &str)> = variables
-            .map(|line| (line.trim().split(':').next().unwrap(), ""))
-            .collect();
-        assert!(environment.len() >= 11, "{head}");
-        let root = root().display().to_string();
-        let [output, summary] =
-            ["output", "summary"].map(|name| place.file(name).display().to_string());
-        environment.extend([
-            ("BASE", "lib:./old.so"),
-            ("NEW", "lib:./slower.so"),
-            ("MEASURE", SHORT),
-            ("GITHUB_ACTION_PATH", root.as_str()),
-            ("GITHUB_OUTPUT", output.as_str()),
-            ("GITHUB_STEP_SUMMARY", summary.as_str()),
-        ]);
-        finds(4, "worse", || {
-            fs::write(&output, "").unwrap();
-            fs::write(&summary, "").unwrap();
-            run(&place, &step, &environment)
-        });
-        let outputs = "finding=worse\ncomment=jostle-gate/gate.md\npage=jostle-gate/gate.html\n\
-                       result=jostle-gate/gate.jsonl\n";
-        assert_eq!(place.read("output"), outputs);
-        for name in ["finding", "comment", "page", "result"] {
-            let value = format!("steps.gate.outputs.{name} }}}}");
-            assert!(head.contains(&value), "{name}");
-        }
-        assert_eq!(place.read("summary"), place.read("jostle-gate/gate.md"));
     }
 }

@@ -5,7 +5,6 @@ use crate::common::web::Server;
 use crate::common::{beside, reason};
 use jostle_model::record::Point;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a jostle_model::record::Distribution> {
     let mut phases = point.phases.iter();
@@ -129,7 +128,7 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     let _beside = beside();
     let server = Server::plain();
     let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
-    let point = slow.ends_within(Duration::from_secs(20)).exits(3).point();
+    let point = slow.ends_within_a_minute().exits(3).point();
     assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 2)].into());
     // Both workers' requests, in one sentence.
     let said = "request: no whole answer within --call-timeout";

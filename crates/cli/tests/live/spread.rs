@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 fn spread(line: &str) -> Jostle {
@@ -141,14 +142,113 @@ impl Drop for Serving {
     }
 }
 
+/// Targets of every kind: locks and requests, of memory, of a server and of a program.
+const IN_FLIGHT: [&str; 4] = ["echo", "lockd", "delay:20ms", "exec:true"];
+
+#[test]
+fn every_request_is_accounted_for() {
+    let _beside = beside();
+    for target in IN_FLIGHT {
+        // A process that is started may take longer than a window on a busy machine.
+        let point = in_five_tries("requests that were answered in the window", || {
+            let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
+            (point.operations > 0).then_some(point)
+        });
+        assert_eq!(point.at.generators, Some(3));
+        let spread = point.spread.as_deref().unwrap();
+        assert_eq!(spread.in_flight, 7, "{target}");
+        assert!(spread.effective <= 7.01, "{target}: {}", spread.effective);
+        let shares: Vec<(u64, u64)> = point
+            .thread_loads
+            .iter()
+            .map(|g| (g.process.unwrap().workers, g.process.unwrap().operations))
+            .collect();
+        let workers: Vec<u64> = shares.iter().map(|(workers, _)| *workers).collect();
+        assert_eq!(workers, [2, 2, 3], "{target}");
+        let done: u64 = shares.iter().map(|(_, operations)| operations).sum();
+        assert_eq!(done, point.operations, "{target}");
+        for phase in &point.phases {
+            assert_eq!(phase.span.count, done, "{target} {phase:?}");
+        }
+        let sliced: u64 = point.series.iter().map(|slice| slice.operations).sum();
+        assert_eq!(sliced, done, "{target}");
+        // What is made in warm-up and after the window, the server counts as well.
+        let served = matches!(target, "echo" | "lockd");
+        assert_eq!(point.server.and_then(|s| s.difference), served.then_some(0));
+        let counted = point.server.and_then(|s| s.counted);
+        assert!(counted.is_none_or(|counted| counted > done), "{counted:?}");
+    }
+}
+
+#[test]
+fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
+    let _beside = beside();
+    let server = Serving::start("");
+    let line = format!(
+        "lockd://{} --in-flight 4 --generators 2 -t 1 --runs 1",
+        server.address
+    );
+    let mut run = spread(&line).in_background();
+    run.until_workers(2);
+    // Again and again, so that some are taken between the readings however late it is.
+    let is_over = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                take_locks(&server.address, 200);
+            }
+        });
+        let done = run.end();
+        is_over.store(true, Relaxed);
+        done
+    });
+    let point = done.measures().leaves_nothing().point();
+    let more = point.server.unwrap().difference;
+    assert!(more.is_some_and(|more| more > 0), "{:?}", point.server);
+    assert_eq!(reason(&point, "server_counts").unwrap().is, Is::Invalid);
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;
 
     #[test]
-    fn as_much_is_in_flight_as_was_asked_for_and_every_request_is_accounted_for() {
+    fn whatever_ends_it_leaves_neither_process_nor_group() {
         let _alone = alone();
-        for target in ["echo", "lockd", "delay:20ms", "exec:true"] {
+        let place = Place::new();
+        let run = under_way(&place);
+        run.signal(Signal::INT);
+        run.end().exits(130).leaves_nothing();
+
+        let mut run = under_way(&place);
+        let keeper = run.keeper();
+        run.kill(keeper);
+        run.end().exits(1).leaves_nothing();
+
+        let run = under_way(&place);
+        run.signal(Signal::KILL);
+        run.end().exits(137).leaves_nothing();
+
+        // Nobody is left to clear away: the next start does.
+        let mut run = under_way(&place);
+        run.kill_all_at_once();
+        let done = run.end().exits(137);
+        let groups = crate::common::left::groups_of_the_dead();
+        assert!(!groups.is_empty(), "the groups of three generators");
+        jostle("contend null -w 1 -t 0.05 --runs 1 --quiet").run();
+        done.leaves_nothing();
+    }
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
+    use super::*;
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn as_much_is_in_flight_as_was_asked_for() {
+        let _alone = alone();
+        for target in IN_FLIGHT {
             // One that is missing would make 6, in every run. On a busy machine some are
             // kept between two requests.
             let point = in_five_tries(&format!("seven in flight at {target}"), || {
@@ -157,60 +257,19 @@ mod alone {
                 assert!(effective <= 7.01, "{target}: {effective}");
                 (effective > 6.65).then_some(point)
             });
-            assert_eq!(point.at.generators, Some(3));
             let spread = point.spread.as_deref().unwrap();
-            assert_eq!(spread.in_flight, 7, "{target}");
             assert!(spread.at_server.unwrap() < spread.effective);
             // The window's end cut off a request of each worker, but of those who were
             // just between two.
             let cut_off = spread.response_ns.as_ref().unwrap().censored;
             assert!((4..=7).contains(&cut_off), "{target}: {cut_off}");
-            let shares: Vec<(u64, u64)> = point
-                .thread_loads
-                .iter()
-                .map(|g| (g.process.unwrap().workers, g.process.unwrap().operations))
-                .collect();
-            let workers: Vec<u64> = shares.iter().map(|(workers, _)| *workers).collect();
-            assert_eq!(workers, [2, 2, 3], "{target}");
-            let done: u64 = shares.iter().map(|(_, operations)| operations).sum();
-            assert_eq!(done, point.operations, "{target}");
-            assert!(done > 0);
-            for phase in &point.phases {
-                assert_eq!(phase.span.count, done, "{target} {phase:?}");
-            }
-            let sliced: u64 = point.series.iter().map(|slice| slice.operations).sum();
-            assert_eq!(sliced, done, "{target}");
             assert_eq!(reason(&point, "concurrency"), None, "{target}");
-            // What is made in warm-up and after the window, the server counts as well.
-            let served = matches!(target, "echo" | "lockd");
-            assert_eq!(point.server.and_then(|s| s.difference), served.then_some(0));
-            let counted = point.server.and_then(|s| s.counted);
-            assert!(counted.is_none_or(|counted| counted > done), "{counted:?}");
         }
-    }
-
-    #[test]
-    fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
-        let _alone = alone();
-        let server = Serving::start("");
-        let line = format!(
-            "lockd://{} --in-flight 4 --generators 2 -t 1 --runs 1",
-            server.address
-        );
-        let mut run = spread(&line).in_background();
-        run.until_workers(2);
-        take_locks(&server.address, 2_000);
-        let point = run.end().measures().leaves_nothing().point();
-        assert!(
-            point.server.unwrap().difference.unwrap() >= 2_000,
-            "{:?}",
-            point.server
-        );
-        assert_eq!(reason(&point, "server_counts").unwrap().is, Is::Invalid);
     }
 
     /// A stopped generator has its requests in flight by its stamps, and answers wait.
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn little_s_law_catches_a_generator_that_pauses() {
         let _alone = alone();
         let line = "--runs 1 echo --in-flight 9 --generators 3 -t 2 --warmup 300ms";
@@ -244,6 +303,7 @@ mod alone {
 
     /// One that is stopped and does not come back.
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_generator_that_stands_still_at_the_end_is_missed_as_well() {
         let _alone = alone();
         let line = "--runs 1 echo --in-flight 9 --generators 3 -t 1 --warmup 300ms";
@@ -257,6 +317,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn weak_generators_are_flagged_and_their_lower_counts_are_printed() {
         let _alone = alone();
         let first = jostle_sys::cpu::allowed()[0];
@@ -298,6 +359,7 @@ mod alone {
     /// Whether the server is named hangs on how steady the machine is (the rule itself is
     /// tested in `attribution`); that idle generators are not flagged does not.
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn idle_generators_beside_a_server_at_its_limit_are_not_flagged() {
         let _alone = alone();
         let cpus = jostle_sys::cpu::allowed();
@@ -336,32 +398,5 @@ mod alone {
             let is_flagged = said.contains("the generators were the limit");
             (done, named && !is_flagged)
         });
-    }
-
-    #[test]
-    fn whatever_ends_it_leaves_neither_process_nor_group() {
-        let _alone = alone();
-        let place = Place::new();
-        let run = under_way(&place);
-        run.signal(Signal::INT);
-        run.end().exits(130).leaves_nothing();
-
-        let mut run = under_way(&place);
-        let keeper = run.keeper();
-        run.kill(keeper);
-        run.end().exits(1).leaves_nothing();
-
-        let run = under_way(&place);
-        run.signal(Signal::KILL);
-        run.end().exits(137).leaves_nothing();
-
-        // Nobody is left to clear away: the next start does.
-        let mut run = under_way(&place);
-        run.kill_all_at_once();
-        let done = run.end().exits(137);
-        let groups = crate::common::left::groups_of_the_dead();
-        assert!(!groups.is_empty(), "the groups of three generators");
-        jostle("contend null -w 1 -t 0.05 --runs 1 --quiet").run();
-        done.leaves_nothing();
     }
 }

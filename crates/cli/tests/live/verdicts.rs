@@ -95,8 +95,7 @@ fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
     let _beside = beside();
     let short = measured("contend flock -w 100 -b 1ms -t 0.3");
     flags(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
-    let long = measured("contend flock -w 4 -b 1ms -t 2");
-    assert!(reason(&long, "rotations").is_none(), "{:?}", long.verdict);
+    passes("rotations", || measured("contend flock -w 4 -b 1ms -t 2"));
 }
 
 fn ends_on_time(line: &str) {
@@ -127,26 +126,26 @@ fn a_handful_of_operations_is_no_rate() {
     // The first owner took the lock in the warm-up and outlives the window.
     let none = measured("contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5");
     flags(&none, "few_operations", Is::Invalid, "nothing was granted");
-    let many = measured("contend flock -w 2 -b 1ms -t 0.4");
-    assert!(
-        reason(&many, "few_operations").is_none(),
-        "{:?}",
-        many.verdict
-    );
+    passes("few_operations", || {
+        measured("contend flock -w 2 -b 1ms -t 0.4")
+    });
 }
 
 #[test]
 fn calls_that_fail_within_the_window_are_noticed() {
     let _beside = beside();
     let place = Place::new();
-    fs::write(place.file("lock"), "").unwrap();
     let line = as_json("contend flock:lock --open-each -w 2 -b 1ms -t 1 --warmup 50ms");
-    let mut run = place.jostle(&line).in_background();
-    run.until_workers(2);
-    run.after(Duration::from_millis(400));
-    fs::remove_file(place.file("lock")).unwrap();
-    let failed = run.end().exits(3).leaves_nothing().point();
-    assert_eq!(failed.errors.get("ENOENT"), Some(&2), "{:?}", failed.errors);
+    // A machine may be so slow that the window has not begun then, or is over.
+    let failed = in_five_tries("a file that vanishes within the window", || {
+        fs::write(place.file("lock"), "").unwrap();
+        let mut run = place.jostle(&line).in_background();
+        run.until_workers(2);
+        run.after(Duration::from_millis(400));
+        fs::remove_file(place.file("lock")).unwrap();
+        let done = run.end().leaves_nothing();
+        (done.code() == 3 && done.point().errors.get("ENOENT") == Some(&2)).then(|| done.point())
+    });
     flags(&failed, "errors", Is::Invalid, "ENOENT");
     fs::write(place.file("lock"), "").unwrap();
     let well = point(place.jostle(&line));
@@ -157,11 +156,38 @@ fn calls_that_fail_within_the_window_are_noticed() {
     );
 }
 
-/// Tests that have the machine to themselves.
-mod alone {
+/// Runs what spins for its hold in a control group of this quota, in microseconds of every
+/// 100 ms.
+fn under_a_quota(us: &str) -> Point {
+    let group = Cgroup::with("cpu");
+    let max = format!("{us} 100000");
+    group.set(
+        &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", us)],
+        &[("cpu.max", &max)],
+    );
+    point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()))
+}
+
+/// A tenth of a CPU is used up wherever workers that spin run at all.
+#[test]
+fn the_kernel_s_count_of_periods_without_cpu_is_in_the_record() {
+    let _beside = beside();
+    in_five_tries("periods in which the quota was used up", || {
+        let point = under_a_quota("10000");
+        point.machine.throttled_periods.filter(|count| *count > 0)
+    });
+    // One that is never used up: ten CPUs' worth.
+    let free = under_a_quota("1000000");
+    assert_eq!(free.machine.throttled_periods, Some(0));
+    assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
     use super::*;
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
         let _alone = alone();
         let cpu = jostle_sys::cpu::allowed()[0];
@@ -183,20 +209,10 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_cpu_quota_that_stops_the_workers_is_noticed() {
         let _alone = alone();
-        let group = Cgroup::with("cpu");
-        let quota = |us: &str| {
-            let max = format!("{us} 100000");
-            group.set(
-                &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", us)],
-                &[("cpu.max", &max)],
-            );
-        };
-        let run =
-            || point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()));
-        quota("20000");
-        let stopped = run();
+        let stopped = under_a_quota("20000");
         flags(
             &stopped,
             "throttled",
@@ -204,14 +220,10 @@ mod alone {
             "the cgroup's CPU quota stopped the workers",
         );
         assert!(stopped.machine.throttled_periods.unwrap() > 0);
-        // A quota that is never used up flags nothing: ten CPUs' worth.
-        quota("1000000");
-        let free = run();
-        assert_eq!(free.machine.throttled_periods, Some(0));
-        assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn workers_that_hardly_meet_are_noticed() {
         let _alone = alone();
         // They share a CPU, on which each spins between its locks: who sleeps wakes up in
@@ -233,6 +245,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
         let _alone = alone();
         // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
@@ -248,6 +261,7 @@ mod alone {
     /// Where sleeps end 150 us late, a hold that is cut short by that ends on time, and one
     /// of many that are held at the same time does not.
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_sleeping_hold_ends_on_time_and_what_is_spun_for_that_is_stated() {
         let _alone = alone();
         for who in ["flock", "lockd --as tasks"] {
@@ -258,6 +272,7 @@ mod alone {
     }
 
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_rate_that_drifts_is_noticed() {
         let _alone = alone();
         // Ever more programs share the CPUs with workers that spin.

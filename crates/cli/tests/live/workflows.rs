@@ -5,6 +5,7 @@ use crate::common::{Place, alone, beside, in_five_tries, jostle, must_have, reas
 use jostle_model::plan::Plan;
 use jostle_model::record::{Experiment, Record};
 use jostle_targets::TABLE;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -465,12 +466,12 @@ fn results_whose_directory_vanishes_are_missed_at_once() {
     let place = Place::new();
     place.make_directory("results");
     let mut run = place
-        .jostle("contend null -w 1 -b 1ms -t 1 --runs 20 -o results/x.jsonl --html results/x.html")
+        .jostle("contend null -w 1 -b 1ms -t 1 --runs 200 -o results/x.jsonl --html results/x.html")
         .in_background();
     run.until_points("results/x.jsonl", 1);
     fs::remove_dir_all(place.file("results")).unwrap();
     run.end()
-        .ends_within(Duration::from_secs(15))
+        .ends_within_a_minute()
         .exits(1)
         .says("results/x.jsonl was removed during the run")
         .prints("null");
@@ -609,36 +610,6 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
 }
 
 #[test]
-fn idles_that_vary_have_the_mean_that_was_asked_for_and_scatter() {
-    let _beside = beside();
-    let place = Place::new();
-    // Spun idles end on time, so that no wake-up is part of the mean.
-    let plan = |arrivals| {
-        format!(
-            "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flock\"]\nworkers = 1\n\
-             hold = \"0us\"\nidle = \"-500us\"\nduration = \"1s\"\nruns = 1\nseed = 7\n\
-             arrivals = \"{arrivals}\"\n"
-        )
-    };
-    let plans = ["constant", "poisson"].map(plan).concat();
-    std::fs::write(place.file("plan.toml"), plans).unwrap();
-    // The mean of 2,000 drawn idles is within 3 %; a busy machine may take more than half of
-    // one of the runs.
-    let varied = in_five_tries("a ratio of 0.5 to 2", || {
-        let run = place.jostle("run plan.toml -o r.jsonl --overwrite");
-        run.run_cleanly();
-        let [constant, varied] = <[_; 2]>::try_from(place.points("r.jsonl")).unwrap();
-        let ratio = varied.throughput_per_s / constant.throughput_per_s;
-        (0.5..2.0).contains(&ratio).then_some(varied)
-    });
-    // The variance of Poisson's counts is their mean; that of a constant pace is nearly zero.
-    let counts = varied.series.iter().map(|slice| slice.operations as f64);
-    let mean = counts.clone().sum::<f64>() / counts.len() as f64;
-    let variance = counts.map(|count| (count - mean).powi(2)).sum::<f64>() / 9.0;
-    assert!(variance / mean > 0.2, "{variance} and {mean}");
-}
-
-#[test]
 fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
     let place = Place::new();
     let line = "contend flock -w 1 -b 0 -t 20ms --warmup 1ms --seed 1 -o r.jsonl";
@@ -663,33 +634,89 @@ fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
         .says("a quote has no end");
 }
 
-/// Tests that have the machine to themselves.
-mod alone {
+#[test]
+fn the_first_command_answers_in_its_own_time() {
+    let _beside = beside();
+    let done = jostle("contend --quick -w 2:10").run_cleanly().measures();
+    let done = done
+        .prints("flock")
+        .prints("sysv")
+        .prints("Checked: ")
+        .prints("Next: jostle ");
+    done.does_not_say("panicked").says("runs, about");
+}
+
+/// It stood still for as long as a run took.
+#[test]
+fn progress_moves_within_a_run() {
+    must_have("script", "bsdutils");
+    let _beside = beside();
+    let mut run = jostle("contend null -w 1 -b 1ms -t 100 --runs 1")
+        .after(r#"exec script -qec "$*" /dev/null"#)
+        .in_background();
+    run.until("three states of one run", |run| {
+        let shown = run.printed();
+        let frames = shown
+            .split('\r')
+            .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
+        let frames: BTreeSet<&str> = frames.map(str::trim_end).collect();
+        (frames.len() >= 3).then_some(())
+    });
+}
+
+/// `-t 10m` took an hour "to fit the budget".
+#[test]
+fn what_is_given_exceeds_the_budget_in_words() {
+    let _beside = beside();
+    jostle("contend null -w 1 -b 1ms -t 1 --budget 1s")
+        .run()
+        .measures()
+        .says(
+            "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
+        )
+        .does_not_say("to fit the budget");
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
     use super::*;
 
     #[test]
-    fn the_first_command_answers_in_its_own_time() {
+    #[ignore = "cargo xtask validate figures"]
+    fn idles_that_vary_have_the_mean_that_was_asked_for_and_scatter() {
         let _alone = alone();
-        let done = jostle("contend --quick -w 2:10").run_cleanly().measures();
-        let done = done
-            .prints("flock")
-            .prints("sysv")
-            .prints("Checked: ")
-            .prints("Next: jostle ");
-        done.does_not_say("panicked").says("runs, about");
+        let place = Place::new();
+        // Spun idles end on time, so that no wake-up is part of the mean.
+        let plan = |arrivals| {
+            format!(
+                "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flock\"]\nworkers = 1\n\
+                 hold = \"0us\"\nidle = \"-500us\"\nduration = \"1s\"\nruns = 1\nseed = 7\n\
+                 arrivals = \"{arrivals}\"\n"
+            )
+        };
+        let plans = ["constant", "poisson"].map(plan).concat();
+        std::fs::write(place.file("plan.toml"), plans).unwrap();
+        // The mean of 2,000 drawn idles is within 3 %; a busy machine may take more than half of
+        // one of the runs.
+        let varied = in_five_tries("a ratio of 0.5 to 2", || {
+            let run = place.jostle("run plan.toml -o r.jsonl --overwrite");
+            run.run_cleanly();
+            let [constant, varied] = <[_; 2]>::try_from(place.points("r.jsonl")).unwrap();
+            let ratio = varied.throughput_per_s / constant.throughput_per_s;
+            (0.5..2.0).contains(&ratio).then_some(varied)
+        });
+        // The variance of Poisson's counts is their mean; that of a constant pace is nearly zero.
+        let counts = varied.series.iter().map(|slice| slice.operations as f64);
+        let mean = counts.clone().sum::<f64>() / counts.len() as f64;
+        let variance = counts.map(|count| (count - mean).powi(2)).sum::<f64>() / 9.0;
+        assert!(variance / mean > 0.2, "{variance} and {mean}");
     }
 
-    /// `-t 10m` took an hour "to fit the budget", and `stream lockd echo` twice its budget.
+    /// `stream lockd echo` took twice its budget.
     #[test]
+    #[ignore = "cargo xtask validate figures"]
     fn a_budget_is_kept_or_said_not_to_be() {
         let _alone = alone();
-        jostle("contend null -w 1 -b 1ms -t 1 --budget 1s")
-            .run()
-            .measures()
-            .says(
-                "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
-            )
-            .does_not_say("to fit the budget");
         // Neither holds where the machine gets slower after the first round.
         in_five_tries("a budget of 5 s", || {
             let done = jostle("stream lockd echo --budget 5s").run().measures();
@@ -705,7 +732,7 @@ mod alone {
     /// What the estimate did not know made them last three times as long. Twice what
     /// the help promises, for a busy machine and a build without optimisation.
     #[test]
-    #[ignore = "cargo xtask long"]
+    #[ignore = "cargo xtask validate figures"]
     fn a_quick_plan_ends_in_time_whatever_was_estimated() {
         let _alone = alone();
         let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
@@ -715,22 +742,5 @@ mod alone {
             let done = jostle(&line).run().measures();
             done.ends_within(Duration::from_secs(120)).prints("Next: ");
         }
-    }
-
-    /// It stood still for as long as a run took.
-    #[test]
-    fn progress_moves_every_second() {
-        must_have("script", "bsdutils");
-        let _alone = alone();
-        let shown = jostle("contend null -w 1 -b 1ms -t 4 --runs 1")
-            .after(r#"exec script -qec "$*" /dev/null"#)
-            .run()
-            .measures()
-            .stdout;
-        let frames = shown
-            .split('\r')
-            .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
-        let frames: std::collections::BTreeSet<&str> = frames.map(str::trim_end).collect();
-        assert!(frames.len() >= 3, "{frames:?}");
     }
 }

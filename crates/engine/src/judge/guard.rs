@@ -247,7 +247,7 @@ fn watch(parent: &UnixStream, pid: Pid) {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

@@ -225,7 +225,7 @@ impl Kin {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

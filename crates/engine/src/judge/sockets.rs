@@ -311,69 +311,73 @@ mod tests {
         assert_eq!(taken(Reuse::Always, false), Some(15_000));
     }
 
-    #[test]
-    fn the_port_that_most_connections_lead_to_is_the_server_s() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let clients: Vec<TcpStream> = (0..3)
-            .map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
-            .collect();
-        let accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
-        let socket = |inode, own_port, other_port, state| Tcp {
-            inode,
-            own_port,
-            other_port,
-            state,
-            ..Tcp::default()
-        };
-        let all = [
-            socket(1, 4001, 80, 1),
-            socket(2, 4002, 80, 1),
-            socket(3, 4003, 443, 1),
-            socket(4, 9000, 0, LISTEN),
-            socket(5, 9000, 5555, 1),
-            socket(6, 9000, 5556, 1),
-            socket(7, 9000, 5556, 1),
-            socket(8, 80, 4001, 1),
-        ];
-        let own = (1..=7).collect();
-        assert_eq!(most_connected(&all, &own), Some((80, true)));
-        assert_eq!(
-            most_connected(&all, &BTreeSet::from([3])),
-            Some((443, false))
-        );
-        assert_eq!(most_connected(&all, &BTreeSet::new()), None);
-        // This process serves itself: only a port that is told can be watched.
-        let mut sockets = Sockets::open(Some(port)).unwrap();
-        let (mut client, mut server) = (&clients[0], &accepted[0]);
-        // On a busy machine what was sent arrives after the call has returned.
-        let await_unread = |bytes| {
-            let arrived = (0..5000).any(|_| {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-                accepted[0].peek(&mut [0; 1000]).unwrap() == bytes
-            });
-            assert!(arrived, "{bytes} bytes");
-        };
-        client.write_all(&[1; 500]).unwrap();
-        await_unread(500);
-        server.read_exact(&mut [0; 300]).unwrap();
-        sockets.look();
-        let mut later = |sockets: &mut Sockets, unread: usize| {
-            client.write_all(&[1; 70]).unwrap();
-            await_unread(unread + 70);
-            server.read_exact(&mut [0; 50]).unwrap();
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn the_port_that_most_connections_lead_to_is_the_server_s() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let clients: Vec<TcpStream> = (0..3)
+                .map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+                .collect();
+            let accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+            let socket = |inode, own_port, other_port, state| Tcp {
+                inode,
+                own_port,
+                other_port,
+                state,
+                ..Tcp::default()
+            };
+            let all = [
+                socket(1, 4001, 80, 1),
+                socket(2, 4002, 80, 1),
+                socket(3, 4003, 443, 1),
+                socket(4, 9000, 0, LISTEN),
+                socket(5, 9000, 5555, 1),
+                socket(6, 9000, 5556, 1),
+                socket(7, 9000, 5556, 1),
+                socket(8, 80, 4001, 1),
+            ];
+            let own = (1..=7).collect();
+            assert_eq!(most_connected(&all, &own), Some((80, true)));
+            assert_eq!(
+                most_connected(&all, &BTreeSet::from([3])),
+                Some((443, false))
+            );
+            assert_eq!(most_connected(&all, &BTreeSet::new()), None);
+            // This process serves itself: only a port that is told can be watched.
+            let mut sockets = Sockets::open(Some(port)).unwrap();
+            let (mut client, mut server) = (&clients[0], &accepted[0]);
+            // On a busy machine what was sent arrives after the call has returned.
+            let await_unread = |bytes| {
+                let arrived = (0..5000).any(|_| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    accepted[0].peek(&mut [0; 1000]).unwrap() == bytes
+                });
+                assert!(arrived, "{bytes} bytes");
+            };
+            client.write_all(&[1; 500]).unwrap();
+            await_unread(500);
+            server.read_exact(&mut [0; 300]).unwrap();
             sockets.look();
-        };
-        // By their addresses, unless another test has opened a connection.
-        later(&mut sockets, 200);
-        // Among all sockets.
-        (sockets.are_few, sockets.known) = (true, None);
-        later(&mut sockets, 220);
-        let traffic = sockets.into_columns().unwrap();
-        assert_eq!(traffic.connections, [3.0, 3.0, 3.0]);
-        assert_eq!(traffic.bytes, [500.0, 70.0, 70.0]);
-        assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0, 240.0]));
-        assert_eq!(traffic.generator_unread_bytes, [0.0, 0.0, 0.0]);
-        assert!(traffic.backlog_limit > Some(0) && traffic.ports > 0);
+            let mut later = |sockets: &mut Sockets, unread: usize| {
+                client.write_all(&[1; 70]).unwrap();
+                await_unread(unread + 70);
+                server.read_exact(&mut [0; 50]).unwrap();
+                sockets.look();
+            };
+            // By their addresses, unless another test has opened a connection.
+            later(&mut sockets, 200);
+            // Among all sockets.
+            (sockets.are_few, sockets.known) = (true, None);
+            later(&mut sockets, 220);
+            let traffic = sockets.into_columns().unwrap();
+            assert_eq!(traffic.connections, [3.0, 3.0, 3.0]);
+            assert_eq!(traffic.bytes, [500.0, 70.0, 70.0]);
+            assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0, 240.0]));
+            assert_eq!(traffic.generator_unread_bytes, [0.0, 0.0, 0.0]);
+            assert!(traffic.backlog_limit > Some(0) && traffic.ports > 0);
+        }
     }
 }

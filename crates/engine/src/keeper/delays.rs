@@ -57,7 +57,7 @@ fn stolen_ticks() -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};

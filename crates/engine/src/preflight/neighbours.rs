@@ -199,6 +199,7 @@ mod tests {
     use std::process::{Child, Command};
 
     const MS: u64 = 1_000_000;
+
     const OWN: u32 = 50;
 
     /// pid, parent, used and reaped in ms.
@@ -300,44 +301,48 @@ mod tests {
         assert!(!last(&[0.03; 5]));
     }
 
-    /// A shell that names itself and never sleeps, until it is dropped.
-    struct Spinner(Child);
+    mod live_tests {
+        use super::*;
 
-    impl Spinner {
-        fn start(name: &str) -> Spinner {
-            let script = format!("printf {name} > /proc/$$/comm; while :; do :; done");
-            let child = Command::new("sh").args(["-c", &script]).spawn();
-            Spinner(child.unwrap())
+        /// A shell that names itself and never sleeps, until it is dropped.
+        struct Spinner(Child);
+
+        impl Spinner {
+            fn start(name: &str) -> Spinner {
+                let script = format!("printf {name} > /proc/$$/comm; while :; do :; done");
+                let child = Command::new("sh").args(["-c", &script]).spawn();
+                Spinner(child.unwrap())
+            }
         }
-    }
 
-    impl Drop for Spinner {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        impl Drop for Spinner {
+            fn drop(&mut self) {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+            }
         }
-    }
 
-    #[test]
-    fn a_loop_beside_us_is_seen_by_its_name_and_one_of_ours_is_not() {
-        const NAME: &str = "spinner-beside";
-        let cpus = |ours: &[u32]| {
-            let before = Look::now();
-            let found = between(&before, &before.after(SPAN * 2), ours, 2);
-            let programs = found.programs.into_iter();
-            programs
-                .filter(|p| p.name == NAME)
-                .map(|p| p.cpus)
-                .sum::<f64>()
-        };
-        assert_eq!(cpus(&[]), 0.0);
-        let spinner = Spinner::start(NAME);
-        // A busy machine lets it run late, and gives it a small share at first.
-        let seen = (0..20)
-            .map(|_| cpus(&[]))
-            .find(|found| *found > 4.0 * NAMED);
-        assert!(seen.is_some());
-        assert_eq!(cpus(&[std::process::id()]), 0.0);
-        drop(spinner);
+        #[test]
+        fn a_loop_beside_us_is_seen_by_its_name_and_one_of_ours_is_not() {
+            const NAME: &str = "spinner-beside";
+            let cpus = |ours: &[u32]| {
+                let before = Look::now();
+                let found = between(&before, &before.after(SPAN * 2), ours, 2);
+                let programs = found.programs.into_iter();
+                programs
+                    .filter(|p| p.name == NAME)
+                    .map(|p| p.cpus)
+                    .sum::<f64>()
+            };
+            assert_eq!(cpus(&[]), 0.0);
+            let spinner = Spinner::start(NAME);
+            // A busy machine lets it run late, and gives it a small share at first.
+            let seen = (0..20)
+                .map(|_| cpus(&[]))
+                .find(|found| *found > 4.0 * NAMED);
+            assert!(seen.is_some());
+            assert_eq!(cpus(&[std::process::id()]), 0.0);
+            drop(spinner);
+        }
     }
 }

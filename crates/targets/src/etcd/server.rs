@@ -114,7 +114,7 @@ pub(super) fn told(address: &Address, failure: &Failure) -> SetupError {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::super::fake::{self, Says};
     use super::*;
     use prost::Message;

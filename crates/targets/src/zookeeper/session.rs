@@ -241,7 +241,7 @@ pub(super) fn line<'a>(told: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

@@ -439,40 +439,6 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_is_an_error_and_loses_only_what_is_over() {
-        let failed = CallError::new("RENEW", Errno::CONNRESET);
-        let short = Keeping {
-            lease_ns: 0,
-            ..LONG
-        };
-        for (keeping, lapsed) in [(LONG, 0), (short, 4)] {
-            let shared = Shared::new(1).unwrap();
-            let mut server = Server::of(Some(keeping));
-            let mut renewals = holding(&shared, &server, 1);
-            server.answers = Err(failed);
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            assert_eq!(renewals.renew_due(&mut server), Err(failed));
-            assert_eq!(shared.page(0).get(Word::Lapsed), lapsed);
-        }
-    }
-
-    #[test]
-    fn a_renewal_that_comes_when_the_lease_is_over_is_counted_as_late() {
-        let shared = Shared::new(1).unwrap();
-        let short = Keeping {
-            lease_ns: 0,
-            ..LONG
-        };
-        let mut server = Server::of(Some(short));
-        let mut renewals = holding(&shared, &server, 4);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        renewals.renew_due(&mut server).unwrap();
-        let page = shared.page(0);
-        assert_eq!(page.get(Word::RenewedLate), 4);
-        assert!(page.extremes(Figure::Renewal).max >= 1_000_000);
-    }
-
-    #[test]
     fn only_a_lease_that_was_to_be_renewed_can_be_over_at_the_release() {
         let shared = Shared::new(1).unwrap();
         let over = CallError::new("UNLOCK", Errno::TIMEDOUT);
@@ -483,5 +449,43 @@ mod tests {
         assert_eq!(shared.page(0).get(Word::Lapsed), 1);
         let mut owned = holding(&shared, &Server::of(None), 1);
         assert!(!owned.lapsed_at_release(5, &over));
+    }
+
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn a_call_that_fails_is_an_error_and_loses_only_what_is_over() {
+            let failed = CallError::new("RENEW", Errno::CONNRESET);
+            let short = Keeping {
+                lease_ns: 0,
+                ..LONG
+            };
+            for (keeping, lapsed) in [(LONG, 0), (short, 4)] {
+                let shared = Shared::new(1).unwrap();
+                let mut server = Server::of(Some(keeping));
+                let mut renewals = holding(&shared, &server, 1);
+                server.answers = Err(failed);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                assert_eq!(renewals.renew_due(&mut server), Err(failed));
+                assert_eq!(shared.page(0).get(Word::Lapsed), lapsed);
+            }
+        }
+
+        #[test]
+        fn a_renewal_that_comes_when_the_lease_is_over_is_counted_as_late() {
+            let shared = Shared::new(1).unwrap();
+            let short = Keeping {
+                lease_ns: 0,
+                ..LONG
+            };
+            let mut server = Server::of(Some(short));
+            let mut renewals = holding(&shared, &server, 4);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            renewals.renew_due(&mut server).unwrap();
+            let page = shared.page(0);
+            assert_eq!(page.get(Word::RenewedLate), 4);
+            assert!(page.extremes(Figure::Renewal).max >= 1_000_000);
+        }
     }
 }

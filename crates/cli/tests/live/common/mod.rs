@@ -385,6 +385,11 @@ impl Running {
         Running::text(&self.stderr)
     }
 
+    /// What it has printed on stdout so far.
+    pub(crate) fn printed(&self) -> String {
+        Running::text(&self.stdout)
+    }
+
     /// Waits until there is something to see; fails if the run ends before.
     pub(crate) fn until<T>(
         &mut self,
@@ -723,6 +728,14 @@ impl Done {
         self
     }
 
+    /// What ends a run at once or after a while ends it within a minute on any machine. What
+    /// it must not wait for lasts longer.
+    #[track_caller]
+    pub(crate) fn ends_within_a_minute(self) -> Done {
+        self.ends_within(Duration::from_secs(60))
+    }
+
+    /// The bound of a figure.
     #[track_caller]
     pub(crate) fn ends_within(self, limit: Duration) -> Done {
         assert!(

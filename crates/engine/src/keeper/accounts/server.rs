@@ -267,7 +267,7 @@ pub fn check(named: &ServerAt) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
 
     #[test]

@@ -12,7 +12,7 @@ mod participant;
 mod words;
 
 #[cfg(test)]
-mod tests;
+mod live_tests;
 
 use super::Hosts;
 use crate::keeper::Keeper;

@@ -1,9 +1,9 @@
 //! The handover in the event loop: the request for it, the waits for the new program,
 //! and what follows a failure. [`crate::handover`] describes the steps.
 
-mod pack;
 #[cfg(test)]
-mod tests;
+mod live_tests;
+mod pack;
 mod unpack;
 
 use std::convert::Infallible;

@@ -286,7 +286,7 @@ pub(crate) fn tool(name: &str) -> Command {
     });
     assert!(
         found,
-        "`{name}` is not installed: run crates/lockd/tests/install-clients.sh"
+        "`{name}` is not installed (`cargo xtask ci` installs it)"
     );
     Command::new(name)
 }

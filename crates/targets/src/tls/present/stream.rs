@@ -169,7 +169,7 @@ impl Write for &TlsStream {
 }
 
 #[cfg(test)]
-mod tests {
+mod live_tests {
     use super::*;
     use rustls::{ClientConfig, RootCertStore, crypto};
     use std::net::TcpListener;

@@ -1,0 +1,71 @@
+//! The Rust sources of the workspace, for tests that hold its own rules.
+
+use jostle_testbed::shell;
+use std::path::{Path, PathBuf};
+
+/// All files below `crates`, `lab` and `xtask`, with their text.
+pub(crate) fn all() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for folder in ["crates", "lab", "xtask"] {
+        below(&shell::root().join(folder), &mut found);
+    }
+    found
+}
+
+fn below(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            below(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+}
+
+mod tests {
+    use super::*;
+    use jostle_testbed::test_programs::LIVE_TESTS;
+
+    /// What starts processes, waits, or needs a network.
+    const LIVE: [&str; 7] = [
+        "Command::new(",
+        "thread::sleep(",
+        ".spawn()",
+        "fork(",
+        "TcpListener::bind",
+        "TcpStream::connect",
+        "UdpSocket::bind",
+    ];
+
+    /// The unit tests of a file that say nothing of being live; their module is the last, and
+    /// a module of live ones is the last in it.
+    fn pure(text: &str) -> &str {
+        let tests = text.split("#[cfg(test)]\nmod tests {\n").nth(1);
+        let tests = tests.unwrap_or_default();
+        tests.split("mod live_tests {\n").next().unwrap()
+    }
+
+    #[test]
+    fn unit_tests_are_pure_or_in_a_module_that_says_they_are_not() {
+        let mut found = Vec::new();
+        let mut live = 0;
+        for (file, text) in all() {
+            let is_source = file.to_string_lossy().contains("/src/");
+            if !is_source || file.ends_with("xtask/src/sources.rs") {
+                continue;
+            }
+            let tests = match file.ends_with("tests.rs") {
+                true => text.as_str(),
+                false => pure(&text),
+            };
+            let words = LIVE.iter().filter(|word| tests.contains(**word));
+            found.extend(words.map(|word| format!("{}: {word}", file.display())));
+            let name = LIVE_TESTS.trim_end_matches(':');
+            live += usize::from(text.contains(&format!("mod {name}")));
+        }
+        assert!(found.is_empty(), "{found:#?}");
+        assert!(live > 10, "{live}");
+    }
+}
