@@ -1,28 +1,5 @@
-//! Plan files: any text, as `jostle run` reads it.
-//!
-//! What must hold for every input:
-//!
-//! - no panic, neither in reading nor in resolving;
-//! - a text that is refused is refused with the name of the file and the line, and never
-//!   in the words of the library that could not choose among its types.
-
 #![no_main]
 
-use jostle_engine::resolve::resolve;
-use libfuzzer_sys::fuzz_target;
-use std::path::Path;
-
-fuzz_target!(|data: &[u8]| {
-    let text = String::from_utf8_lossy(data);
-    match jostle_cli::plans_in(Path::new("a.toml"), &text) {
-        Ok(plans) => plans.into_iter().for_each(|plan| {
-            let _ = resolve(plan, 7, &[0, 1]);
-        }),
-        Err(error) => {
-            let named = error.starts_with("a.toml, line ") || error.starts_with("a.toml holds no");
-            // An empty text has no line.
-            assert!(named || error.starts_with("a.toml, not a plan"), "{error}");
-            assert!(!error.contains("did not match any variant"), "{error}");
-        }
-    }
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    jostle_fuzz::plans::check(data);
 });

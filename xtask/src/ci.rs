@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, the
 //! same for people and machines. The first failure ends it.
 
-use crate::{dist, docs, fuzz, test_runs};
+use crate::{dist, docs, test_runs};
 use anyhow::Context;
 use jostle_testbed::{packages, shell};
 use std::process::Command;
@@ -54,10 +54,6 @@ const STEPS: &[Step] = &[
     Step {
         name: "packaging",
         run: dist::check_packaging,
-    },
-    Step {
-        name: "fuzz targets",
-        run: fuzz::replay,
     },
     Step {
         name: "documentation",

@@ -1,6 +1,5 @@
-//! `cargo xtask fuzz`: feeds the targets of `fuzz/` with inputs that libFuzzer
-//! makes up, and in `ci` with the seeds alone, so that targets and oracles
-//! cannot rot.
+//! `cargo xtask fuzz`: feeds the targets of `fuzz/` with inputs that libFuzzer makes up. The
+//! tests of that crate give each target its seeds, so that targets and oracles cannot rot.
 //!
 //! It needs neither cargo-fuzz nor a nightly compiler: the pass of LLVM that
 //! tells libFuzzer which edges an input took is reached by stable flags. Without
@@ -23,8 +22,7 @@ const INSTRUMENTATION: &[&str] = &[
     "-Ccodegen-units=1",
 ];
 
-/// Targets that need the whole program: with these flags it compiles for minutes, so
-/// that `ci` leaves them out. A test of `jostle` reads their seeds instead.
+/// Targets that need the whole program, which compiles for minutes with these flags.
 const OF_THE_PROGRAM: [&str; 3] = ["commands", "plans", "results"];
 
 /// An input that takes longer than this counts as a hang.
@@ -85,7 +83,8 @@ pub(crate) fn run(only: Option<&str>, seconds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the targets that do not need the whole program, and gives each its corpus once.
+/// Builds the targets that do not need the whole program, and gives each its corpus once,
+/// with what fuzzing has found on this machine.
 pub(crate) fn replay() -> anyhow::Result<()> {
     let room = Room::build(false)?;
     let mut targets = room.targets()?;
@@ -117,19 +116,20 @@ impl Room {
         let fuzz = shell::root().join("fuzz");
         let target = shell::target_directory().join("fuzz");
         let triple = host()?;
-        let mut build = shell::cargo(&["build", "--quiet", "--release", "--target", &triple]);
+        let mut build = shell::cargo(&["build", "--quiet", "--profile=fuzz", "--target", &triple]);
         // The flags must not reach build scripts, which have no libFuzzer in
         // them: cargo keeps the two apart when a target is named.
         build
             .arg("--manifest-path")
             .arg(fuzz.join("Cargo.toml"))
+            .args(["--bins", "--no-default-features", "--features=libfuzzer"])
             .args(program.then_some("--features=program"))
             .env("CARGO_TARGET_DIR", &target)
             .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\x1f"));
         shell::run(&mut build)?;
         Ok(Room {
             fuzz,
-            programs: target.join(triple).join("release"),
+            programs: target.join(triple).join("fuzz"),
         })
     }
 

@@ -49,7 +49,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Installs what tests need, then runs format, lints, tests, fuzz targets and docs
+    /// Installs what tests need, then runs format, lints, tests, packaging and docs
     Ci {
         /// Begins with this step, such as `documentation`, after a failure there
         #[arg(long, value_name = "STEP")]

@@ -38,7 +38,6 @@ mod rates;
 mod readme;
 mod recover;
 mod refusals;
-mod seeds;
 mod services;
 mod services_etcd;
 mod services_failing;
