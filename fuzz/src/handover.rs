@@ -31,3 +31,97 @@ pub fn check(bytes: &[u8]) -> bool {
     assert_eq!((table.waiting(), table.holds(), table.clients()), (0, 0, 0));
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use jostle_lockd::table::*;
+
+    #[test]
+    fn the_seed_is_the_state_of_a_busy_table() {
+        let mut table: Table<0> = Table::new(Limits::default(), HashKey(1, 2), 1);
+        let mut outputs = Vec::new();
+        let now = Time(1_000_000);
+        table.step(Event::Tokens { end: u64::MAX }, now, &mut outputs);
+        let clients: Vec<ClientId> = (0..4)
+            .map(|_| match table.step(Event::Open, now, &mut outputs) {
+                Reply::Opened(client) => client,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let key = SessionKey { user: 0, id: 1 };
+        table.step(
+            Event::OpenSession {
+                key,
+                ttl_ms: 60_000,
+            },
+            now,
+            &mut outputs,
+        );
+        let lock = |client, name: &'static [u8], ttl_ms, session, mode| {
+            Event::Lock(LockRequest {
+                client,
+                name,
+                ttl_ms,
+                wait_ms: Some(5_000),
+                session,
+                mode,
+            })
+        };
+        table.step(
+            lock(clients[0], b"a", None, None, Mode::Exclusive),
+            now,
+            &mut outputs,
+        );
+        table.step(
+            lock(clients[1], b"b", Some(9_000), None, Mode::Exclusive),
+            now,
+            &mut outputs,
+        );
+        table.step(
+            lock(
+                clients[1],
+                b"exactly twenty-four byte",
+                None,
+                Some(&key),
+                Mode::Shared,
+            ),
+            now,
+            &mut outputs,
+        );
+        table.step(
+            lock(
+                clients[2],
+                b"exactly twenty-four byte",
+                None,
+                None,
+                Mode::Shared,
+            ),
+            now,
+            &mut outputs,
+        );
+        table.step(
+            lock(clients[2], b"places", None, None, Mode::Place { of: 2 }),
+            now,
+            &mut outputs,
+        );
+        table.step(
+            lock(clients[2], b"a", None, None, Mode::Exclusive),
+            now,
+            &mut outputs,
+        );
+        table.step(
+            Event::LockAll(LockAllRequest {
+                client: clients[3],
+                names: &[b"a", b"b", b"c"],
+                ttl_ms: Some(7_000),
+                wait_ms: None,
+            }),
+            now,
+            &mut outputs,
+        );
+        let bytes = postcard::to_allocvec(&table.image(now)).unwrap();
+        assert!(super::check(&bytes));
+        // Written anew from these bytes whenever the format of the state changes.
+        assert_eq!(bytes, include_bytes!("../corpus/handover/seed-busy"));
+    }
+}
