@@ -16,10 +16,10 @@ use std::time::Instant;
 
 /// What stands in the names of tests that have the machine to themselves: the module that
 /// they are in.
-const ALONE: &str = "::alone::";
+pub(crate) const ALONE: &str = "::alone::";
 
 /// The test program that has such tests, and takes as long as all others.
-const LONGEST: &str = "cli/live";
+pub(crate) const LONGEST: &str = "cli/live";
 
 /// Threads of this program, and of each of the others beside it. More at a time make the
 /// machine so busy that servers start late.

@@ -260,7 +260,7 @@ fn a_lock_that_lets_two_in_is_caught_by_the_witness() {
 #[test]
 fn workers_that_wait_at_the_end_come_back_and_their_programs_are_gone() {
     let _beside = beside();
-    let line = "contend -w 4 -b 10m -t 0.5 --warmup 0 --runs 1 --acquire-timeout 5m --format json";
+    let line = "contend -w 4 -b 20s -t 0.5 --warmup 0 --runs 1 --acquire-timeout 20s --format json";
     let file_lock = format!("pipe:python3 '{OWN_LOCKS}/python/file_lock.py' lock");
     run(line, &file_lock).measures().ends_within_a_minute();
 }
