@@ -100,12 +100,7 @@ impl Line {
                 self.course.borrow_mut().done(point, now);
                 self.table();
             }
-            Progress::Slower { block, all } => self.note(&format!(
-                "a round of all points takes {}, longer than short trials let expect: about {} in \
-                 all",
-                span(block),
-                span(all)
-            )),
+            Progress::Slower { block, all } => self.note(&slower_in_words(block, all)),
         }
     }
 
@@ -162,6 +157,15 @@ impl Line {
             self.drawn.borrow_mut().note(&shown(text));
         }
     }
+}
+
+/// What the first round showed, where it took longer than was expected.
+fn slower_in_words(block: Nanos, all: Nanos) -> String {
+    format!(
+        "a round of all points takes {}, longer than short trials let expect: about {} in all",
+        span(block),
+        span(all)
+    )
 }
 
 /// The expected duration, printed before the first run, with the effect of the budget: the
@@ -243,6 +247,16 @@ mod tests {
         assert_eq!(
             words(6, 80, over(&[]), &[]),
             "6 runs, about 80 s, more than is left of the budget of 50 s: fewer would say nothing"
+        );
+    }
+
+    #[test]
+    fn a_round_that_took_longer_is_told_with_what_all_of_them_take() {
+        let seconds = |seconds: u64| Nanos(seconds * 1_000_000_000);
+        assert_eq!(
+            slower_in_words(seconds(12), seconds(36)),
+            "a round of all points takes 12 s, longer than short trials let expect: about 36 s in \
+             all"
         );
     }
 }

@@ -306,14 +306,7 @@ impl Course<'_, '_> {
 
     /// Tells what it will take after all, where the pilots were far off.
     fn say_slower(&mut self, took: Nanos, planned: Nanos, blocks: u32) {
-        /// Far enough to report it, by ratio and by the time that the user has to wait.
-        const FAR: f64 = 1.5;
-        const LONG: Nanos = Nanos::from_millis(5_000);
-        let late = took
-            .0
-            .saturating_sub(planned.0)
-            .saturating_mul(u64::from(blocks));
-        if took.0 as f64 > FAR * planned.0 as f64 && late > LONG.0 && blocks > 1 {
+        if schedule::is_slower(took, planned, blocks) {
             let least = match self.resolved.plan.runs {
                 Some(runs) => runs,
                 None => schedule::FEWEST_BLOCKS,

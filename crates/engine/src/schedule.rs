@@ -100,6 +100,16 @@ pub(crate) fn holds(budget: Nanos, takes: Nanos) -> bool {
     takes.0 <= budget.0.saturating_add(budget.0 / 10)
 }
 
+/// Whether the first of so many blocks took so much longer than planned that it is told: by
+/// ratio, and by the time that the user has to wait for all of them.
+pub(crate) fn is_slower(took: Nanos, planned: Nanos, blocks: u32) -> bool {
+    const FAR: f64 = 1.5;
+    const LONG: Nanos = Nanos::from_millis(5_000);
+    let late = took.0.saturating_sub(planned.0);
+    let late = late.saturating_mul(u64::from(blocks));
+    blocks > 1 && took.0 as f64 > FAR * planned.0 as f64 && late > LONG.0
+}
+
 /// What will be done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Schedule {
@@ -386,6 +396,22 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_first_block_that_took_far_longer_than_planned_is_told() {
+        for (took_s, planned_s, blocks, is_told) in [
+            (4, 2, 3, true),
+            (3, 2, 6, false),  // half as much again is not far
+            (4, 2, 2, false),  // 4 s in all are not long
+            (10, 2, 1, false), // it is over
+        ] {
+            let told = is_slower(Nanos(took_s * S), Nanos(planned_s * S), blocks);
+            assert_eq!(
+                told, is_told,
+                "{took_s} s for {planned_s} s, {blocks} blocks"
+            );
+        }
+    }
 
     fn pilot(workers: u64, grant_us: u64) -> Pilot {
         Pilot {

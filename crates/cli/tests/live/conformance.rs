@@ -331,9 +331,7 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             format!("contend {name} -w 4 -b 60ms -i 0 -t 1.5 --warmup 50ms --runs 1 --format json");
         let stays_locked = !entry.lock.survives_owner && name != "lockfile";
         let (point, holder) = in_five_tries("others let in when an owner is killed", || {
-            let mut run = jostle(&line)
-                .within(Duration::from_secs(60))
-                .in_background();
+            let mut run = jostle(&line).in_background();
             run.until_workers(4);
             // Mostly enough for all of them to reach the common start.
             run.after(Duration::from_millis(250));

@@ -130,7 +130,6 @@ fn the_page_comes_with_the_token_only() {
     let _beside = beside();
     let mut run = Place::new()
         .jostle("contend flock -w 2 -t 60 --runs 1 --live")
-        .within(LIMIT)
         .in_background();
     let (address, path) = page_of(&mut run);
     let page = get(&address, &path);
@@ -169,7 +168,7 @@ fn events_carry_what_the_record_says_later() {
     let place = Place::new();
     let line =
         "contend flock -w 3 -b 1ms -t 4 --runs 2 --warmup 0.2s -o r.jsonl --html p.html --live";
-    let mut run = place.jostle(line).within(LIMIT).in_background();
+    let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
     let mut events = Events::open(&address, &path);
     let (first, state) = events.next().unwrap();
@@ -235,7 +234,7 @@ fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
     let _beside = beside();
     let place = Place::new();
     let line = "contend flock -w 2 -t 1 --runs 4 --warmup 0 -o r.jsonl --live";
-    let mut run = place.jostle(line).within(LIMIT).in_background();
+    let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
     // It asks, and then reads nothing.
     let mut deaf = TcpStream::connect(&address).unwrap();
@@ -294,7 +293,7 @@ fn connections_and_requests_are_watched_too() {
         ),
         ("stream delay:5ms -n 500 --runs 1 --live", "acquire_ns"),
     ] {
-        let mut run = Place::new().jostle(line).within(LIMIT).in_background();
+        let mut run = Place::new().jostle(line).in_background();
         let (address, path) = page_of(&mut run);
         let events = Events::open(&address, &path).rest();
         run.end().leaves_nothing();
@@ -431,7 +430,7 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
     let _beside = beside();
     let place = Place::new();
     let line = "contend null flock -w 2 -t 3 --runs 40 --warmup 0 --live";
-    let mut run = place.jostle(line).within(LIMIT).in_background();
+    let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
     let mut browser = Browser::open(&place, &format!("http://{address}{path}"));
     let shown = [
@@ -503,7 +502,7 @@ fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
     let _beside = beside();
     let place = Place::new();
     let line = "contend flock -w 2 -t 8 --runs 12 --warmup 0 --metrics 0";
-    let mut run = place.jostle(line).within(LIMIT).in_background();
+    let mut run = place.jostle(line).in_background();
     let (address, path) = served(&mut run, "metrics are at http://");
     assert_eq!(path, "/metrics");
     let text = get(&address, &path);

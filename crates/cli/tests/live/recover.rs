@@ -5,15 +5,12 @@ use crate::common::{Done, Place, Signal, beside, jostle, must_be_root, must_have
 use jostle_model::plan::Fault;
 use jostle_model::record::{Is, Point, Recovery, What};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
 /// The runs of a line without its verb, none of which may leave anything.
 fn recovers(line: &str) -> Vec<Point> {
-    let done = jostle(&format!("recover {line} --format json"))
-        .within(Duration::from_secs(180))
-        .run();
+    let done = jostle(&format!("recover {line} --format json")).run();
     done.measures().leaves_nothing().points()
 }
 
@@ -377,11 +374,7 @@ fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
     must_have("go", "golang-go");
     let place = Place::new();
     let line = "recover flock lockd redis --runs 2 --waiters 2 --lease 1s --pause 300ms";
-    place
-        .jostle(&format!("{line} -o r.jsonl"))
-        .within(Duration::from_secs(180))
-        .run()
-        .measures();
+    place.jostle(&format!("{line} -o r.jsonl")).run().measures();
     let report = place.jostle("report r.jsonl --format porcupine").run();
     let history = report.exits(0).stdout;
     let (code, said) = porcupine(&place, &history);

@@ -34,7 +34,7 @@ fn has_no_keys_left() {
 }
 
 fn as_json(line: &str) -> Jostle {
-    jostle(&format!("{line} --runs 1 --format json")).within(Duration::from_secs(60))
+    jostle(&format!("{line} --runs 1 --format json"))
 }
 
 /// What the machine, and not the server or the tool, is to blame for.
@@ -251,7 +251,7 @@ fn a_stream_on_one_name_tells_how_many_waited() {
     let _beside = beside();
     for carrier in CARRIERS {
         let waited = |options: &str| {
-            let line = format!("stream lockd -n 3000 {options} --as {carrier}");
+            let line = format!("stream lockd -n 300 {options} --as {carrier}");
             as_json(&line).run().measures().point()
         };
         let together = waited("-w 10");
@@ -267,7 +267,7 @@ fn a_stream_on_one_name_tells_how_many_waited() {
 /// Kills the worker process that lives longest, which is that of the long run.
 fn killed_in_the_middle(place: &Place, line: &str) -> Vec<Point> {
     let line = format!("{line} -o points --runs 1 --quiet");
-    let run = place.jostle(&line).within(Duration::from_secs(60));
+    let run = place.jostle(&line);
     let mut run = run.in_background();
     let victim = run.until("a worker in the middle of its run", |run| {
         let before = run.workers().first()?.pid;

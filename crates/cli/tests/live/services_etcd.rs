@@ -4,11 +4,10 @@
 use crate::common::{beside, jostle, must_have, reason};
 use jostle_model::record::Point;
 use jostle_testbed::etcd::{current_passes, expected_version};
-use std::time::Duration;
 
 fn contended() -> Vec<Point> {
     let line = "contend etcd -w 1:4 -b 0 -i 0 -t 2 --runs 1 --format json";
-    let run = jostle(line).within(Duration::from_secs(180)).run();
+    let run = jostle(line).run();
     run.measures().leaves_nothing().points()
 }
 

@@ -44,7 +44,7 @@ fn a_server_that_is_killed_is_named_and_the_run_ends_at_once() {
     for carrier in ["processes", "threads", "tasks"] {
         let place = Place::new();
         let line = format!("contend memcached -w 2 -b 1ms -t 10m --runs 1 --as {carrier} --quiet");
-        let run = place.jostle(&line).within(Duration::from_secs(100));
+        let run = place.jostle(&line);
         let mut run = run.in_background();
         let server = run.server("memcached");
         run.kill(server);
@@ -114,7 +114,7 @@ fn whatever_a_run_does_when_its_server_dies_it_ends_soon_and_names_it() {
                 let place = Place::new();
                 let line = verb.replace("{}", target);
                 let line = format!("{line} --runs 1 --as {carrier} -o points --quiet");
-                let run = place.jostle(&line).within(Duration::from_secs(100));
+                let run = place.jostle(&line);
                 let mut run = run.in_background();
                 run.kill_servers(program);
                 let done = run.end().leaves_nothing();

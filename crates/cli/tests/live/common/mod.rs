@@ -31,8 +31,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than any run of these tests takes, on a machine that is busy too.
-const LIMIT: Duration = Duration::from_secs(150);
+/// What has not ended by then hangs: no run of these tests has so much to do. It is no bound
+/// on how quick a machine must be.
+const LIMIT: Duration = Duration::from_secs(600);
 /// What the check `neighbours` says in each of its reasons.
 const DISTURBED: &str = "kept it from its CPUs";
 /// Between two looks.
@@ -269,12 +270,6 @@ impl Jostle {
             0..0,
             ["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()],
         );
-        self
-    }
-
-    /// The whole of it must take no longer than this.
-    pub(crate) fn within(mut self, limit: Duration) -> Jostle {
-        self.limit = limit;
         self
     }
 
