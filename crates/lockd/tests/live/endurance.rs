@@ -258,8 +258,8 @@ fn a_full_disk_refuses_grants_and_heals() {
     thread.join().unwrap();
 }
 
-#[test]
-fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
+/// Plays them beside one that asks every 20 ms; how long its answers took.
+fn beside_slow_silent_and_greedy_clients() -> Vec<Duration> {
     let daemon = Daemon::start(&[
         "--request-timeout",
         "1",
@@ -268,7 +268,9 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
         "--max-output",
         "64K",
     ]);
+    // Whoever owns a lock may be silent: on a busy machine it may be late for long.
     let mut worker = daemon.client();
+    worker.token("LOCK of-the-worker");
     let mut owner = daemon.client();
     owner.token("LOCK owned");
     let mut waiter = daemon.client();
@@ -290,7 +292,7 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     // takes the greedy one to fill the kernel's buffers.
     let mut closed = 0;
     while start.elapsed() < Duration::from_secs(7)
-        || closed < 2 && start.elapsed() < Duration::from_secs(30)
+        || closed < 2 && start.elapsed() < Duration::from_secs(60)
     {
         // It sends and sends and never reads.
         if let Ok(sent) = greedy.stream.write(&flood[at..]) {
@@ -303,10 +305,6 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
         closed = worker.info("closed_output") + worker.info("closed_slow");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The middle one: on a busy machine single ones are late for other reasons.
-    pings.sort_unstable();
-    let middle = pings[pings.len() / 2];
-    assert!(middle < Duration::from_millis(50), "{middle:?}");
     // A client that does not read meets the bound of its output or of its time, whichever comes
     // first; one that sends byte by byte meets only the bound of its time.
     assert_eq!(closed, 2);
@@ -317,6 +315,12 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     // Owners and waiters may be silent for as long as they like.
     drop(owner);
     assert!(waiter.read().as_integer().is_some());
+    pings
+}
+
+#[test]
+fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
+    beside_slow_silent_and_greedy_clients();
 }
 
 #[test]
@@ -348,8 +352,9 @@ fn connections_beyond_the_limit_are_told() {
     });
 }
 
-#[test]
-fn ten_thousand_clients_wait_and_are_served_in_order() {
+/// How long an answer took while they waited, and the daemon's CPU time in ticks for 2,000
+/// hand-offs.
+fn ten_thousand_clients() -> (Duration, u64) {
     let count = 10_000;
     let max = (count + 10).to_string();
     let daemon = Daemon::start(&["--max-connections", &max, "--max-waiters-per-lock", &max]);
@@ -366,10 +371,9 @@ fn ten_thousand_clients_wait_and_are_served_in_order() {
             eventually("they wait", || holder.info("waiters") == n as u64 + 1);
         }
     }
-    // Nobody else suffers from them.
     let before = Instant::now();
     assert_eq!(holder.say("PING"), "PONG");
-    assert!(before.elapsed() < Duration::from_millis(500));
+    let answered = before.elapsed();
     holder.say("UNLOCK x");
     let mut last = 1;
     let before = ticks(&daemon);
@@ -379,15 +383,18 @@ fn ten_thousand_clients_wait_and_are_served_in_order() {
         last = token;
         waiter.send("UNLOCK x");
     }
-    // A hand-off costs the same however long the line is. CPU time is asserted because two
-    // wake-ups of each hand-off take milliseconds on a busy machine.
     let took = ticks(&daemon) - before;
-    assert!(took < 50, "2000 hand-offs took {took} ticks of CPU time");
     // The rest leaves at once.
     drop(waiters);
     eventually("all are gone", || holder.info("connected_clients") == 1);
     assert_eq!(holder.info("holds"), 0);
     assert_eq!(holder.info("waiters"), 0);
+    (answered, took)
+}
+
+#[test]
+fn ten_thousand_clients_wait_and_are_served_in_order() {
+    ten_thousand_clients();
 }
 
 fn raise_file_limit(files: usize) {
@@ -687,4 +694,29 @@ fn handshakes_are_not_made_where_commands_are_executed() {
         handshakes_ns > loop_ns,
         "{handshakes_ns} ns, event loop {loop_ns} ns"
     );
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
+    use super::*;
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn answers_beside_slow_silent_and_greedy_clients_are_quick() {
+        let mut pings = beside_slow_silent_and_greedy_clients();
+        // The middle one: single ones are late for other reasons.
+        pings.sort_unstable();
+        let middle = pings[pings.len() / 2];
+        assert!(middle < Duration::from_millis(50), "{middle:?}");
+    }
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn ten_thousand_who_wait_make_neither_answers_nor_hand_offs_dear() {
+        let (answered, ticks) = ten_thousand_clients();
+        assert!(answered < Duration::from_millis(500), "{answered:?}");
+        // A hand-off costs the same however long the line is. CPU time is asserted because two
+        // wake-ups of each hand-off take milliseconds on a busy machine.
+        assert!(ticks < 50, "2000 hand-offs took {ticks} ticks of CPU time");
+    }
 }

@@ -66,8 +66,8 @@ fn a_waiter_is_woken_when_the_key_changes_with_as_many_requests_as_the_recipe_sa
             assert_eq!(waits.join().unwrap(), (GRANTED, Ok(())));
         });
         assert!(waiter.token() > owner.token(), "{waiter:?}");
+        // One more would be that of a wait that was ended by its timeout.
         assert_eq!(waiter.traffic().unwrap().round_trips, 4);
-        assert!(start.elapsed() < Duration::from_secs(7), "by no timeout");
         // Their sessions end with them.
         owner.part().unwrap();
         waiter.part().unwrap();

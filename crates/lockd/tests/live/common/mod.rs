@@ -138,12 +138,12 @@ fn port_in(line: &str, what: &str) -> Option<u16> {
         .ok()
 }
 
-/// Waits for something that must come true soon.
+/// Waits for something that must come true, within a minute on any machine.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !test() {
-        assert!(Instant::now() < end, "not within 20 s: {what}");
+        assert!(Instant::now() < end, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
