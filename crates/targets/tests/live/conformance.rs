@@ -269,9 +269,9 @@ fn a_timeout_is_kept() {
                             "{name}"
                         );
                         let late = monotonic().checked_sub(until);
-                        // A second allows for a machine that is busy elsewhere.
+                        // Not before, and within a minute on any machine.
                         assert!(
-                            late.is_some_and(|late| late < 1_000_000_000),
+                            late.is_some_and(|late| late < 60_000_000_000),
                             "{name}: {late:?}"
                         );
                     }
