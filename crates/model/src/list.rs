@@ -38,7 +38,7 @@ impl std::str::FromStr for List {
 }
 
 /// As typed, in the shortest of the ways that need no arithmetic: values in equal steps are a
-/// range, where there are at least [`LEAST_RANGE`] of them.
+/// range, where there are at least six of them.
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0.as_slice();
