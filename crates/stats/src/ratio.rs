@@ -53,7 +53,7 @@ pub struct Ratio {
 /// where c is the largest number with P(T < c) <= 2.5 % for the signed-rank
 /// statistic T (Wilcoxon, Biometrics 1, 1945; Hollander, Wolfe & Chicken,
 /// Nonparametric statistical methods, 3rd edition 2014, section 3.3), exactly or, with
-/// hundreds of blocks, nearly ([`signed_rank_cut`]).
+/// hundreds of blocks, nearly (`signed_rank_cut`).
 pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
     let usable = |x: f64| x.is_finite() && x > 0.0;
     let logs: Vec<f64> = pairs
@@ -75,7 +75,7 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
 /// c-th largest, where c is the largest number with P(U < c) <= 2.5 % for the
 /// rank-sum statistic U (Mann & Whitney, Ann. Math. Statist. 18, 1947; Hollander,
 /// Wolfe & Chicken, section 4.3), exactly or, with hundreds of runs, nearly
-/// ([`rank_sum_cut`]). Four runs of each are the fewest with an interval; `blocks` is the
+/// (`rank_sum_cut`). Four runs of each are the fewest with an interval; `blocks` is the
 /// smaller number.
 pub(crate) fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
     let logs = |figures: &[f64]| -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! The workers of a run: their loops, what they record, and the memory that they share.
 //!
-//! A worker ([`worker`], [`workloads`]) stamps and folds into its own shared page
+//! A worker (`worker`, [`workloads`]) stamps and folds into its own shared page
 //! ([`page`]), watched by the [`witness`]. The keeper, in `jostle-engine`, tells it what to
 //! do ([`order`]), holds it as an object ([`work::Work`]), and reads the page.
 //!

@@ -149,7 +149,7 @@ impl Board {
         self.own_words(process)[0].store(at_ns, Release);
     }
 
-    /// See [`Board::set_leased_at`].
+    /// See `Board::set_leased_at`.
     pub fn leased_at(&self, process: usize) -> Option<u64> {
         Some(self.own_words(process)[0].load(Acquire)).filter(|at| *at > 0)
     }
