@@ -10,7 +10,7 @@
 use super::locking::{Handle, is_answered};
 use super::renewals::Renewals;
 use crate::crew::{Crew, Used};
-use crate::order::StreamOrder;
+use crate::order::{HoldOrder, StreamOrder};
 use crate::page::{Figure, Shared, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
@@ -27,13 +27,9 @@ pub const CLOSE: Figure = Figure::Renewal;
 /// From the beginning of the one to the end of the other.
 pub const CYCLE: Figure = Figure::Refused;
 
-/// One worker at the common start.
-struct Course<'a> {
-    /// Its number on all hosts.
-    number: usize,
-    /// What opens sessions.
-    locks: &'a dyn Locks,
-    handle: &'a mut dyn Handle,
+/// One worker at the common start, whose calls are not pairs one by one.
+struct Course<'a, L> {
+    lock: &'a mut L,
     notes: Tally<'a>,
     shared: &'a Shared,
     /// Whether locks are held for a time.
@@ -42,79 +38,23 @@ struct Course<'a> {
     wait: Wait,
 }
 
-impl<'a> Course<'a> {
+impl<'a, L: Lock> Course<'a, L> {
     /// Worker number `worker`, with its handle.
-    fn new(
-        crew: &Crew<'a>,
-        locks: &'a dyn Locks,
-        counted: Counted<'a>,
-        handle: &'a mut dyn Handle,
-        worker: usize,
-    ) -> Course<'a> {
+    fn new(lock: &'a mut L, crew: &Crew<'a>, counted: Counted<'a>, worker: usize) -> Course<'a, L> {
         let notes = crew.tally(counted, worker, worker);
         let keys = match counted {
             Counted::Stream(_) => (0, 0),
             Counted::Hold(_) => (notes.first_key(), notes.operations as usize),
         };
-        let depth = counted.pipeline();
         let kept = crew.order.workload.wants().kept;
         Course {
-            number: crew.order.number(worker),
-            locks,
             kept,
-            renewals: Renewals::new(notes.page, handle.lock(), kept, keys, depth),
-            handle,
+            renewals: Renewals::new(notes.page, lock, kept, keys, counted.pipeline()),
+            lock,
             notes,
             shared: crew.shared,
-            wait: Wait::Block {
-                last_resort_ns: crew.shared.last_resort().load(Relaxed),
-            },
+            wait: block(crew),
         }
-    }
-
-    /// Sessions, each for one pair. False if it was ended before all were done. A session
-    /// that does not open ends the worker, as every call does that fails.
-    fn churn(&mut self) -> Result<bool, CallError> {
-        let key = self.notes.first_key();
-        for nth in 0..self.notes.operations {
-            let began = self.notes.begin();
-            let stamped = began > 0;
-            self.notes.waits(began);
-            let mut lock = self.locks.session(self.number, key)?;
-            let attempt = if stamped { self.notes.clock.now() } else { 0 };
-            match lock.acquire(key, Mode::Exclusive, self.wait)? {
-                Outcome::Granted => {}
-                Outcome::GrantedFromDead => self.notes.page.add(Word::FromDead, 1),
-                Outcome::Refused | Outcome::Interrupted => return Ok(false),
-            }
-            let pair = self.notes.passes(key, attempt);
-            let token = lock.token();
-            if let Some(token) = token {
-                self.notes.came_with(key, token);
-            }
-            if !is_answered(lock.release(key, Mode::Exclusive))? {
-                return Ok(false);
-            }
-            if self.notes.logs() {
-                self.notes.log(key, &pair, token);
-            }
-            self.notes.passed(nth, &pair);
-            let released = if stamped { self.notes.clock.now() } else { 0 };
-            lock.part()?;
-            drop(lock);
-            if stamped {
-                let closed = self.notes.clock.now();
-                self.notes.page.fold(OPEN, attempt - began);
-                self.notes.page.fold(CLOSE, closed - released);
-                self.notes.page.fold(CYCLE, closed - began);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Pairs, many at once. False if it was ended before all were done.
-    fn pipelined(&mut self) -> Result<bool, CallError> {
-        self.batches(Kind::Pairs, self.notes.first_key())
     }
 
     /// Acquires all, meets the others, releases all. False if it was ended
@@ -135,10 +75,10 @@ impl<'a> Course<'a> {
         }
         for nth in 0..self.notes.operations {
             let key = first + nth as usize;
-            self.renewals.renew_due(self.handle.lock())?;
+            self.renewals.renew_due(self.lock)?;
             let asked_ns = self.renewals.stamp();
             let attempt = self.notes.begin();
-            if !acquire(self.handle.lock(), &self.notes, key, attempt, self.wait)? {
+            if !acquire(self.lock, &self.notes, key, attempt, self.wait)? {
                 return Ok(false);
             }
             self.notes.granted();
@@ -157,12 +97,12 @@ impl<'a> Course<'a> {
         }
         for nth in 0..self.notes.operations {
             let key = first + nth as usize;
-            self.renewals.renew_due(self.handle.lock())?;
+            self.renewals.renew_due(self.lock)?;
             if self.renewals.has_lapsed(key) {
                 continue;
             }
             let from = self.notes.begin();
-            match is_answered(self.handle.lock().release(key, Mode::Exclusive)) {
+            match is_answered(self.lock.release(key, Mode::Exclusive)) {
                 Ok(true) => self.notes.released(nth, from),
                 Ok(false) => return Ok(false),
                 Err(error) if self.renewals.lapsed_at_release(key, &error) => {}
@@ -187,11 +127,11 @@ impl<'a> Course<'a> {
                 },
                 count: count as usize,
             };
-            self.renewals.renew_due(self.handle.lock())?;
+            self.renewals.renew_due(self.lock)?;
             let asked_ns = self.renewals.stamp();
             let from = self.notes.clock.now();
             self.notes.waits(from);
-            if self.handle.lock().batch(calls, self.wait)? != Outcome::Granted {
+            if self.lock.batch(calls, self.wait)? != Outcome::Granted {
                 return Ok(false);
             }
             self.notes.page.set(Word::PendingSince, 0);
@@ -213,9 +153,9 @@ impl<'a> Course<'a> {
     /// go on.
     fn meet(&mut self) -> Result<(), CallError> {
         let (before, from_ns) = (Used::read(&self.notes.page), self.notes.clock.now());
-        self.renewals.refresh(self.handle.lock());
+        self.renewals.refresh(self.lock);
         // The traffic so far was for acquiring.
-        if let Some(traffic) = self.handle.lock().traffic() {
+        if let Some(traffic) = self.lock.traffic() {
             self.notes.page.note_traffic(traffic);
         }
         let midway = self.shared.midway();
@@ -224,7 +164,7 @@ impl<'a> Course<'a> {
         }
         while self.shared.resumed().load(Acquire) == 0 {
             let _ = futex::wait(self.shared.resumed(), 0, self.renewals.next_due_ns());
-            self.renewals.renew_due(self.handle.lock())?;
+            self.renewals.renew_due(self.lock)?;
         }
         if self.kept {
             let page = &self.notes.page;
@@ -246,13 +186,13 @@ pub(crate) fn work(
     handle: &mut dyn Handle,
     worker: usize,
 ) -> Result<bool, CallError> {
-    let course = |handle| Course::new(crew, locks, counted, handle, worker);
     let done = match counted {
         // The traffic of its handle does not include the locks of other sessions.
-        Counted::Stream(stream) if stream.session_each => return course(handle).churn(),
-        Counted::Stream(stream) if stream.pipeline > 1 => course(handle).pipelined(),
+        Counted::Stream(stream) if stream.session_each => {
+            return churn(locks, crew, stream, worker);
+        }
         Counted::Stream(stream) => handle.stream(crew, stream, worker),
-        Counted::Hold(_) => course(handle).hold(),
+        Counted::Hold(hold) => handle.hold(crew, hold, worker),
     };
     if let Some(traffic) = handle.lock().traffic() {
         crew.shared.page(worker).note_traffic(traffic);
@@ -260,8 +200,55 @@ pub(crate) fn work(
     done
 }
 
-/// Pairs back to back. False if it was ended before all were done. The notes are made here,
-/// so that they stand beside the loop and need no pointer of their own.
+/// Sessions, each for one pair. False if it was ended before all were done. A session
+/// that does not open ends the worker, as every call does that fails.
+fn churn(
+    locks: &dyn Locks,
+    crew: &Crew<'_>,
+    stream: &StreamOrder,
+    worker: usize,
+) -> Result<bool, CallError> {
+    let mut notes = crew.tally(Counted::Stream(stream), worker, worker);
+    let (key, wait) = (notes.first_key(), block(crew));
+    let number = crew.order.number(worker);
+    for nth in 0..notes.operations {
+        let began = notes.begin();
+        let stamped = began > 0;
+        notes.waits(began);
+        let mut lock = locks.session(number, key)?;
+        let attempt = if stamped { notes.clock.now() } else { 0 };
+        match lock.acquire(key, Mode::Exclusive, wait)? {
+            Outcome::Granted => {}
+            Outcome::GrantedFromDead => notes.page.add(Word::FromDead, 1),
+            Outcome::Refused | Outcome::Interrupted => return Ok(false),
+        }
+        let pair = notes.passes(key, attempt);
+        let token = lock.token();
+        if let Some(token) = token {
+            notes.came_with(key, token);
+        }
+        if !is_answered(lock.release(key, Mode::Exclusive))? {
+            return Ok(false);
+        }
+        if notes.logs() {
+            notes.log(key, &pair, token);
+        }
+        notes.passed(nth, &pair);
+        let released = if stamped { notes.clock.now() } else { 0 };
+        lock.part()?;
+        drop(lock);
+        if stamped {
+            let closed = notes.clock.now();
+            notes.page.fold(OPEN, attempt - began);
+            notes.page.fold(CLOSE, closed - released);
+            notes.page.fold(CYCLE, closed - began);
+        }
+    }
+    Ok(true)
+}
+
+/// Pairs back to back, or many at once. False if it was ended before all were done. The notes
+/// are made here, so that they stand beside the loop and need no pointer of their own.
 ///
 /// # Errors
 /// The lock's call that failed.
@@ -271,10 +258,12 @@ pub(crate) fn stream<L: Lock>(
     stream: &StreamOrder,
     worker: usize,
 ) -> Result<bool, CallError> {
+    if stream.pipeline > 1 {
+        let mut course = Course::new(lock, crew, Counted::Stream(stream), worker);
+        return course.batches(Kind::Pairs, course.notes.first_key());
+    }
     let mut notes = crew.tally(Counted::Stream(stream), worker, worker);
-    let wait = Wait::Block {
-        last_resort_ns: crew.shared.last_resort().load(Relaxed),
-    };
+    let wait = block(crew);
     let key = notes.first_key();
     for nth in 0..notes.operations {
         let attempt = notes.begin();
@@ -296,9 +285,29 @@ pub(crate) fn stream<L: Lock>(
     Ok(true)
 }
 
+/// Locks of its own, all held at once. False if it was ended before.
+///
+/// # Errors
+/// The lock's call that failed.
+pub(crate) fn hold<L: Lock>(
+    lock: &mut L,
+    crew: &Crew<'_>,
+    hold: &HoldOrder,
+    worker: usize,
+) -> Result<bool, CallError> {
+    Course::new(lock, crew, Counted::Hold(hold), worker).hold()
+}
+
+/// Until granted, or nobody waits any more.
+fn block(crew: &Crew<'_>) -> Wait {
+    Wait::Block {
+        last_resort_ns: crew.shared.last_resort().load(Relaxed),
+    }
+}
+
 /// False if the keeper ended the wait.
 #[inline(always)]
-fn acquire<L: Lock + ?Sized>(
+fn acquire<L: Lock>(
     lock: &mut L,
     notes: &Tally<'_>,
     key: usize,

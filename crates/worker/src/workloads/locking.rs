@@ -8,7 +8,7 @@
 use super::contend::{self, Probe};
 use super::counted;
 use crate::crew::Crew;
-use crate::order::{ContendOrder, StreamOrder};
+use crate::order::{ContendOrder, HoldOrder, StreamOrder};
 use crate::recording::tally::Counted;
 use jostle_sys::signal;
 use jostle_targets::{
@@ -93,6 +93,13 @@ pub(crate) trait Handle {
         stream: &StreamOrder,
         worker: usize,
     ) -> Result<bool, CallError>;
+
+    /// As [`counted::hold`].
+    ///
+    /// # Errors
+    /// The lock's call that failed.
+    fn hold(&mut self, crew: &Crew<'_>, hold: &HoldOrder, worker: usize)
+    -> Result<bool, CallError>;
 }
 
 impl<L: Lock> Handle for L {
@@ -118,6 +125,15 @@ impl<L: Lock> Handle for L {
         worker: usize,
     ) -> Result<bool, CallError> {
         counted::stream(self, crew, stream, worker)
+    }
+
+    fn hold(
+        &mut self,
+        crew: &Crew<'_>,
+        hold: &HoldOrder,
+        worker: usize,
+    ) -> Result<bool, CallError> {
+        counted::hold(self, crew, hold, worker)
     }
 }
 

@@ -171,7 +171,15 @@ impl<'a> Renewals<'a> {
     ///
     /// # Errors
     /// The call that failed. Locks whose lease is over by then have lapsed.
+    #[inline]
     pub(crate) fn renew_due(&mut self, lock: &mut dyn Lock) -> Result<(), CallError> {
+        match self.agenda {
+            Some(_) => self.renew(lock),
+            None => Ok(()),
+        }
+    }
+
+    fn renew(&mut self, lock: &mut dyn Lock) -> Result<(), CallError> {
         let Some(agenda) = &mut self.agenda else {
             return Ok(());
         };
