@@ -440,7 +440,7 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
         "class=\"line c0\"",
         "class=\"stack c0\"",
         "<table class=\"headline cards points\">",
-        // Of the first table, and added by a later event.
+        // One row of the first table, and one that a later event added.
         "<tr class=\"first\"><td class=\"left\" data-label=\"target\">null</td>",
         "<tr class=\"first\"><td class=\"left\" data-label=\"target\">flock</td>",
         "Operations of each worker, ascending",

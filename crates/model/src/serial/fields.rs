@@ -163,7 +163,7 @@ impl<'de> SeqAccess<'de> for Items {
 
 struct Fields {
     left: map::IntoIter,
-    /// Of the name that was read last.
+    /// The value of the name that was read last.
     value: Value,
 }
 
