@@ -119,6 +119,14 @@ impl Tools {
             format!("CARGO_TARGET_{name}_LINKER"),
             linker(target, rust_target)?,
         );
+        if programs.contains(&MPI_PROGRAM) {
+            // bindgen reads Open MPI's header, and cargo-zigbuild takes the folders of the
+            // system's headers away from it. zig's are there instead, but not the compiler's.
+            let mut cc = Command::new("cc");
+            let headers = shell::output(cc.arg("-print-file-name=include"))?;
+            let headers = format!("-isystem {}", headers.trim());
+            zigbuild.env("BINDGEN_EXTRA_CLANG_ARGS", headers);
+        }
         settle(&mut zigbuild, epoch)?;
         shell::run(&mut zigbuild)
     }
