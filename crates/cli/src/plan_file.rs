@@ -198,6 +198,7 @@ fn of_result(input: &mut dyn BufRead, name: &str) -> Result<Result<Vec<(Plan, us
                 let (what, column) = match error {
                     NotARecord::Schema(found) => (format!("its format is {found}"), None),
                     NotARecord::Text { what, column } => (what, column),
+                    NotARecord::Beyond(number) => (format!("{number} is out of range"), None),
                 };
                 let nth = plans.len() + 1;
                 let column = column.map_or(String::new(), |at| format!(", column {at}"));

@@ -1,9 +1,8 @@
 //! The record of an open loop: requests that come at a rate, whatever became of
 //! those before.
 
-use crate::record::Distribution;
+use crate::record::{Distribution, Percentiles};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What became of the requests whose intended start lay in the window, and how
 /// late they were sent: planned = done + failed + dropped + `in_flight`.
@@ -39,11 +38,11 @@ pub struct OpenLoop {
     pub canary_lag_ns: Option<Distribution>,
     /// Percentiles of the response time that account for unanswered requests; those of
     /// `response_ns` if all were answered.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub response_kaplan_meier: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Percentiles::is_empty", default)]
+    pub response_kaplan_meier: Percentiles,
     /// Lower bounds of percentiles that are not known exactly.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub response_at_least: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Percentiles::is_empty", default)]
+    pub response_at_least: Percentiles,
 }
 
 impl OpenLoop {

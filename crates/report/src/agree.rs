@@ -396,8 +396,7 @@ static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
     |point, rng| point.spoilt = rng.below(2) == 0,
     |point, rng| {
         if let Some(hold) = &mut point.hold_ns {
-            hold.percentiles
-                .insert("p50".to_owned(), 900_000 + rng.below(500_000));
+            hold.percentiles.insert("p50", 900_000 + rng.below(500_000));
         }
     },
     |point, rng| {

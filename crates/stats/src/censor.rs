@@ -7,7 +7,7 @@
 
 use crate::histogram::{Histogram, LEAST_BEYOND, PERCENTILES, floor, has_enough_beyond};
 use jostle_model::Nanos;
-use jostle_model::record::Waits;
+use jostle_model::record::{Percentiles, Waits};
 use std::collections::BTreeMap;
 
 /// A percentile of a censored distribution.
@@ -30,15 +30,15 @@ pub fn waits(granted: &Histogram, censored: &Histogram, over: &[Nanos]) -> Optio
     let mut waits = Waits {
         granted: granted.distribution(over).unwrap_or_default(),
         censored: censored.count(),
-        kaplan_meier: BTreeMap::new(),
-        at_least: BTreeMap::new(),
+        kaplan_meier: Percentiles::default(),
+        at_least: Percentiles::default(),
     };
     for (name, q) in PERCENTILES {
         match kaplan_meier(granted, censored, q) {
-            Some(Percentile::At(ns)) => waits.kaplan_meier.insert(name.to_string(), ns),
-            Some(Percentile::AtLeast(ns)) => waits.at_least.insert(name.to_string(), ns),
-            None => None,
-        };
+            Some(Percentile::At(ns)) => waits.kaplan_meier.insert(name, ns),
+            Some(Percentile::AtLeast(ns)) => waits.at_least.insert(name, ns),
+            None => {}
+        }
     }
     Some(waits)
 }
@@ -138,7 +138,7 @@ mod tests {
         let censored = of(&[(5_000_000_000, 500)]);
         let waits = waits(&granted, &censored, &[]).unwrap();
         assert_eq!(waits.granted.percentiles["p99"], 1_000_000);
-        assert!(!waits.kaplan_meier.contains_key("p99"));
+        assert!(waits.kaplan_meier.get("p99").is_none());
         assert_eq!(waits.at_least["p99"], 5_000_000_000);
         assert_eq!(waits.censored, 500);
     }

@@ -251,7 +251,7 @@ impl Histogram {
         let percentiles = PERCENTILES
             .iter()
             .filter(|(_, q)| has_enough_beyond(self.count, *q))
-            .filter_map(|(name, q)| Some((name.to_string(), self.quantile(*q)?)))
+            .filter_map(|(name, q)| Some((*name, self.quantile(*q)?)))
             .collect();
         let over = over
             .iter()
@@ -350,7 +350,11 @@ mod tests {
             let mut histogram = Histogram::new();
             histogram.record_n(1000, n);
             let distribution = histogram.distribution(&[]).unwrap();
-            distribution.percentiles.into_keys().collect::<Vec<_>>()
+            distribution
+                .percentiles
+                .iter()
+                .map(|(name, _)| name)
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(19), Vec::<String>::new());
         assert_eq!(names(20), ["p50"]);

@@ -130,7 +130,7 @@ pub fn canary_lag_p99(runs: &[&Point]) -> Option<u64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use jostle_model::record::At;
+    use jostle_model::record::{At, Percentiles};
 
     /// What a run was like: how many of 1,000 planned ones were done, and what
     /// these and the others were late by, in microseconds.
@@ -231,7 +231,7 @@ pub(crate) mod tests {
     fn runs_too_short_for_a_percentile_are_pooled() {
         let mut short = Run::at(100).point();
         let open = short.open_loop.as_mut().unwrap();
-        open.response_kaplan_meier.clear();
+        open.response_kaplan_meier = Percentiles::default();
         let found = response(&[&short, &short], "p99").unwrap();
         assert!((found.ns - 400_000.0).abs() < 4_000.0, "{found:?}");
     }

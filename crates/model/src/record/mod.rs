@@ -24,7 +24,7 @@ mod waiting;
 pub use accounts::{Accounts, Latencies, Neighbour};
 pub use at::At;
 pub use count::{Count, Counts};
-pub use distribution::{Buckets, Distribution, Waits};
+pub use distribution::{Buckets, Distribution, Percentiles, Waits};
 pub use environment::{Calibration, Environment, OwnCost};
 pub use exclusion::{Across, Exclusion};
 pub use facts::{SERVER_VERSION, TargetFacts};

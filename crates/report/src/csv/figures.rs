@@ -3,7 +3,9 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Count, Distribution, Kept, PerWorker, Point, Recovery, Spread};
+use jostle_model::record::{
+    Count, Distribution, Kept, PerWorker, Percentiles, Point, Recovery, Spread,
+};
 use std::collections::BTreeSet;
 
 /// How a figure of single runs becomes one of their point.
@@ -180,13 +182,11 @@ fn rates() -> Vec<Figure> {
     ]
 }
 
-const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "p999"];
-
 /// Percentiles that account for the attempts and requests which the end of a window cut
 /// off, or the bound above which they lie.
 fn waits(runs: &[&Point]) -> Vec<Figure> {
     let mut all = Vec::new();
-    for name in PERCENTILES {
+    for name in Percentiles::NAMES {
         let wait = move |run: &Point| {
             let known = &run.acquire_ns.as_ref()?.kaplan_meier;
             known.get(name).map(|ns| *ns as f64)
@@ -210,7 +210,7 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
     all.extend(distribution("granted_wait", runs, |run| {
         run.acquire_ns.as_ref().map(|waits| &waits.granted)
     }));
-    for name in PERCENTILES {
+    for name in Percentiles::NAMES {
         let stem = format!("response_{name}");
         let of = move |run: &Point| response(run, name);
         all.push(Figure::new(stem, "ns", Over::Interval, of));
@@ -294,7 +294,7 @@ fn distribution(
             (d.count > 0).then_some(d.mean)
         }),
     ];
-    for name in PERCENTILES {
+    for name in Percentiles::NAMES {
         let find = find.clone();
         let of = move |run: &Point| find(run)?.percentiles.get(name).map(|ns| *ns as f64);
         let stem = format!("{stem}_{name}");

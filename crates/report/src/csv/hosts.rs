@@ -49,7 +49,7 @@ pub(super) fn latency(part: &HostPart) -> Vec<(String, f64)> {
         stem => stem,
     };
     let percentiles = latency.percentiles.iter();
-    let named = percentiles.map(|(name, ns)| (format!("{stem}_{name}_ns"), *ns as f64));
+    let named = percentiles.map(|(name, ns)| (format!("{stem}_{name}_ns"), ns as f64));
     named
         .chain([(format!("{stem}_mean_ns"), latency.mean)])
         .collect()

@@ -138,6 +138,7 @@ fn judge(found: &Found<'_>) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::record::Percentiles;
     use jostle_model::record::{Verdict, Waits};
 
     const MS: f64 = 1e6;
@@ -257,7 +258,7 @@ mod tests {
         let mut slow = closed(40.0, 0.1 * MS);
         let waits = slow.acquire_ns.as_mut().unwrap();
         waits.granted.count = LEAST - 1;
-        waits.granted.percentiles.clear();
+        waits.granted.percentiles = Percentiles::default();
         let few = said(&with(3, slow));
         assert!(matches!(few, Said::CannotTell(_)), "{few:?}");
     }

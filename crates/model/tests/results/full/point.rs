@@ -20,8 +20,8 @@ fn open_loop() -> OpenLoop {
         generator_lag_ns: Some(distribution()),
         target_lag_ns: Some(distribution()),
         canary_lag_ns: Some(distribution()),
-        response_kaplan_meier: map("p50", 1),
-        response_at_least: map("p99", 1),
+        response_kaplan_meier: [("p50", 1)].into(),
+        response_at_least: [("p99", 1)].into(),
     }
 }
 
@@ -41,8 +41,8 @@ fn waits() -> Waits {
     Waits {
         granted: distribution(),
         censored: 1,
-        kaplan_meier: map("p50", 1),
-        at_least: map("p99", 1),
+        kaplan_meier: [("p50", 1)].into(),
+        at_least: [("p99", 1)].into(),
     }
 }
 

@@ -452,6 +452,7 @@ mod tests {
     use super::*;
     use crate::html::chapter::chapters;
     use crate::made;
+    use jostle_model::record::Percentiles;
 
     /// Of the first point, whose six runs have these releases (p50, p99, max)
     /// and waits (p99, reached or a bound).
@@ -462,19 +463,16 @@ mod tests {
         for (point, (p50, p99, max)) in set.points.iter_mut().zip(releases) {
             let release = point.release_ns.as_mut().unwrap();
             release.max = *max;
-            release.percentiles = [("p50".to_owned(), *p50)].into();
-            let p99 = p99.map(|p99| ("p99".to_owned(), p99));
-            release.percentiles.extend(p99);
+            let p99 = p99.map(|p99| ("p99", p99));
+            release.percentiles = [("p50", *p50)].into_iter().chain(p99).collect();
         }
         for (point, (p99, bound)) in set.points.iter_mut().zip(waits) {
             let acquire = point.acquire_ns.as_mut().unwrap();
-            acquire.kaplan_meier.clear();
-            acquire.at_least.clear();
-            let map = match bound {
-                true => &mut acquire.at_least,
-                false => &mut acquire.kaplan_meier,
+            let known = [("p99", *p99)].into();
+            (acquire.at_least, acquire.kaplan_meier) = match bound {
+                true => (known, Percentiles::default()),
+                false => (Percentiles::default(), known),
             };
-            map.insert("p99".to_owned(), *p99);
         }
         let sets = [set];
         let chapter = &chapters(&sets)[0];
