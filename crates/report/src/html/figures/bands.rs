@@ -165,7 +165,7 @@ fn of_runs(spread: &Spread, spot: &Spot<'_>) -> Vec<Levels> {
 
 fn plain(distribution: &Distribution) -> Levels {
     let percentile = |(name, _): &(&'static str, &str)| {
-        let value = distribution.percentiles.get(*name)?;
+        let value = distribution.percentiles.get(name)?;
         Some((*name, (*value as f64, false)))
     };
     let mut levels: Levels = NAMES.iter().filter_map(percentile).collect();
@@ -178,8 +178,8 @@ fn plain(distribution: &Distribution) -> Levels {
 fn waits(run: &Point) -> Option<Levels> {
     let waits = run.acquire_ns.as_ref()?;
     let level = |(name, _): &(&'static str, &str)| {
-        let reached = waits.kaplan_meier.get(*name).map(|v| (*v as f64, false));
-        let bound = || waits.at_least.get(*name).map(|v| (*v as f64, true));
+        let reached = waits.kaplan_meier.get(name).map(|v| (*v as f64, false));
+        let bound = || waits.at_least.get(name).map(|v| (*v as f64, true));
         Some((*name, reached.or_else(bound)?))
     };
     let mut levels: Levels = NAMES.iter().filter_map(level).collect();
