@@ -4,8 +4,9 @@
 use crate::args::{Judge, Report};
 use crate::html::{self, Page};
 use crate::measure::rfc3339;
+use crate::messages::{say_if_taken, write_result};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, complain, print, shown, told};
+use crate::{COMMIT, Failure, VERSION, messages, print, shown, told};
 use anyhow::{Context, anyhow};
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::exit;
@@ -18,7 +19,6 @@ use jostle_report::judged::{self, Judgements};
 use jostle_stats::judge::{Run, settle};
 use jostle_sys::limits::Machine;
 use jostle_sys::spawn;
-use std::io::Write;
 use std::time::SystemTime;
 
 /// Pairs without `--repeat`: the fewest that have an interval.
@@ -52,6 +52,8 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     }
     let (writer, page) =
         html::reserve_both(args.output.as_deref(), args.overwrite, args.html.as_deref())?;
+    // Until the last run, because each one forks.
+    messages::hold();
     let mut bench = Bench {
         args,
         words,
@@ -143,7 +145,10 @@ impl Bench<'_> {
         for (nth, turn) in (1..).zip(turns) {
             if let (Some(turn), false) = (turn, self.args.quiet) {
                 let load = turn.load;
-                complain(&format!("run {nth} of {}: load {load}", turns.len()));
+                say_if_taken(&format!(
+                    "jostle: run {nth} of {}: load {load}\n",
+                    turns.len()
+                ));
             }
             let order = Order {
                 command: match turn {
@@ -216,7 +221,7 @@ impl Bench<'_> {
         };
         if !self.args.quiet {
             // If stderr is closed, the error cannot be reported.
-            let _ = std::io::stderr().write_all(shown(&text).as_bytes());
+            let _ = write_result(std::io::stderr(), &shown(&text));
         }
         if let Some(page) = page {
             html::write_text(

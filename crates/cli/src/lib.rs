@@ -15,6 +15,7 @@ mod judge;
 mod labels;
 mod live;
 mod measure;
+mod messages;
 mod plan_file;
 mod progress;
 mod questions;
@@ -90,6 +91,7 @@ pub fn main() -> ExitCode {
     }
     let done = match verb {
         Verb::Measure(asked) => {
+            messages::hold();
             tell_left_out(&asked.left_out, &asked.output);
             measure::measure(vec![asked.plan], &asked.output)
         }
@@ -109,7 +111,9 @@ pub fn main() -> ExitCode {
         Verb::Completions { shell } => complete(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
     };
-    ExitCode::from(told(done))
+    let code = told(done);
+    messages::settle();
+    ExitCode::from(code)
 }
 
 /// The plans that a command line asks for, as typed: none for a verb that measures
@@ -186,7 +190,7 @@ pub fn told(done: Result<u8, Failure>) -> u8 {
 
 /// Prints to stderr, and ignores errors: if stderr is closed, they cannot be reported.
 pub fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "jostle: {}", shown(text));
+    messages::say(format!("jostle: {}\n", shown(text)));
 }
 
 /// Prints to stdout. A closed pipe (`| head`) is no error.
@@ -199,11 +203,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 
 /// The same for a text that is already safe for printing.
 fn write_out(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match messages::write_result(std::io::stdout(), text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(error).context("cannot write to standard output")
         }
@@ -217,6 +217,7 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
     if asked.is_result && !consent::may_run(run, &asked.plans)? {
         return Ok(0);
     }
+    messages::hold();
     let mut plans = asked.plans;
     if run.quick {
         let (mut quick, from): (Vec<Plan>, Vec<String>) = plans.into_iter().unzip();

@@ -6,7 +6,7 @@ use crate::progress::{Line, span};
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, check_tidy, html, print, print_results, told};
+use crate::{COMMIT, Failure, VERSION, check_tidy, html, messages, print, print_results, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -71,6 +71,7 @@ pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Resul
             // Report errors first: dropping the crew may end all ranks, this process
             // included.
             let code = told(measure_here(plans, output, Some(&mut crew)));
+            messages::settle();
             drop(crew);
             Ok(code)
         }
@@ -215,6 +216,10 @@ fn measure_here(
         // The page comes first: it can be written even where standard output cannot.
         lost.extend(html::write(page, &sets).err());
         let unprinted = print_results(&output.format, output.tidy, &sets).err();
+        if let (Some(_), Some(code)) = (&unprinted, signals.exit_code()) {
+            exit = worse(exit, code);
+            error.get_or_insert_with(|| "interrupted".to_owned());
+        }
         kept = match (&unprinted, output.output.as_deref()) {
             (_, Some(path)) => Kept::File {
                 path,
@@ -697,8 +702,8 @@ mod tests {
         assert!(
             several.starts_with(
                 "null: by the limits of h1, for its part as one of 9 hosts: 200 worker processes \
-                 need 202 pids"
-            ) && several.ends_with("or -w at most 882"),
+                 need 203 pids"
+            ) && several.ends_with("or -w at most 873"),
             "{several}"
         );
         assert_eq!(said(20), "", "90 fit");

@@ -2,7 +2,7 @@
 //! ranks read no plan and print nothing. `jostle_engine::world` has the communication.
 
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, complain};
+use crate::{COMMIT, Failure, VERSION, complain, messages};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::world::{self, Joined, Launched, Link, Rank, World};
 use jostle_sys::clock::Clock;
@@ -124,6 +124,7 @@ fn begin(clock: Clock) -> Result<(Keeper, Signals), Failure> {
     // Before anything starts a thread.
     let keeper = Keeper::start(clock).map_err(failed)?;
     let signals = Signals::listen().map_err(|error| Failure::Failed(error.into()))?;
+    messages::start();
     Ok((keeper, signals))
 }
 

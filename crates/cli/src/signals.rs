@@ -4,8 +4,26 @@
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What [`Signals::listen`] made, for code that has no [`Signals`].
+static HEARD: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// Whether signals no longer end this program by themselves.
+pub(crate) fn are_heard() -> bool {
+    HEARD.get().is_some()
+}
+
+/// The exit code that the user asked for, if a signal has come.
+pub(crate) fn came() -> Option<u8> {
+    exit_code(HEARD.get()?)
+}
+
+fn exit_code(came: &AtomicUsize) -> Option<u8> {
+    let code = u8::try_from(came.load(Ordering::Relaxed)).ok();
+    code.filter(|code| *code > 0)
+}
 
 /// Which of them has come.
 pub(crate) struct Signals(Arc<AtomicUsize>);
@@ -26,13 +44,12 @@ impl Signals {
             flag::register(signal, Arc::clone(&again))?;
             flag::register_usize(signal, Arc::clone(&came), code as usize)?;
         }
+        let _ = HEARD.set(Arc::clone(&came));
         Ok(Signals(came))
     }
 
     /// The exit code that the user asked for, if one has come.
     pub(crate) fn exit_code(&self) -> Option<u8> {
-        u8::try_from(self.0.load(Ordering::Relaxed))
-            .ok()
-            .filter(|code| *code > 0)
+        exit_code(&self.0)
     }
 }

@@ -6,7 +6,7 @@ use super::trial::{Said, Trial};
 use crate::args::{Calibrate, Cli, Verb};
 use crate::progress::Line;
 use crate::signals::Signals;
-use crate::{Failure, measure};
+use crate::{Failure, measure, messages};
 use jostle_engine::experiment::exit;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::resolve::resolve;
@@ -62,6 +62,7 @@ impl Bench {
         let keeper = Keeper::start(clock).map_err(|error| failed(error.to_string()))?;
         let group = Group::make(clock);
         let signals = Signals::listen().map_err(|error| failed(error.to_string()))?;
+        messages::start();
         let line = Line::new(!asked.quiet && !asked.no_progress, !asked.quiet);
         if let Err(left) = ledger::sweep_dead() {
             line.note(&format!(

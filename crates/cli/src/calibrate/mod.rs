@@ -14,7 +14,7 @@ mod trial;
 pub(crate) use disturb::disturb;
 
 use crate::args::Calibrate;
-use crate::{COMMIT, Failure, VERSION, complain, measure, print};
+use crate::{COMMIT, Failure, VERSION, complain, measure, messages, print};
 use anyhow::anyhow;
 use bench::{Bench, Stop};
 use jostle_engine::environment::environment;
@@ -45,6 +45,7 @@ pub(crate) fn calibrate(asked: &Calibrate) -> Result<u8, Failure> {
     };
     let started = Instant::now();
     let started_at = measure::rfc3339(std::time::SystemTime::now());
+    messages::hold();
     let mut bench = Bench::set_up(writer, asked)?;
     let mut findings: Vec<Tally> = rows.iter().map(|row| Tally::of(row)).collect();
     let ended = try_all(&mut bench, &mut findings, trials)?;

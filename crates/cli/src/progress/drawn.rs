@@ -1,8 +1,9 @@
 //! A few lines at the bottom of the terminal, drawn again in place: rows, and below them a
-//! line with the time so far. Each drawing is one write.
+//! line with the time so far. Each drawing is one message.
 
+use crate::messages;
 use rustix::termios::{Winsize, tcgetwinsize};
-use std::io::{Write, stderr};
+use std::io::stderr;
 use std::time::{Duration, Instant};
 
 /// Drawings that follow each other faster are left out; [`super::BEAT`] makes up for the last.
@@ -63,10 +64,10 @@ impl Drawn {
 
     /// Prints a line that stays, above what is drawn.
     pub(super) fn note(&mut self, text: &str) {
-        match self.is_shown && self.lines > 0 {
-            true => self.write(&format!("{text}\n")),
-            // A note that cannot be written is dropped.
-            false => drop(writeln!(stderr(), "{text}")),
+        if self.is_shown && self.lines > 0 {
+            self.write(&format!("{text}\n"));
+        } else {
+            messages::say(format!("{text}\n"));
         }
     }
 
@@ -75,16 +76,17 @@ impl Drawn {
         let width = if width == 0 { WIDTH } else { width };
         let last = format!("{:>4} {}", elapsed(self.began.elapsed()), self.text);
         let drawing = drawing(self.lines, above, &self.rows, &last, width);
-        // What cannot be drawn is left out.
-        let _ = stderr().write_all(drawing.as_bytes());
-        self.lines = self.rows.len() + 1;
+        // A drawing that is dropped leaves the terminal as it is.
+        if messages::say(drawing) {
+            self.lines = self.rows.len() + 1;
+        }
         self.drawn_at = Some(Instant::now());
     }
 }
 
 impl Drop for Drawn {
     fn drop(&mut self) {
-        let _ = stderr().write_all(erased(self.lines).as_bytes());
+        messages::say(erased(self.lines));
     }
 }
 

@@ -11,6 +11,7 @@ mod common;
 
 mod about;
 mod accounts;
+mod blocked;
 mod calibrate;
 mod calls;
 mod conformance;

@@ -521,12 +521,12 @@ fn too_few_processes_for_this_user_are_said_before_the_start() {
         1,
         &[
             "RLIMIT_NPROC of this user is 20",
-            "prlimit --pid $$ --nproc=103",
-            "or -w at most 17",
+            "prlimit --pid $$ --nproc=104",
+            "or -w at most 16",
         ],
     );
     // What it promises holds.
-    with(17).measures().leaves_nothing();
+    with(16).measures().leaves_nothing();
 }
 
 #[test]
@@ -542,7 +542,7 @@ fn too_few_processes_for_the_control_group_are_said_before_the_start() {
     };
     let remedy = format!("{}/pids.max", group.path().display());
     // The first thread of a process of threads is no worker.
-    for (carrier, most) in [("processes", 27), ("threads", 26)] {
+    for (carrier, most) in [("processes", 26), ("threads", 25)] {
         let fewer = format!("or -w at most {most}");
         refuses(
             with(100, carrier),

@@ -49,8 +49,9 @@ pub struct Refusal {
     pub text: String,
 }
 
-/// Tasks of jostle itself beside the workers: the keeper, and the cleaner.
-const OWN_TASKS: u64 = 2;
+/// Tasks of jostle itself beside the workers: the keeper, the cleaner, and the thread that
+/// writes messages.
+const OWN_TASKS: u64 = 3;
 
 /// Descriptors of a worker beside its target's: the three standard ones, pipes,
 /// shared memory, and what a parent may have left open.
