@@ -102,7 +102,7 @@ fn measure_here(
     if output.dry_run {
         let plans = resolved.iter().map(|r| r.plan.clone().redacted());
         let plans: Vec<Plan> = plans.collect();
-        print(&(format!("# {}\n", takes_in_words(&plans)) + &plans_to_toml(&plans)))?;
+        print(&(format!("# {}\n", takes_in_words(&resolved)) + &plans_to_toml(&plans)))?;
         return Ok(0);
     }
     if hosts > 1 && output.wait_quiet.is_some() {
@@ -146,8 +146,7 @@ fn measure_here(
         notes.iter().for_each(|note| line.note(note));
         // A single experiment reports its duration by itself, after its pilots.
         if resolved.len() > 1 {
-            let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
-            line.note(&takes_in_words(&plans));
+            line.note(&takes_in_words(&resolved));
         }
     }
     if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
@@ -253,17 +252,17 @@ enum Kept<'a> {
     Lost,
 }
 
-/// An estimate of how long these plans take, made before anything has started.
-fn takes_in_words(plans: &[Plan]) -> String {
-    let noun = if plans.len() == 1 {
+/// An estimate of how long these experiments take, made before anything has started.
+fn takes_in_words(resolved: &[Resolved]) -> String {
+    let noun = if resolved.len() == 1 {
         "experiment"
     } else {
         "experiments"
     };
     format!(
         "{} {noun}, about {} in all",
-        plans.len(),
-        span(takes::takes(plans))
+        resolved.len(),
+        span(takes::takes_resolved(resolved))
     )
 }
 

@@ -6,8 +6,9 @@
 //! test it. The time of a network is not included. Once pilots have run, `schedule` has
 //! better figures.
 
+use crate::resolve::Resolved;
 use crate::resolve::recover::makes_sense;
-use crate::schedule::{BLOCKS, Pilot};
+use crate::schedule::{self, Asked, Pilot, Timing};
 use jostle_model::connect::Only;
 use jostle_model::defaults;
 use jostle_model::plan::{Fault, Plan, Workload};
@@ -44,6 +45,15 @@ pub fn takes(plans: &[Plan]) -> Nanos {
     Nanos(plans.iter().map(|plan| of_plan(plan).0).sum())
 }
 
+/// The same for experiments that are about to be run, whose schedules may leave out more.
+pub fn takes_resolved(experiments: &[Resolved]) -> Nanos {
+    let each = experiments.iter().map(|resolved| {
+        let freedom = (resolved.may_drop, resolved.may_shorten);
+        of_plan_with(&resolved.plan, freedom).0
+    });
+    Nanos(each.sum())
+}
+
 /// The time for the first of these experiments, if all together may take as long as a
 /// person waits, and `spent` of that is over.
 pub fn share(plans: &[Plan], spent: Duration) -> Nanos {
@@ -53,9 +63,13 @@ pub fn share(plans: &[Plan], spent: Duration) -> Nanos {
     Nanos((left.as_nanos() as f64 * share) as u64)
 }
 
-/// One experiment; where the plan leaves the number of runs open, not more than its
-/// budget.
+/// One experiment of which no point may be left out, and no given window shortened.
 fn of_plan(plan: &Plan) -> Nanos {
+    of_plan_with(plan, (false, None))
+}
+
+/// One experiment, as the schedule will fit it into its budget.
+fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> Nanos {
     let mut plan = plan.clone();
     plan.targets.append(&mut plan.optional);
     plan.fill_from(defaults::swept(plan.workload));
@@ -65,18 +79,6 @@ fn of_plan(plan: &Plan) -> Nanos {
         plan.targets = usual.map(|name| (*name).to_owned()).collect();
     }
     crate::resolve::hold::fill_in(&mut plan);
-    let runs = u64::from(plan.runs.unwrap_or(BLOCKS));
-    let round: u64 = match plan.workload {
-        Workload::Connect => plan.targets.iter().map(|t| sweep_ns(&plan, t)).sum(),
-        _ => {
-            let ats = At::swept(&plan);
-            let points = plan
-                .targets
-                .iter()
-                .flat_map(|t| ats.iter().map(move |at| (t, at)));
-            points.map(|(target, at)| run_ns(&plan, target, at)).sum()
-        }
-    };
     let own_cost = match plan.workload {
         Workload::Recover => 0,
         _ => TARGET.0 * plan.targets.len() as u64,
@@ -84,11 +86,66 @@ fn of_plan(plan: &Plan) -> Nanos {
     let specs = plan.targets.iter().flat_map(|target| Spec::parse(target));
     let launched: u64 = specs.map(|spec| launch_ns(&spec)).sum();
     let setup = EXPERIMENT.0 + own_cost + launched;
-    let all = setup.saturating_add(runs.saturating_mul(round));
-    Nanos(match (plan.runs, plan.budget) {
-        (None, Some(budget)) => all.min(budget.0),
-        _ => all,
-    })
+    let asked = Asked {
+        window: plan.duration,
+        warmup: plan.warmup,
+        runs: plan.runs,
+        budget: Nanos(
+            plan.budget
+                .unwrap_or(Nanos(u64::MAX))
+                .0
+                .saturating_sub(setup),
+        ),
+        may_drop,
+        may_shorten,
+        option: plan.workload.swept().option(),
+    };
+    Nanos(setup.saturating_add(runs_ns(&plan, &asked)))
+}
+
+/// All runs of an experiment, in nanoseconds.
+fn runs_ns(plan: &Plan, asked: &Asked) -> u64 {
+    let whole = |run_ns| Timing {
+        window: Nanos(run_ns),
+        warmup: Nanos::ZERO,
+        overhead: Nanos::ZERO,
+    };
+    if plan.workload == Workload::Connect {
+        let sweeps = plan.targets.iter().map(|target| sweep_ns(plan, target));
+        let round = whole(sweeps.sum());
+        return schedule::count(&[round], &[0], asked).takes().0;
+    }
+    let ats = At::swept(plan);
+    let points = || {
+        let targets = plan.targets.iter();
+        targets.flat_map(|target| ats.iter().map(move |at| (target, at)))
+    };
+    let swept = plan.workload.swept();
+    let columns: Vec<u64> = points().map(|(_, at)| swept.of(at).unwrap_or(0)).collect();
+    if plan.workload.has_window() {
+        let pilots: Vec<Pilot> = points().map(|(_, at)| guess(plan, at)).collect();
+        return schedule::fit(&pilots, &columns, asked).takes().0;
+    }
+    let runs = points().map(|(target, at)| whole(run_ns(plan, target, at)));
+    let runs: Vec<Timing> = runs.collect();
+    schedule::count(&runs, &columns, asked).takes().0
+}
+
+/// What a pilot of a point would find.
+fn guess(plan: &Plan, at: &At) -> Pilot {
+    let workers = at.workers.or(plan.in_flight).unwrap_or(1);
+    let hold = plan.hold.map_or(0, |hold| hold.span().0);
+    let limited = plan.generator_cpu.map_or(0, |_| LIMITED_RUN.0);
+    Pilot {
+        workers,
+        grant: Nanos(hold.max(1_000)),
+        overhead: Nanos(around_ns(workers) + limited),
+    }
+}
+
+/// Starting and ending so many workers, in nanoseconds.
+fn around_ns(workers: u64) -> u64 {
+    RUN.0 + WORKER.0.saturating_mul(workers)
 }
 
 /// Starting and ending the service that is launched for the target, if one is.
@@ -97,36 +154,25 @@ fn launch_ns(spec: &Spec) -> u64 {
     program.map_or(0, |program| Nanos::from_millis(program.launch_ms).0)
 }
 
-/// One run of a point, with the service that is launched for it.
+/// One run of a point that ends with its operations or its faults, with the service that is
+/// launched for it.
 fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
     let spec = Spec::parse(target).ok();
-    let around = RUN.0 + WORKER.0.saturating_mul(workers);
+    let around = around_ns(workers);
     if plan.workload == Workload::Recover {
         return spec.map_or(around, |spec| fault_ns(plan, &spec, at.fault));
     }
-    if !plan.workload.has_window() {
-        let each = at.operations.or(at.keys).unwrap_or(1);
-        let nulls = match spec.is_some_and(|spec| spec.entry.is_asked()) {
-            true => crate::requested::nulls(plan, each),
-            false => 0,
-        };
-        let null = plan.null.as_deref().unwrap_or(target);
-        let nulls_ns = nulls as f64 * operation_ns(plan, null, workers);
-        let own_ns = each as f64 * operation_ns(plan, target, workers);
-        let kept_ns = plan.keep.map_or(0, |span| span.0);
-        return around + kept_ns + (workers as f64 * (own_ns + nulls_ns)) as u64;
-    }
-    let hold = plan.hold.map_or(0, |hold| hold.span().0);
-    let pilot = Pilot {
-        workers,
-        grant: Nanos(hold.max(1_000)),
-        overhead: Nanos::ZERO,
+    let each = at.operations.or(at.keys).unwrap_or(1);
+    let nulls = match spec.is_some_and(|spec| spec.entry.is_asked()) {
+        true => crate::requested::nulls(plan, each),
+        false => 0,
     };
-    let window = plan.duration.unwrap_or(pilot.window());
-    let warmup = plan.warmup.unwrap_or(pilot.warmup());
-    let limited = plan.generator_cpu.map_or(0, |_| LIMITED_RUN.0);
-    around + limited + window.0 + warmup.0
+    let null = plan.null.as_deref().unwrap_or(target);
+    let nulls_ns = nulls as f64 * operation_ns(plan, null, workers);
+    let own_ns = each as f64 * operation_ns(plan, target, workers);
+    let kept_ns = plan.keep.map_or(0, |span| span.0);
+    around + kept_ns + (workers as f64 * (own_ns + nulls_ns)) as u64
 }
 
 /// Time of one fault of `recover`, in nanoseconds; zero where it cannot strike the target.
@@ -342,6 +388,36 @@ mod tests {
             }
         }
         assert_eq!(compared, 3);
+    }
+
+    /// It said 50 s, and took 30 minutes.
+    #[test]
+    fn a_budget_that_the_run_does_not_keep_is_no_estimate() {
+        let second = 1_000_000_000;
+        let of = |workload, workers: &[u64], change: &dyn Fn(&mut Plan)| {
+            let mut plan = Plan::of(workload);
+            plan.targets = vec!["flock".to_owned()];
+            plan.workers = Some(List(workers.to_vec()));
+            change(&mut plan);
+            let resolved = crate::resolve::resolve(plan, 1, &[0, 1]).unwrap();
+            takes_resolved(&[resolved]).as_secs_f64()
+        };
+        let near = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 0.1, "{found}, {expected}");
+        };
+        let contend = Workload::Contend;
+        let long = |plan: &mut Plan| plan.duration = Some(Nanos(600 * second));
+        // As many runs as an interval needs at least; or as given.
+        near(of(contend, &[10], &long), 1_800.0);
+        let twice = |plan: &mut Plan| {
+            long(plan);
+            plan.runs = Some(2);
+        };
+        near(of(contend, &[10], &twice), 1_200.0);
+        // Windows that nobody gave keep the budget.
+        near(of(contend, &[1, 2, 3, 4, 5, 6, 7, 8], &|_| {}), 50.0);
+        let counted = |plan: &mut Plan| plan.operations = Some(List(vec![1_000_000_000]));
+        near(of(Workload::Stream, &[1], &counted), 1_500.0);
     }
 
     #[test]
