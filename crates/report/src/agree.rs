@@ -3,6 +3,7 @@
 
 use crate::command::command;
 use crate::csv::{SWEPT, tidy};
+use crate::format::{significant, time};
 use crate::headline::headline;
 use crate::page::pages;
 use crate::table::WIDTH;
@@ -206,6 +207,109 @@ fn check_of(points: &[jostle_stats::summary::PointSummary<'_>], note: &str) -> S
     found.unwrap_or_else(|| panic!("{note}")).check.clone()
 }
 
+/// A column of the table, the csv's of the same figure, and how that one's is printed.
+type Same = (&'static str, &'static str, fn(f64) -> String);
+
+static SAME: &[Same] = &[
+    ("locks/s", "throughput_per_s", three),
+    ("ops/s", "throughput_per_s", three),
+    ("done /s", "throughput_per_s", three),
+    ("requests /s", "throughput_per_s", three),
+    ("longest wait", "longest_wait_ns", time),
+    ("hand-off us", "handoff_p50_ns", micros),
+    ("acquire p50 us", "granted_wait_p50_ns", micros),
+    ("acquire p99 us", "granted_wait_p99_ns", micros),
+    ("batch p99 us", "batch_p99_ns", micros),
+    ("connect p50 us", "connect_p50_ns", micros),
+    ("connect p99 us", "connect_p99_ns", micros),
+    ("mean p99 us", "service_p99_ns", |ns| three(ns / 1e3)),
+    ("response p50", "response_p50_ns", time),
+    ("response p99", "response_p99_ns", time),
+    ("response p99 ms", "response_p99_ns", millis),
+    ("service p99", "service_p99_ns", time),
+    ("no slot p99", "target_lag_p99_ns", time),
+    ("sent late p99", "generator_lag_p99_ns", time),
+    ("in flight", "effective_in_flight", three),
+];
+
+fn three(value: f64) -> String {
+    significant(value, 3)
+}
+
+fn micros(ns: f64) -> String {
+    significant(ns / 1e3, 2)
+}
+
+fn millis(ns: f64) -> String {
+    significant(ns / 1e6, 2)
+}
+
+/// Every cell of the table is that of the csv as it is printed; both are empty, or none.
+/// Counts the cells of each column that are printed, and those that are withheld.
+fn cells_are_the_same(set: &ResultSet, seen: &mut BTreeMap<&'static str, [usize; 2]>) {
+    let points = summarize(&set.experiment, &set.points);
+    let Some(table) = headline(&points) else {
+        return;
+    };
+    let rows = rows(&render("csv", std::slice::from_ref(set)));
+    let mut upper = String::new();
+    for (at, heading) in table.grid.columns.iter().enumerate() {
+        let [over, lower] = &heading.title;
+        // An empty title is that of the column before, except of a rate.
+        if !over.is_empty() || lower.ends_with("/s") {
+            upper.clone_from(over);
+        }
+        let title = format!("{upper} {lower}");
+        let same = SAME.iter().find(|(name, ..)| *name == title.trim());
+        let Some((name, column, print)) = same else {
+            continue;
+        };
+        let above = column.replace("_ns", "_at_least_ns");
+        let above = above.replace("_per_s", "_at_least_per_s");
+        for (printed, row) in table.grid.rows.iter().zip(&rows) {
+            let [value, above] = [column, above.as_str()].map(|name| cell(row, name).parse().ok());
+            let expected = value.or(above).map_or("-".to_owned(), print);
+            let bare = printed[at].trim_start_matches(['>', '=']);
+            assert_eq!(bare, expected, "{title}: {row:?}");
+            // The csv tells a bound by its column, or by what limits.
+            let is_bound = value.is_none() || cell(row, "limited_by") == "generator";
+            assert!(is_bound || bare == printed[at], "{title}: {row:?}");
+            seen.entry(name).or_default()[usize::from(expected == "-")] += 1;
+        }
+    }
+}
+
+/// With 300 requests the table printed a p99 with three beyond it, which the csv withheld.
+#[test]
+fn no_writer_shows_a_figure_that_another_withholds() {
+    let mut rng = Rng::new(41);
+    let mut seen = BTreeMap::new();
+    for _ in 0..60 {
+        cells_are_the_same(&random(&mut rng), &mut seen);
+        let runs = 1 + rng.below(6);
+        let counts = (0..runs).map(|_| 15 + rng.below(1_500));
+        let mut set = made::rated(&counts.collect::<Vec<u64>>(), 2 + rng.below(200));
+        cells_are_the_same(&set, &mut seen);
+        let struck = rng.below(set.points.len() as u64) as usize;
+        set.points[struck].deaths = vec!["worker 1 died".to_owned()];
+        cells_are_the_same(&made::finished(set.experiment, set.points), &mut seen);
+    }
+    for set in recorded() {
+        cells_are_the_same(&set, &mut seen);
+    }
+    for (name, ..) in SAME {
+        assert!(seen[name][0] > 0, "{name}: {seen:?}");
+    }
+    for name in [
+        "service p99",
+        "no slot p99",
+        "sent late p99",
+        "response p99 ms",
+    ] {
+        assert!(seen[name][1] > 0, "{name}: {seen:?}");
+    }
+}
+
 /// All of them agree about every point of a result.
 fn agree(set: &ResultSet) {
     let judged = judged(set);
@@ -279,22 +383,22 @@ fn nothing_is_drawn(set: &ResultSet, judged: &[Judged]) {
     }
 }
 
+/// The results in record/, without those of `recover`, which sweeps words, and whose
+/// findings are not figures with an interval.
+fn recorded() -> Vec<ResultSet> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../record");
+    let files = std::fs::read_dir(directory).unwrap();
+    // The validation's files hold only runs, and are no result files.
+    let read = files.filter_map(|entry| file::read(entry.unwrap().path()).ok());
+    let read: Vec<Vec<ResultSet>> = read.collect();
+    assert!(read.len() > 10, "{}", read.len());
+    let swept = |set: &ResultSet| set.experiment.plan.workload != Workload::Recover;
+    read.into_iter().flatten().filter(swept).collect()
+}
+
 #[test]
 fn of_every_recorded_point() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../record");
-    let mut files = 0;
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        // The validation's files hold only runs, and are no result files.
-        let Ok(sets) = file::read(&path) else {
-            continue;
-        };
-        files += 1;
-        // `recover` sweeps words, and its findings are not figures with an interval.
-        let swept = |set: &&ResultSet| set.experiment.plan.workload != Workload::Recover;
-        sets.iter().filter(swept).for_each(agree);
-    }
-    assert!(files > 10, "{files}");
+    recorded().iter().for_each(agree);
 }
 
 #[test]

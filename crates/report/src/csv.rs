@@ -12,6 +12,7 @@
 //! (`=`, `+`, `-`, `@`) has an apostrophe before it. Histograms, series and columns with a
 //! value for each worker are in `--format json` only.
 
+mod evidence;
 mod figures;
 mod hosts;
 mod sheet;
@@ -21,7 +22,7 @@ use figures::{Figure, Over, figures};
 use jostle_model::Busy;
 use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Is, Point, Verdict};
+use jostle_model::record::{At, Point, Verdict};
 use jostle_stats::intervals::estimate;
 use jostle_stats::summary::{PointSummary, summarize};
 use sheet::{Sheet, number, or_empty};
@@ -76,7 +77,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 
 /// What the figure lies within, where other programs may have moved it.
 fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
-    let usable = point.verdict.is != Is::Invalid;
+    let usable = point.is_usable();
     sheet.add(
         "throughput_at_least_per_s",
         or_empty(point.at_least_per_s().filter(|_| !usable).map(number)),
@@ -102,7 +103,7 @@ fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
 
 /// A figure over the runs of a point.
 fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
-    let usable = point.verdict.is != Is::Invalid || figure.evidence;
+    let usable = figure.is_shown(point);
     let runs = point.runs.iter().filter(|_| usable);
     let values: Vec<f64> = match figure.over {
         // Columns of one run, so that they belong together.
@@ -116,7 +117,9 @@ fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
         _ => runs.filter_map(|run| figure.of(run)).collect(),
     };
     let found = estimate(&values);
+    let whole = figure.over_open_loop(point).filter(|_| usable);
     let value = match figure.over {
+        _ if whole.is_some() => whole.flatten(),
         Over::Sum => found.map(|_| values.iter().sum()),
         Over::Least => values.iter().copied().reduce(f64::min),
         Over::Most => values.iter().copied().reduce(f64::max),
@@ -124,7 +127,8 @@ fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
     };
     sheet.add(&figure.name(""), or_empty(value.map(number)));
     if figure.over == Over::Interval {
-        let several = found.filter(|found| found.runs > 1);
+        let all = whole.is_none() || value.is_some() && values.len() == point.runs.len();
+        let several = found.filter(|found| found.runs > 1 && all);
         let low = several.map(|found| number(found.low));
         let high = several.map(|found| number(found.high));
         sheet.add(&figure.name("low"), or_empty(low));
@@ -193,8 +197,9 @@ fn tidy_run(
         sheet.add("value", number(value));
         sheet.add("unit", unit.to_owned());
     };
-    let usable = !point.verdict.is_invalid() && !run.verdict.is_invalid();
-    for figure in figures.iter().filter(|figure| usable || figure.evidence) {
+    let usable = point.is_usable() && !run.verdict.is_invalid();
+    let shown = |figure: &&Figure| figure.evidence || usable && figure.is_shown(point);
+    for figure in figures.iter().filter(shown) {
         if let Some(value) = figure.of(run) {
             row(None, &figure.name(""), value, figure.unit);
         }
@@ -207,7 +212,8 @@ fn tidy_run(
                 row(Some(part), name, value, unit);
             }
         }
-        for (name, value) in hosts::latency(part).into_iter().filter(|_| usable) {
+        let times = usable && point.times_are_usable();
+        for (name, value) in hosts::latency(part).into_iter().filter(|_| times) {
             row(Some(part), &name, value, "ns");
         }
     }

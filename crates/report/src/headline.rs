@@ -164,8 +164,8 @@ fn heading(column: &Column, points: &[PointSummary<'_>]) -> Heading {
 fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
     let text = match column.shown {
         Shown::Once if !first => return String::new(),
-        Shown::UnlessInvalid if point.verdict.is == Is::Invalid => None,
-        Shown::OrAtLeast if point.verdict.is == Is::Invalid => at_least(point),
+        Shown::UnlessInvalid if !point.is_usable() => None,
+        Shown::OrAtLeast if !point.is_usable() => at_least(point),
         _ => (column.cell)(point),
     };
     text.unwrap_or_else(|| "-".to_owned())

@@ -13,7 +13,9 @@ use jostle_stats::checks::{Evidence, verdict};
 use jostle_stats::recover::{Seen, found};
 
 mod hosts;
+mod rated;
 pub(crate) use hosts::hosts;
+pub(crate) use rated::rated;
 
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
 pub(crate) fn set() -> ResultSet {

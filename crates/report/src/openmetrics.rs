@@ -308,7 +308,7 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     if let Some(sum) = witnessed.map(|seen| seen.violations).reduce(|a, b| a + b) {
         overlaps.add(own.clone(), Value::Gauge(sum as f64));
     }
-    if point.verdict.is_invalid() {
+    if !point.is_usable() {
         return;
     }
     // How long the next grant took is the answer of `recover`; its operations have no rate.
@@ -321,7 +321,8 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     if let Some(estimate) = &point.cpu_us_per_operation {
         cpu.add(own.clone(), Value::Gauge(estimate.median / 1e6));
     }
-    let timed = point.runs.iter().filter_map(|run| latency(run));
+    let timed = point.runs.iter().filter(|_| point.times_are_usable());
+    let timed = timed.filter_map(|run| latency(run));
     let all = timed.reduce(|(name, mut sum), (_, one)| {
         sum.merge(&one);
         (name, sum)

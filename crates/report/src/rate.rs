@@ -21,19 +21,16 @@ pub(crate) static COLUMNS: &[Column] = &[
     }),
     figure(["response", "p50"], |point| response(point, "p50")),
     figure(["", "p99"], |point| response(point, "p99")),
-    figure(["service", "p99"], |point| {
-        let service = open_loop::pooled(&point.runs, "service_ns");
-        Some(time(service.quantile(0.99)? as f64))
-    }),
-    figure(["no slot", "p99"], |point| {
-        Some(time(open_loop::target_lag_p99(&point.runs)? as f64))
-    }),
+    figure(["service", "p99"], |point| p99(point, "service_ns")),
+    figure(["no slot", "p99"], |point| p99(point, "target_lag_ns")),
     // It is what made a point INVALID.
-    always(["sent late", "p99"], |point| {
-        Some(time(open_loop::generator_lag_p99(&point.runs)? as f64))
-    }),
+    always(["sent late", "p99"], |point| p99(point, "generator_lag_ns")),
     cpu(["CPU us", "/req"]),
 ];
+
+fn p99(point: &PointSummary<'_>, of: &str) -> Option<String> {
+    open_loop::percentile(&point.runs, of, "p99").map(time)
+}
 
 fn response(point: &PointSummary<'_>, name: &str) -> Option<String> {
     let Response { ns, at_least } = open_loop::response(&point.runs, name)?;
@@ -78,8 +75,8 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         ));
     }
     said.extend(
-        open_loop::canary_lag_p99(&runs)
-            .map(|late| format!("The canary woke {} late (p99).", time(late as f64))),
+        open_loop::percentile(&runs, "canary_lag_ns", "p99")
+            .map(|late| format!("The canary woke {} late (p99).", time(late))),
     );
     said
 }
@@ -96,7 +93,7 @@ pub(crate) fn line(point: &PointSummary<'_>) -> String {
         let found = open_loop::response(&point.runs, name);
         found.filter(|r| !r.at_least).map(|r| r.ns)
     };
-    let service = open_loop::pooled(&point.runs, "service_ns").quantile(0.99);
+    let service = open_loop::percentile(&point.runs, "service_ns", "p99");
     let late = open_loop::generator_lag_p99(&point.runs);
     format!(
         "{} {:.1} {:.4} {} {} {} {}\n",
@@ -105,7 +102,7 @@ pub(crate) fn line(point: &PointSummary<'_>) -> String {
         open_loop::share_done(&point.runs).unwrap_or(f64::NAN),
         seconds(response("p50")),
         seconds(response("p99")),
-        seconds(service.map(|ns| ns as f64)),
-        seconds(late.map(|ns| ns as f64)),
+        seconds(service),
+        seconds(late),
     )
 }

@@ -10,9 +10,8 @@ use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, LimitedBy, Point, Waits};
+use jostle_model::record::{LimitedBy, Point, Waits};
 use jostle_stats::bursts;
-use jostle_stats::checks::concurrency;
 use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
 
@@ -55,29 +54,20 @@ pub(crate) static COLUMNS: &[Column] = &[
     }),
 ];
 
-fn by_generators(point: &PointSummary<'_>) -> bool {
-    point.verdict.limited_by == Some(LimitedBy::Generator)
-}
-
-/// The rate. It is a lower bound if the generators are the bottleneck, even with too few
-/// requests in flight: the server can do at least this much.
+/// The rate. It is a lower bound if the generators are the bottleneck.
 fn rate(point: &PointSummary<'_>) -> Option<String> {
-    let rate = significant(point.throughput_per_s?.median, 3);
-    let spoilt = point.verdict.reasons.iter().any(|reason| {
-        reason.is == Is::Invalid
-            && !(by_generators(point) && reason.check == concurrency::CHECK.name)
-    });
-    match by_generators(point) {
-        _ if spoilt => at_least(point),
-        true => Some(format!(">={rate}")),
-        false => Some(rate),
+    match point.is_usable() && !point.is_of_generators() {
+        true => Some(significant(point.throughput_per_s?.median, 3)),
+        false => at_least(point),
     }
 }
 
 /// A latency; none if the generator is the bottleneck, because the latency is then the
 /// generator's own.
 fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
-    (!by_generators(point)).then(|| significant(nanos / 1e6, 2))
+    point
+        .times_are_usable()
+        .then(|| significant(nanos / 1e6, 2))
 }
 
 /// Tables below the headline, each under its title.
@@ -234,7 +224,7 @@ fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Grid {
             .map(|time| Heading::right("over", &exact(*time))),
     );
     let rows = labelled(points, |point| {
-        let hidden = by_generators(point) || point.verdict.is_invalid();
+        let hidden = !point.times_are_usable();
         let share = |time: &Nanos| share(point, *time).filter(|_| !hidden);
         let each = times.iter();
         each.map(|time| share(time).map_or("-".to_owned(), percent))
@@ -266,7 +256,7 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
     columns.extend((1..=slices).map(|nth| Heading::right("", &nth.to_string())));
     columns.push(Heading::right("runs with", "bursts"));
     let rows = labelled(points, |point| {
-        let hidden = by_generators(point) || point.verdict.is_invalid();
+        let hidden = !point.times_are_usable();
         let run = point.median_run().filter(|_| !hidden);
         let course = run.map(bursts::along).unwrap_or_default();
         let mut cells: Vec<String> = (0..slices)

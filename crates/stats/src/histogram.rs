@@ -187,6 +187,11 @@ impl Histogram {
         None
     }
 
+    /// The quantile, if it may be published: [`LEAST_BEYOND`] values lie beyond it.
+    pub fn published(&self, q: f64) -> Option<u64> {
+        has_enough_beyond(self.count, q).then(|| self.quantile(q))?
+    }
+
     fn rank(&self, q: f64) -> u64 {
         rank(self.count, q)
     }
@@ -250,8 +255,7 @@ impl Histogram {
     pub fn distribution(&self, over: &[Nanos]) -> Option<Distribution> {
         let percentiles = PERCENTILES
             .iter()
-            .filter(|(_, q)| has_enough_beyond(self.count, *q))
-            .filter_map(|(name, q)| Some((*name, self.quantile(*q)?)))
+            .filter_map(|(name, q)| Some((*name, self.published(*q)?)))
             .collect();
         let over = over
             .iter()

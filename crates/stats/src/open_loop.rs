@@ -1,10 +1,10 @@
 //! The open-loop figures over all runs of a point: lateness, response time, and the share
 //! of the plan that was done.
 
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, PERCENTILES};
 use crate::intervals::median;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::record::Point;
+use jostle_model::record::{Distribution, Point};
 
 /// A percentile of the response time over the runs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,19 +112,37 @@ pub fn tail(count: u64) -> f64 {
 /// requests is the slowest one.
 const BEYOND: f64 = 10.0;
 
+/// A percentile of a distribution by their names (`service_ns`, `p99`), over the runs: the
+/// median of theirs, or that of all their values where a run has too few. None where all
+/// runs together have too few.
+pub fn percentile(runs: &[&Point], of: &str, name: &str) -> Option<f64> {
+    let each = runs.iter().map(|run| {
+        let found = distribution(run, of)?.percentiles.get(name)?;
+        Some(*found as f64)
+    });
+    match each.collect::<Option<Vec<f64>>>() {
+        Some(each) => median(&each),
+        None => {
+            let (_, q) = PERCENTILES.iter().find(|(known, _)| *known == name)?;
+            pooled(runs, of).published(*q).map(|ns| ns as f64)
+        }
+    }
+}
+
+fn distribution<'a>(run: &'a Point, of: &str) -> Option<&'a Distribution> {
+    let open = run.open_loop.as_deref()?;
+    match of {
+        "service_ns" => run.service_ns.as_ref(),
+        "generator_lag_ns" => open.generator_lag_ns.as_ref(),
+        "target_lag_ns" => open.target_lag_ns.as_ref(),
+        "canary_lag_ns" => open.canary_lag_ns.as_ref(),
+        _ => None,
+    }
+}
+
 /// The 99th percentile of what the generator was late by.
-pub fn generator_lag_p99(runs: &[&Point]) -> Option<u64> {
-    pooled(runs, "generator_lag_ns").quantile(0.99)
-}
-
-/// The 99th percentile of what the target was late by.
-pub fn target_lag_p99(runs: &[&Point]) -> Option<u64> {
-    pooled(runs, "target_lag_ns").quantile(0.99)
-}
-
-/// The 99th percentile of what the canary was late by.
-pub fn canary_lag_p99(runs: &[&Point]) -> Option<u64> {
-    pooled(runs, "canary_lag_ns").quantile(0.99)
+pub fn generator_lag_p99(runs: &[&Point]) -> Option<f64> {
+    percentile(runs, "generator_lag_ns", "p99")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Summarizes the runs of a result file for tables: one summary for each point.
 
-use crate::checks::{self, Evidence, neighbours};
+use crate::checks::{self, Evidence, concurrency, neighbours};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
@@ -137,15 +137,31 @@ impl<'a> PointSummary<'a> {
         }
     }
 
+    /// Whether its figures may be used: no writer prints those of an INVALID point.
+    pub fn is_usable(&self) -> bool {
+        !self.verdict.is_invalid()
+    }
+
+    /// Whether the times of its operations may be used, too. Those of requests that were
+    /// spread over generators are the generators' own where these are the bottleneck.
+    pub fn times_are_usable(&self) -> bool {
+        self.is_usable() && !self.is_of_generators()
+    }
+
+    /// Whether requests were spread over generators that could do no more.
+    pub fn is_of_generators(&self) -> bool {
+        self.workload == Workload::Spread && self.verdict.limited_by == Some(LimitedBy::Generator)
+    }
+
     /// What bounds the throughput, where it may be used.
     pub fn limited_by(&self) -> Option<LimitedBy> {
         let limit = self.verdict.limited_by;
-        limit.filter(|_| !self.verdict.is_invalid())
+        limit.filter(|_| self.is_usable())
     }
 
     /// The point as the result file has it.
     pub fn judged(&self) -> Judged {
-        let figure = self.figure().filter(|_| !self.verdict.is_invalid());
+        let figure = self.figure().filter(|_| self.is_usable());
         Judged {
             target: self.target.to_owned(),
             at: self.at,
@@ -163,12 +179,16 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    /// The lower bound of the undisturbed throughput, if only other programs make the point
-    /// INVALID: its upper bound is unknown.
+    /// The lower bound of the throughput, if only other programs make the point INVALID
+    /// (the upper bound is unknown), or if generators could do no more, even with too few
+    /// requests in flight: the server can do at least this much.
     pub fn at_least_per_s(&self) -> Option<f64> {
         /// A lower bound below this share of the figure is not printed.
         const LEAST: f64 = 0.75;
         let mut invalid = self.verdict.reasons.iter().filter(|r| r.is == Is::Invalid);
+        if self.is_of_generators() && invalid.clone().all(|r| r.check == concurrency::CHECK.name) {
+            return Some(self.throughput_per_s?.median);
+        }
         let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();
         let low = self.harm.filter(|harm| harmed && harm.low >= LEAST)?.low;
         Some(self.throughput_per_s?.median * low)

@@ -15,9 +15,6 @@ use std::time::{Duration, Instant};
 
 const NS_PER_S: f64 = 1e9;
 
-/// Values beyond a percentile without which it is not shown, as in a result.
-const LEAST_BEYOND: f64 = 10.0;
-
 /// Looks over which there may be enough values for a percentile.
 const LOOKS: usize = 10;
 
@@ -257,7 +254,7 @@ fn latency(before: &VecDeque<Running>, to: &Running) -> Option<[Option<u64>; 4]>
         let earlier = before.iter().rev().skip(1).chain(beginning);
         std::iter::once(last).chain(earlier)
     };
-    let over = |q: f64| spans().find_map(|from| percentile(&between(from, to)?, q));
+    let over = |q: f64| spans().find_map(|from| between(from, to)?.published(q));
     Some([over(0.5), over(0.9), over(0.99), most])
 }
 
@@ -275,15 +272,10 @@ fn between(from: &Running, to: &Running) -> Option<Histogram> {
     Some(Histogram::from_buckets(&Buckets(since.collect())))
 }
 
-fn percentile(times: &Histogram, q: f64) -> Option<u64> {
-    let enough = (1.0 - q) * times.count() as f64 >= LEAST_BEYOND;
-    enough.then(|| times.quantile(q)).flatten()
-}
-
 /// p50, p90, p99 and the greatest.
 fn bands(times: &Histogram) -> Option<[Option<u64>; 4]> {
     let most = times.quantile(1.0)?;
-    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|q| percentile(times, q));
+    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|q| times.published(q));
     Some([p50, p90, p99, Some(most)])
 }
 

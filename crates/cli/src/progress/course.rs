@@ -112,7 +112,9 @@ impl Course {
         };
         // A narrow terminal cuts the end off.
         let mut words = format!("{place}, {}: {}", self.left(now), run.point);
-        if let Some(seen) = self.seen.get(&run.point).and_then(Seen::words) {
+        let usable = |seen: &&Seen| seen.verdict != Is::Invalid;
+        let seen = self.seen.get(&run.point).filter(usable);
+        if let Some(seen) = seen.and_then(Seen::words) {
             words += "; so far ";
             words += &seen;
         }
@@ -294,6 +296,12 @@ mod tests {
         let words = course.words(S(130)).unwrap();
         assert!(words.contains("so far 1,000/s ±5 %, 1 overlap,"), "{words}");
         assert!(words.contains(", longer than expected: "), "{words}");
+        // As in the table, an INVALID figure is not printed.
+        let mut invalid = point(7.0, 3);
+        invalid.verdict.is = Is::Invalid;
+        course.done(&invalid, S(131));
+        let words = course.words(S(132)).unwrap();
+        assert!(words.ends_with(": flock -w 100"), "{words}");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! What a run measured, as columns of figures: each with its unit in its name, how it is
 //! taken over the runs of a point, and where a run has it.
 
+use super::evidence::evidence;
 use crate::ResultSet;
 use jostle_model::connect::Connections;
+use jostle_model::plan::Workload;
 use jostle_model::record::{
     Count, Distribution, Kept, PerWorker, Percentiles, Point, Recovery, Spread,
 };
+use jostle_stats::open_loop;
+use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
 
 /// How a figure of single runs becomes one of their point.
@@ -39,11 +43,16 @@ pub(super) struct Figure {
     pub over: Over,
     /// It tells why a point is INVALID, and is printed of such a point too.
     pub evidence: bool,
+    /// It is a time of operations, or a share of them.
+    pub is_time: bool,
+    /// A percentile that an open loop has over all its runs: of which distribution, its name,
+    /// and whether it is known only to lie above.
+    requests: Option<(&'static str, &'static str, bool)>,
     of: Find,
 }
 
 impl Figure {
-    fn new(
+    pub(super) fn new(
         stem: impl Into<String>,
         unit: &'static str,
         over: Over,
@@ -54,13 +63,36 @@ impl Figure {
             unit,
             over,
             evidence: false,
+            is_time: false,
+            requests: None,
             of: Box::new(of),
         }
     }
 
-    fn evidence(mut self) -> Figure {
+    pub(super) fn evidence(mut self) -> Figure {
         self.evidence = true;
         self
+    }
+
+    /// Whether this is printed of a point.
+    pub(super) fn is_shown(&self, point: &PointSummary<'_>) -> bool {
+        let usable = match self.is_time {
+            true => point.times_are_usable(),
+            false => point.is_usable(),
+        };
+        self.evidence || usable
+    }
+
+    /// The figure of a point of an open loop, as the table has it.
+    pub(super) fn over_open_loop(&self, point: &PointSummary<'_>) -> Option<Option<f64>> {
+        let requests = self.requests.filter(|_| point.workload == Workload::Rate);
+        let (of, name, above) = requests?;
+        Some(match of {
+            "response_ns" => open_loop::response(&point.runs, name)
+                .filter(|found| found.at_least == above)
+                .map(|found| found.ns),
+            of => open_loop::percentile(&point.runs, of, name),
+        })
     }
 
     /// `wait_p99_ns`; of an end of its interval `wait_p99_low_ns`.
@@ -213,16 +245,22 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
     for name in Percentiles::NAMES {
         let stem = format!("response_{name}");
         let of = move |run: &Point| response(run, name);
-        all.push(Figure::new(stem, "ns", Over::Interval, of));
+        let mut known = Figure::new(stem, "ns", Over::Interval, of);
+        known.requests = Some(("response_ns", name, false));
         let stem = format!("response_{name}_at_least");
         let of = move |run: &Point| response_at_least(run, name);
-        all.push(Figure::new(stem, "ns", Over::Middle, of));
+        let mut above = Figure::new(stem, "ns", Over::Middle, of);
+        above.requests = Some(("response_ns", name, true));
+        all.extend([known, above]);
     }
     all.extend(distribution("answered_response", runs, |run| {
         let spread = run.spread.as_ref().and_then(|s| s.response_ns.as_ref());
         let spread = spread.map(|waits| &waits.granted);
         run.response_ns.as_ref().or(spread)
     }));
+    let is_count = |figure: &Figure| figure.unit.is_empty();
+    all.iter_mut()
+        .for_each(|figure| figure.is_time = !is_count(figure));
     all
 }
 
@@ -297,8 +335,10 @@ fn distribution(
     for name in Percentiles::NAMES {
         let find = find.clone();
         let of = move |run: &Point| find(run)?.percentiles.get(name).map(|ns| *ns as f64);
-        let stem = format!("{stem}_{name}");
-        all.push(Figure::new(stem, "ns", Over::Interval, of));
+        let mut figure = Figure::new(format!("{stem}_{name}"), "ns", Over::Interval, of);
+        let pooled = OPEN_LOOP.iter().find(|(known, _)| *known == stem);
+        figure.requests = pooled.map(|(_, field)| (*field, name, false));
+        all.push(figure);
     }
     all.push(figure("max", "ns", Over::Most, |d| {
         (d.count > 0).then_some(d.max as f64)
@@ -310,8 +350,28 @@ fn distribution(
         let of = move |run: &Point| find(run)?.over.get(&time).copied();
         all.push(Figure::new(stem, "share", Over::Interval, of));
     }
+    for figure in &mut all {
+        figure.is_time = !figure.unit.is_empty();
+        figure.evidence = EVIDENCE.contains(&stem);
+    }
     all
 }
+
+/// Distributions that make a point INVALID.
+const EVIDENCE: [&str; 4] = [
+    "generator_lag",
+    "canary_lag",
+    "renewal_late",
+    "failed_service",
+];
+
+/// Distributions of an open loop, and their fields in the record.
+const OPEN_LOOP: [(&str, &str); 4] = [
+    ("service", "service_ns"),
+    ("generator_lag", "generator_lag_ns"),
+    ("target_lag", "target_lag_ns"),
+    ("canary_lag", "canary_lag_ns"),
+];
 
 type Part = fn(&Point) -> Option<&Distribution>;
 
@@ -472,91 +532,15 @@ fn connections() -> Vec<Figure> {
 /// What became of requests that were planned, or kept in flight.
 fn requests() -> Vec<Figure> {
     let spread = |stem: &str, of: fn(&Spread) -> Option<f64>| {
-        Figure::new(stem, "", Over::Interval, move |run| {
+        let figure = Figure::new(stem, "", Over::Interval, move |run| {
             of(run.spread.as_deref()?)
-        })
+        });
+        // What makes a point of generators INVALID.
+        figure.evidence()
     };
     vec![
         spread("in_flight", |s| Some(s.in_flight as f64)),
         spread("effective_in_flight", |s| Some(s.effective)),
         spread("in_flight_at_server", |s| s.at_server),
-    ]
-}
-
-/// What checks look at. It is printed of INVALID points too.
-fn evidence() -> Vec<Figure> {
-    let count = |stem: &str, of: fn(&Point) -> Option<u64>| {
-        Figure::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
-    };
-    let figure = |stem: &str, unit, over, of: fn(&Point) -> Option<f64>| {
-        Figure::new(stem, unit, over, of).evidence()
-    };
-    use Over::{Middle, Most, Sum};
-    vec![
-        count("errors", |run| Some(run.errors.values().sum())),
-        count("deaths", |run| Some(run.deaths.len() as u64)),
-        count("timeouts", |run| run.timeouts),
-        count("exclusion_checked", |run| {
-            run.exclusion.as_ref().map(|e| e.checked)
-        }),
-        count("exclusion_violations", |run| {
-            run.exclusion.as_ref().map(|e| e.violations)
-        }),
-        count("exclusion_holder_died", |run| {
-            run.exclusion.as_ref().map(|e| e.holder_died)
-        }),
-        count("exclusion_lost_updates", |run| {
-            run.exclusion.as_ref().map(|e| e.lost_updates)
-        }),
-        count("server_counted", |run| run.server?.counted),
-        figure("server_difference", "", Sum, |run| {
-            run.server?.difference.map(|n| n as f64)
-        }),
-        count("planned", |run| run.open_loop.as_ref().map(|o| o.planned)),
-        count("done", |run| run.open_loop.as_ref().map(|o| o.done)),
-        count("failed", |run| run.open_loop.as_ref().map(|o| o.failed)),
-        count("dropped", |run| run.open_loop.as_ref().map(|o| o.dropped)),
-        count("in_flight_at_end", |run| {
-            run.open_loop.as_ref().map(|o| o.in_flight)
-        }),
-        count("leases_lapsed", |run| Some(run.kept.as_ref()?.lapsed)),
-        count("renewals_late", |run| Some(run.kept.as_ref()?.late)),
-        count("lost", |run| run.connections.as_ref()?.lost),
-        figure("generators_busiest", "share", Most, |run| {
-            let shares = run.thread_loads.iter().map(|g| g.busy_share);
-            shares.reduce(f64::max)
-        }),
-        figure("generators_still", "share", Most, |run| {
-            let generators = run.thread_loads.iter();
-            let shares = generators.filter_map(|g| Some(g.process?.still_share));
-            shares.reduce(f64::max)
-        }),
-        figure("runqueue_wait", "s", Sum, |run| run.runqueue_wait_s),
-        figure("others_cpu", "s", Sum, |run| {
-            run.accounts.as_ref()?.others_s
-        }),
-        figure("server_cpu", "s", Sum, |run| {
-            run.accounts.as_ref()?.server_s
-        }),
-        figure("unexplained_cpu", "s", Sum, |run| {
-            run.accounts.as_ref()?.unexplained_s
-        }),
-        figure("waited", "s", Sum, |run| run.accounts.as_ref()?.waited_s),
-        figure("stolen", "s", Sum, |run| run.accounts.as_ref()?.stolen_s),
-        figure("steal", "share", Most, |run| run.machine.steal_share),
-        count("throttled_periods", |run| run.machine.throttled_periods),
-        figure("start_spread", "ns", Most, |run| {
-            Some(run.start_spread_ns as f64)
-        }),
-        figure("anchor_step", "ns", Middle, |run| {
-            run.anchor.map(|a| a.step_ns)
-        }),
-        figure("anchor_call", "ns", Middle, |run| {
-            run.anchor.map(|a| a.call_ns)
-        }),
-        figure("anchor_wake", "ns", Middle, |run| {
-            run.anchor.map(|a| a.wake_ns)
-        }),
-        figure("anchor_line", "ns", Middle, |run| run.anchor?.line_ns),
     ]
 }

@@ -7,7 +7,7 @@ use super::scale::Axis;
 use crate::ResultSet;
 use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
-use jostle_model::record::{At, Distribution, Fit, Is, Point};
+use jostle_model::record::{At, Distribution, Fit, Point};
 use jostle_model::serial::{distributions, sizes};
 use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
@@ -66,7 +66,7 @@ pub(crate) struct Spot<'a> {
 impl Spot<'_> {
     /// Whether its figures may be shown.
     pub(super) fn usable(&self) -> bool {
-        self.point.verdict.is != Is::Invalid
+        self.point.is_usable()
     }
 }
 

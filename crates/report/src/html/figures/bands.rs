@@ -226,7 +226,7 @@ pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
 
 fn figure(chapter: &Chapter<'_>, spread: &Spread) -> Option<Figure> {
     let levels = |series: &Series<'_>| -> Vec<Levels> {
-        let of = |spot: &Spot<'_>| match spot.usable() {
+        let of = |spot: &Spot<'_>| match spot.point.times_are_usable() {
             true => over_runs(spread, spot),
             false => Levels::new(),
         };

@@ -201,7 +201,8 @@ type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Vec<Option<Reading>>>);
 pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
     let readings = |spot: &Spot<'_>| -> Vec<Option<Reading>> {
         let levels = of.levels.iter();
-        let known = |level: &Level| (level.of)(&spot.point).filter(|_| spot.usable());
+        let known =
+            |level: &Level| (level.of)(&spot.point).filter(|_| spot.point.times_are_usable());
         levels.map(known).collect()
     };
     let all: Vec<OfSeries<'_, '_>> = chapter
