@@ -86,7 +86,7 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
     if base.verdict.is_invalid() || point.verdict.is_invalid() {
         return None;
     }
-    let ratio = by_block(&base.runs, &point.runs, |run| Some(run.throughput_per_s))?;
+    let ratio = by_block(base, point, -1.0, |run| Some(run.throughput_per_s))?;
     let unit = match base.requests {
         Some(_) => "requests",
         None => "locks",

@@ -213,7 +213,7 @@ fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         return Some(format!("{} takes {many} up to {to} open", call(plan)));
     }
     let times = cost(last)? / cost(first)?;
-    let ratio = by_block(&first.runs, &last.runs, of_run)?;
+    let ratio = by_block(first, last, 1.0, of_run)?;
     Some(match ratio.outcome {
         Outcome::Same => format!(
             "{} takes as long with {to} open as with {from}, within 5 % ({many})",

@@ -185,7 +185,7 @@ fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
 /// From the fewest workers to the most. Whether it holds is decided by runs of
 /// the same blocks; the figure quoted is the quotient of the printed medians.
 fn throughput(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Clause> {
-    let ratio = by_block(&few.runs, &many.runs, |run| Some(run.throughput_per_s))?;
+    let ratio = by_block(few, many, -1.0, |run| Some(run.throughput_per_s))?;
     let printed = many.throughput_per_s?.median / few.throughput_per_s?.median;
     let workers = numbers::workers(many.at.workers?);
     let moved = format!("{:.0} %", 100.0 * printed);
@@ -305,7 +305,7 @@ fn order_is_the_lock_s(plan: &Plan) -> bool {
 
 fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
     let growth = many.cpu_us_per_operation?.median / few.cpu_us_per_operation?.median;
-    let paired = by_block(&few.runs, &many.runs, |run| run.cpu_us_per_operation)?;
+    let paired = by_block(few, many, 1.0, |run| run.cpu_us_per_operation)?;
     let digits = if growth < 3.0 { 1 } else { 0 };
     (growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0)
         .then(|| format!("CPU per lock grows ~{growth:.digits$}x"))

@@ -5,8 +5,8 @@ use crate::closing::{comparison, sentences};
 use crate::summary::summarize;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies, Machine,
-    Point, Reason, SCHEMA, Slice, Workers,
+    Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies,
+    Machine, Point, Reason, SCHEMA, Slice, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 
@@ -88,6 +88,22 @@ pub(crate) fn point() -> Point {
     };
     share_out(&mut point, &operations);
     point
+}
+
+/// The same beside programs that used so many seconds of the two CPUs, while workers waited
+/// for so many.
+pub(crate) fn beside(others_s: f64, waited_s: f64) -> Point {
+    Point {
+        accounts: Some(Box::new(Accounts {
+            between_s: 5.0,
+            cpus: 2,
+            others_s: Some(others_s),
+            waited_s: Some(waited_s),
+            stolen_s: Some(0.0),
+            ..Accounts::default()
+        })),
+        ..point()
+    }
 }
 
 /// Gives each worker its count, and the point the figures that follow from it.

@@ -96,7 +96,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     if least == most || fitted {
         return None;
     }
-    let ratio = by_block(&few.runs, &many.runs, cost)?;
+    let ratio = by_block(few, many, 1.0, cost)?;
     let printed = few.throughput_per_s?.median / many.throughput_per_s?.median;
     let unit = unit(plan);
     let (from, to) = (grouped(least), counted(plan, most));
@@ -176,7 +176,7 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         Some((operations, find(1, 2 * operations)?, two))
     });
     let (operations, one, two) = both.max_by_key(|(operations, ..)| *operations)?;
-    let ratio = by_block(&one.runs, &two.runs, |run| Some(run.window_s))?;
+    let ratio = by_block(one, two, 1.0, |run| Some(run.window_s))?;
     let names = match plan.names {
         Some(Names::Own) => "each on its own name",
         _ => "on one name, where they wait for each other",

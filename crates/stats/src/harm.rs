@@ -86,6 +86,26 @@ pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
     })
 }
 
+/// The widest interval of a run that takes part in a comparison.
+const NARROW: f64 = 0.03;
+
+/// The least and the most that the throughput of a run would have been undisturbed,
+/// relative to it, for whatever compares runs. None where that is unknown, or where one is
+/// more than [`NARROW`] above the other. A run without accounts counts as it was measured:
+/// for it the comparison has nothing else.
+pub fn narrow(experiment: &Experiment, run: &Point) -> Option<[f64; 2]> {
+    let Some(accounts) = accounts(run) else {
+        return Some([1.0, 1.0]);
+    };
+    let harm = of_run(experiment, run, accounts)?;
+    // As in `off`: so short a disturbance made no work this much quicker.
+    let low = match harm.high - 1.0 < BEARABLE {
+        true => 1.0,
+        false => harm.low,
+    };
+    (harm.high <= (1.0 + NARROW) * low).then_some([low, harm.high])
+}
+
 fn of_run(experiment: &Experiment, run: &Point, accounts: &Accounts) -> Option<Harm> {
     let share = share(&experiment.plan, run, accounts)?;
     let raise = raise(experiment, run);
@@ -373,6 +393,20 @@ mod tests {
         assert_eq!((harm.share, harm.low, harm.high), (0.0, 1.0, 1.0));
         let harm = bound(&experiment, &[&busy, &busy, &quiet]).unwrap();
         assert_eq!(harm.high, f64::INFINITY);
+    }
+
+    #[test]
+    fn a_run_that_others_may_have_moved_by_over_3_percent_is_not_compared() {
+        let of = |waited_s| narrow(&experiment(), &disturbed(Some(5.0), Some(waited_s), 0.0));
+        assert_eq!(of(0.0), Some([1.0, 1.0]));
+        assert_eq!(of(0.1).unwrap(), [1.0, 1.0 / (1.0 - 0.02)]);
+        assert_eq!(of(0.4), None);
+        // Nothing is known of what others did.
+        assert_eq!(narrow(&experiment(), &point()), Some([1.0, 1.0]));
+        assert_eq!(
+            narrow(&experiment(), &disturbed(Some(0.1), None, 0.0)),
+            None
+        );
     }
 
     /// The bound of a client that was killed before its window was "NaN to 1.21 times".

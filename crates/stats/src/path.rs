@@ -47,7 +47,7 @@ fn beside_answering(
     if echo.verdict.is_invalid() {
         return None;
     }
-    by_block(&echo.runs, &point.runs, |run| Some(run.throughput_per_s))
+    by_block(echo, point, -1.0, |run| Some(run.throughput_per_s))
 }
 
 fn limit(ratio: &Ratio) -> LimitedBy {

@@ -7,6 +7,7 @@
 
 use crate::intervals::sorted;
 use crate::ranks::{Pairs, averages, differences, rank_sum_cut, signed_rank_cut, ties};
+use crate::summary::PointSummary;
 use jostle_model::record::Point;
 use std::collections::HashMap;
 
@@ -37,10 +38,53 @@ pub struct Ratio {
     /// True where `low..high` is an interval of at least 95 % (six blocks or
     /// more); false where it is the plain range.
     pub interval: bool,
+    /// The estimate nearest to 1 that the intervals of the runs allow.
+    pub nearest: f64,
     /// Blocks.
     pub blocks: usize,
     /// What may be said.
     pub outcome: Outcome,
+}
+
+/// A figure of a run: the least that it would have been without other programs, what was
+/// measured, and the most.
+pub type Ends = [f64; 3];
+
+impl Ratio {
+    /// This estimate, with the interval of the least and that of the greatest ratio.
+    fn between(self, least: &Ratio, most: &Ratio) -> Ratio {
+        let nearest = nearest(least.ratio, most.ratio);
+        let (low, high) = (least.low, most.high);
+        Ratio {
+            low,
+            high,
+            nearest,
+            outcome: outcome([nearest, low, high], self.interval, EQUAL_WITHIN),
+            ..self
+        }
+    }
+}
+
+/// Of all ratios between these two, that nearest to 1.
+pub(crate) fn nearest(least: f64, most: f64) -> f64 {
+    if least > 1.0 { least } else { most.min(1.0) }
+}
+
+/// [`paired`] of intervals: the least ratio is that of the other's least to the base's
+/// greatest figure, and the greatest the reverse.
+fn paired_within(pairs: &[(Ends, Ends)]) -> Option<Ratio> {
+    let of = |base: usize, other: usize| {
+        let pairs = pairs.iter().map(|(b, o)| (b[base], o[other]));
+        paired(&pairs.collect::<Vec<_>>())
+    };
+    Some(of(1, 1)?.between(&of(2, 0)?, &of(0, 2)?))
+}
+
+/// The same for [`unpaired`].
+pub(crate) fn unpaired_within(base: &[Ends], other: &[Ends]) -> Option<Ratio> {
+    let each = |figures: &[Ends], end: usize| figures.iter().map(|e| e[end]).collect::<Vec<f64>>();
+    let of = |b: usize, o: usize| unpaired(&each(base, b), &each(other, o));
+    Some(of(1, 1)?.between(&of(2, 0)?, &of(0, 2)?))
 }
 
 /// The ratio of the second figure to the first over pairs of one block each.
@@ -77,7 +121,7 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
 /// Wolfe & Chicken, section 4.3), exactly or, with hundreds of runs, nearly
 /// (`rank_sum_cut`). Four runs of each are the fewest with an interval; `blocks` is the
 /// smaller number.
-pub(crate) fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
+fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
     let logs = |figures: &[f64]| -> Vec<f64> {
         let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
         usable.map(|x| x.ln()).collect()
@@ -108,24 +152,26 @@ fn ratio_of<F: Fn(f64) -> usize>(
         low,
         high,
         interval: cut.is_some(),
+        nearest: ratio,
         blocks,
         outcome: outcome([ratio, low, high], cut.is_some(), EQUAL_WITHIN),
     }
 }
 
-/// [`paired`] on a figure of runs, matched by their block.
+/// [`paired`] on a figure of two points, over the runs of each block that can be compared.
+/// `time` is 1 for a time and -1 for a rate.
 pub(crate) fn by_block(
-    base: &[&Point],
-    other: &[&Point],
+    base: &PointSummary<'_>,
+    other: &PointSummary<'_>,
+    time: f64,
     figure: impl Fn(&Point) -> Option<f64>,
 ) -> Option<Ratio> {
     // The first run of a block stands for it: later ones do not replace it.
-    let by_number: HashMap<u32, &Point> = other.iter().rev().map(|o| (o.block, *o)).collect();
-    let pairs: Vec<(f64, f64)> = base
-        .iter()
-        .filter_map(|b| Some((figure(b)?, figure(by_number.get(&b.block)?)?)))
-        .collect();
-    paired(&pairs)
+    let others = other.comparable(time, &figure).into_iter().rev();
+    let by_number: HashMap<u32, Ends> = others.map(|(run, ends)| (run.block, ends)).collect();
+    let pairs = base.comparable(time, &figure).into_iter();
+    let pairs = pairs.filter_map(|(run, ends)| Some((ends, *by_number.get(&run.block)?)));
+    paired_within(&pairs.collect::<Vec<_>>())
 }
 
 /// What may be said of an estimate, its lower and its upper end, where shares up
@@ -146,7 +192,10 @@ pub fn outcome([ratio, low, high]: [f64; 3], interval: bool, within: f64) -> Out
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
     use crate::rng::Rng;
+    use crate::summary::summarize;
+    use jostle_model::record::At;
 
     fn ratios(values: &[f64]) -> Vec<(f64, f64)> {
         values.iter().map(|r| (100.0, 100.0 * r)).collect()
@@ -217,22 +266,27 @@ mod tests {
     }
 
     #[test]
-    fn only_runs_of_the_same_block_are_pairs() {
-        let point = |block, throughput_per_s| Point {
+    fn only_runs_of_the_same_block_are_pairs_and_their_bounds_widen_the_interval() {
+        let experiment = fixtures::experiment();
+        let runs = [("flock", 1, 10.0), ("flock", 2, 20.0), ("flock", 3, 40.0)];
+        let runs = runs
+            .into_iter()
+            .chain([("sysv", 3, 80.0), ("sysv", 1, 20.0)]);
+        let points = runs.map(|(target, block, throughput_per_s)| Point {
+            target: target.to_owned(),
             block,
             throughput_per_s,
-            ..Point::default()
-        };
-        let base = [point(1, 10.0), point(2, 20.0), point(3, 40.0)];
-        let other = [point(3, 80.0), point(1, 20.0)];
-        let found = by_block(
-            &base.iter().collect::<Vec<_>>(),
-            &other.iter().collect::<Vec<_>>(),
-            |p| Some(p.throughput_per_s),
-        )
-        .unwrap();
-        assert_eq!(found.blocks, 2);
-        assert!((found.ratio - 2.0).abs() < 1e-12);
+            at: At {
+                workers: Some(1),
+                ..At::default()
+            },
+            // Kept from its CPUs for 2 % of the window, it may have done 2 % more.
+            ..fixtures::beside(5.0, if target == "sysv" { 0.1 } else { 0.0 })
+        });
+        let points: Vec<Point> = points.collect();
+        let found = summarize(&experiment, &points);
+        let found = by_block(&found[0], &found[1], -1.0, |p| Some(p.throughput_per_s)).unwrap();
+        assert_eq!((found.blocks, found.low, found.high), (2, 2.0, 2.0 / 0.98));
     }
 
     #[test]

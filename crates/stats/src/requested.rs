@@ -151,7 +151,7 @@ fn more_workers(
     if few == most {
         return None;
     }
-    let ratio = by_block(&alone.runs, &many.runs, |run| Some(run.throughput_per_s))?;
+    let ratio = by_block(alone, many, -1.0, |run| Some(run.throughput_per_s))?;
     let noun = noun(plan);
     Some(match ratio.outcome {
         Outcome::Same => format!("{most} workers make as many {noun}s/s as {few}, within 5 %"),

@@ -166,7 +166,7 @@ fn used_by_others(run: &Point) -> f64 {
 }
 
 fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
-    let ratio = by_block(&few.runs, &many.runs, |run| Some(run.throughput_per_s))?;
+    let ratio = by_block(few, many, -1.0, |run| Some(run.throughput_per_s))?;
     let idle = |point| busy(point).is_some_and(|busy| busy <= IDLE_ENOUGH);
     let limit = match ratio {
         _ if !ratio.interval => LimitedBy::Undecided,

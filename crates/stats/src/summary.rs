@@ -5,7 +5,7 @@ use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
 use crate::path;
-use crate::ratio::Ratio;
+use crate::ratio::{Ends, Ratio};
 use crate::requested::{self, RequestSummary};
 use crate::spoilt;
 use crate::spread::{self, Attribution};
@@ -47,6 +47,9 @@ pub struct PointSummary<'a> {
     pub spoilt: usize,
     /// The figure of all runs, where some were left out.
     pub throughput_of_all_per_s: Option<Estimate>,
+    /// Of each run the interval of its throughput for comparisons, relative to it; None where
+    /// others may have moved it too far.
+    pub narrow: Vec<Option<[f64; 2]>>,
     /// What other programs and the hypervisor may have cost.
     pub harm: Option<Harm>,
     /// Operations per second.
@@ -135,6 +138,22 @@ impl<'a> PointSummary<'a> {
                 connect.or_else(|| Some(("bind_ns", self.bind_p50_ns?)))
             }
         }
+    }
+
+    /// The runs that can be compared, with the interval of a figure: its least value, the
+    /// measured one and its greatest. `time` is 1 for a time and -1 for a rate.
+    pub(crate) fn comparable(
+        &self,
+        time: f64,
+        figure: impl Fn(&Point) -> Option<f64>,
+    ) -> Vec<(&'a Point, Ends)> {
+        let runs = self.runs.iter().zip(&self.narrow);
+        let ends = runs.filter_map(|(run, narrow)| {
+            let measured = figure(run)?;
+            let [one, other] = (*narrow)?.map(|factor| measured * factor.powf(-time));
+            Some((*run, [one.min(other), measured, one.max(other)]))
+        });
+        ends.collect()
     }
 
     /// Whether its figures may be used: no writer prints those of an INVALID point.
@@ -316,6 +335,10 @@ fn summary<'a>(
         next_grant_ns: next_grant(&runs),
         spoilt: left_out,
         throughput_of_all_per_s: estimate(&rates).filter(|_| left_out > 0),
+        narrow: runs
+            .iter()
+            .map(|run| harm::narrow(experiment, run))
+            .collect(),
         harm: harm::bound(experiment, &runs),
         verdict,
         runs,

@@ -55,7 +55,9 @@ fn what_the_machine_did_is_no_regression_and_what_it_did_not_do_is() {
         (900.0, 1.2, Said::Worse),
         // as quick as before, on a machine that is slower by a fifth
         (1200.0, 1.2, Said::Better),
-        (970.0, 1.0, Said::Same),
+        (985.0, 1.0, Said::Same),
+        // Within 5 % of it, but not with what two sessions differ by anyway.
+        (970.0, 1.0, Said::Undecided),
     ];
     for (rate, slow, expected) in table {
         let found = said(&base, &set(rate, slow));

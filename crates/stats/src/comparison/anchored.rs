@@ -7,10 +7,12 @@
 
 use super::figures::Figure;
 use crate::intervals::median;
-use crate::ratio::{Ratio, outcome, unpaired};
+use crate::ratio::{Ends, Ratio, nearest, outcome, unpaired_within};
+use crate::summary::PointSummary;
 use jostle_model::Plan;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Anchor, Point};
+use std::collections::HashSet;
 
 /// One of the anchor's acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,17 +70,35 @@ pub struct Anchored {
     pub machine: [f64; 2],
 }
 
-/// The figure of NEW over that of BASE. None where a side has no run with an
-/// anchor, or none in a state in which the other has one.
-pub fn ratio(plan: &Plan, figure: &Figure, sides: [&[&Point]; 2], within: f64) -> Option<Anchored> {
-    let sides = sides.map(|side| anchored(side, figure));
+/// What two sessions of one machine differ by although nothing changed that anchors see, on
+/// either side of their interval.
+const SESSIONS: f64 = 0.02;
+
+/// The figure of NEW over that of BASE, over the runs that can be compared. None where a
+/// side has no run with an anchor, or none in a state in which the other has one.
+pub fn ratio(
+    plan: &Plan,
+    figure: &Figure,
+    points: [&PointSummary<'_>; 2],
+    within: f64,
+) -> Option<Anchored> {
+    let ends = points.map(|point| anchored(point, figure));
+    let sides = ends
+        .each_ref()
+        .map(|side| side.iter().map(|(run, _)| *run).collect());
     let mix = mix(plan, figure, &sides);
     let sides = in_one_state(&mix, &sides)?;
-    let figures = sides.each_ref().map(|side| {
-        let figures = side.iter().filter_map(|run| (figure.of)(run));
-        figures.collect::<Vec<f64>>()
+    let [base, new] = [0, 1].map(|side| {
+        let kept: HashSet<_> = sides[side]
+            .iter()
+            .map(|run| std::ptr::from_ref(*run))
+            .collect();
+        let kept = ends[side]
+            .iter()
+            .filter(|(run, _)| kept.contains(&std::ptr::from_ref(*run)));
+        kept.map(|(_, ends)| *ends).collect::<Vec<Ends>>()
     });
-    let plain = unpaired(&figures[0], &figures[1])?;
+    let plain = unpaired_within(&base, &new)?;
     let level = |side: &Vec<&Point>, part: Part| {
         let all: Option<Vec<f64>> = side.iter().map(|run| part.of(&run.anchor?)).collect();
         median(&all?)
@@ -128,12 +148,11 @@ fn of_share(moved: f64, share: f64) -> f64 {
     }
 }
 
-/// Runs that have the figure and an anchor.
-fn anchored<'a>(runs: &[&'a Point], figure: &Figure) -> Vec<&'a Point> {
-    let usable = |run: &&&Point| {
-        run.anchor.is_some() && (figure.of)(run).is_some_and(|x| x.is_finite() && x > 0.0)
-    };
-    runs.iter().filter(usable).copied().collect()
+/// Runs that can be compared, and have the figure and an anchor.
+fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Point, Ends)> {
+    let mut runs = point.comparable(figure.time, figure.of);
+    runs.retain(|(run, [_, x, _])| run.anchor.is_some() && x.is_finite() && *x > 0.0);
+    runs
 }
 
 /// The parts that may have a share in the figure, and the limits of their total share.
@@ -238,21 +257,24 @@ impl Mix {
 /// lowest lower end to the highest upper end. It counts as different only if it is under
 /// all mixes.
 fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
-    let under: Vec<[f64; 3]> = factors
+    let all = [plain.ratio, plain.low, plain.high, plain.nearest];
+    let under: Vec<[f64; 4]> = factors
         .iter()
-        .map(|factor| [plain.ratio, plain.low, plain.high].map(|x| x / factor))
+        .map(|factor| all.map(|x| x / factor))
         .collect();
-    let extreme = |of: fn(&[f64; 3]) -> f64, pick: fn(f64, f64) -> f64| {
+    let extreme = |of: fn(&[f64; 4]) -> f64, pick: fn(f64, f64) -> f64| {
         under.iter().map(of).reduce(pick).unwrap_or(f64::NAN)
     };
     let (least, most) = (extreme(|u| u[0], f64::min), extreme(|u| u[0], f64::max));
     let (low, high) = (extreme(|u| u[1], f64::min), extreme(|u| u[2], f64::max));
+    let [low, high] = [low / (1.0 + SESSIONS), high * (1.0 + SESSIONS)];
     // The estimate nearest to 1 decides for all mixes.
-    let nearest = if least > 1.0 { least } else { most.min(1.0) };
+    let nearest = nearest(extreme(|u| u[3], f64::min), extreme(|u| u[3], f64::max));
     Ratio {
         ratio: (least * most).sqrt(),
         low,
         high,
+        nearest,
         outcome: outcome([nearest, low, high], plain.interval, within),
         ..*plain
     }

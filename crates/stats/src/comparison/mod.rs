@@ -8,6 +8,7 @@
 pub mod anchored;
 pub mod figures;
 
+use crate::checks::neighbours;
 use crate::intervals::median;
 use crate::ratio::{Outcome, Ratio, by_block, outcome};
 use crate::summary::PointSummary;
@@ -131,9 +132,9 @@ fn one(
         invalid: base.verdict.is_invalid() || new.verdict.is_invalid(),
     };
     if how.paired {
-        compared.ratio = by_block(&base.runs, &new.runs, figure.of).map(|ratio| Ratio {
+        compared.ratio = by_block(base, new, figure.time, figure.of).map(|ratio| Ratio {
             outcome: outcome(
-                [ratio.ratio, ratio.low, ratio.high],
+                [ratio.nearest, ratio.low, ratio.high],
                 ratio.interval,
                 how.within,
             ),
@@ -142,7 +143,7 @@ fn one(
         if let Some(ratio) = compared.ratio {
             compared.runs = [ratio.blocks; 2];
         }
-    } else if let Some(found) = anchored::ratio(plan, figure, [&base.runs, &new.runs], how.within) {
+    } else if let Some(found) = anchored::ratio(plan, figure, [base, new], how.within) {
         compared.ratio = Some(found.ratio);
         compared.runs = found.runs;
         compared.machine = Some(found.machine);
@@ -172,27 +173,53 @@ fn judge(compared: &mut Compared, base: &PointSummary<'_>, new: &PointSummary<'_
         (Outcome::Differs, ..) => Said::Worse,
     };
     if compared.said == Said::Undecided {
-        compared.why = Some(undecided(compared, &ratio, how));
+        compared.why = Some(match ratio.interval {
+            true => undecided(compared, &ratio, how),
+            false => moved(base, new).unwrap_or_else(|| undecided(compared, &ratio, how)),
+        });
     }
 }
 
 /// The reason that excludes a point from this comparison: between two sessions any INVALID
-/// reason, within one only a reason that concerns ratios.
+/// reason but other programs, which exclude single runs; within one only a reason that
+/// concerns ratios.
 fn invalid(point: &PointSummary<'_>, how: How) -> Option<String> {
     let reasons = point.verdict.reasons.iter();
     reasons
         .filter(|reason| reason.is == Is::Invalid)
-        .find(|reason| !how.paired || reason.claims.contains(&Claim::Ratio))
+        .find(|reason| match how.paired {
+            true => reason.claims.contains(&Claim::Ratio),
+            false => reason.check != neighbours::CHECK.name,
+        })
         .map(|reason| reason.text.clone())
+}
+
+/// Names the runs that other programs may have moved too far to be compared.
+fn moved(base: &PointSummary<'_>, new: &PointSummary<'_>) -> Option<String> {
+    let sides = [("BASE", base), ("NEW", new)].into_iter();
+    let sides = sides.filter_map(|(side, point)| {
+        let moved = point.narrow.iter().filter(|narrow| narrow.is_none());
+        let moved = moved.count();
+        (moved > 0).then(|| format!("{moved} of {} runs of {side}", point.runs.len()))
+    });
+    let sides: Vec<String> = sides.collect();
+    (!sides.is_empty()).then(|| {
+        format!(
+            "other programs may have moved {} by over 3 %; measure again on a quiet machine \
+             (--wait-quiet 60s)",
+            sides.join(" and ")
+        )
+    })
 }
 
 fn unanchored(base: &PointSummary<'_>, new: &PointSummary<'_>, how: How) -> String {
     let without = |point: &PointSummary<'_>| point.runs.iter().all(|run| run.anchor.is_none());
     match (how.paired, without(base), without(new)) {
-        (true, ..) => "no block has runs of both".to_owned(),
-        (_, false, false) => "the machine was in another state for all runs: measure again, \
-                              or both in one sitting"
-            .to_owned(),
+        (true, ..) => moved(base, new).unwrap_or_else(|| "no block has runs of both".to_owned()),
+        (_, false, false) => moved(base, new).unwrap_or_else(|| {
+            "the machine was in another state for all runs: measure again, or both in one sitting"
+                .to_owned()
+        }),
         (_, true, true) => "neither has an anchor".to_owned(),
         (_, true, _) => "BASE has no anchor".to_owned(),
         (_, _, true) => "NEW has no anchor".to_owned(),
@@ -225,3 +252,6 @@ fn undecided(compared: &Compared, ratio: &Ratio, how: How) -> String {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;
