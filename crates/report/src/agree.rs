@@ -193,7 +193,7 @@ fn in_table(set: &ResultSet) -> Vec<Printed> {
         Printed {
             is,
             checks: notes.map(|note| check_of(&points, note)).collect(),
-            figure: figure.is_some_and(|cell| cell != "-" && !cell.starts_with(">=")),
+            figure: figure.is_some_and(|cell| cell != "-" && !cell.starts_with(['>', '<'])),
         }
     });
     rows.collect()

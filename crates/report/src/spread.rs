@@ -3,7 +3,7 @@
 //! printed them, slow answers, and response against time.
 
 use crate::columns::{
-    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, at_least, cpu, figure, server_cpu,
+    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,
 };
 use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading, Titled};
@@ -68,7 +68,7 @@ fn rate(point: &PointSummary<'_>) -> Option<String> {
             && !(by_generators(point) && reason.check == concurrency::CHECK.name)
     });
     match by_generators(point) {
-        _ if spoilt => at_least(point),
+        _ if spoilt => one_bound(point),
         true => Some(format!(">={rate}")),
         false => Some(rate),
     }

@@ -31,6 +31,15 @@ pub struct Estimate {
     pub runs: usize,
 }
 
+/// The one bound of a figure whose other bound is too far off, or unknown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OneBound {
+    /// The lower one.
+    AtLeast(f64),
+    /// The upper one.
+    AtMost(f64),
+}
+
 /// What is known of one (target, point) over all its runs.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
@@ -163,15 +172,20 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    /// The lower bound of the undisturbed throughput, if only other programs make the point
-    /// INVALID: its upper bound is unknown.
-    pub fn at_least_per_s(&self) -> Option<f64> {
-        /// A lower bound below this share of the figure is not printed.
-        const LEAST: f64 = 0.75;
+    /// The bound of the undisturbed throughput that is near the figure, if only other
+    /// programs make the point INVALID: at least so much, or at most.
+    pub fn one_bound_per_s(&self) -> Option<OneBound> {
         let mut invalid = self.verdict.reasons.iter().filter(|r| r.is == Is::Invalid);
         let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();
-        let low = self.harm.filter(|harm| harmed && harm.low >= LEAST)?.low;
-        Some(self.throughput_per_s?.median * low)
+        let harm = self.harm.filter(|_| harmed)?;
+        let per_s = self.throughput_per_s?.median;
+        match harm {
+            _ if 1.0 - harm.low <= neighbours::INVALID => Some(OneBound::AtLeast(per_s * harm.low)),
+            _ if harm.high - 1.0 <= neighbours::INVALID => {
+                Some(OneBound::AtMost(per_s * harm.high))
+            }
+            _ => None,
+        }
     }
 
     /// The run of median throughput, for what cannot be taken over several; of an

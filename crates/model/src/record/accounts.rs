@@ -31,6 +31,9 @@ pub struct Accounts {
     pub others: Vec<Neighbour>,
     /// Kernel threads.
     pub machine_s: f64,
+    /// The largest of them, at most three.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub kernel_threads: Vec<Neighbour>,
     /// All tasks of the machine, by the root of the `cpuacct` hierarchy; absent where
     /// that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -39,6 +42,16 @@ pub struct Accounts {
     /// readings, and whose parent is gone too, plus the clocks' steps.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unexplained_s: Option<f64>,
+    /// What those CPUs ran beside ours, by their own clocks: other processes, kernel threads,
+    /// programs that ended; absent where a CPU's clock cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub foreign_s: Option<f64>,
+    /// Ticks in soft interrupts on those CPUs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub softirq_ticks: Option<u64>,
+    /// Packets that those CPUs handled (/proc/net/softnet_stat).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub packets: Option<u64>,
     /// Time that threads of workers and server were runnable and not running, summed;
     /// absent without schedstat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -56,7 +69,7 @@ pub struct Accounts {
 pub struct Neighbour {
     /// As the kernel names it (comm).
     pub name: String,
-    /// Its number.
+    /// Its number; 0 for all programs together that began and ended within the window.
     pub pid: u64,
     /// CPU time within the two readings.
     pub cpu_s: f64,
