@@ -109,8 +109,12 @@ pub(crate) fn one_bound(point: &PointSummary<'_>) -> Option<String> {
     })
 }
 
-/// Bounds of the figure without other programs, if these may have moved it.
+/// The share of the window in which nothing else ran, if the figure is from that alone, or
+/// else bounds of the figure without other programs, if these may have moved it.
 pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
+    if let Some(share) = point.clean_share {
+        return Some(format!("from {:.0} %", 100.0 * share));
+    }
     let harm = point.harm.filter(|harm| harm.off() >= BEARABLE)?;
     let figure = measured_by(point)?.median;
     let (low, high) = match point.workload {

@@ -77,6 +77,10 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 /// What the figure lies within, where other programs may have moved it.
 fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
     let usable = point.verdict.is != Is::Invalid;
+    sheet.add(
+        "throughput_from_share",
+        or_empty(point.clean_share.map(number)),
+    );
     let one = point.one_bound_per_s().filter(|_| !usable);
     let [least, most] = match one {
         Some(OneBound::AtLeast(per_s)) => [Some(per_s), None],

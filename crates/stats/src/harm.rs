@@ -35,6 +35,7 @@
 //! there is none otherwise. C is measured, not proven, and the bound takes the rest of the
 //! run to be as on an undisturbed machine.
 
+use crate::clean;
 use jostle_model::plan::{Measure, Plan, Range, Shape, Workload};
 use jostle_model::record::{Accounts, Calibration, Experiment, Point};
 use jostle_model::time::Busy;
@@ -67,7 +68,22 @@ pub fn accounts(run: &Point) -> Option<&Accounts> {
 
 /// Over all runs of a point: the medians of their bounds, as the figure is the median
 /// of theirs. None where no run has [`accounts`], or where a run's harm cannot be bounded.
+/// A figure over clean slices is not harmed.
 pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
+    if clean::clean(runs).is_some() {
+        return Some(UNHARMED);
+    }
+    bound_of_all(experiment, runs)
+}
+
+const UNHARMED: Harm = Harm {
+    share: 0.0,
+    low: 1.0,
+    high: 1.0,
+};
+
+/// The bound of the whole windows, which percentiles are of.
+pub(crate) fn bound_of_all(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
     let each: Option<Vec<Harm>> = each(experiment, runs).into_iter().flatten().collect();
     let each = each.filter(|each| !each.is_empty())?;
     let over = |of: fn(&Harm) -> f64| {
@@ -110,6 +126,13 @@ pub fn each(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<Option<Harm>
         }))
     };
     runs.iter().map(of_run).collect()
+}
+
+/// f of a run by its accounts alone, without soft interrupts. None where nothing is known.
+pub(crate) fn foreign_share(run: &Point) -> Option<f64> {
+    let accounts = accounts(run)?;
+    let lost_s = foreign_s(accounts)? + accounts.stolen_s.unwrap_or(0.0);
+    Some(lost_s / accounts.between_s)
 }
 
 /// The lower end, as a multiple of the throughput X: (1 - f C / X) / (1 - f).
@@ -169,8 +192,6 @@ pub fn foreign_s(accounts: &Accounts) -> Option<f64> {
 /// of the ticks of all runs. Zero where our CPUs handled no more packets than an idle
 /// machine does, or where the packets are our own.
 fn interrupted(runs: &[&Point]) -> f64 {
-    /// Packets a second and CPU. So many take 0.1 % of a CPU.
-    const IDLE_PER_S: f64 = 500.0;
     /// What a request and its answer can come to on one machine, with what confirms them.
     const A_ROUND_TRIP: f64 = 4.0;
     /// Share of the packets that may be foreign.
@@ -196,7 +217,7 @@ fn interrupted(runs: &[&Point]) -> f64 {
     });
     let [packets, own, ticks_s, cpus_s] = sum;
     let foreign = packets - own;
-    if foreign <= IDLE_PER_S * cpus_s || foreign <= FOREIGN * packets {
+    if foreign <= IDLE_PACKETS_PER_S * cpus_s || foreign <= FOREIGN * packets {
         return 0.0;
     }
     let per_s = runs.iter().map(|run| run.machine.ticks_per_s).max();
@@ -234,6 +255,9 @@ fn served_s(plan: &Plan, run: &Point) -> f64 {
 
 /// VALID needs both ends of the bound within this of the figure.
 pub const BEARABLE: f64 = 0.05;
+
+/// Packets a second that a CPU of an idle machine handles at most. So many take 0.1 % of it.
+pub(crate) const IDLE_PACKETS_PER_S: f64 = 500.0;
 
 /// Share of a span of time up to which it counts as undisturbed: 0.1 ms in 20 ms.
 pub const CLEAN: f64 = 0.005;

@@ -7,7 +7,6 @@
 //! server, or the same cores may limit both.
 
 use crate::checks::{attribution, neighbours};
-use crate::harm;
 use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;

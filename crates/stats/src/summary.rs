@@ -1,6 +1,7 @@
 //! Summarizes the runs of a result file for tables: one summary for each point.
 
 use crate::checks::{self, Evidence, neighbours};
+use crate::clean;
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
@@ -56,6 +57,9 @@ pub struct PointSummary<'a> {
     pub spoilt: usize,
     /// The figure of all runs, where some were left out.
     pub throughput_of_all_per_s: Option<Estimate>,
+    /// The share of the windows that the throughput is taken from, where that is not all:
+    /// the slices in which nothing foreign ran.
+    pub clean_share: Option<f64>,
     /// What other programs and the hypervisor may have cost.
     pub harm: Option<Harm>,
     /// Operations per second.
@@ -255,7 +259,7 @@ fn summary<'a>(
 ) -> PointSummary<'a> {
     let (runs, reason) = spoilt::choose(all.clone(), spoilt);
     let left_out = all.len() - runs.len();
-    let rates: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
+    let rates_of_all: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
     let mut verdict = checks::verdict(&Evidence {
         experiment,
         runs: &runs,
@@ -268,13 +272,24 @@ fn summary<'a>(
         let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
+    let clean = clean::clean(&runs);
+    let rates = match &clean {
+        Some(clean) => clean.per_s.clone(),
+        None => runs.iter().map(|run| run.throughput_per_s).collect(),
+    };
+    let throughput_per_s = estimate(&rates);
+    let of_ideal = match clean.is_some() {
+        true => ideal(&runs, throughput_per_s),
+        false => over_runs(|run| run.of_ideal),
+    };
     PointSummary {
         workload: experiment.plan.workload,
         target,
         at,
-        throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),
-        throughput_mean_per_s: mean(runs.iter().map(|run| run.throughput_per_s)),
-        of_ideal: over_runs(|run| run.of_ideal),
+        throughput_per_s,
+        throughput_mean_per_s: mean(rates.into_iter()),
+        clean_share: clean.map(|clean| clean.share),
+        of_ideal,
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
         server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
@@ -309,11 +324,23 @@ fn summary<'a>(
         attribution: None,
         next_grant_ns: next_grant(&runs),
         spoilt: left_out,
-        throughput_of_all_per_s: estimate(&rates).filter(|_| left_out > 0),
+        throughput_of_all_per_s: estimate(&rates_of_all).filter(|_| left_out > 0),
         harm: harm::bound(experiment, &runs),
         verdict,
         runs,
     }
+}
+
+/// A throughput by the ideal, which is nearly the same in all runs.
+fn ideal(runs: &[&Point], per_s: Option<Estimate>) -> Option<Estimate> {
+    let ceilings: Vec<f64> = runs.iter().filter_map(|run| run.ceiling_per_s).collect();
+    let (per_s, ideal) = (per_s?, estimate(&ceilings)?.median);
+    Some(Estimate {
+        median: per_s.median / ideal,
+        low: per_s.low / ideal,
+        high: per_s.high / ideal,
+        ..per_s
+    })
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {

@@ -148,6 +148,28 @@ impl Books {
         exact.map(|[all, _]| all).or_else(busy_ns)
     }
 
+    /// CPU time so far of all tasks on the CPUs that ours may use, by the CPUs' clocks.
+    pub(super) fn ours_ns(&self) -> Option<u64> {
+        Some(self.whole.as_ref()?.read(&self.cpus)?[1])
+    }
+
+    /// Ticks so far that the hypervisor took from these CPUs.
+    pub(super) fn stolen(&self) -> u64 {
+        stat::machine_ticks().map_or(0, |ticks| ticks.on(&self.cpus)[0])
+    }
+
+    /// Packets so far that these CPUs handled.
+    pub(super) fn packets(&self) -> u64 {
+        self.handled(&stat::packets())
+    }
+
+    fn handled(&self, packets: &BTreeMap<usize, u64>) -> u64 {
+        let ours = packets.iter();
+        ours.filter(|(cpu, _)| self.cpus.is_empty() || self.cpus.contains(cpu))
+            .map(|(_, packets)| packets)
+            .sum()
+    }
+
     /// At an edge of the window. Processes that carry workers have clocks of their own.
     pub(super) fn enter(&self) -> Entry {
         let server = self.server.read();
@@ -202,21 +224,6 @@ impl Books {
         }
         let allowed = jostle_sys::cpu::allowed_of(pid);
         allowed.is_some_and(|allowed| !allowed.iter().any(|cpu| self.cpus.contains(cpu)))
-    }
-
-    /// Handled by our CPUs between two entries.
-    fn packets(&self, opened: &Entry, closed: &Entry) -> Option<u64> {
-        let ours = |(cpu, _): &(&usize, &u64)| self.cpus.is_empty() || self.cpus.contains(cpu);
-        let sum = |entry: &Entry| {
-            entry
-                .packets
-                .iter()
-                .filter(ours)
-                .map(|(_, n)| n)
-                .sum::<u64>()
-        };
-        // Each counts in 32 bits.
-        (!closed.packets.is_empty()).then(|| sum(closed).saturating_sub(sum(opened)))
     }
 
     fn accounts(
@@ -277,7 +284,12 @@ impl Books {
                 .map(|[stolen, _]| stolen as f64 / stat::ticks_per_second().max(1) as f64),
             foreign_s: whole_ns.map(|[_, on_ours]| seconds(on_ours.saturating_sub(ours_ns))),
             softirq_ticks: ticks.map(|[_, softirq]| softirq),
-            packets: self.packets(opened, closed),
+            packets: (!closed.packets.is_empty()).then(|| {
+                // Each CPU counts in 32 bits.
+                let [from, to] = [opened, closed].map(|entry| self.handled(&entry.packets));
+                to.saturating_sub(from)
+            }),
+            readings: None,
         }
     }
 }

@@ -52,6 +52,10 @@ pub struct Accounts {
     /// Packets that those CPUs handled (/proc/net/softnet_stat).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packets: Option<u64>,
+    /// The same by short slices of the window, where `contend` ran on one host and starts no
+    /// programs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub readings: Option<Readings>,
     /// Time that threads of workers and server were runnable and not running, summed;
     /// absent without schedstat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -62,6 +66,22 @@ pub struct Accounts {
     /// Time that the hypervisor took on those CPUs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stolen_s: Option<f64>,
+}
+
+/// One after the other, slices of about 20 ms of the window; a value of each column for each
+/// slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readings {
+    /// How long it is.
+    pub length_us: Vec<u64>,
+    /// Operations of all workers that ended in it.
+    pub operations: Vec<u64>,
+    /// What the CPUs that workers and server may use ran beside ours.
+    pub foreign_us: Vec<u64>,
+    /// Ticks that the hypervisor took on them.
+    pub stolen_ticks: Vec<u64>,
+    /// Packets that they handled.
+    pub packets: Vec<u64>,
 }
 
 /// Another process.

@@ -1,6 +1,7 @@
 //! By how much may other programs and the hypervisor have moved the figure?
 
 use super::{Check, Evidence, Found, percent, seen};
+use crate::clean::clean;
 use crate::harm::{self, BEARABLE, CLEAN, Harm};
 use jostle_model::Remedy;
 use jostle_model::record::{Accounts, Bound, Claim, Is, Neighbour, Point, Reason};
@@ -44,15 +45,19 @@ pub static CHECK: Check = Check {
                 hard interrupts, which the kernel counts and does not time",
     advice: "stop the programs that are named, or wait for a quiet moment",
     words: |reason| {
-        let bound = reason.bound.map_or_else(String::new, bound_in_words);
-        format!("{}: undisturbed it would be {bound}", seen(reason))
+        let Some(bound) = reason.bound else {
+            return seen(reason);
+        };
+        format!("{}: {}", seen(reason), bound_in_words(bound))
     },
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let harm = harm::bound(evidence.experiment, evidence.runs)?;
+    let harm = harm::bound_of_all(evidence.experiment, evidence.runs)?;
+    let clean = clean(evidence.runs);
     let (is, limit) = match harm.off() {
+        off if off >= BEARABLE && clean.is_some() => (Is::Suspect, BEARABLE),
         off if off < BEARABLE => return None,
         off if off <= INVALID || perhaps_own(evidence.runs) => (Is::Suspect, BEARABLE),
         _ => (Is::Invalid, INVALID),
@@ -67,17 +72,32 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         seen: Some(who(evidence.runs, &harm)),
         remedy: Some(Remedy::wait_quiet()),
     };
-    Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], found))
+    let Some(clean) = clean else {
+        return Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], found));
+    };
+    // The figure is that of the rest; percentiles and fairness are of all.
+    let found = Found {
+        bound: None,
+        seen: Some(format!(
+            "{}: the throughput is from {:.0} % of the window, in which nothing else ran; waits \
+             and shares are from all of it",
+            found.seen.unwrap_or_default(),
+            100.0 * clean.share
+        )),
+        ..found
+    };
+    Some(CHECK.reason(is, &[Claim::Distribution], found))
 }
 
 /// What the figure would have been.
 fn bound_in_words(bound: Bound) -> String {
-    match (bound.low > 0.0, bound.high) {
-        (false, None) => "anything".to_owned(),
-        (false, Some(high)) => format!("at most {high:.2} times as much"),
-        (true, None) => format!("at least {:.2} times as much", bound.low),
-        (true, Some(high)) => format!("{:.2} to {high:.2} times as much", bound.low),
-    }
+    let times = match (bound.low > 0.0, bound.high) {
+        (false, None) => return "nothing bounds the undisturbed figure".to_owned(),
+        (false, Some(high)) => format!("at most {high:.2}"),
+        (true, None) => format!("at least {:.2}", bound.low),
+        (true, Some(high)) => format!("{:.2} to {high:.2}", bound.low),
+    };
+    format!("undisturbed it would be {times} times as much")
 }
 
 /// Whether most of what ran beside ours are kernel threads that may have worked for a

@@ -67,6 +67,13 @@ fn accounts() -> Accounts {
         foreign_s: Some(0.1),
         softirq_ticks: Some(1),
         packets: Some(1),
+        readings: Some(Readings {
+            length_us: vec![20_000],
+            operations: vec![1],
+            foreign_us: vec![0],
+            stolen_ticks: vec![0],
+            packets: vec![0],
+        }),
         waited_s: Some(0.1),
         waited_coverage: Some(1.0),
         stolen_s: Some(0.1),
