@@ -109,10 +109,10 @@ impl Books {
     pub(super) fn open(order: &RunOrder, embedded: &[u32]) -> Books {
         let server = Server::of(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
-            ([_, ..], _) => ours(&order.cpus, &order.server_cpus),
+            ([_, ..], _) => ours([&order.cpus, &order.server_cpus]),
             // Somebody else's runs where it likes.
             ([], true) => Vec::new(),
-            ([], false) => order.cpus.clone(),
+            ([], false) => ours([&order.cpus]),
         };
         Books::with(server, cpus, order.share.is_some())
     }
@@ -294,17 +294,14 @@ impl Books {
     }
 }
 
-/// CPUs of workers and server; empty where either may use all.
-fn ours(workers: &[usize], server: &[usize]) -> Vec<usize> {
-    match workers.is_empty() || server.is_empty() {
-        true => Vec::new(),
-        false => {
-            let mut both = [workers, server].concat();
-            both.sort_unstable();
-            both.dedup();
-            both
-        }
-    }
+/// CPUs of workers and server: those that they are given, or else all that they inherit.
+fn ours<const N: usize>(given: [&Vec<usize>; N]) -> Vec<usize> {
+    let allowed = jostle_sys::cpu::allowed();
+    let each = given.map(|cpus| if cpus.is_empty() { &allowed } else { cpus });
+    let mut all: Vec<usize> = each.into_iter().flatten().copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// By process, the CPU time of the children that it has reaped since the first of three

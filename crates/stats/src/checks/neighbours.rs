@@ -144,13 +144,16 @@ fn named(runs: &[&Point]) -> String {
     }
     let mut each: Vec<_> = each.into_iter().collect();
     each.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    let words = each.into_iter().take(NAMED).map(|((name, pid), cpu_s)| {
+    let each = each.into_iter().take(NAMED).map(|(who, cpu_s)| {
         let share = 100.0 * cpu_s / between_s.max(f64::MIN_POSITIVE);
-        match pid {
+        (who, share)
+    });
+    let words = each
+        .filter(|(_, share)| *share >= 0.5)
+        .map(|((name, pid), share)| match pid {
             0 => format!("{name} {share:.0} %"),
             pid => format!("{name} ({pid}) {share:.0} %"),
-        }
-    });
+        });
     words.collect::<Vec<_>>().join(", ")
 }
 

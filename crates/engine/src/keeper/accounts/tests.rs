@@ -173,6 +173,18 @@ fn programs_that_ended_have_no_name_and_no_more_time_than_is_left() {
     assert!((accounts.others_s.unwrap() - 0.74).abs() < 1e-9);
 }
 
+/// Under `taskset -c 0` the other CPU's interrupts and programs were taken for ours.
+#[test]
+fn our_cpus_are_those_that_we_inherit_where_none_are_given() {
+    let allowed = jostle_sys::cpu::allowed();
+    assert_eq!(ours([&vec![]]), allowed);
+    assert_eq!(ours([&vec![3, 1]]), [1, 3]);
+    assert_eq!(ours([&vec![70], &vec![70]]), [70]);
+    let mut both = [allowed, vec![4_000]].concat();
+    both.sort_unstable();
+    assert_eq!(ours([&vec![4_000], &vec![]]), both);
+}
+
 #[test]
 fn what_cannot_be_seen_is_absent_and_not_zero() {
     let mut hidden = books(vec![]);
