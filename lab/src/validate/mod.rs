@@ -5,6 +5,7 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
+mod beside;
 mod busy;
 mod clean;
 mod compare;
@@ -90,6 +91,17 @@ pub(crate) enum Subject {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         repeats: u32,
         /// Only tests whose names contain this
+        only: Option<String>,
+    },
+    /// Programs, kernel threads, interrupts beside locks and a service: does what is printed hold?
+    Beside {
+        #[command(flatten)]
+        collect: Collect,
+        /// This jostle, as it was built already
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+        /// Only cells whose names contain this
+        #[arg(long)]
         only: Option<String>,
     },
     /// Hogs beside what is measured: does the bound hold, and is it of use?
@@ -199,6 +211,11 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             only: only.as_deref(),
         })?,
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
+        Subject::Beside {
+            collect,
+            program,
+            only,
+        } => beside::rows(collect, program.as_deref(), only.as_deref())?,
         Subject::Busy {
             collect,
             niceness,
