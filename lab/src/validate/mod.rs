@@ -6,7 +6,6 @@
 //! in `record/`.
 
 mod beside;
-mod busy;
 mod clean;
 mod compare;
 mod figures;
@@ -101,17 +100,6 @@ pub(crate) enum Subject {
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
         /// Only cells whose names contain this
-        #[arg(long)]
-        only: Option<String>,
-    },
-    /// Hogs beside what is measured: does the bound hold, and is it of use?
-    Busy {
-        #[command(flatten)]
-        collect: Collect,
-        /// The niceness of the hogs
-        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-        niceness: i32,
-        /// Only kinds whose names contain this
         #[arg(long)]
         only: Option<String>,
     },
@@ -216,17 +204,6 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             program,
             only,
         } => beside::rows(collect, program.as_deref(), only.as_deref())?,
-        Subject::Busy {
-            collect,
-            niceness,
-            only,
-        } => busy::rows(&busy::Wanted {
-            seconds: collect.seconds,
-            save: collect.save.as_deref(),
-            judge: collect.judge.as_deref(),
-            niceness: *niceness,
-            only: only.as_deref(),
-        })?,
     };
     print(&rows)
 }
