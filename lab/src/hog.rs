@@ -1,5 +1,5 @@
 //! `xtask hog`: a program that uses a share of one CPU, by a duty cycle much shorter
-//! than a run. Started by `cargo xtask validate busy` as the neighbour of what is
+//! than a run. Started by `cargo xtask validate judge` as the neighbour of what is
 //! measured; ends with its standard input.
 
 use anyhow::Context;
@@ -26,12 +26,6 @@ pub(crate) struct Hog {
 }
 
 impl Hog {
-    pub(crate) fn start(self) -> anyhow::Result<Leash> {
-        // By this link, so that it is this program even after another build.
-        let mut hog = Command::new("/proc/self/exe");
-        Leash::start(self.words(&mut hog))
-    }
-
     /// Starts it in the control group of what it disturbs, by its directory: between
     /// groups, and between sessions (autogroups), niceness counts for nothing.
     pub(crate) fn start_in(self, group: &Path) -> anyhow::Result<Leash> {

@@ -64,7 +64,7 @@ enum Task {
     /// A server that only answers; called by `peers --services`
     #[command(hide = true)]
     Answer,
-    /// Uses a share of one CPU; called by `validate busy`
+    /// Uses a share of one CPU; called by `validate judge`
     #[command(hide = true)]
     Hog(hog::Hog),
     /// Stops a control group and lets it go on, in turn; called by `validate judge`

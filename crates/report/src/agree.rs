@@ -194,7 +194,7 @@ fn in_table(set: &ResultSet) -> Vec<Printed> {
         Printed {
             is,
             checks: notes.map(|note| check_of(&points, note)).collect(),
-            figure: figure.is_some_and(|cell| cell != "-" && !cell.starts_with(">=")),
+            figure: figure.is_some_and(|cell| cell != "-" && !cell.starts_with(['>', '<'])),
         }
     });
     rows.collect()
@@ -268,8 +268,12 @@ fn cells_are_the_same(set: &ResultSet, seen: &mut BTreeMap<&'static str, [usize;
         let above = above.replace("_per_s", "_at_least_per_s");
         for (printed, row) in table.grid.rows.iter().zip(&rows) {
             let [value, above] = [column, above.as_str()].map(|name| cell(row, name).parse().ok());
+            let most = cell(row, &column.replace("_per_s", "_at_most_per_s"))
+                .parse()
+                .ok();
+            let above = above.or(most.filter(|_| column.ends_with("_per_s")));
             let expected = value.or(above).map_or("-".to_owned(), print);
-            let bare = printed[at].trim_start_matches(['>', '=']);
+            let bare = printed[at].trim_start_matches(['>', '<', '=']);
             assert_eq!(bare, expected, "{title}: {row:?}");
             // The csv tells a bound by its column, or by what limits.
             let is_bound = value.is_none() || cell(row, "limited_by") == "generator";

@@ -7,7 +7,7 @@ use crate::requests::short;
 use jostle_model::plan::Workload;
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
-use jostle_stats::summary::{Estimate, PointSummary};
+use jostle_stats::summary::{Estimate, OneBound, PointSummary};
 
 /// When a column's cell is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(crate) enum Shown {
     /// In each row but the INVALID ones: a figure that must not be used must
     /// not stand where it could be copied.
     UnlessInvalid,
-    /// The same of a rate, which may have a lower bound all the same.
-    OrAtLeast,
+    /// The same of a rate, which may have one bound all the same.
+    OrOneBound,
 }
 
 /// One column.
@@ -92,22 +92,29 @@ pub(crate) const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
     }
 }
 
-/// Operations a second, or only a lower bound if other programs make the point INVALID.
+/// Operations a second, or only one bound if other programs make the point INVALID.
 pub(crate) const fn throughput(title: [&'static str; 2]) -> Column {
     Column {
         title,
-        shown: Shown::OrAtLeast,
+        shown: Shown::OrOneBound,
         cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
     }
 }
 
-/// A lower bound, where other programs make a point INVALID and nothing else does.
-pub(crate) fn at_least(point: &PointSummary<'_>) -> Option<String> {
-    Some(format!(">={}", significant(point.at_least_per_s()?, 3)))
+/// One bound, where other programs make a point INVALID and nothing else does.
+pub(crate) fn one_bound(point: &PointSummary<'_>) -> Option<String> {
+    Some(match point.one_bound_per_s()? {
+        OneBound::AtLeast(per_s) => format!(">={}", significant(per_s, 3)),
+        OneBound::AtMost(per_s) => format!("<={}", significant(per_s, 3)),
+    })
 }
 
-/// Bounds of the figure without other programs, if these may have moved it.
+/// The share of the window in which nothing else ran, if the figure is from that alone, or
+/// else bounds of the figure without other programs, if these may have moved it.
 pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
+    if let Some(share) = point.clean_share {
+        return Some(format!("from {:.0} %", 100.0 * share));
+    }
     let harm = point.harm.filter(|harm| harm.off() >= BEARABLE)?;
     let figure = measured_by(point)?.median;
     let (low, high) = match point.workload {

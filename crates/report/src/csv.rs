@@ -24,7 +24,7 @@ use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Point, Verdict};
 use jostle_stats::intervals::estimate;
-use jostle_stats::summary::{PointSummary, summarize};
+use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use sheet::{Sheet, number, or_empty};
 
 /// Where a point has a swept value.
@@ -79,9 +79,19 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
     let usable = point.is_usable();
     sheet.add(
-        "throughput_at_least_per_s",
-        or_empty(point.at_least_per_s().filter(|_| !usable).map(number)),
+        "throughput_from_share",
+        or_empty(point.clean_share.map(number)),
     );
+    let one = point.one_bound_per_s().filter(|_| !usable);
+    let [least, most] = match one {
+        Some(OneBound::AtLeast(per_s)) => [Some(per_s), None],
+        Some(OneBound::AtMost(per_s)) => [None, Some(per_s)],
+        None => [None, None],
+    };
+    for (end, value) in [("least", least), ("most", most)] {
+        let name = format!("throughput_at_{end}_per_s");
+        sheet.add(&name, or_empty(value.map(number)));
+    }
     let harm = point.harm.filter(|_| usable);
     let figure = point.figure().map(|(_, estimate)| estimate.median);
     let ends = harm.zip(figure).map(|(harm, median)| match point.workload {

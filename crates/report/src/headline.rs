@@ -2,7 +2,7 @@
 
 use crate::columns::{
     Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED, WORKERS,
-    WORKERS_AND_NAMES, always, at_least, cpu, figure, half_interval, measured_by, micros, once,
+    WORKERS_AND_NAMES, always, cpu, figure, half_interval, measured_by, micros, once, one_bound,
     server_cpu, throughput,
 };
 use crate::footnotes::Footnotes;
@@ -165,7 +165,7 @@ fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
     let text = match column.shown {
         Shown::Once if !first => return String::new(),
         Shown::UnlessInvalid if !point.is_usable() => None,
-        Shown::OrAtLeast if !point.is_usable() => at_least(point),
+        Shown::OrOneBound if !point.is_usable() => one_bound(point),
         _ => (column.cell)(point),
     };
     text.unwrap_or_else(|| "-".to_owned())

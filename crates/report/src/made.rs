@@ -171,6 +171,7 @@ pub(crate) fn plan() -> Plan {
 pub(crate) fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
     OwnCost {
         pair_ns,
+        pair_fastest_ns: None,
         full_ns: pair_ns + added_ns,
         no_stamps_ns: pair_ns + 20.0,
         no_witness_ns: pair_ns + 100.0,

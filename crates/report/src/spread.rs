@@ -3,7 +3,7 @@
 //! printed them, slow answers, and response against time.
 
 use crate::columns::{
-    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, at_least, cpu, figure, server_cpu,
+    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,
 };
 use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading, Titled};
@@ -58,7 +58,7 @@ pub(crate) static COLUMNS: &[Column] = &[
 fn rate(point: &PointSummary<'_>) -> Option<String> {
     match point.is_usable() && !point.is_of_generators() {
         true => Some(significant(point.throughput_per_s?.median, 3)),
-        false => at_least(point),
+        false => one_bound(point),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod binomial;
 pub mod bursts;
 pub mod censor;
 pub mod checks;
+pub mod clean;
 pub mod closing;
 pub mod comparison;
 mod connect;

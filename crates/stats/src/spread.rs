@@ -7,7 +7,6 @@
 //! server, or the same cores may limit both.
 
 use crate::checks::{attribution, neighbours};
-use crate::harm;
 use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
@@ -128,6 +127,8 @@ fn shared_budgets(point: &PointSummary<'_>) -> Option<String> {
 /// Whether CPU time of this machine was used that belongs to no known process: a server in
 /// a container or a namespace has another address, but uses the same CPUs.
 fn others_are_busy(point: &PointSummary<'_>) -> bool {
+    /// Share of the CPUs.
+    const USED: f64 = 0.03;
     let harmed = |verdict: &Verdict| {
         let mut reasons = verdict.reasons.iter();
         reasons.any(|reason| reason.check == neighbours::CHECK.name)
@@ -135,7 +136,7 @@ fn others_are_busy(point: &PointSummary<'_>) -> bool {
     let on_a_host = |run: &&&Point| run.hosts.iter().any(|row| harmed(&row.verdict));
     let hosts = point.runs.iter().filter(on_a_host).count();
     let used: Vec<f64> = point.runs.iter().map(|run| used_by_others(run)).collect();
-    2 * hosts > point.runs.len() || median(&used).is_some_and(|used| used > harm::BEARABLE)
+    2 * hosts > point.runs.len() || median(&used).is_some_and(|used| used > USED)
 }
 
 /// Share of the machine that neither we nor the kernel used. If other processes cannot be

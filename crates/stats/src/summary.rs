@@ -1,6 +1,7 @@
 //! Summarizes the runs of a result file for tables: one summary for each point.
 
 use crate::checks::{self, Evidence, concurrency, neighbours};
+use crate::clean;
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
@@ -31,6 +32,15 @@ pub struct Estimate {
     pub runs: usize,
 }
 
+/// The one bound of a figure whose other bound is too far off, or unknown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OneBound {
+    /// The lower one.
+    AtLeast(f64),
+    /// The upper one.
+    AtMost(f64),
+}
+
 /// What is known of one (target, point) over all its runs.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
@@ -50,6 +60,9 @@ pub struct PointSummary<'a> {
     /// Of each run the interval of its throughput for comparisons, relative to it; None where
     /// others may have moved it too far.
     pub narrow: Vec<Option<[f64; 2]>>,
+    /// The share of the windows that the throughput is taken from, where that is not all:
+    /// the slices in which nothing foreign ran.
+    pub clean_share: Option<f64>,
     /// What other programs and the hypervisor may have cost.
     pub harm: Option<Harm>,
     /// Operations per second.
@@ -198,19 +211,25 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    /// The lower bound of the throughput, if only other programs make the point INVALID
-    /// (the upper bound is unknown), or if generators could do no more, even with too few
-    /// requests in flight: the server can do at least this much.
-    pub fn at_least_per_s(&self) -> Option<f64> {
-        /// A lower bound below this share of the figure is not printed.
-        const LEAST: f64 = 0.75;
+    /// The bound of the undisturbed throughput that is near the figure, if only other
+    /// programs make the point INVALID: at least so much, or at most. Of generators
+    /// that could do no more, even with too few requests in flight, it is the rate: the server
+    /// can do at least this much.
+    pub fn one_bound_per_s(&self) -> Option<OneBound> {
         let mut invalid = self.verdict.reasons.iter().filter(|r| r.is == Is::Invalid);
         if self.is_of_generators() && invalid.clone().all(|r| r.check == concurrency::CHECK.name) {
-            return Some(self.throughput_per_s?.median);
+            return Some(OneBound::AtLeast(self.throughput_per_s?.median));
         }
         let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();
-        let low = self.harm.filter(|harm| harmed && harm.low >= LEAST)?.low;
-        Some(self.throughput_per_s?.median * low)
+        let harm = self.harm.filter(|_| harmed)?;
+        let per_s = self.throughput_per_s?.median;
+        match harm {
+            _ if 1.0 - harm.low <= neighbours::INVALID => Some(OneBound::AtLeast(per_s * harm.low)),
+            _ if harm.high - 1.0 <= neighbours::INVALID => {
+                Some(OneBound::AtMost(per_s * harm.high))
+            }
+            _ => None,
+        }
     }
 
     /// The run of median throughput, for what cannot be taken over several; of an
@@ -280,7 +299,7 @@ fn summary<'a>(
 ) -> PointSummary<'a> {
     let (runs, reason) = spoilt::choose(all.clone(), spoilt);
     let left_out = all.len() - runs.len();
-    let rates: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
+    let rates_of_all: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
     let mut verdict = checks::verdict(&Evidence {
         experiment,
         runs: &runs,
@@ -293,13 +312,24 @@ fn summary<'a>(
         let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
+    let clean = clean::clean(&runs);
+    let rates = match &clean {
+        Some(clean) => clean.per_s.clone(),
+        None => runs.iter().map(|run| run.throughput_per_s).collect(),
+    };
+    let throughput_per_s = estimate(&rates);
+    let of_ideal = match clean.is_some() {
+        true => ideal(&runs, throughput_per_s),
+        false => over_runs(|run| run.of_ideal),
+    };
     PointSummary {
         workload: experiment.plan.workload,
         target,
         at,
-        throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),
-        throughput_mean_per_s: mean(runs.iter().map(|run| run.throughput_per_s)),
-        of_ideal: over_runs(|run| run.of_ideal),
+        throughput_per_s,
+        throughput_mean_per_s: mean(rates.into_iter()),
+        clean_share: clean.map(|clean| clean.share),
+        of_ideal,
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
         server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
@@ -334,15 +364,24 @@ fn summary<'a>(
         attribution: None,
         next_grant_ns: next_grant(&runs),
         spoilt: left_out,
-        throughput_of_all_per_s: estimate(&rates).filter(|_| left_out > 0),
-        narrow: runs
-            .iter()
-            .map(|run| harm::narrow(experiment, run))
-            .collect(),
+        throughput_of_all_per_s: estimate(&rates_of_all).filter(|_| left_out > 0),
+        narrow: harm::narrow(experiment, &runs),
         harm: harm::bound(experiment, &runs),
         verdict,
         runs,
     }
+}
+
+/// A throughput by the ideal, which is nearly the same in all runs.
+fn ideal(runs: &[&Point], per_s: Option<Estimate>) -> Option<Estimate> {
+    let ceilings: Vec<f64> = runs.iter().filter_map(|run| run.ceiling_per_s).collect();
+    let (per_s, ideal) = (per_s?, estimate(&ceilings)?.median);
+    Some(Estimate {
+        median: per_s.median / ideal,
+        low: per_s.low / ideal,
+        high: per_s.high / ideal,
+        ..per_s
+    })
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {

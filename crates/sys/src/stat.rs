@@ -117,17 +117,19 @@ pub struct MachineTicks {
     /// CPUs over which the others are summed: all that are online, whether we
     /// may use them or not.
     pub cpus: u64,
-    /// Taken by the hypervisor, by the number of the CPU.
-    pub stolen_of: BTreeMap<usize, u64>,
+    /// Taken by the hypervisor, and in soft interrupts, by the number of the CPU.
+    pub each: BTreeMap<usize, [u64; 2]>,
 }
 
 impl MachineTicks {
-    /// What the hypervisor took on these CPUs, or on all if none are named.
-    pub fn stolen_on(&self, cpus: &[usize]) -> u64 {
-        let each = self.stolen_of.iter();
+    /// What the hypervisor took, and soft interrupts, on these CPUs, or on all if none are
+    /// named.
+    pub fn on(&self, cpus: &[usize]) -> [u64; 2] {
+        let each = self.each.iter();
         each.filter(|(cpu, _)| cpus.is_empty() || cpus.contains(cpu))
-            .map(|(_, ticks)| ticks)
-            .sum()
+            .fold([0; 2], |[stolen, softirq], (_, ticks)| {
+                [stolen + ticks[0], softirq + ticks[1]]
+            })
     }
 }
 
@@ -150,10 +152,11 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
     let fields = numbers(text.lines().find(|line| line.starts_with("cpu "))?);
     let at = |n: usize| fields.get(n).copied().unwrap_or(0);
     let each = text.lines().take_while(|line| line.starts_with("cpu"));
-    let stolen_of = each.filter_map(|line| {
+    let each = each.filter_map(|line| {
         let (name, _) = line.split_once(' ')?;
         let cpu = name.strip_prefix("cpu")?.parse().ok()?;
-        Some((cpu, numbers(line).get(7).copied().unwrap_or(0)))
+        let fields = numbers(line);
+        Some((cpu, [7, 6].map(|n| fields.get(n).copied().unwrap_or(0))))
     });
     (fields.len() >= 4).then(|| MachineTicks {
         busy: at(0) + at(1) + at(2) + at(5) + at(6),
@@ -164,8 +167,29 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
             .lines()
             .filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "))
             .count() as u64,
-        stolen_of: stolen_of.collect(),
+        each: each.collect(),
     })
+}
+
+/// Packets that the kernel has handled since boot, by the number of the CPU
+/// (/proc/net/softnet_stat); empty where it does not say.
+pub fn packets() -> BTreeMap<usize, u64> {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    parse_packets(&text)
+}
+
+/// A line for each CPU that is online. The first field counts packets; the thirteenth is the
+/// CPU's number, since Linux 5.10.
+fn parse_packets(text: &str) -> BTreeMap<usize, u64> {
+    let lines = text.lines().enumerate().filter_map(|(nth, line)| {
+        let field = |at: usize| {
+            let word = line.split_ascii_whitespace().nth(at)?;
+            u64::from_str_radix(word, 16).ok()
+        };
+        let cpu = field(12).map_or(nth, |cpu| cpu as usize);
+        Some((cpu, field(0)?))
+    });
+    lines.collect()
 }
 
 /// Ticks a second in /proc (sysconf(3), _SC_CLK_TCK).
@@ -189,12 +213,21 @@ mod tests {
                 stolen: 2,
                 softirq: 12,
                 cpus: 2,
-                stolen_of: BTreeMap::from([(0, 0), (1, 8)]),
+                each: BTreeMap::from([(0, [0, 0]), (1, [8, 7])]),
             })
         );
         assert_eq!(parse_machine("intr 5\n"), None);
         let machine = parse_machine(text).unwrap();
-        assert_eq!((machine.stolen_on(&[0]), machine.stolen_on(&[])), (0, 8));
+        assert_eq!((machine.on(&[0]), machine.on(&[])), ([0, 0], [8, 7]));
+    }
+
+    #[test]
+    fn packets_are_counted_by_cpu() {
+        let zeros = "0 0 0 0 0 0 0 0 0 0 0";
+        let text = format!("0000001f {zeros} 00000002\n00000002 {zeros} 00000003\n");
+        assert_eq!(parse_packets(&text), BTreeMap::from([(2, 31), (3, 2)]));
+        assert_eq!(parse_packets("0000001f 0\n"), BTreeMap::from([(0, 31)]));
+        assert!(parse_packets("").is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
-mod busy;
+mod beside;
 mod clean;
 mod compare;
 mod figures;
@@ -92,14 +92,14 @@ pub(crate) enum Subject {
         /// Only tests whose names contain this
         only: Option<String>,
     },
-    /// Hogs beside what is measured: does the bound hold, and is it of use?
-    Busy {
+    /// Programs, kernel threads, interrupts beside locks and a service: does what is printed hold?
+    Beside {
         #[command(flatten)]
         collect: Collect,
-        /// The niceness of the hogs
-        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-        niceness: i32,
-        /// Only kinds whose names contain this
+        /// This jostle, as it was built already
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+        /// Only cells whose names contain this
         #[arg(long)]
         only: Option<String>,
     },
@@ -199,17 +199,11 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             only: only.as_deref(),
         })?,
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
-        Subject::Busy {
+        Subject::Beside {
             collect,
-            niceness,
+            program,
             only,
-        } => busy::rows(&busy::Wanted {
-            seconds: collect.seconds,
-            save: collect.save.as_deref(),
-            judge: collect.judge.as_deref(),
-            niceness: *niceness,
-            only: only.as_deref(),
-        })?,
+        } => beside::rows(collect, program.as_deref(), only.as_deref())?,
     };
     print(&rows)
 }

@@ -125,6 +125,7 @@ fn own_cost(blocks: &[[f64; 4]], plan: &Plan) -> Option<OwnCost> {
         .fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
     Some(OwnCost {
         pair_ns,
+        pair_fastest_ns: blocks.iter().map(|block| block[0]).reduce(f64::min),
         full_ns: column(1)?,
         no_stamps_ns: column(2)?,
         no_witness_ns: column(3)?,

@@ -351,7 +351,7 @@ impl<'a> Sampler<'a> {
             .as_ref()
             .zip(now.as_ref())
             .map_or(0, |(before, now)| {
-                now.stolen_on(&[]).saturating_sub(before.stolen_on(&[]))
+                now.on(&[])[0].saturating_sub(before.on(&[])[0])
             });
         self.ticks = now;
         let stolen_s = stolen as f64 / stat::ticks_per_second().max(1) as f64;

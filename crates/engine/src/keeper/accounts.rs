@@ -27,6 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Neighbours that are named.
 const NAMED: usize = 3;
 
+/// What stands for programs that began and ended within the window, with the number 0.
+const ENDED: &str = "programs that ended";
+
 /// CPU time under which the CPUs of a process are not looked up.
 const NOTABLE_NS: u64 = 500_000;
 
@@ -72,7 +75,9 @@ impl Look {
 #[derive(Default)]
 pub(super) struct Entry {
     census: Census,
-    whole_ns: Option<u64>,
+    /// Of all tasks, and of those on our CPUs.
+    whole_ns: Option<[u64; 2]>,
+    packets: BTreeMap<usize, u64>,
     server: server::Reading,
 }
 
@@ -104,10 +109,10 @@ impl Books {
     pub(super) fn open(order: &RunOrder, embedded: &[u32]) -> Books {
         let server = Server::of(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
-            ([_, ..], _) => ours(&order.cpus, &order.server_cpus),
+            ([_, ..], _) => ours([&order.cpus, &order.server_cpus]),
             // Somebody else's runs where it likes.
             ([], true) => Vec::new(),
-            ([], false) => order.cpus.clone(),
+            ([], false) => ours([&order.cpus]),
         };
         Books::with(server, cpus, order.share.is_some())
     }
@@ -139,8 +144,30 @@ impl Books {
     /// CPU time of all processes so far, for whoever watches: exact where the kernel
     /// counts it, by ticks elsewhere.
     pub(super) fn whole_ns(&self) -> Option<u64> {
-        let exact = self.whole.as_ref().and_then(Whole::read);
-        exact.or_else(busy_ns)
+        let exact = self.whole.as_ref().and_then(|whole| whole.read(&[]));
+        exact.map(|[all, _]| all).or_else(busy_ns)
+    }
+
+    /// CPU time so far of all tasks on the CPUs that ours may use, by the CPUs' clocks.
+    pub(super) fn ours_ns(&self) -> Option<u64> {
+        Some(self.whole.as_ref()?.read(&self.cpus)?[1])
+    }
+
+    /// Ticks so far that the hypervisor took from these CPUs.
+    pub(super) fn stolen(&self) -> u64 {
+        stat::machine_ticks().map_or(0, |ticks| ticks.on(&self.cpus)[0])
+    }
+
+    /// Packets so far that these CPUs handled.
+    pub(super) fn packets(&self) -> u64 {
+        self.handled(&stat::packets())
+    }
+
+    fn handled(&self, packets: &BTreeMap<usize, u64>) -> u64 {
+        let ours = packets.iter();
+        ours.filter(|(cpu, _)| self.cpus.is_empty() || self.cpus.contains(cpu))
+            .map(|(_, packets)| packets)
+            .sum()
     }
 
     /// At an edge of the window. Processes that carry workers have clocks of their own.
@@ -148,7 +175,8 @@ impl Books {
         let server = self.server.read();
         Entry {
             census: census::take(),
-            whole_ns: self.whole.as_ref().and_then(Whole::read),
+            whole_ns: self.whole.as_ref().and_then(|whole| whole.read(&self.cpus)),
+            packets: stat::packets(),
             server,
         }
     }
@@ -181,7 +209,7 @@ impl Books {
                 Owner::Request => sums.requests_ns += used + reaped,
                 Owner::Server => sums.server_ns += used + reaped,
                 Owner::Tool => sums.tool_ns += used,
-                Owner::Kernel => sums.kernel_ns += used,
+                Owner::Kernel => sums.kernel(*pid, &kin.name(*pid), used),
                 Owner::Other if self.is_apart(*pid, used) => sums.apart_ns += used + reaped,
                 Owner::Other => sums.other(*pid, &kin.name(*pid), used, reaped),
             }
@@ -198,7 +226,13 @@ impl Books {
         allowed.is_some_and(|allowed| !allowed.iter().any(|cpu| self.cpus.contains(cpu)))
     }
 
-    fn accounts(&self, opened: &Entry, closed: &Entry, known: &Known<'_>, sums: Sums) -> Accounts {
+    fn accounts(
+        &self,
+        opened: &Entry,
+        closed: &Entry,
+        known: &Known<'_>,
+        mut sums: Sums,
+    ) -> Accounts {
         let cpus = match self.cpus.len() {
             0 => jostle_sys::cpu::allowed().len(),
             some => some,
@@ -206,28 +240,27 @@ impl Books {
         let server_ns = self
             .server
             .used(&opened.server, &closed.server, sums.server_ns);
-        let whole_ns = opened
-            .whole_ns
-            .zip(closed.whole_ns)
-            .map(|(from, to)| to.saturating_sub(from));
+        let whole_ns = opened.whole_ns.zip(closed.whole_ns);
+        let whole_ns = whole_ns.map(|(from, to)| [0, 1].map(|n| to[n].saturating_sub(from[n])));
         // A program that is started for each request is known by what it used in its
         // life; one that a worker keeps, by its clocks.
         let kept_ns = Some(sums.requests_ns).filter(|ns| *ns > 0);
         let requests_ns = known.requests_ns.or(kept_ns);
-        let apart = [
-            known.workers_ns,
-            requests_ns.unwrap_or(0),
-            server_ns.unwrap_or(0),
-            sums.tool_ns,
-            sums.kernel_ns,
-            sums.apart_ns,
-            sums.alive_ns,
-        ];
-        let rest_ns = whole_ns.map(|whole| whole.saturating_sub(apart.iter().sum()));
+        let ours_ns =
+            known.workers_ns + requests_ns.unwrap_or(0) + server_ns.unwrap_or(0) + sums.tool_ns;
+        let known_ns = ours_ns + sums.kernel_ns + sums.apart_ns + sums.alive_ns;
+        let rest_ns = whole_ns.map(|[all, _]| all.saturating_sub(known_ns));
         // A process that began and ended in between is booked to its parent, to a tick, and
         // never with more than is left.
         let most = known.between_ns * cpus as u64;
         let dead_ns = sums.dead_ns.min(rest_ns.unwrap_or(most));
+        // Their names are gone, and who waited for them need not have started them.
+        sums.others.push(neighbour(0, ENDED, dead_ns));
+        let on_ours = |from: &MachineTicks, to: &MachineTicks| {
+            let (from, to) = (from.on(&self.cpus), to.on(&self.cpus));
+            [0, 1].map(|n| to[n].saturating_sub(from[n]))
+        };
+        let ticks = known.machine.map(|(from, to)| on_ours(from, to));
         let waited = known.waited.map(|(ns, coverage)| {
             let server = self.server.waited(&opened.server, &closed.server);
             (ns as f64 / coverage + server as f64, coverage)
@@ -240,33 +273,35 @@ impl Books {
             server_s: server_ns.map(seconds),
             tool_s: seconds(sums.tool_ns),
             others_s: self.complete.then(|| seconds(sums.alive_ns + dead_ns)),
-            others: sums.largest(seconds(most)),
+            others: largest(sums.others),
             machine_s: seconds(sums.kernel_ns),
-            whole_s: whole_ns.map(seconds),
+            kernel_threads: largest(sums.kernel_threads),
+            whole_s: whole_ns.map(|[all, _]| seconds(all)),
             unexplained_s: rest_ns.map(|rest| seconds(rest - dead_ns.min(rest))),
             waited_s: waited.map(|(ns, _)| ns / 1e9),
             waited_coverage: waited.map(|(_, coverage)| coverage),
-            stolen_s: known.machine.map(|(from, to)| {
-                let ticks = to
-                    .stolen_on(&self.cpus)
-                    .saturating_sub(from.stolen_on(&self.cpus));
-                ticks as f64 / stat::ticks_per_second().max(1) as f64
+            stolen_s: ticks
+                .map(|[stolen, _]| stolen as f64 / stat::ticks_per_second().max(1) as f64),
+            foreign_s: whole_ns.map(|[_, on_ours]| seconds(on_ours.saturating_sub(ours_ns))),
+            softirq_ticks: ticks.map(|[_, softirq]| softirq),
+            packets: (!closed.packets.is_empty()).then(|| {
+                // Each CPU counts in 32 bits.
+                let [from, to] = [opened, closed].map(|entry| self.handled(&entry.packets));
+                to.saturating_sub(from)
             }),
+            readings: None,
         }
     }
 }
 
-/// CPUs of workers and server; empty where either may use all.
-fn ours(workers: &[usize], server: &[usize]) -> Vec<usize> {
-    match workers.is_empty() || server.is_empty() {
-        true => Vec::new(),
-        false => {
-            let mut both = [workers, server].concat();
-            both.sort_unstable();
-            both.dedup();
-            both
-        }
-    }
+/// CPUs of workers and server: those that they are given, or else all that they inherit.
+fn ours<const N: usize>(given: [&Vec<usize>; N]) -> Vec<usize> {
+    let allowed = jostle_sys::cpu::allowed();
+    let each = given.map(|cpus| if cpus.is_empty() { &allowed } else { cpus });
+    let mut all: Vec<usize> = each.into_iter().flatten().copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// By process, the CPU time of the children that it has reaped since the first of three
@@ -324,34 +359,39 @@ struct Sums {
     apart_ns: u64,
     /// Others that were there at the end.
     alive_ns: u64,
-    /// What others have waited for.
+    /// Programs that ended, by those that waited for them.
     dead_ns: u64,
     others: Vec<Neighbour>,
+    kernel_threads: Vec<Neighbour>,
 }
 
 impl Sums {
     fn other(&mut self, pid: u32, name: &str, used: u64, reaped: u64) {
         self.alive_ns += used;
         self.dead_ns += reaped;
-        self.others.push(Neighbour {
-            name: name.to_owned(),
-            pid: u64::from(pid),
-            cpu_s: seconds(used + reaped),
-        });
+        self.others.push(neighbour(pid, name, used));
     }
 
-    /// Those that used at least a millisecond, and `most_s` at most: what a process has
-    /// waited for is known to a tick.
-    fn largest(&self, most_s: f64) -> Vec<Neighbour> {
-        let mut others = self.others.clone();
-        others
-            .iter_mut()
-            .for_each(|other| other.cpu_s = other.cpu_s.min(most_s));
-        others.retain(|other| other.cpu_s >= 0.001);
-        others.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
-        others.truncate(NAMED);
-        others
+    fn kernel(&mut self, pid: u32, name: &str, used: u64) {
+        self.kernel_ns += used;
+        self.kernel_threads.push(neighbour(pid, name, used));
     }
+}
+
+fn neighbour(pid: u32, name: &str, used: u64) -> Neighbour {
+    Neighbour {
+        name: name.to_owned(),
+        pid: u64::from(pid),
+        cpu_s: seconds(used),
+    }
+}
+
+/// The largest of those that used at least a millisecond.
+fn largest(mut each: Vec<Neighbour>) -> Vec<Neighbour> {
+    each.retain(|one| one.cpu_s >= 0.001);
+    each.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
+    each.truncate(NAMED);
+    each
 }
 
 fn seconds(ns: u64) -> f64 {

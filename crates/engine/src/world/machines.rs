@@ -61,9 +61,12 @@ pub(super) fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> O
     let any = |figure: fn(&Accounts) -> Option<f64>| {
         all().filter_map(figure).reduce(|one, other| one + other)
     };
-    let mut others: Vec<Neighbour> = once.iter().flat_map(|a| a.others.clone()).collect();
-    others.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
-    others.truncate(3);
+    let largest = |of: fn(&Accounts) -> &Vec<Neighbour>| {
+        let mut each: Vec<Neighbour> = once.iter().flat_map(|a| of(a).clone()).collect();
+        each.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
+        each.truncate(3);
+        each
+    };
     Some(Accounts {
         between_s: all().map(|a| a.between_s).reduce(f64::max)?,
         cpus: once.iter().map(|a| a.cpus).sum(),
@@ -72,10 +75,15 @@ pub(super) fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> O
         server_s: all().filter_map(|a| a.server_s).reduce(f64::max),
         tool_s: all().map(|a| a.tool_s).sum(),
         others_s: seen(|a| a.others_s),
-        others,
+        others: largest(|a| &a.others),
         machine_s: once.iter().map(|a| a.machine_s).sum(),
+        kernel_threads: largest(|a| &a.kernel_threads),
         whole_s: seen(|a| a.whole_s),
         unexplained_s: seen(|a| a.unexplained_s),
+        foreign_s: seen(|a| a.foreign_s),
+        softirq_ticks: once.iter().map(|a| a.softirq_ticks).sum(),
+        packets: once.iter().map(|a| a.packets).sum(),
+        readings: None,
         waited_s: known(|a| a.waited_s),
         waited_coverage: all().filter_map(|a| a.waited_coverage).reduce(f64::min),
         stolen_s: seen(|a| a.stolen_s),

@@ -31,6 +31,9 @@ pub struct Accounts {
     pub others: Vec<Neighbour>,
     /// Kernel threads.
     pub machine_s: f64,
+    /// The largest of them, at most three.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub kernel_threads: Vec<Neighbour>,
     /// All tasks of the machine, by the root of the `cpuacct` hierarchy; absent where
     /// that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -39,6 +42,20 @@ pub struct Accounts {
     /// readings, and whose parent is gone too, plus the clocks' steps.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unexplained_s: Option<f64>,
+    /// What those CPUs ran beside ours, by their own clocks: other processes, kernel threads,
+    /// programs that ended; absent where a CPU's clock cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub foreign_s: Option<f64>,
+    /// Ticks in soft interrupts on those CPUs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub softirq_ticks: Option<u64>,
+    /// Packets that those CPUs handled (/proc/net/softnet_stat).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub packets: Option<u64>,
+    /// The same by short slices of the window, where `contend` ran on one host and starts no
+    /// programs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub readings: Option<Readings>,
     /// Time that threads of workers and server were runnable and not running, summed;
     /// absent without schedstat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -51,12 +68,28 @@ pub struct Accounts {
     pub stolen_s: Option<f64>,
 }
 
+/// One after the other, slices of about 20 ms of the window; a value of each column for each
+/// slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readings {
+    /// How long it is.
+    pub length_us: Vec<u64>,
+    /// Operations of all workers that ended in it.
+    pub operations: Vec<u64>,
+    /// What the CPUs that workers and server may use ran beside ours.
+    pub foreign_us: Vec<u64>,
+    /// Ticks that the hypervisor took on them.
+    pub stolen_ticks: Vec<u64>,
+    /// Packets that they handled.
+    pub packets: Vec<u64>,
+}
+
 /// Another process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Neighbour {
     /// As the kernel names it (comm).
     pub name: String,
-    /// Its number.
+    /// Its number; 0 for all programs together that began and ended within the window.
     pub pid: u64,
     /// CPU time within the two readings.
     pub cpu_s: f64,

@@ -81,10 +81,13 @@ pub struct Calibration {
 }
 
 /// One interleaved block: one uncontended worker, no hold, no idle.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnCost {
     /// Acquire and release with counting alone.
     pub pair_ns: f64,
+    /// The same in the fastest block.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pair_fastest_ns: Option<f64>,
     /// With stamps, histograms and witness.
     pub full_ns: f64,
     /// With the witness, without stamps and histograms.

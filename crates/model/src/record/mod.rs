@@ -21,7 +21,7 @@ mod spread;
 mod verdict;
 mod waiting;
 
-pub use accounts::{Accounts, Latencies, Neighbour};
+pub use accounts::{Accounts, Latencies, Neighbour, Readings};
 pub use at::At;
 pub use count::{Count, Counts};
 pub use distribution::{Buckets, Distribution, Percentiles, Waits};

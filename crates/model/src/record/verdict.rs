@@ -78,7 +78,7 @@ pub struct Reason {
 /// Limits of a figure, as multiples of the measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// It is at least this many times the measured one.
+    /// It is at least this many times the measured one; zero where nothing bounds it.
     pub low: f64,
     /// It is at most this many times the measured one; absent where nothing bounds it.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -85,6 +85,7 @@ mod tests {
         let mut experiment = experiment();
         let cost = OwnCost {
             pair_ns,
+            pair_fastest_ns: None,
             full_ns: pair_ns + 120.0,
             no_stamps_ns: pair_ns + 20.0,
             no_witness_ns: pair_ns + 100.0,

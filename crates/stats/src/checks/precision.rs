@@ -1,6 +1,7 @@
 //! Do the runs agree on the figure?
 
 use super::{Check, Evidence, Found, measured, percent};
+use crate::clean::clean;
 use crate::intervals::{estimate, relative_half_width};
 use jostle_model::Remedy;
 use jostle_model::plan::Workload;
@@ -45,7 +46,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         }
         false => Some(run.throughput_per_s),
     };
-    let values: Vec<f64> = evidence.runs.iter().filter_map(figure).collect();
+    let values: Vec<f64> = match clean(evidence.runs) {
+        Some(clean) => clean.per_s,
+        None => evidence.runs.iter().filter_map(figure).collect(),
+    };
     let half_width = relative_half_width(&estimate(&values)?)?;
     if values.len() < 2 || half_width <= WIDEST {
         return None;

@@ -120,6 +120,7 @@ mod tests {
     fn calibration() -> Calibration {
         let cost = OwnCost {
             pair_ns: 1.0,
+            pair_fastest_ns: None,
             full_ns: 101.0,
             no_stamps_ns: 20.0,
             no_witness_ns: 80.0,

@@ -88,7 +88,7 @@ impl Server {
 
     /// Its processes and those that they forked, such as the sessions of PostgreSQL. A
     /// server that has started jostle has us among them: we are left out.
-    fn family(&self) -> Vec<u32> {
+    pub(crate) fn family(&self) -> Vec<u32> {
         let mut family = self.roots();
         let mut next = 0;
         while let Some(pid) = family.get(next).copied() {

@@ -130,7 +130,7 @@ proptest! {
         unknown_ns in 0..1_000_000_000u64,
     ) {
         let whole = workers_ns + alive_ns + kernel_ns + unknown_ns;
-        let entry = |whole_ns| Entry { whole_ns: Some(whole_ns), ..Entry::default() };
+        let entry = |whole_ns| Entry { whole_ns: Some([whole_ns; 2]), ..Entry::default() };
         let sums = Sums { alive_ns, dead_ns, kernel_ns, ..Sums::default() };
         let known = Known {
             between_ns: 2_000_000_000,
@@ -144,7 +144,45 @@ proptest! {
             + accounts.unexplained_s.unwrap();
         prop_assert!((parts - accounts.whole_s.unwrap()).abs() < 1e-6);
         prop_assert!(accounts.others_s.unwrap() + 1e-9 >= alive_ns as f64 / 1e9);
+        prop_assert!((accounts.foreign_s.unwrap() * 1e9 - (whole - workers_ns) as f64).abs() < 1.0);
     }
+}
+
+/// Two hundred short programs of one shell stood in the record as the shell's own, with up
+/// to 200 % of a CPU.
+#[test]
+fn programs_that_ended_have_no_name_and_no_more_time_than_is_left() {
+    let mut sums = Sums::default();
+    sums.other(51, "bash", 40_000_000, 9_000_000_000);
+    let entry = |ns| Entry {
+        whole_ns: Some([ns; 2]),
+        ..Entry::default()
+    };
+    let known = Known {
+        between_ns: 2_000_000_000,
+        workers_ns: 1_000_000_000,
+        ..Known::default()
+    };
+    let accounts = books(vec![0]).accounts(&entry(0), &entry(1_740_000_000), &known, sums);
+    let named = accounts
+        .others
+        .iter()
+        .map(|one| (one.name.as_str(), one.cpu_s));
+    let named: Vec<_> = named.collect();
+    assert_eq!(named, [("programs that ended", 0.7), ("bash", 0.04)]);
+    assert!((accounts.others_s.unwrap() - 0.74).abs() < 1e-9);
+}
+
+/// Under `taskset -c 0` the other CPU's interrupts and programs were taken for ours.
+#[test]
+fn our_cpus_are_those_that_we_inherit_where_none_are_given() {
+    let allowed = jostle_sys::cpu::allowed();
+    assert_eq!(ours([&vec![]]), allowed);
+    assert_eq!(ours([&vec![3, 1]]), [1, 3]);
+    assert_eq!(ours([&vec![70], &vec![70]]), [70]);
+    let mut both = [allowed, vec![4_000]].concat();
+    both.sort_unstable();
+    assert_eq!(ours([&vec![4_000], &vec![]]), both);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod drain;
 mod fork;
 mod keep;
 mod reading;
+mod slices;
 mod start;
 mod strangers;
 mod watch;
@@ -36,6 +37,7 @@ use jostle_worker::page::{Shared, Stage, Word, phase};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
 use keep::Keep;
+use slices::Slices;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{
@@ -71,6 +73,8 @@ pub(super) struct Run<'a> {
     groups: Vec<CpuGroup>,
     /// For whoever watches.
     watch: Watch,
+    /// Short looks within the window.
+    slices: Slices,
 }
 
 /// What the keeper saw, for the collection.
@@ -167,6 +171,7 @@ impl<'a> Run<'a> {
             logs,
             groups: groups(order, ledger)?,
             watch: Watch::new(order.watched),
+            slices: Slices::default(),
         })
     }
 
@@ -227,6 +232,9 @@ impl<'a> Run<'a> {
             &self.books,
             seen,
         );
+        if let Some(accounts) = data.accounts.as_mut() {
+            accounts.readings = self.slices.taken();
+        }
         data.grants = self.logs.gather(&self.shared);
         self.name_strangers(&mut data);
         Ok(data)
@@ -274,6 +282,7 @@ impl<'a> Run<'a> {
         let flag_opened = self.now();
         self.watch.opens(flag_opened);
         let opened = self.read(children);
+        self.slices.open(self, children);
         let closes = match self.order.measure {
             Measure::Full => self.closes(0),
             Measure::Counts => flag_opened + self.order.window.0,
@@ -378,7 +387,11 @@ impl<'a> Run<'a> {
             if now >= stamp {
                 return Ok(());
             }
-            self.heed_parent(Duration::from_nanos(stamp - now).min(Duration::from_millis(200)))?;
+            if opened.is_some() {
+                self.slices.look(self);
+            }
+            let patience = Duration::from_nanos(stamp - now).min(self.slices.patience(now));
+            self.heed_parent(patience.min(Duration::from_millis(200)))?;
             children.reap();
             if children.alive.is_empty() || self.all_have_failed(children) {
                 return Ok(());

@@ -51,6 +51,7 @@ pub(super) fn environment() -> Environment {
 fn calibration() -> Calibration {
     let cost = OwnCost {
         pair_ns: 1.0,
+        pair_fastest_ns: Some(1.0),
         full_ns: 1.0,
         no_stamps_ns: 1.0,
         no_witness_ns: 1.0,
