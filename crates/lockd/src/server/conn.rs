@@ -43,6 +43,9 @@ pub(crate) struct Conn {
     pub(crate) names_begin: Option<Beginning>,
     /// Commands are held back: a LOCK, HANDOVER or the reply to a wrong password is pending.
     pub(crate) waiting: bool,
+    /// Its first request waits until locks are granted again; or did so, and goes on.
+    pub(crate) parked: Option<Parked>,
+    pub(crate) released: Option<Parked>,
     /// Wrong passwords given, and when the last one is answered; the connection waits until then.
     pub(crate) wrong_passwords: u32,
     pub(crate) refusal_due: Option<Time>,
@@ -52,6 +55,8 @@ pub(crate) struct Conn {
     pub(crate) readable: bool,
     /// The client has closed its side, though not all that it sent may be read.
     pub(crate) hung_up: bool,
+    /// The connection has failed.
+    pub(crate) broken: bool,
     /// The client has closed its side; nothing more will come.
     pub(crate) ended: bool,
     /// `input` may hold whole requests, which the next turn executes.
@@ -108,11 +113,14 @@ impl Conn {
             may_lock: false,
             names_begin: None,
             waiting: false,
+            parked: None,
+            released: None,
             wrong_passwords: 0,
             refusal_due: None,
             closing: false,
             readable: false,
             hung_up: false,
+            broken: false,
             ended: false,
             more: false,
             later: false,
@@ -215,13 +223,17 @@ impl Conn {
         if self.pending() == 0 {
             (self.output, self.sent) = (Vec::new(), 0);
         }
+        if !self.waiting {
+            self.wanted = Wanted::default();
+        }
     }
 
     /// Bytes of memory in its buffers.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.bytes());
-        self.input.capacity() + self.output.capacity() + queued
+        let leases = self.wanted.bytes() + self.fresh_leases.bytes();
+        self.input.capacity() + self.output.capacity() + queued + leases
     }
 
     /// The client's address, as an administrator sees it.
@@ -264,6 +276,15 @@ impl Conn {
     }
 }
 
+/// A request that waits before it is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parked {
+    /// The end of its wait.
+    pub(crate) until: Option<Time>,
+    /// Its bytes, at the start of the input.
+    pub(crate) length: usize,
+}
+
 /// Names, one behind the other.
 #[derive(Default)]
 pub(crate) struct Wanted {
@@ -272,6 +293,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        self.names.capacity() + self.lengths.capacity() * size_of::<usize>()
+    }
+
     pub(crate) fn set(&mut self, names: &[&[u8]]) {
         self.names.clear();
         self.lengths.clear();
@@ -293,6 +319,11 @@ pub(crate) struct FreshLeases {
 impl FreshLeases {
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        self.names.capacity() + self.tokens.capacity() * size_of::<(u64, usize)>()
     }
 
     /// Adds leases for the wanted names, with consecutive tokens from `first` on.

@@ -10,6 +10,7 @@ use super::Server;
 use super::conn::Conn;
 use super::net::{self, Door};
 use super::stream::Stream;
+use super::turn::GRANTS_PER_SEND;
 use crate::log::{self, Level};
 use crate::table::{ClientId, Event, Reply, Time};
 
@@ -78,7 +79,7 @@ impl Server {
             self.stats.rejected += 1;
             return;
         }
-        if self.is_full() {
+        if self.is_full() && !self.make_room() {
             self.stats.rejected += 1;
             let text = b"-ERR max number of clients reached\r\n";
             let _ = rustix::net::send(&fd, text, rustix::net::SendFlags::NOSIGNAL);
@@ -103,6 +104,31 @@ impl Server {
                 .as_ref()
                 .map_or(0, |shaken| shaken.pending());
         known >= self.max_connections
+    }
+
+    /// Closes the client that has not logged in for the longest time. Places that are
+    /// reserved for administrators would otherwise be taken by whoever is silent.
+    fn make_room(&mut self) -> bool {
+        while let Some(client) = self.unproved.pop_front() {
+            let silent = self.conn(client).is_some_and(|conn| !conn.authenticated);
+            if silent && let Some(conn) = self.take_conn(client) {
+                self.stats.closed_slow += 1;
+                self.close(conn);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Notes a client that has not logged in.
+    fn note_unproved(&mut self, client: ClientId) {
+        if self.unproved.len() >= 2 * self.max_connections {
+            let mut clients = std::mem::take(&mut self.unproved);
+            let silent = |conn: &Conn| !conn.authenticated;
+            clients.retain(|client| self.conn(*client).is_some_and(silent));
+            self.unproved = clients;
+        }
+        self.unproved.push_back(client);
     }
 
     /// Admits the clients whose handshakes are done.
@@ -160,7 +186,11 @@ impl Server {
         if self.conns.len() <= client.slot() {
             self.conns.resize_with(client.slot() + 1, || None);
         }
+        let proved = conn.authenticated;
         self.conns[client.slot()] = Some(conn);
+        if !proved {
+            self.note_unproved(client);
+        }
         Some(client)
     }
 
@@ -175,12 +205,32 @@ impl Server {
         }
         let Some(mut conn) = place.take() else { return };
         // A client that has hung up may have sent requests before.
-        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         conn.hung_up |= hung_up;
         conn.readable |= hung_up || flags.contains(EventFlags::IN);
-        let gone = flags.contains(EventFlags::ERR) || conn.is_abandoned();
-        let alive = !gone && self.serve(&mut conn);
+        if hung_up {
+            // When thousands of clients die at once, others come first.
+            conn.broken |= flags.contains(EventFlags::ERR);
+            self.dying.push_back(conn.id);
+            *place = Some(conn);
+            return;
+        }
+        let alive = !conn.is_abandoned() && self.serve(&mut conn);
         self.put_back(conn, alive);
+    }
+
+    /// Serves clients that have hung up for the last time, a bounded number each turn.
+    pub(super) fn close_dying(&mut self) {
+        for _ in 0..GRANTS_PER_SEND {
+            let Some(client) = self.dying.pop_front() else {
+                return;
+            };
+            let Some(mut conn) = self.take_conn(client) else {
+                continue;
+            };
+            let alive = !conn.broken && !conn.is_abandoned() && self.serve(&mut conn);
+            self.put_back(conn, alive);
+        }
     }
 
     /// Ends a connection's turn: watches it further, or closes it.

@@ -3,11 +3,11 @@
 
 use std::io;
 
-use jostle_resp::Writer;
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
 use super::Server;
+use super::conn::Conn;
 use crate::log::say;
 use crate::table::{ClientId, Event, Time};
 
@@ -71,8 +71,9 @@ impl Server {
     /// Ends all waits for locks, and answers them; returns their number.
     fn end_waits(&mut self, text: &str, now: Time) -> u64 {
         // Other connections wait for the reply to a wrong password.
-        let conns = self.conns.iter().flatten().map(|conn| conn.id);
-        let waiting: Vec<ClientId> = conns.filter(|id| self.table.is_waiting(*id)).collect();
+        let waits = |conn: &&Box<Conn>| conn.parked.is_some() || self.table.is_waiting(conn.id);
+        let waiting = self.conns.iter().flatten().filter(waits);
+        let waiting: Vec<ClientId> = waiting.map(|conn| conn.id).collect();
         // Timers that are due may end waits in this step in another way.
         self.step(Event::CancelAll, now);
         let mut count = 0;
@@ -80,11 +81,8 @@ impl Server {
             let Some(mut conn) = self.take_conn(client) else {
                 continue;
             };
-            if std::mem::take(&mut conn.waiting) {
-                count += 1;
-                Writer::new(&mut conn.output, conn.protocol).error(text);
-                self.let_go_on(&conn);
-            }
+            count += u64::from(conn.waiting);
+            self.end_unserved(&mut conn, |reply| reply.error(text));
             self.conns[client.slot()] = Some(conn);
         }
         count
@@ -129,6 +127,7 @@ impl Server {
             }
             self.end_of_turn();
         }
+        self.promise_last();
         Ok(())
     }
 }

@@ -194,6 +194,11 @@ impl Server {
                             now,
                         };
                         commands::execute(self, call);
+                        if let Some(parked) = &mut conn.parked {
+                            // It is executed later.
+                            parked.length = length;
+                            used -= length;
+                        }
                     }
                 }
                 Ok(Progress::Incomplete { needed }) => conn.needed = needed,

@@ -86,6 +86,9 @@ impl Server {
         if self.is_draining() {
             return Err("draining: waits for holders and grants nothing");
         }
+        if self.leases.from.is_some() {
+            return Err("leases from before the start may still run: nothing is granted yet");
+        }
         if self.table.tokens_left() == 0 {
             return Err("no fencing tokens can be made durable");
         }

@@ -71,7 +71,7 @@ pub(crate) fn fields(server: &Server, now: Time) -> Vec<Field> {
     };
     about_server(server, now, &mut add);
     about_clients(server, &mut add);
-    about_locks(server, &mut add);
+    about_locks(server, now, &mut add);
     about_work(server, &mut add);
     for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
         let name = format!("cmd_{}", spec.name.to_lowercase());
@@ -173,6 +173,12 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
         _ => text("ok"),
     };
     add("tokens", "token_store", state, "");
+    add(
+        "server",
+        "log_lines_dropped",
+        Value::Counter(crate::log::dropped()),
+        "Lines of the log that nobody read in time",
+    );
     add(
         "tokens",
         "next_token",
@@ -291,7 +297,7 @@ impl Server {
     }
 }
 
-fn about_locks(server: &Server, add: Add<'_>) {
+fn about_locks(server: &Server, now: Time, add: Add<'_>) {
     use Value::Gauge;
     let table = &server.table;
     for (name, value, help) in [
@@ -306,6 +312,11 @@ fn about_locks(server: &Server, add: Add<'_>) {
             "draining",
             u64::from(server.is_draining()),
             "Whether the daemon waits for holders before its end",
+        ),
+        (
+            "loading_ms",
+            server.loading_ms(now).unwrap_or(0),
+            "Milliseconds until locks are granted: leases from before the start may still run",
         ),
         ("sessions", table.sessions(), "Sessions that are open"),
         ("waiters", table.waiting(), "Clients that wait for a lock"),

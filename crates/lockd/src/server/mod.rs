@@ -16,11 +16,13 @@ mod conn;
 mod connections;
 mod drain;
 mod exchange;
+mod guesses;
 mod handover;
 #[cfg(feature = "tls")]
 mod handshake;
 mod http;
 mod info;
+mod leases;
 mod net;
 mod poll;
 mod reload;
@@ -42,6 +44,7 @@ use crate::table::{ClientId, Output, Table, Time};
 use conn::Conn;
 use exchange::Ahead;
 use http::HttpConn;
+use leases::Leases;
 use net::Listener;
 use poll::BusyPoll;
 use reserver::Reserver;
@@ -67,6 +70,7 @@ const RELOAD: u64 = 5 << KIND_SHIFT;
 const SHAKEN: u64 = 6 << KIND_SHIFT;
 const ASKED: u64 = 7 << KIND_SHIFT;
 const CHECKED: u64 = 8 << KIND_SHIFT;
+const READ: u64 = 9 << KIND_SHIFT;
 
 /// A lock daemon that listens.
 pub struct Server {
@@ -82,11 +86,13 @@ pub struct Server {
     conns: Vec<Option<Box<Conn>>>,
     http: Vec<Option<HttpConn>>,
     reserver: Option<Reserver>,
+    leases: Leases,
     stats: Stats,
     numbers: accounts::Numbers,
     failures: audit::Failures,
     /// The service manager, which is notified of the daemon's state.
     notifier: Option<Notifier>,
+    reading: Option<reload::Reading>,
     /// The handover to another program and its stage, if one is possible.
     handover: Option<handover::Handover>,
     /// When this program took over from another, and for how many microseconds no
@@ -112,6 +118,12 @@ pub struct Server {
     gathered: usize,
     /// Clients that go on with the next turn.
     later: VecDeque<ClientId>,
+    /// Clients that have hung up, to be served for the last time and closed, a bounded
+    /// number each turn.
+    dying: VecDeque<ClientId>,
+    /// Clients that may not have logged in yet, the oldest first.
+    unproved: VecDeque<ClientId>,
+    guesses: guesses::Guesses,
     /// The time that was read last.
     clock: Time,
     /// The last command was a long one: other clients come first.

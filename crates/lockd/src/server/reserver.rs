@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{SCRATCH, Server};
 use crate::log::{Level, say, write};
 use crate::table::Event;
-use crate::tokens::{END, RANGE, TokenStore};
+use crate::tokens::{END, Promise, RANGE, TokenStore};
 
 /// A next range of tokens is asked for when fewer are left.
 const TOKENS_LOW: u64 = RANGE / 2;
@@ -39,6 +39,8 @@ pub(crate) struct Reserver {
 enum Ask {
     /// Reserve tokens below this.
     Upto(u64),
+    /// Keep this promise, and answer here.
+    Promise(Promise, Sender<io::Result<()>>),
     /// Hand out the store's file, and leave it alone until the next request.
     Rest(Sender<io::Result<OwnedFd>>),
     /// Go on after a rest.
@@ -106,6 +108,20 @@ impl Reserver {
             let end = next.saturating_add(RANGE).min(END);
             self.in_flight = ask.send(Ask::Upto(end)).is_ok();
         }
+    }
+
+    /// Lets a promise be kept; false if that fails, or takes longer than `patience`.
+    pub(crate) fn promise(&mut self, promise: Promise, patience: Duration) -> bool {
+        let (to, from) = channel();
+        if let Some(ask) = &self.ask {
+            let _ = ask.send(Ask::Promise(promise, to));
+        }
+        match from.recv_timeout(patience) {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => self.trouble = Some(error.to_string()),
+            Err(_) => self.trouble = Some("the disk does not answer".to_owned()),
+        }
+        false
     }
 
     /// Makes the thread leave its store alone; returns the store's file.
@@ -179,6 +195,7 @@ impl Keeper {
             match asked {
                 Ok(Ask::Rest(to)) => drop(to.send(self.store.file())),
                 Ok(Ask::Wake) => {}
+                Ok(Ask::Promise(promise, to)) => drop(to.send(self.store.promise(promise))),
                 Ok(Ask::Upto(end)) => {
                     let outcome = self.store.reserve(end).map(|()| end);
                     if self.answer.send(outcome).is_err() {

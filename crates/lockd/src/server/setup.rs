@@ -16,7 +16,7 @@ use super::{BELL, LISTENER, SCRATCH, Server, now};
 use crate::config::{Config, Data};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{Event, HashKey, Table};
-use crate::tokens::{END, FileStore, StoreError, TokenStore};
+use crate::tokens::{END, Earlier, FileStore, StoreError, TokenStore};
 
 /// Descriptors for other things than clients.
 const SPARE_FILES: usize = 64;
@@ -44,6 +44,12 @@ pub enum StartError {
     /// The certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
+    /// The limit of open files leaves none for clients.
+    #[error(
+        "the limit of open files leaves room for no client: it must exceed {0} \
+         (ulimit -n, or LimitNOFILE= of systemd)"
+    )]
+    Files(usize),
     /// A call that should not fail.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -72,10 +78,11 @@ impl Server {
     /// [`StartError`].
     pub fn bind_with(config: Config, inherited: Vec<Inherited>) -> Result<Self, StartError> {
         match &config.data {
-            Data::None => Self::with_all(config, None, 1, inherited),
+            Data::None => Self::with_all(config, None, 1, Earlier::Nothing, inherited),
             Data::Directory(path) => {
-                let (store, first) = FileStore::open(path)?;
-                Self::with_all(config, Some(Box::new(store)), first, inherited)
+                let opened = FileStore::open(path, config.restored)?;
+                let store = Box::new(opened.store);
+                Self::with_all(config, Some(store), opened.first, opened.earlier, inherited)
             }
         }
     }
@@ -90,19 +97,23 @@ impl Server {
         store: Option<Box<dyn TokenStore>>,
         first: u64,
     ) -> Result<Self, StartError> {
-        Self::with_all(config, store, first, Vec::new())
+        Self::with_all(config, store, first, Earlier::Nothing, Vec::new())
     }
 
     fn with_all(
         config: Config,
         store: Option<Box<dyn TokenStore>>,
         first: u64,
+        earlier: Earlier,
         inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
         let table = Table::new(config.table, HashKey::random(), first);
         let mut server = Self::around(table, config)?;
         server.reserver = store.map(Reserver::start).transpose()?;
         server.first_tokens()?;
+        if server.reserver.is_some() {
+            server.promise_first(earlier);
+        }
         server.adopt_users(server.config.users.clone(), server.started);
         server.listen(inherited)?;
         Ok(server)
@@ -113,6 +124,9 @@ impl Server {
         let started = now();
         let max_connections =
             jostle_daemon::limits::connections_that_fit(config.max_connections, SPARE_FILES);
+        if max_connections <= config.reserve_connections {
+            return Err(StartError::Files(SPARE_FILES + config.reserve_connections));
+        }
         let server = Self {
             table,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
@@ -129,10 +143,12 @@ impl Server {
             conns: Vec::new(),
             http: Vec::new(),
             reserver: None,
+            leases: Default::default(),
             stats: Stats::default(),
             numbers: Default::default(),
             failures: Default::default(),
             notifier: None,
+            reading: None,
             handover: None,
             taken_over: None,
             draining: None,
@@ -146,6 +162,9 @@ impl Server {
             gather: false,
             gathered: 0,
             later: VecDeque::new(),
+            dying: VecDeque::new(),
+            unproved: VecDeque::new(),
+            guesses: Default::default(),
             clock: started,
             long: false,
             outputs: Vec::new(),

@@ -36,15 +36,21 @@ impl Server {
                 continue;
             };
             let fault = self.fault_of(conn, now);
-            let refusal_is_due = conn.refusal_due.is_some_and(|at| at <= now);
-            if fault.is_none() && !refusal_is_due {
+            let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+            let refusal_is_due = due(conn.refusal_due);
+            let wait_is_over = due(conn.parked.and_then(|parked| parked.until));
+            if fault.is_none() && !refusal_is_due && !wait_is_over {
                 continue;
             }
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
             };
             let Some(fault) = fault else {
-                self.send_refusal(&mut conn);
+                if wait_is_over {
+                    self.unpark(&mut conn, |reply| reply.nil());
+                } else {
+                    self.send_refusal(&mut conn);
+                }
                 self.conns[slot] = Some(conn);
                 continue;
             };
@@ -62,6 +68,12 @@ impl Server {
                 *place = None;
             }
         }
+    }
+
+    /// Lets the next sweep come by this time, but no more often than 20 times a second.
+    pub(super) fn sweep_by(&mut self, time: Time) {
+        let soonest = Time(self.clock.0 + SWEEP_NS / 20);
+        self.next_sweep = self.next_sweep.min(time.max(soonest));
     }
 
     /// Why a connection is to be closed, if it is.

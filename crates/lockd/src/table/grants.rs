@@ -4,7 +4,7 @@ use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
 use super::{
-    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal,
+    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, SERVED_PER_STEP,
     SESSION_HOLDS_TWICE, TOKEN_REUSE, Table, Time,
 };
 
@@ -42,8 +42,31 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
+    /// Serves lines that a step before has left half served, a bounded number of waiters
+    /// at a time.
+    pub(super) fn serve_partly(&mut self, now: Time, outputs: &mut Vec<Output>) {
+        if let Some((id, at)) = self.partly.pop_front() {
+            // The lock may be free by now, or another one.
+            let lock = &self.locks[id];
+            if lock.used && lock.queue != NIL {
+                self.serve(id, at, now, outputs);
+            }
+        }
+    }
+
+    /// Whether a line goes on to be served with the next [`Event::Tick`].
+    pub(crate) fn is_partly_served(&self) -> bool {
+        !self.partly.is_empty()
+    }
+
     pub(super) fn serve_queue(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
-        loop {
+        for served in 0.. {
+            if served == SERVED_PER_STEP {
+                if self.partly.iter().all(|(other, _)| *other != id) {
+                    self.partly.push_back((id, at));
+                }
+                return;
+            }
             let lock = &self.locks[id];
             let queue = &self.queues[lock.queue];
             let (head, sharing) = (queue.waiting.head, queue.sharing.len);

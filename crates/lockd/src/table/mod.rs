@@ -23,6 +23,8 @@
 //!   at the same instant both end: the waiter gets nothing. When more than a thousand
 //!   deadlines pass at once, the rest follows with the next steps; even then nobody can
 //!   use a lease after its deadline.
+//! - More than [`SERVED_PER_STEP`] waiters of one lock that can be served at once are
+//!   served by several steps; later requests wait behind them.
 //! - A lease starts when it is granted, not when it was asked for.
 //! - A session owns what is taken in its name until it ends, by its deadline or because
 //!   it is closed. Waiters in its name then get nothing, even if the lock becomes free
@@ -62,7 +64,7 @@ mod rules;
 #[cfg(test)]
 mod simulator;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use accounts::Account;
 use clients::{Client, Closing};
@@ -116,6 +118,10 @@ const RELEASES_PER_STEP: usize = 1024;
 /// the rest follows with the next steps.
 const TIMERS_PER_STEP: usize = 1024;
 
+/// Likewise waiters of a line that are served in one step: a lock that 9,000 clients
+/// want to share is granted to all of them over several steps.
+const SERVED_PER_STEP: usize = 256;
+
 /// The lock table. See the module's head for its rules.
 pub struct Table<const FAULT: u8 = SOUND> {
     key: HashKey,
@@ -139,7 +145,8 @@ pub struct Table<const FAULT: u8 = SOUND> {
     free_slots: Vec<u32>,
     /// Accounts by number; the first is for clients without an account.
     accounts: Vec<Account>,
-    /// Whether any account has a bound of its locks.
+    /// Accounts with a bound of their locks, and whether there are any.
+    bound_accounts: u32,
     quotas: bool,
     sessions: Slab<Session>,
     by_key: HashMap<SessionKey, u32>,
@@ -147,6 +154,8 @@ pub struct Table<const FAULT: u8 = SOUND> {
     closing: Vec<Closing>,
     /// Locks whose lines groups have left in this step.
     unserved: Vec<u32>,
+    /// Locks whose lines the next tick serves further, and as of which instant.
+    partly: VecDeque<(u32, u64)>,
     open: u32,
     waiting: u32,
     leases: u64,
@@ -180,11 +189,13 @@ impl<const FAULT: u8> Table<FAULT> {
             clients: vec![Client::vacant(0)],
             free_slots: Vec::new(),
             accounts: Self::accounts(),
+            bound_accounts: 0,
             quotas: false,
             sessions: Slab::new(),
             by_key: HashMap::new(),
             closing: Vec::new(),
             unserved: Vec::new(),
+            partly: VecDeque::new(),
             open: 0,
             waiting: 0,
             leases: 0,
@@ -252,6 +263,7 @@ impl<const FAULT: u8> Table<FAULT> {
             }
             Event::Tick => {
                 self.reap(now, outputs);
+                self.serve_partly(now, outputs);
                 Reply::Done
             }
         }
@@ -262,7 +274,7 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
-        if self.behind || !self.closing.is_empty() {
+        if self.behind || !self.closing.is_empty() || self.is_partly_served() {
             return Some(Time(0));
         }
         let next = self.timers.next();
@@ -274,6 +286,11 @@ impl<const FAULT: u8> Table<FAULT> {
     #[must_use]
     pub(crate) fn tokens_left(&self) -> u64 {
         self.tokens_end - self.next_token
+    }
+
+    /// Gives out no more tokens until [`Event::Tokens`] opens a new range.
+    pub(crate) fn withhold_tokens(&mut self) {
+        self.tokens_end = self.next_token;
     }
 
     /// The token that the next grant will have.

@@ -89,6 +89,9 @@ impl Server {
         if self.is_draining() {
             return Err("the daemon is ending");
         }
+        if self.leases.from.is_some() {
+            return Err("leases of the program before this one may still run");
+        }
         let Some(handover) = &mut self.handover else {
             return Err("this daemon is a part of another program");
         };
@@ -111,7 +114,8 @@ impl Server {
     #[inline]
     pub(super) fn advance_handover(&mut self, stop: BorrowedFd<'_>) {
         let idle = |handover: &Handover| matches!(handover.stage, Stage::Idle);
-        if !self.handover.as_ref().is_none_or(idle) {
+        // A state has no half-served lines.
+        if !self.handover.as_ref().is_none_or(idle) && !self.table.is_partly_served() {
             self.advance(stop);
         }
     }
@@ -277,7 +281,7 @@ fn no_state(error: io::Error) -> String {
     format!("cannot write the state: {error}")
 }
 
-fn is_readable(fd: impl AsFd) -> bool {
+pub(super) fn is_readable(fd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

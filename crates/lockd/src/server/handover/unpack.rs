@@ -18,7 +18,7 @@ use crate::handover::parcel;
 use crate::handover::state::{ConnState, ListenerState, Sealed, State, StateError};
 use crate::log::say;
 use crate::table::{ClientId, Event, Table, Time};
-use crate::tokens::{END, FileStore};
+use crate::tokens::{END, Earlier, FileStore, Opened};
 
 /// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
@@ -169,14 +169,15 @@ impl Server {
         let (Some(file), Data::Directory(directory)) = (file, &self.config.data) else {
             return Ok(());
         };
-        let store = FileStore::adopt(directory, File::from(file));
-        let (store, end) = store.map_err(super::super::StartError::Store)?;
+        let opened = FileStore::adopt(directory, File::from(file), false);
+        let Opened { store, first, .. } = opened.map_err(super::super::StartError::Store)?;
         let reserved = self.table.next_token() + self.table.tokens_left();
         ensure!(
-            reserved <= end,
-            "tokens below {reserved} are in use, and the file says {end}"
+            reserved <= first,
+            "tokens below {reserved} are in use, and the file says {first}"
         );
         self.reserver = Some(Reserver::start(Box::new(store))?);
+        self.promise_first(Earlier::Nothing);
         Ok(self.watch_bell()?)
     }
 

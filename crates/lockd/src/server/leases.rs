@@ -1,0 +1,185 @@
+//! Leases over a crash. A program that ended without a handover may have left leases of
+//! which this one knows only the longest and the last instant of a grant (the
+//! [`Promise`]). Until all of them have ended, nothing is granted: LOCK waits in line,
+//! and its request is executed when the time has come.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use jostle_resp::Writer;
+
+use super::Server;
+use super::conn::{Conn, Parked};
+use super::turn::RESUMES_PER_SEND;
+use crate::config::AfterCrash;
+use crate::log::say;
+use crate::table::{ClientId, Time};
+use crate::tokens::{Earlier, Promise};
+
+/// How far ahead of the clock a promise reaches.
+const AHEAD_NS: u64 = 10_000_000_000;
+/// How long a command waits for the disk that keeps a promise.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is promised about leases, and what an earlier promise forbids.
+#[derive(Debug)]
+pub(super) struct Leases {
+    /// Nothing is granted before this time.
+    pub(super) from: Option<Time>,
+    /// The promise that is kept; without a store or with `--after-crash grant`, one that
+    /// covers every lease.
+    kept: Promise,
+    /// Clients whose LOCK waits for `from`, in the order of their requests.
+    parked: VecDeque<ClientId>,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self {
+            from: None,
+            kept: Promise {
+                longest_ms: u64::MAX,
+                until: u64::MAX,
+            },
+            parked: VecDeque::new(),
+        }
+    }
+}
+
+impl Server {
+    /// Begins to promise; `earlier` is what the file holds.
+    pub(super) fn promise_first(&mut self, earlier: Earlier) {
+        if self.config.after_crash == AfterCrash::Grant {
+            return;
+        }
+        let (now, max_ttl_ms) = (self.clock, self.config.max_ttl_ms);
+        let end = earlier.leases_end(now.0, max_ttl_ms);
+        // What the earlier leases need stays promised until they have ended.
+        let left_ms = end.map_or(0, |end| (end - now.0).div_ceil(1_000_000));
+        self.leases.kept = Promise::default();
+        self.leases.from = end.map(Time);
+        self.keep(Promise {
+            longest_ms: left_ms.max(self.table.longest_lease_ms(now)),
+            until: now.0 + if end.is_some() { 0 } else { AHEAD_NS },
+        });
+        if let Some(end) = end {
+            let seconds = (end - now.0).div_ceil(1_000_000_000);
+            say(&format!(
+                "no lock is granted for {seconds} s: leases of the program before may still \
+                 run (--after-crash)"
+            ));
+        }
+    }
+
+    /// Asks the disk to keep a promise; false: it does not.
+    fn keep(&mut self, promise: Promise) -> bool {
+        let Some(reserver) = &mut self.reserver else {
+            return true;
+        };
+        let done = reserver.promise(promise, PATIENCE);
+        if done {
+            self.leases.kept = promise;
+        }
+        done
+    }
+
+    /// Whether a lease of this length may begin or be renewed now. If no promise covers
+    /// it, one is made, for twice the length at most: so that happens a few times in the
+    /// life of a daemon, and beyond that once in some seconds.
+    #[inline]
+    pub(super) fn may_lease(&mut self, ttl_ms: u64, now: Time) -> bool {
+        let kept = self.leases.kept;
+        (ttl_ms <= kept.longest_ms && now.0 < kept.until) || self.promise(ttl_ms, now)
+    }
+
+    #[cold]
+    fn promise(&mut self, ttl_ms: u64, now: Time) -> bool {
+        let longest_ms = ttl_ms.next_power_of_two().min(self.config.max_ttl_ms);
+        self.keep(Promise {
+            longest_ms: longest_ms.max(self.leases.kept.longest_ms),
+            until: now.0 + AHEAD_NS,
+        })
+    }
+
+    /// Promises anew in time, for leases that waiters get without a command of theirs.
+    /// Without the disk nothing more is granted.
+    #[inline]
+    pub(super) fn renew_promise(&mut self) {
+        let low = self.clock.0.saturating_add(AHEAD_NS / 2) >= self.leases.kept.until;
+        if low && self.table.waiting() > 0 && !self.promise(0, self.clock) {
+            self.table.withhold_tokens();
+        }
+    }
+
+    /// The promise of a clean end: exactly the leases that are left.
+    pub(super) fn promise_last(&mut self) {
+        if self.leases.kept.until == u64::MAX {
+            return;
+        }
+        let now = self.now();
+        let waits = self
+            .leases
+            .from
+            .map_or(0, |from| from.0.saturating_sub(now.0));
+        self.keep(Promise {
+            longest_ms: self
+                .table
+                .longest_lease_ms(now)
+                .max(waits.div_ceil(1_000_000)),
+            until: now.0,
+        });
+    }
+
+    // The time in which nothing is granted.
+
+    /// Milliseconds until locks are granted; `None`: they are.
+    pub(super) fn loading_ms(&self, now: Time) -> Option<u64> {
+        let left = |from: Time| from.0.saturating_sub(now.0).div_ceil(1_000_000).max(1);
+        self.leases.from.map(left)
+    }
+
+    /// Puts the request that is being executed in line, for at most `wait_ms`.
+    #[cold]
+    pub(super) fn park(&mut self, conn: &mut Conn, wait_ms: Option<u64>, now: Time) {
+        let until = wait_ms.map(|ms| Time(now.0.saturating_add(ms * 1_000_000)));
+        conn.parked = Some(Parked { until, length: 0 });
+        conn.waiting = true;
+        self.leases.parked.push_back(conn.id);
+        if let Some(until) = until {
+            self.sweep_by(until);
+        }
+    }
+
+    /// Lets parked requests be executed once the time has come, a bounded number at a
+    /// time. Requests that come meanwhile are parked behind them.
+    pub(super) fn release_parked(&mut self) {
+        if self.leases.from.is_none_or(|from| self.clock < from) {
+            return;
+        }
+        for _ in 0..RESUMES_PER_SEND {
+            let Some(client) = self.leases.parked.pop_front() else {
+                self.leases.from = None;
+                // A session may have been opened meanwhile.
+                self.leases.kept.longest_ms = self.table.longest_lease_ms(self.clock);
+                return say("locks are granted again: leases of the program before have ended");
+            };
+            let Some(conn) = self.conns[client.slot()].as_mut() else {
+                continue;
+            };
+            if conn.id == client && conn.parked.is_some() {
+                (conn.waiting, conn.released) = (false, conn.parked.take());
+                self.resumed.push_back(client);
+            }
+        }
+    }
+
+    /// Answers a request that its client no longer waits for in line, and drops it.
+    pub(super) fn unpark(&mut self, conn: &mut Conn, tell: impl FnOnce(&mut Writer<'_>)) {
+        if let Some(parked) = conn.parked.take() {
+            conn.consume(parked.length);
+            conn.waiting = false;
+            tell(&mut Writer::new(&mut conn.output, conn.protocol));
+            self.let_go_on(conn);
+        }
+    }
+}
