@@ -342,45 +342,27 @@ impl Settings {
 
     /// These settings, completed by those of `file`.
     #[must_use]
-    pub fn over(self, file: Self) -> Self {
-        let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
-        Self {
-            listen: list(self.listen, file.listen),
-            tls_listen: list(self.tls_listen, file.tls_listen),
-            tls_cert: self.tls_cert.or(file.tls_cert),
-            tls_key: self.tls_key.or(file.tls_key),
-            unix: self.unix.or(file.unix),
-            unix_mode: self.unix_mode.or(file.unix_mode),
-            data: self.data.or(file.data),
-            after_crash: self.after_crash.or(file.after_crash),
-            max_ttl: self.max_ttl.or(file.max_ttl),
-            restored: self.restored,
-            password_file: self.password_file.or(file.password_file),
-            users_file: self.users_file.or(file.users_file),
-            tls_ca: self.tls_ca.or(file.tls_ca),
-            reserve_connections: self.reserve_connections.or(file.reserve_connections),
-            metrics: self.metrics.or(file.metrics),
-            log_level: self.log_level.or(file.log_level),
-            log_format: self.log_format.or(file.log_format),
-            max_connections: self.max_connections.or(file.max_connections),
-            max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
-            max_waiters: self.max_waiters.or(file.max_waiters),
-            max_sessions: self.max_sessions.or(file.max_sessions),
-            max_wait: self.max_wait.or(file.max_wait),
-            max_name: self.max_name.or(file.max_name),
-            max_memory: self.max_memory.or(file.max_memory),
-            max_request: self.max_request.or(file.max_request),
-            max_output: self.max_output.or(file.max_output),
-            max_buffers: self.max_buffers.or(file.max_buffers),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            request_timeout: self.request_timeout.or(file.request_timeout),
-            tcp_keepalive: self.tcp_keepalive.or(file.tcp_keepalive),
-            busy_poll: self.busy_poll.or(file.busy_poll),
-            busy_poll_always: self.busy_poll_always || file.busy_poll_always,
-            handover_timeout: self.handover_timeout.or(file.handover_timeout),
-            drain_timeout: self.drain_timeout.or(file.drain_timeout),
-            password: self.password.or(file.password),
+    pub fn over(mut self, file: Self) -> Self {
+        macro_rules! complete {
+            ($($name:ident)*) => {$( self.$name = self.$name.or(file.$name); )*};
         }
+        complete! {
+            tls_cert tls_key unix unix_mode data after_crash max_ttl password_file users_file
+            tls_ca reserve_connections metrics log_level log_format max_connections
+            max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
+            max_request max_output max_buffers idle_timeout request_timeout tcp_keepalive
+            busy_poll handover_timeout drain_timeout password
+        }
+        for (mine, other) in [
+            (&mut self.listen, file.listen),
+            (&mut self.tls_listen, file.tls_listen),
+        ] {
+            if mine.is_empty() {
+                *mine = other;
+            }
+        }
+        self.busy_poll_always |= file.busy_poll_always;
+        self
     }
 
     /// The level of the log.

@@ -46,13 +46,16 @@ impl Pattern {
         };
         match &self.rest {
             Some(machine) => {
-                *steps += (name.len() * machine.words) as u64;
+                *steps += SET_OUT + (name.len() * machine.words) as u64;
                 machine.matches(name)
             }
             None => name.is_empty() || self.text.len() > self.plain,
         }
     }
 }
+
+/// What matching costs at least, in steps.
+const SET_OUT: u64 = 16;
 
 /// All states of a pattern at once, each a bit: bit n is set if the first n elements
 /// match what was read.
@@ -185,7 +188,7 @@ impl Beginning {
 
 #[cfg(test)]
 mod tests {
-    use super::Pattern;
+    use super::{Pattern, SET_OUT};
 
     #[test]
     fn patterns_match_as_in_redis() {
@@ -251,12 +254,12 @@ mod tests {
             let (pattern, mut steps) = (Pattern::new(pattern), 0);
             assert!(!pattern.matches_within(&[b'a'; 30], &mut steps));
             let words = pattern.text().len() / 64 + 1;
-            assert_eq!(steps, 30 * words as u64);
+            assert_eq!(steps, SET_OUT + 30 * words as u64);
         }
         let long = Pattern::new(&b"?*".repeat(100));
         let mut steps = 0;
         assert!(long.matches_within(&[b'a'; 100], &mut steps));
         assert!(!long.matches_within(&[b'a'; 99], &mut steps));
-        assert_eq!(steps, 199 * 4);
+        assert_eq!(steps, 2 * SET_OUT + 199 * 4);
     }
 }

@@ -118,7 +118,7 @@ impl Server {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,
-                tv_nsec: 50_000_000,
+                tv_nsec: if self.dying.is_empty() { 50_000_000 } else { 0 },
             };
             let buffer = rustix::buffer::spare_capacity(&mut events);
             let _ = epoll::wait(&self.epoll, buffer, Some(&pause));

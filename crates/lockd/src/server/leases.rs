@@ -58,10 +58,11 @@ impl Server {
         let left_ms = end.map_or(0, |end| (end - now.0).div_ceil(1_000_000));
         self.leases.kept = Promise::default();
         self.leases.from = end.map(Time);
-        self.keep(Promise {
+        let first = Promise {
             longest_ms: left_ms.max(self.table.longest_lease_ms(now)),
             until: now.0 + if end.is_some() { 0 } else { AHEAD_NS },
-        });
+        };
+        self.keep(first, PATIENCE);
         if let Some(end) = end {
             let seconds = (end - now.0).div_ceil(1_000_000_000);
             say(&format!(
@@ -71,16 +72,18 @@ impl Server {
         }
     }
 
-    /// Asks the disk to keep a promise; false: it does not.
-    fn keep(&mut self, promise: Promise) -> bool {
-        let Some(reserver) = &mut self.reserver else {
-            return true;
-        };
-        let done = reserver.promise(promise, PATIENCE);
-        if done {
-            self.leases.kept = promise;
-        }
-        done
+    /// Asks the disk to keep a promise; false: it has not kept one yet.
+    fn keep(&mut self, promise: Promise, patience: Duration) -> bool {
+        let reserver = self.reserver.as_mut();
+        let kept = reserver.and_then(|reserver| reserver.promise(promise, patience));
+        self.leases.kept = kept.unwrap_or(self.leases.kept);
+        kept.is_some()
+    }
+
+    /// Whether the promise that is kept covers such a lease.
+    #[inline]
+    fn covers(&self, ttl_ms: u64, now: Time) -> bool {
+        ttl_ms <= self.leases.kept.longest_ms && now.0 < self.leases.kept.until
     }
 
     /// Whether a lease of this length may begin or be renewed now. If no promise covers
@@ -88,25 +91,39 @@ impl Server {
     /// life of a daemon, and beyond that once in some seconds.
     #[inline]
     pub(super) fn may_lease(&mut self, ttl_ms: u64, now: Time) -> bool {
-        let kept = self.leases.kept;
-        (ttl_ms <= kept.longest_ms && now.0 < kept.until) || self.promise(ttl_ms, now)
+        self.covers(ttl_ms, now) || self.promise(ttl_ms, now, PATIENCE)
     }
 
     #[cold]
-    fn promise(&mut self, ttl_ms: u64, now: Time) -> bool {
+    fn promise(&mut self, ttl_ms: u64, now: Time, patience: Duration) -> bool {
         let longest_ms = ttl_ms.next_power_of_two().min(self.config.max_ttl_ms);
-        self.keep(Promise {
+        let wanted = Promise {
             longest_ms: longest_ms.max(self.leases.kept.longest_ms),
             until: now.0 + AHEAD_NS,
-        })
+        };
+        // The first answer may be that to an earlier promise.
+        for _ in 0..2 {
+            if !self.keep(wanted, patience) || self.covers(ttl_ms, now) {
+                break;
+            }
+        }
+        self.covers(ttl_ms, now)
     }
 
     /// Promises anew in time, for leases that waiters get without a command of theirs.
-    /// Without the disk nothing more is granted.
+    /// Without the disk nothing more is granted in the end.
     #[inline]
     pub(super) fn renew_promise(&mut self) {
-        let low = self.clock.0.saturating_add(AHEAD_NS / 2) >= self.leases.kept.until;
-        if low && self.table.waiting() > 0 && !self.promise(0, self.clock) {
+        let (now, until) = (self.clock, self.leases.kept.until);
+        if now.0.saturating_add(AHEAD_NS / 2) < until || self.table.waiting() == 0 {
+            return;
+        }
+        let patience = if now.0 < until {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
+        if !self.promise(0, now, patience) {
             self.table.withhold_tokens();
         }
     }
@@ -117,17 +134,14 @@ impl Server {
             return;
         }
         let now = self.now();
-        let waits = self
-            .leases
-            .from
-            .map_or(0, |from| from.0.saturating_sub(now.0));
-        self.keep(Promise {
-            longest_ms: self
-                .table
-                .longest_lease_ms(now)
-                .max(waits.div_ceil(1_000_000)),
+        let left = |from: Time| from.0.saturating_sub(now.0).div_ceil(1_000_000);
+        let waits_ms = self.leases.from.map_or(0, left);
+        let last = Promise {
+            longest_ms: self.table.longest_lease_ms(now).max(waits_ms),
             until: now.0,
-        });
+        };
+        // The first answer may be that to an earlier promise.
+        while self.keep(last, PATIENCE) && self.leases.kept != last {}
     }
 
     // The time in which nothing is granted.

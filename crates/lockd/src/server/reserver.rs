@@ -29,6 +29,8 @@ pub(crate) struct Reserver {
     answers: Receiver<io::Result<u64>>,
     bell: Arc<OwnedFd>,
     in_flight: bool,
+    /// The promise that the thread was asked to keep, and where it answers.
+    promised: Option<(Promise, Receiver<io::Result<()>>)>,
     /// Why the last attempt failed; `None` after a success.
     pub(crate) trouble: Option<String>,
     /// Why the next start would not find what was reserved.
@@ -79,6 +81,7 @@ impl Reserver {
             answers,
             bell,
             in_flight: false,
+            promised: None,
             trouble: None,
             lost,
         })
@@ -110,18 +113,32 @@ impl Reserver {
         }
     }
 
-    /// Lets a promise be kept; false if that fails, or takes longer than `patience`.
-    pub(crate) fn promise(&mut self, promise: Promise, patience: Duration) -> bool {
-        let (to, from) = channel();
-        if let Some(ask) = &self.ask {
-            let _ = ask.send(Ask::Promise(promise, to));
-        }
-        match from.recv_timeout(patience) {
-            Ok(Ok(())) => return true,
+    /// Lets a promise be kept, unless an earlier one is still being kept; returns the one
+    /// that is kept by now. `None`: the disk has failed, or does not answer within
+    /// `patience`. A disk in trouble is not waited for.
+    pub(crate) fn promise(&mut self, promise: Promise, patience: Duration) -> Option<Promise> {
+        let (asked, answer) = self.promised.take().unwrap_or_else(|| {
+            let (to, from) = channel();
+            if let Some(ask) = &self.ask {
+                let _ = ask.send(Ask::Promise(promise, to));
+            }
+            (promise, from)
+        });
+        let waits = self.trouble.is_none() && !patience.is_zero();
+        match answer.recv_timeout(if waits { patience } else { Duration::ZERO }) {
+            Ok(Ok(())) => {
+                self.trouble = None;
+                return Some(asked);
+            }
             Ok(Err(error)) => self.trouble = Some(error.to_string()),
-            Err(_) => self.trouble = Some("the disk does not answer".to_owned()),
+            Err(_) => {
+                self.promised = Some((asked, answer));
+                if waits {
+                    self.trouble = Some("the disk does not answer".to_owned());
+                }
+            }
         }
-        false
+        None
     }
 
     /// Makes the thread leave its store alone; returns the store's file.
@@ -313,6 +330,7 @@ mod tests {
             answers,
             bell: Arc::clone(&bell),
             in_flight: true,
+            promised: None,
             trouble: None,
             lost: Arc::default(),
         };

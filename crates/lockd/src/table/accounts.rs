@@ -5,7 +5,7 @@
 //! Setting the first bound counts all existing holds in one step.
 
 use super::entries::State;
-use super::{ClientId, LEASES_UNBOOKED, Refusal, Table};
+use super::{ClientId, Refusal, Table};
 
 /// What the clients of one user have together.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Account {
     }
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// Sets the bounds of an account; `None`: none.
     pub(super) fn set_quota(&mut self, account: u16, locks: Option<u32>, waiters: Option<u32>) {
         self.account(account);
@@ -190,7 +190,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let client = &mut self.clients[slot as usize];
         let account = &mut self.accounts[usize::from(client.account)];
-        let bound = account.is_bound() && FAULT != LEASES_UNBOOKED;
+        let bound = account.is_bound();
         if client.held > 0 && bound {
             client.lingers = true;
             return;

@@ -3,12 +3,9 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{
-    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, SERVED_PER_STEP,
-    SESSION_HOLDS_TWICE, TOKEN_REUSE, Table, Time,
-};
+use super::{ClientId, Outcome, Output, Refusal, SERVED_PER_STEP, Table, Time};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     #[inline]
     pub(super) fn take_token(&mut self) -> Option<u64> {
         if self.next_token >= self.tokens_end {
@@ -16,11 +13,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let token = self.next_token;
         self.next_token += 1;
-        Some(if FAULT == TOKEN_REUSE && token.is_multiple_of(16) {
-            token - 1
-        } else {
-            token
-        })
+        Some(token)
     }
 
     /// Gives the lock to those at the head of its queue, as far as it can be
@@ -35,9 +28,6 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         self.serve_queue(id, at, now, outputs);
         if !self.unserved.is_empty() {
-            if FAULT == GROUP_LEAVES_UNSERVED {
-                return self.unserved.clear();
-            }
             self.serve_others(at, now, outputs);
         }
     }
@@ -123,7 +113,6 @@ impl<const FAULT: u8> Table<FAULT> {
         let session = claim.session;
         let (owner, outlives) = match claim.session {
             NIL => (client, ttl_ms != 0),
-            _ if FAULT == CONNECTION_OWNS => (client, true),
             session => (self.sessions[session].client, true),
         };
         let waited_ns = now.0 - claim.since;
@@ -151,7 +140,7 @@ impl<const FAULT: u8> Table<FAULT> {
             outcome,
         });
         let granted = matches!(outcome, Outcome::Granted { .. });
-        if session != NIL && granted && FAULT != SESSION_HOLDS_TWICE {
+        if session != NIL && granted {
             self.tell_others_of_session(id, (session, owner), at, outputs);
         }
     }

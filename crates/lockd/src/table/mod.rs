@@ -84,33 +84,6 @@ pub use image::TableImage;
 pub use restore::BadImage;
 pub use view::{BadCursor, Holder, Waiter};
 
-/// The sound table. Its tests build others with one planted fault each, to check that
-/// they find it; as a constant parameter it costs the sound table nothing.
-const SOUND: u8 = 0;
-const EARLY_EXPIRY: u8 = 1;
-const TOKEN_REUSE: u8 = 2;
-const UNLOCK_WITHOUT_OWNER_CHECK: u8 = 3;
-const LOST_WAKE_UP: u8 = 4;
-const OVERTAKING: u8 = 5;
-const LEAKED_WAITER: u8 = 6;
-const ONE_PLACE_MORE: u8 = 7;
-const PLACES_UNCHECKED: u8 = 8;
-const GROUP_HALF_READY: u8 = 9;
-const UNRESERVED: u8 = 10;
-const GROUP_LEAVES_UNSERVED: u8 = 11;
-const CONNECTION_OWNS: u8 = 12;
-const RENEWAL_LOST: u8 = 13;
-const LATE_SESSION_GRANT: u8 = 14;
-const SESSION_KEEPS_HOLDS: u8 = 15;
-const WAITERS_UNTOLD: u8 = 16;
-const LEASES_UNBOOKED: u8 = 17;
-const HANDOVER_REVERSES_LINES: u8 = 18;
-const HANDOVER_DELAYS_LEASES: u8 = 19;
-const TOKEN_OF_ANOTHER: u8 = 20;
-const SESSION_HOLDS_TWICE: u8 = 21;
-const TELLINGS_FORGOTTEN: u8 = 22;
-const IDLE_BY_ANY_NAME: u8 = 23;
-
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
 const RELEASES_PER_STEP: usize = 1024;
@@ -123,7 +96,7 @@ const TIMERS_PER_STEP: usize = 1024;
 const SERVED_PER_STEP: usize = 256;
 
 /// The lock table. See the module's head for its rules.
-pub struct Table<const FAULT: u8 = SOUND> {
+pub struct Table {
     key: HashKey,
     limits: Limits,
     names: Index<ByName>,
@@ -165,7 +138,7 @@ pub struct Table<const FAULT: u8 = SOUND> {
     counters: Counters,
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// An empty table whose first token will be `first_token`; none may be
     /// given out before [`Event::Tokens`].
     #[must_use]

@@ -90,7 +90,7 @@ fn time(deadline: u64) -> Option<Time> {
     (deadline != NEVER).then_some(Time(deadline))
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// The longest time for which a lease or session that is open, or wanted by a waiter,
     /// can run from now on or from its grant or renewal on, in milliseconds.
     pub(crate) fn longest_lease_ms(&self, now: Time) -> u64 {

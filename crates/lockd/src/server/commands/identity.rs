@@ -190,6 +190,16 @@ pub(super) fn ping(_: &mut Server, mut call: Call<'_>) {
     }
 }
 
+pub(super) fn echo(_: &mut Server, mut call: Call<'_>) {
+    let message = call.arg(1);
+    call.reply().bulk(message);
+}
+
+pub(super) fn quit(_: &mut Server, mut call: Call<'_>) {
+    call.reply().simple("OK");
+    call.conn.closing = true;
+}
+
 pub(super) fn select(_: &mut Server, mut call: Call<'_>) {
     match parse_u64(call.arg(1)) {
         Some(0) => call.reply().simple("OK"),

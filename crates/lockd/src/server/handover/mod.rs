@@ -114,8 +114,9 @@ impl Server {
     #[inline]
     pub(super) fn advance_handover(&mut self, stop: BorrowedFd<'_>) {
         let idle = |handover: &Handover| matches!(handover.stage, Stage::Idle);
-        // A state has no half-served lines.
-        if !self.handover.as_ref().is_none_or(idle) && !self.table.is_partly_served() {
+        // A state has no half-served lines and no settings that are being read.
+        let waits = self.table.is_partly_served() || self.reading.is_some();
+        if !self.handover.as_ref().is_none_or(idle) && !waits {
             self.advance(stop);
         }
     }

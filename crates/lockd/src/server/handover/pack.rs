@@ -20,6 +20,7 @@ impl Server {
             Data::Directory(path) => Some(path.as_os_str().as_bytes().to_vec()),
         };
         let resumed = self.resumed.iter().chain(&self.later);
+        let resumed = resumed.chain(&self.granted).chain(&self.dying);
         let mut stats = self.stats.clone();
         stats.handshakes_failed = self.handshakes_failed();
         // They go by name.

@@ -34,7 +34,7 @@ pub(crate) fn could_go_on(config: &Config, state: State) -> Result<(), StateErro
     if let Some(tls) = &config.tls {
         super::super::setup::load_tls(tls).map_err(super::super::StartError::Tls)?;
     }
-    Table::<0>::from_image(&state.table, config.table)?;
+    Table::from_image(&state.table, config.table)?;
     Ok(())
 }
 

@@ -363,8 +363,8 @@ fn a_long_line_is_served_in_parts_and_in_order() {
     assert!(first.contains("s0 gets 2,"), "{first}");
     assert_eq!(stage.table.next_tick(), Some(Time(0)));
     // Nobody overtakes those who could have it already.
-    assert_eq!(stage.play(now, "late LOCK x SHARED WAIT 0"), "busy");
-    assert_eq!(stage.play(now, "late LOCK x SHARED"), "queued");
+    assert_eq!(stage.play(now, "late LOCK x SHARED WAIT 0"), "nil");
+    assert_eq!(stage.play(now, "late LOCK x SHARED"), "waits");
     assert_eq!(granted(&stage.play(now, "- TICK")), SERVED_PER_STEP);
     let rest = stage.play(now, "- TICK");
     assert_eq!(granted(&rest), 10);

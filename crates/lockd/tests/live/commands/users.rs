@@ -264,10 +264,13 @@ fn some_connections_are_for_administrators() {
     assert!(third.try_read().is_err());
     let mut root = house.login("root", "r");
     assert_eq!(root.say("PING"), "PONG");
-    let _unknown = house.daemon.client();
+    let mut unknown = house.daemon.client();
     eventually("all places are taken", || {
         root.info("connected_clients") == 4
     });
+    // Whoever has not logged in makes room.
+    let _another = house.login("root", "r");
+    assert!(unknown.try_read().is_err());
     let mut beyond = house.daemon.client();
     assert!(format!("{:?}", beyond.try_read()).contains("max number of clients"));
 }
