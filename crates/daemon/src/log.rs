@@ -24,9 +24,9 @@ pub fn one_line(text: &str) -> String {
 struct Queue {
     lines: VecDeque<String>,
     /// Lines dropped since the last one that was queued.
-    dropped: u64,
+    unreported: u64,
     /// Lines dropped so far.
-    dropped_ever: u64,
+    dropped: u64,
     /// The thread writes a line that it has taken.
     writes: bool,
 }
@@ -76,12 +76,12 @@ impl Log {
     pub fn put(&self, line: String) {
         let mut queue = self.lock();
         if queue.lines.len() >= LINES {
+            queue.unreported += 1;
             queue.dropped += 1;
-            queue.dropped_ever += 1;
             return;
         }
-        if queue.dropped > 0 {
-            let gap = (self.gap)(std::mem::take(&mut queue.dropped));
+        if queue.unreported > 0 {
+            let gap = (self.gap)(std::mem::take(&mut queue.unreported));
             queue.lines.push_back(gap);
         }
         queue.lines.push_back(line);
@@ -91,7 +91,7 @@ impl Log {
 
     /// Lines dropped so far.
     pub fn dropped(&self) -> u64 {
-        self.lock().dropped_ever
+        self.lock().dropped
     }
 
     /// Waits until all lines are written, for a second at most: before the end of the
