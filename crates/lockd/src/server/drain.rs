@@ -71,8 +71,8 @@ impl Server {
     /// Ends all waits for locks, and answers them; returns their number.
     fn end_waits(&mut self, text: &str, now: Time) -> u64 {
         // Other connections wait for the reply to a wrong password.
-        let waits = |conn: &&Box<Conn>| conn.parked.is_some() || self.table.is_waiting(conn.id);
-        let waiting = self.conns.iter().flatten().filter(waits);
+        let waits = |conn: &Conn| conn.parked.is_some() || self.table.is_waiting(conn.id);
+        let waiting = self.conns.iter().flatten().filter(|conn| waits(conn));
         let waiting: Vec<ClientId> = waiting.map(|conn| conn.id).collect();
         // Timers that are due may end waits in this step in another way.
         self.step(Event::CancelAll, now);

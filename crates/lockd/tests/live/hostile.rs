@@ -2,10 +2,6 @@
 //! Each test asserts who is served, in which order, and how much work is done at once;
 //! none a time that a busy machine could exceed.
 
-#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -13,9 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, Daemon, eventually, short};
-
-const JOSTLED: &str = env!("CARGO_BIN_EXE_jostled");
+use crate::JOSTLED;
+use crate::common::{Client, Daemon, eventually, short};
 
 /// A standard error that is full, and that nobody reads; keep the second one open.
 fn full_log() -> (Stdio, UnixStream) {
@@ -293,7 +288,7 @@ fn clients_are_served_while_the_users_are_read_again() {
         .join()
         .unwrap();
     eventually("the new user may log in", || {
-        short(&client.ask("ACL LIST")) != "" && daemon.client().say("AUTH late x") == "OK"
+        !short(&client.ask("ACL LIST")).is_empty() && daemon.client().say("AUTH late x") == "OK"
     });
 }
 
