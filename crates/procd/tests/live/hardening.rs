@@ -465,7 +465,7 @@ fn the_oldest_half_request_makes_room_for_a_newcomer() {
             whole
                 .get("/stats")
                 .body
-                .contains(&format!("\"connections_open\":{open}"))
+                .contains(&format!("\"connections_open\": {open}"))
         });
     }
     let mut newcomer = engine.client();
