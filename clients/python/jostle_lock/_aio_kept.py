@@ -93,9 +93,10 @@ class Kept:
             except asyncio.TimeoutError:
                 pass
             if self._line.is_broken():
-                if self._wish.ttl_s is not None:
-                    await self._line.close()
-                    self._line = self._new_line()
+                if self._wish.ttl_s is None:
+                    self._lose("the connection has ended")
+                await self._line.close()
+                self._line = self._new_line()
                 break
         return self._over.is_set()
 

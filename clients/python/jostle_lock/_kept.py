@@ -96,9 +96,10 @@ class Kept:
             if self._over.wait(min(left_s, LOOK_S)):
                 return True
             if self._line.is_broken():
-                if self._wish.ttl_s is not None:
-                    self._line.close()
-                    self._line = self._new_line()
+                if self._wish.ttl_s is None:
+                    self._lose("the connection has ended")
+                self._line.close()
+                self._line = self._new_line()
                 break
         return self._over.is_set()
 

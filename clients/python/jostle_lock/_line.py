@@ -51,7 +51,7 @@ class Line:
     def is_broken(self):
         """Whether the connection has ended, while nothing is asked."""
         try:
-            if self._connection.is_connected:
+            if self._connection._sock is not None:
                 self._connection.can_read(0)  # Keeps what comes; an end is an error.
         except (redis.RedisError, OSError):
             return True
