@@ -83,7 +83,7 @@ impl Server {
         }
         // Listeners that systemd or the previous program opened count, too.
         let clients = |listener: &&Listener| listener.door != Door::Metrics;
-        let served = self.listeners.iter().filter(clients);
+        let served = self.doors.listeners.iter().filter(clients);
         let mut public = served
             .filter_map(|listener| listener.address)
             .filter(|address| !jostle_daemon::address::is_loopback(address));
@@ -203,6 +203,7 @@ impl Server {
         // The new connection is counted already.
         known
             > self
+                .doors
                 .max_connections
                 .saturating_sub(self.config.reserve_connections)
     }

@@ -41,14 +41,9 @@ pub(crate) struct Conn {
     pub(crate) may_lock: bool,
     /// If `may_lock`: names with this beginning are allowed.
     pub(crate) names_begin: Option<Beginning>,
-    /// Commands are held back: a LOCK, HANDOVER or the reply to a wrong password is pending.
-    pub(crate) waiting: bool,
-    /// Its first request waits until locks are granted again; or did so, and goes on.
-    pub(crate) parked: Option<Parked>,
-    pub(crate) released: Option<Parked>,
-    /// Wrong passwords given, and when the last one is answered; the connection waits until then.
+    pub(crate) phase: Phase,
+    /// Wrong passwords given.
     pub(crate) wrong_passwords: u32,
-    pub(crate) refusal_due: Option<Time>,
     /// To be closed once its replies are sent.
     pub(crate) closing: bool,
     /// Its socket may hold unread bytes. Epoll reports them only once.
@@ -112,11 +107,8 @@ impl Conn {
             guarded: true,
             may_lock: false,
             names_begin: None,
-            waiting: false,
-            parked: None,
-            released: None,
+            phase: Phase::Open,
             wrong_passwords: 0,
-            refusal_due: None,
             closing: false,
             readable: false,
             hung_up: false,
@@ -186,8 +178,13 @@ impl Conn {
     pub(crate) fn delay_refusal(&mut self, now: Time) {
         let seconds = 1 << self.wrong_passwords.min(6);
         self.wrong_passwords += 1;
-        self.refusal_due = Some(Time(now.0 + seconds * 1_000_000_000));
-        self.waiting = true;
+        self.phase = Phase::Refused(Time(now.0 + seconds * 1_000_000_000));
+    }
+
+    /// Whether its commands are held back.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        !matches!(self.phase, Phase::Open | Phase::Released(_))
     }
 
     /// The number of its user.
@@ -212,7 +209,7 @@ impl Conn {
     #[inline]
     pub(crate) fn is_abandoned(&self) -> bool {
         let fresh = !self.fresh_leases.is_empty();
-        (self.waiting && self.hung_up) || (fresh && self.stream.peer_is_gone())
+        (self.waits() && self.hung_up) || (fresh && self.stream.peer_is_gone())
     }
 
     /// Frees the memory of empty buffers.
@@ -223,7 +220,7 @@ impl Conn {
         if self.pending() == 0 {
             (self.output, self.sent) = (Vec::new(), 0);
         }
-        if !self.waiting {
+        if !self.waits() {
             self.wanted = Wanted::default();
         }
     }
@@ -274,6 +271,21 @@ impl Conn {
     pub(crate) fn can_read(&self, max_input: usize) -> bool {
         self.readable && !self.ended && !self.closing && self.input.len() < max_input
     }
+}
+
+/// Whether a connection's commands are executed, or what they wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    /// They are executed as they come.
+    Open,
+    /// A LOCK waits in the table, or a HANDOVER for its outcome.
+    Waiting,
+    /// The first request waits until locks are granted again.
+    Parked(Parked),
+    /// The first request has waited for that, and is executed next.
+    Released(Parked),
+    /// The reply to a wrong password is sent at this time.
+    Refused(Time),
 }
 
 /// A request that waits before it is executed.

@@ -104,7 +104,7 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
     add("server", "os", text(std::env::consts::OS), "");
     figures! { add, "server";
         "process_id" Gauge(u64::from(std::process::id())) "Process id"
-        "uptime_in_seconds" Gauge((now.0 - server.started.0) / 1_000_000_000)
+        "uptime_in_seconds" Gauge((now.0 - server.life.started.0) / 1_000_000_000)
             "Seconds since the start"
         "log_lines_dropped" Counter(crate::log::dropped())
             "Lines of the log that nobody read in time"
@@ -113,7 +113,7 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
         "handover_failures" Counter(server.stats.handover_failures)
             "Handovers that were refused or failed; the program before went on"
     }
-    if let Some((at, stall_us)) = server.taken_over {
+    if let Some((at, stall_us)) = server.life.taken_over {
         let age = now.0.saturating_sub(at.0) / 1_000_000_000;
         figures! { add, "server";
             "handover_age_seconds" Gauge(age) "Seconds since the last handover"
@@ -155,7 +155,7 @@ fn about_clients(server: &Server, add: Add<'_>) {
     let stats = &server.stats;
     figures! { add, "clients";
         "connected_clients" Gauge(server.table.clients()) "Clients connected"
-        "maxclients" Gauge(server.max_connections as u64) "Clients that may connect"
+        "maxclients" Gauge(server.doors.max_connections as u64) "Clients that may connect"
         "blocked_clients" Gauge(server.table.waiting()) "Clients that wait for a lock"
         "total_connections_received" Counter(stats.connections) "Clients that were let in"
         "rejected_connections" Counter(stats.rejected) "Clients turned away at --max-connections"
@@ -180,7 +180,11 @@ impl Server {
     /// TLS handshakes that failed, also before a handover.
     pub(super) fn handshakes_failed(&self) -> u64 {
         #[cfg(feature = "tls")]
-        let now = self.handshakes.as_ref().map_or(0, |shaken| shaken.failed());
+        let now = self
+            .doors
+            .handshakes
+            .as_ref()
+            .map_or(0, |shaken| shaken.failed());
         #[cfg(not(feature = "tls"))]
         let now = 0;
         self.stats.handshakes_failed + now
@@ -334,7 +338,7 @@ fn wait_histogram(server: &Server, text: &mut String) {
 pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
     let seconds = |since: Time| now.0.saturating_sub(since.0) / 1_000_000_000;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let flags = match (conn.waiting, conn.peer) {
+    let flags = match (conn.waits(), conn.peer) {
         (true, _) => "b",
         (false, None) => "U",
         (false, Some(_)) => "N",

@@ -6,10 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use jostle_resp::Writer;
-
 use super::Server;
-use super::conn::{Conn, Parked};
+use super::conn::{Conn, Parked, Phase};
 use super::turn::RESUMES_PER_SEND;
 use crate::config::AfterCrash;
 use crate::log::say;
@@ -156,8 +154,7 @@ impl Server {
     #[cold]
     pub(super) fn park(&mut self, conn: &mut Conn, wait_ms: Option<u64>, now: Time) {
         let until = wait_ms.map(|ms| Time(now.0.saturating_add(ms * 1_000_000)));
-        conn.parked = Some(Parked { until, length: 0 });
-        conn.waiting = true;
+        conn.phase = Phase::Parked(Parked { until, length: 0 });
         self.leases.parked.push_back(conn.id);
         if let Some(until) = until {
             self.sweep_by(until);
@@ -180,20 +177,12 @@ impl Server {
             let Some(conn) = self.conns[client.slot()].as_mut() else {
                 continue;
             };
-            if conn.id == client && conn.parked.is_some() {
-                (conn.waiting, conn.released) = (false, conn.parked.take());
-                self.resumed.push_back(client);
+            if conn.id == client
+                && let Phase::Parked(parked) = conn.phase
+            {
+                conn.phase = Phase::Released(parked);
+                self.turn.resumed.push_back(client);
             }
-        }
-    }
-
-    /// Answers a request that its client no longer waits for in line, and drops it.
-    pub(super) fn unpark(&mut self, conn: &mut Conn, tell: impl FnOnce(&mut Writer<'_>)) {
-        if let Some(parked) = conn.parked.take() {
-            conn.consume(parked.length);
-            conn.waiting = false;
-            tell(&mut Writer::new(&mut conn.output, conn.protocol));
-            self.let_go_on(conn);
         }
     }
 }

@@ -26,11 +26,11 @@ impl Server {
     /// A signal during that time is heeded afterwards.
     pub(super) fn reload(&mut self, reload: &Reload, bell: &UnixStream) {
         let mut bytes = [0; 64];
-        if self.reading.is_some() {
+        if self.life.reading.is_some() {
             return;
         }
         while let Ok(1..) = rustix::io::read(&reload.signal, &mut bytes) {}
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.reloading();
         }
         let read = Arc::clone(&reload.read);
@@ -46,7 +46,7 @@ impl Server {
                 .spawn(thread)
         });
         match begun {
-            Ok(thread) => self.reading = Some(Reading(thread)),
+            Ok(thread) => self.life.reading = Some(Reading(thread)),
             Err(error) => self.reloaded(Err(error.to_string())),
         }
     }
@@ -55,7 +55,7 @@ impl Server {
     pub(super) fn adopt_read(&mut self, bell: &UnixStream) {
         let mut bytes = [0; 64];
         while let Ok(1..) = rustix::io::read(bell, &mut bytes) {}
-        let Some(Reading(thread)) = self.reading.take() else {
+        let Some(Reading(thread)) = self.life.reading.take() else {
             return;
         };
         let read = thread.join().unwrap_or_else(|_| {
@@ -75,7 +75,7 @@ impl Server {
                 &format!("settings not taken over, the old ones stay: {why}"),
             ),
         }
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.ready();
         }
     }
@@ -89,7 +89,7 @@ impl Server {
         #[cfg(feature = "tls")]
         if self.config.tls.is_some() {
             let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
-            self.tls = Some(super::setup::load_tls(tls)?);
+            self.doors.tls = Some(super::setup::load_tls(tls)?);
         }
         let now = self.now();
         self.adopt_users(users, now);

@@ -1,18 +1,17 @@
 //! From a configuration to a server that listens.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use jostle_resp::Args;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use super::connections::Doors;
 use super::info::Stats;
 use super::net::{Door, Listener};
 use super::poll::BusyPoll;
 use super::reserver::Reserver;
-use super::{BELL, LISTENER, SCRATCH, Server, now};
+use super::{BELL, LISTENER, Life, Server, now};
 use crate::config::{Config, Data};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{Event, HashKey, Table};
@@ -114,7 +113,7 @@ impl Server {
         if server.reserver.is_some() {
             server.promise_first(earlier);
         }
-        server.adopt_users(server.config.users.clone(), server.started);
+        server.adopt_users(server.config.users.clone(), server.life.started);
         server.listen(inherited)?;
         Ok(server)
     }
@@ -127,10 +126,8 @@ impl Server {
         if max_connections <= config.reserve_connections {
             return Err(StartError::Files(SPARE_FILES + config.reserve_connections));
         }
-        let server = Self {
-            table,
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            listeners: Vec::new(),
+        let doors = Doors {
+            max_connections,
             #[cfg(feature = "tls")]
             tls: config
                 .tls
@@ -138,43 +135,35 @@ impl Server {
                 .map(load_tls)
                 .transpose()
                 .map_err(StartError::Tls)?,
-            #[cfg(feature = "tls")]
-            handshakes: None,
-            conns: Vec::new(),
-            http: Vec::new(),
-            reserver: None,
-            leases: Default::default(),
-            stats: Stats::default(),
-            numbers: Default::default(),
-            failures: Default::default(),
+            ..Default::default()
+        };
+        let life = Life {
+            started,
             notifier: None,
             reading: None,
             handover: None,
             taken_over: None,
             draining: None,
             ending: false,
-            started,
-            max_connections,
+        };
+        let server = Self {
+            table,
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            conns: Vec::new(),
+            http: Vec::new(),
+            doors,
+            turn: Default::default(),
+            work: Default::default(),
+            life,
+            reserver: None,
+            leases: Default::default(),
+            stats: Stats::default(),
+            numbers: Default::default(),
+            failures: Default::default(),
             buffered: 0,
-            granted: VecDeque::new(),
-            resumed: VecDeque::new(),
-            unsent: Vec::new(),
-            gather: false,
-            gathered: 0,
-            later: VecDeque::new(),
-            dying: VecDeque::new(),
-            unproved: VecDeque::new(),
-            guesses: Default::default(),
             clock: started,
-            long: false,
-            outputs: Vec::new(),
-            scratch: vec![0; SCRATCH],
-            out: Vec::new(),
-            args: Args::new(),
-            ahead: Default::default(),
             busy_poll: BusyPoll::new(config.busy_poll, config.busy_poll_always),
             next_sweep: started,
-            deaf: false,
             config,
         };
         #[cfg(feature = "tls")]
@@ -184,11 +173,11 @@ impl Server {
 
     #[cfg(feature = "tls")]
     fn with_handshakes(mut self) -> Result<Self, StartError> {
-        if self.tls.is_some() {
+        if self.doors.tls.is_some() {
             let handshakes = super::handshake::Handshakes::start(self.config.request_timeout)?;
             let data = EventData::new_u64(super::SHAKEN);
             epoll::add(&self.epoll, handshakes.bell(), data, EventFlags::IN)?;
-            self.handshakes = Some(handshakes);
+            self.doors.handshakes = Some(handshakes);
         }
         Ok(self)
     }
@@ -202,7 +191,7 @@ impl Server {
             }
             self.watch_bell()?;
         } else {
-            self.step(Event::Tokens { end: END }, self.started);
+            self.step(Event::Tokens { end: END }, self.life.started);
         }
         Ok(())
     }
@@ -236,12 +225,12 @@ impl Server {
         for found in inherited {
             listeners.push(self.inherit(found)?);
         }
-        self.listeners = listeners;
+        self.doors.listeners = listeners;
         Ok(self.watch_listeners()?)
     }
 
     pub(super) fn watch_listeners(&self) -> rustix::io::Result<()> {
-        let listeners = (0..).zip(&self.listeners);
+        let listeners = (0..).zip(&self.doors.listeners);
         listeners.into_iter().try_for_each(|(index, listener)| {
             let data = EventData::new_u64(LISTENER | index);
             epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)
@@ -254,7 +243,7 @@ impl Server {
         let failed = |error| StartError::Listen { place, error };
         let listener = Listener::inherited(found.fd, &found.name).map_err(failed)?;
         #[cfg(feature = "tls")]
-        let lacks_tls = listener.door == Door::Tls && self.tls.is_none();
+        let lacks_tls = listener.door == Door::Tls && self.doors.tls.is_none();
         #[cfg(not(feature = "tls"))]
         let lacks_tls = found.name == "tls";
         if lacks_tls {
@@ -276,13 +265,14 @@ impl Server {
     /// Reports the daemon's state to this notifier from now on, first that it is ready.
     pub fn notify(&mut self, notifier: Notifier) {
         notifier.ready();
-        self.notifier = Some(notifier);
+        self.life.notifier = Some(notifier);
     }
 
     /// The addresses that clients can connect to, with the ports that port 0
     /// became.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         let doors = self
+            .doors
             .listeners
             .iter()
             .filter(|listener| listener.door != Door::Metrics);
@@ -293,6 +283,7 @@ impl Server {
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         let found = self
+            .doors
             .listeners
             .iter()
             .find(|listener| listener.door == Door::Metrics);
@@ -303,7 +294,7 @@ impl Server {
     /// open files does not allow more.
     #[must_use]
     pub fn max_connections(&self) -> usize {
-        self.max_connections
+        self.doors.max_connections
     }
 }
 

@@ -58,7 +58,7 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
 }
 
 pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let holders = server.table.holders(call.arg(1));
     let holders: Vec<Holder> = holders.take(SHOWN_MAX).collect();
     call.reply().array(holders.len());
@@ -110,7 +110,7 @@ fn holders_query(call: &Call<'_>) -> Result<Query, &'static str> {
 }
 
 pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let Query { pattern, page } = match holders_query(&call) {
         Ok(query) => query,
         Err(text) => return call.reply().error(text),
@@ -155,7 +155,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
 }
 
 pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
         Err(text) => return call.reply().error(text),
@@ -212,7 +212,7 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
 }
 
 pub(super) fn info_command(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let sections: Vec<&[u8]> = call.rest(1).collect();
     let text = info::text(&info::fields(server, call.now), &sections);
     call.reply().verbatim(&text);

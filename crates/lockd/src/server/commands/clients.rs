@@ -5,12 +5,11 @@ use jostle_resp::parse_u64;
 
 use super::pages::{Paging, SHOWN_MAX, cost};
 use super::{Call, Server};
-use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{ClientId, Event};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
         Err(text) => return call.reply().error(text),
@@ -82,10 +81,8 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
     let Ok(client) = named(server, &call, 2) else {
         return call.reply().error("ERR value is not an integer");
     };
-    let parked = |conn: &Conn| conn.parked.is_some();
-    let waits = client.is_some_and(|client| {
-        server.table.is_waiting(client) || server.conn(client).is_some_and(parked)
-    });
+    let found = client.and_then(|client| server.conn(client));
+    let waits = found.is_some_and(|conn| server.waits_for_lock(conn));
     let ended = match client {
         Some(client) if waits => {
             // A timer that is due may end the wait in this step in another way.

@@ -24,7 +24,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
         return false;
     }
     let source = guesses::source(call.conn.peer.map(|peer| peer.ip()), user);
-    let delay_s = server.guesses.delay_s(&source, call.now);
+    let delay_s = server.doors.guesses.delay_s(&source, call.now);
     if delay_s > 0 {
         server.stats.auth_failures += 1;
         call.reply().error(&format!(
@@ -35,7 +35,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
     }
     let Some(found) = users.check(user, given).cloned() else {
         server.stats.auth_failures += 1;
-        server.guesses.wrong(source, call.now);
+        server.doors.guesses.wrong(source, call.now);
         server.audit_failure(call.conn, user);
         call.conn.delay_refusal(call.now);
         return false;
@@ -43,7 +43,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
     match server.log_in(call.conn, found, call.now) {
         Ok(()) => {
             call.conn.wrong_passwords = 0;
-            server.guesses.right(&source);
+            server.doors.guesses.right(&source);
             return true;
         }
         Err(LoginError::Quota(most)) => call.reply().error(&format!(

@@ -3,6 +3,7 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::{Call, Server, sessions};
+use crate::server::conn::Phase;
 use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey, Time};
 
 /// What can stand behind the name.
@@ -142,7 +143,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     match server.step(Event::Lock(request), call.now) {
         Reply::Granted(token) => call.reply().integer(token as i64),
         Reply::Queued => {
-            call.conn.waiting = true;
+            call.conn.phase = Phase::Waiting;
             if request.ttl_ms.is_some() || request.session.is_some() {
                 // Needed to pass the lock on if the client is gone when the grant comes.
                 call.conn.wanted.set(&[request.name]);
@@ -231,7 +232,7 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     match server.step(Event::LockAll(request), call.now) {
         Reply::GrantedAll { first, count } => write_tokens(&mut call.reply(), first, count),
         Reply::Queued => {
-            call.conn.waiting = true;
+            call.conn.phase = Phase::Waiting;
             if request.ttl_ms.is_some() {
                 call.conn.wanted.set(&names);
             }
@@ -354,10 +355,11 @@ impl Server {
     /// with what is left of it.
     #[cold]
     fn has_waited(&mut self, call: &mut Call<'_>, wait_ms: &mut Option<u64>) -> bool {
-        let Some(parked) = call.conn.released.take() else {
+        let Phase::Released(parked) = call.conn.phase else {
             self.grant_later(call, *wait_ms);
             return false;
         };
+        call.conn.phase = Phase::Open;
         let left_ns = |until: Time| until.0.saturating_sub(call.now.0);
         let left_ms = parked.until.map(|until| left_ns(until).div_ceil(1_000_000));
         *wait_ms = left_ms.or(*wait_ms);

@@ -40,8 +40,11 @@ impl House {
         client
     }
 
+    /// In one step: a reload that was asked for before may be reading.
     fn write(&self, users: &str) {
-        std::fs::write(&self.file, users).unwrap();
+        let draft = self.file.with_extension("new");
+        std::fs::write(&draft, users).unwrap();
+        std::fs::rename(&draft, &self.file).unwrap();
     }
 }
 
