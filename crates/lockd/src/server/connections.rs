@@ -37,8 +37,10 @@ pub(super) struct Doors {
     #[cfg(feature = "tls")]
     pub(super) handshakes: Option<super::handshake::Handshakes>,
     pub(super) max_connections: usize,
-    /// Clients that may not have logged in yet, the oldest first.
-    pub(super) unproved: VecDeque<ClientId>,
+    /// How many connections have come, and so the number of the next one.
+    pub(super) arrivals: u64,
+    /// Clients that may not have logged in yet, with their numbers, the oldest first.
+    pub(super) unproved: VecDeque<(u64, ClientId)>,
     pub(super) guesses: Guesses,
 }
 
@@ -103,14 +105,16 @@ impl Server {
             let _ = rustix::net::send(&fd, text, rustix::net::SendFlags::NOSIGNAL);
             return;
         }
+        self.doors.arrivals += 1;
+        let number = self.doors.arrivals;
         #[cfg(feature = "tls")]
         if door == Door::Tls {
             if let (Some(handshakes), Some(tls)) = (&self.doors.handshakes, &self.doors.tls) {
-                let _ = handshakes.begin(fd, peer, tls.clone());
+                let _ = handshakes.begin(number, fd, peer, tls.clone());
             }
             return;
         }
-        self.let_in(Stream::plain(fd), peer);
+        self.let_in(number, Stream::plain(fd), peer);
     }
 
     fn is_full(&self) -> bool {
@@ -125,10 +129,24 @@ impl Server {
         known >= self.doors.max_connections
     }
 
-    /// Closes the client that has not logged in for the longest time. Places that are
-    /// reserved for administrators would otherwise be taken by whoever is silent.
+    /// Closes the client that has not logged in, or not finished its handshake, for the
+    /// longest time. Places that are reserved for administrators would otherwise be taken
+    /// by whoever is silent.
     fn make_room(&mut self) -> bool {
-        while let Some(client) = self.doors.unproved.pop_front() {
+        loop {
+            let first = self.doors.unproved.front().copied();
+            #[cfg(feature = "tls")]
+            if let Some(handshakes) = &self.doors.handshakes
+                && handshakes.pending() > 0
+                && first.is_none_or(|(number, _)| handshakes.oldest() < number)
+            {
+                handshakes.close_oldest();
+                return true;
+            }
+            let Some((_, client)) = first else {
+                return false;
+            };
+            self.doors.unproved.pop_front();
             let silent = self.conn(client).is_some_and(|conn| !conn.authenticated);
             if silent && let Some(conn) = self.take_conn(client) {
                 self.stats.closed_slow += 1;
@@ -136,18 +154,19 @@ impl Server {
                 return true;
             }
         }
-        false
     }
 
     /// Notes a client that has not logged in.
-    pub(super) fn note_unproved(&mut self, client: ClientId) {
+    pub(super) fn note_unproved(&mut self, number: u64, client: ClientId) {
         if self.doors.unproved.len() >= 2 * self.doors.max_connections {
             let mut clients = std::mem::take(&mut self.doors.unproved);
             let silent = |conn: &Conn| !conn.authenticated;
-            clients.retain(|client| self.conn(*client).is_some_and(silent));
+            clients.retain(|(_, client)| self.conn(*client).is_some_and(silent));
             self.doors.unproved = clients;
         }
-        self.doors.unproved.push_back(client);
+        let unproved = &mut self.doors.unproved;
+        let place = unproved.partition_point(|(earlier, _)| *earlier < number);
+        unproved.insert(place, (number, client));
     }
 
     /// Admits the clients whose handshakes are done.
@@ -163,7 +182,7 @@ impl Server {
             .and_then(|shaken| shaken.take())
         {
             let stream = Stream::tls(guest.fd, guest.tls);
-            let Some(client) = self.let_in(stream, guest.peer) else {
+            let Some(client) = self.let_in(guest.number, stream, guest.peer) else {
                 continue;
             };
             // Requests may have arrived together with the end of the handshake; epoll
@@ -176,7 +195,12 @@ impl Server {
         }
     }
 
-    fn let_in(&mut self, stream: Stream, peer: Option<SocketAddr>) -> Option<ClientId> {
+    fn let_in(
+        &mut self,
+        number: u64,
+        stream: Stream,
+        peer: Option<SocketAddr>,
+    ) -> Option<ClientId> {
         let now = self.now();
         let Reply::Opened(client) = self.step(Event::Open, now) else {
             return None;
@@ -213,7 +237,7 @@ impl Server {
         let proved = conn.authenticated;
         self.conns[client.slot()] = Some(conn);
         if !proved {
-            self.note_unproved(client);
+            self.note_unproved(number, client);
         }
         Some(client)
     }

@@ -243,6 +243,56 @@ fn who_has_not_logged_in_makes_room_for_newcomers_the_oldest_first() {
     assert_eq!(app.say("TRYLOCK x"), "1");
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn silent_handshakes_make_room_for_newcomers_the_oldest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (key, cert, users) = (file("key"), file("cert"), file("users"));
+    let made = tool("openssl")
+        .args(["req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"])
+        .args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=x"])
+        .args(["-keyout", &key, "-out", &cert])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    std::fs::write(&users, "user boss on >b ~* +@admin\n").unwrap();
+    let daemon = Daemon::start(&[
+        "--users-file",
+        &users,
+        "--tls-listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--max-connections",
+        "4",
+        "--reserve-connections",
+        "1",
+    ]);
+    let mut lines = daemon.log.iter().rev();
+    let address = lines.find(|line| line.contains("listening")).unwrap();
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let mut boss = daemon.client();
+    assert_eq!(boss.say("AUTH boss b"), "OK");
+    let silent: Vec<TcpStream> = (0..3)
+        .map(|_| TcpStream::connect(format!("127.0.0.1:{port}")).unwrap())
+        .collect();
+    // They were accepted before this is read.
+    assert_eq!(boss.say("PING"), "PONG");
+    let mut newcomer = daemon.client();
+    assert_eq!(newcomer.say("AUTH boss b"), "OK");
+    daemon.await_info_as(&mut boss, "closed_handshake", 1);
+    for stream in &silent {
+        stream.set_nonblocking(true).unwrap();
+    }
+    assert!(matches!((&silent[0]).read(&mut [0; 9]), Ok(0)));
+    for stay in [1, 2] {
+        assert!((&silent[stay]).read(&mut [0; 9]).is_err());
+    }
+}
+
 /// 1,500 clients that waited with LOCKALL took 60 MB, and 9.5 were accounted.
 #[test]
 fn what_clients_wait_for_is_accounted_within_a_tenth() {

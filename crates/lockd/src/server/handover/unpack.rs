@@ -200,7 +200,7 @@ impl Server {
         self.account(&mut conn);
         self.watch_new(&conn)?;
         if !conn.authenticated {
-            self.note_unproved(conn.id);
+            self.note_unproved(0, conn.id);
         }
         let slot = conn.id.slot();
         if self.conns.len() <= slot {
