@@ -162,7 +162,6 @@ const SECTOR: u64 = 512;
 const MAGIC: &[u8; 8] = b"JOSTLED1";
 const RECORD: usize = 32;
 const PROMISE_MAGIC: &[u8; 8] = b"JOSTLEDP";
-const PROMISE: usize = 48;
 /// Tokens that are skipped when a copy of the file is accepted.
 const SKIPPED: u64 = 1 << 40;
 
@@ -181,37 +180,40 @@ fn identity(file: &File) -> io::Result<u64> {
     Ok(checksum(format!("{} {born:?}", found.stx_ino).as_bytes()))
 }
 
-fn encode_promise(promise: Promise, boot: u64, identity: u64) -> [u8; PROMISE] {
-    let mut record = [0; PROMISE];
-    record[..8].copy_from_slice(PROMISE_MAGIC);
-    let numbers = [boot, identity, promise.longest_ms, promise.until];
-    for (place, number) in record[8..].chunks_exact_mut(8).zip(numbers) {
-        place.copy_from_slice(&number.to_le_bytes());
-    }
-    let sum = checksum(&record[..40]);
-    record[40..].copy_from_slice(&sum.to_le_bytes());
-    record
-}
-
 /// The promise in the third sector, and the identity of the file that it was written to.
 fn decode_promise(record: &[u8], boot: u64) -> (Earlier, Option<u64>) {
     if record.iter().all(|byte| *byte == 0) {
         return (Earlier::Nothing, None);
     }
-    let number = |at: usize| record[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-    let whole = record.len() >= PROMISE && record.starts_with(PROMISE_MAGIC);
-    if !whole || number(40) != checksum(&record[..40]) {
+    let Some([of, identity, longest_ms, until]) = unseal(PROMISE_MAGIC, record) else {
         return (Earlier::Damaged, None);
-    }
-    let promise = Promise {
-        longest_ms: number(24),
-        until: number(32),
     };
-    let earlier = match number(8) == boot {
+    let promise = Promise { longest_ms, until };
+    let earlier = match of == boot {
         true => Earlier::SameBoot(promise),
         false => Earlier::OtherBoot(promise),
     };
-    (earlier, Some(number(16)))
+    (earlier, Some(identity))
+}
+
+/// A record: what it is, numbers, and a checksum of both.
+fn seal<const NUMBERS: usize>(magic: &[u8; 8], numbers: [u64; NUMBERS]) -> Vec<u8> {
+    let mut record = magic.to_vec();
+    record.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    record.extend(checksum(&record).to_le_bytes());
+    record
+}
+
+/// The numbers of a record at the start of these bytes, if it is whole.
+fn unseal<const NUMBERS: usize>(magic: &[u8; 8], bytes: &[u8]) -> Option<[u64; NUMBERS]> {
+    let (sealed, sum) = bytes.get(..16 + 8 * NUMBERS)?.split_at(8 + 8 * NUMBERS);
+    let whole = sealed.starts_with(magic) && sum == checksum(sealed).to_le_bytes();
+    let mut words = sealed[8..].chunks_exact(8).map(|word| word.try_into());
+    let numbers = std::array::from_fn(|_| match words.next() {
+        Some(Ok(word)) => u64::from_le_bytes(word),
+        _ => 0,
+    });
+    whole.then_some(numbers)
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -219,33 +221,6 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-fn encode(generation: u64, end: u64) -> [u8; RECORD] {
-    let mut record = [0; RECORD];
-    record[..8].copy_from_slice(MAGIC);
-    record[8..16].copy_from_slice(&generation.to_le_bytes());
-    record[16..24].copy_from_slice(&end.to_le_bytes());
-    let sum = checksum(&record[..24]);
-    record[24..].copy_from_slice(&sum.to_le_bytes());
-    record
-}
-
-/// The generation and the end, if the record is whole.
-fn decode(record: &[u8]) -> Option<(u64, u64)> {
-    let number = |at: usize| {
-        record
-            .get(at..at + 8)?
-            .try_into()
-            .ok()
-            .map(u64::from_le_bytes)
-    };
-    let whole = record.starts_with(MAGIC) && number(24)? == checksum(&record[..24]);
-    if whole {
-        Some((number(8)?, number(16)?))
-    } else {
-        None
-    }
 }
 
 impl FileStore {
@@ -296,12 +271,9 @@ impl FileStore {
         file.rewind().map_err(io("rewind"))?;
         let mut most = (&mut file).take(3 * SECTOR);
         most.read_to_end(&mut bytes).map_err(io("read"))?;
-        let records = [0, SECTOR as usize].map(|at| bytes.get(at..).and_then(decode));
-        let latest = records
-            .into_iter()
-            .flatten()
-            .max_by_key(|(generation, _)| *generation);
-        let (generation, end) = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        let sectors = bytes.chunks(SECTOR as usize).take(2);
+        let latest = sectors.filter_map(|sector| unseal(MAGIC, sector)).max();
+        let [generation, end] = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
         let third = bytes.get(2 * SECTOR as usize..).unwrap_or_default();
         let (earlier, written_to) = decode_promise(third, boot());
         let own = identity(&file).map_err(io("identify"))?;
@@ -346,7 +318,7 @@ impl FileStore {
             .map_err(|_| io::Error::other("in use by another jostled"))?;
         let mut record = [0; RECORD];
         file.read_exact_at(&mut record, 0)?;
-        if decode(&record) != Some((0, self.end)) {
+        if unseal(MAGIC, &record) != Some([0, self.end]) {
             return Err(io::Error::other("another jostled has been here"));
         }
         (self.file, self.generation) = (file, 1);
@@ -363,7 +335,7 @@ fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
     let unique = since_1970.unwrap_or_default().as_nanos();
     let draft = directory.join(format!("tokens.{}-{unique}.new", std::process::id()));
     let mut bytes = vec![0; 2 * SECTOR as usize];
-    bytes[..RECORD].copy_from_slice(&encode(0, end));
+    bytes[..RECORD].copy_from_slice(&seal(MAGIC, [0, end]));
     let mut file = File::create_new(&draft)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
@@ -383,7 +355,8 @@ impl TokenStore for FileStore {
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         self.check()?;
         let at = self.generation % 2 * SECTOR;
-        self.file.write_all_at(&encode(self.generation, end), at)?;
+        self.file
+            .write_all_at(&seal(MAGIC, [self.generation, end]), at)?;
         self.file.sync_data()?;
         // Only now: a failed write is tried again over the same record, so that
         // the other one stays whole.
@@ -393,7 +366,13 @@ impl TokenStore for FileStore {
     }
 
     fn promise(&mut self, promise: Promise) -> io::Result<()> {
-        let record = encode_promise(promise, boot(), identity(&self.file)?);
+        let numbers = [
+            boot(),
+            identity(&self.file)?,
+            promise.longest_ms,
+            promise.until,
+        ];
+        let record = seal(PROMISE_MAGIC, numbers);
         self.file.write_all_at(&record, 2 * SECTOR)?;
         // What a crash of the machine forgets may be too long, not too short.
         if promise.longest_ms > self.promised.longest_ms {
@@ -563,7 +542,8 @@ mod tests {
             let file = OpenOptions::new().write(true).open(&path).unwrap();
             file.write_all_at(record, 2 * SECTOR).unwrap();
         };
-        write(&encode_promise(promise, boot() ^ 1, own));
+        let numbers = [boot() ^ 1, own, promise.longest_ms, promise.until];
+        write(&seal(PROMISE_MAGIC, numbers));
         assert_eq!(
             opened(directory.path()).earlier,
             Earlier::OtherBoot(promise)
