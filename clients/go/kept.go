@@ -125,12 +125,7 @@ func (k *kept) finish(ctx context.Context) error {
 func (k *kept) keep() {
 	defer close(k.kept)
 	pause := k.term.every
-	for {
-		select {
-		case <-k.over:
-			return
-		case <-time.After(pause):
-		}
+	for k.rest(pause) {
 		pause = k.term.every
 		err := k.confirm()
 		var refused *Refused
@@ -143,6 +138,30 @@ func (k *kept) keep() {
 			pause /= 4
 		}
 	}
+}
+
+// look is how often the keeper looks whether its connection has ended.
+const look = 100 * time.Millisecond
+
+// rest waits for the next renewal, or until the connection ends: a lease is then renewed at
+// once, over another one, since the daemon may have ended, and the lease with it. False:
+// it is over.
+func (k *kept) rest(pause time.Duration) bool {
+	for end := time.Now().Add(pause); time.Until(end) > 0; {
+		select {
+		case <-k.over:
+			return false
+		case <-time.After(min(time.Until(end), look)):
+		}
+		if k.line.ended() {
+			if k.ttl > 0 {
+				k.line.close()
+				k.line = k.locks.line()
+			}
+			break
+		}
+	}
+	return !k.isOver()
 }
 
 func (k *kept) confirm() error {

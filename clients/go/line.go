@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,6 +134,22 @@ func (l *line) exchange(
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w to %v: %w", ErrNoAnswer, command, err)
+}
+
+// ended says whether the other side has closed the connection, while nothing is asked.
+func (l *line) ended() bool {
+	l.guard.Lock()
+	conn := l.conn
+	l.guard.Unlock()
+	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secured.NetConn()
+	}
+	plain, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := plain.SyscallConn()
+	return err == nil && hasEnded(raw)
 }
 
 // closed stands for the connection of a line that was given up.

@@ -227,6 +227,18 @@ func TestAConnectionThatIsKilledIsALostLock(t *testing.T) {
 	}
 }
 
+func TestALeaseIsRenewedAtOnceWhenItsConnectionBreaks(t *testing.T) {
+	w := newWorld(t)
+	// It would be renewed after 20 minutes.
+	held := w.acquire("job", Wish{TTL: time.Hour})
+	before := w.daemon.info("renewals")
+	_, after, _ := strings.Cut(w.daemon.ask("HOLDER job"), "client\r\n:")
+	client, _, _ := strings.Cut(after, "\r\n")
+	w.daemon.ask("CLIENT KILL ID " + client)
+	eventually(t, "a renewal", func() bool { return w.daemon.info("renewals") > before })
+	w.release(held)
+}
+
 func TestWishesThatMakeNoSenseAreTold(t *testing.T) {
 	locks := New(&redis.Options{Addr: "127.0.0.1:1"}, Settings{})
 	for _, wrong := range []Wish{{Wait: -5}, {TTL: -1}, {TTL: 1}, {Shared: true, Of: 2}, {Of: -1}} {

@@ -17,6 +17,8 @@ export class Kept {
   #onLost;
   #reason;
   #over = false;
+  /** A renewal waits for its answer. */
+  #renewing = false;
   #finished;
   #timers = {};
   #confirming = Promise.resolve();
@@ -25,11 +27,8 @@ export class Kept {
     [this.#grant, this.#ttlMs, this.#term] = [grant, ttlMs, term];
     [this.#line, this.#newLine, this.#onLost] = [line, newLine, onLost];
     this.#later(term.everyMs);
-    if (ttlMs) {
-      this.#watch();
-    } else {
-      line.onClose((error) => this._lose(error.message));
-    }
+    this.#heed();
+    if (ttlMs) this.#watch();
   }
 
   /** Whether somebody else may hold the lock by now. */
@@ -82,6 +81,19 @@ export class Kept {
     }
   }
 
+  /** Without a lease the connection's end is that of the lock; a lease is renewed at once. */
+  #heed() {
+    const line = this.#line;
+    line.onClose((error) => {
+      if (!this.#ttlMs) return this._lose(error.message);
+      if (this.#over || this.#renewing || line !== this.#line) return;
+      clearTimeout(this.#timers.renewal);
+      this.#line = this.#newLine();
+      this.#heed();
+      this.#later(0);
+    });
+  }
+
   #later(pauseMs) {
     this.#timers.renewal = setTimeout(() => (this.#confirming = this.#confirm()), pauseMs);
   }
@@ -89,6 +101,7 @@ export class Kept {
   /** Renews a lease; without one, asks whether the connection lives. */
   async #confirm() {
     let pauseMs = this.#term.everyMs;
+    this.#renewing = true;
     const sent = performance.now();
     try {
       const commands = this.#ttlMs ? this.#grant.renewal : [["PING"]];
@@ -96,8 +109,12 @@ export class Kept {
       this.#term.extend(sent);
     } catch (error) {
       if (!this.#ttlMs || error instanceof Refused) this._lose(error.message);
-      else [this.#line, pauseMs] = [this.#newLine(), pauseMs / 4];
+      else {
+        [this.#line, pauseMs] = [this.#newLine(), pauseMs / 4];
+        this.#heed();
+      }
     }
+    this.#renewing = false;
     if (!this.#over) this.#later(pauseMs);
     else if (this.#reason !== undefined) this.#line.close();
   }

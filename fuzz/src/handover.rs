@@ -14,7 +14,7 @@ pub fn check(bytes: &[u8]) -> bool {
     let Ok(image) = postcard::from_bytes::<TableImage>(bytes) else {
         return false;
     };
-    let Ok(mut table) = Table::<0>::from_image(&image, limits) else {
+    let Ok(mut table) = Table::from_image(&image, limits) else {
         return false;
     };
     assert_eq!(table.image(image.at()), image);
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_seed_is_the_state_of_a_busy_table() {
-        let mut table: Table<0> = Table::new(Limits::default(), HashKey(1, 2), 1);
+        let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
         let mut outputs = Vec::new();
         let now = Time(1_000_000);
         table.step(Event::Tokens { end: u64::MAX }, now, &mut outputs);

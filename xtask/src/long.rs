@@ -3,6 +3,7 @@
 //! compile), the commands of pages run as they stand, lock services that are launched
 //! again and again, or in a current version (etcd, which Go builds); and actionlint, which
 //! Go fetches.
+//! The planted faults of jostled's lock table (`mutants`).
 //! Hosts under MPI, the benchmark against peers and drawings of all records too.
 //!
 //! They are marked `#[ignore]` with this command's name.
@@ -25,6 +26,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     packages::ensure_for_libraries()?;
     shell::run(&mut Command::new(shell::root().join(LINT)))?;
     shell::run(&mut Command::new(shell::root().join(INSTALL)))?;
+    crate::mutants::run()?;
     let packages = PACKAGES.map(|name| format!("--package={name}"));
     let mut cargo = shell::cargo(&["test"]);
     shell::run(

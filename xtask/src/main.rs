@@ -7,6 +7,7 @@
 //! - `cargo xtask dist`: makes the packages that users install, and checks them;
 //! - `cargo xtask fuzz`: looks for inputs that break codec, lock table, writers or what is typed;
 //! - `cargo xtask long`: the tests that take minutes and are not in `ci`;
+//! - `cargo xtask mutants`: plants faults into jostled's lock table, which its simulator must see;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask screens`: makes the pictures of docs/screens/ again;
@@ -28,6 +29,7 @@ mod docs;
 mod fuzz;
 mod hosts_task;
 mod long;
+mod mutants;
 mod options_page;
 mod plain_tests;
 mod screens;
@@ -83,6 +85,8 @@ enum Task {
     },
     /// Runs the tests that take minutes and are not in `ci`
     Long,
+    /// Plants faults into a copy of jostled's lock table, and requires that each is seen
+    Mutants,
     /// Makes tarballs, Debian packages, wheels and images, or checks them
     Dist(dist::Arguments),
     /// Writes the pages that are generated from the program
@@ -155,6 +159,7 @@ fn main() -> anyhow::Result<()> {
         } => fuzz::run(target.as_deref(), seconds),
         Task::Clients { only } => clients::run(only.as_deref()),
         Task::Long => long::run(),
+        Task::Mutants => mutants::run(),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Docs { check } => docs::run(check),
         Task::Screens => screens::screens(),

@@ -155,6 +155,18 @@ describe("jostle-lock", { concurrency: 8 }, () => {
       await daemon.settles();
     }));
 
+  test("a lease is renewed at once when its connection breaks", () =>
+    inWorld(async ({ daemon, locks }) => {
+      // It would be renewed after 20 minutes.
+      const held = await locks.acquire("job", { ttlMs: 3_600_000 });
+      const before = await daemon.info("renewals");
+      const holder = await daemon.ask("HOLDER job");
+      const client = /client\r\n:(\d+)/.exec(holder)[1];
+      await daemon.ask(`CLIENT KILL ID ${client}`);
+      await eventually("a renewal", async () => (await daemon.info("renewals")) > before);
+      await held.release();
+    }));
+
   test("a second attempt gets the lock", () =>
     inWorld(async ({ daemon, link, options, noneWaits }) => {
       link.cut();

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 
-from ._terms import LockLost, NoAnswer, Refused
+from ._terms import LOOK_S, LockLost, NoAnswer, Refused
 
 
 class Kept:
@@ -84,11 +84,21 @@ class Kept:
             await self._line.close()
 
     async def _is_over_within(self, limit_s):
-        try:
-            await asyncio.wait_for(self._over.wait(), limit_s)
-        except asyncio.TimeoutError:
-            return False
-        return True
+        """Waits; for a shorter time if the connection ends, which a lease then replaces."""
+        end = time.monotonic() + limit_s
+        while (left_s := end - time.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(self._over.wait(), min(left_s, LOOK_S))
+                return True
+            except asyncio.TimeoutError:
+                pass
+            if self._line.is_broken():
+                if self._wish.ttl_s is None:
+                    self._lose("the connection has ended")
+                await self._line.close()
+                self._line = self._new_line()
+                break
+        return self._over.is_set()
 
     async def _confirm(self):
         sent = time.monotonic()

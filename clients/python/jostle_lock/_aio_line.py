@@ -50,6 +50,11 @@ class Line:
         except redis.ResponseError as error:
             return error  # The other replies are to be read, too.
 
+    def is_broken(self):
+        """Whether the connection has ended, while nothing is asked."""
+        reader = self._connection._reader
+        return reader is not None and (reader.at_eof() or reader.exception() is not None)
+
     async def close(self):
         await self._connection.disconnect(nowait=True)
 

@@ -48,6 +48,15 @@ class Line:
         except redis.ResponseError as error:
             return error  # The other replies are to be read, too.
 
+    def is_broken(self):
+        """Whether the connection has ended, while nothing is asked."""
+        try:
+            if self._connection._sock is not None:
+                self._connection.can_read(0)  # Keeps what comes; an end is an error.
+        except (redis.RedisError, OSError):
+            return True
+        return False
+
     def close(self):
         self._connection.disconnect()
 

@@ -14,6 +14,10 @@ from typing import Optional
 from redis.backoff import NoBackoff
 
 
+# How often a keeper looks whether its connection has ended.
+LOOK_S = 0.1
+
+
 class LockError(Exception):
     """What can go wrong with a lock of jostled."""
 

@@ -105,6 +105,18 @@ class Faults(InEach):
 
         await self.in_each(["stopped", "cut off", "killed"], [None, 1.5], case)
 
+    async def test_a_lease_is_renewed_at_once_when_its_connection_breaks(self):
+        async with World() as world:
+            # It would be renewed after 200 s.
+            held = await world.locks.acquire("job", ttl_s=600)
+            daemon, opened = world.daemon, world.link.opened
+            renewals = daemon.info("renewals")
+            clients = daemon.ask("HOLDER", "job").split(b"client\r\n:")
+            daemon.ask("CLIENT", "KILL", int(clients[1].split(b"\r\n")[0]))
+            await until("renewed", lambda: daemon.info("renewals") > renewals)
+            self.assertEqual(world.link.opened, opened + 1)
+            await held.release()
+
     async def test_nothing_stays_behind_when_no_answer_comes(self):
         async def case(world, fault, ttl_s):
             world.begin(fault)

@@ -148,6 +148,17 @@ class Faults(InEach):
 
         self.in_each(["stopped", "cut off", "killed"], [None, 1.5], case)
 
+    def test_a_lease_is_renewed_at_once_when_its_connection_breaks(self):
+        with World() as world:
+            # It would be renewed after 200 s.
+            held = world.locks.acquire("job", ttl_s=600)
+            renewals, opened = world.daemon.info("renewals"), world.link.opened
+            clients = world.daemon.ask("HOLDER", "job").split(b"client\r\n:")
+            world.daemon.ask("CLIENT", "KILL", int(clients[1].split(b"\r\n")[0]))
+            eventually("renewed", lambda: world.daemon.info("renewals") > renewals)
+            self.assertEqual(world.link.opened, opened + 1)
+            held.release()
+
     def test_nothing_stays_behind_when_no_answer_comes(self):
         def case(world, fault, ttl_s):
             world.begin(fault)

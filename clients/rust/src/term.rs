@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+/// How often a lease is renewed at least: redis-rs notices the end of a connection only when
+/// it is used, and a daemon that was restarted does not know the lease.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The end of a lease is counted from before the request was sent, so it comes
 /// here before it comes at the daemon. Once over, it stays over: an answer that
 /// comes too late changes nothing. A lock without a lease has no end of its own.
@@ -28,7 +32,7 @@ impl Term {
         // As the daemon has it.
         let ttl = Duration::from_millis(ttl.as_millis() as u64);
         Term {
-            every: ttl / 3,
+            every: (ttl / 3).min(LOOK),
             // An attempt that is not answered leaves time for two more.
             answer: timeout.min(ttl / 6),
             lease: Some((ttl, sent + ttl)),

@@ -38,7 +38,7 @@ impl Wish {
         }
     }
 
-    /// Makes it a lease, renewed at a third of this (10 ms at least).
+    /// Makes it a lease, renewed at a third of this (10 ms at least), and every second.
     pub fn ttl(mut self, ttl: Duration) -> Wish {
         self.ttl = Some(ttl.max(LEAST_TTL));
         self
@@ -112,7 +112,7 @@ impl WishAll {
         }
     }
 
-    /// Makes them leases, renewed at a third of this (10 ms at least).
+    /// Makes them leases, renewed at a third of this (10 ms at least), and every second.
     pub fn ttl(mut self, ttl: Duration) -> WishAll {
         self.ttl = Some(ttl.max(LEAST_TTL));
         self

@@ -6,7 +6,7 @@ use crate::{COMMIT, Failure, VERSION, print};
 use anyhow::{Context, anyhow};
 use jostle_engine::keeper::NOT_LAUNCHED;
 use jostle_engine::keeper::SERVE_PASSWORD;
-use jostle_lockd::config::{ConfigError, Settings};
+use jostle_lockd::config::{AfterCrash, ConfigError, Settings};
 use jostle_lockd::{Config, Server};
 use jostle_sys::spawn;
 use jostle_targets::answering::{Answering, Fault};
@@ -46,6 +46,8 @@ fn embedded(at: Option<&str>, keep: Option<&Path>) -> Result<Config, ConfigError
     let settings = Settings {
         listen: vec![at.unwrap_or("127.0.0.1:0").to_owned()],
         data: Some(keep.map_or("none".into(), |path| path.display().to_string())),
+        // What is measured is a restart, not the wait for the leases of before.
+        after_crash: Some(AfterCrash::Grant),
         ..Settings::default()
     };
     // Only what the keeper sets, and nothing else of the user's own jostled.

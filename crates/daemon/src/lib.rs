@@ -9,6 +9,7 @@ pub mod address;
 pub mod file;
 pub mod limits;
 pub mod log;
+pub mod memory;
 pub mod signals;
 mod size;
 pub mod socket;

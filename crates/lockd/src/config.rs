@@ -19,6 +19,9 @@ use crate::users::Users;
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
 
+/// The longest time in a request, 2^40 ms or 34 years.
+pub(crate) const TTL_MAX_MS: u64 = 1 << 40;
+
 /// Bytes of the longest password.
 pub(crate) const PASSWORD_MAX: usize = 512;
 
@@ -60,6 +63,22 @@ pub struct Settings {
     /// again with each start, and do not fence against what was granted before it
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
+
+    /// After an end without a handover: `wait` grants nothing until every lease that may
+    /// exist has ended, `grant` grants at once. Default: wait
+    #[arg(long, value_name = "WHAT")]
+    pub after_crash: Option<AfterCrash>,
+
+    /// Longest lease and session, which is the longest wait of --after-crash. Default:
+    /// 3600, and no limit if nothing waits (--after-crash grant, or --data none)
+    #[arg(long, value_name = "SECONDS")]
+    pub max_ttl: Option<u64>,
+
+    /// Accept a data directory that was copied, such as a restored backup: tokens go on
+    /// 2^40 later
+    #[arg(long)]
+    #[serde(skip)]
+    pub restored: bool,
 
     /// File with the password (its first line); else $JOSTLED_PASSWORD, else the
     /// credential jostled.password of systemd, if there is one
@@ -232,6 +251,16 @@ pub enum Data {
     None,
 }
 
+/// What a start does while leases of the program before may still run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterCrash {
+    /// It grants nothing until they have ended.
+    Wait,
+    /// It grants locks at once.
+    Grant,
+}
+
 /// Everything that a server needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -243,6 +272,12 @@ pub struct Config {
     pub unix: Option<(PathBuf, u32)>,
     /// Where tokens are remembered.
     pub data: Data,
+    /// See [`Settings::after_crash`].
+    pub after_crash: AfterCrash,
+    /// The longest lease.
+    pub max_ttl_ms: u64,
+    /// See [`Settings::restored`].
+    pub restored: bool,
     /// The default user's password, unless the users file defines that user.
     pub password: Option<String>,
     /// The users and their rights.
@@ -307,42 +342,27 @@ impl Settings {
 
     /// These settings, completed by those of `file`.
     #[must_use]
-    pub fn over(self, file: Self) -> Self {
-        let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
-        Self {
-            listen: list(self.listen, file.listen),
-            tls_listen: list(self.tls_listen, file.tls_listen),
-            tls_cert: self.tls_cert.or(file.tls_cert),
-            tls_key: self.tls_key.or(file.tls_key),
-            unix: self.unix.or(file.unix),
-            unix_mode: self.unix_mode.or(file.unix_mode),
-            data: self.data.or(file.data),
-            password_file: self.password_file.or(file.password_file),
-            users_file: self.users_file.or(file.users_file),
-            tls_ca: self.tls_ca.or(file.tls_ca),
-            reserve_connections: self.reserve_connections.or(file.reserve_connections),
-            metrics: self.metrics.or(file.metrics),
-            log_level: self.log_level.or(file.log_level),
-            log_format: self.log_format.or(file.log_format),
-            max_connections: self.max_connections.or(file.max_connections),
-            max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
-            max_waiters: self.max_waiters.or(file.max_waiters),
-            max_sessions: self.max_sessions.or(file.max_sessions),
-            max_wait: self.max_wait.or(file.max_wait),
-            max_name: self.max_name.or(file.max_name),
-            max_memory: self.max_memory.or(file.max_memory),
-            max_request: self.max_request.or(file.max_request),
-            max_output: self.max_output.or(file.max_output),
-            max_buffers: self.max_buffers.or(file.max_buffers),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            request_timeout: self.request_timeout.or(file.request_timeout),
-            tcp_keepalive: self.tcp_keepalive.or(file.tcp_keepalive),
-            busy_poll: self.busy_poll.or(file.busy_poll),
-            busy_poll_always: self.busy_poll_always || file.busy_poll_always,
-            handover_timeout: self.handover_timeout.or(file.handover_timeout),
-            drain_timeout: self.drain_timeout.or(file.drain_timeout),
-            password: self.password.or(file.password),
+    pub fn over(mut self, file: Self) -> Self {
+        macro_rules! complete {
+            ($($name:ident)*) => {$( self.$name = self.$name.or(file.$name); )*};
         }
+        complete! {
+            tls_cert tls_key unix unix_mode data after_crash max_ttl password_file users_file
+            tls_ca reserve_connections metrics log_level log_format max_connections
+            max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
+            max_request max_output max_buffers idle_timeout request_timeout tcp_keepalive
+            busy_poll handover_timeout drain_timeout password
+        }
+        for (mine, other) in [
+            (&mut self.listen, file.listen),
+            (&mut self.tls_listen, file.tls_listen),
+        ] {
+            if mine.is_empty() {
+                *mine = other;
+            }
+        }
+        self.busy_poll_always |= file.busy_poll_always;
+        self
     }
 
     /// The level of the log.
@@ -387,11 +407,24 @@ impl Settings {
             seconds => Some(Duration::from_secs(seconds)),
         };
         let size = |value: Option<Size>, default: usize| value.map_or(default, |size| size.0);
+        // The pseudo variable is the limit of the process's memory in bytes.
+        let limit = env("MEMORY_LIMIT").and_then(|bytes| bytes.parse().ok());
+        let part = |of: usize, most: usize| limit.map_or(most, |limit: usize| most.min(limit / of));
+        let data = self.data(&env)?;
+        let after_crash = self.after_crash.unwrap_or(AfterCrash::Wait);
+        let waits = after_crash == AfterCrash::Wait && data != Data::None;
+        let no_ttl = if waits { 3_600_000 } else { TTL_MAX_MS };
+        let max_ttl_ms = self
+            .max_ttl
+            .map_or(no_ttl, |seconds| seconds.saturating_mul(1000));
         let config = Config {
             listen,
             tls,
             unix,
-            data: self.data(&env)?,
+            data,
+            after_crash,
+            max_ttl_ms: max_ttl_ms.min(TTL_MAX_MS),
+            restored: self.restored,
             password,
             users,
             users_file,
@@ -403,7 +436,7 @@ impl Settings {
                 name_bytes: self.max_name.unwrap_or(512),
                 waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
                 waiters: self.max_waiters.unwrap_or(100_000),
-                memory_bytes: size(self.max_memory, 1 << 30),
+                memory_bytes: size(self.max_memory, part(2, 1 << 30)),
                 sessions: self.max_sessions.unwrap_or(10_000),
                 wait_ms: match self.max_wait.unwrap_or(0) {
                     0 => None,
@@ -413,7 +446,7 @@ impl Settings {
             max_connections: self.max_connections.unwrap_or(10_000),
             max_request: size(self.max_request, 64 << 10),
             max_output: size(self.max_output, 1 << 20),
-            max_buffers: size(self.max_buffers, 256 << 20),
+            max_buffers: size(self.max_buffers, part(4, 256 << 20)),
             idle_timeout: seconds(self.idle_timeout, 0),
             request_timeout: seconds(self.request_timeout, 30),
             tcp_keepalive: Duration::from_secs(u64::from(self.tcp_keepalive.unwrap_or(60))),
@@ -560,6 +593,9 @@ impl Config {
         }
         if self.max_connections == 0 || self.max_connections >= 1 << 20 {
             return wrong("--max-connections is not within 1 to 1048575".into());
+        }
+        if self.max_ttl_ms == 0 {
+            return wrong("--max-ttl is at least 1 second".into());
         }
         if self.reserve_connections >= self.max_connections {
             return wrong("--reserve-connections leaves none for others".into());

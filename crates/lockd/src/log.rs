@@ -1,8 +1,7 @@
 //! The daemon's log: lines on standard error, for journald and people, or as JSON
-//! for programs. Lines of the audit are written at every level.
+//! for programs. Lines of the audit are written at every level. A thread writes them.
 
-use jostle_daemon::log::one_line;
-use std::io::Write;
+use jostle_daemon::log::{Log, one_line};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,7 +61,7 @@ pub fn write(level: Level, line: &str) {
             Level::Info => ("info", ""),
             Level::Debug => ("debug", "debug: "),
         };
-        put(&format(name, &format!("{start}{line}"), line, &[]));
+        put(format(name, &format!("{start}{line}"), line, &[]));
     }
 }
 
@@ -72,7 +71,7 @@ pub fn audit(event: &str, fields: &[(&str, String)]) {
         .iter()
         .map(|(key, value)| format!(" {key}={value:?}"));
     let text = format!("audit: {event}{}", pairs.collect::<String>());
-    put(&format("audit", &text, event, fields));
+    put(format("audit", &text, event, fields));
 }
 
 /// A line in the format that was set.
@@ -93,9 +92,24 @@ fn format(level: &str, text: &str, message: &str, fields: &[(&str, String)]) -> 
     format!("{}\n", serde_json::Value::Object(object))
 }
 
-fn put(line: &str) {
-    // In one piece, so that lines of several threads do not mix.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+fn put(line: String) {
+    Log::stderr(gap).put(line);
+}
+
+/// The line in the place of those that were dropped.
+fn gap(lines: u64) -> String {
+    let text = format!("{lines} lines of the log were dropped: nobody read them in time");
+    format("warn", &format!("warning: {text}"), &text, &[])
+}
+
+/// Lines dropped so far, because nobody read them in time.
+pub(crate) fn dropped() -> u64 {
+    Log::stderr(gap).dropped()
+}
+
+/// Waits for a moment until all lines are read: before the end.
+pub fn flush() {
+    Log::stderr(gap).flush();
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
-use jostle_daemon::signals;
+use jostle_daemon::{memory, signals};
 use jostle_lockd::config::{ConfigError, Data};
 use jostle_lockd::handover::{self, Program, StateError};
 use jostle_lockd::log::{self, Level, say, write};
@@ -66,18 +67,20 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match run(Cli::parse()) {
+        Ok(()) => 0,
         Err(failure) => {
             write(Level::Error, &failure.to_string());
             // Invalid settings are a usage error.
-            ExitCode::from(if matches!(failure, Failure::Config(_)) {
+            if matches!(failure, Failure::Config(_)) {
                 2
             } else {
                 1
-            })
+            }
         }
-    }
+    };
+    log::flush();
+    ExitCode::from(code)
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
@@ -117,7 +120,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         &stop,
         Reload {
             signal: hangup,
-            read: Box::new(move || settle(&cli, inherits)),
+            read: Arc::new(move || settle(&cli, inherits)),
         },
     )?;
     say("ended");
@@ -145,6 +148,7 @@ fn resolve(settings: Settings, inherits: bool) -> Result<Config, ConfigError> {
     settings.resolve(|name| match name {
         // The variable is removed when the sockets are taken.
         "LISTEN_FDS" => inherits.then(|| "1".to_owned()),
+        "MEMORY_LIMIT" => memory::limit().map(|bytes| bytes.to_string()),
         _ => std::env::var(name).ok(),
     })
 }

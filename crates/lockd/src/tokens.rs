@@ -10,6 +10,10 @@
 //! crash in the middle of a write leaves the other one whole. The record counts
 //! only after `fdatasync`; if that fails, nothing is granted from the range.
 //! The file is locked, so that two daemons cannot share it.
+//!
+//! A third sector holds the [`Promise`] about leases, with the boot and the file that it
+//! was written in: a copy of the file, such as a restored backup, has another inode, and
+//! tokens may have been given out since it was copied.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -43,6 +47,15 @@ pub trait TokenStore: Send {
         Ok(false)
     }
 
+    /// Remembers how long leases can run, across a crash of this program, and, if the
+    /// longest lease grows, also across one of the machine.
+    ///
+    /// # Errors
+    /// Why it is not remembered; then the promise must not be used.
+    fn promise(&mut self, _: Promise) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The file in which it remembers, with the lock on it, for a program that takes
     /// over.
     ///
@@ -50,6 +63,47 @@ pub trait TokenStore: Send {
     /// There is no such file, or the system's error.
     fn file(&self) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What a start must know of the leases of the program before: all of them have ended
+/// `longest_ms` after the last instant at which one could be granted or renewed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// No lease, and no session, is longer.
+    pub longest_ms: u64,
+    /// No lease begins or is renewed later, in nanoseconds of the monotonic clock.
+    pub until: u64,
+}
+
+/// The promise that a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// None: no program that makes promises has used the file.
+    Nothing,
+    /// It cannot be read.
+    Damaged,
+    /// One of this boot of the machine.
+    SameBoot(Promise),
+    /// One of another boot, whose clock says nothing.
+    OtherBoot(Promise),
+}
+
+impl Earlier {
+    /// The instant before which leases of the program before may still run; `None`: none
+    /// can. No lease is longer than `max_ttl_ms`.
+    pub(crate) fn leases_end(self, now: u64, max_ttl_ms: u64) -> Option<u64> {
+        let after = |from: u64, ms: u64| from.saturating_add(ms.saturating_mul(1_000_000));
+        let end = match self {
+            Self::Nothing => return None,
+            Self::Damaged => u64::MAX,
+            Self::SameBoot(promise) if promise.longest_ms > 0 => {
+                after(promise.until, promise.longest_ms)
+            }
+            Self::OtherBoot(promise) => after(now, promise.longest_ms),
+            Self::SameBoot(_) => return None,
+        };
+        Some(end.min(after(now, max_ttl_ms))).filter(|end| *end > now)
     }
 }
 
@@ -75,6 +129,13 @@ pub enum StoreError {
          file, or, if no client remembers a token of this daemon, delete it", .0.display()
     )]
     Damaged(PathBuf),
+    /// The file is a copy of the one that was written.
+    #[error(
+        "{}: a copy, such as a restored backup: tokens that were given out after it was made \
+         would be given out again. If that was nothing but a move, or for a first start \
+         after a loss, give --restored once: tokens then go on 2^40 later", .0.display()
+    )]
+    Copied(PathBuf),
 }
 
 /// The file `tokens` of a data directory.
@@ -86,11 +147,74 @@ pub(crate) struct FileStore {
     end: u64,
     /// Which record the next write replaces, and its number.
     generation: u64,
+    promised: Promise,
+}
+
+/// What a data directory holds.
+pub(crate) struct Opened {
+    pub(crate) store: FileStore,
+    /// The first token that was never given out.
+    pub(crate) first: u64,
+    pub(crate) earlier: Earlier,
 }
 
 const SECTOR: u64 = 512;
 const MAGIC: &[u8; 8] = b"JOSTLED1";
 const RECORD: usize = 32;
+const PROMISE_MAGIC: &[u8; 8] = b"JOSTLEDP";
+/// Tokens that are skipped when a copy of the file is accepted.
+const SKIPPED: u64 = 1 << 40;
+
+/// A number for the machine's current boot.
+fn boot() -> u64 {
+    let id = fs::read("/proc/sys/kernel/random/boot_id");
+    id.map_or(0, |id| checksum(&id))
+}
+
+/// A number for a file that its copies do not have.
+fn identity(file: &File) -> io::Result<u64> {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let found = statx(file, "", AtFlags::EMPTY_PATH, wanted)?;
+    let born = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+    Ok(checksum(format!("{} {born:?}", found.stx_ino).as_bytes()))
+}
+
+/// The promise in the third sector, and the identity of the file that it was written to.
+fn decode_promise(record: &[u8], boot: u64) -> (Earlier, Option<u64>) {
+    if record.iter().all(|byte| *byte == 0) {
+        return (Earlier::Nothing, None);
+    }
+    let Some([of, identity, longest_ms, until]) = unseal(PROMISE_MAGIC, record) else {
+        return (Earlier::Damaged, None);
+    };
+    let promise = Promise { longest_ms, until };
+    let earlier = match of == boot {
+        true => Earlier::SameBoot(promise),
+        false => Earlier::OtherBoot(promise),
+    };
+    (earlier, Some(identity))
+}
+
+/// A record: what it is, numbers, and a checksum of both.
+fn seal<const NUMBERS: usize>(magic: &[u8; 8], numbers: [u64; NUMBERS]) -> Vec<u8> {
+    let mut record = magic.to_vec();
+    record.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    record.extend(checksum(&record).to_le_bytes());
+    record
+}
+
+/// The numbers of a record at the start of these bytes, if it is whole.
+fn unseal<const NUMBERS: usize>(magic: &[u8; 8], bytes: &[u8]) -> Option<[u64; NUMBERS]> {
+    let (sealed, sum) = bytes.get(..16 + 8 * NUMBERS)?.split_at(8 + 8 * NUMBERS);
+    let whole = sealed.starts_with(magic) && sum == checksum(sealed).to_le_bytes();
+    let mut words = sealed[8..].chunks_exact(8).map(|word| word.try_into());
+    let numbers = std::array::from_fn(|_| match words.next() {
+        Some(Ok(word)) => u64::from_le_bytes(word),
+        _ => 0,
+    });
+    whole.then_some(numbers)
+}
 
 fn checksum(bytes: &[u8]) -> u64 {
     // FNV-1a: it must notice a torn or zeroed sector, not an adversary.
@@ -99,40 +223,13 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-fn encode(generation: u64, end: u64) -> [u8; RECORD] {
-    let mut record = [0; RECORD];
-    record[..8].copy_from_slice(MAGIC);
-    record[8..16].copy_from_slice(&generation.to_le_bytes());
-    record[16..24].copy_from_slice(&end.to_le_bytes());
-    let sum = checksum(&record[..24]);
-    record[24..].copy_from_slice(&sum.to_le_bytes());
-    record
-}
-
-/// The generation and the end, if the record is whole.
-fn decode(record: &[u8]) -> Option<(u64, u64)> {
-    let number = |at: usize| {
-        record
-            .get(at..at + 8)?
-            .try_into()
-            .ok()
-            .map(u64::from_le_bytes)
-    };
-    let whole = record.starts_with(MAGIC) && number(24)? == checksum(&record[..24]);
-    if whole {
-        Some((number(8)?, number(16)?))
-    } else {
-        None
-    }
-}
-
 impl FileStore {
-    /// Opens the store of a data directory, which is made if it does not exist.
-    /// Returns with it the first token that was never given out.
+    /// Opens the store of a data directory, which is made if it does not exist. A copy
+    /// of its file is accepted only if it was `restored` on purpose.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub(crate) fn open(directory: &Path) -> Result<(Self, u64), StoreError> {
+    pub(crate) fn open(directory: &Path, restored: bool) -> Result<Opened, StoreError> {
         let io = |path: &Path, call: &'static str| {
             let path = path.to_owned();
             move |error| StoreError::Io { path, call, error }
@@ -147,7 +244,7 @@ impl FileStore {
             .write(true)
             .open(&path)
             .map_err(io(&path, "open"))?;
-        Self::adopt(directory, file)
+        Self::adopt(directory, file, restored)
     }
 
     /// The store whose file is open already, and perhaps locked: the lock belongs to
@@ -155,7 +252,11 @@ impl FileStore {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub(crate) fn adopt(directory: &Path, mut file: File) -> Result<(Self, u64), StoreError> {
+    pub(crate) fn adopt(
+        directory: &Path,
+        mut file: File,
+        restored: bool,
+    ) -> Result<Opened, StoreError> {
         let path = directory.join("tokens");
         let io = |call: &'static str| {
             let path = path.clone();
@@ -168,23 +269,31 @@ impl FileStore {
         }
         let mut bytes = Vec::new();
         file.rewind().map_err(io("rewind"))?;
-        let mut most = (&mut file).take(2 * SECTOR);
+        let mut most = (&mut file).take(3 * SECTOR);
         most.read_to_end(&mut bytes).map_err(io("read"))?;
-        let records = [0, SECTOR as usize].map(|at| bytes.get(at..).and_then(decode));
-        let latest = records
-            .into_iter()
-            .flatten()
-            .max_by_key(|(generation, _)| *generation);
-        let (generation, end) = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
-        Ok((
-            Self {
-                directory: directory.to_owned(),
-                file,
-                end,
-                generation: generation + 1,
-            },
+        let sectors = bytes.chunks(SECTOR as usize).take(2);
+        let latest = sectors.filter_map(|sector| unseal(MAGIC, sector)).max();
+        let [generation, end] = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        let third = bytes.get(2 * SECTOR as usize..).unwrap_or_default();
+        let (earlier, written_to) = decode_promise(third, boot());
+        let own = identity(&file).map_err(io("identify"))?;
+        let copied = written_to.is_some_and(|written_to| written_to != own);
+        if copied && !restored {
+            return Err(StoreError::Copied(path));
+        }
+        let first = end.saturating_add(if copied { SKIPPED } else { 0 });
+        let store = Self {
+            directory: directory.to_owned(),
+            file,
             end,
-        ))
+            generation: generation + 1,
+            promised: Promise::default(),
+        };
+        Ok(Opened {
+            store,
+            first,
+            earlier,
+        })
     }
 
     /// Makes a vanished file anew, with the same content. This is done only on the same
@@ -209,11 +318,12 @@ impl FileStore {
             .map_err(|_| io::Error::other("in use by another jostled"))?;
         let mut record = [0; RECORD];
         file.read_exact_at(&mut record, 0)?;
-        if decode(&record) != Some((0, self.end)) {
+        if unseal(MAGIC, &record) != Some([0, self.end]) {
             return Err(io::Error::other("another jostled has been here"));
         }
         (self.file, self.generation) = (file, 1);
-        Ok(())
+        let promised = std::mem::take(&mut self.promised);
+        self.promise(promised)
     }
 }
 
@@ -225,7 +335,7 @@ fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
     let unique = since_1970.unwrap_or_default().as_nanos();
     let draft = directory.join(format!("tokens.{}-{unique}.new", std::process::id()));
     let mut bytes = vec![0; 2 * SECTOR as usize];
-    bytes[..RECORD].copy_from_slice(&encode(0, end));
+    bytes[..RECORD].copy_from_slice(&seal(MAGIC, [0, end]));
     let mut file = File::create_new(&draft)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
@@ -245,12 +355,30 @@ impl TokenStore for FileStore {
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         self.check()?;
         let at = self.generation % 2 * SECTOR;
-        self.file.write_all_at(&encode(self.generation, end), at)?;
+        self.file
+            .write_all_at(&seal(MAGIC, [self.generation, end]), at)?;
         self.file.sync_data()?;
         // Only now: a failed write is tried again over the same record, so that
         // the other one stays whole.
         self.generation += 1;
         self.end = end;
+        Ok(())
+    }
+
+    fn promise(&mut self, promise: Promise) -> io::Result<()> {
+        let numbers = [
+            boot(),
+            identity(&self.file)?,
+            promise.longest_ms,
+            promise.until,
+        ];
+        let record = seal(PROMISE_MAGIC, numbers);
+        self.file.write_all_at(&record, 2 * SECTOR)?;
+        // What a crash of the machine forgets may be too long, not too short.
+        if promise.longest_ms > self.promised.longest_ms {
+            self.file.sync_data()?;
+        }
+        self.promised = promise;
         Ok(())
     }
 
@@ -275,11 +403,17 @@ impl TokenStore for FileStore {
 mod tests {
     use super::*;
 
+    fn opened(directory: &Path) -> Opened {
+        FileStore::open(directory, false).unwrap()
+    }
+
     #[test]
     fn a_start_begins_where_the_last_reservation_ended() {
         let directory = tempfile::tempdir().unwrap();
         for expected in [1, 100, 200] {
-            let (mut store, first) = FileStore::open(directory.path()).unwrap();
+            let Opened {
+                mut store, first, ..
+            } = opened(directory.path());
             assert_eq!(first, expected);
             store.reserve(expected / 100 * 100 + 50).unwrap();
             store.reserve(expected / 100 * 100 + 100).unwrap();
@@ -290,7 +424,7 @@ mod tests {
     fn a_torn_record_leaves_the_one_before() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
-        let (mut store, _) = FileStore::open(directory.path()).unwrap();
+        let mut store = opened(directory.path()).store;
         store.reserve(100).unwrap();
         store.reserve(200).unwrap();
         drop(store);
@@ -300,14 +434,10 @@ mod tests {
             let mut torn = whole.clone();
             torn[at] ^= 0x40;
             fs::write(&path, &torn).unwrap();
-            assert_eq!(
-                FileStore::open(directory.path()).unwrap().1,
-                100,
-                "byte {at}"
-            );
+            assert_eq!(opened(directory.path()).first, 100, "byte {at}");
         }
         fs::write(&path, &whole).unwrap();
-        assert_eq!(FileStore::open(directory.path()).unwrap().1, 200);
+        assert_eq!(opened(directory.path()).first, 200);
     }
 
     #[test]
@@ -315,7 +445,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for bytes in [&b""[..], b"short", &[0; 1024]] {
             fs::write(directory.path().join("tokens"), bytes).unwrap();
-            let error = FileStore::open(directory.path()).unwrap_err();
+            let error = FileStore::open(directory.path(), false).err().unwrap();
             assert!(matches!(error, StoreError::Damaged(_)));
             assert!(error.to_string().contains("delete it"), "{error}");
         }
@@ -325,7 +455,7 @@ mod tests {
     fn a_directory_that_vanishes_is_made_anew_with_all_it_said() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("data");
-        let (mut store, _) = FileStore::open(&directory).unwrap();
+        let mut store = opened(&directory).store;
         store.reserve(100).unwrap();
         assert!(!store.check().unwrap());
         fs::remove_dir_all(&directory).unwrap();
@@ -333,20 +463,20 @@ mod tests {
         fs::remove_file(directory.join("tokens")).unwrap();
         store.reserve(200).unwrap();
         assert!(matches!(
-            FileStore::open(&directory),
+            FileStore::open(&directory, false),
             Err(StoreError::InUse(_))
         ));
         drop(store);
-        assert_eq!(FileStore::open(&directory).unwrap().1, 200);
+        assert_eq!(opened(&directory).first, 200);
     }
 
     #[test]
     fn another_file_in_its_place_is_not_touched() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut store, _) = FileStore::open(directory.path()).unwrap();
+        let mut store = opened(directory.path()).store;
         store.reserve(100).unwrap();
         fs::remove_file(directory.path().join("tokens")).unwrap();
-        let _other = FileStore::open(directory.path()).unwrap();
+        let _other = opened(directory.path());
         let error = store.reserve(200).unwrap_err();
         assert!(error.to_string().contains("another file"), "{error}");
     }
@@ -354,12 +484,94 @@ mod tests {
     #[test]
     fn two_daemons_cannot_share_a_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let first = FileStore::open(directory.path()).unwrap();
+        let first = opened(directory.path());
         assert!(matches!(
-            FileStore::open(directory.path()),
+            FileStore::open(directory.path(), false),
             Err(StoreError::InUse(_))
         ));
         drop(first);
-        FileStore::open(directory.path()).unwrap();
+        opened(directory.path());
+    }
+
+    const MS: u64 = 1_000_000;
+    const HOUR_MS: u64 = 3_600_000;
+
+    #[test]
+    fn leases_end_after_the_rest_in_the_same_boot_and_after_all_of_it_in_another() {
+        let promise = |longest_ms, until_ms| Promise {
+            longest_ms,
+            until: until_ms * MS,
+        };
+        for (earlier, expected_ms) in [
+            (Earlier::Nothing, None),
+            // The daemon ran until 40 s at the latest, and it is 50 s.
+            (Earlier::SameBoot(promise(30_000, 40_000)), Some(70_000)),
+            (Earlier::SameBoot(promise(10_000, 40_000)), None),
+            (Earlier::SameBoot(promise(0, 60_000)), None),
+            (Earlier::OtherBoot(promise(30_000, 1)), Some(80_000)),
+            (Earlier::OtherBoot(promise(0, 1)), None),
+            (Earlier::Damaged, Some(50_000 + HOUR_MS)),
+            // Longer than any lease may be.
+            (
+                Earlier::SameBoot(promise(30_000, u64::MAX / MS)),
+                Some(50_000 + HOUR_MS),
+            ),
+        ] {
+            let found = earlier.leases_end(50_000 * MS, HOUR_MS);
+            assert_eq!(found.map(|end| end / MS), expected_ms, "{earlier:?}");
+        }
+    }
+
+    #[test]
+    fn a_promise_is_found_again_with_its_boot_and_a_torn_one_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        let mut first = opened(directory.path());
+        assert_eq!(first.earlier, Earlier::Nothing);
+        let promise = Promise {
+            longest_ms: 30_000,
+            until: 7,
+        };
+        first.store.promise(promise).unwrap();
+        drop(first);
+        let again = opened(directory.path());
+        assert_eq!(again.earlier, Earlier::SameBoot(promise));
+        let own = identity(&again.store.file).unwrap();
+        drop(again);
+        let write = |record: &[u8]| {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(record, 2 * SECTOR).unwrap();
+        };
+        let numbers = [boot() ^ 1, own, promise.longest_ms, promise.until];
+        write(&seal(PROMISE_MAGIC, numbers));
+        assert_eq!(
+            opened(directory.path()).earlier,
+            Earlier::OtherBoot(promise)
+        );
+        write(b"JOSTLEDQ");
+        assert_eq!(opened(directory.path()).earlier, Earlier::Damaged);
+    }
+
+    #[test]
+    fn a_copy_of_the_file_is_refused_until_it_is_accepted() {
+        let parent = tempfile::tempdir().unwrap();
+        let (data, copy) = (parent.path().join("data"), parent.path().join("copy"));
+        let mut store = opened(&data).store;
+        store.reserve(100).unwrap();
+        store.promise(Promise::default()).unwrap();
+        fs::create_dir(&copy).unwrap();
+        fs::copy(data.join("tokens"), copy.join("tokens")).unwrap();
+        let error = FileStore::open(&copy, false).err().unwrap();
+        assert!(error.to_string().contains("--restored"), "{error}");
+        let mut accepted = FileStore::open(&copy, true).unwrap();
+        assert_eq!(accepted.first, 100 + SKIPPED);
+        accepted.store.reserve(accepted.first).unwrap();
+        accepted.store.promise(Promise::default()).unwrap();
+        drop(accepted);
+        assert_eq!(opened(&copy).first, 100 + SKIPPED);
+        // A moved file is no copy.
+        drop(store);
+        fs::rename(&data, parent.path().join("moved")).unwrap();
+        assert_eq!(opened(&parent.path().join("moved")).first, 100);
     }
 }

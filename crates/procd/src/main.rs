@@ -2,13 +2,13 @@
 
 #![allow(clippy::print_stdout)] // Its manual and its address go to standard output.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use jostle_daemon::log::Log;
 use jostle_daemon::signals;
 use jostle_procd::config::{ConfigError, Procedures};
 use jostle_procd::server::StartError;
@@ -64,18 +64,20 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match run(Cli::parse()) {
+        Ok(()) => 0,
         Err(failure) => {
             say(&failure.to_string());
             // Invalid settings are a usage error.
-            ExitCode::from(if matches!(failure, Failure::Config(_)) {
+            if matches!(failure, Failure::Config(_)) {
                 2
             } else {
                 1
-            })
+            }
         }
-    }
+    };
+    Log::stderr(gap).flush();
+    ExitCode::from(code)
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
@@ -128,10 +130,14 @@ fn launched(unix: bool, spool: PathBuf) -> Result<(), Failure> {
     Ok(server.run(std::io::stdin())?)
 }
 
-/// Writes a log line to standard error, for journald and people. A log that nobody
-/// reads must not end the engine.
+/// Logs a line to standard error, for journald and people.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "procd: {line}");
+    Log::stderr(gap).put(format!("procd: {line}\n"));
+}
+
+/// The line in the place of those that were dropped.
+fn gap(lines: u64) -> String {
+    format!("procd: {lines} lines of the log were dropped: nobody read them in time\n")
 }
 
 fn announce(server: &Server, config: &Config) {

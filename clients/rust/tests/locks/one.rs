@@ -175,6 +175,26 @@ fn a_lease_outlives_a_link_that_is_cut_for_a_moment() {
 }
 
 #[test]
+fn a_lease_is_renewed_soon_when_its_connection_breaks() {
+    let World {
+        daemon,
+        link,
+        locks,
+    } = &World::new();
+    // A third of it is 20 minutes.
+    let held = locks.acquire("job", &at_once().ttl(3600 * SECOND)).unwrap();
+    let opened = link.opened();
+    let holder = daemon.ask("HOLDER job");
+    let (_, client) = holder.split_once("client\r\n:").unwrap();
+    let client = client.lines().next().unwrap();
+    daemon.ask(&format!("CLIENT KILL ID {client}"));
+    eventually("another connection", || link.opened() > opened);
+    let before = daemon.info("renewals");
+    eventually("a renewal", || daemon.info("renewals") > before);
+    held.release().unwrap();
+}
+
+#[test]
 fn a_second_attempt_gets_the_lock() {
     let World { daemon, link, .. } = &World::new();
     let locks = locks(link.port, SECOND, 5);

@@ -85,6 +85,8 @@ impl Program {
     /// Becomes this program, which gets `parcel` as its standard input. Returns only
     /// if that fails.
     pub(crate) fn become_it(&self, parcel: std::os::fd::OwnedFd) -> io::Error {
+        // The thread of the log ends with this program.
+        crate::log::flush();
         let error = self.command(TAKE_OVER_FLAG).stdin(parcel).exec();
         // The parcel must not stay open as this process's standard input.
         let _ = parcel::close_stdin();

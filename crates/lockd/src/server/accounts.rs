@@ -1,5 +1,6 @@
 //! The users of connections: logins, and the effects of reading the users file again.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::Server;
@@ -14,6 +15,7 @@ use crate::users::{User, Users};
 pub(super) struct Numbers {
     /// Names by user number, from number 1 on.
     names: Vec<String>,
+    places: HashMap<String, u16>,
     /// Open connections by user number.
     connections: Vec<u32>,
 }
@@ -23,8 +25,7 @@ impl Numbers {
         if name == crate::users::DEFAULT {
             return Some(0);
         }
-        let place = self.names.iter().position(|known| known == name)?;
-        Some(place as u16 + 1)
+        self.places.get(name).copied()
     }
 
     /// By number, from 1 on.
@@ -35,6 +36,7 @@ impl Numbers {
     /// Restores the user numbers from before a handover. No client may be connected yet.
     pub(super) fn restore(&mut self, names: &[String]) {
         self.names = names.to_vec();
+        self.places = names.iter().cloned().zip(1..).collect();
         self.connections = vec![0; names.len() + 1];
     }
 
@@ -50,7 +52,9 @@ impl Numbers {
         self.find(name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.connections.push(0);
-            self.names.len() as u16
+            let number = self.names.len() as u16;
+            self.places.insert(name.to_owned(), number);
+            number
         })
     }
 }
@@ -79,7 +83,7 @@ impl Server {
         }
         // Listeners that systemd or the previous program opened count, too.
         let clients = |listener: &&Listener| listener.door != Door::Metrics;
-        let served = self.listeners.iter().filter(clients);
+        let served = self.doors.listeners.iter().filter(clients);
         let mut public = served
             .filter_map(|listener| listener.address)
             .filter(|address| !jostle_daemon::address::is_loopback(address));
@@ -95,10 +99,10 @@ impl Server {
     pub(super) fn adopt_users(&mut self, users: Users, now: Time) {
         self.config.users = users;
         let list: Vec<Arc<User>> = self.users().cloned().collect();
-        let mut present = Vec::new();
+        let mut gone: BTreeSet<u16> = (0..=self.numbers.names.len() as u16).collect();
         for user in list {
             let account = self.numbers.add(&user.name);
-            present.push(account);
+            gone.remove(&account);
             let event = Event::Quota {
                 account,
                 locks: user.quota.locks,
@@ -109,8 +113,7 @@ impl Server {
         // Users that are gone keep what they hold and get nothing new. Their bounds are
         // removed last: while any account has a bound, leases of closed connections
         // stay counted.
-        let gone = |account: &u16| !present.contains(account);
-        for account in (0..=self.numbers.names.len() as u16).filter(gone) {
+        for account in gone {
             let (locks, waiters) = (None, None);
             let event = Event::Quota {
                 account,
@@ -200,6 +203,7 @@ impl Server {
         // The new connection is counted already.
         known
             > self
+                .doors
                 .max_connections
                 .saturating_sub(self.config.reserve_connections)
     }

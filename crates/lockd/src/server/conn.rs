@@ -41,17 +41,17 @@ pub(crate) struct Conn {
     pub(crate) may_lock: bool,
     /// If `may_lock`: names with this beginning are allowed.
     pub(crate) names_begin: Option<Beginning>,
-    /// Commands are held back: a LOCK, HANDOVER or the reply to a wrong password is pending.
-    pub(crate) waiting: bool,
-    /// Wrong passwords given, and when the last one is answered; the connection waits until then.
+    pub(crate) phase: Phase,
+    /// Wrong passwords given.
     pub(crate) wrong_passwords: u32,
-    pub(crate) refusal_due: Option<Time>,
     /// To be closed once its replies are sent.
     pub(crate) closing: bool,
     /// Its socket may hold unread bytes. Epoll reports them only once.
     pub(crate) readable: bool,
     /// The client has closed its side, though not all that it sent may be read.
     pub(crate) hung_up: bool,
+    /// The connection has failed.
+    pub(crate) broken: bool,
     /// The client has closed its side; nothing more will come.
     pub(crate) ended: bool,
     /// `input` may hold whole requests, which the next turn executes.
@@ -107,12 +107,12 @@ impl Conn {
             guarded: true,
             may_lock: false,
             names_begin: None,
-            waiting: false,
+            phase: Phase::Open,
             wrong_passwords: 0,
-            refusal_due: None,
             closing: false,
             readable: false,
             hung_up: false,
+            broken: false,
             ended: false,
             more: false,
             later: false,
@@ -178,8 +178,13 @@ impl Conn {
     pub(crate) fn delay_refusal(&mut self, now: Time) {
         let seconds = 1 << self.wrong_passwords.min(6);
         self.wrong_passwords += 1;
-        self.refusal_due = Some(Time(now.0 + seconds * 1_000_000_000));
-        self.waiting = true;
+        self.phase = Phase::Refused(Time(now.0 + seconds * 1_000_000_000));
+    }
+
+    /// Whether its commands are held back.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        !matches!(self.phase, Phase::Open | Phase::Released(_))
     }
 
     /// The number of its user.
@@ -204,7 +209,7 @@ impl Conn {
     #[inline]
     pub(crate) fn is_abandoned(&self) -> bool {
         let fresh = !self.fresh_leases.is_empty();
-        (self.waiting && self.hung_up) || (fresh && self.stream.peer_is_gone())
+        (self.waits() && self.hung_up) || (fresh && self.stream.peer_is_gone())
     }
 
     /// Frees the memory of empty buffers.
@@ -215,13 +220,17 @@ impl Conn {
         if self.pending() == 0 {
             (self.output, self.sent) = (Vec::new(), 0);
         }
+        if !self.waits() {
+            self.wanted = Wanted::default();
+        }
     }
 
     /// Bytes of memory in its buffers.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.bytes());
-        self.input.capacity() + self.output.capacity() + queued
+        let leases = self.wanted.bytes() + self.fresh_leases.bytes();
+        self.input.capacity() + self.output.capacity() + queued + leases
     }
 
     /// The client's address, as an administrator sees it.
@@ -264,6 +273,30 @@ impl Conn {
     }
 }
 
+/// Whether a connection's commands are executed, or what they wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    /// They are executed as they come.
+    Open,
+    /// A LOCK waits in the table, or a HANDOVER for its outcome.
+    Waiting,
+    /// The first request waits until locks are granted again.
+    Parked(Parked),
+    /// The first request has waited for that, and is executed next.
+    Released(Parked),
+    /// The reply to a wrong password is sent at this time.
+    Refused(Time),
+}
+
+/// A request that waits before it is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parked {
+    /// The end of its wait.
+    pub(crate) until: Option<Time>,
+    /// Its bytes, at the start of the input.
+    pub(crate) length: usize,
+}
+
 /// Names, one behind the other.
 #[derive(Default)]
 pub(crate) struct Wanted {
@@ -272,6 +305,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        self.names.capacity() + self.lengths.capacity() * size_of::<usize>()
+    }
+
     pub(crate) fn set(&mut self, names: &[&[u8]]) {
         self.names.clear();
         self.lengths.clear();
@@ -293,6 +331,11 @@ pub(crate) struct FreshLeases {
 impl FreshLeases {
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        self.names.capacity() + self.tokens.capacity() * size_of::<(u64, usize)>()
     }
 
     /// Adds leases for the wanted names, with consecutive tokens from `first` on.

@@ -1,5 +1,6 @@
 //! Clients that connect and disconnect, and clients that other clients' commands have woken.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -8,8 +9,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Server;
 use super::conn::Conn;
-use super::net::{self, Door};
+use super::guesses::Guesses;
+use super::net::{self, Door, Listener};
 use super::stream::Stream;
+use super::turn::GRANTS_PER_SEND;
 use crate::log::{self, Level};
 use crate::table::{ClientId, Event, Reply, Time};
 
@@ -22,6 +25,24 @@ const INTEREST: EventFlags = EventFlags::IN
 /// The interest while something could not be sent. It is not set otherwise, because a
 /// Unix socket would report each reply that its client reads.
 const STUCK: EventFlags = INTEREST.union(EventFlags::OUT);
+
+/// Where clients come in, and who has not proved itself yet.
+#[derive(Default)]
+pub(super) struct Doors {
+    pub(super) listeners: Vec<Listener>,
+    /// Listeners are not watched for now, as no more files can be opened.
+    pub(super) deaf: bool,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<std::sync::Arc<rustls::ServerConfig>>,
+    #[cfg(feature = "tls")]
+    pub(super) handshakes: Option<super::handshake::Handshakes>,
+    pub(super) max_connections: usize,
+    /// How many connections have come, and so the number of the next one.
+    pub(super) arrivals: u64,
+    /// Clients that may not have logged in yet, with their numbers, the oldest first.
+    pub(super) unproved: VecDeque<(u64, ClientId)>,
+    pub(super) guesses: Guesses,
+}
 
 impl Server {
     pub(super) fn conn(&self, client: ClientId) -> Option<&Conn> {
@@ -42,7 +63,7 @@ impl Server {
         // A bounded number at a time, so that a storm of connections does not
         // stop those that are there.
         for _ in 0..64 {
-            let Some(listener) = self.listeners.get(index) else {
+            let Some(listener) = self.doors.listeners.get(index) else {
                 return;
             };
             let door = listener.door;
@@ -60,10 +81,10 @@ impl Server {
                 | io::ErrorKind::Interrupted
                 | io::ErrorKind::ConnectionAborted
         );
-        if !passing && !self.deaf {
+        if !passing && !self.doors.deaf {
             // No files or memory left: do not spin, listen again with the sweep.
-            self.deaf = true;
-            for listener in &self.listeners {
+            self.doors.deaf = true;
+            for listener in &self.doors.listeners {
                 let _ = epoll::delete(&self.epoll, &listener.fd);
             }
         }
@@ -78,20 +99,22 @@ impl Server {
             self.stats.rejected += 1;
             return;
         }
-        if self.is_full() {
+        if self.is_full() && !self.make_room() {
             self.stats.rejected += 1;
             let text = b"-ERR max number of clients reached\r\n";
             let _ = rustix::net::send(&fd, text, rustix::net::SendFlags::NOSIGNAL);
             return;
         }
+        self.doors.arrivals += 1;
+        let number = self.doors.arrivals;
         #[cfg(feature = "tls")]
         if door == Door::Tls {
-            if let (Some(handshakes), Some(tls)) = (&self.handshakes, &self.tls) {
-                let _ = handshakes.begin(fd, peer, tls.clone());
+            if let (Some(handshakes), Some(tls)) = (&self.doors.handshakes, &self.doors.tls) {
+                let _ = handshakes.begin(number, fd, peer, tls.clone());
             }
             return;
         }
-        self.let_in(Stream::plain(fd), peer);
+        self.let_in(number, Stream::plain(fd), peer);
     }
 
     fn is_full(&self) -> bool {
@@ -99,21 +122,67 @@ impl Server {
         #[cfg(feature = "tls")]
         let known = known
             + self
+                .doors
                 .handshakes
                 .as_ref()
                 .map_or(0, |shaken| shaken.pending());
-        known >= self.max_connections
+        known >= self.doors.max_connections
+    }
+
+    /// Closes the client that has not logged in, or not finished its handshake, for the
+    /// longest time. Places that are reserved for administrators would otherwise be taken
+    /// by whoever is silent.
+    fn make_room(&mut self) -> bool {
+        loop {
+            let first = self.doors.unproved.front().copied();
+            #[cfg(feature = "tls")]
+            if let Some(handshakes) = &self.doors.handshakes
+                && handshakes.pending() > 0
+                && first.is_none_or(|(number, _)| handshakes.oldest() < number)
+            {
+                handshakes.close_oldest();
+                return true;
+            }
+            let Some((_, client)) = first else {
+                return false;
+            };
+            self.doors.unproved.pop_front();
+            let silent = self.conn(client).is_some_and(|conn| !conn.authenticated);
+            if silent && let Some(conn) = self.take_conn(client) {
+                self.stats.closed_slow += 1;
+                self.close(conn);
+                return true;
+            }
+        }
+    }
+
+    /// Notes a client that has not logged in.
+    pub(super) fn note_unproved(&mut self, number: u64, client: ClientId) {
+        if self.doors.unproved.len() >= 2 * self.doors.max_connections {
+            let mut clients = std::mem::take(&mut self.doors.unproved);
+            let silent = |conn: &Conn| !conn.authenticated;
+            clients.retain(|(_, client)| self.conn(*client).is_some_and(silent));
+            self.doors.unproved = clients;
+        }
+        let unproved = &mut self.doors.unproved;
+        let place = unproved.partition_point(|(earlier, _)| *earlier < number);
+        unproved.insert(place, (number, client));
     }
 
     /// Admits the clients whose handshakes are done.
     #[cfg(feature = "tls")]
     pub(super) fn admit_tls(&mut self) {
-        if let Some(handshakes) = &self.handshakes {
+        if let Some(handshakes) = &self.doors.handshakes {
             handshakes.hush();
         }
-        while let Some(guest) = self.handshakes.as_ref().and_then(|shaken| shaken.take()) {
+        while let Some(guest) = self
+            .doors
+            .handshakes
+            .as_ref()
+            .and_then(|shaken| shaken.take())
+        {
             let stream = Stream::tls(guest.fd, guest.tls);
-            let Some(client) = self.let_in(stream, guest.peer) else {
+            let Some(client) = self.let_in(guest.number, stream, guest.peer) else {
                 continue;
             };
             // Requests may have arrived together with the end of the handshake; epoll
@@ -121,19 +190,24 @@ impl Server {
             if let Some(conn) = self.conns[client.slot()].as_mut() {
                 conn.readable = true;
                 conn.later = true;
-                self.later.push_back(client);
+                self.turn.later.push_back(client);
             }
         }
     }
 
-    fn let_in(&mut self, stream: Stream, peer: Option<SocketAddr>) -> Option<ClientId> {
+    fn let_in(
+        &mut self,
+        number: u64,
+        stream: Stream,
+        peer: Option<SocketAddr>,
+    ) -> Option<ClientId> {
         let now = self.now();
         let Reply::Opened(client) = self.step(Event::Open, now) else {
             return None;
         };
         let mut conn = Box::new(Conn::new(stream, client, peer, now));
         conn.probation = self.is_reserved();
-        conn.draining = self.draining.is_some();
+        conn.draining = self.life.draining.is_some();
         self.log_out(&mut conn, now);
         #[cfg(feature = "tls")]
         if let Some(name) = conn.stream.common_name()
@@ -160,7 +234,11 @@ impl Server {
         if self.conns.len() <= client.slot() {
             self.conns.resize_with(client.slot() + 1, || None);
         }
+        let proved = conn.authenticated;
         self.conns[client.slot()] = Some(conn);
+        if !proved {
+            self.note_unproved(number, client);
+        }
         Some(client)
     }
 
@@ -175,12 +253,32 @@ impl Server {
         }
         let Some(mut conn) = place.take() else { return };
         // A client that has hung up may have sent requests before.
-        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         conn.hung_up |= hung_up;
         conn.readable |= hung_up || flags.contains(EventFlags::IN);
-        let gone = flags.contains(EventFlags::ERR) || conn.is_abandoned();
-        let alive = !gone && self.serve(&mut conn);
+        if hung_up {
+            // When thousands of clients die at once, others come first.
+            conn.broken |= flags.contains(EventFlags::ERR);
+            self.turn.dying.push_back(conn.id);
+            *place = Some(conn);
+            return;
+        }
+        let alive = !conn.is_abandoned() && self.serve(&mut conn);
         self.put_back(conn, alive);
+    }
+
+    /// Serves clients that have hung up for the last time, a bounded number each turn.
+    pub(super) fn close_dying(&mut self) {
+        for _ in 0..GRANTS_PER_SEND {
+            let Some(client) = self.turn.dying.pop_front() else {
+                return;
+            };
+            let Some(mut conn) = self.take_conn(client) else {
+                continue;
+            };
+            let alive = !conn.broken && !conn.is_abandoned() && self.serve(&mut conn);
+            self.put_back(conn, alive);
+        }
     }
 
     /// Ends a connection's turn: watches it further, or closes it.
@@ -189,14 +287,14 @@ impl Server {
             return self.close(conn);
         }
         let goes_on = conn.more || conn.can_read(self.config.max_request);
-        if (goes_on || conn.waiting && conn.hung_up) && !conn.later {
+        if (goes_on || conn.waits() && conn.hung_up) && !conn.later {
             conn.later = true;
-            self.later.push_back(conn.id);
+            self.turn.later.push_back(conn.id);
         }
         self.account(&mut conn);
         let slot = conn.id.slot();
         self.conns[slot] = Some(conn);
-        if !self.outputs.is_empty() {
+        if !self.work.outputs.is_empty() {
             // The wait ended while the connection was out of its slot; it is notified now.
             self.wake();
         }
@@ -235,7 +333,7 @@ impl Server {
     /// the same time.
     pub(super) fn close_at(&mut self, mut conn: Box<Conn>, now: Time) {
         let client = conn.id;
-        if conn.waiting {
+        if conn.waits() {
             // A timer that is due may still grant it a lease. It must be in its slot to
             // be notified, so that the lease can be passed on.
             self.conns[client.slot()] = Some(conn);
@@ -292,7 +390,7 @@ impl Server {
         if conn.is_abandoned() {
             return false;
         }
-        if !conn.waiting && !conn.input.is_empty() {
+        if !conn.waits() && !conn.input.is_empty() {
             // Replies keep their order: the reply to the wait is in `output` already.
             let now = self.now();
             self.execute_input(conn, now);
@@ -301,7 +399,7 @@ impl Server {
         if conn.can_read(self.config.max_request) {
             return self.serve(conn);
         }
-        self.unsent.push(conn.id);
+        self.turn.unsent.push(conn.id);
         true
     }
 

@@ -3,7 +3,6 @@
 
 use std::io;
 
-use jostle_resp::Writer;
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
@@ -18,7 +17,7 @@ pub(super) const DRAINING: &str =
 impl Server {
     /// Stops granting locks, and ends the daemon when nobody holds one, or after this time.
     pub(super) fn begin_drain(&mut self, ms: u64, now: Time) {
-        self.draining = Some(Time(now.0.saturating_add(ms * 1_000_000)));
+        self.life.draining = Some(Time(now.0.saturating_add(ms * 1_000_000)));
         self.set_draining(true);
         self.step(Event::Tick, now);
         let waiters = self.end_waits(DRAINING, now);
@@ -26,18 +25,18 @@ impl Server {
         say(&format!(
             "draining for at most {ms} ms: {holds} holds, {waiters} waits ended"
         ));
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.status("draining: waits for holders");
         }
     }
 
     /// Grants locks again; false: there was no drain.
     pub(super) fn abort_drain(&mut self) -> bool {
-        let was = self.draining.take().is_some();
+        let was = self.life.draining.take().is_some();
         if was {
             self.set_draining(false);
             say("the drain was aborted: locks are granted again");
-            if let Some(notifier) = &self.notifier {
+            if let Some(notifier) = &self.life.notifier {
                 notifier.status("");
             }
         }
@@ -46,18 +45,18 @@ impl Server {
 
     /// Whether the daemon waits for holders to finish.
     pub(super) fn is_draining(&self) -> bool {
-        self.draining.is_some()
+        self.life.draining.is_some()
     }
 
     /// Ends the daemon with this turn.
     pub(super) fn end_soon(&mut self) {
-        self.ending = true;
+        self.life.ending = true;
     }
 
     /// Whether the loop is to end.
     pub(super) fn is_drained(&self) -> bool {
         let done = |end: Time| self.table.holds() == 0 || self.clock >= end;
-        self.ending || self.draining.is_some_and(done)
+        self.life.ending || self.life.draining.is_some_and(done)
     }
 
     /// Turns the check of commands for the drain on or off, for all connections in their slots.
@@ -70,9 +69,9 @@ impl Server {
 
     /// Ends all waits for locks, and answers them; returns their number.
     fn end_waits(&mut self, text: &str, now: Time) -> u64 {
-        // Other connections wait for the reply to a wrong password.
-        let conns = self.conns.iter().flatten().map(|conn| conn.id);
-        let waiting: Vec<ClientId> = conns.filter(|id| self.table.is_waiting(*id)).collect();
+        let waiting = self.conns.iter().flatten();
+        let waiting = waiting.filter(|conn| self.waits_for_lock(conn));
+        let waiting: Vec<ClientId> = waiting.map(|conn| conn.id).collect();
         // Timers that are due may end waits in this step in another way.
         self.step(Event::CancelAll, now);
         let mut count = 0;
@@ -80,11 +79,8 @@ impl Server {
             let Some(mut conn) = self.take_conn(client) else {
                 continue;
             };
-            if std::mem::take(&mut conn.waiting) {
-                count += 1;
-                Writer::new(&mut conn.output, conn.protocol).error(text);
-                self.let_go_on(&conn);
-            }
+            count += u64::from(conn.waits());
+            self.end_unserved(&mut conn, |reply| reply.error(text));
             self.conns[client.slot()] = Some(conn);
         }
         count
@@ -92,13 +88,13 @@ impl Server {
 
     /// See [`Server::run`].
     pub(super) fn drain(&mut self) -> io::Result<()> {
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.stopping();
         }
-        self.listeners.clear();
+        self.doors.listeners.clear();
         // Clients whose handshakes are not done have not been let in yet.
         #[cfg(feature = "tls")]
-        if let Some(handshakes) = self.handshakes.take() {
+        if let Some(handshakes) = self.doors.handshakes.take() {
             self.stats.handshakes_failed += handshakes.failed();
         }
         let start = self.now();
@@ -120,7 +116,11 @@ impl Server {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,
-                tv_nsec: 50_000_000,
+                tv_nsec: if self.turn.dying.is_empty() {
+                    50_000_000
+                } else {
+                    0
+                },
             };
             let buffer = rustix::buffer::spare_capacity(&mut events);
             let _ = epoll::wait(&self.epoll, buffer, Some(&pause));
@@ -129,6 +129,7 @@ impl Server {
             }
             self.end_of_turn();
         }
+        self.promise_last();
         Ok(())
     }
 }

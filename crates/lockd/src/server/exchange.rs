@@ -3,12 +3,12 @@
 use jostle_resp::request::decode;
 use jostle_resp::{Args, Limits, Progress, RequestError, Writer};
 
-use super::Server;
 use super::commands::{self, Call};
-use super::conn::Conn;
+use super::conn::{Conn, Phase};
 use super::stream::Received;
 use super::turn::GATHERED_BYTES;
-use crate::table::{AHEAD, Time};
+use super::{SCRATCH, Server};
+use crate::table::{AHEAD, Output, Time};
 
 /// Replies gathered before they are sent although more commands are there.
 const OUT_BATCH: usize = 256 * 1024;
@@ -26,6 +26,31 @@ pub(super) struct Ahead {
     rest: usize,
 }
 
+/// What the execution of commands needs, kept from turn to turn.
+pub(super) struct Workspace {
+    /// The last command was a long one: other clients come first.
+    pub(super) long: bool,
+    /// Waits that the table has ended, until their clients are notified.
+    pub(super) outputs: Vec<Output>,
+    pub(super) scratch: Vec<u8>,
+    out: Vec<u8>,
+    args: Args,
+    ahead: Ahead,
+}
+
+impl Default for Workspace {
+    fn default() -> Self {
+        Self {
+            long: false,
+            outputs: Vec::new(),
+            scratch: vec![0; SCRATCH],
+            out: Vec::new(),
+            args: Args::new(),
+            ahead: Ahead::default(),
+        }
+    }
+}
+
 impl Ahead {
     fn clear(&mut self) {
         (self.next, self.count) = (0, 0);
@@ -40,8 +65,8 @@ impl Server {
         if conn.can_read(self.config.max_request) && !self.receive(conn) {
             return false;
         }
-        if self.gather && conn.pending() > 0 && !conn.is_stuck() {
-            self.unsent.push(conn.id);
+        if self.turn.gather && conn.pending() > 0 && !conn.is_stuck() {
+            self.turn.unsent.push(conn.id);
             return true;
         }
         self.flush(conn)
@@ -49,7 +74,7 @@ impl Server {
 
     /// Reads once and handles the result. False: the connection is lost.
     fn receive(&mut self, conn: &mut Conn) -> bool {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.work.scratch);
         let received = conn.stream.receive(&mut scratch);
         // The clock is read after the bytes: they were all sent before this time.
         let now = self.now();
@@ -70,12 +95,12 @@ impl Server {
                 conn.ended = true;
                 // A client that waits is gone. Otherwise the replies that it is owed
                 // are still sent.
-                !conn.waiting
+                !conn.waits()
             }
             Err(_) => false,
         };
         self.note_incomplete(conn, now);
-        self.scratch = scratch;
+        self.work.scratch = scratch;
         alive
     }
 
@@ -84,7 +109,7 @@ impl Server {
     /// waits, the table must not be touched here: it might grant, and the connection
     /// would not be in its slot.)
     fn take_input(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) {
-        if conn.waiting {
+        if conn.waits() {
             conn.input.extend_from_slice(bytes);
         } else if conn.input.is_empty() {
             let used = self.execute(conn, bytes, now);
@@ -104,7 +129,7 @@ impl Server {
 
     /// Records since when the client has owed the rest of a request, or its login.
     pub(super) fn note_incomplete(&self, conn: &mut Conn, now: Time) {
-        let partial = !conn.input.is_empty() && !conn.waiting;
+        let partial = !conn.input.is_empty() && !conn.waits();
         if partial || !conn.authenticated {
             // A complete request restarts this time, except for a client that is not
             // authenticated.
@@ -127,7 +152,7 @@ impl Server {
         limits: Limits,
         args: &mut Args,
     ) -> Result<Progress, RequestError> {
-        let ahead = &mut self.ahead;
+        let ahead = &mut self.work.ahead;
         if ahead.next == ahead.count || ahead.rest != bytes.len() {
             ahead.clear();
             if bytes.len() < AHEAD_BYTES {
@@ -165,13 +190,13 @@ impl Server {
             bytes: self.config.max_request,
             ..Default::default()
         };
-        let mut args = std::mem::take(&mut self.args);
-        let mut out = std::mem::take(&mut self.out);
-        self.ahead.clear();
+        let mut args = std::mem::take(&mut self.work.args);
+        let mut out = std::mem::take(&mut self.work.out);
+        self.work.ahead.clear();
         let mut used = 0;
         conn.more = false;
-        while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
-            if std::mem::take(&mut self.long) {
+        while !conn.waits() && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
+            if std::mem::take(&mut self.work.long) {
                 conn.more = true;
                 break;
             }
@@ -194,6 +219,11 @@ impl Server {
                             now,
                         };
                         commands::execute(self, call);
+                        if let Phase::Parked(parked) = &mut conn.phase {
+                            // It is executed later.
+                            parked.length = length;
+                            used -= length;
+                        }
                     }
                 }
                 Ok(Progress::Incomplete { needed }) => conn.needed = needed,
@@ -209,21 +239,21 @@ impl Server {
                 conn.closing = true;
             }
         }
-        self.long = false;
+        self.work.long = false;
         if used > 0 {
             conn.last_request = now;
         }
         self.deliver_grants();
-        let keep_back = self.gather || conn.pending() > 0;
+        let keep_back = self.turn.gather || conn.pending() > 0;
         if keep_back && out.len() <= GATHERED_BYTES {
-            self.gathered += out.len();
+            self.turn.gathered += out.len();
             self.stats.bytes_out += out.len() as u64;
             conn.output.append(&mut out);
         } else if !out.is_empty() {
             self.send(conn, &mut out, now);
         }
-        self.out = out;
-        self.args = args;
+        self.work.out = out;
+        self.work.args = args;
         used
     }
 
@@ -287,6 +317,6 @@ impl Server {
         }
         let sent = conn.pending() == 0 && !conn.stream.wants_write();
         let over = conn.closing || (conn.ended && !conn.more);
-        !(over && (sent || conn.waiting))
+        !(over && (sent || conn.waits()))
     }
 }

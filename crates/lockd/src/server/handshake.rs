@@ -4,7 +4,7 @@
 //! gives a password. On the event loop, a few hundred of them would stop all clients.
 //! Connections come back to the server once they are encrypted.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +21,8 @@ use super::stream::Socket;
 
 /// A client that has connected.
 pub(crate) struct Guest {
+    /// Its place in the order of all connections.
+    pub(crate) number: u64,
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) tls: ServerConnection,
@@ -35,6 +37,10 @@ struct Common {
     /// Clients not yet given back to the server.
     pending: AtomicUsize,
     failed: AtomicU64,
+    /// The number of the client that has shaken hands for the longest time.
+    oldest: AtomicU64,
+    /// How many of the oldest are to be closed, since newcomers need their places.
+    surplus: AtomicUsize,
 }
 
 /// The server's side.
@@ -53,6 +59,8 @@ impl Handshakes {
             bell: eventfd(0, flags)?,
             pending: AtomicUsize::new(0),
             failed: AtomicU64::new(0),
+            oldest: AtomicU64::new(u64::MAX),
+            surplus: AtomicUsize::new(0),
         });
         let (hand, arrivals) = channel();
         let (give, done) = channel();
@@ -61,8 +69,7 @@ impl Handshakes {
             arrivals,
             give,
             common: Arc::clone(&common),
-            guests: HashMap::new(),
-            next: WAKE + 1,
+            guests: BTreeMap::new(),
             patience,
         };
         let data = EventData::new_u64(WAKE);
@@ -80,15 +87,33 @@ impl Handshakes {
     /// Begins a handshake.
     pub(crate) fn begin(
         &self,
+        number: u64,
         fd: OwnedFd,
         peer: Option<SocketAddr>,
         config: Arc<ServerConfig>,
     ) -> Option<()> {
         let tls = ServerConnection::new(config).ok()?;
         self.common.pending.fetch_add(1, Relaxed);
-        self.hand.as_ref()?.send(Guest { fd, peer, tls }).ok()?;
+        let guest = Guest {
+            number,
+            fd,
+            peer,
+            tls,
+        };
+        self.hand.as_ref()?.send(guest).ok()?;
         ring(&self.common.wake);
         Some(())
+    }
+
+    /// The number of the oldest client whose handshake is not done; `u64::MAX`: none.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.common.oldest.load(Relaxed)
+    }
+
+    /// Lets the oldest one go.
+    pub(crate) fn close_oldest(&self) {
+        self.common.surplus.fetch_add(1, Relaxed);
+        ring(&self.common.wake);
     }
 
     /// Becomes readable when a handshake is done.
@@ -145,8 +170,7 @@ struct Worker {
     arrivals: Receiver<Guest>,
     give: Sender<Guest>,
     common: Arc<Common>,
-    guests: HashMap<u64, (Guest, Instant)>,
-    next: u64,
+    guests: BTreeMap<u64, (Guest, Instant)>,
     patience: Option<Duration>,
 }
 
@@ -186,6 +210,13 @@ impl Worker {
                 swept = Instant::now();
                 self.sweep();
             }
+            for _ in 0..self.common.surplus.swap(0, Relaxed) {
+                let closed = self.guests.pop_first();
+                self.lose(closed.map_or(0, |_| 1));
+            }
+            let oldest = self.guests.first_key_value();
+            let oldest = oldest.map_or(u64::MAX, |(number, _)| *number);
+            self.common.oldest.store(oldest, Relaxed);
         }
     }
 
@@ -198,8 +229,7 @@ impl Worker {
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             };
-            let id = self.next;
-            self.next += 1;
+            let id = guest.number;
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
             let data = EventData::new_u64(id);
             if epoll::add(&self.epoll, &guest.fd, data, flags).is_err() {

@@ -86,6 +86,9 @@ impl Server {
         if self.is_draining() {
             return Err("draining: waits for holders and grants nothing");
         }
+        if self.leases.from.is_some() {
+            return Err("leases from before the start may still run: nothing is granted yet");
+        }
         if self.table.tokens_left() == 0 {
             return Err("no fencing tokens can be made durable");
         }
@@ -129,9 +132,9 @@ impl Server {
     /// False: done, or lost.
     fn serve_http(&mut self, conn: &mut HttpConn, index: usize) -> bool {
         if conn.answer.is_empty() {
-            match recv(&conn.fd, &mut self.scratch[..], RecvFlags::empty()) {
+            match recv(&conn.fd, &mut self.work.scratch[..], RecvFlags::empty()) {
                 Ok((0, _)) => return false,
-                Ok((bytes, _)) => conn.request.extend_from_slice(&self.scratch[..bytes]),
+                Ok((bytes, _)) => conn.request.extend_from_slice(&self.work.scratch[..bytes]),
                 Err(Errno::AGAIN | Errno::INTR) => return true,
                 Err(_) => return false,
             }

@@ -71,24 +71,27 @@ pub(crate) fn fields(server: &Server, now: Time) -> Vec<Field> {
     };
     about_server(server, now, &mut add);
     about_clients(server, &mut add);
-    about_locks(server, &mut add);
+    about_locks(server, now, &mut add);
     about_work(server, &mut add);
     for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
         let name = format!("cmd_{}", spec.name.to_lowercase());
-        add(
-            "commands",
-            &name,
-            Value::Counter(*count),
-            "Requests of this command",
-        );
+        let (count, help) = (Value::Counter(*count), "Requests of this command");
+        add("commands", &name, count, help);
     }
     fields
+}
+
+/// Adds figures of a section, a line each.
+macro_rules! figures {
+    ($add:ident, $section:expr; $($name:literal $kind:ident($value:expr) $help:literal)*) => {
+        $($add($section, $name, Value::$kind($value), $help);)*
+    };
 }
 
 type Add<'a> = &'a mut dyn FnMut(&'static str, &str, Value, &'static str);
 
 fn about_server(server: &Server, now: Time, add: Add<'_>) {
-    use Value::{Gauge, Seconds, Text};
+    use Value::Text;
     let text = |text: &str| Text(text.to_owned());
     add(
         "server",
@@ -99,71 +102,37 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
     // Tools for Redis look for this one.
     add("server", "redis_mode", text("standalone"), "");
     add("server", "os", text(std::env::consts::OS), "");
-    add(
-        "server",
-        "process_id",
-        Gauge(u64::from(std::process::id())),
-        "Process id",
-    );
-    add(
-        "server",
-        "uptime_in_seconds",
-        Gauge((now.0 - server.started.0) / 1_000_000_000),
-        "Seconds since the start",
-    );
-    for (name, value, help) in [
-        (
-            "handovers",
-            server.stats.handovers,
-            "Programs that took over from the one before them",
-        ),
-        (
-            "handover_failures",
-            server.stats.handover_failures,
-            "Handovers that were refused or failed; the program before went on",
-        ),
-    ] {
-        add("server", name, Value::Counter(value), help);
+    figures! { add, "server";
+        "process_id" Gauge(u64::from(std::process::id())) "Process id"
+        "uptime_in_seconds" Gauge((now.0 - server.life.started.0) / 1_000_000_000)
+            "Seconds since the start"
+        "log_lines_dropped" Counter(crate::log::dropped())
+            "Lines of the log that nobody read in time"
+        "handovers" Counter(server.stats.handovers)
+            "Programs that took over from the one before them"
+        "handover_failures" Counter(server.stats.handover_failures)
+            "Handovers that were refused or failed; the program before went on"
     }
-    if let Some((at, stall_us)) = server.taken_over {
+    if let Some((at, stall_us)) = server.life.taken_over {
         let age = now.0.saturating_sub(at.0) / 1_000_000_000;
-        let (name, help) = ("handover_age_seconds", "Seconds since the last handover");
-        add("server", name, Gauge(age), help);
-        let help = "Microseconds of the last handover in which nobody was served";
-        add(
-            "server",
-            "handover_stall_microseconds",
-            Gauge(stall_us),
-            help,
-        );
+        figures! { add, "server";
+            "handover_age_seconds" Gauge(age) "Seconds since the last handover"
+            "handover_stall_microseconds" Gauge(stall_us)
+                "Microseconds of the last handover in which nobody was served"
+        }
     }
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9;
-    add(
-        "cpu",
-        "used_cpu_seconds",
-        Seconds(seconds),
-        "CPU time of the process, all threads",
-    );
+    figures! { add, "cpu";
+        "used_cpu_seconds" Seconds(seconds) "CPU time of the process, all threads"
+    }
     let resident = resident_bytes().unwrap_or(0);
-    add(
-        "memory",
-        "used_memory_rss",
-        Gauge(resident),
-        "Resident memory of the process in bytes",
-    );
-    add(
-        "memory",
-        "table_memory",
-        Gauge(server.table.bytes() as u64),
-        "Memory of the lock table in bytes; it is kept for the next peak",
-    );
-    add(
-        "memory",
-        "buffer_memory",
-        Gauge(server.buffered as u64),
-        "Memory of the clients' buffers in bytes",
-    );
+    figures! { add, "memory";
+        "used_memory_rss" Gauge(resident) "Resident memory of the process in bytes"
+        "table_memory" Gauge(server.table.bytes() as u64)
+            "Memory of the lock table in bytes; it is kept for the next peak"
+        "buffer_memory" Gauge(server.buffered as u64) "Memory of the clients' buffers in bytes"
+    }
     let state = match (
         &server.config.data,
         server.reserver.as_ref().and_then(|r| r.state()),
@@ -173,110 +142,37 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
         _ => text("ok"),
     };
     add("tokens", "token_store", state, "");
-    add(
-        "tokens",
-        "next_token",
-        Gauge(server.table.next_token()),
-        "The fencing token of the next grant",
-    );
-    add(
-        "tokens",
-        "tokens_left",
-        Gauge(server.table.tokens_left()),
-        "Tokens that are reserved",
-    );
-    add(
-        "tokens",
-        "token_reservations",
-        Value::Counter(server.stats.reservations),
-        "Ranges of tokens made durable",
-    );
-    add(
-        "tokens",
-        "token_reservation_failures",
-        Value::Counter(server.stats.reservation_failures),
-        "Ranges of tokens that could not be made durable",
-    );
+    figures! { add, "tokens";
+        "next_token" Gauge(server.table.next_token()) "The fencing token of the next grant"
+        "tokens_left" Gauge(server.table.tokens_left()) "Tokens that are reserved"
+        "token_reservations" Counter(server.stats.reservations) "Ranges of tokens made durable"
+        "token_reservation_failures" Counter(server.stats.reservation_failures)
+            "Ranges of tokens that could not be made durable"
+    }
 }
 
 fn about_clients(server: &Server, add: Add<'_>) {
-    use Value::{Counter, Gauge};
     let stats = &server.stats;
-    let clients = "clients";
-    add(
-        clients,
-        "connected_clients",
-        Gauge(server.table.clients()),
-        "Clients connected",
-    );
-    add(
-        clients,
-        "maxclients",
-        Gauge(server.max_connections as u64),
-        "Clients that may connect",
-    );
-    add(
-        clients,
-        "blocked_clients",
-        Gauge(server.table.waiting()),
-        "Clients that wait for a lock",
-    );
-    for (name, value, help) in [
-        (
-            "total_connections_received",
-            stats.connections,
-            "Clients that were let in",
-        ),
-        (
-            "rejected_connections",
-            stats.rejected,
-            "Clients turned away at --max-connections",
-        ),
-        (
-            "closed_idle",
-            stats.closed_idle,
-            "Clients closed by --idle-timeout",
-        ),
-        (
-            "closed_slow",
-            stats.closed_slow,
-            "Clients closed by --request-timeout",
-        ),
-        (
-            "closed_output",
-            stats.closed_output,
-            "Clients closed because they did not read, or for --max-buffers",
-        ),
-        (
-            "closed_request",
-            stats.closed_request,
-            "Clients closed for malformed requests or size",
-        ),
-        (
-            "closed_http",
-            stats.closed_http,
-            "Clients closed because they spoke HTTP",
-        ),
-        (
-            "closed_killed",
-            stats.killed,
-            "Clients closed by CLIENT KILL",
-        ),
-        (
-            "protocol_errors",
-            stats.protocol_errors,
-            "Requests that were malformed or too long",
-        ),
-        (
-            "closed_handshake",
-            server.handshakes_failed(),
-            "Clients whose TLS handshake failed or took too long",
-        ),
-        ("auth_failures", stats.auth_failures, "Wrong passwords"),
-        ("total_net_input_bytes", stats.bytes_in, "Bytes received"),
-        ("total_net_output_bytes", stats.bytes_out, "Bytes sent"),
-    ] {
-        add(clients, name, Counter(value), help);
+    figures! { add, "clients";
+        "connected_clients" Gauge(server.table.clients()) "Clients connected"
+        "maxclients" Gauge(server.doors.max_connections as u64) "Clients that may connect"
+        "blocked_clients" Gauge(server.table.waiting()) "Clients that wait for a lock"
+        "total_connections_received" Counter(stats.connections) "Clients that were let in"
+        "rejected_connections" Counter(stats.rejected) "Clients turned away at --max-connections"
+        "closed_idle" Counter(stats.closed_idle) "Clients closed by --idle-timeout"
+        "closed_slow" Counter(stats.closed_slow) "Clients closed by --request-timeout"
+        "closed_output" Counter(stats.closed_output)
+            "Clients closed because they did not read, or for --max-buffers"
+        "closed_request" Counter(stats.closed_request)
+            "Clients closed for malformed requests or size"
+        "closed_http" Counter(stats.closed_http) "Clients closed because they spoke HTTP"
+        "closed_killed" Counter(stats.killed) "Clients closed by CLIENT KILL"
+        "protocol_errors" Counter(stats.protocol_errors) "Requests that were malformed or too long"
+        "closed_handshake" Counter(server.handshakes_failed())
+            "Clients whose TLS handshake failed or took too long"
+        "auth_failures" Counter(stats.auth_failures) "Wrong passwords"
+        "total_net_input_bytes" Counter(stats.bytes_in) "Bytes received"
+        "total_net_output_bytes" Counter(stats.bytes_out) "Bytes sent"
     }
 }
 
@@ -284,130 +180,64 @@ impl Server {
     /// TLS handshakes that failed, also before a handover.
     pub(super) fn handshakes_failed(&self) -> u64 {
         #[cfg(feature = "tls")]
-        let now = self.handshakes.as_ref().map_or(0, |shaken| shaken.failed());
+        let now = self
+            .doors
+            .handshakes
+            .as_ref()
+            .map_or(0, |shaken| shaken.failed());
         #[cfg(not(feature = "tls"))]
         let now = 0;
         self.stats.handshakes_failed + now
     }
 }
 
-fn about_locks(server: &Server, add: Add<'_>) {
-    use Value::Gauge;
+fn about_locks(server: &Server, now: Time, add: Add<'_>) {
     let table = &server.table;
-    for (name, value, help) in [
-        ("locks_held", table.names_held(), "Names that are held"),
-        (
-            "holds",
-            table.holds(),
-            "Holds; each holder of a shared lock counts",
-        ),
-        ("leases", table.leases(), "Holds that are leases"),
-        (
-            "draining",
-            u64::from(server.is_draining()),
-            "Whether the daemon waits for holders before its end",
-        ),
-        ("sessions", table.sessions(), "Sessions that are open"),
-        ("waiters", table.waiting(), "Clients that wait for a lock"),
-    ] {
-        add("locks", name, Gauge(value), help);
+    figures! { add, "locks";
+        "locks_held" Gauge(table.names_held()) "Names that are held"
+        "holds" Gauge(table.holds()) "Holds; each holder of a shared lock counts"
+        "leases" Gauge(table.leases()) "Holds that are leases"
+        "draining" Gauge(u64::from(server.is_draining()))
+            "Whether the daemon waits for holders before its end"
+        "loading_ms" Gauge(server.loading_ms(now).unwrap_or(0))
+            "Milliseconds until locks are granted: leases from before the start may still run"
+        "sessions" Gauge(table.sessions()) "Sessions that are open"
+        "waiters" Gauge(table.waiting()) "Clients that wait for a lock"
     }
 }
 
 fn about_work(server: &Server, add: Add<'_>) {
-    use Value::{Counter, Seconds};
     let counters = server.table.counters();
-    for (name, value, help) in [
-        (
-            "total_commands_processed",
-            server.stats.commands,
-            "Requests, unknown ones included",
-        ),
-        ("grants", counters.granted(), "Locks granted"),
-        (
-            "grants_at_once",
-            counters.granted_at_once,
-            "Locks granted without a wait",
-        ),
-        (
-            "grants_after_wait",
-            counters.granted_after_wait,
-            "Locks granted after a wait",
-        ),
-        ("releases", counters.released, "Holds ended by UNLOCK"),
-        (
-            "releases_by_disconnect",
-            counters.released_by_disconnect,
-            "Holds ended with their connection",
-        ),
-        (
-            "releases_by_session",
-            counters.released_by_session,
-            "Holds ended with their session",
-        ),
-        ("expirations", counters.expired, "Leases that ran out"),
-        (
-            "forced_releases",
-            counters.forced,
-            "Holds ended by FORCEUNLOCK",
-        ),
-        ("renewals", counters.renewed, "Leases renewed"),
-        ("busy", counters.busy, "Requests answered nil at once"),
-        ("waits", counters.waits, "Waits begun"),
-        (
-            "wait_timeouts",
-            counters.wait_timeouts,
-            "Waits ended by their time",
-        ),
-        (
-            "wait_cancels",
-            counters.wait_cancels,
-            "Waits ended because the client was gone",
-        ),
-        (
-            "waits_without_session",
-            counters.waits_without_session,
-            "Waits ended because their session was over",
-        ),
-        (
-            "waits_already_held",
-            counters.waits_already_held,
-            "Waits ended because their session got the lock by another request",
-        ),
-        (
-            "waits_unblocked",
-            server.stats.unblocked,
-            "Those of wait_cancels that CLIENT UNBLOCK ended",
-        ),
-        (
-            "grants_passed_on",
-            server.stats.passed_on,
-            "Leases whose client was gone before the reply, released at once",
-        ),
-        (
-            "refused",
-            counters.refused,
-            "Locks refused: bounds, memory, tokens",
-        ),
-        (
-            "not_owner",
-            counters.not_owner,
-            "Releases and renewals by others than the holder",
-        ),
-        (
-            "not_held",
-            counters.not_held,
-            "Releases of locks that nobody held",
-        ),
-    ] {
-        add("stats", name, Counter(value), help);
+    figures! { add, "stats";
+        "total_commands_processed" Counter(server.stats.commands) "Requests, unknown ones included"
+        "grants" Counter(counters.granted()) "Locks granted"
+        "grants_at_once" Counter(counters.granted_at_once) "Locks granted without a wait"
+        "grants_after_wait" Counter(counters.granted_after_wait) "Locks granted after a wait"
+        "releases" Counter(counters.released) "Holds ended by UNLOCK"
+        "releases_by_disconnect" Counter(counters.released_by_disconnect)
+            "Holds ended with their connection"
+        "releases_by_session" Counter(counters.released_by_session) "Holds ended with their session"
+        "expirations" Counter(counters.expired) "Leases that ran out"
+        "forced_releases" Counter(counters.forced) "Holds ended by FORCEUNLOCK"
+        "renewals" Counter(counters.renewed) "Leases renewed"
+        "busy" Counter(counters.busy) "Requests answered nil at once"
+        "waits" Counter(counters.waits) "Waits begun"
+        "wait_timeouts" Counter(counters.wait_timeouts) "Waits ended by their time"
+        "wait_cancels" Counter(counters.wait_cancels) "Waits ended because the client was gone"
+        "waits_without_session" Counter(counters.waits_without_session)
+            "Waits ended because their session was over"
+        "waits_already_held" Counter(counters.waits_already_held)
+            "Waits ended because their session got the lock by another request"
+        "waits_unblocked" Counter(server.stats.unblocked)
+            "Those of wait_cancels that CLIENT UNBLOCK ended"
+        "grants_passed_on" Counter(server.stats.passed_on)
+            "Leases whose client was gone before the reply, released at once"
+        "refused" Counter(counters.refused) "Locks refused: bounds, memory, tokens"
+        "not_owner" Counter(counters.not_owner) "Releases and renewals by others than the holder"
+        "not_held" Counter(counters.not_held) "Releases of locks that nobody held"
+        "waited_seconds" Seconds(counters.waited_ns as f64 * 1e-9)
+            "Time that granted waits took, together"
     }
-    add(
-        "stats",
-        "waited_seconds",
-        Seconds(counters.waited_ns as f64 * 1e-9),
-        "Time that granted waits took, together",
-    );
 }
 
 fn resident_bytes() -> Option<u64> {
@@ -508,7 +338,7 @@ fn wait_histogram(server: &Server, text: &mut String) {
 pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
     let seconds = |since: Time| now.0.saturating_sub(since.0) / 1_000_000_000;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let flags = match (conn.waiting, conn.peer) {
+    let flags = match (conn.waits(), conn.peer) {
         (true, _) => "b",
         (false, None) => "U",
         (false, Some(_)) => "N",

@@ -16,11 +16,13 @@ mod conn;
 mod connections;
 mod drain;
 mod exchange;
+mod guesses;
 mod handover;
 #[cfg(feature = "tls")]
 mod handshake;
 mod http;
 mod info;
+mod leases;
 mod net;
 mod poll;
 mod reload;
@@ -30,21 +32,21 @@ mod stream;
 mod sweep;
 mod turn;
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use jostle_resp::Args;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
 use crate::systemd::Notifier;
-use crate::table::{ClientId, Output, Table, Time};
+use crate::table::{Table, Time};
 use conn::Conn;
-use exchange::Ahead;
+use connections::Doors;
+use exchange::Workspace;
 use http::HttpConn;
-use net::Listener;
+use leases::Leases;
 use poll::BusyPoll;
 use reserver::Reserver;
+use turn::Turn;
 
 pub use handover::Successor;
 pub(crate) use handover::could_go_on;
@@ -67,26 +69,39 @@ const RELOAD: u64 = 5 << KIND_SHIFT;
 const SHAKEN: u64 = 6 << KIND_SHIFT;
 const ASKED: u64 = 7 << KIND_SHIFT;
 const CHECKED: u64 = 8 << KIND_SHIFT;
+const READ: u64 = 9 << KIND_SHIFT;
 
 /// A lock daemon that listens.
 pub struct Server {
     config: Config,
     table: Table,
     epoll: OwnedFd,
-    listeners: Vec<Listener>,
-    #[cfg(feature = "tls")]
-    tls: Option<std::sync::Arc<rustls::ServerConfig>>,
-    #[cfg(feature = "tls")]
-    handshakes: Option<handshake::Handshakes>,
     /// By client slot.
     conns: Vec<Option<Box<Conn>>>,
     http: Vec<Option<HttpConn>>,
+    doors: Doors,
+    turn: Turn,
+    work: Workspace,
+    life: Life,
     reserver: Option<Reserver>,
+    leases: Leases,
     stats: Stats,
     numbers: accounts::Numbers,
     failures: audit::Failures,
+    /// Bytes in all clients' buffers, as of each client's last turn.
+    buffered: usize,
+    /// The time that was read last.
+    clock: Time,
+    busy_poll: BusyPoll,
+    next_sweep: Time,
+}
+
+/// From the daemon's start to its end, or to the program that takes its place.
+struct Life {
+    started: Time,
     /// The service manager, which is notified of the daemon's state.
     notifier: Option<Notifier>,
+    reading: Option<reload::Reading>,
     /// The handover to another program and its stage, if one is possible.
     handover: Option<handover::Handover>,
     /// When this program took over from another, and for how many microseconds no
@@ -96,35 +111,6 @@ pub struct Server {
     draining: Option<Time>,
     /// The loop ends with this turn.
     ending: bool,
-    started: Time,
-    max_connections: usize,
-    /// Bytes in all clients' buffers, as of each client's last turn.
-    buffered: usize,
-    /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
-    /// client waits only for the reply. `resumed`: commands behind the wait can go on.
-    granted: VecDeque<ClientId>,
-    resumed: VecDeque<ClientId>,
-    /// Clients whose commands were executed, and whose replies are to be sent.
-    unsent: Vec<ClientId>,
-    /// Several clients are ready: their replies are kept back, to be sent together.
-    /// `gathered` counts the bytes kept back.
-    gather: bool,
-    gathered: usize,
-    /// Clients that go on with the next turn.
-    later: VecDeque<ClientId>,
-    /// The time that was read last.
-    clock: Time,
-    /// The last command was a long one: other clients come first.
-    pub(crate) long: bool,
-    outputs: Vec<Output>,
-    scratch: Vec<u8>,
-    out: Vec<u8>,
-    args: Args,
-    ahead: Ahead,
-    busy_poll: BusyPoll,
-    next_sweep: Time,
-    /// Listeners are not watched for now, as no more files can be opened.
-    deaf: bool,
 }
 
 impl Server {

@@ -2,6 +2,8 @@
 //! the daemon runs. All of it is adopted or nothing, and no lock is touched.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use super::Server;
 use crate::config::{Config, ConfigError};
@@ -12,21 +14,60 @@ use crate::users::Users;
 pub struct Reload {
     /// Becomes readable when they are to be read. Must not block.
     pub signal: UnixStream,
-    /// Reads them.
-    pub read: Box<dyn FnMut() -> Result<Config, ConfigError>>,
+    /// Reads them, in a thread.
+    pub read: Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>,
 }
 
+/// Settings that are being read again.
+pub(super) struct Reading(JoinHandle<Result<Config, ConfigError>>);
+
 impl Server {
-    /// Does what SIGHUP asks for.
-    pub(super) fn reload(&mut self, reload: &mut Reload) {
+    /// Does what SIGHUP asks for: a thread reads the settings, while clients are served.
+    /// A signal during that time is heeded afterwards.
+    pub(super) fn reload(&mut self, reload: &Reload, bell: &UnixStream) {
         let mut bytes = [0; 64];
+        if self.life.reading.is_some() {
+            return;
+        }
         while let Ok(1..) = rustix::io::read(&reload.signal, &mut bytes) {}
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.reloading();
         }
-        let outcome = (reload.read)()
-            .map_err(|error| error.to_string())
-            .and_then(|config| self.adopt(config));
+        let read = Arc::clone(&reload.read);
+        let begun = bell.try_clone().and_then(|bell| {
+            let thread = move || {
+                let settings = read();
+                // The event loop adopts them when this rings.
+                let _ = rustix::io::write(&bell, b"r");
+                settings
+            };
+            std::thread::Builder::new()
+                .name("reload".into())
+                .spawn(thread)
+        });
+        match begun {
+            Ok(thread) => self.life.reading = Some(Reading(thread)),
+            Err(error) => self.reloaded(Err(error.to_string())),
+        }
+    }
+
+    /// The thread has read the settings.
+    pub(super) fn adopt_read(&mut self, bell: &UnixStream) {
+        let mut bytes = [0; 64];
+        while let Ok(1..) = rustix::io::read(bell, &mut bytes) {}
+        let Some(Reading(thread)) = self.life.reading.take() else {
+            return;
+        };
+        let read = thread.join().unwrap_or_else(|_| {
+            let text = "the thread that reads them has failed";
+            Err(ConfigError::Value(text.to_owned()))
+        });
+        let outcome = read.map_err(|error| error.to_string());
+        let outcome = outcome.and_then(|config| self.adopt(config));
+        self.reloaded(outcome);
+    }
+
+    fn reloaded(&mut self, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => say("settings read again: password, users and certificate are in force"),
             Err(why) => write(
@@ -34,7 +75,7 @@ impl Server {
                 &format!("settings not taken over, the old ones stay: {why}"),
             ),
         }
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.ready();
         }
     }
@@ -48,7 +89,7 @@ impl Server {
         #[cfg(feature = "tls")]
         if self.config.tls.is_some() {
             let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
-            self.tls = Some(super::setup::load_tls(tls)?);
+            self.doors.tls = Some(super::setup::load_tls(tls)?);
         }
         let now = self.now();
         self.adopt_users(users, now);

@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{SCRATCH, Server};
 use crate::log::{Level, say, write};
 use crate::table::Event;
-use crate::tokens::{END, RANGE, TokenStore};
+use crate::tokens::{END, Promise, RANGE, TokenStore};
 
 /// A next range of tokens is asked for when fewer are left.
 const TOKENS_LOW: u64 = RANGE / 2;
@@ -29,6 +29,8 @@ pub(crate) struct Reserver {
     answers: Receiver<io::Result<u64>>,
     bell: Arc<OwnedFd>,
     in_flight: bool,
+    /// The promise that the thread was asked to keep, and where it answers.
+    promised: Option<(Promise, Receiver<io::Result<()>>)>,
     /// Why the last attempt failed; `None` after a success.
     pub(crate) trouble: Option<String>,
     /// Why the next start would not find what was reserved.
@@ -39,6 +41,8 @@ pub(crate) struct Reserver {
 enum Ask {
     /// Reserve tokens below this.
     Upto(u64),
+    /// Keep this promise, and answer here.
+    Promise(Promise, Sender<io::Result<()>>),
     /// Hand out the store's file, and leave it alone until the next request.
     Rest(Sender<io::Result<OwnedFd>>),
     /// Go on after a rest.
@@ -77,6 +81,7 @@ impl Reserver {
             answers,
             bell,
             in_flight: false,
+            promised: None,
             trouble: None,
             lost,
         })
@@ -106,6 +111,34 @@ impl Reserver {
             let end = next.saturating_add(RANGE).min(END);
             self.in_flight = ask.send(Ask::Upto(end)).is_ok();
         }
+    }
+
+    /// Lets a promise be kept, unless an earlier one is still being kept; returns the one
+    /// that is kept by now. `None`: the disk has failed, or does not answer within
+    /// `patience`. A disk in trouble is not waited for.
+    pub(crate) fn promise(&mut self, promise: Promise, patience: Duration) -> Option<Promise> {
+        let (asked, answer) = self.promised.take().unwrap_or_else(|| {
+            let (to, from) = channel();
+            if let Some(ask) = &self.ask {
+                let _ = ask.send(Ask::Promise(promise, to));
+            }
+            (promise, from)
+        });
+        let waits = self.trouble.is_none() && !patience.is_zero();
+        match answer.recv_timeout(if waits { patience } else { Duration::ZERO }) {
+            Ok(Ok(())) => {
+                self.trouble = None;
+                return Some(asked);
+            }
+            Ok(Err(error)) => self.trouble = Some(error.to_string()),
+            Err(_) => {
+                self.promised = Some((asked, answer));
+                if waits {
+                    self.trouble = Some("the disk does not answer".to_owned());
+                }
+            }
+        }
+        None
     }
 
     /// Makes the thread leave its store alone; returns the store's file.
@@ -179,6 +212,7 @@ impl Keeper {
             match asked {
                 Ok(Ask::Rest(to)) => drop(to.send(self.store.file())),
                 Ok(Ask::Wake) => {}
+                Ok(Ask::Promise(promise, to)) => drop(to.send(self.store.promise(promise))),
                 Ok(Ask::Upto(end)) => {
                     let outcome = self.store.reserve(end).map(|()| end);
                     if self.answer.send(outcome).is_err() {
@@ -296,6 +330,7 @@ mod tests {
             answers,
             bell: Arc::clone(&bell),
             in_flight: true,
+            promised: None,
             trouble: None,
             lost: Arc::default(),
         };

@@ -1,22 +1,21 @@
 //! From a configuration to a server that listens.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use jostle_resp::Args;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use super::connections::Doors;
 use super::info::Stats;
 use super::net::{Door, Listener};
 use super::poll::BusyPoll;
 use super::reserver::Reserver;
-use super::{BELL, LISTENER, SCRATCH, Server, now};
+use super::{BELL, LISTENER, Life, Server, now};
 use crate::config::{Config, Data};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{Event, HashKey, Table};
-use crate::tokens::{END, FileStore, StoreError, TokenStore};
+use crate::tokens::{END, Earlier, FileStore, StoreError, TokenStore};
 
 /// Descriptors for other things than clients.
 const SPARE_FILES: usize = 64;
@@ -44,6 +43,12 @@ pub enum StartError {
     /// The certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
+    /// The limit of open files leaves none for clients.
+    #[error(
+        "the limit of open files leaves room for no client: it must exceed {0} \
+         (ulimit -n, or LimitNOFILE= of systemd)"
+    )]
+    Files(usize),
     /// A call that should not fail.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -72,10 +77,11 @@ impl Server {
     /// [`StartError`].
     pub fn bind_with(config: Config, inherited: Vec<Inherited>) -> Result<Self, StartError> {
         match &config.data {
-            Data::None => Self::with_all(config, None, 1, inherited),
+            Data::None => Self::with_all(config, None, 1, Earlier::Nothing, inherited),
             Data::Directory(path) => {
-                let (store, first) = FileStore::open(path)?;
-                Self::with_all(config, Some(Box::new(store)), first, inherited)
+                let opened = FileStore::open(path, config.restored)?;
+                let store = Box::new(opened.store);
+                Self::with_all(config, Some(store), opened.first, opened.earlier, inherited)
             }
         }
     }
@@ -90,20 +96,24 @@ impl Server {
         store: Option<Box<dyn TokenStore>>,
         first: u64,
     ) -> Result<Self, StartError> {
-        Self::with_all(config, store, first, Vec::new())
+        Self::with_all(config, store, first, Earlier::Nothing, Vec::new())
     }
 
     fn with_all(
         config: Config,
         store: Option<Box<dyn TokenStore>>,
         first: u64,
+        earlier: Earlier,
         inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
         let table = Table::new(config.table, HashKey::random(), first);
         let mut server = Self::around(table, config)?;
         server.reserver = store.map(Reserver::start).transpose()?;
         server.first_tokens()?;
-        server.adopt_users(server.config.users.clone(), server.started);
+        if server.reserver.is_some() {
+            server.promise_first(earlier);
+        }
+        server.adopt_users(server.config.users.clone(), server.life.started);
         server.listen(inherited)?;
         Ok(server)
     }
@@ -113,10 +123,11 @@ impl Server {
         let started = now();
         let max_connections =
             jostle_daemon::limits::connections_that_fit(config.max_connections, SPARE_FILES);
-        let server = Self {
-            table,
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            listeners: Vec::new(),
+        if max_connections <= config.reserve_connections {
+            return Err(StartError::Files(SPARE_FILES + config.reserve_connections));
+        }
+        let doors = Doors {
+            max_connections,
             #[cfg(feature = "tls")]
             tls: config
                 .tls
@@ -124,38 +135,35 @@ impl Server {
                 .map(load_tls)
                 .transpose()
                 .map_err(StartError::Tls)?,
-            #[cfg(feature = "tls")]
-            handshakes: None,
-            conns: Vec::new(),
-            http: Vec::new(),
-            reserver: None,
-            stats: Stats::default(),
-            numbers: Default::default(),
-            failures: Default::default(),
+            ..Default::default()
+        };
+        let life = Life {
+            started,
             notifier: None,
+            reading: None,
             handover: None,
             taken_over: None,
             draining: None,
             ending: false,
-            started,
-            max_connections,
+        };
+        let server = Self {
+            table,
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            conns: Vec::new(),
+            http: Vec::new(),
+            doors,
+            turn: Default::default(),
+            work: Default::default(),
+            life,
+            reserver: None,
+            leases: Default::default(),
+            stats: Stats::default(),
+            numbers: Default::default(),
+            failures: Default::default(),
             buffered: 0,
-            granted: VecDeque::new(),
-            resumed: VecDeque::new(),
-            unsent: Vec::new(),
-            gather: false,
-            gathered: 0,
-            later: VecDeque::new(),
             clock: started,
-            long: false,
-            outputs: Vec::new(),
-            scratch: vec![0; SCRATCH],
-            out: Vec::new(),
-            args: Args::new(),
-            ahead: Default::default(),
             busy_poll: BusyPoll::new(config.busy_poll, config.busy_poll_always),
             next_sweep: started,
-            deaf: false,
             config,
         };
         #[cfg(feature = "tls")]
@@ -165,11 +173,11 @@ impl Server {
 
     #[cfg(feature = "tls")]
     fn with_handshakes(mut self) -> Result<Self, StartError> {
-        if self.tls.is_some() {
+        if self.doors.tls.is_some() {
             let handshakes = super::handshake::Handshakes::start(self.config.request_timeout)?;
             let data = EventData::new_u64(super::SHAKEN);
             epoll::add(&self.epoll, handshakes.bell(), data, EventFlags::IN)?;
-            self.handshakes = Some(handshakes);
+            self.doors.handshakes = Some(handshakes);
         }
         Ok(self)
     }
@@ -183,7 +191,7 @@ impl Server {
             }
             self.watch_bell()?;
         } else {
-            self.step(Event::Tokens { end: END }, self.started);
+            self.step(Event::Tokens { end: END }, self.life.started);
         }
         Ok(())
     }
@@ -217,12 +225,12 @@ impl Server {
         for found in inherited {
             listeners.push(self.inherit(found)?);
         }
-        self.listeners = listeners;
+        self.doors.listeners = listeners;
         Ok(self.watch_listeners()?)
     }
 
     pub(super) fn watch_listeners(&self) -> rustix::io::Result<()> {
-        let listeners = (0..).zip(&self.listeners);
+        let listeners = (0..).zip(&self.doors.listeners);
         listeners.into_iter().try_for_each(|(index, listener)| {
             let data = EventData::new_u64(LISTENER | index);
             epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)
@@ -235,7 +243,7 @@ impl Server {
         let failed = |error| StartError::Listen { place, error };
         let listener = Listener::inherited(found.fd, &found.name).map_err(failed)?;
         #[cfg(feature = "tls")]
-        let lacks_tls = listener.door == Door::Tls && self.tls.is_none();
+        let lacks_tls = listener.door == Door::Tls && self.doors.tls.is_none();
         #[cfg(not(feature = "tls"))]
         let lacks_tls = found.name == "tls";
         if lacks_tls {
@@ -257,13 +265,14 @@ impl Server {
     /// Reports the daemon's state to this notifier from now on, first that it is ready.
     pub fn notify(&mut self, notifier: Notifier) {
         notifier.ready();
-        self.notifier = Some(notifier);
+        self.life.notifier = Some(notifier);
     }
 
     /// The addresses that clients can connect to, with the ports that port 0
     /// became.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         let doors = self
+            .doors
             .listeners
             .iter()
             .filter(|listener| listener.door != Door::Metrics);
@@ -274,6 +283,7 @@ impl Server {
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         let found = self
+            .doors
             .listeners
             .iter()
             .find(|listener| listener.door == Door::Metrics);
@@ -284,7 +294,7 @@ impl Server {
     /// open files does not allow more.
     #[must_use]
     pub fn max_connections(&self) -> usize {
-        self.max_connections
+        self.doors.max_connections
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::conn::Conn;
+use super::conn::{Conn, Phase};
 use super::{LISTENER, Server};
 use crate::table::Time;
 
@@ -23,7 +23,7 @@ enum Fault {
 impl Server {
     pub(super) fn sweep(&mut self, now: Time) {
         self.next_sweep = Time(now.0 + SWEEP_NS);
-        if self.deaf {
+        if self.doors.deaf {
             self.hear_again();
         }
         if self.no_tokens()
@@ -36,15 +36,19 @@ impl Server {
                 continue;
             };
             let fault = self.fault_of(conn, now);
-            let refusal_is_due = conn.refusal_due.is_some_and(|at| at <= now);
-            if fault.is_none() && !refusal_is_due {
+            let due = match conn.phase {
+                Phase::Refused(due) => Some(due),
+                Phase::Parked(parked) => parked.until,
+                _ => None,
+            };
+            if fault.is_none() && due.is_none_or(|due| due > now) {
                 continue;
             }
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
             };
             let Some(fault) = fault else {
-                self.send_refusal(&mut conn);
+                self.answer_late(&mut conn);
                 self.conns[slot] = Some(conn);
                 continue;
             };
@@ -64,6 +68,12 @@ impl Server {
         }
     }
 
+    /// Lets the next sweep come by this time, but no more often than 20 times a second.
+    pub(super) fn sweep_by(&mut self, time: Time) {
+        let soonest = Time(self.clock.0 + SWEEP_NS / 20);
+        self.next_sweep = self.next_sweep.min(time.max(soonest));
+    }
+
     /// Why a connection is to be closed, if it is.
     fn fault_of(&self, conn: &Conn, now: Time) -> Option<Fault> {
         let passed = |since: Option<Time>, limit: Option<Duration>| {
@@ -77,7 +87,7 @@ impl Server {
         }
         // A client that owes something is slow, not idle, and has a time limit of its own.
         let owes = conn.incomplete_since.is_some() || conn.is_stuck();
-        let of_use = conn.waiting || self.table.owns_any(conn.id);
+        let of_use = conn.waits() || self.table.owns_any(conn.id);
         let excused = of_use || (owes && patience.is_some());
         if !excused && passed(Some(conn.last_request), self.config.idle_timeout) {
             return Some(Fault::Idle);
@@ -111,8 +121,8 @@ impl Server {
     }
 
     fn hear_again(&mut self) {
-        self.deaf = false;
-        for (index, listener) in self.listeners.iter().enumerate() {
+        self.doors.deaf = false;
+        for (index, listener) in self.doors.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER | index as u64);
             let _ = epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN);
         }

@@ -1,7 +1,9 @@
 //! The event loop: what a turn does, and how long it sleeps.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use jostle_resp::Writer;
@@ -9,17 +11,41 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use super::commands::{NO_SESSION, THE_SESSION, WRONG_PASSWORD, already_held, write_tokens};
-use super::conn::Conn;
-use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
+use super::conn::{Conn, Phase};
+use super::handover::is_readable;
+use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, Reload, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Reply, Time};
 
 /// Clients resumed after their waits, before replies are sent and other clients are
 /// served: some 50 us.
-const RESUMES_PER_SEND: usize = 256;
+pub(super) const RESUMES_PER_SEND: usize = 256;
+/// Clients that get a grant, or are closed, before other clients are served: some 500 us
+/// of system calls.
+pub(super) const GRANTS_PER_SEND: usize = 128;
 /// The most clients with replies kept back, or ready to go on, and the most bytes of
 /// replies: some 100 us of work.
 const GATHERED: usize = 32;
 pub(super) const GATHERED_BYTES: usize = 32 * 1024;
+
+/// Whom the loop turns to next.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
+    /// client waits only for the reply. `resumed`: commands behind the wait can go on.
+    pub(super) granted: VecDeque<ClientId>,
+    pub(super) resumed: VecDeque<ClientId>,
+    /// Clients whose commands were executed, and whose replies are to be sent.
+    pub(super) unsent: Vec<ClientId>,
+    /// Several clients are ready: their replies are kept back, to be sent together.
+    /// `gathered` counts the bytes kept back.
+    pub(super) gather: bool,
+    pub(super) gathered: usize,
+    /// Clients that go on with the next turn.
+    pub(super) later: VecDeque<ClientId>,
+    /// Clients that have hung up, to be served for the last time and closed, a bounded
+    /// number each turn.
+    pub(super) dying: VecDeque<ClientId>,
+}
 
 impl Server {
     /// Serves until `stop` becomes readable, then drains: no client is admitted any
@@ -37,20 +63,32 @@ impl Server {
     ///
     /// # Errors
     /// The system's, for epoll; no client can cause one.
-    pub fn run_with(&mut self, stop: impl AsFd, mut reload: Reload) -> io::Result<()> {
-        let data = EventData::new_u64(RELOAD);
-        // Edge-triggered: nobody reads it during the drain.
+    pub fn run_with(&mut self, stop: impl AsFd, reload: Reload) -> io::Result<()> {
+        // Edge-triggered: nobody reads them during the drain.
         let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.epoll, &reload.signal, data, flags)?;
-        self.serve_until(stop, Some(&mut reload))
+        let (ring, bell) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        epoll::add(
+            &self.epoll,
+            &reload.signal,
+            EventData::new_u64(RELOAD),
+            flags,
+        )?;
+        epoll::add(&self.epoll, &bell, EventData::new_u64(READ), flags)?;
+        self.serve_until(stop, Some((&reload, &ring, &bell)))
     }
 
-    fn serve_until(&mut self, stop: impl AsFd, mut reload: Option<&mut Reload>) -> io::Result<()> {
+    fn serve_until(
+        &mut self,
+        stop: impl AsFd,
+        reload: Option<(&Reload, &UnixStream, &UnixStream)>,
+    ) -> io::Result<()> {
         epoll::add(&self.epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         loop {
             self.wait(&mut events)?;
-            self.gather = events.len() > 1;
+            self.renew_promise();
+            self.turn.gather = events.len() > 1;
             for event in &events {
                 match event.data.u64() {
                     STOP => {
@@ -58,19 +96,27 @@ impl Server {
                         return self.drain();
                     }
                     RELOAD => {
-                        if let Some(reload) = reload.as_deref_mut() {
-                            self.reload(reload);
+                        if let Some((reload, ring, _)) = reload {
+                            self.reload(reload, ring);
+                        }
+                    }
+                    READ => {
+                        if let Some((reload, ring, bell)) = reload {
+                            self.adopt_read(bell);
+                            if is_readable(&reload.signal) {
+                                self.reload(reload, ring);
+                            }
                         }
                     }
                     ASKED => self.handover_signalled(),
                     _ => self.handle(*event),
                 }
-                let many = self.unsent.len().max(self.resumed.len()) >= GATHERED;
-                if many || self.gathered >= GATHERED_BYTES {
+                let many = self.turn.unsent.len().max(self.turn.resumed.len()) >= GATHERED;
+                if many || self.turn.gathered >= GATHERED_BYTES {
                     self.go_on();
                 }
             }
-            self.gather = false;
+            self.turn.gather = false;
             self.end_of_turn();
             if self.is_drained() {
                 return self.drain();
@@ -152,16 +198,26 @@ impl Server {
     /// When the next turn is due, whether anything comes or not.
     fn next_deadline(&self) -> Option<Time> {
         let mut next = self.table.next_tick();
-        if let Some(end) = self.draining {
+        if let Some(end) = self.life.draining {
             next = Some(next.map_or(end, |next| next.min(end)));
         }
         if let Some(end) = self.handover_end() {
             next = Some(next.map_or(end, |next| next.min(end)));
         }
-        if !self.later.is_empty() || !self.resumed.is_empty() {
+        if let Some(from) = self.leases.from {
+            next = Some(next.map_or(from, |next| next.min(from)));
+        }
+        let left = [
+            &self.turn.later,
+            &self.turn.resumed,
+            &self.turn.granted,
+            &self.turn.dying,
+        ];
+        if left.iter().any(|clients| !clients.is_empty()) {
             next = Some(Time(0));
         }
-        if self.table.clients() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
+        if self.table.clients() > 0 || !self.http.is_empty() || self.doors.deaf || self.no_tokens()
+        {
             next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
         }
         next
@@ -177,7 +233,7 @@ impl Server {
             #[cfg(feature = "tls")]
             super::SHAKEN => self.admit_tls(),
             // A signal during the drain; and what only wakes the loop.
-            RELOAD | ASKED | CHECKED => {}
+            RELOAD | READ | ASKED | CHECKED => {}
             _ => self.client_ready(data, event.flags),
         }
     }
@@ -192,15 +248,17 @@ impl Server {
         if now >= self.next_sweep {
             self.sweep(now);
         }
+        self.release_parked();
+        self.close_dying();
         self.deliver_replies();
         if self.buffered > self.config.max_buffers {
             self.shed();
         }
-        for client in self.later.drain(..) {
+        for client in self.turn.later.drain(..) {
             if let Some(conn) = self.conns[client.slot()].as_mut() {
                 conn.later = false;
             }
-            self.resumed.push_back(client);
+            self.turn.resumed.push_back(client);
         }
         self.go_on();
     }
@@ -210,11 +268,11 @@ impl Server {
     /// steps are sent together, with few system calls.
     fn go_on(&mut self) {
         for _ in 0..RESUMES_PER_SEND {
-            let Some(client) = self.resumed.pop_front() else {
+            let Some(client) = self.turn.resumed.pop_front() else {
                 break;
             };
             self.resume(client);
-            if self.gathered >= GATHERED_BYTES {
+            if self.turn.gathered >= GATHERED_BYTES {
                 break;
             }
         }
@@ -225,19 +283,23 @@ impl Server {
     /// Sends the replies to executed commands, all in a row: a client that sleeps is
     /// then woken once for all its connections, not once for each.
     fn deliver_replies(&mut self) {
-        self.gathered = 0;
-        let mut unsent = std::mem::take(&mut self.unsent);
+        self.turn.gathered = 0;
+        let mut unsent = std::mem::take(&mut self.turn.unsent);
         for client in unsent.drain(..) {
             self.deliver(client);
         }
-        self.unsent = unsent;
+        self.turn.unsent = unsent;
         self.deliver_grants();
     }
 
-    /// Sends grants to other clients. They go before other replies: a client waits for
-    /// its grant, while other replies report what is done already.
+    /// Sends grants to other clients, a bounded number at a time. They go before other
+    /// replies: a client waits for its grant, while other replies report what is done
+    /// already.
     pub(super) fn deliver_grants(&mut self) {
-        while let Some(client) = self.granted.pop_front() {
+        for _ in 0..GRANTS_PER_SEND {
+            let Some(client) = self.turn.granted.pop_front() else {
+                return;
+            };
             self.deliver(client);
         }
     }
@@ -247,15 +309,15 @@ impl Server {
     /// One step of the table; wakes those whose waits it ended.
     #[inline(always)]
     pub(super) fn step(&mut self, event: Event<'_>, now: Time) -> Reply {
-        let reply = self.table.step(event, now, &mut self.outputs);
-        if !self.outputs.is_empty() {
+        let reply = self.table.step(event, now, &mut self.work.outputs);
+        if !self.work.outputs.is_empty() {
             self.wake();
         }
         reply
     }
 
     pub(super) fn wake(&mut self) {
-        let mut outputs = std::mem::take(&mut self.outputs);
+        let mut outputs = std::mem::take(&mut self.work.outputs);
         outputs.retain(|output| {
             // A connection being served is notified when it returns to its slot.
             let Some(mut conn) = self.take_conn(output.client) else {
@@ -265,11 +327,11 @@ impl Server {
             self.conns[output.client.slot()] = Some(conn);
             false
         });
-        self.outputs = outputs;
+        self.work.outputs = outputs;
     }
 
     fn end_wait(&mut self, conn: &mut Conn, outcome: Outcome) {
-        conn.waiting = false;
+        conn.phase = Phase::Open;
         let mut reply = Writer::new(&mut conn.output, conn.protocol);
         match outcome {
             Outcome::Granted { token, outlives } => {
@@ -298,39 +360,53 @@ impl Server {
         self.let_go_on(conn);
     }
 
+    /// Whether a client waits for a lock, and not for the reply to a wrong password.
+    pub(super) fn waits_for_lock(&self, conn: &Conn) -> bool {
+        matches!(conn.phase, Phase::Parked(_)) || self.table.is_waiting(conn.id)
+    }
+
     /// Answers a client whose wait an administrator has ended in the table. False: the
     /// client did not wait any more.
     pub(super) fn unblock(&mut self, client: ClientId, error: bool) -> bool {
         let Some(mut conn) = self.take_conn(client) else {
             return false;
         };
-        let waited = std::mem::take(&mut conn.waiting);
-        if waited {
-            let mut reply = Writer::new(&mut conn.output, conn.protocol);
-            if error {
-                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-            } else {
-                reply.nil();
-            }
-            self.let_go_on(&conn);
-        }
+        let waited = conn.waits();
+        self.end_unserved(&mut conn, |reply| match error {
+            true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => reply.nil(),
+        });
         self.conns[client.slot()] = Some(conn);
         waited
     }
 
-    /// Sends the delayed reply to a wrong password.
-    pub(super) fn send_refusal(&mut self, conn: &mut Conn) {
-        conn.refusal_due = None;
-        conn.waiting = false;
-        Writer::new(&mut conn.output, conn.protocol).error(WRONG_PASSWORD);
+    /// Ends the wait of a client, if it still waits, with this reply.
+    pub(super) fn end_unserved(&mut self, conn: &mut Conn, tell: impl FnOnce(&mut Writer<'_>)) {
+        if !conn.waits() {
+            return;
+        }
+        if let Phase::Parked(parked) = conn.phase {
+            conn.consume(parked.length);
+        }
+        conn.phase = Phase::Open;
+        tell(&mut Writer::new(&mut conn.output, conn.protocol));
         self.let_go_on(conn);
+    }
+
+    /// Sends the delayed reply to a wrong password, or to a request whose time in line is over.
+    pub(super) fn answer_late(&mut self, conn: &mut Conn) {
+        let refused = matches!(conn.phase, Phase::Refused(_));
+        self.end_unserved(conn, |reply| match refused {
+            true => reply.error(WRONG_PASSWORD),
+            false => reply.nil(),
+        });
     }
 
     pub(super) fn let_go_on(&mut self, conn: &Conn) {
         if conn.input.is_empty() && !conn.readable {
-            self.granted.push_back(conn.id);
+            self.turn.granted.push_back(conn.id);
         } else {
-            self.resumed.push_back(conn.id);
+            self.turn.resumed.push_back(conn.id);
         }
     }
 }

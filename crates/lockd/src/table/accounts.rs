@@ -5,7 +5,7 @@
 //! Setting the first bound counts all existing holds in one step.
 
 use super::entries::State;
-use super::{ClientId, LEASES_UNBOOKED, Refusal, Table};
+use super::{ClientId, Refusal, Table};
 
 /// What the clients of one user have together.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,11 @@ impl Account {
         (self.max_locks, self.max_waiters)
     }
 
+    /// Whether its locks have a bound.
+    fn is_bound(&self) -> bool {
+        self.max_locks != u32::MAX
+    }
+
     /// One that has nothing yet.
     pub(super) fn bound_by((max_locks, max_waiters): (u32, u32)) -> Self {
         Self {
@@ -39,15 +44,16 @@ impl Account {
     }
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// Sets the bounds of an account; `None`: none.
     pub(super) fn set_quota(&mut self, account: u16, locks: Option<u32>, waiters: Option<u32>) {
         self.account(account);
         let found = &mut self.accounts[usize::from(account)];
+        self.bound_accounts -= u32::from(found.is_bound());
         found.max_locks = locks.unwrap_or(u32::MAX);
         found.max_waiters = waiters.unwrap_or(u32::MAX);
-        let bound = |account: &Account| account.max_locks != u32::MAX;
-        let quotas = self.accounts.iter().any(bound);
+        self.bound_accounts += u32::from(found.is_bound());
+        let quotas = self.bound_accounts > 0;
         if quotas && !self.quotas {
             self.book_all();
         }
@@ -146,8 +152,9 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Begins to count if any account has a bound; every lingering client must then
     /// have a hold. False: one has none.
     pub(super) fn book_restored(&mut self) -> bool {
-        let bound = |account: &Account| account.max_locks != u32::MAX;
-        self.quotas = self.accounts.iter().any(bound);
+        let bound = self.accounts.iter().filter(|account| account.is_bound());
+        self.bound_accounts = bound.count() as u32;
+        self.quotas = self.bound_accounts > 0;
         if self.quotas {
             self.book_all();
         }
@@ -183,7 +190,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let client = &mut self.clients[slot as usize];
         let account = &mut self.accounts[usize::from(client.account)];
-        let bound = account.max_locks != u32::MAX && FAULT != LEASES_UNBOOKED;
+        let bound = account.is_bound();
         if client.held > 0 && bound {
             client.lingers = true;
             return;

@@ -25,7 +25,7 @@ const MANY: u32 = 8192;
 /// Locks read ahead in a chain that is split; few chains have more.
 const SPLIT_LENGTH: usize = 3;
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// Whether reading ahead pays.
     #[inline]
     #[must_use]
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn reading_ahead_reaches_every_lock_and_changes_nothing() {
         const LOCKS: u32 = MANY + 100;
-        let mut table = Table::<0>::new(Limits::default(), HashKey(1, 2), 1);
+        let mut table = Table::new(Limits::default(), HashKey(1, 2), 1);
         let mut outputs = Vec::new();
         let mut step =
             |table: &mut Table, event: Event<'_>| table.step(event, Time(1), &mut outputs);

@@ -2,7 +2,7 @@
 
 use super::entries::{Kind, Links, Ref};
 use super::slab::NIL;
-use super::{ClientId, LEAKED_WAITER, Output, RELEASES_PER_STEP, Refusal, Reply, Table, Time};
+use super::{ClientId, Output, RELEASES_PER_STEP, Refusal, Reply, Table, Time};
 
 /// A client's connection, or a session in the place of one.
 pub(crate) struct Client {
@@ -34,7 +34,7 @@ pub(crate) struct Closing {
     pub(crate) at: u64,
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     pub(super) fn open(&mut self) -> Reply {
         let Some(client) = self.take_client() else {
             return self.refuse(Refusal::Clients);
@@ -72,7 +72,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     pub(super) fn cancel(&mut self, client: ClientId, now: Time, outputs: &mut Vec<Output>) {
         let claim = self.clients[client.slot()].waiting;
-        if !self.is_open(client) || claim == NIL || FAULT == LEAKED_WAITER {
+        if !self.is_open(client) || claim == NIL {
             return;
         }
         let lock = self.claims[claim].lock;
@@ -125,7 +125,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 return;
             }
             let head = Ref::new(Kind::Client, slot);
-            while Self::releases_holds(session) {
+            loop {
                 let entry = self.clients[slot as usize].owned.next;
                 if entry == head {
                     break;

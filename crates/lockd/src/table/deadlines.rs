@@ -3,16 +3,11 @@
 use super::entries::{Kind, Ref, State};
 use super::slab::NIL;
 use super::timers::Place;
-use super::{ClientId, EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, TIMERS_PER_STEP, Table, Time};
+use super::{ClientId, Outcome, Output, TIMERS_PER_STEP, Table, Time};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     #[cold]
     pub(super) fn run_timers(&mut self, now: Time, outputs: &mut Vec<Output>) {
-        let now = if FAULT == EARLY_EXPIRY {
-            Time(now.0 + 3_000_000)
-        } else {
-            now
-        };
         self.behind = !self.work_off_timers(now, outputs);
         if self.behind {
             self.timers.hurry();
@@ -109,8 +104,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if state == State::Heartbeat {
             return self.end_session(self.claims[entry.index()].session, deadline);
         }
-        let waiter = state == State::Waiting;
-        let lock = if waiter {
+        let lock = if state == State::Waiting {
             let lock = self.claims[entry.index()].lock;
             self.time_out(entry.index(), outputs);
             lock
@@ -118,9 +112,6 @@ impl<const FAULT: u8> Table<FAULT> {
             self.counters.expired += 1;
             self.end_entry(entry)
         };
-        if FAULT == LOST_WAKE_UP && !waiter && self.locks[lock].queue != NIL {
-            return;
-        }
         self.serve(lock, deadline, now, outputs);
     }
 

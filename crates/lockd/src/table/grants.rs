@@ -3,12 +3,9 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{
-    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal,
-    SESSION_HOLDS_TWICE, TOKEN_REUSE, Table, Time,
-};
+use super::{ClientId, Outcome, Output, Refusal, SERVED_PER_STEP, Table, Time};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     #[inline]
     pub(super) fn take_token(&mut self) -> Option<u64> {
         if self.next_token >= self.tokens_end {
@@ -16,11 +13,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let token = self.next_token;
         self.next_token += 1;
-        Some(if FAULT == TOKEN_REUSE && token.is_multiple_of(16) {
-            token - 1
-        } else {
-            token
-        })
+        Some(token)
     }
 
     /// Gives the lock to those at the head of its queue, as far as it can be
@@ -35,15 +28,35 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         self.serve_queue(id, at, now, outputs);
         if !self.unserved.is_empty() {
-            if FAULT == GROUP_LEAVES_UNSERVED {
-                return self.unserved.clear();
-            }
             self.serve_others(at, now, outputs);
         }
     }
 
+    /// Serves lines that a step before has left half served, a bounded number of waiters
+    /// at a time.
+    pub(super) fn serve_partly(&mut self, now: Time, outputs: &mut Vec<Output>) {
+        if let Some((id, at)) = self.partly.pop_front() {
+            // The lock may be free by now, or another one.
+            let lock = &self.locks[id];
+            if lock.used && lock.queue != NIL {
+                self.serve(id, at, now, outputs);
+            }
+        }
+    }
+
+    /// Whether a line goes on to be served with the next [`Event::Tick`].
+    pub(crate) fn is_partly_served(&self) -> bool {
+        !self.partly.is_empty()
+    }
+
     pub(super) fn serve_queue(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
-        loop {
+        for served in 0.. {
+            if served == SERVED_PER_STEP {
+                if self.partly.iter().all(|(other, _)| *other != id) {
+                    self.partly.push_back((id, at));
+                }
+                return;
+            }
             let lock = &self.locks[id];
             let queue = &self.queues[lock.queue];
             let (head, sharing) = (queue.waiting.head, queue.sharing.len);
@@ -100,7 +113,6 @@ impl<const FAULT: u8> Table<FAULT> {
         let session = claim.session;
         let (owner, outlives) = match claim.session {
             NIL => (client, ttl_ms != 0),
-            _ if FAULT == CONNECTION_OWNS => (client, true),
             session => (self.sessions[session].client, true),
         };
         let waited_ns = now.0 - claim.since;
@@ -128,7 +140,7 @@ impl<const FAULT: u8> Table<FAULT> {
             outcome,
         });
         let granted = matches!(outcome, Outcome::Granted { .. });
-        if session != NIL && granted && FAULT != SESSION_HOLDS_TWICE {
+        if session != NIL && granted {
             self.tell_others_of_session(id, (session, owner), at, outputs);
         }
     }

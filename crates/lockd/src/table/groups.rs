@@ -8,11 +8,9 @@
 use super::entries::{Block, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
-use super::{
-    ClientId, GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, Table, Time,
-};
+use super::{ClientId, LockAllRequest, Outcome, Output, Refusal, Reply, Table, Time};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     pub(super) fn lock_all(
         &mut self,
         request: LockAllRequest<'_>,
@@ -163,8 +161,7 @@ impl<const FAULT: u8> Table<FAULT> {
             !lock.exclusive && queue.sharing.len == 0 && queue.waiting.head == *claim
         };
         let claims = self.group(leader);
-        let skipped = usize::from(FAULT == GROUP_HALF_READY);
-        claims.iter().skip(skipped).all(ready)
+        claims.iter().all(ready)
     }
 
     /// Ends the wait of a group that is ready: with all locks, or, if there are

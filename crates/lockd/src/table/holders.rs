@@ -2,9 +2,9 @@
 
 use super::entries::NEVER;
 use super::slab::NIL;
-use super::{ClientId, Mode, TELLINGS_FORGOTTEN, TOKEN_OF_ANOTHER, Table, hash};
+use super::{ClientId, Mode, Table, hash};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     // Look-ups among holders.
 
     /// The token and the mode of a client's hold of the lock without a lease.
@@ -15,11 +15,8 @@ impl<const FAULT: u8> Table<FAULT> {
             return owns.then_some((lock.token, Mode::Exclusive));
         }
         let mut sharers = self.sharers(id, client);
-        let mut claim = sharers.find(|claim| self.claims[*claim].deadline == NEVER)?;
+        let claim = sharers.find(|claim| self.claims[*claim].deadline == NEVER)?;
         let queue = &self.queues[lock.queue];
-        if FAULT == TOKEN_OF_ANOTHER {
-            claim = queue.sharing.head;
-        }
         let mode = match queue.places {
             1 => Mode::Shared,
             of => Mode::Place { of },
@@ -56,7 +53,7 @@ impl<const FAULT: u8> Table<FAULT> {
             }
         };
         let told = self.clients[ClientId(client).slot()].told;
-        deadline == NEVER && token <= told && FAULT != TELLINGS_FORGOTTEN
+        deadline == NEVER && token <= told
     }
 
     /// The shared holds of one client, the latest first.

@@ -6,10 +6,10 @@
 //! A LOCK of the same name gets it back; for any other name it is dropped first. It is not
 //! `used`, so no other event finds it. There is one at most.
 
+use super::Table;
 use super::slab::NIL;
-use super::{IDLE_BY_ANY_NAME, Table};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// Keeps a lock that nobody holds or waits for, instead of the one before.
     #[inline]
     pub(super) fn keep_idle(&mut self, id: u32) {
@@ -21,8 +21,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Whether the idle lock has this name.
     #[inline]
     pub(super) fn idle_has(&self, name: &[u8]) -> bool {
-        self.idle != NIL
-            && (FAULT == IDLE_BY_ANY_NAME || self.locks[self.idle].has_name(&self.blocks, name))
+        self.idle != NIL && self.locks[self.idle].has_name(&self.blocks, name)
     }
 
     /// The idle lock, which is in use from now on.

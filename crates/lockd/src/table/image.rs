@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{Claim, Kind, NEVER, Queue, Ref};
 use super::slab::NIL;
-use super::{ClientId, Counters, HANDOVER_DELAYS_LEASES, HANDOVER_REVERSES_LINES, Table, Time};
+use super::{ClientId, Counters, Table, Time};
 
 /// The state of a table; see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +131,7 @@ fn end(deadline: u64) -> Option<u64> {
     (deadline != NEVER).then_some(deadline)
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// The state as it is between two steps, at the time of the latter or later.
     #[must_use]
     pub fn image(&self, now: Time) -> TableImage {
@@ -232,11 +232,10 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     fn holder_image(token: u64, client: u64, deadline: u64) -> HolderImage {
-        let late = u64::from(FAULT == HANDOVER_DELAYS_LEASES) * 40_000_000;
         HolderImage {
             token,
             client,
-            deadline: end(deadline).map(|deadline| deadline + late),
+            deadline: end(deadline),
         }
     }
 
@@ -254,9 +253,6 @@ impl<const FAULT: u8> Table<FAULT> {
         image.waiting = line(queue.waiting.head)
             .map(|place| waiter_image(place, &self.claims[place]))
             .collect();
-        if FAULT == HANDOVER_REVERSES_LINES {
-            image.waiting.reverse();
-        }
     }
 }
 

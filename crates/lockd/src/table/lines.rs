@@ -16,7 +16,7 @@ pub(super) struct Wish {
     pub(super) session: u32,
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// Puts a claim at the end of a lock's line.
     pub(super) fn enqueue(&mut self, id: u32, wish: Wish, now: Time) -> u32 {
         let claim_id = self.claims.take();

@@ -4,7 +4,7 @@
 use super::Table;
 use super::entries::{Kind, Links, Ref};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     #[inline(always)]
     pub(super) fn links(&mut self, entry: Ref) -> &mut Links {
         match entry.kind() {

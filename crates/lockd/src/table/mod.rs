@@ -23,6 +23,8 @@
 //!   at the same instant both end: the waiter gets nothing. When more than a thousand
 //!   deadlines pass at once, the rest follows with the next steps; even then nobody can
 //!   use a lease after its deadline.
+//! - More than [`SERVED_PER_STEP`] waiters of one lock that can be served at once are
+//!   served by several steps; later requests wait behind them.
 //! - A lease starts when it is granted, not when it was asked for.
 //! - A session owns what is taken in its name until it ends, by its deadline or because
 //!   it is closed. Waiters in its name then get nothing, even if the lock becomes free
@@ -62,7 +64,7 @@ mod rules;
 #[cfg(test)]
 mod simulator;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use accounts::Account;
 use clients::{Client, Closing};
@@ -82,33 +84,6 @@ pub use image::TableImage;
 pub use restore::BadImage;
 pub use view::{BadCursor, Holder, Waiter};
 
-/// The sound table. Its tests build others with one planted fault each, to check that
-/// they find it; as a constant parameter it costs the sound table nothing.
-const SOUND: u8 = 0;
-const EARLY_EXPIRY: u8 = 1;
-const TOKEN_REUSE: u8 = 2;
-const UNLOCK_WITHOUT_OWNER_CHECK: u8 = 3;
-const LOST_WAKE_UP: u8 = 4;
-const OVERTAKING: u8 = 5;
-const LEAKED_WAITER: u8 = 6;
-const ONE_PLACE_MORE: u8 = 7;
-const PLACES_UNCHECKED: u8 = 8;
-const GROUP_HALF_READY: u8 = 9;
-const UNRESERVED: u8 = 10;
-const GROUP_LEAVES_UNSERVED: u8 = 11;
-const CONNECTION_OWNS: u8 = 12;
-const RENEWAL_LOST: u8 = 13;
-const LATE_SESSION_GRANT: u8 = 14;
-const SESSION_KEEPS_HOLDS: u8 = 15;
-const WAITERS_UNTOLD: u8 = 16;
-const LEASES_UNBOOKED: u8 = 17;
-const HANDOVER_REVERSES_LINES: u8 = 18;
-const HANDOVER_DELAYS_LEASES: u8 = 19;
-const TOKEN_OF_ANOTHER: u8 = 20;
-const SESSION_HOLDS_TWICE: u8 = 21;
-const TELLINGS_FORGOTTEN: u8 = 22;
-const IDLE_BY_ANY_NAME: u8 = 23;
-
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
 const RELEASES_PER_STEP: usize = 1024;
@@ -116,8 +91,12 @@ const RELEASES_PER_STEP: usize = 1024;
 /// the rest follows with the next steps.
 const TIMERS_PER_STEP: usize = 1024;
 
+/// Likewise waiters of a line that are served in one step: a lock that 9,000 clients
+/// want to share is granted to all of them over several steps.
+const SERVED_PER_STEP: usize = 256;
+
 /// The lock table. See the module's head for its rules.
-pub struct Table<const FAULT: u8 = SOUND> {
+pub struct Table {
     key: HashKey,
     limits: Limits,
     names: Index<ByName>,
@@ -139,7 +118,8 @@ pub struct Table<const FAULT: u8 = SOUND> {
     free_slots: Vec<u32>,
     /// Accounts by number; the first is for clients without an account.
     accounts: Vec<Account>,
-    /// Whether any account has a bound of its locks.
+    /// Accounts with a bound of their locks, and whether there are any.
+    bound_accounts: u32,
     quotas: bool,
     sessions: Slab<Session>,
     by_key: HashMap<SessionKey, u32>,
@@ -147,6 +127,8 @@ pub struct Table<const FAULT: u8 = SOUND> {
     closing: Vec<Closing>,
     /// Locks whose lines groups have left in this step.
     unserved: Vec<u32>,
+    /// Locks whose lines the next tick serves further, and as of which instant.
+    partly: VecDeque<(u32, u64)>,
     open: u32,
     waiting: u32,
     leases: u64,
@@ -156,7 +138,7 @@ pub struct Table<const FAULT: u8 = SOUND> {
     counters: Counters,
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// An empty table whose first token will be `first_token`; none may be
     /// given out before [`Event::Tokens`].
     #[must_use]
@@ -180,11 +162,13 @@ impl<const FAULT: u8> Table<FAULT> {
             clients: vec![Client::vacant(0)],
             free_slots: Vec::new(),
             accounts: Self::accounts(),
+            bound_accounts: 0,
             quotas: false,
             sessions: Slab::new(),
             by_key: HashMap::new(),
             closing: Vec::new(),
             unserved: Vec::new(),
+            partly: VecDeque::new(),
             open: 0,
             waiting: 0,
             leases: 0,
@@ -252,6 +236,7 @@ impl<const FAULT: u8> Table<FAULT> {
             }
             Event::Tick => {
                 self.reap(now, outputs);
+                self.serve_partly(now, outputs);
                 Reply::Done
             }
         }
@@ -262,7 +247,7 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
-        if self.behind || !self.closing.is_empty() {
+        if self.behind || !self.closing.is_empty() || self.is_partly_served() {
             return Some(Time(0));
         }
         let next = self.timers.next();
@@ -274,6 +259,11 @@ impl<const FAULT: u8> Table<FAULT> {
     #[must_use]
     pub(crate) fn tokens_left(&self) -> u64 {
         self.tokens_end - self.next_token
+    }
+
+    /// Gives out no more tokens until [`Event::Tokens`] opens a new range.
+    pub(crate) fn withhold_tokens(&mut self) {
+        self.tokens_end = self.next_token;
     }
 
     /// The token that the next grant will have.

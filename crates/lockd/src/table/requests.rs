@@ -4,12 +4,9 @@
 use super::entries::{self, Block, Kind, NEVER, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
-use super::{
-    ClientId, LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal,
-    Reply, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
-};
+use super::{ClientId, LockRequest, Mode, Output, Refusal, Reply, Table, Time};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     #[inline]
     pub(super) fn lock(
         &mut self,
@@ -143,22 +140,13 @@ impl<const FAULT: u8> Table<FAULT> {
             let queue = &self.queues[lock.queue];
             (queue.waiting.len, queue.places, queue.has_place())
         };
-        if places != request.mode.places() && FAULT != PLACES_UNCHECKED {
+        if places != request.mode.places() {
             return self.refuse(Refusal::Places(places));
         }
         if let Some((token, mode)) = self.tell_of_hold(id, owner) {
             return Reply::AlreadyHeld { token, mode, at: 0 };
         }
-        let in_turn = queued == 0 || FAULT == OVERTAKING;
-        let has_place = has_place || FAULT == ONE_PLACE_MORE;
-        if FAULT == UNRESERVED && queued != 0 && self.is_reserved(id) {
-            let token = self.next_token;
-            self.next_token += 1;
-            self.counters.granted_at_once += 1;
-            let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.hold(id, request.client.0, token, ttl_ms, now);
-            return Reply::Granted(token);
-        }
+        let in_turn = queued == 0;
         let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
         if shares && in_turn && has_place {
             if self.no_room_for_claim() {
@@ -226,7 +214,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if lock.exclusive {
             let meant = match token {
                 Some(token) => lock.token == token,
-                None => lock.client == client.0 || FAULT == UNLOCK_WITHOUT_OWNER_CHECK,
+                None => lock.client == client.0,
             };
             if !meant {
                 self.counters.not_owner += 1;

@@ -34,7 +34,7 @@ use ensure;
 
 type Checked = Result<(), BadImage>;
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// Builds the table of an image, under these bounds. They apply to new requests;
     /// only the bound on memory must already hold.
     ///

@@ -8,10 +8,7 @@
 use super::clients::Closing;
 use super::entries::{Kind, Ref, State};
 use super::slab::{NIL, Slot};
-use super::{
-    Event, LATE_SESSION_GRANT, Outcome, Output, RENEWAL_LOST, Refusal, Reply, SESSION_KEEPS_HOLDS,
-    SessionKey, Table, Time, WAITERS_UNTOLD,
-};
+use super::{Event, Outcome, Output, Refusal, Reply, SessionKey, Table, Time};
 
 /// A session that is open, or whose holds are being released.
 pub(crate) struct Session {
@@ -70,7 +67,7 @@ impl Session {
     }
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     /// The three events about sessions.
     #[cold]
     pub(super) fn session_event(
@@ -129,9 +126,6 @@ impl<const FAULT: u8> Table<FAULT> {
         };
         let record = &self.sessions[session];
         let (heartbeat, ttl_ms) = (Ref::new(Kind::Claim, record.heartbeat), record.ttl_ms);
-        if FAULT == RENEWAL_LOST {
-            return Reply::Renewed;
-        }
         self.unlink(heartbeat);
         self.set_deadline(heartbeat, now.after_ms(ttl_ms));
         Reply::Renewed
@@ -148,8 +142,8 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Whether a session has ended by an instant.
     pub(super) fn session_is_over(&self, session: u32, at: u64) -> bool {
         match self.sessions[session].heartbeat {
-            NIL => FAULT != LATE_SESSION_GRANT,
-            heartbeat => self.claims[heartbeat].deadline <= at && FAULT != LATE_SESSION_GRANT,
+            NIL => true,
+            heartbeat => self.claims[heartbeat].deadline <= at,
         }
     }
 
@@ -175,7 +169,7 @@ impl<const FAULT: u8> Table<FAULT> {
         outputs: &mut Vec<Output>,
     ) -> bool {
         let claim = self.sessions[session].waiting;
-        if claim == NIL || FAULT == WAITERS_UNTOLD {
+        if claim == NIL {
             return false;
         }
         let lock = self.claims[claim].lock;
@@ -186,7 +180,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// Whether anybody still waits in the name of a session that is over.
     pub(super) fn is_waited_for(&self, session: u32) -> bool {
-        session != NIL && FAULT != WAITERS_UNTOLD && self.sessions[session].waiting != NIL
+        session != NIL && self.sessions[session].waiting != NIL
     }
 
     /// Ends a wait for a session that is over; the lock's line is to be served.
@@ -198,11 +192,6 @@ impl<const FAULT: u8> Table<FAULT> {
             client,
             outcome: Outcome::NoSession,
         });
-    }
-
-    /// Whether the holds of a session are to be released at its end.
-    pub(super) fn releases_holds(session: u32) -> bool {
-        session == NIL || FAULT != SESSION_KEEPS_HOLDS
     }
 
     /// Notes that a claim waits in the name of a session.

@@ -90,7 +90,27 @@ fn time(deadline: u64) -> Option<Time> {
     (deadline != NEVER).then_some(Time(deadline))
 }
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
+    /// The longest time for which a lease or session that is open, or wanted by a waiter,
+    /// can run from now on or from its grant or renewal on, in milliseconds.
+    pub(crate) fn longest_lease_ms(&self, now: Time) -> u64 {
+        let left = |deadline: u64| match deadline {
+            NEVER => 0,
+            deadline => deadline.saturating_sub(now.0).div_ceil(1_000_000),
+        };
+        let locks = (0..self.locks.touched()).map(|id| &self.locks[id]);
+        let locks = locks.filter(|lock| lock.used && lock.exclusive);
+        let claims = (0..self.claims.touched()).map(|id| &self.claims[id]);
+        let claims = claims.map(|claim| match claim.state {
+            State::Waiting => claim.ttl_ms,
+            State::Sharing => left(claim.deadline),
+            State::Heartbeat | State::Vacant => 0,
+        });
+        let sessions = self.by_key.values().map(|id| self.sessions[*id].ttl_ms());
+        let leases = locks.map(|lock| left(lock.deadline));
+        leases.chain(claims).chain(sessions).max().unwrap_or(0)
+    }
+
     /// The holders of a lock, in the order of their grants. Empty: it is free.
     pub fn holders(&self, name: &[u8]) -> impl Iterator<Item = Holder> {
         let id = self.find(self.hash(name), name);

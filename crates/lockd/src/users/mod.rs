@@ -5,6 +5,7 @@
 
 mod parse;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -113,13 +114,25 @@ fn hash(password: &[u8]) -> [u8; 32] {
 
 /// All users.
 #[derive(Clone, Debug)]
-pub struct Users(Vec<Arc<User>>);
+pub struct Users {
+    list: Vec<Arc<User>>,
+    /// The place of each name in the list.
+    places: HashMap<String, usize>,
+}
 
 impl Users {
     /// The default user alone, who may do everything.
     #[must_use]
     pub fn single(password: Option<&str>) -> Self {
-        Self(vec![Arc::new(User::all_powerful(password))])
+        Self::of(vec![User::all_powerful(password)])
+    }
+
+    fn of(list: Vec<User>) -> Self {
+        let names = list.iter().map(|user| user.name.clone());
+        Self {
+            places: names.zip(0..).collect(),
+            list: list.into_iter().map(Arc::new).collect(),
+        }
     }
 
     /// The users of a file. If it does not name the default user, that one may do
@@ -135,13 +148,14 @@ impl Users {
             user.nopass = false;
             list.insert(0, user);
         }
-        Ok(Self(list.into_iter().map(Arc::new).collect()))
+        Ok(Self::of(list))
     }
 
     /// The user of a name.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
-        self.0.iter().find(|user| user.name.as_bytes() == name)
+        let place = self.places.get(std::str::from_utf8(name).ok()?)?;
+        self.list.get(*place)
     }
 
     /// The user of a name, if this password is right and it is on.
@@ -160,12 +174,12 @@ impl Users {
     /// Whether nobody can do anything without a password or certificate.
     #[must_use]
     pub(crate) fn all_need_passwords(&self) -> bool {
-        !self.0.iter().any(|user| user.on && user.nopass)
+        !self.list.iter().any(|user| user.on && user.nopass)
     }
 
     /// All of them, in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
-        self.0.iter()
+        self.list.iter()
     }
 }
 

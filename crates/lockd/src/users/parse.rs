@@ -1,5 +1,6 @@
 //! The users file: lines as Redis writes its own, as far as they apply to locks.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use super::{Quota, User, hash};
@@ -10,7 +11,7 @@ const NAME_MAX: usize = 128;
 
 /// Reads lines `user NAME RULE...`; empty lines and those that begin with `#` are ignored.
 pub(super) fn users(text: &str) -> Result<Vec<User>, String> {
-    let mut list: Vec<User> = Vec::new();
+    let (mut list, mut known) = (Vec::new(), HashSet::new());
     for (index, line) in text.lines().enumerate() {
         let mut words = line.split_ascii_whitespace();
         let wrong = |why: String| format!("line {}: {why}", index + 1);
@@ -24,7 +25,7 @@ pub(super) fn users(text: &str) -> Result<Vec<User>, String> {
         if name.is_empty() || name.len() > NAME_MAX {
             return Err(wrong(format!("a user's name has 1 to {NAME_MAX} bytes")));
         }
-        if list.iter().any(|user| user.name == name) {
+        if !known.insert(name) {
             return Err(wrong(format!("a second user `{name}`")));
         }
         let mut user = User {

@@ -120,7 +120,7 @@ fn sighup_reads_the_password_again_and_loses_no_lock() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");
     std::fs::write(&file, "old").unwrap();
-    let daemon = Daemon::start(&["--password-file", file.to_str().unwrap()]);
+    let mut daemon = Daemon::start(&["--password-file", file.to_str().unwrap()]);
     let mut holder = daemon.client();
     assert_eq!(holder.say("AUTH old"), "OK");
     assert_eq!(holder.say("LOCK a"), "1");
@@ -139,13 +139,10 @@ fn sighup_reads_the_password_again_and_loses_no_lock() {
     assert_eq!(holder.say("PING"), "PONG");
     assert_eq!(daemon.client().say("AUTH new"), "OK");
     assert_eq!(holder.say("UNLOCK a"), "1");
+    daemon.await_log("read again");
+    daemon.await_log("not taken over");
     daemon.signal("-TERM");
-    let (code, log) = daemon.finish();
-    assert_eq!(code, Some(0));
-    assert!(
-        log.contains("read again") && log.contains("not taken over"),
-        "{log}"
-    );
+    assert_eq!(daemon.finish().0, Some(0));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod commands;
 mod common;
 mod endurance;
 mod handover;
+mod hostile;
 mod links;
 mod service;
 mod turns;

@@ -40,6 +40,8 @@ pub(super) struct Conn {
     pub(super) input: Vec<u8>,
     /// Answers that the kernel has not taken yet.
     pub(super) output: Vec<u8>,
+    /// A request of it was answered.
+    pub(super) answered: bool,
     /// It was told to send its body.
     pub(super) continued: bool,
     /// It ends once `output` is sent.
@@ -67,6 +69,7 @@ impl Conn {
             since: Instant::now(),
             input: Vec::new(),
             output: Vec::new(),
+            answered: false,
             continued: false,
             closing: false,
             deaf: false,

@@ -100,6 +100,30 @@ impl Shared {
         }
     }
 
+    /// Makes room for a connection: closes the one that has owed the rest of a request,
+    /// or a first one, for the longest time. False: there is none.
+    pub(super) fn make_room(&self) -> bool {
+        let owes = |conn: &Conn| {
+            let silent = conn.awaits == Awaits::Request && !conn.answered;
+            (silent || conn.awaits == Awaits::Rest).then_some(conn.since)
+        };
+        let since = |slot| self.slots.lock(slot).as_deref().and_then(owes);
+        let slots = 0..self.slots.len() as u32;
+        let oldest = slots.filter_map(|slot| Some((since(slot)?, slot))).min();
+        let Some((_, slot)) = oldest else {
+            return false;
+        };
+        let mut place = self.slots.lock(slot);
+        // It may have sent the rest meanwhile.
+        let Some(conn) = place.take_if(|conn| owes(conn).is_some()) else {
+            return false;
+        };
+        drop(place);
+        count(&self.stats.slow);
+        self.close(conn);
+        true
+    }
+
     /// Closes connections that wait for nothing but a next request.
     pub(super) fn close_idle(&self) {
         for slot in 0..self.slots.len() as u32 {

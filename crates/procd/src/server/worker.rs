@@ -101,7 +101,8 @@ impl<'a> Worker<'a> {
             return;
         };
         let mut conn = Box::new(Conn::new(fd));
-        if shared.stats.open.fetch_add(1, Relaxed) >= shared.slots.len() as u64 {
+        let full = shared.stats.open.fetch_add(1, Relaxed) >= shared.slots.len() as u64;
+        if full && !shared.make_room() {
             count(&shared.stats.turned_away);
             let _ = conn.transmit(&mut busy());
             return shared.close(conn);
@@ -210,6 +211,7 @@ impl<'a> Worker<'a> {
         if used > 0 {
             // The next request's time starts anew.
             conn.awaits = Awaits::Request;
+            conn.answered = true;
             conn.since = Instant::now();
             conn.continued = false;
         }

@@ -2,8 +2,10 @@
 
 use crate::common::{Client, Engine, Reply, eventually};
 use serde_json::json;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -410,4 +412,67 @@ fn a_client_that_shuts_down_after_asking_is_answered() {
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.read().unwrap().exit_code, Some(3));
     assert_eq!(client.read(), None);
+}
+
+/// 1,574 failing calls stopped the engine: it wrote to a pipe that nobody read.
+#[test]
+fn a_log_that_nobody_reads_stops_no_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let (mut log, _unread) = UnixStream::pair().unwrap();
+    log.set_nonblocking(true).unwrap();
+    while log.write(b"x").is_ok() {}
+    log.set_nonblocking(false).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_procd"))
+        .args(["--listen", "none", "--unix"])
+        .arg(&path)
+        .stderr(Stdio::from(OwnedFd::from(log)))
+        .spawn()
+        .unwrap();
+    let mut stream = None;
+    eventually("it listens", || {
+        stream = UnixStream::connect(&path).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream
+        .write_all(b"GET /stats HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let kill = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// 1,100 half requests kept all others out for 10 s.
+#[test]
+fn the_oldest_half_request_makes_room_for_a_newcomer() {
+    let engine = Engine::start(&["--max-connections", "3"]);
+    let mut whole = engine.client();
+    assert_eq!(whole.get("/code?1").exit_code, Some(1));
+    let mut halves = Vec::new();
+    for line in ["GET /code?2 HTTP/1.1\r\nHo", "GET /code?3 HTTP/1.1\r\nHo"] {
+        let mut client = engine.client();
+        client.send(line);
+        halves.push(client);
+        let open = halves.len() + 1;
+        eventually("it is known", || {
+            whole
+                .get("/stats")
+                .body
+                .contains(&format!("\"connections_open\": {open}"))
+        });
+    }
+    let mut newcomer = engine.client();
+    assert_eq!(newcomer.get("/code?4").exit_code, Some(4));
+    halves[1].send("st: x\r\n\r\n");
+    let reply = halves[1].read().unwrap();
+    assert_eq!(reply.exit_code, Some(3));
+    assert_eq!(halves[0].read(), None, "the oldest has left");
+    assert_eq!(whole.get("/code?1").exit_code, Some(1));
 }

@@ -3,10 +3,10 @@
 
 use jostle_resp::{Writer, parse_u64};
 
-use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE};
+use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE, cost, pattern};
 use super::rights::sees;
 use super::{Call, Server};
-use crate::glob::glob_cost;
+use crate::glob::Pattern;
 use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{BadCursor, ClientId, Holder, Mode, Time, Waiter};
@@ -58,7 +58,7 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
 }
 
 pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let holders = server.table.holders(call.arg(1));
     let holders: Vec<Holder> = holders.take(SHOWN_MAX).collect();
     call.reply().array(holders.len());
@@ -69,26 +69,27 @@ pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
 }
 
 /// HOLDERS.
-struct Query<'a> {
-    pattern: &'a [u8],
+struct Query {
+    pattern: Pattern,
     page: Page,
 }
 
 /// Parses `[pattern] [LIMIT n]`, or the form that begins with CURSOR.
-fn holders_query<'a>(call: &Call<'a>) -> Result<Query<'a>, &'static str> {
+fn holders_query(call: &Call<'_>) -> Result<Query, &'static str> {
     if let Some(paging) = Paging::read(call, 1)? {
-        let pattern = paging.pattern.unwrap_or(b"*");
+        let pattern = paging.pattern.unwrap_or_else(|| Pattern::new(b"*"));
         return Ok(Query {
             pattern,
             page: paging.page,
         });
     }
     let even = call.args.len().is_multiple_of(2);
-    let (pattern, index) = if even {
+    let (text, index) = if even {
         (call.arg(1), 2)
     } else {
         (&b"*"[..], 1)
     };
+    let pattern = pattern(text)?;
     let mut limit = SHOWN_MAX;
     if index < call.args.len() {
         if !call.arg(index).eq_ignore_ascii_case(b"LIMIT") || index + 2 != call.args.len() {
@@ -109,7 +110,7 @@ fn holders_query<'a>(call: &Call<'a>) -> Result<Query<'a>, &'static str> {
 }
 
 pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let Query { pattern, page } = match holders_query(&call) {
         Ok(query) => query,
         Err(text) => return call.reply().error(text),
@@ -120,7 +121,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     } else {
         let from = page.cursor.unwrap_or(0);
         let visit = |name: &[u8], holder| {
-            let (matches, cost) = glob_cost(pattern, name);
+            let (matches, cost) = cost(&pattern, name);
             if matches && sees(call.conn, name) {
                 bytes += name.len() + 256;
                 found.push((name.to_vec(), holder));
@@ -154,7 +155,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
 }
 
 pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
         Err(text) => return call.reply().error(text),
@@ -170,17 +171,16 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     let mut found = Vec::new();
     let visit = |waiter: Waiter| {
         let conn = server.conn(waiter.client);
-        let matches = match (pattern, conn) {
-            (None, _) => true,
-            (Some(pattern), conn) => glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0,
-        };
+        let name = conn.map_or(&b""[..], |conn| &conn.name);
+        let all = (true, 0);
+        let (matches, cost) = pattern.as_ref().map_or(all, |pattern| cost(pattern, name));
         if matches {
             found.push(waiter);
         }
         if found.len() >= page.count {
             u64::MAX
         } else {
-            8
+            8 + cost
         }
     };
     let from = page.cursor.unwrap_or(0);
@@ -212,7 +212,7 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
 }
 
 pub(super) fn info_command(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let sections: Vec<&[u8]> = call.rest(1).collect();
     let text = info::text(&info::fields(server, call.now), &sections);
     call.reply().verbatim(&text);

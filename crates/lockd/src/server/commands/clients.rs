@@ -3,14 +3,13 @@
 
 use jostle_resp::parse_u64;
 
-use super::pages::{Paging, SHOWN_MAX};
+use super::pages::{Paging, SHOWN_MAX, cost};
 use super::{Call, Server};
-use crate::glob::glob_cost;
 use crate::server::info;
 use crate::table::{ClientId, Event};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
-    server.long = true;
+    server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
         Err(text) => return call.reply().error(text),
@@ -22,26 +21,29 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
     let (pattern, from, count, budget) = match &paging {
         Some(Paging { pattern, page }) => {
             let from = page.cursor.unwrap_or(0);
-            (*pattern, from, page.count, page.budget as usize)
+            (pattern.as_ref(), from, page.count, page.budget)
         }
-        None => (None, 0, SHOWN_MAX, usize::MAX),
+        None => (None, 0, SHOWN_MAX, u64::MAX),
     };
     let Ok(from) = usize::try_from(from) else {
         return call.reply().error("ERR invalid cursor");
     };
     // The caller's connection is out of its slot.
     let (own, end) = (call.conn.id.slot(), server.conns.len());
-    let (mut text, mut rows, mut slot) = (String::new(), 0, from);
-    while slot < end && rows < count && slot - from < budget {
+    let (mut text, mut rows, mut slot, mut spent) = (String::new(), 0, from, 0);
+    while slot < end && rows < count && spent < budget {
         let conn = if slot == own {
             Some(&*call.conn)
         } else {
             server.conns[slot].as_deref()
         };
         slot += 1;
-        if let Some(conn) = conn
-            && pattern.is_none_or(|pattern| glob_cost(pattern, &conn.name).0)
-        {
+        spent += 1;
+        let Some(conn) = conn else { continue };
+        let all = (true, 0);
+        let (matches, cost) = pattern.map_or(all, |pattern| cost(pattern, &conn.name));
+        spent += cost;
+        if matches {
             text.push_str(&info::client_line(server, conn, call.now));
             rows += 1;
         }
@@ -79,7 +81,8 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
     let Ok(client) = named(server, &call, 2) else {
         return call.reply().error("ERR value is not an integer");
     };
-    let waits = client.is_some_and(|client| server.table.is_waiting(client));
+    let found = client.and_then(|client| server.conn(client));
+    let waits = found.is_some_and(|conn| server.waits_for_lock(conn));
     let ended = match client {
         Some(client) if waits => {
             // A timer that is due may end the wait in this step in another way.

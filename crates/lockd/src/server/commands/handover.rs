@@ -1,6 +1,7 @@
 //! HANDOVER: another program takes the place of this one, with all locks.
 
 use super::{Call, Server};
+use crate::server::conn::Phase;
 
 /// The answer comes from the program that goes on: the new one, or this one. It takes
 /// no path: an administrator of locks cannot choose what the daemon's user executes.
@@ -8,7 +9,7 @@ pub(super) fn handover(server: &mut Server, mut call: Call<'_>) {
     match server.begin_handover(Some(call.conn.id)) {
         Ok(()) => {
             server.audit(call.conn, "handover", &[]);
-            call.conn.waiting = true;
+            call.conn.phase = Phase::Waiting;
         }
         Err(why) => call.reply().error(&format!("ERR no handover: {why}")),
     }

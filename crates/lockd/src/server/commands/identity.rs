@@ -5,7 +5,7 @@ use jostle_resp::{Protocol, parse_u64};
 use super::rights::RESERVED;
 use super::{Call, Server, clients};
 use crate::server::accounts::LoginError;
-use crate::server::info;
+use crate::server::{guesses, info};
 use crate::users::DEFAULT;
 
 /// The reply to a wrong password, which is delayed.
@@ -23,8 +23,19 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
         );
         return false;
     }
+    let source = guesses::source(call.conn.peer.map(|peer| peer.ip()), user);
+    let delay_s = server.doors.guesses.delay_s(&source, call.now);
+    if delay_s > 0 {
+        server.stats.auth_failures += 1;
+        call.reply().error(&format!(
+            "WRONGPASS too many wrong passwords for this user from this address: nothing is \
+             checked for {delay_s} s"
+        ));
+        return false;
+    }
     let Some(found) = users.check(user, given).cloned() else {
         server.stats.auth_failures += 1;
+        server.doors.guesses.wrong(source, call.now);
         server.audit_failure(call.conn, user);
         call.conn.delay_refusal(call.now);
         return false;
@@ -32,6 +43,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
     match server.log_in(call.conn, found, call.now) {
         Ok(()) => {
             call.conn.wrong_passwords = 0;
+            server.doors.guesses.right(&source);
             return true;
         }
         Err(LoginError::Quota(most)) => call.reply().error(&format!(
@@ -176,6 +188,16 @@ pub(super) fn ping(_: &mut Server, mut call: Call<'_>) {
     } else {
         call.reply().simple("PONG");
     }
+}
+
+pub(super) fn echo(_: &mut Server, mut call: Call<'_>) {
+    let message = call.arg(1);
+    call.reply().bulk(message);
+}
+
+pub(super) fn quit(_: &mut Server, mut call: Call<'_>) {
+    call.reply().simple("OK");
+    call.conn.closing = true;
 }
 
 pub(super) fn select(_: &mut Server, mut call: Call<'_>) {

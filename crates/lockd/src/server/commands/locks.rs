@@ -3,7 +3,8 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::{Call, Server, sessions};
-use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey};
+use crate::server::conn::Phase;
+use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey, Time};
 
 /// What can stand behind the name.
 #[derive(Default)]
@@ -15,17 +16,25 @@ struct Options {
     session: Option<SessionKey>,
 }
 
-/// The longest time, 2^40 ms or 34 years. A request without a limit leaves the option out.
-pub(super) const MS_MAX: u64 = 1 << 40;
+/// The longest time. A request without a limit leaves the option out.
+pub(super) const MS_MAX: u64 = crate::config::TTL_MAX_MS;
 
 /// The options from `index` on.
 #[inline]
-fn options(call: &Call<'_>, may_wait: bool, index: usize) -> Result<Options, &'static str> {
+fn options(
+    call: &Call<'_>,
+    may_wait: bool,
+    index: usize,
+    max_ttl_ms: u64,
+) -> Result<Options, &'static str> {
     let mut options = Options::default();
     // Most requests have no options. Then nothing is returned through memory, where one
     // large load would wait for several smaller stores.
     if index < call.args.len() {
         read_options(call, may_wait, index, &mut options)?;
+        if options.ttl_ms.is_some_and(|ms| ms > max_ttl_ms) {
+            return Err(TTL_TOO_LONG);
+        }
     }
     Ok(options)
 }
@@ -78,6 +87,9 @@ fn read_options(
     Ok(())
 }
 
+/// The error of a lease that is longer than leases may be.
+pub(super) const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl allows";
+
 /// What a command may do about a lock that is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
@@ -104,18 +116,23 @@ pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
 
 #[inline]
 fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let options = match options(&call, patience != Patience::None, 2) {
+    let max_ttl_ms = server.config.max_ttl_ms;
+    let options = match options(&call, patience != Patience::None, 2, max_ttl_ms) {
         Ok(options) => options,
         Err(text) => return call.reply().error(text),
     };
+    let mut wait_ms = match patience {
+        Patience::Wait => options.wait_ms,
+        _ => Some(0),
+    };
+    if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
+        return;
+    }
     let request = LockRequest {
         client: call.conn.id,
         name: call.arg(1),
         ttl_ms: options.ttl_ms,
-        wait_ms: match patience {
-            Patience::Wait => options.wait_ms,
-            _ => Some(0),
-        },
+        wait_ms,
         mode: match options.places {
             Some(of @ 2..) => Mode::Place { of },
             _ if options.shared => Mode::Shared,
@@ -126,7 +143,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     match server.step(Event::Lock(request), call.now) {
         Reply::Granted(token) => call.reply().integer(token as i64),
         Reply::Queued => {
-            call.conn.waiting = true;
+            call.conn.phase = Phase::Waiting;
             if request.ttl_ms.is_some() || request.session.is_some() {
                 // Needed to pass the lock on if the client is gone when the grant comes.
                 call.conn.wanted.set(&[request.name]);
@@ -163,7 +180,10 @@ pub(in crate::server) fn already_held(reply: &mut Writer<'_>, token: u64, mode: 
 const NAMES_MAX: usize = 64;
 
 /// The names of LOCKALL, and its options.
-fn names_and_options<'a>(call: &Call<'a>) -> Result<(Vec<&'a [u8]>, Options), &'static str> {
+fn names_and_options<'a>(
+    call: &Call<'a>,
+    max_ttl_ms: u64,
+) -> Result<(Vec<&'a [u8]>, Options), &'static str> {
     let count = parse_u64(call.arg(1)).filter(|count| (1..=NAMES_MAX as u64).contains(count));
     let count = count.ok_or("ERR LOCKALL takes 1 to 64 names")? as usize;
     let names: Vec<&[u8]> = call.rest(2).take(count).collect();
@@ -175,7 +195,7 @@ fn names_and_options<'a>(call: &Call<'a>) -> Result<(Vec<&'a [u8]>, Options), &'
     if sorted.windows(2).any(|two| two[0] == two[1]) {
         return Err("ERR LOCKALL takes different names");
     }
-    let options = options(call, true, 2 + count)?;
+    let options = options(call, true, 2 + count, max_ttl_ms)?;
     if options.shared || options.places.is_some() || options.session.is_some() {
         return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION");
     }
@@ -192,23 +212,27 @@ pub(super) fn lock_all_within(server: &mut Server, call: Call<'_>) {
 }
 
 fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let (names, options) = match names_and_options(&call) {
+    let (names, options) = match names_and_options(&call, server.config.max_ttl_ms) {
         Ok(both) => both,
         Err(text) => return call.reply().error(text),
     };
+    let mut wait_ms = match patience {
+        Patience::Wait => options.wait_ms,
+        _ => Some(0),
+    };
+    if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
+        return;
+    }
     let request = LockAllRequest {
         client: call.conn.id,
         names: &names,
         ttl_ms: options.ttl_ms,
-        wait_ms: match patience {
-            Patience::Wait => options.wait_ms,
-            _ => Some(0),
-        },
+        wait_ms,
     };
     match server.step(Event::LockAll(request), call.now) {
         Reply::GrantedAll { first, count } => write_tokens(&mut call.reply(), first, count),
         Reply::Queued => {
-            call.conn.waiting = true;
+            call.conn.phase = Phase::Waiting;
             if request.ttl_ms.is_some() {
                 call.conn.wanted.set(&names);
             }
@@ -278,6 +302,12 @@ pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
             .reply()
             .error("ERR TTL is milliseconds, 1 to 1099511627776");
     };
+    if ttl_ms > server.config.max_ttl_ms {
+        return call.reply().error(TTL_TOO_LONG);
+    }
+    if !server.leases_for(&mut call, ttl_ms) {
+        return;
+    }
     let name = call.arg(1);
     match server.step(
         Event::Renew {
@@ -306,6 +336,58 @@ pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
 }
 
 impl Server {
+    /// Whether a request for a lock is executed now. False: it is answered, or waits in
+    /// line for the end of leases that may still run.
+    #[inline]
+    fn grants(
+        &mut self,
+        call: &mut Call<'_>,
+        ttl_ms: Option<u64>,
+        wait_ms: &mut Option<u64>,
+    ) -> bool {
+        if self.leases.from.is_some() && !self.has_waited(call, wait_ms) {
+            return false;
+        }
+        ttl_ms.is_none_or(|ttl_ms| self.leases_for(call, ttl_ms))
+    }
+
+    /// Whether a request has waited for the end of those leases; its wait then goes on
+    /// with what is left of it.
+    #[cold]
+    fn has_waited(&mut self, call: &mut Call<'_>, wait_ms: &mut Option<u64>) -> bool {
+        let Phase::Released(parked) = call.conn.phase else {
+            self.grant_later(call, *wait_ms);
+            return false;
+        };
+        call.conn.phase = Phase::Open;
+        let left_ns = |until: Time| until.0.saturating_sub(call.now.0);
+        let left_ms = parked.until.map(|until| left_ns(until).div_ceil(1_000_000));
+        *wait_ms = left_ms.or(*wait_ms);
+        true
+    }
+
+    fn grant_later(&mut self, call: &mut Call<'_>, wait_ms: Option<u64>) {
+        let (now, ms) = (call.now, self.loading_ms(call.now).unwrap_or(1));
+        if wait_ms == Some(0) {
+            return call.reply().error(&format!(
+                "LOADING leases of the program before may still run: locks are granted in {ms} ms"
+            ));
+        }
+        self.stats.commands -= 1;
+        self.park(call.conn, wait_ms, now);
+    }
+
+    /// Whether a lease of this length can begin or be renewed; if not, the call is
+    /// answered.
+    #[inline]
+    pub(super) fn leases_for(&mut self, call: &mut Call<'_>, ttl_ms: u64) -> bool {
+        let may = self.may_lease(ttl_ms, call.now);
+        if !may {
+            self.refuse(&mut call.reply(), Refusal::Tokens);
+        }
+        may
+    }
+
     /// Replies with the reason why a lock was not granted.
     #[cold]
     pub(crate) fn refuse(&self, reply: &mut Writer<'_>, refusal: Refusal) {

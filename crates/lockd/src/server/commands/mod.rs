@@ -21,7 +21,7 @@ use super::conn::Conn;
 use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
 pub(super) use identity::WRONG_PASSWORD;
-use identity::{auth, client, hello, ping, reset, select};
+use identity::{auth, client, echo, hello, ping, quit, reset, select};
 pub(super) use locks::{THE_SESSION, already_held, write_tokens};
 use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
 use rights::{Class, Names, may_plainly, permit};
@@ -97,291 +97,114 @@ impl Kind {
 
 const ANY: usize = usize::MAX;
 
+/// Makes rows of [`COMMANDS`]: the name, the arity, what the user needs, the arguments that
+/// are names, the kind and the function; then the arguments and the summary.
+macro_rules! commands {
+    ($($name:literal ($least:expr, $most:expr) $class:ident $names:ident $kind:ident => $($run:ident)::+;
+       $arguments:literal $summary:literal)*) => {
+        &[$(Spec {
+            name: $name,
+            arguments: $arguments,
+            summary: $summary,
+            arity: ($least, $most),
+            class: Class::$class,
+            names: Names::$names,
+            kind: Kind::$kind,
+            run: $($run)::+,
+        }),*]
+    };
+}
+
 /// All commands; those that are asked for most stand first, as they are looked
 /// up in this order.
-pub(crate) static COMMANDS: &[Spec] = &[
-    Spec {
-        name: "LOCK",
-        arguments: "name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]",
-        summary: "Acquires a lock, waiting in line if need be; returns the fencing token, or nil \
-                  when WAIT has passed.",
-        arity: (2, 8),
-        class: Class::Lock,
-        names: Names::First,
-        kind: Kind::Plain,
-        run: lock,
-    },
-    Spec {
-        name: "UNLOCK",
-        arguments: "name [token]",
-        summary: "Releases a lock that this connection took, or the one with this token.",
-        arity: (2, 3),
-        class: Class::Lock,
-        names: Names::First,
-        kind: Kind::Plain,
-        run: unlock,
-    },
-    Spec {
-        name: "TRYLOCK",
-        arguments: "name [TTL ms | SESSION id] [SHARED | OF n]",
-        summary: "Acquires a lock if that is possible at once; returns the fencing token, or nil.",
-        arity: (2, 6),
-        class: Class::Lock,
-        names: Names::First,
-        kind: Kind::Plain,
-        run: trylock,
-    },
-    Spec {
-        name: "RENEW",
-        arguments: "name token TTL ms",
-        summary: "Lets a lease end this long from now.",
-        arity: (5, 5),
-        class: Class::Lock,
-        names: Names::First,
-        kind: Kind::Plain,
-        run: renew,
-    },
-    Spec {
-        name: "PING",
-        arguments: "[message]",
-        summary: "Answers PONG, or the message.",
-        arity: (1, 2),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Plain,
-        run: ping,
-    },
-    Spec {
-        name: "HOLDER",
-        arguments: "name",
-        summary: "Lists the holders of a lock: none, one, or those who share it.",
-        arity: (2, 2),
-        class: Class::Lock,
-        names: Names::First,
-        kind: Kind::Listing,
-        run: holder,
-    },
-    Spec {
-        name: "HOLDERS",
-        arguments: "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]",
-        summary: "Lists the holders of all locks whose names match: at most 1000, or a page.",
-        arity: (1, 7),
-        class: Class::Admin,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: holders,
-    },
-    Spec {
-        name: "WAITERS",
-        arguments: "name [CURSOR c [MATCH pattern] [COUNT n]]",
-        summary: "Lists who waits for a lock: the first 1000, or a page in no order.",
-        arity: (2, 8),
-        class: Class::Admin,
-        names: Names::First,
-        kind: Kind::Listing,
-        run: waiters,
-    },
-    Spec {
-        name: "FORCEUNLOCK",
-        arguments: "name",
-        summary: "Takes a lock away from its holders; returns how many there were.",
-        arity: (2, 2),
-        class: Class::Admin,
-        names: Names::First,
-        kind: Kind::Plain,
-        run: force_unlock,
-    },
-    Spec {
-        name: "INFO",
-        arguments: "[section ...]",
-        summary: "Counters and gauges.",
-        arity: (1, ANY),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: info_command,
-    },
-    Spec {
-        name: "HELLO",
-        arguments: "[version [AUTH user password] [SETNAME name]]",
-        summary: "Agrees on the version of the protocol.",
-        arity: (1, 7),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Identity,
-        run: hello,
-    },
-    Spec {
-        name: "AUTH",
-        arguments: "[user] password",
-        summary: "Gives the password; the user, if any, is `default`.",
-        arity: (2, 3),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Identity,
-        run: auth,
-    },
-    Spec {
-        name: "CLIENT",
-        arguments: "ID | SETNAME name | GETNAME | SETINFO key value | INFO | LIST [CURSOR c \
-                    [MATCH pattern] [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id",
-        summary: "Names this connection, lists all, ends a wait or a connection.",
-        arity: (2, ANY),
-        class: Class::Subcommand,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: client,
-    },
-    Spec {
-        name: "ECHO",
-        arguments: "message",
-        summary: "Answers the message.",
-        arity: (2, 2),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Plain,
-        run: |_, mut call| {
-            let message = call.arg(1);
-            call.reply().bulk(message);
-        },
-    },
-    Spec {
-        name: "SELECT",
-        arguments: "0",
-        summary: "There is one database, and its number is 0.",
-        arity: (2, 2),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Plain,
-        run: select,
-    },
-    Spec {
-        name: "COMMAND",
-        arguments: "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
-        summary: "Describes the commands.",
-        arity: (1, ANY),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: command,
-    },
-    Spec {
-        name: "CONFIG",
-        arguments: "GET pattern [pattern ...]",
-        summary: "Settings that tools for Redis ask for.",
-        arity: (2, ANY),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: config,
-    },
-    Spec {
-        name: "RESET",
-        arguments: "",
-        summary: "Forgets the connection's name, version and password; its locks stay.",
-        arity: (1, 1),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Leaving,
-        run: reset,
-    },
-    Spec {
-        name: "QUIT",
-        arguments: "",
-        summary: "Answers OK and closes the connection.",
-        arity: (1, 1),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Leaving,
-        run: |_, mut call| {
-            call.reply().simple("OK");
-            call.conn.closing = true;
-        },
-    },
-    Spec {
-        name: "MULTI",
-        arguments: "",
-        summary: "Queues the commands that follow, until EXEC or DISCARD.",
-        arity: (1, 1),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Transaction,
-        run: multi,
-    },
-    Spec {
-        name: "EXEC",
-        arguments: "",
-        summary: "Executes what was queued since MULTI; a LOCK within does not wait.",
-        arity: (1, 1),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Transaction,
-        run: exec,
-    },
-    Spec {
-        name: "LOCKALL",
-        arguments: "count name [name ...] [TTL ms] [WAIT ms]",
-        summary: "Acquires several locks in one step, waiting in all their lines if need be; \
-                  returns their tokens, or nil.",
-        arity: (3, ANY),
-        class: Class::Lock,
-        names: Names::Counted,
-        kind: Kind::Plain,
-        run: lock_all,
-    },
-    Spec {
-        name: "SESSION",
-        arguments: "OPEN TTL ms | RENEW id | CLOSE id",
-        summary: "Opens, renews or ends a session, which owns the locks that LOCK takes in its name.",
-        arity: (3, 4),
-        class: Class::Lock,
-        names: Names::None,
-        kind: Kind::Plain,
-        run: sessions::session,
-    },
-    Spec {
-        name: "ACL",
-        arguments: "WHOAMI | LIST | LOAD",
-        summary: "Names this connection's user, lists all, reads the users file again.",
-        arity: (2, 2),
-        class: Class::Subcommand,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: acl::acl,
-    },
-    Spec {
-        name: "SHUTDOWN",
-        arguments: "[NOW | DRAIN time | ABORT]",
-        summary: "Ends the daemon: at once, or when nobody holds a lock, at the latest after a \
-                  time such as 30s.",
-        arity: (1, 3),
-        class: Class::Admin,
-        names: Names::None,
-        kind: Kind::Listing,
-        run: shutdown::shutdown,
-    },
-    Spec {
-        name: "HANDOVER",
-        arguments: "",
-        summary: "Lets the program that is installed now take the daemon's place, with all locks \
-                  and connections without TLS.",
-        arity: (1, 1),
-        class: Class::Admin,
-        names: Names::None,
-        kind: Kind::Alone,
-        run: handover::handover,
-    },
-    Spec {
-        name: "DISCARD",
-        arguments: "",
-        summary: "Drops what was queued since MULTI.",
-        arity: (1, 1),
-        class: Class::Anybody,
-        names: Names::None,
-        kind: Kind::Transaction,
-        run: discard,
-    },
-];
+pub(crate) static COMMANDS: &[Spec] = commands! {
+    "LOCK" (2, 8) Lock First Plain => lock;
+        "name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]"
+        "Acquires a lock, waiting in line if need be; returns the fencing token, or nil when \
+         WAIT has passed."
+    "UNLOCK" (2, 3) Lock First Plain => unlock;
+        "name [token]"
+        "Releases a lock that this connection took, or the one with this token."
+    "TRYLOCK" (2, 6) Lock First Plain => trylock;
+        "name [TTL ms | SESSION id] [SHARED | OF n]"
+        "Acquires a lock if that is possible at once; returns the fencing token, or nil."
+    "RENEW" (5, 5) Lock First Plain => renew;
+        "name token TTL ms"
+        "Lets a lease end this long from now."
+    "PING" (1, 2) Anybody None Plain => ping;
+        "[message]"
+        "Answers PONG, or the message."
+    "HOLDER" (2, 2) Lock First Listing => holder;
+        "name"
+        "Lists the holders of a lock: none, one, or those who share it."
+    "HOLDERS" (1, 7) Admin None Listing => holders;
+        "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]"
+        "Lists the holders of all locks whose names match: at most 1000, or a page."
+    "WAITERS" (2, 8) Admin First Listing => waiters;
+        "name [CURSOR c [MATCH pattern] [COUNT n]]"
+        "Lists who waits for a lock: the first 1000, or a page in no order."
+    "FORCEUNLOCK" (2, 2) Admin First Plain => force_unlock;
+        "name"
+        "Takes a lock away from its holders; returns how many there were."
+    "INFO" (1, ANY) Anybody None Listing => info_command;
+        "[section ...]"
+        "Counters and gauges."
+    "HELLO" (1, 7) Anybody None Identity => hello;
+        "[version [AUTH user password] [SETNAME name]]"
+        "Agrees on the version of the protocol."
+    "AUTH" (2, 3) Anybody None Identity => auth;
+        "[user] password"
+        "Gives the password; the user, if any, is `default`."
+    "CLIENT" (2, ANY) Subcommand None Listing => client;
+        "ID | SETNAME name | GETNAME | SETINFO key value | INFO | LIST [CURSOR c [MATCH pattern] \
+         [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id"
+        "Names this connection, lists all, ends a wait or a connection."
+    "ECHO" (2, 2) Anybody None Plain => echo;
+        "message"
+        "Answers the message."
+    "SELECT" (2, 2) Anybody None Plain => select;
+        "0"
+        "There is one database, and its number is 0."
+    "COMMAND" (1, ANY) Anybody None Listing => command;
+        "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]"
+        "Describes the commands."
+    "CONFIG" (2, ANY) Anybody None Listing => config;
+        "GET pattern [pattern ...]"
+        "Settings that tools for Redis ask for."
+    "RESET" (1, 1) Anybody None Leaving => reset;
+        ""
+        "Forgets the connection's name, version and password; its locks stay."
+    "QUIT" (1, 1) Anybody None Leaving => quit;
+        ""
+        "Answers OK and closes the connection."
+    "MULTI" (1, 1) Anybody None Transaction => multi;
+        ""
+        "Queues the commands that follow, until EXEC or DISCARD."
+    "EXEC" (1, 1) Anybody None Transaction => exec;
+        ""
+        "Executes what was queued since MULTI; a LOCK within does not wait."
+    "LOCKALL" (3, ANY) Lock Counted Plain => lock_all;
+        "count name [name ...] [TTL ms] [WAIT ms]"
+        "Acquires several locks in one step, waiting in all their lines if need be; returns \
+         their tokens, or nil."
+    "SESSION" (3, 4) Lock None Plain => sessions::session;
+        "OPEN TTL ms | RENEW id | CLOSE id"
+        "Opens, renews or ends a session, which owns the locks that LOCK takes in its name."
+    "ACL" (2, 2) Subcommand None Listing => acl::acl;
+        "WHOAMI | LIST | LOAD"
+        "Names this connection's user, lists all, reads the users file again."
+    "SHUTDOWN" (1, 3) Admin None Listing => shutdown::shutdown;
+        "[NOW | DRAIN time | ABORT]"
+        "Ends the daemon: at once, or when nobody holds a lock, at the latest after a time such \
+         as 30s."
+    "HANDOVER" (1, 1) Admin None Alone => handover::handover;
+        ""
+        "Lets the program that is installed now take the daemon's place, with all locks and \
+         connections without TLS."
+    "DISCARD" (1, 1) Anybody None Transaction => discard;
+        ""
+        "Drops what was queued since MULTI."
+};
 
 /// Up to 8 letters as one number, without regard to case: letters differ from
 /// their capitals by one bit, and no other byte becomes a letter.

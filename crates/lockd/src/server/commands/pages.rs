@@ -4,6 +4,7 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::Call;
+use crate::glob::Pattern;
 
 /// Rows that are shown at most.
 pub(super) const SHOWN_MAX: usize = 1000;
@@ -15,8 +16,25 @@ pub(super) const REPLY_BYTES: usize = 512 << 10;
 /// milliseconds for a reply that must be complete.
 const WALK_PAGE: u64 = 1 << 14;
 pub(super) const WALK_AT_ONCE: u64 = 1 << 18;
-/// Bytes of a pattern.
-const PATTERN_MAX: usize = 4096;
+/// Bytes of the patterns, or of the names, of one request.
+pub(super) const PATTERN_MAX: usize = 1024;
+/// Steps of matching that cost as much as a slot visited.
+const STEPS: u64 = 16;
+
+/// A pattern, if it is short enough.
+pub(super) fn pattern(text: &[u8]) -> Result<Pattern, &'static str> {
+    match text.len() <= PATTERN_MAX {
+        true => Ok(Pattern::new(text)),
+        false => Err("ERR a pattern has at most 1024 bytes"),
+    }
+}
+
+/// Whether a pattern matches, and what that has cost, in slots visited.
+pub(super) fn cost(pattern: &Pattern, name: &[u8]) -> (bool, u64) {
+    let mut steps = 0;
+    let matches = pattern.matches_within(name, &mut steps);
+    (matches, steps / STEPS)
+}
 
 /// A part of a list.
 pub(super) struct Page {
@@ -37,15 +55,15 @@ impl Page {
 }
 
 /// The paging options of a command.
-pub(super) struct Paging<'a> {
-    pub(super) pattern: Option<&'a [u8]>,
+pub(super) struct Paging {
+    pub(super) pattern: Option<Pattern>,
     pub(super) page: Page,
 }
 
-impl<'a> Paging<'a> {
+impl Paging {
     /// Parses the options from `index` on; `None` unless CURSOR and at least one more
     /// argument stand there.
-    pub(super) fn read(call: &Call<'a>, index: usize) -> Result<Option<Self>, &'static str> {
+    pub(super) fn read(call: &Call<'_>, index: usize) -> Result<Option<Self>, &'static str> {
         let begins = call.arg(index).eq_ignore_ascii_case(b"CURSOR");
         if !begins || call.args.len() < index + 2 {
             return Ok(None);
@@ -61,8 +79,8 @@ impl<'a> Paging<'a> {
             if word.eq_ignore_ascii_case(b"COUNT") {
                 let number = parse_u64(value).filter(|n| (1..=SHOWN_MAX as u64).contains(n));
                 count = number.ok_or("ERR COUNT is 1 to 1000")? as usize;
-            } else if word.eq_ignore_ascii_case(b"MATCH") && value.len() <= PATTERN_MAX {
-                pattern = Some(value);
+            } else if word.eq_ignore_ascii_case(b"MATCH") {
+                pattern = Some(self::pattern(value)?);
             } else {
                 return Err("ERR syntax error");
             }

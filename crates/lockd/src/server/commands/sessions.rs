@@ -2,7 +2,7 @@
 
 use jostle_resp::parse_u64;
 
-use super::locks::MS_MAX;
+use super::locks::{MS_MAX, TTL_TOO_LONG};
 use super::{Call, Server};
 use crate::server::conn::Conn;
 use crate::table::{Event, Reply, SessionKey};
@@ -33,6 +33,7 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
                 return call.reply().error(NO_SESSION);
             };
             let event = match &subcommand[..] {
+                b"RENEW" if !server.leases_for(&mut call, 0) => return,
                 b"RENEW" => Event::RenewSession { key },
                 _ => Event::CloseSession { key },
             };
@@ -60,6 +61,12 @@ fn open(server: &mut Server, mut call: Call<'_>) {
             .reply()
             .error("ERR TTL is milliseconds, 1 to 1099511627776");
     };
+    if ttl_ms > server.config.max_ttl_ms {
+        return call.reply().error(TTL_TOO_LONG);
+    }
+    if !server.leases_for(&mut call, ttl_ms) {
+        return;
+    }
     let Some(id) = random_id() else {
         return call
             .reply()

@@ -2,11 +2,28 @@
 
 use jostle_resp::Writer;
 
+use super::pages::PATTERN_MAX;
 use super::{COMMANDS, Call, Server, Spec, find};
-use crate::glob::glob;
+use crate::glob::Pattern;
 use crate::server::info;
 
+/// Whether the arguments from the third on are too many bytes for one call; then it is
+/// answered.
+fn is_too_long(call: &mut Call<'_>) -> bool {
+    // Each argument costs something, however short it is.
+    let bytes: usize = call.rest(2).map(|argument| argument.len() + 1).sum();
+    let too_long = bytes > PATTERN_MAX;
+    if too_long {
+        call.reply()
+            .error("ERR names and patterns together have at most 1024 bytes");
+    }
+    too_long
+}
+
 pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
+    if is_too_long(&mut call) {
+        return;
+    }
     let subcommand = call.arg(1).to_ascii_uppercase();
     let named: Vec<Option<&Spec>> = if call.args.len() > 2 {
         call.rest(2)
@@ -83,9 +100,19 @@ pub(super) fn config(server: &mut Server, mut call: Call<'_>) {
             .reply()
             .error("ERR only CONFIG GET is supported; settings are flags and a file");
     }
+    if is_too_long(&mut call) {
+        return;
+    }
     let values = info::settings(&server.config);
-    let patterns: Vec<Vec<u8>> = call.rest(2).map(<[u8]>::to_ascii_lowercase).collect();
-    let wanted = |key: &str| patterns.iter().any(|pattern| glob(pattern, key.as_bytes()));
+    let patterns = call
+        .rest(2)
+        .map(|text| Pattern::new(&text.to_ascii_lowercase()));
+    let patterns: Vec<Pattern> = patterns.collect();
+    let wanted = |key: &str| {
+        patterns
+            .iter()
+            .any(|pattern| pattern.matches(key.as_bytes()))
+    };
     let found: Vec<_> = values.iter().filter(|(key, _)| wanted(key)).collect();
     let mut reply = call.reply();
     reply.map(found.len());

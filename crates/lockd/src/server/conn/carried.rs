@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jostle_resp::Protocol;
 
-use super::{Conn, FreshLeases, Wanted};
+use super::{Conn, FreshLeases, Phase, Wanted};
 use crate::handover::state::ConnState;
 use crate::server::commands::Transaction;
 use crate::server::stream::Stream;
@@ -24,9 +24,12 @@ impl Conn {
             number: self.number,
             probation: self.probation,
             transaction: self.transaction.as_ref().map(|queued| queued.state()),
-            waiting: self.waiting,
+            waiting: self.waits(),
             wrong_passwords: self.wrong_passwords,
-            refusal_due: time(self.refusal_due),
+            refusal_due: match self.phase {
+                Phase::Refused(due) => Some(due.0),
+                _ => None,
+            },
             closing: self.closing,
             readable: self.readable,
             hung_up: self.hung_up,
@@ -73,9 +76,12 @@ impl Conn {
             number: state.number,
             probation: state.probation,
             transaction: queued.map(Box::new),
-            waiting: state.waiting,
+            phase: match state.refusal_due {
+                Some(due) => Phase::Refused(Time(due)),
+                None if state.waiting => Phase::Waiting,
+                None => Phase::Open,
+            },
             wrong_passwords: state.wrong_passwords,
-            refusal_due: state.refusal_due.map(Time),
             closing: state.closing,
             readable: state.readable,
             hung_up: state.hung_up,

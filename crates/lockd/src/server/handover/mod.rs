@@ -16,6 +16,7 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::conn::Phase;
 use super::{ASKED, CHECKED, Server};
 use crate::handover::Program;
 use crate::handover::check::Check;
@@ -64,7 +65,7 @@ impl Server {
         // Edge-triggered: nobody reads it during the drain.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.epoll, &successor.signal, data, flags)?;
-        self.handover = Some(Handover {
+        self.life.handover = Some(Handover {
             successor,
             stage: Stage::Idle,
             asker: None,
@@ -74,7 +75,7 @@ impl Server {
 
     /// The signal has come.
     pub(super) fn handover_signalled(&mut self) {
-        if let Some(handover) = &self.handover {
+        if let Some(handover) = &self.life.handover {
             let mut bytes = [0; 64];
             while let Ok(1..) = rustix::io::read(&handover.successor.signal, &mut bytes) {}
         }
@@ -89,7 +90,10 @@ impl Server {
         if self.is_draining() {
             return Err("the daemon is ending");
         }
-        let Some(handover) = &mut self.handover else {
+        if self.leases.from.is_some() {
+            return Err("leases of the program before this one may still run");
+        }
+        let Some(handover) = &mut self.life.handover else {
             return Err("this daemon is a part of another program");
         };
         if !matches!(handover.stage, Stage::Idle) {
@@ -101,7 +105,7 @@ impl Server {
 
     /// Until when the new program has time to answer.
     pub(super) fn handover_end(&self) -> Option<Time> {
-        match &self.handover.as_ref()?.stage {
+        match &self.life.handover.as_ref()?.stage {
             Stage::Checked(_, end) => Some(*end),
             _ => None,
         }
@@ -111,7 +115,9 @@ impl Server {
     #[inline]
     pub(super) fn advance_handover(&mut self, stop: BorrowedFd<'_>) {
         let idle = |handover: &Handover| matches!(handover.stage, Stage::Idle);
-        if !self.handover.as_ref().is_none_or(idle) {
+        // A state has no half-served lines and no settings that are being read.
+        let waits = self.table.is_partly_served() || self.life.reading.is_some();
+        if !self.life.handover.as_ref().is_none_or(idle) && !waits {
             self.advance(stop);
         }
     }
@@ -119,7 +125,7 @@ impl Server {
     #[cold]
     fn advance(&mut self, stop: BorrowedFd<'_>) {
         let draining = self.is_draining();
-        let Some(handover) = &mut self.handover else {
+        let Some(handover) = &mut self.life.handover else {
             return;
         };
         let outcome = match std::mem::replace(&mut handover.stage, Stage::Idle) {
@@ -155,7 +161,7 @@ impl Server {
     fn ask_successor(&mut self) -> Result<(), String> {
         let now = self.now();
         let sealed = Sealed::new(&self.state(now)).map_err(no_state)?;
-        let Some(handover) = &mut self.handover else {
+        let Some(handover) = &mut self.life.handover else {
             return Ok(());
         };
         let program = &handover.successor.program;
@@ -173,7 +179,7 @@ impl Server {
 
     /// Stops, lets the new program check the state once more, and becomes it.
     fn hand_over(&mut self, stop: BorrowedFd<'_>) -> Result<Infallible, String> {
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.reloading();
         }
         let mut parted = Vec::new();
@@ -187,7 +193,7 @@ impl Server {
                 self.close(conn);
             }
         }
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &self.life.notifier {
             notifier.ready();
         }
         outcome
@@ -203,7 +209,7 @@ impl Server {
         let tokens = self.rest_tokens()?;
         let state = self.state(begun);
         let sealed = Sealed::new(&state).map_err(no_state)?;
-        let Some(handover) = &self.handover else {
+        let Some(handover) = &self.life.handover else {
             return Err("nothing to become".to_owned());
         };
         let program = &handover.successor.program;
@@ -251,7 +257,11 @@ impl Server {
             Level::Error,
             &format!("no handover, this program goes on: {why}"),
         );
-        let asker = self.handover.as_mut().and_then(|found| found.asker.take());
+        let asker = self
+            .life
+            .handover
+            .as_mut()
+            .and_then(|found| found.asker.take());
         let Some(asker) = asker else { return };
         let why = why.replace(['\r', '\n'], " ");
         self.tell_asker(asker, |reply| {
@@ -266,7 +276,7 @@ impl Server {
         let Some(mut conn) = self.take_conn(asker) else {
             return;
         };
-        conn.waiting = false;
+        conn.phase = Phase::Open;
         tell(&mut Writer::new(&mut conn.output, conn.protocol));
         self.let_go_on(&conn);
         self.conns[asker.slot()] = Some(conn);
@@ -277,7 +287,7 @@ fn no_state(error: io::Error) -> String {
     format!("cannot write the state: {error}")
 }
 
-fn is_readable(fd: impl AsFd) -> bool {
+pub(super) fn is_readable(fd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

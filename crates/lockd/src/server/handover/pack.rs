@@ -19,7 +19,8 @@ impl Server {
             Data::None => None,
             Data::Directory(path) => Some(path.as_os_str().as_bytes().to_vec()),
         };
-        let resumed = self.resumed.iter().chain(&self.later);
+        let resumed = self.turn.resumed.iter().chain(&self.turn.later);
+        let resumed = resumed.chain(&self.turn.granted).chain(&self.turn.dying);
         let mut stats = self.stats.clone();
         stats.handshakes_failed = self.handshakes_failed();
         // They go by name.
@@ -27,7 +28,7 @@ impl Server {
         State {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             begun: now.0,
-            started: self.started.0,
+            started: self.life.started.0,
             data,
             table: self.table.image(now),
             users: self.numbers.names().to_vec(),
@@ -38,6 +39,7 @@ impl Server {
                 .map(|(spec, count)| (spec.name.to_owned(), *count))
                 .collect(),
             listeners: self
+                .doors
                 .listeners
                 .iter()
                 .map(|listener| ListenerState {
@@ -58,6 +60,7 @@ impl Server {
                 .collect(),
             resumed: resumed.map(|client| client.number()).collect(),
             asker: self
+                .life
                 .handover
                 .as_ref()
                 .and_then(|found| found.asker)
@@ -75,7 +78,12 @@ impl Server {
     pub(super) fn parcel(&self, state: &Sealed, tokens: Option<&OwnedFd>) -> io::Result<OwnedFd> {
         let mut descriptors = vec![state.file().as_fd()];
         descriptors.extend(tokens.map(AsFd::as_fd));
-        descriptors.extend(self.listeners.iter().map(|listener| listener.fd.as_fd()));
+        descriptors.extend(
+            self.doors
+                .listeners
+                .iter()
+                .map(|listener| listener.fd.as_fd()),
+        );
         descriptors.extend(self.plain().map(|conn| conn.stream.fd.as_fd()));
         parcel::pack(&descriptors)
     }

@@ -18,7 +18,7 @@ use crate::handover::parcel;
 use crate::handover::state::{ConnState, ListenerState, Sealed, State, StateError};
 use crate::log::say;
 use crate::table::{ClientId, Event, Table, Time};
-use crate::tokens::{END, FileStore};
+use crate::tokens::{END, Earlier, FileStore, Opened};
 
 /// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
@@ -34,7 +34,7 @@ pub(crate) fn could_go_on(config: &Config, state: State) -> Result<(), StateErro
     if let Some(tls) = &config.tls {
         super::super::setup::load_tls(tls).map_err(super::super::StartError::Tls)?;
     }
-    Table::<0>::from_image(&state.table, config.table)?;
+    Table::from_image(&state.table, config.table)?;
     Ok(())
 }
 
@@ -147,7 +147,7 @@ impl Server {
         server.adopt_users(server.config.users.clone(), now);
         for listener in &state.listeners {
             let listener = restored_listener(listener, next()?);
-            server.listeners.push(listener);
+            server.doors.listeners.push(listener);
         }
         server.watch_listeners()?;
         for conn in &state.conns {
@@ -159,7 +159,7 @@ impl Server {
         // restored; they are answered now. Outputs that are left concern connections
         // that have ended.
         server.wake();
-        server.outputs.clear();
+        server.work.outputs.clear();
         server.note_taken_over(&state);
         Ok(server)
     }
@@ -169,19 +169,20 @@ impl Server {
         let (Some(file), Data::Directory(directory)) = (file, &self.config.data) else {
             return Ok(());
         };
-        let store = FileStore::adopt(directory, File::from(file));
-        let (store, end) = store.map_err(super::super::StartError::Store)?;
+        let opened = FileStore::adopt(directory, File::from(file), false);
+        let Opened { store, first, .. } = opened.map_err(super::super::StartError::Store)?;
         let reserved = self.table.next_token() + self.table.tokens_left();
         ensure!(
-            reserved <= end,
-            "tokens below {reserved} are in use, and the file says {end}"
+            reserved <= first,
+            "tokens below {reserved} are in use, and the file says {first}"
         );
         self.reserver = Some(Reserver::start(Box::new(store))?);
+        self.promise_first(Earlier::Nothing);
         Ok(self.watch_bell()?)
     }
 
     fn restore_counts(&mut self, state: &State) {
-        self.started = Time(state.started);
+        self.life.started = Time(state.started);
         self.stats = state.stats.clone();
         for (spec, count) in COMMANDS.iter().zip(&mut self.stats.per_command) {
             let found = state.requests.iter().find(|(name, _)| name == spec.name);
@@ -198,6 +199,9 @@ impl Server {
         }
         self.account(&mut conn);
         self.watch_new(&conn)?;
+        if !conn.authenticated {
+            self.note_unproved(0, conn.id);
+        }
         let slot = conn.id.slot();
         if self.conns.len() <= slot {
             self.conns.resize_with(slot + 1, || None);
@@ -212,10 +216,10 @@ impl Server {
             self.conn(ClientId::from_number(*number))
                 .map(|conn| conn.id)
         };
-        self.resumed = state.resumed.iter().filter_map(known).collect();
+        self.turn.resumed = state.resumed.iter().filter_map(known).collect();
         let all = self.conns.iter().flatten();
         let owed = all.filter(|conn| conn.pending() > 0);
-        self.unsent = owed.map(|conn| conn.id).collect();
+        self.turn.unsent = owed.map(|conn| conn.id).collect();
     }
 
     /// Closes the clients whose connections could not be handed over: their locks go to others.
@@ -234,7 +238,7 @@ impl Server {
         }
         let now = self.now();
         let stall_us = now.0.saturating_sub(state.begun) / 1000;
-        self.taken_over = Some((now, stall_us));
+        self.life.taken_over = Some((now, stall_us));
         // The first turn begins at once, and sends what is due.
         self.next_sweep = now;
         say(&format!(

@@ -7,7 +7,7 @@ use super::super::slab::NIL;
 use super::super::{ClientId, Table, TableImage};
 use super::{BadImage, Checked, ensure};
 
-impl<const FAULT: u8> Table<FAULT> {
+impl Table {
     pub(super) fn restore_sharer(&mut self, id: u32, image: &SharerImage) -> Checked {
         self.check_holder(&image.hold)?;
         let (place, client) = (image.place, image.hold.client);

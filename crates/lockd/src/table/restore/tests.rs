@@ -93,10 +93,10 @@ fn a_busy_table_is_the_same_after_it() {
     let image = table.image(NOW);
     let again = restored(&image).unwrap();
     assert_eq!(again.image(NOW), image);
-    for of in [Table::<SOUND>::holds, Table::leases, Table::waiting] {
+    for of in [Table::holds, Table::leases, Table::waiting] {
         assert_eq!(of(&again), of(&table));
     }
-    for of in [Table::<SOUND>::clients, Table::sessions, Table::names_held] {
+    for of in [Table::clients, Table::sessions, Table::names_held] {
         assert_eq!(of(&again), of(&table));
     }
     for account in [0, 1] {
@@ -232,7 +232,7 @@ proptest! {
         }
         let limits = Limits { memory_bytes: 1 << 23, ..Limits::default() };
         if let Ok(image) = postcard::from_bytes::<TableImage>(&bytes)
-            && let Ok(mut table) = Table::<SOUND>::from_image(&image, limits)
+            && let Ok(mut table) = Table::from_image(&image, limits)
         {
             prop_assert_eq!(table.image(image.at()), image.clone());
             let mut outputs = Vec::new();

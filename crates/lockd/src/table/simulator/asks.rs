@@ -5,7 +5,7 @@ use super::play::Play;
 use super::witness::{Held, Queued, ensure, key, owner};
 use super::{Name, Violation, bytes_of};
 
-impl<const FAULT: u8> Play<FAULT> {
+impl Play {
     pub(super) fn lock(&mut self, client: ClientId, name: Name) -> Result<(), Violation> {
         let ms = [1, 2, 3, 64, 65, 1000, 30_000];
         let session = match self.dice.below(20) {

@@ -16,6 +16,7 @@
 //! - all of that with a table that is handed over now and then: made anew from its
 //!   image, as bytes.
 //!
+//! `cargo xtask mutants` plants faults into the table and requires that they are seen here.
 //! The seed is printed with a violation; `JOSTLE_SEED` plays it again.
 //! `JOSTLE_STEPS` sets how long (the default is short enough for every test
 //! run; millions take a release build).
@@ -52,8 +53,8 @@ struct World {
     unruly: bool,
 }
 
-fn simulate<const FAULT: u8>(seed: u64, steps: u64, world: World) -> Result<Counters, Violation> {
-    let mut play = Play::<FAULT>::new(seed, world);
+fn simulate(seed: u64, steps: u64, world: World) -> Result<Counters, Violation> {
+    let mut play = Play::new(seed, world);
     for step in 0..steps {
         play.act().map_err(|violation| {
             format!(
@@ -107,8 +108,7 @@ fn no_random_world_sees_a_rule_broken() {
     let first = setting("JOSTLE_SEED", 1);
     for seed in first..first + 2 {
         for world in [CROWDED, SPREAD, EXCLUSIVE] {
-            let counters =
-                simulate::<SOUND>(seed, steps, world).unwrap_or_else(|why| panic!("{why}"));
+            let counters = simulate(seed, steps, world).unwrap_or_else(|why| panic!("{why}"));
             // A world in which nothing happens proves nothing.
             assert!(counters.granted_after_wait > steps / 200, "{counters:?}");
             assert!(counters.expired > steps / 200, "{counters:?}");
@@ -144,7 +144,7 @@ fn a_hundred_thousand_waiters_are_served_in_order() {
         shared_percent: 10,
         unruly: true,
     };
-    let mut play = Play::<SOUND>::new(setting("JOSTLE_SEED", 1), world);
+    let mut play = Play::new(setting("JOSTLE_SEED", 1), world);
     play.table.limits = limits;
     for at in 0..waiters {
         play.lock(play.clients[at], 0)
@@ -153,43 +153,5 @@ fn a_hundred_thousand_waiters_are_served_in_order() {
     assert!(play.witness.waiting.len() > waiters * 3 / 4);
     for _ in 0..setting("JOSTLE_STEPS", 100_000) {
         play.act().unwrap_or_else(|why| panic!("{why}"));
-    }
-}
-
-#[test]
-fn every_planted_fault_is_seen() {
-    fn first_violation<const FAULT: u8>() -> String {
-        (1..4)
-            .flat_map(|seed| [CROWDED, EXCLUSIVE].map(|world| (seed, world)))
-            .find_map(|(seed, world)| simulate::<FAULT>(seed, 20_000, world).err())
-            .expect("the planted fault was not seen")
-    }
-    // The dice decide which violation is seen first, but each is reported with its seed.
-    for violation in [
-        first_violation::<EARLY_EXPIRY>(),
-        first_violation::<TOKEN_REUSE>(),
-        first_violation::<UNLOCK_WITHOUT_OWNER_CHECK>(),
-        first_violation::<LOST_WAKE_UP>(),
-        first_violation::<OVERTAKING>(),
-        first_violation::<LEAKED_WAITER>(),
-        first_violation::<ONE_PLACE_MORE>(),
-        first_violation::<PLACES_UNCHECKED>(),
-        first_violation::<GROUP_HALF_READY>(),
-        first_violation::<UNRESERVED>(),
-        first_violation::<GROUP_LEAVES_UNSERVED>(),
-        first_violation::<CONNECTION_OWNS>(),
-        first_violation::<RENEWAL_LOST>(),
-        first_violation::<LATE_SESSION_GRANT>(),
-        first_violation::<SESSION_KEEPS_HOLDS>(),
-        first_violation::<WAITERS_UNTOLD>(),
-        first_violation::<LEASES_UNBOOKED>(),
-        first_violation::<HANDOVER_REVERSES_LINES>(),
-        first_violation::<HANDOVER_DELAYS_LEASES>(),
-        first_violation::<TOKEN_OF_ANOTHER>(),
-        first_violation::<SESSION_HOLDS_TWICE>(),
-        first_violation::<TELLINGS_FORGOTTEN>(),
-        first_violation::<IDLE_BY_ANY_NAME>(),
-    ] {
-        assert!(violation.starts_with("seed "), "{violation}");
     }
 }

@@ -101,12 +101,13 @@ fn replies_are_bounded_and_who_wants_more_is_told_of_cursors() {
     for line in ["HOLDERS", "HOLDERS LIMIT 1000", "HOLDERS a* LIMIT 1000"] {
         assert_eq!(rows(owner.ask(line)).len(), ROWS, "{line}");
     }
+    let rare = format!("HOLDERS {}", "*no".repeat(300));
     for (line, expected) in [
         ("HOLDERS LIMIT 1001", "CURSOR"),
         ("HOLDERS LIMIT 100000", "CURSOR"),
         ("HOLDERS a* LIMIT 100000", "CURSOR"),
-        // The table is not searched in full for rare names.
-        ("HOLDERS *no*such*name*", "CURSOR"),
+        // The table is not searched in full for what takes long.
+        (&rare, "CURSOR"),
         ("HOLDERS CURSOR 0 COUNT 1001", "1000"),
     ] {
         let reply = owner.ask(line);

@@ -103,6 +103,18 @@ impl Daemon {
         );
     }
 
+    /// Reads its log until a line contains this.
+    pub(crate) fn await_log(&mut self, what: &str) {
+        let mut line = String::new();
+        while !line.contains(what) {
+            line.clear();
+            assert!(
+                self.stderr.read_line(&mut line).unwrap() > 0,
+                "no line {what}"
+            );
+        }
+    }
+
     /// Closes the reading end of its log.
     pub(crate) fn close_log(&mut self) {
         let nothing = Command::new("true").stderr(Stdio::piped()).spawn();

@@ -12,7 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::JOSTLED;
-use crate::common::{Client, Daemon, Manager, eventually, output, root, short, tool};
+use crate::common::{Client, Daemon, Manager, eventually, root, short};
+#[cfg(feature = "tls")]
+use crate::common::{output, tool};
 
 #[test]
 fn systemd_is_told_of_readiness_reloads_and_the_end() {

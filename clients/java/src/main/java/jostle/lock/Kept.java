@@ -14,6 +14,9 @@ import jostle.lock.LockException.Refused;
  * session.
  */
 public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll, Session {
+    /** How often the keeper looks whether its connection has ended. */
+    private static final long LOOK_NANOS = 100_000_000;
+
     private static final String UNRENEWED = "the lease ended, and no renewal was answered";
 
     /** What the daemon has granted: its name in errors, and the commands that renew and end it. */
@@ -130,7 +133,7 @@ public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll
     /** Renews a lease; without one, asks whether the connection lives. */
     private void keep() {
         long pause = term.every.toNanos();
-        while (!isOverWithin(pause)) {
+        while (!isOverBeforeRenewal(pause)) {
             pause = term.every.toNanos();
             try {
                 confirm();
@@ -148,6 +151,25 @@ public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll
         if (reason != null) {
             line.close();
         }
+    }
+
+    /** Waits; for a shorter time if the connection ends, which a lease then replaces. */
+    private boolean isOverBeforeRenewal(long nanos) {
+        long end = System.nanoTime() + nanos;
+        for (long left = nanos; left > 0; left = end - System.nanoTime()) {
+            if (isOverWithin(Math.min(left, LOOK_NANOS))) {
+                return true;
+            }
+            if (line.hasEnded()) {
+                if (parts.ttl == null) {
+                    lose("the connection has ended");
+                }
+                line.close();
+                line = parts.locks.line();
+                break;
+            }
+        }
+        return isOver();
     }
 
     private void confirm() {

@@ -1,6 +1,8 @@
 package jostle.lock;
 
 import java.io.IOException;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -9,8 +11,10 @@ import jostle.lock.LockException.NoAnswer;
 import jostle.lock.LockException.Refused;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.DefaultJedisSocketFactory;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
@@ -20,6 +24,7 @@ final class Line implements AutoCloseable {
     private final HostAndPort address;
     private final JedisClientConfig config;
     private Connection connection;
+    private Socket socket;
     private boolean closed;
 
     Line(HostAndPort address, JedisClientConfig config, Duration timeout) {
@@ -75,9 +80,26 @@ final class Line implements AutoCloseable {
             throw new JedisConnectionException("the connection is gone");
         }
         if (connection == null) {
-            connection = new Connection(address, config);
+            JedisSocketFactory sockets = new DefaultJedisSocketFactory(address, config);
+            connection = new Connection(() -> socket = sockets.createSocket(), config);
         }
         return connection;
+    }
+
+    /** Whether the other side has ended it, while nothing is asked. */
+    synchronized boolean hasEnded() {
+        if (closed || connection == null) {
+            return false;
+        }
+        try {
+            socket.setSoTimeout(1);
+            socket.getInputStream().read(); // The end, or a byte that nobody has asked for.
+            return true;
+        } catch (SocketTimeoutException nothing) {
+            return false;
+        } catch (IOException error) {
+            return true;
+        }
     }
 
     @Override

@@ -211,6 +211,19 @@ class LocksTest {
     }
 
     @Test
+    void aLeaseIsRenewedAtOnceWhenItsConnectionBreaks() throws Exception {
+        try (World world = new World()) {
+            // It would be renewed after 20 minutes.
+            try (Held held = world.locks.acquire("job", with(SOON, 3_600_000))) {
+                int before = world.daemon.info("renewals");
+                String holder = world.daemon.ask("HOLDER job").split("client\r\n:")[1];
+                world.daemon.ask("CLIENT KILL ID " + holder.split("\r\n")[0]);
+                eventually("a renewal", () -> world.daemon.info("renewals") > before);
+            }
+        }
+    }
+
+    @Test
     void aSecondAttemptGetsTheLock() throws Exception {
         var threads = Executors.newSingleThreadExecutor();
         try (World world = new World()) {

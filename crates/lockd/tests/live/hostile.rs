@@ -1,0 +1,513 @@
+//! What one client, or a log that nobody reads, may do without harm to the others.
+//! Each test asserts who is served, in which order, and how much work is done at once;
+//! none a time that a busy machine could exceed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::JOSTLED;
+use crate::common::{Client, Daemon, eventually, short, tool};
+use jostle_resp::Value;
+
+/// A standard error that is full, and that nobody reads; keep the second one open.
+fn full_log() -> (Stdio, UnixStream) {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    while ours.write(&[b'x'; 4096]).is_ok() {}
+    while ours.write(b"x").is_ok() {}
+    ours.set_nonblocking(false).unwrap();
+    (Stdio::from(OwnedFd::from(ours)), theirs)
+}
+
+/// 125 wrong passwords stopped the daemon for good, SIGTERM included: it wrote to a pipe
+/// that nobody read.
+#[test]
+fn a_log_that_nobody_reads_stops_nobody_and_its_lost_lines_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let (log, _unread) = full_log();
+    let mut child = Command::new(JOSTLED)
+        .args(["--data", "none", "--listen", "none", "--log-level", "debug"])
+        .arg("--unix")
+        .arg(&path)
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let connect = || {
+        let stream = UnixStream::connect(&path).ok()?;
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        Some(Client::new(stream))
+    };
+    eventually("it listens", || connect().is_some());
+    for _ in 0..700 {
+        // Each is two lines.
+        assert_eq!(connect().unwrap().say("PING"), "PONG");
+    }
+    let mut client = connect().unwrap();
+    eventually("lines are dropped", || {
+        let info = client.ask("INFO");
+        let text = info.as_text().unwrap().to_owned();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("log_lines_dropped:"));
+        line.unwrap().parse::<u64>().unwrap() > 0
+    });
+    let pid = child.id().to_string();
+    Command::new("kill").arg(&pid).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A daemon with a data directory.
+fn durable(directory: &std::path::Path, more: &[&str]) -> Daemon {
+    let data = directory.to_str().unwrap();
+    let mut flags = vec!["--data", data, "--listen", "127.0.0.1:0"];
+    flags.extend(more);
+    Daemon::start_exactly(&flags)
+}
+
+/// After a crash another client had the lock after 0.01 s; the first one learned that
+/// after 11.5 s.
+#[test]
+fn after_a_crash_nothing_is_granted_while_leases_may_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut daemon = durable(directory.path(), &[]);
+    let token = daemon.client().token("LOCK x TTL 30000");
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+
+    let daemon = durable(directory.path(), &[]);
+    let mut client = daemon.client();
+    let left_ms = client.info("loading_ms");
+    assert!((30_000..=60_000).contains(&left_ms), "{left_ms}");
+    for line in [
+        "TRYLOCK x",
+        "TRYLOCK y",
+        "LOCK x WAIT 0",
+        "LOCKALL 2 x y WAIT 0",
+    ] {
+        assert_eq!(client.say(line), "LOADING", "{line}");
+    }
+    assert_eq!(
+        client.say(&format!("RENEW x {token} TTL 30000")),
+        "NOTOWNER"
+    );
+    assert_eq!(client.say("HANDOVER"), "ERR");
+    // A wait ends when its time has passed, by CLIENT UNBLOCK, and with the daemon.
+    let sent = Instant::now();
+    assert_eq!(client.say("LOCK x WAIT 300"), "nil");
+    assert!(sent.elapsed() >= Duration::from_millis(300));
+    let mut waiter = daemon.client();
+    let id = waiter.say("CLIENT ID");
+    waiter.send("LOCK x");
+    waiter.send("PING");
+    eventually("it is unblocked", || {
+        client.say(&format!("CLIENT UNBLOCK {id}")) == "1"
+    });
+    assert_eq!(
+        (short(&waiter.read()), short(&waiter.read())),
+        ("nil".into(), "PONG".into())
+    );
+    waiter.send("LOCK x");
+    eventually("it waits", || client.info("cmd_lock") == 4);
+    daemon.signal("-TERM");
+    assert_eq!(short(&waiter.read()), "SHUTDOWN");
+    assert_eq!(daemon.finish().0, Some(0));
+
+    // It still waits for the leases of the first one.
+    let mut daemon = durable(directory.path(), &[]);
+    assert_eq!(daemon.client().say("TRYLOCK x"), "LOADING");
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    let daemon = durable(directory.path(), &["--after-crash", "grant"]);
+    assert!(daemon.client().token("TRYLOCK x") > token);
+}
+
+#[test]
+fn a_clean_end_waits_for_the_leases_that_are_left_and_lock_waits_in_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = durable(directory.path(), &[]);
+    let sent = Instant::now();
+    daemon.client().token("LOCK x TTL 2500");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.finish().0, Some(0));
+
+    let daemon = durable(directory.path(), &[]);
+    let (mut first, mut second) = (daemon.client(), daemon.client());
+    first.set_timeout(Duration::from_secs(20));
+    second.set_timeout(Duration::from_secs(20));
+    first.send("LOCK y TTL 60000");
+    eventually("the first waits", || daemon.info("cmd_lock") == 1);
+    second.send("LOCK y");
+    let one = first.read().as_integer().unwrap();
+    assert!(sent.elapsed() >= Duration::from_millis(2500));
+    assert_eq!(first.say(&format!("UNLOCK y {one}")), "1");
+    assert_eq!(second.read().as_integer(), Some(one + 1));
+    assert_eq!(second.say("UNLOCK y"), "1");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.finish().0, Some(0));
+
+    // No lease was left.
+    let daemon = durable(directory.path(), &[]);
+    assert!(daemon.client().token("TRYLOCK x") > one as u64);
+}
+
+#[test]
+fn a_lease_is_no_longer_than_a_start_would_wait_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = durable(directory.path(), &["--max-ttl", "60"]);
+    let mut client = daemon.client();
+    let token = client.token("LOCK x TTL 60000");
+    for line in [
+        "LOCK y TTL 60001",
+        "LOCKALL 1 y TTL 60001",
+        "SESSION OPEN TTL 60001",
+        &format!("RENEW x {token} TTL 60001"),
+    ] {
+        let reply = client.ask(line);
+        let text = format!("{reply:?}");
+        assert!(text.contains("--max-ttl"), "{line}: {text}");
+    }
+    // Without a data directory no start waits.
+    assert_eq!(
+        Daemon::start(&[])
+            .client()
+            .token("LOCK y TTL 1099511627776"),
+        1
+    );
+}
+
+/// 50 connections with a pattern of 60,000 letters held up all others for 1.6 s.
+#[test]
+fn patterns_and_names_of_a_request_are_few_bytes() {
+    let daemon = Daemon::start(&["--max-request", "1M"]);
+    let mut client = daemon.client();
+    let long = "x".repeat(60_000);
+    for line in [
+        format!("CONFIG GET [{long}]b"),
+        format!("CONFIG GET{}", " *".repeat(600)),
+        format!("COMMAND DOCS{}", " lock".repeat(300)),
+        format!("CLIENT LIST CURSOR 0 MATCH *[{long}]b"),
+        format!("HOLDERS {long}*"),
+    ] {
+        assert_eq!(client.say(&line), "ERR", "{}", &line[..30]);
+    }
+    for line in [
+        "CONFIG GET max*",
+        "COMMAND DOCS lock",
+        "CLIENT LIST CURSOR 0 MATCH *[a-c]b",
+    ] {
+        assert_ne!(short(&client.ask(line)), "ERR", "{line}");
+    }
+}
+
+/// 60 silent connections kept the administrator out until --request-timeout.
+#[test]
+fn who_has_not_logged_in_makes_room_for_newcomers_the_oldest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    std::fs::write(
+        &users,
+        "user boss on >b ~* +@admin\nuser app on >a ~* +@lock\n",
+    )
+    .unwrap();
+    let flags = ["--users-file", users.to_str().unwrap()];
+    let daemon = Daemon::start(
+        &[
+            &flags[..],
+            &["--max-connections", "4", "--reserve-connections", "1"],
+        ]
+        .concat(),
+    );
+    let mut app = daemon.client();
+    assert_eq!(app.say("AUTH app a"), "OK");
+    let mut silent: Vec<Client<TcpStream>> = Vec::new();
+    for _ in 0..3 {
+        let mut client = daemon.client();
+        // Answered, so that it was let in before the next one.
+        assert_eq!(
+            client.say("PING"),
+            if silent.len() < 2 { "NOAUTH" } else { "ERR" }
+        );
+        silent.push(client);
+    }
+    let mut boss = daemon.client();
+    assert_eq!(boss.say("AUTH boss b"), "OK");
+    assert!(silent[0].try_read().is_err(), "the oldest has left");
+    assert_eq!(silent[1].say("PING"), "NOAUTH");
+    assert_eq!(app.say("TRYLOCK x"), "1");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn silent_handshakes_make_room_for_newcomers_the_oldest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (key, cert, users) = (file("key"), file("cert"), file("users"));
+    let made = tool("openssl")
+        .args(["req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"])
+        .args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=x"])
+        .args(["-keyout", &key, "-out", &cert])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    std::fs::write(&users, "user boss on >b ~* +@admin\n").unwrap();
+    let daemon = Daemon::start(&[
+        "--users-file",
+        &users,
+        "--tls-listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--max-connections",
+        "4",
+        "--reserve-connections",
+        "1",
+    ]);
+    let mut lines = daemon.log.iter().rev();
+    let address = lines.find(|line| line.contains("listening")).unwrap();
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let mut boss = daemon.client();
+    assert_eq!(boss.say("AUTH boss b"), "OK");
+    let silent: Vec<TcpStream> = (0..3)
+        .map(|_| TcpStream::connect(format!("127.0.0.1:{port}")).unwrap())
+        .collect();
+    // They were accepted before this is read.
+    assert_eq!(boss.say("PING"), "PONG");
+    let mut newcomer = daemon.client();
+    assert_eq!(newcomer.say("AUTH boss b"), "OK");
+    daemon.await_info_as(&mut boss, "closed_handshake", 1);
+    for stream in &silent {
+        stream.set_nonblocking(true).unwrap();
+    }
+    assert!(matches!((&silent[0]).read(&mut [0; 9]), Ok(0)));
+    for stay in [1, 2] {
+        assert!((&silent[stay]).read(&mut [0; 9]).is_err());
+    }
+}
+
+/// 1,500 clients that waited with LOCKALL took 60 MB, and 9.5 were accounted.
+#[test]
+fn what_clients_wait_for_is_accounted_within_a_tenth() {
+    let daemon = Daemon::start(&["--max-name", "1000"]);
+    let mut holder = daemon.client();
+    let name = |client: usize, n: usize| format!("{client:0>400}{n:0>400}");
+    holder.token("LOCK first");
+    let bytes = |holder: &mut Client<TcpStream>| {
+        let accounted = holder.info("table_memory") + holder.info("buffer_memory");
+        (accounted, holder.info("used_memory_rss"))
+    };
+    let before = bytes(&mut holder);
+    let waiters: Vec<_> = (0..400)
+        .map(|client| {
+            let names: Vec<String> = (1..64).map(|n| name(client, n)).collect();
+            let mut waiter = daemon.client();
+            waiter.send(&format!("LOCKALL 64 first {} TTL 1000", names.join(" ")));
+            waiter
+        })
+        .collect();
+    daemon.await_info("blocked_clients", 64 * waiters.len() as u64);
+    let after = bytes(&mut holder);
+    let (accounted, resident) = (after.0 - before.0, after.1 - before.1);
+    assert!(
+        accounted.abs_diff(resident) * 10 <= resident,
+        "{accounted} of {resident} bytes are accounted"
+    );
+}
+
+/// In a cgroup of 64 MB the kernel ended the daemon at 830,000 locks.
+#[test]
+fn the_memory_that_a_cgroup_allows_bounds_the_table() {
+    let script = format!(
+        "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory &&
+         echo 67108864 | tee /sys/fs/cgroup/memory.max \
+            /sys/fs/cgroup/memory/memory.limit_in_bytes >/dev/null &&
+         exec {JOSTLED} --data none --listen 127.0.0.1:0"
+    );
+    let mut command = tool("unshare");
+    let daemon = Daemon::from_command(command.args(["-rm", "sh", "-c", &script]));
+    let Value::Array(reply) = daemon.client().ask("CONFIG GET maxmemory") else {
+        panic!("no settings");
+    };
+    assert_eq!(short(&reply[1]), (32 << 20).to_string());
+}
+
+/// With 20,000 users nobody was served for 3.7 s. Here the file is a pipe, so that
+/// reading it takes as long as the test wants.
+#[test]
+fn clients_are_served_while_the_users_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("users");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let write = |text: &'static str| {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::write(pipe, text).unwrap())
+    };
+    let first = write("user default on nopass ~* +@all\n");
+    let daemon = Daemon::start(&["--users-file", pipe.to_str().unwrap()]);
+    first.join().unwrap();
+    let mut client = daemon.client();
+    client.set_timeout(Duration::from_secs(20));
+    daemon.signal("-HUP");
+    // The signal is in its socket before what is sent now.
+    for _ in 0..100 {
+        assert_eq!(client.say("PING"), "PONG");
+    }
+    write("user default on nopass ~* +@all\nuser late on >x ~* +@lock\n")
+        .join()
+        .unwrap();
+    eventually("the new user may log in", || {
+        !short(&client.ask("ACL LIST")).is_empty() && daemon.client().say("AUTH late x") == "OK"
+    });
+}
+
+/// Lets the daemon stand still while clients act, so that it finds all of it at once.
+fn at_once(daemon: &Daemon, act: impl FnOnce()) {
+    daemon.signal("-STOP");
+    let stat = format!("/proc/{}/stat", daemon.child.id());
+    eventually("it has stopped", || {
+        std::fs::read_to_string(&stat).unwrap().contains(") T ")
+    });
+    act();
+    daemon.signal("-CONT");
+}
+
+/// A figure in the reply to INFO.
+fn figure(info: &Value, name: &str) -> u64 {
+    let text = info.as_text().unwrap();
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
+    text.lines().find_map(value).unwrap()
+}
+
+/// 9,000 clients that died held up the others for 59 ms.
+#[test]
+fn clients_that_die_together_are_closed_after_others_are_served() {
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    let mut dying: Vec<_> = (0..400).map(|_| daemon.client()).collect();
+    for one in &mut dying {
+        assert_eq!(one.say("PING"), "PONG");
+    }
+    at_once(&daemon, || {
+        dying.clear();
+        // Sent after all of them have left.
+        client.send("INFO");
+    });
+    let connected = figure(&client.read(), "connected_clients");
+    assert!(connected > 200, "{connected} are connected");
+    daemon.await_info("connected_clients", 2);
+}
+
+/// One UNLOCK that granted 9,000 shared waiters held up the others for 67 ms.
+#[test]
+fn a_long_line_is_granted_in_parts_between_which_others_are_served() {
+    const WAITERS: u64 = 1000;
+    let daemon = Daemon::start(&[]);
+    let (mut holder, mut other) = (daemon.client(), daemon.client());
+    let token = holder.token("LOCK x");
+    assert_eq!(other.say("PING"), "PONG");
+    let mut waiters: Vec<_> = (0..WAITERS).map(|_| daemon.client()).collect();
+    for waiter in &mut waiters {
+        waiter.send("LOCK x SHARED");
+    }
+    daemon.await_info("waiters", WAITERS);
+    at_once(&daemon, || {
+        holder.send(&format!("UNLOCK x {token}"));
+        other.send("INFO");
+    });
+    assert_eq!(short(&holder.read()), "1");
+    let waiting = figure(&other.read(), "waiters");
+    assert!(waiting > WAITERS / 2, "{waiting} wait");
+    for waiter in &mut waiters {
+        assert!(waiter.read().as_integer().is_some());
+    }
+}
+
+/// A backup that was restored gave out the tokens since then once more.
+#[test]
+fn a_copy_of_the_data_directory_is_refused_until_it_is_accepted() {
+    let (own, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let daemon = durable(own.path(), &[]);
+    std::fs::copy(own.path().join("tokens"), copy.path().join("tokens")).unwrap();
+    let token = daemon.client().token("LOCK x");
+    let refused = Command::new(JOSTLED)
+        .args(["--listen", "127.0.0.1:0", "--data"])
+        .arg(copy.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && text.contains("--restored"),
+        "{text}"
+    );
+    let flags = ["--restored", "--after-crash", "grant"];
+    let daemon = durable(copy.path(), &flags);
+    assert!(daemon.client().token("LOCK x") > token + (1 << 39));
+}
+
+#[test]
+fn a_limit_of_files_that_leaves_no_client_is_refused() {
+    let script = format!("ulimit -n 40; exec {JOSTLED} --data none --listen 127.0.0.1:0");
+    let mut command = Command::new("sh");
+    let mut child = command
+        .args(["-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = child.stderr.take().unwrap();
+    // A daemon that starts all the same is ended by the test.
+    let mut text = String::new();
+    let mut bytes = [0; 4096];
+    while !text.contains("ready") {
+        match log.read(&mut bytes).unwrap() {
+            0 => break,
+            length => text.push_str(&String::from_utf8_lossy(&bytes[..length])),
+        }
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    assert!(
+        text.contains("limit of open files") && !text.contains("ready"),
+        "{text}"
+    );
+}
+
+/// 10,658 passwords a second were tried, each on a new connection.
+#[test]
+fn guesses_of_a_password_are_few_however_many_connections_make_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    std::fs::write(
+        &users,
+        "user boss on >b ~* +@admin\nuser app on >a ~* +@lock\n",
+    )
+    .unwrap();
+    let daemon = Daemon::start(&["--users-file", users.to_str().unwrap()]);
+    let mut boss = daemon.client();
+    assert_eq!(boss.say("AUTH boss b"), "OK");
+    let mut guessers = Vec::new();
+    for guess in 1..=16 {
+        let mut client = daemon.client();
+        client.send(&format!("AUTH app wrong{guess}"));
+        daemon.await_info_as(&mut boss, "auth_failures", guess);
+        guessers.push(client);
+    }
+    // The last ones came when nothing of theirs was checked, and are told so.
+    let last = format!("{:?}", guessers.pop().unwrap().read());
+    assert!(last.contains("nothing is checked"), "{last}");
+    // Other users of this address are not delayed.
+    assert_eq!(daemon.client().say("AUTH boss b"), "OK");
+}
