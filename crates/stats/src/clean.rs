@@ -1,7 +1,7 @@
 //! Slices of the window in which nothing foreign ran on CPUs that ours may use, and the
 //! figure over these alone.
 //!
-//! A slice is clean if it and its neighbours ([`GUARDS`]) hold no more foreign time than
+//! A slice is clean if it and its neighbours (`GUARDS`) hold no more foreign time than
 //! [`CLEAN`] of their length, no steal, and, without a server, no more packets than an idle
 //! machine handles. Slices are chosen by accounts, never by the figure. The figure of a run
 //! is its operations over the time, both of its clean slices; the run stays the unit.

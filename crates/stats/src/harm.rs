@@ -108,7 +108,7 @@ const NARROW: f64 = 0.03;
 
 /// The least and the most that the throughput of each run would have been undisturbed,
 /// relative to it, for whatever compares runs. None where that is unknown, or where one is
-/// more than [`NARROW`] above the other. A run without accounts counts as it was measured:
+/// more than `NARROW` above the other. A run without accounts counts as it was measured:
 /// for it the comparison has nothing else.
 pub fn narrow(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<[f64; 2]>> {
     let of_run = |harm: Option<Option<Harm>>| match harm {

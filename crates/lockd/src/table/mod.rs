@@ -23,7 +23,7 @@
 //!   at the same instant both end: the waiter gets nothing. When more than a thousand
 //!   deadlines pass at once, the rest follows with the next steps; even then nobody can
 //!   use a lease after its deadline.
-//! - More than [`SERVED_PER_STEP`] waiters of one lock that can be served at once are
+//! - More than `SERVED_PER_STEP` waiters of one lock that can be served at once are
 //!   served by several steps; later requests wait behind them.
 //! - A lease starts when it is granted, not when it was asked for.
 //! - A session owns what is taken in its name until it ends, by its deadline or because
