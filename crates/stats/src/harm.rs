@@ -513,7 +513,7 @@ mod tests {
         assert!((quickest(&run) - 4.2e6).abs() < 1.0);
         run.ceiling_per_s = Some(999.0);
         assert_eq!(quickest(&run), 999.0);
-        // Of a server nothing bounds it.
+        // Nothing bounds that of a server.
         run.server = Some(jostle_model::record::Server::default());
         assert_eq!(quickest_per_s(&experiment, &[&run]), None);
     }

@@ -195,7 +195,7 @@ mod tests {
                         ..Run::at(10_000)
                     },
                 ],
-                // Of 300 requests a p99 has three beyond it.
+                // A p99 of 300 requests has three beyond it.
                 "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
                  bends: 30 % of the plan done, a response of at least 1.0 s (p99).",
             ),

@@ -65,7 +65,7 @@ impl Ratio {
     }
 }
 
-/// Of all ratios between these two, that nearest to 1.
+/// The ratio nearest to 1 of all between these two.
 pub(crate) fn nearest(least: f64, most: f64) -> f64 {
     if least > 1.0 { least } else { most.min(1.0) }
 }

@@ -57,7 +57,7 @@ pub struct PointSummary<'a> {
     pub spoilt: usize,
     /// The figure of all runs, where some were left out.
     pub throughput_of_all_per_s: Option<Estimate>,
-    /// Of each run the interval of its throughput for comparisons, relative to it; None where
+    /// The interval of each run's throughput for comparisons, relative to it; None where
     /// others may have moved it too far.
     pub narrow: Vec<Option<[f64; 2]>>,
     /// The share of the windows that the throughput is taken from, where that is not all:

@@ -75,7 +75,7 @@ impl Look {
 #[derive(Default)]
 pub(super) struct Entry {
     census: Census,
-    /// Of all tasks, and of those on our CPUs.
+    /// That of all tasks, and that of those on our CPUs.
     whole_ns: Option<[u64; 2]>,
     packets: BTreeMap<usize, u64>,
     server: server::Reading,

@@ -182,7 +182,7 @@ mod tests {
         point
     }
 
-    /// Of one worker, whose lower end is the figure.
+    /// One worker: its lower end is the figure.
     fn found(share: f64) -> Is {
         let mut run = beside(4.0, 5.0 * share);
         run.at.workers = Some(1);
