@@ -84,6 +84,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
         timeouts: contend.and_then(|contend| contend.acquire_timeout.map(|_| data.timeouts)),
         errors: data.errors.clone(),
         messages: data.messages.clone(),
+        causes: data.causes.clone(),
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),

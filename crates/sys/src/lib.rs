@@ -16,6 +16,7 @@ pub mod library;
 pub mod limits;
 pub mod link;
 pub mod namespaces;
+pub mod owners;
 pub mod ports;
 pub mod posix_sem;
 pub mod process;

@@ -19,6 +19,7 @@ use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Program, Recipe};
+use crate::signs::{self, Signs};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
 use crate::{
@@ -192,6 +193,19 @@ impl Target for Etcd {
             pid: self.pid,
             ..ServerFigures::default()
         }))
+    }
+
+    fn signs(&self) -> Signs {
+        let (mut leader, mut silent) = (None, Vec::new());
+        for server in &self.servers {
+            match status(server, &self.own) {
+                Ok(told) => leader = Some(format!("{:x}", told.leader)),
+                Err(_) => silent.push(server.to_string()),
+            }
+        }
+        let leader = leader.map(|leader| (signs::LEADER, leader));
+        let silent = (signs::SILENT, silent.join(", "));
+        leader.into_iter().chain([silent]).collect()
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {

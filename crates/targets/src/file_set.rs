@@ -14,6 +14,7 @@ use crate::{CallError, Setup, SetupError};
 use jostle_model::plan::Carrier;
 use jostle_sys::files::{self, Errno};
 use jostle_sys::ledger::Ledger;
+use jostle_sys::owners::{self, OwnedBy};
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,6 +69,12 @@ impl FileSet {
             writable,
             open_each: setup.open_each,
         })
+    }
+
+    /// Who has a lock of this kind on one of them.
+    pub(crate) fn owners(&self, kind: OwnedBy) -> Vec<(u32, String)> {
+        let paths: Vec<&Path> = self.paths.iter().map(path).collect();
+        owners::of_files(&paths, kind)
     }
 
     /// The descriptor of one file alone.

@@ -6,6 +6,7 @@ use crate::{
     CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, until_granted,
 };
 use jostle_sys::files::{self, Kind};
+use jostle_sys::owners::OwnedBy;
 
 /// The files.
 #[derive(Debug)]
@@ -56,6 +57,10 @@ impl Target for Flock {
 
     fn session(&self, _worker: usize, key: usize) -> Result<FlockLock, CallError> {
         self.0.session(key).map(FlockLock)
+    }
+
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        Some(self.0.owners(OwnedBy::Flock))
     }
 }
 

@@ -21,6 +21,7 @@ mod ldap;
 mod procd;
 pub mod program;
 pub mod remote;
+pub mod signs;
 mod spec;
 pub mod stepped;
 pub mod stream;
@@ -639,6 +640,19 @@ pub trait Target: Sized + Sync + 'static {
     /// list of them, or does not show it.
     fn strangers(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What the server says about itself, asked before the first worker and, where a run went
+    /// wrong, after the last; [`signs`] has the names. Empty where there is no server, or it
+    /// does not say.
+    fn signs(&self) -> signs::Signs {
+        signs::Signs::new()
+    }
+
+    /// Who owns the locks now, by the kernel's own account: number and name of each process.
+    /// None where the kernel has no such account.
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        None
     }
 
     /// Facts about the set-up (slots, collisions), by name.

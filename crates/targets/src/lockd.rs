@@ -92,6 +92,10 @@ impl Target for Lockd {
         self.0.strangers()
     }
 
+    fn signs(&self) -> crate::signs::Signs {
+        self.0.signs()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         self.0.facts()
     }

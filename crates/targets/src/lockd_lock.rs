@@ -5,6 +5,7 @@ use crate::keeping::whole_millis;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::remote::{Client, RemoteLock, info_figure};
+use crate::signs::{self, Signs};
 use crate::strangers::strangers;
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError};
@@ -121,6 +122,13 @@ impl Daemon {
         let info = info.unwrap_or_default();
         let figure = |name: &&str| Some(((*name).to_owned(), info_figure(&info, name)? as f64));
         names.iter().filter_map(figure).collect()
+    }
+
+    pub(crate) fn signs(&self) -> Signs {
+        let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
+        let uptime_s = info_figure(&info.unwrap_or_default(), "uptime_in_seconds");
+        let known = uptime_s.map(|s| (signs::UPTIME, s.to_string()));
+        known.into_iter().collect()
     }
 
     pub(crate) fn strangers(&self) -> Vec<String> {

@@ -62,6 +62,10 @@ impl Target for LockdUnix {
         self.0.strangers()
     }
 
+    fn signs(&self) -> crate::signs::Signs {
+        self.0.signs()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         self.0.facts()
     }

@@ -2,6 +2,7 @@
 //! whose calls take long compared with an indirect jump, and tests.
 
 use crate::program::Program;
+use crate::signs::Signs;
 use crate::{
     CallError, Calls, Dialled, Entry, Keeping, Lock, Mode, Outcome, ServerFigures, Setup,
     SetupError, TABLE, Target, Traffic, Wait,
@@ -47,6 +48,12 @@ pub trait Locks: Sync {
     /// As [`Target::strangers`].
     fn strangers(&self) -> Vec<String>;
 
+    /// As [`Target::signs`].
+    fn signs(&self) -> Signs;
+
+    /// As [`Target::owners`].
+    fn owners(&self) -> Option<Vec<(u32, String)>>;
+
     /// As [`Target::truth`].
     fn truth(&self) -> BTreeMap<String, f64>;
 
@@ -87,6 +94,14 @@ impl<T: Target> Locks for T {
 
     fn strangers(&self) -> Vec<String> {
         Target::strangers(self)
+    }
+
+    fn signs(&self) -> Signs {
+        Target::signs(self)
+    }
+
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        Target::owners(self)
     }
 
     fn truth(&self) -> BTreeMap<String, f64> {

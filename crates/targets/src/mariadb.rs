@@ -11,6 +11,7 @@ use crate::login::Login;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, text};
 use crate::remote::{Client, RemoteLock};
+use crate::signs::{self, Signs};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
@@ -118,6 +119,19 @@ impl Target for Mariadb {
             pid: self.pid,
             ..ServerFigures::default()
         }))
+    }
+
+    fn signs(&self) -> Signs {
+        const ASKED: &str = "SELECT CONCAT(@@wait_timeout, ' ', VARIABLE_VALUE) FROM \
+                             information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
+        let said = session::open(&self.login)
+            .and_then(|(mut client, _)| session::ask(&mut client, ASKED))
+            .unwrap_or_default();
+        let known = said.split_once(' ').map(|(idle_s, uptime_s)| {
+            [(signs::IDLE_LIMIT, idle_s), (signs::UPTIME, uptime_s)]
+                .map(|(sign, value)| (sign, value.to_owned()))
+        });
+        known.into_iter().flatten().collect()
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {

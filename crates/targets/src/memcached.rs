@@ -17,6 +17,7 @@ use crate::login::{self, Credentials};
 use crate::names::Names;
 use crate::program::Program;
 use crate::remote::{Client, RemoteLock};
+use crate::signs::{self, Signs};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::wire::{
@@ -194,6 +195,19 @@ impl Target for Memcached {
         let facts = facts.into_iter().flatten();
         facts
             .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    fn signs(&self) -> Signs {
+        let told = stats(&self.address, &self.own).unwrap_or_default();
+        let text = |name| figure(&told, name).map(|value| value.to_string());
+        let known = [
+            (signs::UPTIME, text("uptime")),
+            (signs::EVICTED, text("evictions")),
+        ];
+        let known = known.into_iter();
+        known
+            .filter_map(|(sign, value)| Some((sign, value?)))
             .collect()
     }
 

@@ -49,4 +49,8 @@ impl Target for Ofd {
     fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
         self.0.session(worker, key)
     }
+
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        Some(self.0.owners())
+    }
 }

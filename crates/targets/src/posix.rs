@@ -51,4 +51,8 @@ impl Target for Posix {
     fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
         self.0.session(worker, key)
     }
+
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        Some(self.0.owners())
+    }
 }

@@ -11,10 +11,11 @@ use crate::login::Login;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, text};
 use crate::remote::{Client, RemoteLock};
+use crate::signs::{self, Signs};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
-use session::Statement;
+use session::{Opened, Statement};
 use std::collections::BTreeMap;
 use std::path::Path;
 use wire::{Asks, PostgresWire};
@@ -96,6 +97,10 @@ impl Target for Postgres {
         Ok(Some(self.0.figures()))
     }
 
+    fn signs(&self) -> crate::signs::Signs {
+        self.0.signs()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         self.0.facts()
     }
@@ -139,7 +144,11 @@ impl Server {
                 )
             }
         };
-        let (mut client, version) = session::open(&login)?;
+        let Opened {
+            mut client,
+            version,
+            ..
+        } = session::open(&login)?;
         if pid.is_none() {
             has_room(&mut client, setup.workers)?;
         }
@@ -152,7 +161,7 @@ impl Server {
     }
 
     fn client(&self, asks: Asks) -> Result<(Client, PostgresWire), SetupError> {
-        let (mut client, _) = session::open(&self.login)?;
+        let mut client = session::open(&self.login)?.client;
         session::prepare(&mut client, &wire::STATEMENTS)?;
         Ok((client, PostgresWire::new(self.names, asks)))
     }
@@ -176,6 +185,37 @@ impl Server {
             pid: self.pid,
             ..ServerFigures::default()
         }
+    }
+
+    /// Who answers is no PostgreSQL if the process that serves the session is another than it
+    /// says.
+    fn told(&self) -> Result<Signs, SetupError> {
+        const ASKED: Statement = Statement {
+            name: "signs",
+            query: "select pg_backend_pid() || ' ' || (extract(epoch from clock_timestamp()) * \
+                    1000)::bigint || ' ' || pg_postmaster_start_time()",
+        };
+        let mut opened = session::open(&self.login)?;
+        session::prepare(&mut opened.client, &[ASKED])?;
+        let said = session::ask(&mut opened.client, &ASKED)?;
+        let mut words = said.splitn(3, ' ');
+        let mut next = || words.next().unwrap_or_default().to_owned();
+        let (process, wall_ms, started) = (next(), next(), next());
+        let other = opened.backend.is_some_and(|pid| pid.to_string() != process);
+        let pooler = if other { "a pooler" } else { "" };
+        let wall_ms = wall_ms.parse().ok().map(signs::ahead);
+        Ok([
+            Some((signs::STARTED, started)),
+            Some((signs::POOLER, pooler.to_owned())),
+            wall_ms.map(|ms| (signs::WALL_CLOCK, ms)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect())
+    }
+
+    pub(crate) fn signs(&self) -> Signs {
+        self.told().unwrap_or_default()
     }
 
     /// The version: 15.018 for 15.18.

@@ -61,6 +61,10 @@ impl Target for PostgresTry {
         Ok(Some(self.0.figures()))
     }
 
+    fn signs(&self) -> crate::signs::Signs {
+        self.0.signs()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         let mut facts = self.0.facts();
         facts.insert("poll_ns".to_owned(), POLL_NS as f64);

@@ -5,6 +5,7 @@ use crate::file_set::{Access, FileSet, Opened};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait, until_granted};
 use jostle_model::plan::Range;
 use jostle_sys::files::{self, Bytes, Errno, Holder, Kind};
+use jostle_sys::owners::OwnedBy;
 use std::os::fd::BorrowedFd;
 
 /// The files, and how they are locked.
@@ -38,6 +39,11 @@ impl RecordLocks {
             holder: self.holder,
             bytes: bytes(self.range, worker),
         })
+    }
+
+    /// Who has a lock of this kind, of either holder: they exclude each other.
+    pub(crate) fn owners(&self) -> Vec<(u32, String)> {
+        self.files.owners(OwnedBy::Record)
     }
 
     /// For lock number `key` alone.

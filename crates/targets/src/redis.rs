@@ -10,6 +10,7 @@ use crate::login::{self, Credentials};
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
 use crate::remote::{Client, RemoteLock, info_figure, info_text};
+use crate::signs::{self, Signs};
 use crate::strangers::strangers;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
@@ -164,6 +165,10 @@ impl Target for Redis {
         self.server.strangers()
     }
 
+    fn signs(&self) -> Signs {
+        self.server.signs()
+    }
+
     fn facts(&self) -> BTreeMap<String, f64> {
         let poll = ("poll_ns".to_owned(), POLL_NS as f64);
         self.server.facts().into_iter().chain([poll]).collect()
@@ -257,6 +262,23 @@ impl Server {
 
     pub(crate) fn strangers(&self) -> Vec<String> {
         strangers(self.client())
+    }
+
+    /// As far as INFO has them: the server's time only since version 7.
+    pub(crate) fn signs(&self) -> Signs {
+        let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
+        let info = info.unwrap_or_default();
+        let text = |name: &str| info_text(&info, name).map(str::to_owned);
+        let wall_ms = info_figure(&info, "server_time_usec").map(|us| signs::ahead(us / 1_000));
+        let known = [
+            (signs::STARTED, text("run_id")),
+            (signs::EVICTED, text("evicted_keys")),
+            (signs::WALL_CLOCK, wall_ms),
+        ];
+        let known = known.into_iter();
+        known
+            .filter_map(|(sign, value)| Some((sign, value?)))
+            .collect()
     }
 
     pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {

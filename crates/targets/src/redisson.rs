@@ -146,6 +146,10 @@ impl Target for Redisson {
         self.0.strangers()
     }
 
+    fn signs(&self) -> crate::signs::Signs {
+        self.0.signs()
+    }
+
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
         self.0.figures().map(Some)
     }

@@ -4,6 +4,7 @@
 
 use crate::crew::Crew;
 use crate::order::{Merged, RunData, RunOrder};
+use jostle_targets::signs::Signs;
 use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -40,6 +41,16 @@ pub trait Work: Sync {
     /// As [`jostle_targets::Target::strangers`].
     fn strangers(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// As [`jostle_targets::Target::signs`].
+    fn signs(&self) -> Signs {
+        Signs::new()
+    }
+
+    /// As [`jostle_targets::Target::owners`].
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        None
     }
 
     /// What a specimen knows, and facts about the set-up.

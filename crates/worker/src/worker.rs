@@ -11,6 +11,7 @@ use crate::workloads::locking::{Does, Handle, Locking};
 use crate::workloads::requests::{self, Requesting};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
+use jostle_targets::signs::Signs;
 use jostle_targets::{CallError, Entry, ServerFigures, Setup, SetupError};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -191,6 +192,14 @@ impl Work for Locking<'_> {
 
     fn strangers(&self) -> Vec<String> {
         self.door.locks().strangers()
+    }
+
+    fn signs(&self) -> Signs {
+        self.door.locks().signs()
+    }
+
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        self.door.locks().owners()
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {

@@ -276,7 +276,10 @@ fn leases_that_end_before_their_time_are_seen_by_the_witness() {
         done
     });
     let point = done.exits(3).leaves_nothing().point();
-    assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+    let exclusion = reason(&point, "exclusion").unwrap();
+    assert_eq!(exclusion.is, Is::Invalid);
+    let because = "seen beside it: the server's clock was set by +";
+    assert!(exclusion.text.contains(because), "{}", exclusion.text);
     let said = &point.messages;
     let told = |text: &String| text.contains("the lease was over before the release");
     assert!(said.iter().any(told), "{said:?}");

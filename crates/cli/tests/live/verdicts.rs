@@ -56,6 +56,21 @@ fn passes(check: &str, mut measure: impl FnMut() -> Point) {
     assert!(all_disturbed, "a clean run without {check}: not in five");
 }
 
+/// The program that is started beside the workers takes their lock and keeps it.
+#[test]
+fn who_else_holds_the_lock_is_named() {
+    let place = Place::new();
+    let file = place.path().join("locked");
+    fs::write(&file, "").unwrap();
+    let line = format!("contend flock:{} -w 2 -t 6", file.display());
+    let other = format!("flock -F {} sleep 60", file.display());
+    let run = place.jostle(&as_json(&line)).word("--during").word(&other);
+    let point = run.run().exits(3).point();
+    flags(&point, "idle_lock", Is::Invalid, ") holds it");
+    let found = &point.causes.as_ref().unwrap().found;
+    assert!(found[0].starts_with("sleep ("), "{found:?}");
+}
+
 /// Runs it while so many threads keep the CPUs busy, one more after each span.
 fn among_burners<T>(count: u32, one_more_every: Duration, run: impl FnOnce() -> T) -> T {
     among_burners_on(&[], count, one_more_every, run)

@@ -251,6 +251,11 @@ fn words(data: &mut RunData, hosts: &[Host], parts: &[Part]) {
         let one = &part.of.data;
         data.examples.extend(said(&one.examples));
         data.messages.extend(said(&one.messages));
+        if let Some(causes) = &one.causes {
+            let all = data.causes.get_or_insert_default();
+            all.found.extend(said(&causes.found));
+            all.looked_at.extend(said(&causes.looked_at));
+        }
         data.deaths.extend(said(&one.deaths));
         if let Some(during) = &one.during {
             let all = data.during.get_or_insert_default();

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod at;
+mod causes;
 mod count;
 mod distribution;
 mod environment;
@@ -23,6 +24,7 @@ mod waiting;
 
 pub use accounts::{Accounts, Latencies, Neighbour, Readings};
 pub use at::At;
+pub use causes::Causes;
 pub use count::{Count, Counts};
 pub use distribution::{Buckets, Distribution, Percentiles, Waits};
 pub use environment::{Calibration, Environment, OwnCost};

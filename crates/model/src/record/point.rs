@@ -2,8 +2,8 @@
 //! workers' shares, the server, parts of requests, slices of the window.
 
 use super::{
-    Accounts, At, Buckets, Counts, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad,
-    Verdict, Waits,
+    Accounts, At, Buckets, Causes, Counts, Distribution, Exclusion, Kept, Recovery, Spread,
+    ThreadLoad, Verdict, Waits,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -225,10 +225,12 @@ pub struct Point {
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
-    /// The first failure of each kind, in words, and other clients of a server on which a lock
-    /// was lost.
+    /// The first failure of each kind, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
+    /// What was looked at outside the lock; absent where nothing went wrong.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub causes: Option<Box<Causes>>,
     /// Workers and launched servers that ended before their time, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,

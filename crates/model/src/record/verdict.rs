@@ -1,5 +1,6 @@
 //! Whether a number may be believed, and what bounds it.
 
+use super::Causes;
 use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,9 @@ pub struct Reason {
     /// Evidence other than numbers: names of programs, errors, an example.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen: Option<String>,
+    /// What was looked at outside the lock, and found there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub causes: Option<Box<Causes>>,
     /// The hosts that it is about; empty where it is about all of them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hosts: Vec<String>,

@@ -3,6 +3,7 @@
 use super::not_contended::wants_contention;
 use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
 use crate::intervals::median;
+use crate::numbers::grouped;
 use jostle_model::record::{Is, Point, Reason};
 use jostle_model::{Busy, Plan};
 
@@ -17,6 +18,11 @@ const LEAST_STILL_S: f64 = 0.5;
 const LEAST_TURNS_MISSED: f64 = 10.0;
 const LEAST_WAITS_MISSED: f64 = 3.0;
 
+/// A time without grants within the window, and in usual times between two grants.
+const LEAST_PAUSE_S: f64 = 1.0;
+const LEAST_GAPS_MISSED: f64 = 100.0;
+/// The keeper looks every 20 ms; with many workers every 200 ms.
+const LONGEST_SLICE_S: f64 = 0.5;
 /// Mean time that the lock stood free between two owners, in times that it takes to
 /// wake a process on another CPU.
 const LEAST_WAKE_UPS: f64 = 3.0;
@@ -40,7 +46,9 @@ pub static CHECK: Check = Check {
         format!(
             "no grant in the last {LEAST_SLICES} tenths of the window or more, which are \
              {LEAST_STILL_S} s at least, {LEAST_TURNS_MISSED} times a hold and an idle, and \
-             {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; on one \
+             {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; no grant \
+             for {LEAST_PAUSE_S} s within the window, which are {LEAST_GAPS_MISSED} usual times \
+             between two grants and {LEAST_TURNS_MISSED} times a hold and an idle: SUSPECT; on one \
              key of a lock that no server keeps, exclusive, a worker waits to the end for {} of the window or longer, while the \
              lock is granted to others {LEAST_TURNS} times for each worker and stands free for \
              {LEAST_WAKE_UPS} wake-ups between two owners, median over the tenths: SUSPECT",
@@ -73,13 +81,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             limit: Some(LEAST_SLICES as f64 / 10.0),
             seen: Some(format!(
                 "the lock stood still: none of {workers} workers was let in for the last {:.2} of \
-                 {window_s:.2} s; {}",
+                 {window_s:.2} s{}",
                 worst * window_s,
                 why_still(evidence)
             )),
             ..Found::default()
         };
         return Some(CHECK.reason(Is::Invalid, EVERYTHING, found));
+    }
+    let paused = evidence.runs.iter().filter_map(|run| pause(run, plan));
+    if let Some(pause) = paused.max_by(|one, other| one.length_s().total_cmp(&other.length_s())) {
+        let found = Found {
+            measured: Some(pause.length_s()),
+            limit: Some(LEAST_PAUSE_S),
+            seen: Some(pause.words()),
+            ..Found::default()
+        };
+        return Some(CHECK.reason_in("s", Is::Suspect, EVERYTHING, found));
     }
     let free = in_vain(evidence)?;
     let found = Found {
@@ -99,19 +117,98 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     Some(CHECK.reason_in("wake-ups", Is::Suspect, EVERYTHING, found))
 }
 
-/// The likely cause of a lock that stands still. A server that uses CPU time while it
+/// A time within a window in which nothing was granted.
+struct Pause {
+    from_s: f64,
+    to_s: f64,
+    window_s: f64,
+    /// Of the rest of the window.
+    per_s: f64,
+}
+
+impl Pause {
+    fn length_s(&self) -> f64 {
+        self.to_s - self.from_s
+    }
+
+    fn words(&self) -> String {
+        format!(
+            "nothing was granted from {:.2} to {:.2} of {:.2} s while workers waited; in the rest \
+             {} locks/s",
+            self.from_s,
+            self.to_s,
+            self.window_s,
+            grouped(self.per_s.round() as u64)
+        )
+    }
+}
+
+/// The longest time without a grant, by the short slices of the window, if neither the plan
+/// nor the machine explains it.
+fn pause(run: &Point, plan: &Plan) -> Option<Pause> {
+    let slices = run.accounts.as_deref()?.readings.as_ref()?;
+    let (mut longest, mut from_s, mut at_s) = ((0.0, 0.0), 0.0, 0.0);
+    for (nth, length_us) in slices.length_us.iter().enumerate() {
+        let length_s = *length_us as f64 / 1e6;
+        at_s += length_s;
+        // While the keeper is kept from its CPU, so may be everybody.
+        let stood = slices.operations.get(nth) == Some(&0)
+            && slices.stolen_ticks.get(nth) == Some(&0)
+            && length_s < LONGEST_SLICE_S;
+        if !stood {
+            from_s = at_s;
+        }
+        if at_s - from_s > longest.1 - longest.0 {
+            longest = (from_s, at_s);
+        }
+    }
+    let length_s = longest.1 - longest.0;
+    let rest_s = run.window_s - length_s;
+    let usual_s = rest_s / run.operations.max(1) as f64;
+    let long = length_s >= LEAST_PAUSE_S
+        && length_s >= LEAST_GAPS_MISSED * usual_s
+        && length_s >= LEAST_TURNS_MISSED * turn_s(plan);
+    (long && !is_elsewhere(run, length_s)).then(|| Pause {
+        from_s: longest.0,
+        to_s: longest.1,
+        window_s: run.window_s,
+        per_s: run.operations as f64 / rest_s,
+    })
+}
+
+/// Causes that have a check of their own: an owner that died, or workers that waited for a
+/// CPU. Where somebody was seen who stopped the lock, that they waited too explains nothing.
+fn is_elsewhere(run: &Point, still_s: f64) -> bool {
+    let seen = run
+        .causes
+        .as_deref()
+        .is_some_and(|causes| !causes.found.is_empty());
+    let waited = run.runqueue_wait_s.is_some_and(|wait| wait > still_s / 2.0);
+    !run.deaths.is_empty() || (waited && !seen)
+}
+
+/// What an owner does between two acquisitions, by the plan.
+fn turn_s(plan: &Plan) -> f64 {
+    let span_s = |busy: Option<Busy>| busy.map_or(0.0, |busy| busy.span().as_secs_f64());
+    span_s(plan.hold) + span_s(plan.idle)
+}
+
+/// The likely cause of a lock that stands still, where none was seen outside of it. A server that uses CPU time while it
 /// grants nothing is busy with something else.
 fn why_still(evidence: &Evidence<'_>) -> String {
     /// CPUs' worth of time.
     const WORKS: f64 = 0.5;
+    let mut causes = evidence.runs.iter().filter_map(|run| run.causes.as_ref());
+    let found = causes.any(|causes| !causes.found.is_empty());
     let accounts = evidence.runs.iter().filter_map(|run| run.accounts.as_ref());
     let used = accounts.filter_map(|a| Some(a.server_s? / a.between_s));
     match median(&used.collect::<Vec<f64>>()) {
         Some(cpus) if cpus >= WORKS => format!(
-            "its server used {cpus:.2} CPUs meanwhile: look at what it does with so many waiters \
+            "; its server used {cpus:.2} CPUs meanwhile: look at what it does with so many waiters \
              (perf top)"
         ),
-        _ => "a wake-up was lost, or a release did not free the lock".to_owned(),
+        _ if found => String::new(),
+        _ => "; a wake-up was lost, or a release did not free the lock".to_owned(),
     }
 }
 
@@ -128,18 +225,13 @@ fn still(run: &Point, plan: &Plan) -> Option<f64> {
     let empty = empty.count();
     let share = empty as f64 / slices.len().max(1) as f64;
     let still_s = share * run.window_s;
-    let span_s = |busy: Option<Busy>| busy.map_or(0.0, |busy| busy.span().as_secs_f64());
-    let turn_s = span_s(plan.hold) + span_s(plan.idle);
     let waits = run.acquire_ns.as_ref();
     let longest_s = waits.map_or(0.0, |waits| waits.granted.max as f64 / 1e9);
     let long = empty >= LEAST_SLICES
         && still_s >= LEAST_STILL_S
-        && still_s >= LEAST_TURNS_MISSED * turn_s
+        && still_s >= LEAST_TURNS_MISSED * turn_s(plan)
         && still_s >= LEAST_WAITS_MISSED * longest_s;
-    // Other causes: an owner that died, or workers that waited for a CPU.
-    let elsewhere =
-        !run.deaths.is_empty() || run.runqueue_wait_s.is_some_and(|wait| wait > still_s / 2.0);
-    (long && !elsewhere).then_some(share)
+    (long && !is_elsewhere(run, still_s)).then_some(share)
 }
 
 /// Workers whose attempts had not ended at the window's end. The distribution of waits has
@@ -220,7 +312,7 @@ fn free(run: &Point, workers: u64, wake_up_ns: f64) -> Option<Free> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, experiment, judge, judge_in, point, slices};
-    use jostle_model::record::{Accounts, Is, Point, Waits};
+    use jostle_model::record::{Accounts, Causes, Is, Point, Readings, Waits};
     use jostle_model::{Busy, List, Nanos, Plan};
 
     /// Ten workers, of which nobody is let in for the last tenths of 5 s.
@@ -242,6 +334,63 @@ mod tests {
         let text = judge(&CHECK, &[stopped(7)]).unwrap().text;
         let part = "none of 10 workers was let in for the last 3.50 of 5.00 s";
         assert!(text.contains(part), "{text}");
+    }
+
+    /// 5 s in slices of 20 ms, of which so many from the hundredth on are empty.
+    fn paused(empty: usize) -> Point {
+        let mut point = point();
+        let mut operations = vec![20; 250];
+        operations[100..100 + empty].fill(0);
+        point.operations = operations.iter().sum();
+        point.accounts = Some(Box::new(Accounts {
+            between_s: 5.0,
+            readings: Some(Readings {
+                length_us: vec![20_000; 250],
+                operations,
+                stolen_ticks: vec![0; 250],
+                ..Readings::default()
+            }),
+            ..Accounts::default()
+        }));
+        point
+    }
+
+    #[test]
+    fn a_second_without_a_grant_within_the_window_is_told() {
+        assert_eq!(judge(&CHECK, &[paused(49)]), None);
+        let found = judge(&CHECK, &[paused(50), paused(75)]).unwrap();
+        assert_eq!(found.is, Is::Suspect);
+        let text = "nothing was granted from 2.00 to 3.50 of 5.00 s while workers waited; in the \
+                    rest 1,000 locks/s";
+        assert_eq!(found.text, text);
+        let passes: [fn(&mut Point); 4] = [
+            |point| point.runqueue_wait_s = Some(0.8),
+            |point| point.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
+            // The hypervisor.
+            |point| readings(point).stolen_ticks[130] = 2,
+            // Nobody looked.
+            |point| readings(point).length_us[100..150].fill(600_000),
+        ];
+        for pass in passes {
+            let mut point = paused(50);
+            pass(&mut point);
+            assert_eq!(judge(&CHECK, &[point]), None);
+        }
+        let mut stopped = paused(50);
+        stopped.runqueue_wait_s = Some(0.8);
+        stopped.causes = Some(Box::new(Causes {
+            found: vec!["the server was stopped".to_owned()],
+            ..Causes::default()
+        }));
+        assert!(judge(&CHECK, &[stopped]).is_some());
+        let mut experiment = experiment();
+        experiment.plan.idle = Some(Busy::Sleep(Nanos::from_millis(110)));
+        assert_eq!(judge_in(&CHECK, &experiment, &[paused(50)]), None);
+    }
+
+    fn readings(point: &mut Point) -> &mut Readings {
+        let accounts = point.accounts.as_mut().unwrap();
+        accounts.readings.as_mut().unwrap()
     }
 
     #[test]

@@ -15,6 +15,7 @@ use jostle_model::{Plan, Remedy};
 
 pub mod accepted;
 pub mod attribution;
+mod because;
 pub mod by_host;
 pub mod clock;
 pub mod concurrency;
@@ -129,6 +130,7 @@ pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
         .iter()
         .filter_map(|check| (check.judge)(evidence))
         .collect();
+    let reasons = because::attribute(reasons, evidence.runs);
     let reasons = by_host::attribute(reasons, evidence.runs);
     let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
     Verdict {
@@ -181,6 +183,7 @@ impl Check {
             unit: unit.to_owned(),
             bound: found.bound,
             seen: found.seen,
+            causes: None,
             hosts: Vec::new(),
             remedy: found.remedy,
             text: String::new(),
@@ -196,6 +199,7 @@ pub fn with_text(mut reason: Reason) -> Reason {
         return reason;
     };
     let mut text = (check.words)(&reason);
+    text += &because::clause(reason.causes.as_deref());
     if let Some(remedy) = &reason.remedy
         && !text.contains(&remedy.to_string())
     {

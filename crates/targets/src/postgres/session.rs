@@ -16,6 +16,10 @@ const PROTOCOL: u32 = 3 << 16;
 /// The number of SSLRequest.
 const TLS_REQUEST: u32 = 80_877_103;
 
+/// A session of our own has no statement that we did not prepare.
+const POOLED: &str = "; a pooler that gives each transaction another session stands before it, and \
+                      a lock belongs to a session: name the server itself, or a pool of sessions";
+
 /// As libpq, where nothing is said.
 const USUAL_USER: &str = "postgres";
 
@@ -28,17 +32,32 @@ pub(crate) struct Statement {
     pub query: &'static str,
 }
 
-/// Connects and authenticates. The number is the server's version, 15.018 for 15.18.
+/// A session that has begun.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Its connection.
+    pub client: Client,
+    /// The server's version, 15.018 for 15.18.
+    pub version: Option<f64>,
+    /// The process that serves it, as who answers says.
+    pub backend: Option<u32>,
+}
+
+/// Connects and authenticates.
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
-pub(crate) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
+pub(crate) fn open(login: &Login) -> Result<Opened, SetupError> {
     let mut client = secured(Client::connect_plainly(&login.address)?, &login.address)?;
     client.be_patient()?;
-    let version = authenticate(&mut client, login)
+    let (version, backend) = authenticate(&mut client, login)
         .map_err(|said| SetupError(format!("PostgreSQL at {}: {said}", login.address)))?;
     client.be_endless()?;
-    Ok((client, version))
+    Ok(Opened {
+        client,
+        version,
+        backend,
+    })
 }
 
 /// Requests TLS if the address asks for it, before any other message.
@@ -61,7 +80,9 @@ fn secured(mut client: Client, address: &Address) -> Result<Client, SetupError> 
     }
 }
 
-fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, String> {
+type Began = (Option<f64>, Option<u32>);
+
+fn authenticate(client: &mut Client, login: &Login) -> Result<Began, String> {
     let user = login.user.as_deref().unwrap_or(USUAL_USER);
     start_up(
         &mut client.request,
@@ -73,6 +94,7 @@ fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, Strin
         password: login.password.as_deref(),
         scram: None,
         version: None,
+        backend: None,
     };
     loop {
         let reply = client.call("start-up", true, turn);
@@ -82,7 +104,7 @@ fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, Strin
         };
         match exchange.answer(messages)? {
             Some(request) => client.request = request,
-            None => return Ok(exchange.version),
+            None => return Ok((exchange.version, exchange.backend)),
         }
     }
 }
@@ -139,6 +161,7 @@ struct Exchange<'a> {
     password: Option<&'a str>,
     scram: Option<ScramSha256>,
     version: Option<f64>,
+    backend: Option<u32>,
 }
 
 impl Exchange<'_> {
@@ -160,6 +183,8 @@ impl Exchange<'_> {
                     return Err(format!("{text} ({code}){}", remedy(&code)));
                 }
                 b'S' => self.note(body),
+                // BackendKeyData begins with the process.
+                b'K' => self.backend = code(body),
                 b'R' => match self.authenticate(body)? {
                     Some(answer) => return Ok(Some(answer)),
                     None => continue,
@@ -288,7 +313,12 @@ fn answered(client: &mut Client, call: &'static str) -> Result<String, SetupErro
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let answer = match client.call(call, true, decode) {
         Ok(Some(Reply::Text(column))) => Ok(text(column)),
-        Ok(Some(Reply::Error(said))) => Err(SetupError(format!("PostgreSQL: {}", text(said)))),
+        Ok(Some(Reply::Error(said))) => {
+            let said = text(said);
+            let pooled = said.contains("prepared statement").then_some(POOLED);
+            let remedy = pooled.unwrap_or_default();
+            Err(SetupError(format!("PostgreSQL: {said}{remedy}")))
+        }
         Ok(_) => Ok(String::new()),
         Err(error) => Err(SetupError(format!("PostgreSQL: {error}"))),
     };
@@ -306,6 +336,7 @@ mod tests {
             password: None,
             scram: None,
             version: None,
+            backend: None,
         };
         let wants = b"R\0\0\0\x08\0\0\0\x03";
         let error = exchange.answer(wants).unwrap_err();

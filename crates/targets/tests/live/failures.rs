@@ -7,6 +7,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_targets::address::Address;
 use jostle_targets::program::Launched;
 use jostle_targets::remote::Client;
+use jostle_targets::signs::{Signs, compare};
 use jostle_targets::{
     CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, flock, lockd, lockfile,
     memcached, posix, postgres, redis, redisson,
@@ -40,6 +41,13 @@ fn leased<T: Target>(argument: &str, lease: Option<Duration>, check: impl FnOnce
     };
     check(T::prepare(&setup).unwrap());
     ledger.sweep().unwrap();
+}
+
+/// What explains a failure, by what the server said before and says now.
+fn causes(before: &Signs, target: &impl Target) -> Vec<String> {
+    let looks = compare(before, &target.signs());
+    assert!(!looks.is_empty(), "the server says nothing");
+    looks.into_iter().filter_map(|(_, found)| found).collect()
 }
 
 fn try_for(lock: &mut impl Lock) -> Result<Outcome, CallError> {
@@ -79,6 +87,8 @@ fn memcached_evicts_a_lock_that_is_held_and_a_second_owner_comes_in() {
         let (mut first, mut second) = (target.join(0).unwrap(), target.join(1).unwrap());
         assert_eq!(try_for(&mut first), GRANTED);
         assert_eq!(try_for(&mut second), REFUSED);
+        let before = target.signs();
+        assert_eq!(causes(&before, &target), [""; 0]);
         // Other users of the cache, whose items are of the lock's size.
         let mut others = TcpStream::connect(&address).unwrap();
         let login = format!("jostle {secret}");
@@ -104,6 +114,8 @@ fn memcached_evicts_a_lock_that_is_held_and_a_second_owner_comes_in() {
         assert!(first.token() < second.token(), "{first:?} {second:?}");
         let told = release(&mut first).unwrap_err().to_string();
         assert!(told.contains("the key was evicted"), "{told}");
+        let causes = causes(&before, &target);
+        assert!(causes[0].contains("evicted"), "{causes:?}");
         assert_eq!(release(&mut second), Ok(()));
     };
     check(Target::prepare(&setup).unwrap());
@@ -429,7 +441,11 @@ fn a_clock_set_forward_ends_a_lease_of_redis_and_set_back_prolongs_it() {
         let (mut first, mut second) = (target.join(0).unwrap(), target.join(1).unwrap());
         assert_eq!(try_for(&mut first), GRANTED);
         assert_eq!(try_for(&mut second), REFUSED);
+        let before = target.signs();
+        assert_eq!(causes(&before, &target), [""; 0]);
         clock.set(3_600);
+        let causes = causes(&before, &target);
+        assert!(causes[0].contains("clock was set by +36"), "{causes:?}");
         assert_eq!(try_for(&mut second), GRANTED);
         let told = release(&mut first).unwrap_err().to_string();
         assert!(told.contains("the lease was over"), "{told}");

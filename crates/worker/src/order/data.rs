@@ -1,7 +1,7 @@
 //! What a run yields on one host.
 
 use super::{KeptData, RequestData, SpreadData};
-use jostle_model::record::{Accounts, Across, Anchor, Buckets, Counts, Machine};
+use jostle_model::record::{Accounts, Across, Anchor, Buckets, Causes, Counts, Machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -139,6 +139,9 @@ pub struct RunData {
     pub errors: BTreeMap<String, u64>,
     /// The first failure of each kind, in words.
     pub messages: Vec<String>,
+    /// What was looked at outside the lock; None where nothing went wrong.
+    #[serde(default)]
+    pub causes: Option<Box<Causes>>,
     /// Workers and launched servers that ended before their time, in words.
     pub deaths: Vec<String>,
     /// What a specimen knows.

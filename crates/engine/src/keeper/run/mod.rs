@@ -4,6 +4,7 @@
 //!
 //! This file has the course of a run; each of its parts is a file.
 
+mod causes;
 mod children;
 mod cost;
 mod counted;
@@ -13,7 +14,6 @@ mod keep;
 mod reading;
 mod slices;
 mod start;
-mod strangers;
 mod watch;
 
 pub(super) use children::{Children, how_it_ended};
@@ -24,12 +24,14 @@ use super::during::During;
 use super::serve::Context;
 use super::watch::Watch;
 use crate::order::{KeptData, RunData, RunOrder, Wants, WorkloadOrder};
+use causes::Still;
 use counted::Peak;
 use jostle_model::plan::Measure;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
+use jostle_targets::signs::Signs;
 use jostle_targets::{Launcher, ServerFigures, Setup, Spec};
 use jostle_worker::crew::Crew;
 use jostle_worker::grants::Logs;
@@ -75,6 +77,9 @@ pub(super) struct Run<'a> {
     watch: Watch,
     /// Short looks within the window.
     slices: Slices,
+    still: Still,
+    /// What the server said about itself before the first worker.
+    signs: Signs,
 }
 
 /// What the keeper saw, for the collection.
@@ -153,6 +158,10 @@ impl<'a> Run<'a> {
         let logs = Logs::new(order, work.excludes()).map_err(no_memory)?;
         let asks = order.together.is_none_or(|together| together.asks_server);
         let server = asks.then(|| asked(&*work, order)).transpose()?.flatten();
+        let signs = match asks {
+            true => work.signs(),
+            false => Signs::new(),
+        };
         let own = server.and_then(|figures| figures.pid).into_iter().collect();
         let processes: Vec<u32> = match launcher.launched() {
             // A cluster; a single server is the one that it names.
@@ -172,6 +181,8 @@ impl<'a> Run<'a> {
             groups: groups(order, ledger)?,
             watch: Watch::new(order.watched),
             slices: Slices::default(),
+            still: Still::default(),
+            signs,
         })
     }
 
@@ -236,7 +247,8 @@ impl<'a> Run<'a> {
             accounts.readings = self.slices.taken();
         }
         data.grants = self.logs.gather(&self.shared);
-        self.name_strangers(&mut data);
+        data.causes = self.still.taken();
+        self.look_afterwards(&mut data);
         Ok(data)
     }
 
@@ -389,6 +401,7 @@ impl<'a> Run<'a> {
             }
             if opened.is_some() {
                 self.slices.look(self);
+                self.still.look(self, children);
             }
             let patience = Duration::from_nanos(stamp - now).min(self.slices.patience(now));
             self.heed_parent(patience.min(Duration::from_millis(200)))?;

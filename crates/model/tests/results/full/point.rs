@@ -142,6 +142,13 @@ fn exclusion() -> Exclusion {
     }
 }
 
+fn causes() -> Causes {
+    Causes {
+        found: vec!["sleep (812) holds it".to_owned()],
+        looked_at: vec!["who else holds it".to_owned()],
+    }
+}
+
 pub(super) fn verdict() -> Verdict {
     let reason = Reason {
         check: "neighbours".to_owned(),
@@ -155,6 +162,7 @@ pub(super) fn verdict() -> Verdict {
             high: Some(1.3),
         }),
         seen: Some("cc1 (812) 90 %".to_owned()),
+        causes: Some(Box::new(causes())),
         hosts: vec!["h2".to_owned()],
         remedy: Some(Remedy::with("--wait-quiet", "60s")),
         text: "one".to_owned(),
@@ -298,6 +306,7 @@ pub(super) fn point() -> Point {
             bytes_per_held_lock: Some(1.0),
         }),
         messages: vec!["flock: No locks available (os error 37)".into()],
+        causes: Some(Box::new(causes())),
         errors: map("ENOLCK", 1),
         deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {

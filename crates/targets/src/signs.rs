@@ -1,0 +1,211 @@
+//! What a server says about itself before a run and after it, by which the cause of a failure
+//! is recognised although it lies outside the lock.
+//!
+//! A service answers [`crate::Target::signs`] with the values that it knows, by the names of
+//! [`CAUSES`]; that table has how a cause is seen in them, and its words.
+
+use std::collections::BTreeMap;
+
+/// Values by their names in [`CAUSES`].
+pub type Signs = BTreeMap<&'static str, String>;
+
+/// When a service started, in whatever form it says so: another one is another life.
+pub const STARTED: &str = "started";
+/// Seconds since then.
+pub const UPTIME: &str = "uptime_s";
+/// Keys that it evicted so far, to stay below its limit of memory.
+pub const EVICTED: &str = "evicted";
+/// Milliseconds by which its wall clock is ahead of this machine's monotonic clock.
+pub const WALL_CLOCK: &str = "wall_clock_ms";
+/// Seconds after which it closes a session that asks nothing.
+pub const IDLE_LIMIT: &str = "idle_limit_s";
+/// What stands between us and it, and gives each transaction another session of its own.
+pub const POOLER: &str = "pooler";
+/// Who leads, where several servers are one service.
+pub const LEADER: &str = "leader";
+/// Its servers that do not answer.
+pub const SILENT: &str = "silent";
+
+/// How a cause is seen.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    /// The value is another one.
+    Changed,
+    /// The number is larger.
+    Grew,
+    /// The number is smaller.
+    Shrank,
+    /// The number is another one by more than this.
+    Moved(f64),
+    /// The number is at most this.
+    AtMost(f64),
+    /// There is a value.
+    There,
+}
+
+/// A cause that signs can show.
+#[derive(Debug)]
+struct Cause {
+    sign: &'static str,
+    /// What is looked at, as in "looked at: ...".
+    looked_at: &'static str,
+    seen: Seen,
+    /// A clause; `{}` is the value, or by how much it changed.
+    words: &'static str,
+}
+
+const LIVES: &str = "whether the server was started anew";
+const ANEW: &str =
+    "the server was started anew during the run, and what it keeps in memory was gone";
+
+static CAUSES: &[Cause] = &[
+    Cause {
+        sign: STARTED,
+        looked_at: LIVES,
+        seen: Seen::Changed,
+        words: ANEW,
+    },
+    Cause {
+        sign: UPTIME,
+        looked_at: LIVES,
+        seen: Seen::Shrank,
+        words: ANEW,
+    },
+    Cause {
+        sign: LEADER,
+        looked_at: "whether another server became leader",
+        seen: Seen::Changed,
+        words: "the leader changed ({}); no request is served until one is elected",
+    },
+    Cause {
+        sign: SILENT,
+        looked_at: "whether all of its servers answer",
+        seen: Seen::There,
+        words: "of its servers {} did not answer",
+    },
+    Cause {
+        sign: EVICTED,
+        looked_at: "whether it evicted keys",
+        seen: Seen::Grew,
+        words: "the server evicted {} keys to stay below its limit of memory, and a lock is a key \
+                (maxmemory-policy noeviction, or more memory)",
+    },
+    Cause {
+        sign: WALL_CLOCK,
+        looked_at: "whether its clock was set",
+        seen: Seen::Moved(500.0),
+        words: "the server's clock was set by {} ms, and leases end by that clock",
+    },
+    Cause {
+        sign: IDLE_LIMIT,
+        looked_at: "its limit on idle sessions",
+        seen: Seen::AtMost(60.0),
+        words: "the server ends sessions that ask nothing for {} s, and with them their locks \
+                (wait_timeout)",
+    },
+    Cause {
+        sign: POOLER,
+        looked_at: "whether a pooler stands before it",
+        seen: Seen::There,
+        words: "{} stands between us and the server: a release may reach another session than \
+                the one that owns the lock, and frees nothing there",
+    },
+];
+
+/// The value of [`WALL_CLOCK`] for what a server's clock shows now.
+pub(crate) fn ahead(wall_ms: u64) -> String {
+    let own_ms = jostle_sys::clock::monotonic() / 1_000_000;
+    (wall_ms as i64 - own_ms as i64).to_string()
+}
+
+/// Which causes are seen, as clauses; and what could be looked at.
+pub fn compare(before: &Signs, after: &Signs) -> Vec<(&'static str, Option<String>)> {
+    if after.is_empty() && !before.is_empty() {
+        let words = "the server did not answer when the run had ended".to_owned();
+        return vec![("whether the server still answers", Some(words))];
+    }
+    let known = CAUSES.iter().filter_map(|cause| {
+        let value = after.get(cause.sign)?;
+        let shown = cause.seen.shown(before.get(cause.sign), value);
+        let words = shown.map(|shown| cause.words.replace("{}", &shown));
+        Some((cause.looked_at, words))
+    });
+    known.collect()
+}
+
+impl Seen {
+    /// What stands in the clause; None if it is not seen.
+    fn shown(self, before: Option<&String>, after: &str) -> Option<String> {
+        let number = |text: &str| text.parse::<f64>().ok();
+        let more = || Some(number(after)? - number(before?)?);
+        match self {
+            Seen::Changed => {
+                let before = before.filter(|before| *before != after)?;
+                Some(format!("from {before} to {after}"))
+            }
+            Seen::Shrank => more().filter(|more| *more < 0.0).map(|_| after.to_owned()),
+            Seen::Grew => more().filter(|more| *more > 0.0).map(|n| format!("{n}")),
+            Seen::Moved(by) => {
+                let moved = more().filter(|more| more.abs() > by)?;
+                Some(format!("{moved:+.0}"))
+            }
+            Seen::AtMost(limit) => {
+                let value = number(after).filter(|value| *value <= limit)?;
+                Some(format!("{value}"))
+            }
+            Seen::There => (!after.is_empty()).then(|| after.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_seen_in_what_changed() {
+        let table: [(&str, Option<&str>, &str, Option<&str>); 15] = [
+            (STARTED, Some("a"), "a", None),
+            (STARTED, Some("a"), "b", Some("started anew")),
+            // Nobody knows what it was before.
+            (STARTED, None, "b", None),
+            (UPTIME, Some("70"), "75", None),
+            (UPTIME, Some("70"), "3", Some("started anew")),
+            (EVICTED, Some("7"), "7", None),
+            (EVICTED, Some("7"), "19", Some("evicted 12 keys")),
+            (WALL_CLOCK, Some("1000"), "1400", None),
+            (WALL_CLOCK, Some("1000"), "-39000", Some("set by -40000 ms")),
+            (IDLE_LIMIT, Some("2"), "2", Some("nothing for 2 s")),
+            (IDLE_LIMIT, None, "28800", None),
+            (POOLER, None, "", None),
+            (POOLER, None, "PgBouncer", Some("PgBouncer stands between")),
+            (LEADER, Some("1"), "2", Some("changed (from 1 to 2)")),
+            (
+                SILENT,
+                Some(""),
+                "10.0.0.2:2379",
+                Some("10.0.0.2:2379 did not answer"),
+            ),
+        ];
+        for (sign, before, after, expected) in table {
+            let signs = |value: &str| Signs::from([(sign, value.to_owned())]);
+            let found = compare(&before.map(signs).unwrap_or_default(), &signs(after));
+            let [(_, words)] = &found[..] else {
+                panic!("{sign}: {found:?}");
+            };
+            let holds = match (words, expected) {
+                (Some(words), Some(part)) => words.contains(part),
+                (words, part) => words.is_none() && part.is_none(),
+            };
+            assert!(holds, "{sign}: {words:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_service_does_not_say_is_not_looked_at() {
+        assert_eq!(compare(&Signs::new(), &Signs::new()), []);
+        let before = Signs::from([(STARTED, "a".to_owned())]);
+        let words = compare(&before, &Signs::new())[0].1.clone();
+        assert!(words.unwrap().contains("did not answer"));
+    }
+}
