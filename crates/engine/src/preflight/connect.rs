@@ -15,7 +15,7 @@ use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
 
 /// What the kernel was seen to keep of one TCP connection with both ends here,
-/// tables of descriptors included: 8.0 to 8.7 KiB (docs/connections.md), and a
+/// tables of descriptors included: 8.0 to 8.7 KiB (record/connections.md), and a
 /// margin.
 pub(super) const TCP_BYTES: u64 = 10_000;
 /// Memory of one end.
