@@ -406,10 +406,10 @@ fn of_every_recorded_point() {
 }
 
 #[test]
-fn of_every_point_of_three_hundred_random_results() {
-    // The slowest test here: as many threads as the smallest machine has CPUs.
+fn of_every_point_of_a_hundred_random_results() {
+    // As many threads as the smallest machine has CPUs.
     let seen = std::thread::scope(|scope| {
-        let halves = [14, 15].map(|seed| scope.spawn(move || verdicts_and_checks(seed, 150)));
+        let halves = [14, 15].map(|seed| scope.spawn(move || verdicts_and_checks(seed, 50)));
         let mut seen = BTreeMap::<String, usize>::new();
         for (name, count) in halves.into_iter().flat_map(|half| half.join().unwrap()) {
             *seen.entry(name).or_default() += count;
@@ -418,7 +418,7 @@ fn of_every_point_of_three_hundred_random_results() {
     });
     // Chance reaches every verdict, and most checks.
     for is in ["VALID", "SUSPECT", "INVALID"] {
-        assert!(seen[is] > 30, "{seen:?}");
+        assert!(seen[is] > 10, "{seen:?}");
     }
     let reached = CHECKS.iter().filter(|check| seen.contains_key(check.name));
     assert!(reached.count() > 20, "{seen:?}");
