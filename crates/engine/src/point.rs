@@ -281,7 +281,8 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &RunData, over: &[Na
     point.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
     point.hold_ns = histogram(figure("hold_ns")).distribution(over);
     point.release_ns = histogram(figure("release_ns")).distribution(over);
-    if contended(order).is_some_and(|contend| contend.try_only) {
+    let may_fail = |contend: &ContendOrder| contend.try_only || contend.acquire_timeout.is_some();
+    if contended(order).is_some_and(may_fail) {
         point.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
     }
     // Across hosts nobody knows who had the lock before.

@@ -95,7 +95,14 @@ const fn fine(
 }
 
 /// Faults that no option mends: their reasons have no remedy.
-const UNMENDED: [&str; 5] = ["exclusion", "lost_update", "deaths", "errors", "idle_lock"];
+const UNMENDED: [&str; 6] = [
+    "exclusion",
+    "lost_update",
+    "deaths",
+    "errors",
+    "idle_lock",
+    "gave_up",
+];
 
 static CASES: &[Case] = &[
     whole("exclusion", INVALID, [0.0, 9.0], contend, |asked, dose| {
@@ -300,6 +307,15 @@ static CASES: &[Case] = &[
     whole("profiled", SUSPECT, [0.0, 1.0], profiled, |asked, dose| {
         one(asked, |point| {
             point.during = asked.plan.during.clone().filter(|_| dose > 0.0)
+        })
+    }),
+    fine("gave_up", SUSPECT, [1e9, 1e5], impatient, |asked, dose| {
+        one(asked, |point| {
+            let failed = Distribution {
+                percentiles: [("p50", dose as u64)].into(),
+                ..Distribution::default()
+            };
+            (point.timeouts, point.failed_try_ns) = (Some(20), Some(failed));
         })
     }),
     whole("few_operations", SUSPECT, [90.0, 2.0], alone, few),

@@ -94,7 +94,7 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     } else {
         throughput(few, many)
     };
-    let order = order_of_service(plan, many);
+    let order = order_of_service(plan, many).or_else(|| failed(many));
     let mut text = match (first, order) {
         (Some(first), Some(order)) => join(&first, &order),
         (Some(only), None) | (None, Some(only)) => only.text,
@@ -230,6 +230,10 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
     if !order_is_the_lock_s(plan) || shares.rotations < LEAST_ROTATIONS {
         return None;
     }
+    // Who gives up leaves the queue, and comes again at its end.
+    if failed(point).is_some() {
+        return None;
+    }
     let runs: Vec<(u64, f64)> = point
         .runs
         .iter()
@@ -261,6 +265,24 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
         ),
     };
     Some(Clause::new(tone, text))
+}
+
+/// `48 of 128 attempts ended without the lock (after 1.0 s in the median)`, over all runs.
+fn failed(point: &PointSummary<'_>) -> Option<Clause> {
+    let sum = |count: fn(&Point) -> u64| point.runs.iter().map(|run| count(run)).sum::<u64>();
+    let failed = sum(|run| run.timeouts.unwrap_or(0));
+    let all = failed + sum(|run| run.operations);
+    let after_ns =
+        |run: &&&Point| Some(*run.failed_try_ns.as_ref()?.percentiles.get("p50")? as f64);
+    let after: Vec<f64> = point.runs.iter().filter_map(|run| after_ns(&run)).collect();
+    let after = median(&after).map_or_else(String::new, |ns| {
+        format!(" (after {} in the median)", kept::time(ns))
+    });
+    (failed > 0).then(|| {
+        let [failed, all] = [failed, all].map(numbers::grouped);
+        let text = format!("{failed} of {all} attempts ended without the lock{after}");
+        Clause::new(Tone::Bad, text)
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

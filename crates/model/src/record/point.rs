@@ -133,7 +133,8 @@ pub struct Point {
     /// generator. Written as `generators`.
     #[serde(rename = "generators", skip_serializing_if = "Vec::is_empty", default)]
     pub thread_loads: Vec<ThreadLoad>,
-    /// Time of the tries that were refused (`--try`).
+    /// Time of the attempts that ended without a grant: refused tries (`--try`), and those that
+    /// their own timeout ended (`--acquire-timeout`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_try_ns: Option<Distribution>,
     /// Attempts that their own timeout ended.

@@ -30,6 +30,14 @@ pub(super) fn with_workers(workers: u64) -> Plan {
     }
 }
 
+/// Attempts end after a second.
+pub(super) fn impatient() -> Plan {
+    Plan {
+        acquire_timeout: Some(Nanos::from_millis(1_000)),
+        ..contend()
+    }
+}
+
 pub(super) fn alone() -> Plan {
     with_workers(1)
 }

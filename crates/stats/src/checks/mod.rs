@@ -25,6 +25,7 @@ pub mod errors;
 pub mod exclusion;
 pub mod faster;
 pub mod few_operations;
+pub mod gave_up;
 pub mod generator;
 pub mod halted;
 pub mod hold_accuracy;
@@ -113,6 +114,7 @@ pub static CHECKS: &[&Check] = &[
     &lag::CHECK,
     &faster::CHECK,
     &profiled::CHECK,
+    &gave_up::CHECK,
     &few_operations::CHECK,
     &hold_accuracy::CHECK,
     &own_cost::CHECK,

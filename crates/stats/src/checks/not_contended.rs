@@ -2,12 +2,14 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
 use jostle_model::plan::Range;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Is, Point, Reason};
 use jostle_model::{Nanos, Plan, Remedy};
 
 /// Share of the grants.
 const LEAST: f64 = 0.01;
 
+/// Share of the window.
+const LONG: f64 = 0.5;
 /// None contended of n stamped grants bounds the share at 3/n with 95 %
 /// confidence (Hanley & Lippman-Hand, JAMA 249, 1983): below 300, a share of
 /// 1 % cannot be excluded.
@@ -22,8 +24,9 @@ pub static CHECK: Check = Check {
         format!(
             "under {} of the stamped grants contended: SUSPECT; judged from {LEAST_STAMPED} \
              grants on, with several workers, one key, exclusive and blocking acquisitions, and \
-             ranges that meet",
-            percent(LEAST)
+             ranges that meet, where nobody waited for {} of the window",
+            percent(LEAST),
+            percent(LONG)
         )
     },
     source: "the plan's own demand; 300 by the rule of three (Hanley & Lippman-Hand 1983)",
@@ -45,6 +48,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         || !wants_contention(&evidence.experiment.plan)
         // More of those that are never let in would change nothing.
         || idle_lock::in_vain(evidence).is_some()
+        || evidence.runs.iter().any(|run| waits_throughout(run))
+        // Where two own the lock at a time, nobody has to wait for it.
+        || evidence.exclusions().any(|seen| seen.violations > 0)
     {
         return None;
     }
@@ -53,6 +59,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         if let (Some(share), Some(n)) = (run.blocked_share, run.stamped) {
             stamped += n as f64;
             contended += share * n as f64;
+            // They waited, and for nothing.
+            let failed = run.timeouts.unwrap_or(0) as f64;
+            stamped += failed;
+            contended += failed;
         }
     }
     if stamped < LEAST_STAMPED || contended / stamped >= LEAST {
@@ -65,6 +75,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         ..Found::default()
     };
     Some(CHECK.reason(Is::Suspect, EVERYTHING, found))
+}
+
+/// Whether somebody waited for the lock for most of the window, whatever the others did.
+fn waits_throughout(run: &Point) -> bool {
+    let shares = run.per_worker.as_ref();
+    let longest_ns = shares.and_then(|shares| shares.longest_wait_ns);
+    longest_ns.is_some_and(|ns| ns as f64 / 1e9 >= LONG * run.window_s)
 }
 
 /// A hold where there is none, else ten times the workers.
@@ -90,7 +107,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, experiment, judge_in, point};
     use jostle_model::plan::Range;
-    use jostle_model::record::Is;
+    use jostle_model::record::{Is, Point};
     use jostle_model::{List, Plan};
 
     #[test]
@@ -110,6 +127,26 @@ mod tests {
         ];
         for (share, stamped, is) in table {
             assert_eq!(with(share, stamped), is, "{share:?} {stamped:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_in_vain_or_gives_up_contends() {
+        let with = |change: fn(&mut Point)| {
+            after(&CHECK, |point| {
+                point.blocked_share = Some(0.0);
+                point.stamped = Some(4725);
+                change(point);
+            })
+        };
+        assert_eq!(with(|_| ()), Is::Suspect);
+        let passes: [fn(&mut Point); 3] = [
+            |point| point.timeouts = Some(48),
+            |point| point.per_worker.as_mut().unwrap().longest_wait_ns = Some(2_600_000_000),
+            |point| point.exclusion.as_mut().unwrap().violations = 1,
+        ];
+        for pass in passes {
+            assert_eq!(with(pass), Is::Valid);
         }
     }
 

@@ -1,0 +1,98 @@
+//! Did attempts that failed wait for as long as was asked?
+
+use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use crate::intervals::median;
+use crate::numbers::grouped;
+use jostle_model::Nanos;
+use jostle_model::record::{Is, Point, Reason};
+
+/// Share of the time that was asked for.
+const LEAST: f64 = 0.5;
+/// Failed attempts of a run whose median says something.
+const LEAST_FAILED: u64 = 10;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "gave_up",
+    asks: "Did attempts that failed wait for as long as was asked?",
+    unit: "share",
+    threshold: || {
+        format!(
+            "at least {LEAST_FAILED} attempts of a run ended without a grant, in the median after \
+             less than {} of --acquire-timeout: SUSPECT",
+            percent(LEAST)
+        )
+    },
+    source: "who asks for five seconds and is refused at once has not waited; such an attempt is \
+             no acquisition, and the figures of the others say nothing about it",
+    fooled_by: "a server that refuses for another reason, and is right to",
+    advice: "look up what the lock does with a timeout: a driver's may be ignored within a \
+             transaction, or count in another unit",
+    words: |reason| {
+        format!(
+            "{}, {} of what was asked for",
+            seen(reason),
+            percent(measured(reason))
+        )
+    },
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let asked = evidence.experiment.plan.acquire_timeout?;
+    let failed = || evidence.runs.iter().filter_map(|run| failed(run));
+    let after_ns = median(&failed().map(|(_, ns)| ns).collect::<Vec<f64>>())?;
+    let share = after_ns / asked.0 as f64;
+    if share >= LEAST {
+        return None;
+    }
+    let count: u64 = failed().map(|(count, _)| count).sum();
+    let found = Found {
+        measured: Some(share),
+        limit: Some(LEAST),
+        seen: Some(format!(
+            "{} attempts ended without the lock after {} (median)",
+            grouped(count),
+            Nanos(after_ns as u64)
+        )),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Suspect, EVERYTHING, found))
+}
+
+/// How many attempts of a run failed, and after how many nanoseconds in the median.
+fn failed(run: &Point) -> Option<(u64, f64)> {
+    let count = run.timeouts.filter(|count| *count >= LEAST_FAILED)?;
+    let after = run.failed_try_ns.as_ref()?.percentiles.get("p50")?;
+    Some((count, *after as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{experiment, judge_in, point};
+    use jostle_model::Nanos;
+    use jostle_model::record::{Distribution, Percentiles};
+
+    fn text(timeouts: u64, after_ns: u64) -> Option<String> {
+        let mut experiment = experiment();
+        experiment.plan.acquire_timeout = Some(Nanos::from_millis(5_000));
+        let mut run = point();
+        run.timeouts = Some(timeouts);
+        run.failed_try_ns = Some(Distribution {
+            percentiles: Percentiles::from_iter([("p50", after_ns)]),
+            ..Distribution::default()
+        });
+        judge_in(&CHECK, &experiment, &[run]).map(|reason| reason.text)
+    }
+
+    #[test]
+    fn who_is_refused_before_half_of_the_timeout_has_not_waited() {
+        assert_eq!(text(20_005, 2_500_000_000), None);
+        assert_eq!(text(9, 66_000), None);
+        let expected = "20,005 attempts ended without the lock after 66us (median), 0.0 % of what \
+                        was asked for";
+        assert_eq!(text(20_005, 66_000).as_deref(), Some(expected));
+        assert!(judge_in(&CHECK, &experiment(), &[point()]).is_none());
+    }
+}
