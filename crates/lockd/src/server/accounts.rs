@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Server;
 use super::conn::Conn;
 use super::net::{Door, Listener};
-use crate::table::{Event, Time};
+use crate::table::{Enlist, Quota, Time};
 use crate::users::{User, Users};
 
 /// User numbers, which stay the same until the daemon ends: sessions and locks are booked to
@@ -103,7 +103,7 @@ impl Server {
         for user in list {
             let account = self.numbers.add(&user.name);
             gone.remove(&account);
-            let event = Event::Quota {
+            let event = Quota {
                 account,
                 locks: user.quota.locks,
                 waiters: user.quota.waiters,
@@ -115,7 +115,7 @@ impl Server {
         // stay counted.
         for account in gone {
             let (locks, waiters) = (None, None);
-            let event = Event::Quota {
+            let event = Quota {
                 account,
                 locks,
                 waiters,
@@ -172,7 +172,7 @@ impl Server {
         if number != conn.user_number() {
             let client = conn.id;
             let account = number;
-            self.step(Event::Enlist { client, account }, now);
+            self.step(Enlist { client, account }, now);
         }
         conn.probation = false;
         conn.gone = false;

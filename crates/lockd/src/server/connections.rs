@@ -14,7 +14,7 @@ use super::net::{self, Door, Listener};
 use super::stream::Stream;
 use super::turn::GRANTS_PER_SEND;
 use crate::log::{self, Level};
-use crate::table::{ClientId, Event, Reply, Time};
+use crate::table::{Cancel, ClientId, Close, Open, Time, Unlock};
 
 /// Epoll reports each change once (edge-triggered). It does not look at a socket again
 /// after each read, and need not be told when a client may not be read from. Code that
@@ -202,9 +202,7 @@ impl Server {
         peer: Option<SocketAddr>,
     ) -> Option<ClientId> {
         let now = self.now();
-        let Reply::Opened(client) = self.step(Event::Open, now) else {
-            return None;
-        };
+        let client = self.step(Open, now)?;
         let mut conn = Box::new(Conn::new(stream, client, peer, now));
         conn.probation = self.is_reserved();
         conn.draining = self.life.draining.is_some();
@@ -223,7 +221,7 @@ impl Server {
         }
         if self.watch_new(&conn).is_err() {
             self.forget_user(&mut conn);
-            self.step(Event::Close { client }, now);
+            self.step(Close(client), now);
             return None;
         }
         self.stats.connections += 1;
@@ -338,7 +336,7 @@ impl Server {
             // be notified, so that the lease can be passed on.
             self.conns[client.slot()] = Some(conn);
             self.wake();
-            self.step(Event::Cancel { client }, now);
+            self.step(Cancel(client), now);
             let Some(found) = self.take_conn(client) else {
                 return;
             };
@@ -352,7 +350,7 @@ impl Server {
         self.forget_user(&mut conn);
         self.buffered -= conn.accounted;
         conn.stream.close();
-        self.step(Event::Close { client }, now);
+        self.step(Close(client), now);
     }
 
     /// Passes on a lease or a session's lock that was granted to a client that was gone
@@ -365,13 +363,13 @@ impl Server {
                 continue;
             }
             let token = Some(token);
-            let event = Event::Unlock {
+            let event = Unlock {
                 client,
                 name,
                 token,
             };
             // Unless a command behind the wait has released it already.
-            if self.step(event, now) == Reply::Released {
+            if self.step(event, now).is_ok() {
                 self.stats.passed_on += 1;
             }
         }

@@ -26,6 +26,7 @@ mod leases;
 mod net;
 mod poll;
 mod reload;
+mod replies;
 mod reserver;
 mod setup;
 mod stream;

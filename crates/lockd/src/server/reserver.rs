@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::{SCRATCH, Server};
 use crate::log::{Level, say, write};
-use crate::table::Event;
+use crate::table::Tokens;
 use crate::tokens::{END, Promise, RANGE, TokenStore};
 
 /// A next range of tokens is asked for when fewer are left.
@@ -297,7 +297,7 @@ impl Server {
             Reserved::Upto(end) => {
                 self.stats.reservations += 1;
                 // No later time: commands of this turn may follow.
-                self.step(Event::Tokens { end }, self.clock);
+                self.step(Tokens(end), self.clock);
             }
             Reserved::Failed => self.stats.reservation_failures += 1,
             Reserved::Pending => {

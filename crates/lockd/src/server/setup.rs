@@ -14,7 +14,7 @@ use super::reserver::Reserver;
 use super::{BELL, LISTENER, Life, Server, now};
 use crate::config::{Config, Data};
 use crate::systemd::{Inherited, Notifier};
-use crate::table::{Event, HashKey, Table};
+use crate::table::{HashKey, Table, Tokens};
 use crate::tokens::{END, Earlier, FileStore, StoreError, TokenStore};
 
 /// Descriptors for other things than clients.
@@ -191,7 +191,7 @@ impl Server {
             }
             self.watch_bell()?;
         } else {
-            self.step(Event::Tokens { end: END }, self.life.started);
+            self.step(Tokens(END), self.life.started);
         }
         Ok(())
     }

@@ -10,11 +10,11 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::{NO_SESSION, THE_SESSION, WRONG_PASSWORD, already_held, write_tokens};
+use super::commands::WRONG_PASSWORD;
 use super::conn::{Conn, Phase};
 use super::handover::is_readable;
 use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, Reload, STOP, Server};
-use crate::table::{ClientId, Event, Outcome, Reply, Time};
+use crate::table::{ClientId, Event, Outcome, Tick, Time};
 
 /// Clients resumed after their waits, before replies are sent and other clients are
 /// served: some 50 us.
@@ -243,7 +243,7 @@ impl Server {
         // If this is too early, the next turn begins at once, and reads the time.
         let now = self.clock;
         if self.table.next_tick().is_some_and(|tick| tick <= now) {
-            self.step(Event::Tick, now);
+            self.step(Tick, now);
         }
         if now >= self.next_sweep {
             self.sweep(now);
@@ -308,7 +308,7 @@ impl Server {
 
     /// One step of the table; wakes those whose waits it ended.
     #[inline(always)]
-    pub(super) fn step(&mut self, event: Event<'_>, now: Time) -> Reply {
+    pub(super) fn step<E: Event>(&mut self, event: E, now: Time) -> E::Reply {
         let reply = self.table.step(event, now, &mut self.work.outputs);
         if !self.work.outputs.is_empty() {
             self.wake();
@@ -332,31 +332,11 @@ impl Server {
 
     fn end_wait(&mut self, conn: &mut Conn, outcome: Outcome) {
         conn.phase = Phase::Open;
-        let mut reply = Writer::new(&mut conn.output, conn.protocol);
-        match outcome {
-            Outcome::Granted { token, outlives } => {
-                reply.integer(token as i64);
-                if outlives {
-                    conn.fresh_leases.push(token, &conn.wanted);
-                }
-            }
-            Outcome::GrantedAll {
-                first,
-                count,
-                outlives,
-            } => {
-                write_tokens(&mut reply, first, count);
-                if outlives {
-                    conn.fresh_leases.push(first, &conn.wanted);
-                }
-            }
-            Outcome::TimedOut => reply.nil(),
-            Outcome::NoSession => reply.error(NO_SESSION),
-            Outcome::AlreadyHeld { token, mode } => {
-                already_held(&mut reply, token, mode, THE_SESSION);
-            }
-            Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
+        if let Outcome::Granted(first) | Outcome::GrantedAll { first, .. } = outcome {
+            conn.fresh_leases.push(first, &conn.wanted);
         }
+        let reply = Writer::new(&mut conn.output, conn.protocol);
+        self.answer(reply, outcome);
         self.let_go_on(conn);
     }
 

@@ -82,7 +82,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Event, HashKey, Limits, LockRequest, Mode, Reply, Time};
+    use super::super::*;
     use super::*;
 
     #[test]
@@ -90,12 +90,8 @@ mod tests {
         const LOCKS: u32 = MANY + 100;
         let mut table = Table::new(Limits::default(), HashKey(1, 2), 1);
         let mut outputs = Vec::new();
-        let mut step =
-            |table: &mut Table, event: Event<'_>| table.step(event, Time(1), &mut outputs);
-        step(&mut table, Event::Tokens { end: u64::MAX });
-        let Reply::Opened(client) = step(&mut table, Event::Open) else {
-            panic!("no client")
-        };
+        table.step(Tokens(u64::MAX), Time(1), &mut outputs);
+        let client = table.step(Open, Time(1), &mut outputs).unwrap();
         let name = |number: u32| number.to_be_bytes();
         let mut split = 0;
         for number in 0..LOCKS {
@@ -115,8 +111,8 @@ mod tests {
                 mode: [Mode::Exclusive, Mode::Shared][usize::from(number % 5 == 1)],
                 session: None,
             };
-            let reply = step(&mut table, Event::Lock(request));
-            assert_eq!(reply, Reply::Granted(u64::from(number) + 1));
+            let reply = table.step(request, Time(1), &mut outputs);
+            assert_eq!(reply, Some(Outcome::Granted(u64::from(number) + 1)));
         }
         assert!((LOCKS / 8..LOCKS / 2).contains(&split), "{split}");
         // Every other name is not held; and more names than there is room for are not an
@@ -128,12 +124,12 @@ mod tests {
             table.read_ahead(some);
         }
         for number in 0..LOCKS {
-            let event = Event::Unlock {
+            let event = Unlock {
                 client,
                 name: &name(number),
                 token: None,
             };
-            assert_eq!(step(&mut table, event), Reply::Released);
+            assert_eq!(table.step(event, Time(1), &mut outputs), Ok(()));
             table.read_ahead(&hashes[number as usize..][..AHEAD]);
         }
         assert!(!table.outgrows_caches());

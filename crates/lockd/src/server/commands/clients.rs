@@ -6,7 +6,7 @@ use jostle_resp::parse_u64;
 use super::pages::{Paging, SHOWN_MAX, cost};
 use super::{Call, Server};
 use crate::server::info;
-use crate::table::{ClientId, Event};
+use crate::table::{Cancel, ClientId};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
     server.work.long = true;
@@ -86,7 +86,7 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
     let ended = match client {
         Some(client) if waits => {
             // A timer that is due may end the wait in this step in another way.
-            server.step(Event::Cancel { client }, call.now);
+            server.step(Cancel(client), call.now);
             server.unblock(client, error)
         }
         _ => false,

@@ -1,15 +1,9 @@
 //! SESSION: one heartbeat for many locks.
 
-use jostle_resp::parse_u64;
-
-use super::locks::{MS_MAX, TTL_TOO_LONG};
 use super::{Call, Server};
 use crate::server::conn::Conn;
-use crate::table::{Event, Reply, SessionKey};
-
-/// The reply if a session is not open, or belongs to another user.
-pub(in crate::server) const NO_SESSION: &str =
-    "NOSESSION no such session, or it has ended: open another one (SESSION OPEN TTL ms)";
+use crate::server::replies::NO_SESSION;
+use crate::table::{CloseSession, OpenSession, RenewSession, SessionKey};
 
 /// Hexadecimal digits of a session's id.
 const DIGITS: usize = 32;
@@ -32,14 +26,14 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
             let Some(key) = key(call.conn, call.arg(2)) else {
                 return call.reply().error(NO_SESSION);
             };
-            let event = match &subcommand[..] {
+            let open = match &subcommand[..] {
                 b"RENEW" if !server.leases_for(&mut call, 0) => return,
-                b"RENEW" => Event::RenewSession { key },
-                _ => Event::CloseSession { key },
+                b"RENEW" => server.step(RenewSession(key), call.now),
+                _ => server.step(CloseSession(key), call.now),
             };
-            match server.step(event, call.now) {
-                Reply::NoSession => call.reply().error(NO_SESSION),
-                _ => call.reply().integer(1),
+            match open {
+                true => call.reply().integer(1),
+                false => call.reply().error(NO_SESSION),
             }
         }
         _ => call
@@ -56,17 +50,9 @@ fn random_id() -> Option<u128> {
 }
 
 fn open(server: &mut Server, mut call: Call<'_>) {
-    let Some(ttl_ms) = parse_u64(call.arg(3)).filter(|ms| (1..=MS_MAX).contains(ms)) else {
-        return call
-            .reply()
-            .error("ERR TTL is milliseconds, 1 to 1099511627776");
-    };
-    if ttl_ms > server.config.max_ttl_ms {
-        return call.reply().error(TTL_TOO_LONG);
-    }
-    if !server.leases_for(&mut call, ttl_ms) {
+    let Some(ttl_ms) = server.lease(&mut call, 3) else {
         return;
-    }
+    };
     let Some(id) = random_id() else {
         return call
             .reply()
@@ -74,8 +60,8 @@ fn open(server: &mut Server, mut call: Call<'_>) {
     };
     let user = call.conn.user_number();
     let key = SessionKey { user, id };
-    match server.step(Event::OpenSession { key, ttl_ms }, call.now) {
-        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
-        _ => call.reply().bulk(format!("{id:032x}").as_bytes()),
+    match server.step(OpenSession { key, ttl_ms }, call.now) {
+        Err(refusal) => server.refuse(call.reply(), refusal),
+        Ok(()) => call.reply().bulk(format!("{id:032x}").as_bytes()),
     }
 }

@@ -17,7 +17,7 @@ use crate::config::{Config, ConfigError, Data};
 use crate::handover::parcel;
 use crate::handover::state::{ConnState, ListenerState, Sealed, State, StateError};
 use crate::log::say;
-use crate::table::{ClientId, Event, Table, Time};
+use crate::table::{ClientId, Close, Table, Time};
 use crate::tokens::{END, Earlier, FileStore, Opened};
 
 /// Returns from a check with this error, unless the condition holds.
@@ -227,7 +227,7 @@ impl Server {
         let now = self.now();
         for number in &state.lost {
             let client = ClientId::from_number(*number);
-            self.step(Event::Close { client }, now);
+            self.step(Close(client), now);
         }
     }
 
