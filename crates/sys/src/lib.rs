@@ -18,6 +18,7 @@ pub mod link;
 pub mod namespaces;
 pub mod ports;
 pub mod posix_sem;
+pub mod prefetch;
 pub mod process;
 pub mod pthread;
 pub mod serving;

@@ -1,6 +1,5 @@
 //! Clients that connect and disconnect, and clients that other clients' commands have woken.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -9,8 +8,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Server;
 use super::conn::Conn;
-use super::guesses::Guesses;
-use super::net::{self, Door, Listener};
+use super::net::{self, Door};
 use super::stream::Stream;
 use super::turn::GRANTS_PER_SEND;
 use crate::log::{self, Level};
@@ -25,24 +23,6 @@ const INTEREST: EventFlags = EventFlags::IN
 /// The interest while something could not be sent. It is not set otherwise, because a
 /// Unix socket would report each reply that its client reads.
 const STUCK: EventFlags = INTEREST.union(EventFlags::OUT);
-
-/// Where clients come in, and who has not proved itself yet.
-#[derive(Default)]
-pub(super) struct Doors {
-    pub(super) listeners: Vec<Listener>,
-    /// Listeners are not watched for now, as no more files can be opened.
-    pub(super) deaf: bool,
-    #[cfg(feature = "tls")]
-    pub(super) tls: Option<std::sync::Arc<rustls::ServerConfig>>,
-    #[cfg(feature = "tls")]
-    pub(super) handshakes: Option<super::handshake::Handshakes>,
-    pub(super) max_connections: usize,
-    /// How many connections have come, and so the number of the next one.
-    pub(super) arrivals: u64,
-    /// Clients that may not have logged in yet, with their numbers, the oldest first.
-    pub(super) unproved: VecDeque<(u64, ClientId)>,
-    pub(super) guesses: Guesses,
-}
 
 impl Server {
     pub(super) fn conn(&self, client: ClientId) -> Option<&Conn> {

@@ -10,11 +10,15 @@ use crate::table::{Limits, Mode, Outcome, Refusal, Which};
 pub(super) const NO_SESSION: &str =
     "NOSESSION no such session, or it has ended: open another one (SESSION OPEN TTL ms)";
 
+/// The reply to a wrong password, which is delayed.
+pub(super) const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled.";
+
 impl Server {
     /// Writes the reply to a request for one lock or several.
     #[inline]
-    pub(super) fn answer(&self, mut reply: Writer<'_>, outcome: Outcome) {
-        match outcome {
+    pub(super) fn answer(&self, mut reply: Writer<'_>, outcome: &Outcome) {
+        match *outcome {
             Outcome::Granted(token) => reply.integer(token as i64),
             Outcome::GrantedAll { first, count } => {
                 reply.array(count as usize);

@@ -1,6 +1,5 @@
 //! The event loop: what a turn does, and how long it sleeps.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -10,10 +9,11 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::WRONG_PASSWORD;
 use super::conn::{Conn, Phase};
 use super::handover::is_readable;
-use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, Reload, STOP, Server};
+use super::life::Reload;
+use super::replies::WRONG_PASSWORD;
+use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Tick, Time};
 
 /// Clients resumed after their waits, before replies are sent and other clients are
@@ -26,26 +26,6 @@ pub(super) const GRANTS_PER_SEND: usize = 128;
 /// replies: some 100 us of work.
 const GATHERED: usize = 32;
 pub(super) const GATHERED_BYTES: usize = 32 * 1024;
-
-/// Whom the loop turns to next.
-#[derive(Default)]
-pub(super) struct Turn {
-    /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
-    /// client waits only for the reply. `resumed`: commands behind the wait can go on.
-    pub(super) granted: VecDeque<ClientId>,
-    pub(super) resumed: VecDeque<ClientId>,
-    /// Clients whose commands were executed, and whose replies are to be sent.
-    pub(super) unsent: Vec<ClientId>,
-    /// Several clients are ready: their replies are kept back, to be sent together.
-    /// `gathered` counts the bytes kept back.
-    pub(super) gather: bool,
-    pub(super) gathered: usize,
-    /// Clients that go on with the next turn.
-    pub(super) later: VecDeque<ClientId>,
-    /// Clients that have hung up, to be served for the last time and closed, a bounded
-    /// number each turn.
-    pub(super) dying: VecDeque<ClientId>,
-}
 
 impl Server {
     /// Serves until `stop` becomes readable, then drains: no client is admitted any
@@ -336,7 +316,7 @@ impl Server {
             conn.fresh_leases.push(first, &conn.wanted);
         }
         let reply = Writer::new(&mut conn.output, conn.protocol);
-        self.answer(reply, outcome);
+        self.answer(reply, &outcome);
         self.let_go_on(conn);
     }
 

@@ -2,7 +2,9 @@
 
 use jostle_resp::parse_u64;
 
-use super::{Call, Server, sessions};
+use super::call::Call;
+use super::sessions;
+use crate::server::Server;
 use crate::server::conn::Phase;
 use crate::server::replies::NO_SESSION;
 use crate::table::{
@@ -23,28 +25,28 @@ struct Options {
 /// The longest time. A request without a limit leaves the option out.
 const MS_MAX: u64 = crate::config::TTL_MAX_MS;
 
-/// The options from `index` on.
+/// Reads the options from `index` on. They are not returned: that would copy them, by large
+/// loads that wait for several smaller stores.
 #[inline]
-fn options(
+fn read_options(
     call: &Call<'_>,
     may_wait: bool,
     index: usize,
     max_ttl_ms: u64,
-) -> Result<Options, &'static str> {
-    let mut options = Options::default();
-    // Most requests have no options. Then nothing is returned through memory, where one
-    // large load would wait for several smaller stores.
+    options: &mut Options,
+) -> Result<(), &'static str> {
+    // Most requests have none.
     if index < call.args.len() {
-        read_options(call, may_wait, index, &mut options)?;
+        read_words(call, may_wait, index, options)?;
         if options.ttl_ms.is_some_and(|ms| ms > max_ttl_ms) {
             return Err(TTL_TOO_LONG);
         }
     }
-    Ok(options)
+    Ok(())
 }
 
-/// [`options`], if there are any.
-fn read_options(
+/// [`read_options`], if there are any.
+fn read_words(
     call: &Call<'_>,
     may_wait: bool,
     mut index: usize,
@@ -131,11 +133,11 @@ pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
 
 #[inline]
 fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let max_ttl_ms = server.config.max_ttl_ms;
-    let options = match options(&call, patience != Patience::None, 2, max_ttl_ms) {
-        Ok(options) => options,
-        Err(text) => return call.reply().error(text),
-    };
+    let (may_wait, max_ttl_ms) = (patience != Patience::None, server.config.max_ttl_ms);
+    let mut options = Options::default();
+    if let Err(text) = read_options(&call, may_wait, 2, max_ttl_ms, &mut options) {
+        return call.error(text);
+    }
     let mut wait_ms = patience.wait_ms(&options);
     if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
         return;
@@ -155,14 +157,14 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     let outlives = request.ttl_ms.is_some() || request.session.is_some();
     let leased = if outlives { &[request.name][..] } else { &[] };
     let outcome = server.step(request, call.now);
-    conclude(server, call, outcome, leased);
+    conclude(server, call, &outcome, leased);
 }
 
 /// Answers a request for locks, or lets it wait for these names, as leases or as a
 /// session's: they are needed to pass the locks on if the client is gone when they are
 /// granted.
 #[inline]
-fn conclude(server: &Server, mut call: Call<'_>, outcome: Option<Outcome>, leased: &[&[u8]]) {
+fn conclude(server: &Server, mut call: Call<'_>, outcome: &Option<Outcome>, leased: &[&[u8]]) {
     match outcome {
         Some(outcome) => server.answer(call.reply(), outcome),
         None => {
@@ -191,7 +193,8 @@ fn names_and_options<'a>(
     if sorted.windows(2).any(|two| two[0] == two[1]) {
         return Err("ERR LOCKALL takes different names");
     }
-    let options = options(call, true, 2 + count, max_ttl_ms)?;
+    let mut options = Options::default();
+    read_options(call, true, 2 + count, max_ttl_ms, &mut options)?;
     if options.shared || options.places.is_some() || options.session.is_some() {
         return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION");
     }
@@ -210,7 +213,7 @@ pub(super) fn lock_all_within(server: &mut Server, call: Call<'_>) {
 fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     let (names, options) = match names_and_options(&call, server.config.max_ttl_ms) {
         Ok(both) => both,
-        Err(text) => return call.reply().error(text),
+        Err(text) => return call.error(text),
     };
     let mut wait_ms = patience.wait_ms(&options);
     if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
@@ -224,14 +227,14 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     };
     let outcome = server.step(request, call.now);
     let leased = request.ttl_ms.map_or(&[][..], |_| &names);
-    conclude(server, call, outcome, leased);
+    conclude(server, call, &outcome, leased);
 }
 
 pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
     let token = if call.args.len() > 2 {
         match parse_u64(call.arg(2)) {
             Some(token) => Some(token),
-            None => return call.reply().error("ERR the token is not a number"),
+            None => return call.error("ERR the token is not a number"),
         }
     } else {
         None
@@ -244,22 +247,22 @@ pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
     };
     match server.step(unlock, call.now) {
         Ok(()) => call.reply().integer(1),
-        Err(NotReleased::NotHeld) => call.reply().error("NOTHELD nobody holds the lock"),
-        Err(NotReleased::NotOwner) if token.is_some() => call
-            .reply()
-            .error("NOTOWNER the lock is held with another token"),
-        Err(NotReleased::NotOwner) => call
-            .reply()
-            .error("NOTOWNER the lock was not taken by this connection"),
+        Err(NotReleased::NotHeld) => call.error("NOTHELD nobody holds the lock"),
+        Err(NotReleased::NotOwner) if token.is_some() => {
+            call.error("NOTOWNER the lock is held with another token")
+        }
+        Err(NotReleased::NotOwner) => {
+            call.error("NOTOWNER the lock was not taken by this connection")
+        }
     }
 }
 
 pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
     if !call.arg(3).eq_ignore_ascii_case(b"TTL") {
-        return call.reply().error("ERR syntax error");
+        return call.error("ERR syntax error");
     }
     let Some(token) = parse_u64(call.arg(2)) else {
-        return call.reply().error("ERR the token is not a number");
+        return call.error("ERR the token is not a number");
     };
     let Some(ttl_ms) = server.lease(&mut call, 4) else {
         return;
@@ -272,10 +275,10 @@ pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
     };
     match server.step(renew, call.now) {
         Ok(()) => call.reply().integer(1),
-        Err(NotRenewed::NoLease) => call
-            .reply()
-            .error("NOLEASE the lock is its connection's and has no TTL"),
-        Err(NotRenewed::NotOwner) => call.reply().error("NOTOWNER no lease with this token"),
+        Err(NotRenewed::NoLease) => {
+            call.error("NOLEASE the lock is its connection's and has no TTL")
+        }
+        Err(NotRenewed::NotOwner) => call.error("NOTOWNER no lease with this token"),
     }
 }
 
@@ -322,7 +325,7 @@ impl Server {
     fn grant_later(&mut self, call: &mut Call<'_>, wait_ms: Option<u64>) {
         let (now, ms) = (call.now, self.loading_ms(call.now).unwrap_or(1));
         if wait_ms == Some(0) {
-            return call.reply().error(&format!(
+            return call.error(&format!(
                 "LOADING leases of the program before may still run: locks are granted in {ms} ms"
             ));
         }
@@ -339,7 +342,7 @@ impl Server {
             Some(ms) if ms > self.config.max_ttl_ms => TTL_TOO_LONG,
             Some(ms) => return self.leases_for(call, ms).then_some(ms),
         };
-        call.reply().error(text);
+        call.error(text);
         None
     }
 

@@ -1,6 +1,7 @@
 //! SESSION: one heartbeat for many locks.
 
-use super::{Call, Server};
+use super::call::Call;
+use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::replies::NO_SESSION;
 use crate::table::{CloseSession, OpenSession, RenewSession, SessionKey};
@@ -24,7 +25,7 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
         (b"OPEN", 4) if call.arg(2).eq_ignore_ascii_case(b"TTL") => open(server, call),
         (b"RENEW" | b"CLOSE", 3) => {
             let Some(key) = key(call.conn, call.arg(2)) else {
-                return call.reply().error(NO_SESSION);
+                return call.error(NO_SESSION);
             };
             let open = match &subcommand[..] {
                 b"RENEW" if !server.leases_for(&mut call, 0) => return,
@@ -33,12 +34,10 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
             };
             match open {
                 true => call.reply().integer(1),
-                false => call.reply().error(NO_SESSION),
+                false => call.error(NO_SESSION),
             }
         }
-        _ => call
-            .reply()
-            .error("ERR syntax error: SESSION OPEN TTL ms | RENEW id | CLOSE id"),
+        _ => call.error("ERR syntax error: SESSION OPEN TTL ms | RENEW id | CLOSE id"),
     }
 }
 
@@ -54,9 +53,7 @@ fn open(server: &mut Server, mut call: Call<'_>) {
         return;
     };
     let Some(id) = random_id() else {
-        return call
-            .reply()
-            .error("ERR the system has no random bits yet: try again");
+        return call.error("ERR the system has no random bits yet: try again");
     };
     let user = call.conn.user_number();
     let key = SessionKey { user, id };
