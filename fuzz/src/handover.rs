@@ -3,7 +3,7 @@
 //! Oracles: nothing panics; a table that was made says the same of itself as the bytes
 //! did; when all clients leave and all time has passed, nobody waits and nothing is held.
 
-use jostle_lockd::table::{Event, Limits, Table, TableImage, Time};
+use jostle_lockd::table::{Close, Limits, Table, TableImage, Tick, Time};
 
 /// Whether the input was more than refused.
 pub fn check(bytes: &[u8]) -> bool {
@@ -20,13 +20,13 @@ pub fn check(bytes: &[u8]) -> bool {
     assert_eq!(table.image(image.at()), image);
     let mut outputs = Vec::new();
     for client in image.connections() {
-        table.step(Event::Close { client }, image.at(), &mut outputs);
+        table.step(Close(client), image.at(), &mut outputs);
     }
     // The last instant at which anything can end.
     let end = Time(u64::MAX - 1);
-    table.step(Event::Tick, end, &mut outputs);
+    table.step(Tick, end, &mut outputs);
     while table.next_tick().is_some_and(|tick| tick <= end) {
-        table.step(Event::Tick, end, &mut outputs);
+        table.step(Tick, end, &mut outputs);
     }
     assert_eq!((table.waiting(), table.holds(), table.clients()), (0, 0, 0));
     true
@@ -41,31 +41,21 @@ mod tests {
         let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
         let mut outputs = Vec::new();
         let now = Time(1_000_000);
-        table.step(Event::Tokens { end: u64::MAX }, now, &mut outputs);
+        table.step(Tokens(u64::MAX), now, &mut outputs);
         let clients: Vec<ClientId> = (0..4)
-            .map(|_| match table.step(Event::Open, now, &mut outputs) {
-                Reply::Opened(client) => client,
-                other => panic!("{other:?}"),
-            })
+            .map(|_| table.step(Open, now, &mut outputs).unwrap())
             .collect();
         let key = SessionKey { user: 0, id: 1 };
-        table.step(
-            Event::OpenSession {
-                key,
-                ttl_ms: 60_000,
-            },
-            now,
-            &mut outputs,
-        );
-        let lock = |client, name: &'static [u8], ttl_ms, session, mode| {
-            Event::Lock(LockRequest {
-                client,
-                name,
-                ttl_ms,
-                wait_ms: Some(5_000),
-                session,
-                mode,
-            })
+        let ttl_ms = 60_000;
+        let opened = table.step(OpenSession { key, ttl_ms }, now, &mut outputs);
+        opened.unwrap();
+        let lock = |client, name: &'static [u8], ttl_ms, session, mode| LockRequest {
+            client,
+            name,
+            ttl_ms,
+            wait_ms: Some(5_000),
+            session,
+            mode,
         };
         table.step(
             lock(clients[0], b"a", None, None, Mode::Exclusive),
@@ -110,12 +100,12 @@ mod tests {
             &mut outputs,
         );
         table.step(
-            Event::LockAll(LockAllRequest {
+            LockAllRequest {
                 client: clients[3],
                 names: &[b"a", b"b", b"c"],
                 ttl_ms: Some(7_000),
                 wait_ms: None,
-            }),
+            },
             now,
             &mut outputs,
         );

@@ -2,10 +2,7 @@
 //! after each step has no two incompatible ones; tokens grow; nobody waits for
 //! a free lock, unless somebody waits for several; its totals agree with its
 //! lists; nobody waits in the name of a session that is over.
-use jostle_lockd::table::{
-    ClientId, Event, HashKey, Limits, LockAllRequest, LockRequest, Mode, Outcome, Reply,
-    SessionKey, Table, Time,
-};
+use jostle_lockd::table::*;
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"exactly twenty-four byte", &[b'n'; 100]];
 
@@ -39,12 +36,9 @@ pub fn check(bytes: &[u8]) -> bool {
     let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
     let mut outputs = Vec::new();
     let mut now = Time(0);
-    table.step(Event::Tokens { end: u64::MAX }, now, &mut outputs);
-    let mut open = || match table.step(Event::Open, now, &mut outputs) {
-        Reply::Opened(client) => client,
-        other => panic!("{other:?}"),
-    };
-    let clients: Vec<ClientId> = (0..8).map(|_| open()).collect();
+    table.step(Tokens(u64::MAX), now, &mut outputs);
+    let mut open = || table.step(Open, now, &mut outputs);
+    let clients: Vec<ClientId> = (0..8).map(|_| open().expect("room for it")).collect();
     let mut closed = [false; 8];
     let mut waits = [0; 8];
     let mut last = 0;
@@ -61,103 +55,116 @@ pub fn check(bytes: &[u8]) -> bool {
         let ms = |bits: u8| (bits & 3 != 0).then_some(1 << (bits & 0xf));
         let (from, count) = (usize::from(step[1] & 3), 1 + usize::from(step[3] & 3));
         let several: Vec<&[u8]> = (0..count).map(|n| NAMES[(from + n) % 4]).collect();
-        let event = match step[0] & 7 {
-            _ if closed[who] => Event::Tick,
+        outputs.clear();
+        // What became of a request for locks: the outcome, or in how many lines the client
+        // waits, and whether in the name of the session.
+        let (mut outcome, mut queued) = (None, None);
+        let mut leaves = false;
+        let out = &mut outputs;
+        match step[0] & 7 {
+            _ if closed[who] => table.step(Tick, now, out),
             0 if step[2] == 255 => {
                 let ttl_ms = 1 << (step[3] & 0xf);
-                Event::OpenSession { key, ttl_ms }
+                if table.step(OpenSession { key, ttl_ms }, now, out).is_ok() {
+                    assert!(now.0 >= session_end, "it is open");
+                    (session_ms, session_end) = (ttl_ms, now.0 + ttl_ms * 1_000_000);
+                }
             }
-            1 if step[2] == 255 => Event::RenewSession { key },
-            2 if step[2] == 255 => Event::CloseSession { key },
-            0..=2 if waits[who] == 0 => Event::Lock(LockRequest {
-                client,
-                name,
-                ttl_ms: ms(step[2]).filter(|_| step[3] & 1 == 0),
-                wait_ms: ms(step[2] >> 4),
-                session: (step[3] & 1 != 0).then_some(&key),
-                mode: match (step[1] & 4, step[0] & 8) {
-                    (0, _) => Mode::Exclusive,
-                    (_, 0) => Mode::Shared,
-                    _ => Mode::Place {
-                        of: 2 + u16::from(step[0] >> 7),
+            1 if step[2] == 255 => {
+                let renewed = table.step(RenewSession(key), now, out);
+                assert_eq!(renewed, now.0 < session_end);
+                if renewed {
+                    session_end = now.0 + session_ms * 1_000_000;
+                }
+            }
+            2 if step[2] == 255 => {
+                let closed = table.step(CloseSession(key), now, out);
+                assert_eq!(closed, now.0 < session_end);
+                session_end = 0;
+            }
+            0..=2 if waits[who] == 0 => {
+                let session = (step[3] & 1 != 0).then_some(&key);
+                let request = LockRequest {
+                    client,
+                    name,
+                    ttl_ms: ms(step[2]).filter(|_| session.is_none()),
+                    wait_ms: ms(step[2] >> 4),
+                    session,
+                    mode: match (step[1] & 4, step[0] & 8) {
+                        (0, _) => Mode::Exclusive,
+                        (_, 0) => Mode::Shared,
+                        _ => Mode::Place {
+                            of: 2 + u16::from(step[0] >> 7),
+                        },
                     },
-                },
-            }),
-            7 if waits[who] == 0 => Event::LockAll(LockAllRequest {
-                client,
-                names: &several,
-                ttl_ms: ms(step[2]),
-                wait_ms: ms(step[2] >> 4),
-            }),
-            3 if waits[who] == 0 => Event::Unlock {
-                client,
-                name,
-                token: None,
-            },
-            4 => Event::Unlock {
-                client,
-                name,
-                token: Some(token),
-            },
-            5 => Event::Renew {
-                name,
-                token,
-                ttl_ms: 1 + token,
-            },
-            6 if step[2] == 0 => Event::Force { name },
-            6 if step[2] == 1 => Event::Close { client },
-            6 if step[2] == 2 => Event::Cancel { client },
-            _ => Event::Tick,
-        };
-        outputs.clear();
-        let reply = table.step(event, now, &mut outputs);
+                };
+                outcome = table.step(request, now, out);
+                queued = outcome.is_none().then_some((1, session.is_some()));
+            }
+            7 if waits[who] == 0 => {
+                let request = LockAllRequest {
+                    client,
+                    names: &several,
+                    ttl_ms: ms(step[2]),
+                    wait_ms: ms(step[2] >> 4),
+                };
+                outcome = table.step(request, now, out);
+                queued = outcome.is_none().then_some((count, false));
+            }
+            it @ (3 | 4) if it == 4 || waits[who] == 0 => {
+                let token = (it == 4).then_some(token);
+                let unlock = Unlock {
+                    client,
+                    name,
+                    token,
+                };
+                let _ = table.step(unlock, now, out);
+            }
+            5 => {
+                let ttl_ms = 1 + token;
+                let renew = Renew {
+                    name,
+                    token,
+                    ttl_ms,
+                };
+                let _ = table.step(renew, now, out);
+            }
+            6 if step[2] == 0 => drop(table.step(Force(name), now, out)),
+            6 if step[2] == 1 => {
+                table.step(Close(client), now, out);
+                (closed[who], leaves) = (true, true);
+            }
+            6 if step[2] == 2 => {
+                table.step(Cancel(client), now, out);
+                leaves = true;
+            }
+            _ => table.step(Tick, now, out),
+        }
         let mut granted: Vec<u64> = Vec::new();
+        let mut got = |outcome| match outcome {
+            Outcome::Granted(token) => granted.push(token),
+            Outcome::GrantedAll { first, count } => {
+                granted.extend(first..first + u64::from(count));
+            }
+            _ => {}
+        };
         for output in &outputs {
             let at = clients.iter().position(|client| *client == output.client);
             let at = at.expect("one of ours");
             waits[at] = 0;
             let named = std::mem::take(&mut in_session[at]);
-            match output.outcome {
-                Outcome::NoSession => assert!(named, "it waited for itself"),
-                Outcome::Granted { token, .. } => granted.push(token),
-                Outcome::GrantedAll { first, count, .. } => {
-                    granted.extend(first..first + u64::from(count));
-                }
-                _ => {}
-            }
+            assert!(
+                named || output.outcome != Outcome::NoSession,
+                "it waited for itself"
+            );
+            got(output.outcome);
         }
-        match (event, reply) {
-            (Event::Lock(request), Reply::Queued) => {
-                waits[who] = 1;
-                in_session[who] = request.session.is_some();
-            }
-            (Event::OpenSession { ttl_ms, .. }, Reply::Done) => {
-                assert!(now.0 >= session_end, "it is open");
-                (session_ms, session_end) = (ttl_ms, now.0 + ttl_ms * 1_000_000);
-            }
-            (Event::RenewSession { .. }, Reply::Renewed) => {
-                assert!(now.0 < session_end, "it is over");
-                session_end = now.0 + session_ms * 1_000_000;
-            }
-            (Event::RenewSession { .. } | Event::CloseSession { .. }, Reply::NoSession) => {
-                assert!(now.0 >= session_end, "it is open");
-            }
-            (Event::CloseSession { .. }, _) => session_end = 0,
-            (Event::LockAll(_), Reply::Queued) => waits[who] = count,
-            (_, Reply::GrantedAll { first, count }) => {
-                granted.extend(first..first + u64::from(count));
-            }
-            (_, Reply::Granted(token)) => granted.push(token),
-            (Event::Close { .. }, _) => {
-                closed[who] = true;
-                waits[who] = 0;
-                in_session[who] = false;
-            }
-            (Event::Cancel { .. }, _) => {
-                waits[who] = 0;
-                in_session[who] = false;
-            }
-            _ => {}
+        outcome.into_iter().for_each(got);
+        if leaves {
+            queued = Some((0, false));
+        }
+        if let Some(lines) = queued {
+            (waits[who], in_session[who]) = lines;
         }
         for token in granted {
             assert!(token > last, "token {token} after {last}");

@@ -83,7 +83,7 @@ const MUTANTS: &[Mutant] = &[
             self.counters.granted_at_once += 1;
             let ttl_ms = request.ttl_ms.unwrap_or(0);
             self.hold(id, request.client.0, token, ttl_ms, now);
-            return Reply::Granted(token);
+            return Some(Outcome::Granted(token));
         }
         let shares = request.mode",
     ),
@@ -99,15 +99,16 @@ const MUTANTS: &[Mutant] = &[
     (
         "the connection owns a session's lock",
         "grants.rs",
-        "session => (self.sessions[session].client, true),",
-        "session => (if MUTANT { client } else { self.sessions[session].client }, true),",
+        "            session => self.sessions[session].client,",
+        "            session if !MUTANT => self.sessions[session].client,
+            _ => client,",
     ),
     (
         "a session is renewed in vain",
         "sessions.rs",
         "self.unlink(heartbeat);",
         "if MUTANT {
-            return Reply::Renewed;
+            return true;
         }
         self.unlink(heartbeat);",
     ),

@@ -3,6 +3,8 @@
 //! [`Settings`] holds what was written, [`Config`] the values that follow from it. A
 //! flag overrides the file.
 
+mod settings;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +18,8 @@ use crate::log::{Format, Level};
 use crate::table;
 use crate::users::Users;
 
+pub use settings::Settings;
+
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
 
@@ -24,182 +28,6 @@ pub(crate) const TTL_MAX_MS: u64 = 1 << 40;
 
 /// Bytes of the longest password.
 pub(crate) const PASSWORD_MAX: usize = 512;
-
-/// Flags of `jostled`, and keys of its file.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Settings {
-    /// Address to listen on, HOST:PORT; may be repeated; "none" for none.
-    /// Default: 127.0.0.1:2626. An address other than loopback needs a password
-    #[arg(long, value_name = "HOST:PORT")]
-    pub listen: Vec<String>,
-
-    /// Address to listen on with TLS, HOST:PORT; may be repeated
-    #[arg(long, value_name = "HOST:PORT")]
-    pub tls_listen: Vec<String>,
-
-    /// Certificate chain for TLS, a PEM file. Default: the credential
-    /// jostled.cert of systemd, if there is one
-    #[arg(long, value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// Private key for TLS, a PEM file. Default: the credential jostled.key of
-    /// systemd, if there is one
-    #[arg(long, value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
-
-    /// Unix socket to listen on
-    #[arg(long, value_name = "PATH")]
-    pub unix: Option<PathBuf>,
-
-    /// Permissions of the Unix socket, octal. Default: 600, its owner alone
-    #[arg(long, value_name = "MODE")]
-    pub unix_mode: Option<String>,
-
-    /// Directory of what a restart must know: the range of fencing tokens that
-    /// may have been used. Default: $STATE_DIRECTORY, else
-    /// $XDG_STATE_HOME/jostled, else ~/.local/state/jostled; needed where none
-    /// of these variables is set. "none" writes nothing: then tokens start at 1
-    /// again with each start, and do not fence against what was granted before it
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<String>,
-
-    /// After an end without a handover: `wait` grants nothing until every lease that may
-    /// exist has ended, `grant` grants at once. Default: wait
-    #[arg(long, value_name = "WHAT")]
-    pub after_crash: Option<AfterCrash>,
-
-    /// Longest lease and session, which is the longest wait of --after-crash. Default:
-    /// 3600, and no limit if nothing waits (--after-crash grant, or --data none)
-    #[arg(long, value_name = "SECONDS")]
-    pub max_ttl: Option<u64>,
-
-    /// Accept a data directory that was copied, such as a restored backup: tokens go on
-    /// 2^40 later
-    #[arg(long)]
-    #[serde(skip)]
-    pub restored: bool,
-
-    /// File with the password (its first line); else $JOSTLED_PASSWORD, else the
-    /// credential jostled.password of systemd, if there is one
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
-
-    /// File with users, their rights and quotas, in the syntax of Redis's ACL
-    /// files. Default: the credential jostled.users of systemd, if there is one;
-    /// else there is one user, `default`, who may do everything
-    #[arg(long, value_name = "FILE")]
-    pub users_file: Option<PathBuf>,
-
-    /// Certificates of authorities, a PEM file: a TLS client that shows a
-    /// certificate of theirs is the user of its common name, without AUTH
-    #[arg(long, value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
-
-    /// Connections, out of --max-connections, that are reserved for administrators.
-    /// Default: 8 with --users-file, otherwise 0
-    #[arg(long, value_name = "N")]
-    pub reserve_connections: Option<usize>,
-
-    /// Address of the Prometheus metrics, http://HOST:PORT/metrics. They need
-    /// no password and hold no names. Default: none
-    #[arg(long, value_name = "HOST:PORT")]
-    pub metrics: Option<String>,
-
-    /// What is logged. Lines of the audit (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, wrong
-    /// passwords) always are. Default: info
-    #[arg(long, value_name = "LEVEL")]
-    pub log_level: Option<Level>,
-
-    /// Lines of text, or JSON, an object a line. Default: text
-    #[arg(long, value_name = "FORMAT")]
-    pub log_format: Option<Format>,
-
-    /// Connections at the same time. Default: 10000
-    #[arg(long, value_name = "N")]
-    pub max_connections: Option<usize>,
-
-    /// Waiters of one lock. Default: 10000
-    #[arg(long, value_name = "N")]
-    pub max_waiters_per_lock: Option<u32>,
-
-    /// Waiters of all locks together. Default: 100000
-    #[arg(long, value_name = "N")]
-    pub max_waiters: Option<u32>,
-
-    /// Sessions at the same time. Default: 10000
-    #[arg(long, value_name = "N")]
-    pub max_sessions: Option<u32>,
-
-    /// Longest wait of a LOCK, with or without WAIT; 0: no limit. Ends the waits of
-    /// clients that have given up and kept their connection. Default: 0
-    #[arg(long, value_name = "SECONDS")]
-    pub max_wait: Option<u64>,
-
-    /// Bytes of a lock's name, at most 65535. Default: 512
-    #[arg(long, value_name = "BYTES")]
-    pub max_name: Option<usize>,
-
-    /// Memory for locks, names and waiters, with suffix K, M or G. Default: 1G
-    #[arg(long, value_name = "BYTES")]
-    pub max_memory: Option<Size>,
-
-    /// One request, and what a client may send behind a LOCK that waits.
-    /// Default: 64K
-    #[arg(long, value_name = "BYTES")]
-    pub max_request: Option<Size>,
-
-    /// Replies that a client has not read, before it is disconnected. Default: 1M
-    #[arg(long, value_name = "BYTES")]
-    pub max_output: Option<Size>,
-
-    /// Requests and replies of all clients that stand in memory; above it, those
-    /// with most of them are disconnected. Default: 256M
-    #[arg(long, value_name = "BYTES")]
-    pub max_buffers: Option<Size>,
-
-    /// Seconds without a request after which a client that neither owns a lock
-    /// nor waits is disconnected; 0 never. Default: 0
-    #[arg(long, value_name = "SECONDS")]
-    pub idle_timeout: Option<u64>,
-
-    /// Seconds in which a started request must arrive whole, a new client must
-    /// have authenticated, and a client must read some of its replies; 0 never.
-    /// Default: 30
-    #[arg(long, value_name = "SECONDS")]
-    pub request_timeout: Option<u64>,
-
-    /// Seconds of silence after which TCP probes whether a client's host is
-    /// there; it is given up when 3 probes, a sixth of that time apart and at
-    /// least 1 second, stay unanswered. 1 to 32767. Default: 60, so 90 in all
-    #[arg(long, value_name = "SECONDS")]
-    pub tcp_keepalive: Option<u32>,
-
-    /// Microseconds for which the daemon, while clients wait for locks, asks for
-    /// requests again before it sleeps, as long as that pays; 0 never. Quicker
-    /// hand-offs, for up to one core. Default: 50
-    #[arg(long, value_name = "MICROSECONDS")]
-    pub busy_poll: Option<u32>,
-
-    /// Busy polling also while nobody waits: quicker replies to clients that send
-    /// one request at a time
-    #[arg(long)]
-    pub busy_poll_always: bool,
-
-    /// Seconds in which a new program has to say whether it can take over
-    /// (HANDOVER, SIGUSR2). Default: 10
-    #[arg(long, value_name = "SECONDS")]
-    pub handover_timeout: Option<u64>,
-
-    /// Seconds for clients to read their last replies when the daemon ends.
-    /// Default: 5
-    #[arg(long, value_name = "SECONDS")]
-    pub drain_timeout: Option<u64>,
-
-    /// The password itself; only in the file, as flags are visible to everybody
-    #[arg(skip)]
-    pub password: Option<String>,
-}
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -332,51 +160,6 @@ pub struct TlsConfig {
 }
 
 impl Settings {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// [`ConfigError::File`].
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        Ok(file::settings(path)?)
-    }
-
-    /// These settings, completed by those of `file`.
-    #[must_use]
-    pub fn over(mut self, file: Self) -> Self {
-        macro_rules! complete {
-            ($($name:ident)*) => {$( self.$name = self.$name.or(file.$name); )*};
-        }
-        complete! {
-            tls_cert tls_key unix unix_mode data after_crash max_ttl password_file users_file
-            tls_ca reserve_connections metrics log_level log_format max_connections
-            max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
-            max_request max_output max_buffers idle_timeout request_timeout tcp_keepalive
-            busy_poll handover_timeout drain_timeout password
-        }
-        for (mine, other) in [
-            (&mut self.listen, file.listen),
-            (&mut self.tls_listen, file.tls_listen),
-        ] {
-            if mine.is_empty() {
-                *mine = other;
-            }
-        }
-        self.busy_poll_always |= file.busy_poll_always;
-        self
-    }
-
-    /// The level of the log.
-    #[must_use]
-    pub fn level(&self) -> Level {
-        self.log_level.unwrap_or(Level::Info)
-    }
-
-    /// The format of the log.
-    #[must_use]
-    pub fn format(&self) -> Format {
-        self.log_format.unwrap_or(Format::Text)
-    }
-
     /// Derives the configuration from the settings and the environment, whose variables
     /// `env` returns.
     ///

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use clap::Parser;
 use jostle_daemon::{memory, signals};
 use jostle_lockd::config::{ConfigError, Data};
-use jostle_lockd::handover::{self, Program, StateError};
+use jostle_lockd::handover::{Program, StateError};
 use jostle_lockd::log::{self, Level, say, write};
-use jostle_lockd::server::{Reload, StartError, Successor};
+use jostle_lockd::server::{self, Reload, StartError, Successor};
 use jostle_lockd::systemd::{Notifier, inherited};
 use jostle_lockd::{Config, Server, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
@@ -87,7 +87,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let inherits = inherits_sockets(&cli);
     if cli.check_state {
         // Its error becomes part of a log line of the program that started the check.
-        return Ok(handover::prove(&settle(&cli, inherits)?)?);
+        return Ok(server::prove(&settle(&cli, inherits)?)?);
     }
     // Errors in the settings are logged with the level and format that the settings ask for.
     obey(&cli.settings);

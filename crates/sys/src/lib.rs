@@ -19,6 +19,7 @@ pub mod namespaces;
 pub mod owners;
 pub mod ports;
 pub mod posix_sem;
+pub mod prefetch;
 pub mod process;
 pub mod pthread;
 pub mod serving;

@@ -5,8 +5,7 @@
 //! by printing the state's checksum. A program that only exits with success, for
 //! example one that knows nothing of handovers, proves nothing.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitStatus, Stdio};
@@ -16,9 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::state::{Sealed, StateError};
+use super::state::Sealed;
 use super::{CHECK_FLAG, Program};
-use crate::config::Config;
 
 /// Bytes of a program's output that are read.
 const WORDS: usize = 400;
@@ -137,20 +135,6 @@ fn read_some(pipe: impl AsFd + Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn proof(checksum: u64) -> String {
+pub(crate) fn proof(checksum: u64) -> String {
     format!("jostled can go on from {checksum:016x}")
-}
-
-/// Checks whether a server with these settings could go on from the state in the
-/// standard input, and prints the proof.
-///
-/// # Errors
-/// Why it could not.
-pub fn prove(config: &Config) -> Result<(), StateError> {
-    let state = super::parcel::take_stdin()?;
-    let sealed = Sealed::from_file(File::from(state))?;
-    crate::server::could_go_on(config, sealed.read()?)?;
-    let mut out = io::stdout();
-    writeln!(out, "{}", proof(sealed.checksum()))?;
-    Ok(out.flush()?)
 }

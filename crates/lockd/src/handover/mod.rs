@@ -23,7 +23,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use check::prove;
 pub use state::StateError;
 
 /// The flag that starts a program to check whether it could go on from a state.

@@ -46,7 +46,7 @@ pub enum StateError {
     Settings(String),
     /// The server cannot be made.
     #[error(transparent)]
-    Start(#[from] crate::server::StartError),
+    Start(#[from] crate::server::errors::StartError),
 }
 
 impl From<rustix::io::Errno> for StateError {
@@ -70,7 +70,7 @@ pub(crate) struct State {
     pub(crate) table: TableImage,
     /// Names of users, from number 1 on.
     pub(crate) users: Vec<String>,
-    pub(crate) stats: crate::server::Stats,
+    pub(crate) stats: crate::server::stats::Stats,
     /// Requests by command.
     pub(crate) requests: Vec<(String, u64)>,
     pub(crate) listeners: Vec<ListenerState>,
@@ -86,7 +86,7 @@ pub(crate) struct State {
 /// A socket that is listened on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ListenerState {
-    pub(crate) door: crate::server::Door,
+    pub(crate) door: crate::server::net::Door,
     pub(crate) address: Option<SocketAddr>,
     /// The file to remove at the end.
     pub(crate) file: Option<Vec<u8>>,
@@ -102,7 +102,7 @@ pub(crate) struct ConnState {
     pub(crate) user: Option<String>,
     pub(crate) number: u16,
     pub(crate) probation: bool,
-    pub(crate) transaction: Option<TransactionState>,
+    pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) waiting: bool,
     pub(crate) wrong_passwords: u32,
     pub(crate) refusal_due: Option<u64>,
@@ -130,10 +130,12 @@ pub(crate) struct ConnState {
 }
 
 /// What was queued since MULTI.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TransactionState {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Transaction {
+    /// As they are sent.
     pub(crate) requests: Vec<u8>,
     pub(crate) count: usize,
+    /// Something was wrong: EXEC will execute nothing.
     pub(crate) aborted: bool,
 }
 

@@ -1,63 +1,13 @@
 //! The users of connections: logins, and the effects of reading the users file again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Server;
 use super::conn::Conn;
 use super::net::{Door, Listener};
-use crate::table::{Event, Time};
+use crate::table::{Enlist, Quota, Time};
 use crate::users::{User, Users};
-
-/// User numbers, which stay the same until the daemon ends: sessions and locks are booked to
-/// them. Number 0 is the default user and every client that has not logged in.
-#[derive(Debug, Default)]
-pub(super) struct Numbers {
-    /// Names by user number, from number 1 on.
-    names: Vec<String>,
-    places: HashMap<String, u16>,
-    /// Open connections by user number.
-    connections: Vec<u32>,
-}
-
-impl Numbers {
-    fn find(&self, name: &str) -> Option<u16> {
-        if name == crate::users::DEFAULT {
-            return Some(0);
-        }
-        self.places.get(name).copied()
-    }
-
-    /// By number, from 1 on.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Restores the user numbers from before a handover. No client may be connected yet.
-    pub(super) fn restore(&mut self, names: &[String]) {
-        self.names = names.to_vec();
-        self.places = names.iter().cloned().zip(1..).collect();
-        self.connections = vec![0; names.len() + 1];
-    }
-
-    /// Counts a connection.
-    pub(super) fn connect(&mut self, number: u16) {
-        self.connections[usize::from(number)] += 1;
-    }
-
-    fn add(&mut self, name: &str) -> u16 {
-        if self.connections.is_empty() {
-            self.connections.push(0);
-        }
-        self.find(name).unwrap_or_else(|| {
-            self.names.push(name.to_owned());
-            self.connections.push(0);
-            let number = self.names.len() as u16;
-            self.places.insert(name.to_owned(), number);
-            number
-        })
-    }
-}
 
 /// Why a login fails although the password is right.
 pub(super) enum LoginError {
@@ -103,7 +53,7 @@ impl Server {
         for user in list {
             let account = self.numbers.add(&user.name);
             gone.remove(&account);
-            let event = Event::Quota {
+            let event = Quota {
                 account,
                 locks: user.quota.locks,
                 waiters: user.quota.waiters,
@@ -115,7 +65,7 @@ impl Server {
         // stay counted.
         for account in gone {
             let (locks, waiters) = (None, None);
-            let event = Event::Quota {
+            let event = Quota {
                 account,
                 locks,
                 waiters,
@@ -172,7 +122,7 @@ impl Server {
         if number != conn.user_number() {
             let client = conn.id;
             let account = number;
-            self.step(Event::Enlist { client, account }, now);
+            self.step(Enlist { client, account }, now);
         }
         conn.probation = false;
         conn.gone = false;

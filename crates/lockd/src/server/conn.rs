@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use jostle_resp::Protocol;
 
-use super::commands::Transaction;
 use super::stream::Stream;
 use crate::glob::Beginning;
+use crate::handover::state::Transaction;
 use crate::table::{ClientId, Time};
 use crate::users::User;
 
@@ -228,7 +228,10 @@ impl Conn {
     /// Bytes of memory in its buffers.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
-        let queued = self.transaction.as_ref().map_or(0, |queued| queued.bytes());
+        let queued = self
+            .transaction
+            .as_ref()
+            .map_or(0, |queued| queued.requests.capacity());
         let leases = self.wanted.bytes() + self.fresh_leases.bytes();
         self.input.capacity() + self.output.capacity() + queued + leases
     }

@@ -1,6 +1,5 @@
 //! Clients that connect and disconnect, and clients that other clients' commands have woken.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -9,12 +8,11 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Server;
 use super::conn::Conn;
-use super::guesses::Guesses;
-use super::net::{self, Door, Listener};
+use super::net::{self, Door};
 use super::stream::Stream;
 use super::turn::GRANTS_PER_SEND;
 use crate::log::{self, Level};
-use crate::table::{ClientId, Event, Reply, Time};
+use crate::table::{Cancel, ClientId, Close, Open, Time, Unlock};
 
 /// Epoll reports each change once (edge-triggered). It does not look at a socket again
 /// after each read, and need not be told when a client may not be read from. Code that
@@ -25,24 +23,6 @@ const INTEREST: EventFlags = EventFlags::IN
 /// The interest while something could not be sent. It is not set otherwise, because a
 /// Unix socket would report each reply that its client reads.
 const STUCK: EventFlags = INTEREST.union(EventFlags::OUT);
-
-/// Where clients come in, and who has not proved itself yet.
-#[derive(Default)]
-pub(super) struct Doors {
-    pub(super) listeners: Vec<Listener>,
-    /// Listeners are not watched for now, as no more files can be opened.
-    pub(super) deaf: bool,
-    #[cfg(feature = "tls")]
-    pub(super) tls: Option<std::sync::Arc<rustls::ServerConfig>>,
-    #[cfg(feature = "tls")]
-    pub(super) handshakes: Option<super::handshake::Handshakes>,
-    pub(super) max_connections: usize,
-    /// How many connections have come, and so the number of the next one.
-    pub(super) arrivals: u64,
-    /// Clients that may not have logged in yet, with their numbers, the oldest first.
-    pub(super) unproved: VecDeque<(u64, ClientId)>,
-    pub(super) guesses: Guesses,
-}
 
 impl Server {
     pub(super) fn conn(&self, client: ClientId) -> Option<&Conn> {
@@ -202,9 +182,7 @@ impl Server {
         peer: Option<SocketAddr>,
     ) -> Option<ClientId> {
         let now = self.now();
-        let Reply::Opened(client) = self.step(Event::Open, now) else {
-            return None;
-        };
+        let client = self.step(Open, now)?;
         let mut conn = Box::new(Conn::new(stream, client, peer, now));
         conn.probation = self.is_reserved();
         conn.draining = self.life.draining.is_some();
@@ -223,7 +201,7 @@ impl Server {
         }
         if self.watch_new(&conn).is_err() {
             self.forget_user(&mut conn);
-            self.step(Event::Close { client }, now);
+            self.step(Close(client), now);
             return None;
         }
         self.stats.connections += 1;
@@ -338,7 +316,7 @@ impl Server {
             // be notified, so that the lease can be passed on.
             self.conns[client.slot()] = Some(conn);
             self.wake();
-            self.step(Event::Cancel { client }, now);
+            self.step(Cancel(client), now);
             let Some(found) = self.take_conn(client) else {
                 return;
             };
@@ -352,7 +330,7 @@ impl Server {
         self.forget_user(&mut conn);
         self.buffered -= conn.accounted;
         conn.stream.close();
-        self.step(Event::Close { client }, now);
+        self.step(Close(client), now);
     }
 
     /// Passes on a lease or a session's lock that was granted to a client that was gone
@@ -365,13 +343,13 @@ impl Server {
                 continue;
             }
             let token = Some(token);
-            let event = Event::Unlock {
+            let event = Unlock {
                 client,
                 name,
                 token,
             };
             // Unless a command behind the wait has released it already.
-            if self.step(event, now) == Reply::Released {
+            if self.step(event, now).is_ok() {
                 self.stats.passed_on += 1;
             }
         }

@@ -8,7 +8,7 @@ use rustix::time::Timespec;
 
 use super::Server;
 use crate::log::say;
-use crate::table::{ClientId, Event, Time};
+use crate::table::{CancelAll, ClientId, Tick, Time};
 
 /// The reply to clients that wait for a lock, or request one, while holders finish.
 pub(super) const DRAINING: &str =
@@ -19,7 +19,7 @@ impl Server {
     pub(super) fn begin_drain(&mut self, ms: u64, now: Time) {
         self.life.draining = Some(Time(now.0.saturating_add(ms * 1_000_000)));
         self.set_draining(true);
-        self.step(Event::Tick, now);
+        self.step(Tick, now);
         let waiters = self.end_waits(DRAINING, now);
         let holds = self.table.holds();
         say(&format!(
@@ -73,7 +73,7 @@ impl Server {
         let waiting = waiting.filter(|conn| self.waits_for_lock(conn));
         let waiting: Vec<ClientId> = waiting.map(|conn| conn.id).collect();
         // Timers that are due may end waits in this step in another way.
-        self.step(Event::CancelAll, now);
+        self.step(CancelAll, now);
         let mut count = 0;
         for client in waiting {
             let Some(mut conn) = self.take_conn(client) else {
@@ -100,7 +100,7 @@ impl Server {
         let start = self.now();
         // Timers that are due run first, while every connection is in its slot. All
         // waits end before the first lock is released.
-        self.step(Event::Tick, start);
+        self.step(Tick, start);
         self.end_waits("SHUTDOWN the lock daemon is ending", start);
         for slot in 0..self.conns.len() {
             let Some(mut conn) = self.conns[slot].take() else {

@@ -1,62 +1,16 @@
 //! One client's turn: read, execute, answer.
 
-use jostle_resp::request::decode;
-use jostle_resp::{Args, Limits, Progress, RequestError, Writer};
+use jostle_resp::{Limits, Progress, Writer};
 
+use super::Server;
 use super::commands::{self, Call};
 use super::conn::{Conn, Phase};
 use super::stream::Received;
 use super::turn::GATHERED_BYTES;
-use super::{SCRATCH, Server};
-use crate::table::{AHEAD, Output, Time};
+use crate::table::Time;
 
 /// Replies gathered before they are sent although more commands are there.
 const OUT_BATCH: usize = 256 * 1024;
-/// With fewer bytes than this there are hardly two requests to read ahead.
-const AHEAD_BYTES: usize = 96;
-
-/// Requests of a pipeline that were decoded before their turn, in their order.
-#[derive(Debug, Default)]
-pub(super) struct Ahead {
-    /// The requests with their lengths, and room for as many as are decoded together.
-    requests: Vec<(Args, usize)>,
-    next: usize,
-    count: usize,
-    /// Bytes from the next request to the end of the input; they identify its position.
-    rest: usize,
-}
-
-/// What the execution of commands needs, kept from turn to turn.
-pub(super) struct Workspace {
-    /// The last command was a long one: other clients come first.
-    pub(super) long: bool,
-    /// Waits that the table has ended, until their clients are notified.
-    pub(super) outputs: Vec<Output>,
-    pub(super) scratch: Vec<u8>,
-    out: Vec<u8>,
-    args: Args,
-    ahead: Ahead,
-}
-
-impl Default for Workspace {
-    fn default() -> Self {
-        Self {
-            long: false,
-            outputs: Vec::new(),
-            scratch: vec![0; SCRATCH],
-            out: Vec::new(),
-            args: Args::new(),
-            ahead: Ahead::default(),
-        }
-    }
-}
-
-impl Ahead {
-    fn clear(&mut self) {
-        (self.next, self.count) = (0, 0);
-    }
-}
-
 impl Server {
     /// Reads, executes and answers. False: the connection is to be closed.
     pub(super) fn serve(&mut self, conn: &mut Conn) -> bool {
@@ -142,46 +96,6 @@ impl Server {
         }
     }
 
-    /// Decodes the request at the start of `bytes`, and with it as many of those behind
-    /// it as the table reads ahead for. The command does not matter: in nearly all of
-    /// them the first argument is the name of a lock.
-    #[inline(never)]
-    fn decode_ahead(
-        &mut self,
-        bytes: &[u8],
-        limits: Limits,
-        args: &mut Args,
-    ) -> Result<Progress, RequestError> {
-        let ahead = &mut self.work.ahead;
-        if ahead.next == ahead.count || ahead.rest != bytes.len() {
-            ahead.clear();
-            if bytes.len() < AHEAD_BYTES {
-                return decode(bytes, limits, args);
-            }
-            ahead.requests.resize_with(AHEAD, Default::default);
-            ahead.rest = bytes.len();
-            let (mut hashes, mut from) = ([0; AHEAD], 0);
-            for ((args, length), hash) in ahead.requests.iter_mut().zip(&mut hashes) {
-                let request = &bytes[from..];
-                match decode(request, limits, args) {
-                    Ok(Progress::Complete { used }) => *length = used,
-                    // The request is decoded again when its turn comes.
-                    _ if ahead.count > 0 => break,
-                    other => return other,
-                }
-                *hash = self.table.hash(args.get(request, 1).unwrap_or_default());
-                from += *length;
-                ahead.count += 1;
-            }
-            self.table.read_ahead(&hashes[..ahead.count]);
-        }
-        let (next, used) = &mut ahead.requests[ahead.next];
-        std::mem::swap(next, args);
-        ahead.next += 1;
-        ahead.rest -= *used;
-        Ok(Progress::Complete { used: *used })
-    }
-
     /// Executes the requests in `bytes` until one waits or is incomplete; returns the
     /// number of bytes used.
     pub(super) fn execute(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) -> usize {
@@ -190,9 +104,9 @@ impl Server {
             bytes: self.config.max_request,
             ..Default::default()
         };
-        let mut args = std::mem::take(&mut self.work.args);
+        let mut decoder = std::mem::take(&mut self.work.decoder);
         let mut out = std::mem::take(&mut self.work.out);
-        self.work.ahead.clear();
+        decoder.clear();
         let mut used = 0;
         conn.more = false;
         while !conn.waits() && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
@@ -201,19 +115,15 @@ impl Server {
                 break;
             }
             let request = &bytes[used..];
-            let progress = if self.table.outgrows_caches() {
-                self.decode_ahead(request, limits, &mut args)
-            } else {
-                decode(request, limits, &mut args)
-            };
-            match progress {
+            match decoder.decode(&self.table, request, limits) {
                 Ok(Progress::Complete { used: length }) => {
                     used += length;
                     conn.needed = 0;
+                    let args = decoder.args();
                     if !args.is_empty() {
                         let call = Call {
                             conn,
-                            args: &args,
+                            args,
                             request,
                             out: &mut out,
                             now,
@@ -253,7 +163,7 @@ impl Server {
             self.send(conn, &mut out, now);
         }
         self.work.out = out;
-        self.work.args = args;
+        self.work.decoder = decoder;
         used
     }
 

@@ -86,6 +86,33 @@ pub(super) fn source(address: Option<IpAddr>, user: &[u8]) -> Source {
     (address, user[..user.len().min(128)].to_vec())
 }
 
+/// The most failed logins logged in one second. Any client that can connect can cause
+/// them, and a slow log must not stop the daemon.
+const FAILURES: u64 = 20;
+
+/// How many failed logins were noted lately.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    second: u64,
+    noted: u64,
+    left_out: u64,
+}
+
+impl Failures {
+    /// `Some` if one more failed login is to be logged, with the number left out before it.
+    pub(super) fn note(&mut self, second: u64) -> Option<u64> {
+        if second != self.second {
+            (self.second, self.noted) = (second, 0);
+        }
+        if self.noted == FAILURES {
+            self.left_out += 1;
+            return None;
+        }
+        self.noted += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +144,14 @@ mod tests {
             guesses.wrong(source(None, number.to_string().as_bytes()), now);
         }
         assert!(guesses.0.len() <= KNOWN);
+    }
+
+    #[test]
+    fn failures_beyond_a_number_a_second_are_counted() {
+        let mut failures = Failures::default();
+        let noted = (0..100).filter(|_| failures.note(7).is_some()).count();
+        assert_eq!(noted as u64, FAILURES);
+        assert_eq!(failures.note(8), Some(100 - FAILURES));
+        assert_eq!(failures.note(8), Some(0));
     }
 }

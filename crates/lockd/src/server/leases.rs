@@ -3,46 +3,28 @@
 //! [`Promise`]). Until all of them have ended, nothing is granted: LOCK waits in line,
 //! and its request is executed when the time has come.
 
-use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::Server;
 use super::conn::{Conn, Parked, Phase};
+use super::parts::SCRATCH;
+use super::reserver::{Reserved, Reserver, TOKENS_PATIENCE};
 use super::turn::RESUMES_PER_SEND;
 use crate::config::AfterCrash;
 use crate::log::say;
-use crate::table::{ClientId, Time};
-use crate::tokens::{Earlier, Promise};
+use crate::table::{Time, Tokens};
+use crate::tokens::{Earlier, Promise, RANGE};
 
+/// A next range of tokens is asked for when fewer are left.
+const TOKENS_LOW: u64 = RANGE / 2;
+/// With fewer left than one read can use, and the next range on its way, the
+/// server waits for the disk rather than refuse grants.
+const TOKENS_CRITICAL: u64 = SCRATCH as u64;
 /// How far ahead of the clock a promise reaches.
 const AHEAD_NS: u64 = 10_000_000_000;
 /// How long a command waits for the disk that keeps a promise.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What is promised about leases, and what an earlier promise forbids.
-#[derive(Debug)]
-pub(super) struct Leases {
-    /// Nothing is granted before this time.
-    pub(super) from: Option<Time>,
-    /// The promise that is kept; without a store or with `--after-crash grant`, one that
-    /// covers every lease.
-    kept: Promise,
-    /// Clients whose LOCK waits for `from`, in the order of their requests.
-    parked: VecDeque<ClientId>,
-}
-
-impl Default for Leases {
-    fn default() -> Self {
-        Self {
-            from: None,
-            kept: Promise {
-                longest_ms: u64::MAX,
-                until: u64::MAX,
-            },
-            parked: VecDeque::new(),
-        }
-    }
-}
 
 impl Server {
     /// Begins to promise; `earlier` is what the file holds.
@@ -182,6 +164,66 @@ impl Server {
             {
                 conn.phase = Phase::Released(parked);
                 self.turn.resumed.push_back(client);
+            }
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn no_tokens(&self) -> bool {
+        self.table.tokens_left() < TOKENS_LOW && self.reserver.is_some()
+    }
+
+    pub(super) fn token_trouble(&self) -> String {
+        let trouble = self
+            .reserver
+            .as_ref()
+            .and_then(|reserver| reserver.trouble.clone());
+        trouble.unwrap_or_else(|| "the disk has not answered yet".to_owned())
+    }
+
+    /// Asks for tokens in time. Call it before commands are executed.
+    #[inline]
+    pub(super) fn provide_tokens(&mut self) {
+        let left = self.table.tokens_left();
+        if left >= TOKENS_LOW {
+            return;
+        }
+        let Some(reserver) = &mut self.reserver else {
+            return;
+        };
+        // After a failure the sweep tries again, once a second.
+        if reserver.trouble.is_none() {
+            reserver.request(self.table.next_token() + left);
+        }
+        if left < TOKENS_CRITICAL && reserver.in_flight() && reserver.trouble.is_none() {
+            self.take_tokens(TOKENS_PATIENCE);
+        }
+    }
+
+    /// Stops writes of tokens for now; returns the descriptor of their file, if there is one.
+    pub(super) fn rest_tokens(&mut self) -> Result<Option<OwnedFd>, String> {
+        if self.reserver.as_ref().is_some_and(Reserver::in_flight) {
+            self.take_tokens(TOKENS_PATIENCE);
+        }
+        self.reserver.as_ref().map(Reserver::rest).transpose()
+    }
+
+    pub(super) fn take_tokens(&mut self, patience: Duration) {
+        let Some(reserver) = &mut self.reserver else {
+            return;
+        };
+        match reserver.answer(patience) {
+            Reserved::Upto(end) => {
+                self.stats.reservations += 1;
+                // No later time: commands of this turn may follow.
+                self.step(Tokens(end), self.clock);
+            }
+            Reserved::Failed => self.stats.reservation_failures += 1,
+            Reserved::Pending => {
+                if patience >= TOKENS_PATIENCE {
+                    reserver.trouble = Some("the disk does not answer".to_owned());
+                }
             }
         }
     }

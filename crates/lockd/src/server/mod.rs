@@ -15,6 +15,7 @@ mod commands;
 mod conn;
 mod connections;
 mod drain;
+pub(crate) mod errors;
 mod exchange;
 mod guesses;
 mod handover;
@@ -23,11 +24,16 @@ mod handshake;
 mod http;
 mod info;
 mod leases;
-mod net;
+mod life;
+pub(crate) mod net;
+mod parts;
 mod poll;
 mod reload;
+mod replies;
 mod reserver;
+mod scrape;
 mod setup;
+pub(crate) mod stats;
 mod stream;
 mod sweep;
 mod turn;
@@ -37,26 +43,19 @@ use std::os::fd::OwnedFd;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
-use crate::systemd::Notifier;
 use crate::table::{Table, Time};
 use conn::Conn;
-use connections::Doors;
-use exchange::Workspace;
+use guesses::Failures;
 use http::HttpConn;
-use leases::Leases;
+use life::Life;
+use parts::{Doors, Leases, Numbers, Turn, Workspace};
 use poll::BusyPoll;
 use reserver::Reserver;
-use turn::Turn;
+use stats::Stats;
 
-pub use handover::Successor;
-pub(crate) use handover::could_go_on;
-pub(crate) use info::Stats;
-pub(crate) use net::Door;
-pub use reload::Reload;
-pub use setup::StartError;
-
-/// Bytes read at a time: a few thousand pipelined commands.
-const SCRATCH: usize = 64 * 1024;
+pub use errors::StartError;
+pub use handover::prove;
+pub use life::{Reload, Successor};
 
 // What an epoll event belongs to: clients use their numbers as they are.
 const KIND_SHIFT: u32 = 60;
@@ -86,31 +85,14 @@ pub struct Server {
     reserver: Option<Reserver>,
     leases: Leases,
     stats: Stats,
-    numbers: accounts::Numbers,
-    failures: audit::Failures,
+    numbers: Numbers,
+    failures: Failures,
     /// Bytes in all clients' buffers, as of each client's last turn.
     buffered: usize,
     /// The time that was read last.
     clock: Time,
     busy_poll: BusyPoll,
     next_sweep: Time,
-}
-
-/// From the daemon's start to its end, or to the program that takes its place.
-struct Life {
-    started: Time,
-    /// The service manager, which is notified of the daemon's state.
-    notifier: Option<Notifier>,
-    reading: Option<reload::Reading>,
-    /// The handover to another program and its stage, if one is possible.
-    handover: Option<handover::Handover>,
-    /// When this program took over from another, and for how many microseconds no
-    /// client was served.
-    taken_over: Option<(Time, u64)>,
-    /// The end of a drain: until then the daemon waits for holders.
-    draining: Option<Time>,
-    /// The loop ends with this turn.
-    ending: bool,
 }
 
 impl Server {

@@ -3,23 +3,12 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use super::Server;
+use super::life::{Reading, Reload};
 use crate::config::{Config, ConfigError};
 use crate::log::{self, Level, say, write};
 use crate::users::Users;
-
-/// When to read the settings again, and how.
-pub struct Reload {
-    /// Becomes readable when they are to be read. Must not block.
-    pub signal: UnixStream,
-    /// Reads them, in a thread.
-    pub read: Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>,
-}
-
-/// Settings that are being read again.
-pub(super) struct Reading(JoinHandle<Result<Config, ConfigError>>);
 
 impl Server {
     /// Does what SIGHUP asks for: a thread reads the settings, while clients are served.

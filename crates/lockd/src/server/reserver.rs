@@ -9,17 +9,11 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{SCRATCH, Server};
 use crate::log::{Level, say, write};
-use crate::table::Event;
 use crate::tokens::{END, Promise, RANGE, TokenStore};
 
-/// A next range of tokens is asked for when fewer are left.
-const TOKENS_LOW: u64 = RANGE / 2;
-/// With fewer left than one read can use, and the next range on its way, the
-/// server waits for the disk rather than refuse grants.
-const TOKENS_CRITICAL: u64 = SCRATCH as u64;
-const TOKENS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the server waits for the disk.
+pub(super) const TOKENS_PATIENCE: Duration = Duration::from_secs(1);
 /// How often the store is checked.
 const CHECK: Duration = Duration::from_secs(1);
 
@@ -142,7 +136,7 @@ impl Reserver {
     }
 
     /// Makes the thread leave its store alone; returns the store's file.
-    fn rest(&self) -> Result<OwnedFd, String> {
+    pub(super) fn rest(&self) -> Result<OwnedFd, String> {
         if self.in_flight {
             return Err("the disk does not answer".to_owned());
         }
@@ -245,66 +239,6 @@ impl Keeper {
                 Level::Warn,
                 "the data directory had vanished, and was made anew: tokens go on",
             );
-        }
-    }
-}
-
-impl Server {
-    pub(super) fn no_tokens(&self) -> bool {
-        self.table.tokens_left() < TOKENS_LOW && self.reserver.is_some()
-    }
-
-    pub(super) fn token_trouble(&self) -> String {
-        let trouble = self
-            .reserver
-            .as_ref()
-            .and_then(|reserver| reserver.trouble.clone());
-        trouble.unwrap_or_else(|| "the disk has not answered yet".to_owned())
-    }
-
-    /// Asks for tokens in time. Call it before commands are executed.
-    #[inline]
-    pub(super) fn provide_tokens(&mut self) {
-        let left = self.table.tokens_left();
-        if left >= TOKENS_LOW {
-            return;
-        }
-        let Some(reserver) = &mut self.reserver else {
-            return;
-        };
-        // After a failure the sweep tries again, once a second.
-        if reserver.trouble.is_none() {
-            reserver.request(self.table.next_token() + left);
-        }
-        if left < TOKENS_CRITICAL && reserver.in_flight() && reserver.trouble.is_none() {
-            self.take_tokens(TOKENS_PATIENCE);
-        }
-    }
-
-    /// Stops writes of tokens for now; returns the descriptor of their file, if there is one.
-    pub(super) fn rest_tokens(&mut self) -> Result<Option<OwnedFd>, String> {
-        if self.reserver.as_ref().is_some_and(Reserver::in_flight) {
-            self.take_tokens(TOKENS_PATIENCE);
-        }
-        self.reserver.as_ref().map(Reserver::rest).transpose()
-    }
-
-    pub(super) fn take_tokens(&mut self, patience: Duration) {
-        let Some(reserver) = &mut self.reserver else {
-            return;
-        };
-        match reserver.answer(patience) {
-            Reserved::Upto(end) => {
-                self.stats.reservations += 1;
-                // No later time: commands of this turn may follow.
-                self.step(Event::Tokens { end }, self.clock);
-            }
-            Reserved::Failed => self.stats.reservation_failures += 1,
-            Reserved::Pending => {
-                if patience >= TOKENS_PATIENCE {
-                    reserver.trouble = Some("the disk does not answer".to_owned());
-                }
-            }
         }
     }
 }

@@ -1,64 +1,25 @@
 //! From a configuration to a server that listens.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::connections::Doors;
-use super::info::Stats;
+use super::errors::StartError;
+use super::life::Life;
 use super::net::{Door, Listener};
+use super::parts::Doors;
 use super::poll::BusyPoll;
 use super::reserver::Reserver;
-use super::{BELL, LISTENER, Life, Server, now};
+use super::stats::Stats;
+use super::{BELL, LISTENER, Server, now};
 use crate::config::{Config, Data};
 use crate::systemd::{Inherited, Notifier};
-use crate::table::{Event, HashKey, Table};
-use crate::tokens::{END, Earlier, FileStore, StoreError, TokenStore};
+use crate::table::{HashKey, Table, Tokens};
+use crate::tokens::{END, Earlier, FileStore, TokenStore};
 
 /// Descriptors for other things than clients.
 const SPARE_FILES: usize = 64;
-
-/// Why a server cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address or socket path cannot be listened on.
-    #[error("cannot listen on {place}: {error}")]
-    Listen {
-        /// The address or path.
-        place: String,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The data directory cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The first range of tokens cannot be made durable.
-    #[error("cannot reserve fencing tokens: {0}")]
-    Tokens(String),
-    /// Everybody could take and break locks.
-    #[error(transparent)]
-    Public(crate::config::ConfigError),
-    /// The certificate or key cannot be used.
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// The limit of open files leaves none for clients.
-    #[error(
-        "the limit of open files leaves room for no client: it must exceed {0} \
-         (ulimit -n, or LimitNOFILE= of systemd)"
-    )]
-    Files(usize),
-    /// A call that should not fail.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-}
-
-impl From<rustix::io::Errno> for StartError {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self::System(errno.into())
-    }
-}
 
 impl Server {
     /// Opens the data directory and everything that is listened on. From here
@@ -191,7 +152,7 @@ impl Server {
             }
             self.watch_bell()?;
         } else {
-            self.step(Event::Tokens { end: END }, self.life.started);
+            self.step(Tokens(END), self.life.started);
         }
         Ok(())
     }

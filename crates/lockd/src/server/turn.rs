@@ -1,6 +1,5 @@
 //! The event loop: what a turn does, and how long it sleeps.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -10,11 +9,12 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::{NO_SESSION, THE_SESSION, WRONG_PASSWORD, already_held, write_tokens};
 use super::conn::{Conn, Phase};
 use super::handover::is_readable;
-use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, Reload, STOP, Server};
-use crate::table::{ClientId, Event, Outcome, Reply, Time};
+use super::life::Reload;
+use super::replies::WRONG_PASSWORD;
+use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, STOP, Server};
+use crate::table::{ClientId, Event, Outcome, Tick, Time};
 
 /// Clients resumed after their waits, before replies are sent and other clients are
 /// served: some 50 us.
@@ -26,26 +26,6 @@ pub(super) const GRANTS_PER_SEND: usize = 128;
 /// replies: some 100 us of work.
 const GATHERED: usize = 32;
 pub(super) const GATHERED_BYTES: usize = 32 * 1024;
-
-/// Whom the loop turns to next.
-#[derive(Default)]
-pub(super) struct Turn {
-    /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
-    /// client waits only for the reply. `resumed`: commands behind the wait can go on.
-    pub(super) granted: VecDeque<ClientId>,
-    pub(super) resumed: VecDeque<ClientId>,
-    /// Clients whose commands were executed, and whose replies are to be sent.
-    pub(super) unsent: Vec<ClientId>,
-    /// Several clients are ready: their replies are kept back, to be sent together.
-    /// `gathered` counts the bytes kept back.
-    pub(super) gather: bool,
-    pub(super) gathered: usize,
-    /// Clients that go on with the next turn.
-    pub(super) later: VecDeque<ClientId>,
-    /// Clients that have hung up, to be served for the last time and closed, a bounded
-    /// number each turn.
-    pub(super) dying: VecDeque<ClientId>,
-}
 
 impl Server {
     /// Serves until `stop` becomes readable, then drains: no client is admitted any
@@ -243,7 +223,7 @@ impl Server {
         // If this is too early, the next turn begins at once, and reads the time.
         let now = self.clock;
         if self.table.next_tick().is_some_and(|tick| tick <= now) {
-            self.step(Event::Tick, now);
+            self.step(Tick, now);
         }
         if now >= self.next_sweep {
             self.sweep(now);
@@ -308,7 +288,7 @@ impl Server {
 
     /// One step of the table; wakes those whose waits it ended.
     #[inline(always)]
-    pub(super) fn step(&mut self, event: Event<'_>, now: Time) -> Reply {
+    pub(super) fn step<E: Event>(&mut self, event: E, now: Time) -> E::Reply {
         let reply = self.table.step(event, now, &mut self.work.outputs);
         if !self.work.outputs.is_empty() {
             self.wake();
@@ -332,31 +312,11 @@ impl Server {
 
     fn end_wait(&mut self, conn: &mut Conn, outcome: Outcome) {
         conn.phase = Phase::Open;
-        let mut reply = Writer::new(&mut conn.output, conn.protocol);
-        match outcome {
-            Outcome::Granted { token, outlives } => {
-                reply.integer(token as i64);
-                if outlives {
-                    conn.fresh_leases.push(token, &conn.wanted);
-                }
-            }
-            Outcome::GrantedAll {
-                first,
-                count,
-                outlives,
-            } => {
-                write_tokens(&mut reply, first, count);
-                if outlives {
-                    conn.fresh_leases.push(first, &conn.wanted);
-                }
-            }
-            Outcome::TimedOut => reply.nil(),
-            Outcome::NoSession => reply.error(NO_SESSION),
-            Outcome::AlreadyHeld { token, mode } => {
-                already_held(&mut reply, token, mode, THE_SESSION);
-            }
-            Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
+        if let Outcome::Granted(first) | Outcome::GrantedAll { first, .. } = outcome {
+            conn.fresh_leases.push(first, &conn.wanted);
         }
+        let reply = Writer::new(&mut conn.output, conn.protocol);
+        self.answer(reply, &outcome);
         self.let_go_on(conn);
     }
 

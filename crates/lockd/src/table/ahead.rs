@@ -7,10 +7,8 @@
 //! This affects no decision: a name that is not held, or whose hash belongs to another
 //! held name, costs a useless read.
 
-use std::hint::black_box;
-
 use super::Table;
-use super::entries::{ByName, Kind, Links, Ref};
+use super::entries::{ByName, Kind, Ref};
 use super::index::Key;
 use super::slab::NIL;
 
@@ -22,8 +20,8 @@ pub(crate) const AHEAD: usize = 16;
 /// (some 100 bytes for each lock) stays in a core's own cache.
 const MANY: u32 = 8192;
 
-/// Locks read ahead in a chain that is split; few chains have more.
-const SPLIT_LENGTH: usize = 3;
+/// Locks read ahead in a chain; few chains have more.
+const CHAIN_LENGTH: usize = 3;
 
 impl Table {
     /// Whether reading ahead pays.
@@ -33,48 +31,63 @@ impl Table {
         self.locks.live() >= MANY
     }
 
-    /// Touches what requests for these names, at most 16 of them and given by
+    /// Begins to bring near what a request for the name with this hash needs first. Other
+    /// requests can be decoded until [`Table::read_ahead`].
+    #[inline]
+    pub(crate) fn begin_ahead(&self, hash: u32) {
+        self.names.prefetch(hash);
+    }
+
+    /// Brings near what requests for these names, at most 16 of them and given by
     /// their hashes, will touch. Changes nothing.
     pub(crate) fn read_ahead(&self, hashes: &[u32]) {
-        // Each loop is one step of all requests; none of its rounds needs a
-        // result of another, so that the core need not wait between them.
+        // Each loop is one step of all requests. It waits only for what the loop before it
+        // has begun to bring, and begins to bring what the next one needs.
         let mut places = [NIL; AHEAD];
-        let mut links = [Links::ALONE; AHEAD];
         for (place, hash) in places.iter_mut().zip(hashes) {
             *place = self.names.candidate(*hash);
-        }
-        let mut splits = [NIL; AHEAD];
-        let heads = self.names.next_splits(hashes.len() as u32);
-        splits
-            .iter_mut()
-            .zip(heads)
-            .for_each(|(at, head)| *at = head);
-        for _ in 0..SPLIT_LENGTH {
-            for at in splits.iter_mut().filter(|at| **at != NIL) {
-                *at = ByName::chain(&self.locks[*at]);
+            if *place != NIL {
+                self.locks.prefetch(*place);
             }
         }
-        let mut chains = [NIL; AHEAD];
-        for ((place, chain), hash) in places.iter_mut().zip(&mut chains).zip(hashes) {
-            if *place != NIL {
-                let lock = &self.locks[*place];
-                *chain = ByName::chain(lock);
-                if lock.hash != *hash {
-                    *place = *chain;
+        self.split_ahead(hashes.len() as u32);
+        let mut found = [NIL; AHEAD];
+        for _ in 0..CHAIN_LENGTH {
+            for ((place, found), hash) in places.iter_mut().zip(&mut found).zip(hashes) {
+                let Some(at) = Some(*place).filter(|place| *place != NIL) else {
+                    continue;
+                };
+                // The next lock of the chain, be this one the wrong lock or about to leave.
+                let chain = ByName::chain(&self.locks[at]);
+                if chain != NIL {
+                    self.locks.prefetch(chain);
+                }
+                *place = chain;
+                if self.locks[at].hash == *hash {
+                    self.locks.prefetch_side(at);
+                    (*found, *place) = (at, NIL);
                 }
             }
         }
-        for ((place, chain), links) in places.iter().zip(chains).zip(&mut links) {
-            if chain != NIL {
-                black_box(self.locks[chain].hash);
-            }
-            if *place != NIL {
-                *links = self.locks.beside(*place);
+        for at in found.iter().filter(|at| **at != NIL) {
+            let links = self.locks.beside(*at);
+            for neighbour in [links.prev, links.next] {
+                if neighbour != Ref::NONE && neighbour.kind() == Kind::Lock {
+                    self.locks.prefetch_side(neighbour.index());
+                }
             }
         }
-        for neighbour in links.iter().flat_map(|links| [links.prev, links.next]) {
-            if neighbour != Ref::NONE && neighbour.kind() == Kind::Lock {
-                black_box(self.locks.beside(neighbour.index()));
+    }
+
+    /// Brings near the chains that the next insertions, so many, will split.
+    fn split_ahead(&self, count: u32) {
+        let mut splits = [NIL; AHEAD];
+        let heads = self.names.next_splits(count);
+        let places = splits.iter_mut().zip(heads);
+        places.for_each(|(at, head)| *at = head);
+        for _ in 0..CHAIN_LENGTH {
+            for at in splits.iter_mut().filter(|at| **at != NIL) {
+                *at = ByName::chain(&self.locks[*at]);
             }
         }
     }
@@ -82,7 +95,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Event, HashKey, Limits, LockRequest, Mode, Reply, Time};
+    use super::super::*;
     use super::*;
 
     #[test]
@@ -90,12 +103,8 @@ mod tests {
         const LOCKS: u32 = MANY + 100;
         let mut table = Table::new(Limits::default(), HashKey(1, 2), 1);
         let mut outputs = Vec::new();
-        let mut step =
-            |table: &mut Table, event: Event<'_>| table.step(event, Time(1), &mut outputs);
-        step(&mut table, Event::Tokens { end: u64::MAX });
-        let Reply::Opened(client) = step(&mut table, Event::Open) else {
-            panic!("no client")
-        };
+        table.step(Tokens(u64::MAX), Time(1), &mut outputs);
+        let client = table.step(Open, Time(1), &mut outputs).unwrap();
         let name = |number: u32| number.to_be_bytes();
         let mut split = 0;
         for number in 0..LOCKS {
@@ -115,8 +124,8 @@ mod tests {
                 mode: [Mode::Exclusive, Mode::Shared][usize::from(number % 5 == 1)],
                 session: None,
             };
-            let reply = step(&mut table, Event::Lock(request));
-            assert_eq!(reply, Reply::Granted(u64::from(number) + 1));
+            let reply = table.step(request, Time(1), &mut outputs);
+            assert_eq!(reply, Some(Outcome::Granted(u64::from(number) + 1)));
         }
         assert!((LOCKS / 8..LOCKS / 2).contains(&split), "{split}");
         // Every other name is not held; and more names than there is room for are not an
@@ -128,12 +137,12 @@ mod tests {
             table.read_ahead(some);
         }
         for number in 0..LOCKS {
-            let event = Event::Unlock {
+            let event = Unlock {
                 client,
                 name: &name(number),
                 token: None,
             };
-            assert_eq!(step(&mut table, event), Reply::Released);
+            assert_eq!(table.step(event, Time(1), &mut outputs), Ok(()));
             table.read_ahead(&hashes[number as usize..][..AHEAD]);
         }
         assert!(!table.outgrows_caches());

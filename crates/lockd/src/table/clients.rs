@@ -2,7 +2,7 @@
 
 use super::entries::{Kind, Links, Ref};
 use super::slab::NIL;
-use super::{ClientId, Output, RELEASES_PER_STEP, Refusal, Reply, Table, Time};
+use super::{ClientId, Output, RELEASES_PER_STEP, Table, Time};
 
 /// A client's connection, or a session in the place of one.
 pub(crate) struct Client {
@@ -35,12 +35,13 @@ pub(crate) struct Closing {
 }
 
 impl Table {
-    pub(super) fn open(&mut self) -> Reply {
-        let Some(client) = self.take_client() else {
-            return self.refuse(Refusal::Clients);
-        };
-        self.open += 1;
-        Reply::Opened(client)
+    pub(super) fn open(&mut self) -> Option<ClientId> {
+        let client = self.take_client();
+        match client {
+            Some(_) => self.open += 1,
+            None => self.counters.refused += 1,
+        }
+        client
     }
 
     /// A slot for a connection or a session.

@@ -109,6 +109,16 @@ pub struct LockRequest<'n> {
     pub session: Option<&'n SessionKey>,
 }
 
+impl LockRequest<'_> {
+    /// The hold that stands in its way if the owner has the lock already.
+    pub(super) fn which(&self) -> Which {
+        match self.session {
+            Some(_) => Which::OfSession,
+            None => Which::OfClient,
+        }
+    }
+}
+
 /// A request for several locks, each exclusive: all of them in one step, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct LockAllRequest<'n> {
@@ -122,92 +132,95 @@ pub struct LockAllRequest<'n> {
     pub wait_ms: Option<u64>,
 }
 
-/// An event for the table.
+/// A client has connected. The reply is its id, or `None` if as many clients are open as
+/// can be.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'n> {
-    /// A client has connected.
-    Open,
-    /// A client wants a lock. It must not be waiting already.
-    Lock(LockRequest<'n>),
-    /// A client wants several locks. It must not be waiting already.
-    LockAll(LockAllRequest<'n>),
-    /// A client gives a lock back.
-    Unlock {
-        /// The client that asks.
-        client: ClientId,
-        /// The lock's name.
-        name: &'n [u8],
-        /// The token of the hold that is meant; `None`: the one that this client took.
-        token: Option<u64>,
-    },
-    /// A lease shall end this long from now, be that later or sooner.
-    Renew {
-        /// The lock's name.
-        name: &'n [u8],
-        /// The token of the hold that is meant.
-        token: u64,
-        /// At least 1.
-        ttl_ms: u64,
-    },
-    /// An administrator takes a lock away from all of its holders.
-    Force {
-        /// The lock's name.
-        name: &'n [u8],
-    },
-    /// A client gives up its wait, without an output for it.
-    Cancel {
-        /// The client that waits.
-        client: ClientId,
-    },
-    /// All clients give up their waits, without an output for it; no client gets a lock
-    /// because another one gave up.
-    CancelAll,
-    /// A client is gone: its wait and its holds without a lease end.
-    Close {
-        /// The client that is gone.
-        client: ClientId,
-    },
-    /// A session begins, which ends after this time unless it is renewed.
-    OpenSession {
-        /// The session's key, which is not in use.
-        key: SessionKey,
-        /// At least 1.
-        ttl_ms: u64,
-    },
-    /// A session's time to live starts anew.
-    RenewSession {
-        /// The session's key.
-        key: SessionKey,
-    },
-    /// A session ends, and all that it owns.
-    CloseSession {
-        /// The session's key.
-        key: SessionKey,
-    },
-    /// A client, with what it has, belongs to an account from now on.
-    Enlist {
-        /// The client.
-        client: ClientId,
-        /// The number of its user.
-        account: u16,
-    },
-    /// Sets the bounds of an account; `None`: no bound.
-    Quota {
-        /// The account.
-        account: u16,
-        /// Locks, and places in line for them.
-        locks: Option<u32>,
-        /// Places in line.
-        waiters: Option<u32>,
-    },
-    /// Tokens below this may be given out from now on.
-    Tokens {
-        /// The first one that may not.
-        end: u64,
-    },
-    /// Only time passes.
-    Tick,
+pub struct Open;
+
+/// A client gives a lock back.
+#[derive(Clone, Copy, Debug)]
+pub struct Unlock<'n> {
+    /// The client that asks.
+    pub client: ClientId,
+    /// The lock's name.
+    pub name: &'n [u8],
+    /// The token of the hold that is meant; `None`: the one that this client took.
+    pub token: Option<u64>,
 }
+
+/// A lease shall end this long from now, be that later or sooner.
+#[derive(Clone, Copy, Debug)]
+pub struct Renew<'n> {
+    /// The lock's name.
+    pub name: &'n [u8],
+    /// The token of the hold that is meant.
+    pub token: u64,
+    /// At least 1.
+    pub ttl_ms: u64,
+}
+
+/// An administrator takes the lock of this name away from all of its holders. The reply is
+/// their number.
+#[derive(Clone, Copy, Debug)]
+pub struct Force<'n>(pub &'n [u8]);
+
+/// A client gives up its wait, without an output for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancel(pub ClientId);
+
+/// All clients give up their waits, without an output for it; no client gets a lock
+/// because another one gave up.
+#[derive(Clone, Copy, Debug)]
+pub struct CancelAll;
+
+/// A client is gone: its wait and its holds without a lease end.
+#[derive(Clone, Copy, Debug)]
+pub struct Close(pub ClientId);
+
+/// A session begins, which ends after this time unless it is renewed.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenSession {
+    /// The session's key, which is not in use.
+    pub key: SessionKey,
+    /// At least 1.
+    pub ttl_ms: u64,
+}
+
+/// A session's time to live starts anew. The reply is whether the session is open.
+#[derive(Clone, Copy, Debug)]
+pub struct RenewSession(pub SessionKey);
+
+/// A session ends, and all that it owns. The reply is whether it was open.
+#[derive(Clone, Copy, Debug)]
+pub struct CloseSession(pub SessionKey);
+
+/// A client, with what it has, belongs to an account from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Enlist {
+    /// The client.
+    pub client: ClientId,
+    /// The number of its user.
+    pub account: u16,
+}
+
+/// Sets the bounds of an account; `None`: no bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota {
+    /// The account.
+    pub account: u16,
+    /// Locks, and places in line for them.
+    pub locks: Option<u32>,
+    /// Places in line.
+    pub waiters: Option<u32>,
+}
+
+/// Tokens below this may be given out from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Tokens(pub u64);
+
+/// Only time passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick;
 
 /// Why a request cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,86 +247,69 @@ pub enum Refusal {
     Places(u16),
 }
 
-/// The answer to the event's own client.
+/// What became of a request for a lock, or for several: at once, or at the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum Outcome {
     /// The lock is held, with this token.
     Granted(u64),
-    /// The locks are held, with this token and those that follow it, in the
-    /// order in which they were named.
+    /// The locks are held, with this token and those that follow it, in the order in which
+    /// they were named.
     GrantedAll {
         /// The first lock's token.
         first: u64,
         /// How many locks.
         count: u32,
     },
-    /// The client waits; an [`Output`] will end it.
-    Queued,
-    /// The lock is held by another, or waited for, and the request does not wait.
-    Busy,
-    /// The owner, client or session, has the lock already, without a lease.
+    /// The time to wait has passed, or the request does not wait and would have to.
+    TimedOut,
+    /// The session in whose name it was requested is over, or never was.
+    NoSession,
+    /// The owner, client or session, has the lock already, without a lease. A wait ends so
+    /// when its session has got the lock by another request.
     AlreadyHeld {
         /// The token of its hold.
         token: u64,
         /// How it holds the lock.
         mode: Mode,
-        /// The lock's position among the names of the request, from 0 on.
-        at: u32,
+        /// Which hold it is.
+        which: Which,
     },
-    /// The hold is over.
-    Released,
+    /// It cannot be granted.
+    Refused(Refusal),
+}
+
+/// The hold that a request meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// That of the session in whose name the request is.
+    OfSession,
+    /// The client's.
+    OfClient,
+    /// The client's, of one of several locks.
+    OneOf {
+        /// Its position among the names of the request, from 0 on.
+        at: u16,
+        /// How many names those are.
+        count: u16,
+    },
+}
+
+/// Why a hold was not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReleased {
     /// The lock is held, but not by the client or with the token of the request.
     NotOwner,
     /// Nobody holds the lock.
     NotHeld,
-    /// The lease has a new end.
-    Renewed,
-    /// The hold has no lease to renew: a connection or a session owns it.
-    NoLease,
-    /// There is no such session, or no longer.
-    NoSession,
-    /// The lock was taken away from this many holders.
-    Forced(u64),
-    /// A client.
-    Opened(ClientId),
-    /// Nothing was changed.
-    Refused(Refusal),
-    /// Done; there is no result.
-    Done,
 }
 
-/// How a wait ended.
+/// Why a lease was not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The lock is held, with this token.
-    Granted {
-        /// The fencing token.
-        token: u64,
-        /// Whether the hold outlives the connection: a lease, or a session's.
-        outlives: bool,
-    },
-    /// The locks are held, with this token and those that follow it.
-    GrantedAll {
-        /// The first lock's token.
-        first: u64,
-        /// How many locks.
-        count: u32,
-        /// Whether they are leases, which outlive the connection.
-        outlives: bool,
-    },
-    /// The time to wait has passed.
-    TimedOut,
-    /// The session in whose name it waited is over.
-    NoSession,
-    /// The session in whose name it waited has got the lock by another request.
-    AlreadyHeld {
-        /// The token of the session's hold.
-        token: u64,
-        /// How the session holds the lock.
-        mode: Mode,
-    },
-    /// It can no longer be granted.
-    Refused(Refusal),
+pub enum NotRenewed {
+    /// Nobody holds the lock with this token.
+    NotOwner,
+    /// The hold has no lease: a connection or a session owns it.
+    NoLease,
 }
 
 /// The end of a client's wait.
@@ -379,8 +375,8 @@ pub struct Counters {
     pub waits: u64,
     /// Waits ended by their time.
     pub wait_timeouts: u64,
-    /// Waits ended because the client was gone, by [`Event::Cancel`] or by
-    /// [`Event::CancelAll`].
+    /// Waits ended because the client was gone, by [`Cancel`] or by
+    /// [`CancelAll`].
     pub wait_cancels: u64,
     /// Waits ended because their session was over.
     pub waits_without_session: u64,

@@ -3,7 +3,7 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{ClientId, Outcome, Output, Refusal, SERVED_PER_STEP, Table, Time};
+use super::{ClientId, Outcome, Output, Refusal, SERVED_PER_STEP, Table, Time, Which};
 
 impl Table {
     #[inline]
@@ -44,7 +44,7 @@ impl Table {
         }
     }
 
-    /// Whether a line goes on to be served with the next [`Event::Tick`].
+    /// Whether a line goes on to be served with the next [`Tick`].
     pub(crate) fn is_partly_served(&self) -> bool {
         !self.partly.is_empty()
     }
@@ -111,9 +111,9 @@ impl Table {
         let claim = &self.claims[claim_id];
         let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
         let session = claim.session;
-        let (owner, outlives) = match claim.session {
-            NIL => (client, ttl_ms != 0),
-            session => (self.sessions[session].client, true),
+        let owner = match session {
+            NIL => client,
+            session => self.sessions[session].client,
         };
         let waited_ns = now.0 - claim.since;
         let outcome = match self.take_token() {
@@ -132,14 +132,14 @@ impl Table {
                     self.claims[claim_id].client = owner;
                     self.share(claim_id, token, ttl_ms, now);
                 }
-                Outcome::Granted { token, outlives }
+                Outcome::Granted(token)
             }
         };
         outputs.push(Output {
             client: ClientId(client),
             outcome,
         });
-        let granted = matches!(outcome, Outcome::Granted { .. });
+        let granted = matches!(outcome, Outcome::Granted(_));
         if session != NIL && granted {
             self.tell_others_of_session(id, (session, owner), at, outputs);
         }
@@ -163,8 +163,7 @@ impl Table {
             let client = ClientId(self.claims[claim].client);
             self.end_wait(claim);
             self.counters.waits_already_held += 1;
-            if let Some((token, mode)) = self.tell_of_hold(id, owner) {
-                let outcome = Outcome::AlreadyHeld { token, mode };
+            if let Some(outcome) = self.tell_of_hold(id, owner, Which::OfSession) {
                 outputs.push(Output { client, outcome });
             }
         }

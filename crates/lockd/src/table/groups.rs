@@ -8,7 +8,7 @@
 use super::entries::{Block, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
-use super::{ClientId, LockAllRequest, Outcome, Output, Refusal, Reply, Table, Time};
+use super::{ClientId, LockAllRequest, Outcome, Output, Refusal, Table, Time, Which};
 
 impl Table {
     pub(super) fn lock_all(
@@ -16,7 +16,7 @@ impl Table {
         request: LockAllRequest<'_>,
         now: Time,
         outputs: &mut Vec<Output>,
-    ) -> Reply {
+    ) -> Option<Outcome> {
         let names = request.names;
         let fits = |name: &&[u8]| !name.is_empty() && name.len() <= self.limits.name_bytes;
         if !names.iter().all(fits) {
@@ -29,6 +29,7 @@ impl Table {
         }
         let find = |name: &&[u8]| self.find(self.hash(name), name);
         let found: Vec<Option<u32>> = names.iter().map(find).collect();
+        let count = names.len() as u16;
         for (at, id) in (0..).zip(&found) {
             let Some(id) = id else {
                 continue;
@@ -37,11 +38,13 @@ impl Table {
             if queue != NIL && self.queues[queue].places != 1 {
                 return self.refuse(Refusal::Places(self.queues[queue].places));
             }
-            if let Some((token, mode)) = self.tell_of_hold(*id, request.client.0) {
-                return Reply::AlreadyHeld { token, mode, at };
+            let which = Which::OneOf { at, count };
+            let held = self.tell_of_hold(*id, request.client.0, which);
+            if held.is_some() {
+                return held;
             }
         }
-        let count = names.len() as u32;
+        let count = u32::from(count);
         if self.quotas
             && let Some(refusal) = self.over_quota(request.client, count)
         {
@@ -50,7 +53,7 @@ impl Table {
         let free = found.iter().all(Option::is_none);
         if !free && request.wait_ms == Some(0) {
             self.counters.busy += 1;
-            return Reply::Busy;
+            return Some(Outcome::TimedOut);
         }
         if !free && let Some(refusal) = self.over_waiters(request.client, count) {
             return self.refuse(refusal);
@@ -100,7 +103,7 @@ impl Table {
     }
 
     /// Takes locks that nobody holds or waits for.
-    fn take_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Reply {
+    fn take_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Option<Outcome> {
         let first = self.next_token;
         for name in request.names {
             let id = self.new_lock(self.hash(name), name);
@@ -110,10 +113,10 @@ impl Table {
             self.hold(id, request.client.0, token, ttl_ms, now);
             self.counters.granted_at_once += 1;
         }
-        Reply::GrantedAll {
+        Some(Outcome::GrantedAll {
             first,
             count: request.names.len() as u32,
-        }
+        })
     }
 
     fn enqueue_all(
@@ -121,7 +124,7 @@ impl Table {
         request: LockAllRequest<'_>,
         found: &[Option<u32>],
         now: Time,
-    ) -> Reply {
+    ) -> Option<Outcome> {
         let wish = Wish {
             client: request.client.0,
             ttl_ms: request.ttl_ms.unwrap_or(0),
@@ -141,7 +144,7 @@ impl Table {
             self.claims[claim].leader = leader;
         }
         self.begin_wait(leader, request.names.len() as u32, request.wait_ms, now);
-        Reply::Queued
+        None
     }
 
     /// The claims of a group, in the order of its names.
@@ -183,7 +186,6 @@ impl Table {
             Outcome::GrantedAll {
                 first,
                 count: count as u32,
-                outlives: ttl_ms != 0,
             }
         } else {
             self.counters.refused += count;

@@ -2,7 +2,7 @@
 
 use super::entries::NEVER;
 use super::slab::NIL;
-use super::{ClientId, Mode, Table, hash};
+use super::{ClientId, Mode, Outcome, Table, Which, hash};
 
 impl Table {
     // Look-ups among holders.
@@ -24,12 +24,12 @@ impl Table {
         Some((self.claims[claim].token, mode))
     }
 
-    /// Like `owned`, for a reply to the client: it knows the token from then on.
-    pub(super) fn tell_of_hold(&mut self, id: u32, client: u64) -> Option<(u64, Mode)> {
+    /// Like `owned`, as the reply to the client: it knows the token from then on.
+    pub(super) fn tell_of_hold(&mut self, id: u32, client: u64, which: Which) -> Option<Outcome> {
         let (token, mode) = self.owned(id, client)?;
         let told = &mut self.clients[ClientId(client).slot()].told;
         *told = token.max(*told);
-        Some((token, mode))
+        Some(Outcome::AlreadyHeld { token, mode, which })
     }
 
     /// Whether the owner of a hold without a lease may know its token, although the

@@ -7,6 +7,8 @@
 //! there is a second: most searches for what is not there, and most splits, then
 //! need not touch an entry, which among a million of them is a cache miss.
 
+use jostle_sys::prefetch::prefetch;
+
 use super::slab::{NIL, Slab, Slot};
 
 /// Which hash and which link of an entry an index uses; an entry can stand in
@@ -103,6 +105,14 @@ impl<K> Index<K> {
     #[inline]
     fn set(&mut self, number: u32, bucket: Bucket) {
         self.segments[(number >> SEGMENT_BITS) as usize][number as usize & (SEGMENT - 1)] = bucket;
+    }
+
+    /// Brings the bucket of this hash near.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        let number = self.number(hash);
+        let segment = &self.segments[(number >> SEGMENT_BITS) as usize];
+        prefetch(&segment[number as usize & (SEGMENT - 1)]);
     }
 
     /// The first entry that may have this hash; follow its chain.

@@ -33,7 +33,7 @@
 //!   owner has is answered with the token of that hold and makes no second hold. When a
 //!   session gets a lock, other waiters for that lock in its name get the same answer.
 //! - Tokens grow with each grant, over all names, and come only from the range
-//!   that [`Event::Tokens`] has opened.
+//!   that [`Tokens`] has opened.
 
 mod accounts;
 mod ahead;
@@ -75,10 +75,7 @@ use slab::{NIL, Slab};
 use timers::Timers;
 
 pub(crate) use ahead::AHEAD;
-pub use events::{
-    ClientId, Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal,
-    Reply, SessionKey, Time,
-};
+pub use events::*;
 pub use hash::HashKey;
 pub use image::TableImage;
 pub use restore::BadImage;
@@ -138,9 +135,58 @@ pub struct Table {
     counters: Counters,
 }
 
+/// What can happen to the table: a request or an occurrence, with a reply of its own type.
+pub trait Event: Copy + std::fmt::Debug {
+    /// What the event's own client is told.
+    type Reply;
+
+    /// What the event does once all that is due has happened: for [`Table::step`] alone.
+    #[doc(hidden)]
+    fn apply(self, table: &mut Table, now: Time, outputs: &mut Vec<Output>) -> Self::Reply;
+}
+
+/// Rows of events: a pattern for its fields, its type, its reply, and what it does.
+macro_rules! events {
+    ($($event:pat, $type:ty => $reply:ty, |$table:ident, $now:ident, $outputs:ident| $does:expr;)*) => {$(
+        impl Event for $type {
+            type Reply = $reply;
+
+            #[inline(always)]
+            #[allow(unused_variables, reason = "not every event needs all of them")]
+            fn apply(self, $table: &mut Table, $now: Time, $outputs: &mut Vec<Output>) -> $reply {
+                let $event = self;
+                $does
+            }
+        }
+    )*};
+}
+
+events! {
+    request, LockRequest<'_> => Option<Outcome>, |table, now, out| table.lock(request, now, out);
+    request, LockAllRequest<'_> => Option<Outcome>, |table, now, out| table.lock_all(request, now, out);
+    Unlock { client, name, token }, Unlock<'_> => Result<(), NotReleased>,
+        |table, now, out| table.unlock(client, name, token, now, out);
+    Renew { name, token, ttl_ms }, Renew<'_> => Result<(), NotRenewed>,
+        |table, now, out| table.renew(name, token, ttl_ms, now, out);
+    Force(name), Force<'_> => u64, |table, now, out| table.force(name, now, out);
+    _, Open => Option<ClientId>, |table, now, out| table.open();
+    Cancel(client), Cancel => (), |table, now, out| table.cancel(client, now, out);
+    _, CancelAll => (), |table, now, out| table.cancel_all(now, out);
+    Close(client), Close => (), |table, now, out| table.close(client, now, out);
+    OpenSession { key, ttl_ms }, OpenSession => Result<(), Refusal>,
+        |table, now, out| table.open_session(key, ttl_ms, now);
+    RenewSession(key), RenewSession => bool, |table, now, out| table.renew_session(key, now);
+    CloseSession(key), CloseSession => bool, |table, now, out| table.close_session(key, now, out);
+    Enlist { client, account }, Enlist => (), |table, now, out| table.enlist(client, account);
+    Quota { account, locks, waiters }, Quota => (),
+        |table, now, out| table.set_quota(account, locks, waiters);
+    Tokens(end), Tokens => (), |table, now, out| table.tokens_end = table.tokens_end.max(end);
+    _, Tick => (), |table, now, out| { table.reap(now, out); table.serve_partly(now, out) };
+}
+
 impl Table {
     /// An empty table whose first token will be `first_token`; none may be
-    /// given out before [`Event::Tokens`].
+    /// given out before [`Tokens`].
     #[must_use]
     pub fn new(limits: Limits, key: HashKey, first_token: u64) -> Self {
         // Slot 0 stays unused, so that no client has the number 0.
@@ -182,67 +228,16 @@ impl Table {
     /// Applies one event. What it means for other clients is appended to
     /// `outputs`. `now` must not be earlier than in the step before.
     ///
-    /// Always inlined: where the kind of event is known, no event is built in memory.
+    /// Always inlined, like what it calls, so that no event is built in memory.
     #[inline(always)]
-    pub fn step(&mut self, event: Event<'_>, now: Time, outputs: &mut Vec<Output>) -> Reply {
+    pub fn step<E: Event>(&mut self, event: E, now: Time, outputs: &mut Vec<Output>) -> E::Reply {
         if now.0 >= self.timers.next() {
             self.run_timers(now, outputs);
         }
-        match event {
-            Event::Lock(request) => self.lock(request, now, outputs),
-            Event::LockAll(request) => self.lock_all(request, now, outputs),
-            Event::Unlock {
-                client,
-                name,
-                token,
-            } => self.unlock(client, name, token, now, outputs),
-            Event::Renew {
-                name,
-                token,
-                ttl_ms,
-            } => self.renew(name, token, ttl_ms, now, outputs),
-            Event::Force { name } => self.force(name, now, outputs),
-            Event::Open => self.open(),
-            Event::Cancel { client } => {
-                self.cancel(client, now, outputs);
-                Reply::Done
-            }
-            Event::CancelAll => {
-                self.cancel_all(now, outputs);
-                Reply::Done
-            }
-            Event::Close { client } => {
-                self.close(client, now, outputs);
-                Reply::Done
-            }
-            Event::Tokens { end } => {
-                self.tokens_end = self.tokens_end.max(end);
-                Reply::Done
-            }
-            Event::OpenSession { .. } | Event::RenewSession { .. } | Event::CloseSession { .. } => {
-                self.session_event(event, now, outputs)
-            }
-            Event::Enlist { client, account } => {
-                self.enlist(client, account);
-                Reply::Done
-            }
-            Event::Quota {
-                account,
-                locks,
-                waiters,
-            } => {
-                self.set_quota(account, locks, waiters);
-                Reply::Done
-            }
-            Event::Tick => {
-                self.reap(now, outputs);
-                self.serve_partly(now, outputs);
-                Reply::Done
-            }
-        }
+        event.apply(self, now, outputs)
     }
 
-    /// The latest time for the next [`Event::Tick`]; `None`: no tick is needed before
+    /// The latest time for the next [`Tick`]; `None`: no tick is needed before
     /// the next event.
     #[inline]
     #[must_use]
@@ -254,14 +249,14 @@ impl Table {
         (next != NEVER).then_some(Time(next))
     }
 
-    /// Tokens that can be given out before [`Event::Tokens`] is needed.
+    /// Tokens that can be given out before [`Tokens`] is needed.
     #[inline]
     #[must_use]
     pub(crate) fn tokens_left(&self) -> u64 {
         self.tokens_end - self.next_token
     }
 
-    /// Gives out no more tokens until [`Event::Tokens`] opens a new range.
+    /// Gives out no more tokens until [`Tokens`] opens a new range.
     pub(crate) fn withhold_tokens(&mut self) {
         self.tokens_end = self.next_token;
     }

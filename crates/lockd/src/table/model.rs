@@ -127,6 +127,17 @@ struct Pair {
     now: Time,
 }
 
+/// What one step tells clients.
+#[derive(Default)]
+struct Heard {
+    /// By the model, and by the table.
+    told: Tellings,
+    seen: Tellings,
+    granted: Vec<(ClientId, u64)>,
+    /// Tokens told again to those who have them.
+    again: Vec<u64>,
+}
+
 const NAMES: [&[u8]; 4] = [
     b"a",
     b"b",
@@ -144,17 +155,14 @@ impl Pair {
             sessions: 0,
             now: Time(0),
         };
-        pair.table
-            .step(Event::Tokens { end: u64::MAX }, Time(0), &mut Vec::new());
+        pair.table.step(Tokens(u64::MAX), Time(0), &mut Vec::new());
         pair.people = (0..6).map(|_| pair.open()).collect();
         pair
     }
 
     fn open(&mut self) -> ClientId {
-        match self.table.step(Event::Open, self.now, &mut Vec::new()) {
-            Reply::Opened(client) => client,
-            other => panic!("{other:?}"),
-        }
+        let opened = self.table.step(Open, self.now, &mut Vec::new());
+        opened.unwrap()
     }
 
     /// One of the latest tokens; they are the interesting ones.
@@ -171,43 +179,54 @@ impl Pair {
     }
 
     fn play(&mut self, act: &Act) -> Result<(), TestCaseError> {
-        let several: Vec<&[u8]> = match act {
-            Act::LockAll { names, .. } => names.iter().map(|name| NAMES[*name]).collect(),
-            _ => Vec::new(),
-        };
-        let key = match act {
-            Act::Lock { session, .. } => session.map(|back| self.session(back)),
-            _ => None,
-        };
-        let event = match *act {
+        let now = self.now;
+        match *act {
             Act::OpenSession { ttl } => {
                 self.sessions += 1;
                 let (key, ttl_ms) = (self.session(0), ttl);
-                Event::OpenSession { key, ttl_ms }
+                self.both(OpenSession { key, ttl_ms }, |naive, _| {
+                    naive.sessions.insert(key.id, (ttl, now.after_ms(ttl)));
+                    Ok(())
+                })
             }
             Act::RenewSession { session } => {
                 let key = self.session(session);
-                Event::RenewSession { key }
+                let renew = |naive: &mut Naive, _: &mut Tellings| naive.renew_session(key.id, now);
+                self.both(RenewSession(key), renew)
             }
             Act::CloseSession { session } => {
                 let key = self.session(session);
-                Event::CloseSession { key }
+                self.both(CloseSession(key), |naive, told| {
+                    naive.close_session(key.id, told)
+                })
             }
-            Act::LockAll { who, ttl, wait, .. } => {
-                let client = self.people[who];
-                if self.naive.is_waiting(client) {
-                    return self.both(Event::Tick);
-                }
-                Event::LockAll(LockAllRequest {
-                    client,
-                    names: &several,
+            // The server holds such commands back; here time passes, so that the wait may
+            // end.
+            Act::LockAll { who, .. } | Act::Lock { who, .. }
+                if self.naive.is_waiting(self.people[who]) =>
+            {
+                self.pass()
+            }
+            Act::LockAll {
+                who,
+                ref names,
+                ttl,
+                wait,
+            } => {
+                let names: Vec<&[u8]> = names.iter().map(|name| NAMES[*name]).collect();
+                let request = LockAllRequest {
+                    client: self.people[who],
+                    names: &names,
                     ttl_ms: ttl,
                     wait_ms: wait,
+                };
+                self.both_grant(request, request.client, |naive| {
+                    naive.lock_all(request, now)
                 })
             }
             Act::Pass { ns } => {
                 self.now.0 += ns;
-                Event::Tick
+                self.pass()
             }
             Act::Lock {
                 who,
@@ -215,104 +234,156 @@ impl Pair {
                 ttl,
                 wait,
                 mode,
-                ..
+                session,
             } => {
-                let client = self.people[who];
-                if self.naive.is_waiting(client) {
-                    // The server holds such commands back; here time passes,
-                    // so that the wait may end.
-                    return self.both(Event::Tick);
-                }
-                let (ttl_ms, wait_ms) = (ttl, wait);
-                Event::Lock(LockRequest {
-                    client,
+                let key = session.map(|back| self.session(back));
+                let request = LockRequest {
+                    client: self.people[who],
                     name: NAMES[name],
-                    ttl_ms,
-                    wait_ms,
+                    ttl_ms: ttl,
+                    wait_ms: wait,
                     mode,
                     session: key.as_ref(),
-                })
+                };
+                self.both_grant(request, request.client, |naive| naive.lock(request, now))
             }
             Act::Unlock { who, name, token } => {
                 let token = token.map(|back| self.token(back));
-                Event::Unlock {
-                    client: self.people[who],
-                    name: NAMES[name],
+                let (client, name) = (self.people[who], NAMES[name]);
+                let unlock = Unlock {
+                    client,
+                    name,
                     token,
-                }
-            }
-            Act::Renew { name, token, ttl } => Event::Renew {
-                name: NAMES[name],
-                token: self.token(token),
-                ttl_ms: ttl,
-            },
-            Act::Force { name } => Event::Force { name: NAMES[name] },
-            Act::Cancel { who } => Event::Cancel {
-                client: self.people[who],
-            },
-            Act::CancelAll => Event::CancelAll,
-            Act::Close { who } => {
-                let closed = Event::Close {
-                    client: self.people[who],
                 };
-                self.people[who] = self.open();
-                closed
+                self.both(unlock, |naive, _| naive.unlock(client, name, token))
             }
-        };
-        self.both(event)
+            Act::Renew { name, token, ttl } => {
+                let (name, token) = (NAMES[name], self.token(token));
+                let renew = Renew {
+                    name,
+                    token,
+                    ttl_ms: ttl,
+                };
+                self.both(renew, |naive, _| {
+                    naive.renew(name, token, now.after_ms(ttl))
+                })
+            }
+            Act::Force { name } => {
+                let name = NAMES[name];
+                self.both(Force(name), |naive, _| naive.force(name))
+            }
+            Act::Cancel { who } => {
+                let client = self.people[who];
+                self.both(Cancel(client), |naive, _| naive.leave(client, false))
+            }
+            Act::CancelAll => self.both(CancelAll, |naive, _| {
+                naive.locks.values_mut().for_each(|lock| lock.waits.clear());
+            }),
+            Act::Close { who } => {
+                let client = self.people[who];
+                self.people[who] = self.open();
+                self.both(Close(client), |naive, _| naive.leave(client, true))
+            }
+        }
     }
 
-    fn both(&mut self, event: Event<'_>) -> Result<(), TestCaseError> {
-        let (mut told, mut outputs) = (Vec::new(), Vec::new());
-        let mut again: Vec<u64> = Vec::new();
-        let mut expected = self.naive.apply(event, self.now, &mut told);
-        let found = self.table.step(event, self.now, &mut outputs);
-        let mut granted: Vec<(ClientId, u64)> = Vec::new();
-        let mut seen: Tellings = outputs
-            .iter()
-            .map(|output| {
-                (
-                    output.client,
-                    match output.outcome {
-                        Outcome::Granted { token, .. } => {
-                            granted.push((output.client, token));
-                            Told::Granted
-                        }
-                        Outcome::GrantedAll { first, count, .. } => {
-                            let tokens = first..first + u64::from(count);
-                            granted.extend(tokens.map(|token| (output.client, token)));
-                            Told::Granted
-                        }
-                        Outcome::AlreadyHeld { token, .. } => {
-                            again.push(token);
-                            Told::AlreadyHeld
-                        }
-                        Outcome::TimedOut => Told::TimedOut,
-                        Outcome::NoSession => Told::NoSession,
-                        Outcome::Refused(refusal) => panic!("{refusal:?}"),
-                    },
-                )
-            })
-            .collect();
-        if let (Reply::Granted(token), Event::Lock(request)) = (found, event) {
-            granted.push((request.client, token));
-            prop_assert_eq!(expected, Reply::Granted(0));
-        } else if let (Reply::GrantedAll { first, count }, Event::LockAll(request)) = (found, event)
-        {
-            let tokens = first..first + u64::from(count);
-            granted.extend(tokens.map(|token| (request.client, token)));
-            prop_assert_eq!(expected, Reply::GrantedAll { first: 0, count });
-        } else {
-            // The model has no token yet for what was granted in this very step.
-            if let (Reply::AlreadyHeld { token: named, .. }, Reply::AlreadyHeld { token, .. }) =
-                (found, &mut expected)
-                && *token == 0
-            {
-                *token = named;
-                again.push(named);
+    fn pass(&mut self) -> Result<(), TestCaseError> {
+        self.both(Tick, |_, _| ())
+    }
+
+    /// An event that grants its own client nothing.
+    fn both<E: Event<Reply: PartialEq + std::fmt::Debug>>(
+        &mut self,
+        event: E,
+        naive: impl FnOnce(&mut Naive, &mut Tellings) -> E::Reply,
+    ) -> Result<(), TestCaseError> {
+        let (found, expected, heard) = self.step(event, naive);
+        prop_assert_eq!(found, expected);
+        self.agrees(heard)
+    }
+
+    /// A request for locks.
+    fn both_grant<E: Event<Reply = Option<Outcome>>>(
+        &mut self,
+        event: E,
+        client: ClientId,
+        naive: impl FnOnce(&mut Naive) -> Option<Outcome>,
+    ) -> Result<(), TestCaseError> {
+        let (found, mut expected, mut heard) = self.step(event, |it, _| naive(it));
+        // The model has no token yet for what was granted in this very step.
+        match (found, &mut expected) {
+            (Some(Outcome::Granted(token)), Some(Outcome::Granted(named))) => {
+                *named = token;
+                heard.granted.push((client, token));
             }
-            prop_assert_eq!(found, expected);
+            (
+                Some(Outcome::GrantedAll { first, count }),
+                Some(Outcome::GrantedAll { first: named, .. }),
+            ) => {
+                *named = first;
+                let tokens = first..first + u64::from(count);
+                heard.granted.extend(tokens.map(|token| (client, token)));
+            }
+            (
+                Some(Outcome::AlreadyHeld { token, .. }),
+                Some(Outcome::AlreadyHeld {
+                    token: named @ 0, ..
+                }),
+            ) => {
+                *named = token;
+                heard.again.push(token);
+            }
+            _ => {}
         }
+        prop_assert_eq!(found, expected);
+        self.agrees(heard)
+    }
+
+    /// One step of both: the replies, and what others are told.
+    fn step<E: Event>(
+        &mut self,
+        event: E,
+        naive: impl FnOnce(&mut Naive, &mut Tellings) -> E::Reply,
+    ) -> (E::Reply, E::Reply, Heard) {
+        let (mut heard, mut outputs) = (Heard::default(), Vec::new());
+        self.naive.advance(self.now, &mut heard.told);
+        let expected = naive(&mut self.naive, &mut heard.told);
+        self.naive.serve(self.now, &mut heard.told);
+        let found = self.table.step(event, self.now, &mut outputs);
+        for output in outputs {
+            let client = output.client;
+            let seen = match output.outcome {
+                Outcome::Granted(token) => {
+                    heard.granted.push((client, token));
+                    Told::Granted
+                }
+                Outcome::GrantedAll { first, count } => {
+                    let tokens = first..first + u64::from(count);
+                    heard.granted.extend(tokens.map(|token| (client, token)));
+                    Told::Granted
+                }
+                Outcome::AlreadyHeld { token, .. } => {
+                    heard.again.push(token);
+                    Told::AlreadyHeld
+                }
+                Outcome::TimedOut => Told::TimedOut,
+                Outcome::NoSession => Told::NoSession,
+                Outcome::Refused(refusal) => panic!("{refusal:?}"),
+            };
+            heard.seen.push((client, seen));
+        }
+        (found, expected, heard)
+    }
+
+    /// What a step told clients is what it had to tell them, and the table then shows what
+    /// the model has.
+    fn agrees(&mut self, heard: Heard) -> Result<(), TestCaseError> {
+        let Heard {
+            mut told,
+            mut seen,
+            granted,
+            again,
+        } = heard;
         // Locks are independent: outputs of one step for different locks may come in any order.
         seen.sort();
         told.sort();

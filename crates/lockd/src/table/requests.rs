@@ -4,7 +4,9 @@
 use super::entries::{self, Block, Kind, NEVER, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
-use super::{ClientId, LockRequest, Mode, Output, Refusal, Reply, Table, Time};
+use super::{
+    ClientId, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Output, Refusal, Table, Time,
+};
 
 impl Table {
     #[inline]
@@ -13,7 +15,7 @@ impl Table {
         request: LockRequest<'_>,
         now: Time,
         outputs: &mut Vec<Output>,
-    ) -> Reply {
+    ) -> Option<Outcome> {
         if request.name.is_empty() || request.name.len() > self.limits.name_bytes {
             return self.refuse(Refusal::Name);
         }
@@ -21,7 +23,7 @@ impl Table {
         let (owner, session) = match request.session {
             None => (request.client.0, NIL),
             Some(key) => match self.live_session(key, now) {
-                None => return Reply::NoSession,
+                None => return Some(Outcome::NoSession),
                 Some(live) => (self.sessions[live].client, live),
             },
         };
@@ -51,21 +53,27 @@ impl Table {
         refusal: Refusal,
         now: Time,
         outputs: &mut Vec<Output>,
-    ) -> Reply {
+    ) -> Option<Outcome> {
         let hash = self.hash(request.name);
         if let Some(id) = self.look_up(hash, request.name, now, outputs)
             && let Some((_, mode)) = self.owned(id, owner)
             && mode.places() == request.mode.places()
-            && let Some((token, mode)) = self.tell_of_hold(id, owner)
+            && let Some(held) = self.tell_of_hold(id, owner, request.which())
         {
-            return Reply::AlreadyHeld { token, mode, at: 0 };
+            return Some(held);
         }
         self.refuse(refusal)
     }
 
     /// Takes a lock that nobody holds.
     #[inline]
-    fn lock_free(&mut self, request: LockRequest<'_>, owner: u64, hash: u32, now: Time) -> Reply {
+    fn lock_free(
+        &mut self,
+        request: LockRequest<'_>,
+        owner: u64,
+        hash: u32,
+        now: Time,
+    ) -> Option<Outcome> {
         if self.locks.growth() != 0 || request.name.len() > entries::NAME_INLINE {
             let blocks = blocks_for(request.name.len()) * size_of::<Block>();
             let full = self.locks.touched() == Ref::COUNT;
@@ -90,19 +98,19 @@ impl Table {
                 self.share_at_once(id, owner, token, ttl_ms, now);
             }
         }
-        Reply::Granted(token)
+        Some(Outcome::Granted(token))
     }
 
     /// Takes a lock that is still known by its name.
     #[inline]
-    fn lock_idle(&mut self, request: LockRequest<'_>, owner: u64, now: Time) -> Reply {
+    fn lock_idle(&mut self, request: LockRequest<'_>, owner: u64, now: Time) -> Option<Outcome> {
         let Some(token) = self.take_token() else {
             return self.refuse(Refusal::Tokens);
         };
         let id = self.use_idle();
         self.counters.granted_at_once += 1;
         self.hold(id, owner, token, request.ttl_ms.unwrap_or(0), now);
-        Reply::Granted(token)
+        Some(Outcome::Granted(token))
     }
 
     /// A lock that nobody holds yet.
@@ -132,7 +140,7 @@ impl Table {
         owner: u64,
         session: u32,
         now: Time,
-    ) -> Reply {
+    ) -> Option<Outcome> {
         let lock = &self.locks[id];
         let (queued, places, has_place) = if lock.queue == NIL {
             (0, 1, true)
@@ -143,8 +151,9 @@ impl Table {
         if places != request.mode.places() {
             return self.refuse(Refusal::Places(places));
         }
-        if let Some((token, mode)) = self.tell_of_hold(id, owner) {
-            return Reply::AlreadyHeld { token, mode, at: 0 };
+        let held = self.tell_of_hold(id, owner, request.which());
+        if held.is_some() {
+            return held;
         }
         let in_turn = queued == 0;
         let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
@@ -158,11 +167,11 @@ impl Table {
             self.counters.granted_at_once += 1;
             let ttl_ms = request.ttl_ms.unwrap_or(0);
             self.share_at_once(id, owner, token, ttl_ms, now);
-            return Reply::Granted(token);
+            return Some(Outcome::Granted(token));
         }
         if request.wait_ms == Some(0) {
             self.counters.busy += 1;
-            return Reply::Busy;
+            return Some(Outcome::TimedOut);
         }
         if queued >= self.limits.waiters_per_lock {
             return self.refuse(Refusal::WaitersOfLock);
@@ -184,7 +193,7 @@ impl Table {
         };
         let claim = self.enqueue(id, wish, now);
         self.begin_wait(claim, 1, request.wait_ms, now);
-        Reply::Queued
+        None
     }
 
     /// Whether an existing lock has no holder.
@@ -201,14 +210,14 @@ impl Table {
         token: Option<u64>,
         now: Time,
         outputs: &mut Vec<Output>,
-    ) -> Reply {
+    ) -> Result<(), NotReleased> {
         let found = match self.last_of(client, name) {
             None => self.look_up(self.hash(name), name, now, outputs),
             last => last,
         };
         let Some(id) = found else {
             self.counters.not_held += 1;
-            return Reply::NotHeld;
+            return Err(NotReleased::NotHeld);
         };
         let lock = &self.locks[id];
         if lock.exclusive {
@@ -218,17 +227,17 @@ impl Table {
             };
             if !meant {
                 self.counters.not_owner += 1;
-                return Reply::NotOwner;
+                return Err(NotReleased::NotOwner);
             }
             self.end_hold(id);
             if self.locks[id].queue == NIL {
                 self.counters.released += 1;
                 self.keep_idle(id);
-                return Reply::Released;
+                return Ok(());
             }
         } else if self.is_reserved(id) {
             self.counters.not_held += 1;
-            return Reply::NotHeld;
+            return Err(NotReleased::NotHeld);
         } else {
             let claim = match token {
                 Some(token) => self.sharer_by_token(id, token),
@@ -236,13 +245,13 @@ impl Table {
             };
             let Some(claim) = claim else {
                 self.counters.not_owner += 1;
-                return Reply::NotOwner;
+                return Err(NotReleased::NotOwner);
             };
             self.end_share(claim);
         }
         self.counters.released += 1;
         self.serve(id, now.0, now, outputs);
-        Reply::Released
+        Ok(())
     }
 
     /// The lock that a client was granted last, if it has this name. An UNLOCK names it
@@ -264,19 +273,19 @@ impl Table {
         ttl_ms: u64,
         now: Time,
         outputs: &mut Vec<Output>,
-    ) -> Reply {
+    ) -> Result<(), NotRenewed> {
         let found = self.look_up(self.hash(name), name, now, outputs);
         let Some(entry) = found.and_then(|id| self.hold_of(id, token)) else {
             self.counters.not_owner += 1;
-            return Reply::NotOwner;
+            return Err(NotRenewed::NotOwner);
         };
         if *self.deadline_of(entry) == NEVER {
-            return Reply::NoLease;
+            return Err(NotRenewed::NoLease);
         }
         self.unlink(entry);
         self.set_deadline(entry, now.after_ms(ttl_ms));
         self.counters.renewed += 1;
-        Reply::Renewed
+        Ok(())
     }
 
     /// The hold of a lock with this token.
@@ -290,9 +299,9 @@ impl Table {
         }
     }
 
-    pub(super) fn force(&mut self, name: &[u8], now: Time, outputs: &mut Vec<Output>) -> Reply {
+    pub(super) fn force(&mut self, name: &[u8], now: Time, outputs: &mut Vec<Output>) -> u64 {
         let Some(id) = self.look_up(self.hash(name), name, now, outputs) else {
-            return Reply::Forced(0);
+            return 0;
         };
         let mut ended = 0;
         if self.locks[id].exclusive {
@@ -307,11 +316,11 @@ impl Table {
         }
         self.counters.forced += ended;
         self.serve(id, now.0, now, outputs);
-        Reply::Forced(ended)
+        ended
     }
 
-    pub(super) fn refuse(&mut self, refusal: Refusal) -> Reply {
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Option<Outcome> {
         self.counters.refused += 1;
-        Reply::Refused(refusal)
+        Some(Outcome::Refused(refusal))
     }
 }

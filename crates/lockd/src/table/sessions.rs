@@ -8,7 +8,7 @@
 use super::clients::Closing;
 use super::entries::{Kind, Ref, State};
 use super::slab::{NIL, Slot};
-use super::{Event, Outcome, Output, Refusal, Reply, SessionKey, Table, Time};
+use super::{Outcome, Output, Refusal, SessionKey, Table, Time};
 
 /// A session that is open, or whose holds are being released.
 pub(crate) struct Session {
@@ -68,40 +68,23 @@ impl Session {
 }
 
 impl Table {
-    /// The three events about sessions.
     #[cold]
-    pub(super) fn session_event(
+    pub(super) fn open_session(
         &mut self,
-        event: Event<'_>,
+        key: SessionKey,
+        ttl_ms: u64,
         now: Time,
-        outputs: &mut Vec<Output>,
-    ) -> Reply {
-        match event {
-            Event::OpenSession { key, ttl_ms } => self.open_session(key, ttl_ms, now),
-            Event::RenewSession { key } => self.renew_session(key, now),
-            Event::CloseSession { key } => match self.live_session(&key, now) {
-                None => Reply::NoSession,
-                Some(session) => {
-                    self.end_session(session, now.0);
-                    self.reap(now, outputs);
-                    Reply::Done
-                }
-            },
-            _ => Reply::Done,
-        }
-    }
-
-    fn open_session(&mut self, key: SessionKey, ttl_ms: u64, now: Time) -> Reply {
+    ) -> Result<(), Refusal> {
         let many = self.sessions.live() >= self.limits.sessions;
         if many || self.by_key.contains_key(&key) {
-            return self.refuse(Refusal::Sessions);
+            return self.refuse_session(Refusal::Sessions);
         }
         let growth = self.claims.growth() + self.sessions.growth();
         if growth != 0 && self.bytes() + growth > self.limits.memory_bytes {
-            return self.refuse(Refusal::Memory);
+            return self.refuse_session(Refusal::Memory);
         }
         let Some(client) = self.take_client() else {
-            return self.refuse(Refusal::Clients);
+            return self.refuse_session(Refusal::Clients);
         };
         self.enlist(client, key.user);
         let heartbeat = self.claims.take();
@@ -117,18 +100,39 @@ impl Table {
         record.ttl_ms = ttl_ms;
         record.heartbeat = heartbeat;
         self.by_key.insert(key, session);
-        Reply::Done
+        Ok(())
     }
 
-    fn renew_session(&mut self, key: SessionKey, now: Time) -> Reply {
+    fn refuse_session(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+        self.counters.refused += 1;
+        Err(refusal)
+    }
+
+    #[cold]
+    pub(super) fn renew_session(&mut self, key: SessionKey, now: Time) -> bool {
         let Some(session) = self.live_session(&key, now) else {
-            return Reply::NoSession;
+            return false;
         };
         let record = &self.sessions[session];
         let (heartbeat, ttl_ms) = (Ref::new(Kind::Claim, record.heartbeat), record.ttl_ms);
         self.unlink(heartbeat);
         self.set_deadline(heartbeat, now.after_ms(ttl_ms));
-        Reply::Renewed
+        true
+    }
+
+    #[cold]
+    pub(super) fn close_session(
+        &mut self,
+        key: SessionKey,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> bool {
+        let session = self.live_session(&key, now);
+        if let Some(session) = session {
+            self.end_session(session, now.0);
+            self.reap(now, outputs);
+        }
+        session.is_some()
     }
 
     /// The session of a key, unless its time has passed, whether its timer has

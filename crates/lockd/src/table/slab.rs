@@ -6,6 +6,8 @@
 
 use std::ops::{Index, IndexMut};
 
+use jostle_sys::prefetch::prefetch;
+
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
 
@@ -121,6 +123,18 @@ impl<T: Slot> Slab<T> {
 
     const fn chunk_bytes() -> usize {
         CHUNK as usize * (size_of::<T>() + size_of::<T::Side>())
+    }
+
+    /// Brings a slot near, or what is beside it.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: u32) {
+        prefetch(&self[id]);
+    }
+
+    /// See [`Slab::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch_side(&self, id: u32) {
+        prefetch(&self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]);
     }
 
     /// An unused slot, in its vacant state.

@@ -2,8 +2,8 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
+use crate::kept;
 use crate::numbers::grouped;
-use jostle_model::Nanos;
 use jostle_model::record::{Is, Point, Reason};
 
 /// Share of the time that was asked for.
@@ -53,7 +53,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         seen: Some(format!(
             "{} attempts ended without the lock after {} (median)",
             grouped(count),
-            Nanos(after_ns as u64)
+            kept::time(after_ns)
         )),
         ..Found::default()
     };
@@ -90,7 +90,7 @@ mod tests {
     fn who_is_refused_before_half_of_the_timeout_has_not_waited() {
         assert_eq!(text(20_005, 2_500_000_000), None);
         assert_eq!(text(9, 66_000), None);
-        let expected = "20,005 attempts ended without the lock after 66us (median), 0.0 % of what \
+        let expected = "20,005 attempts ended without the lock after 66 us (median), 0.0 % of what \
                         was asked for";
         assert_eq!(text(20_005, 66_000).as_deref(), Some(expected));
         assert!(judge_in(&CHECK, &experiment(), &[point()]).is_none());

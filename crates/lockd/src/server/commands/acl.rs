@@ -1,7 +1,8 @@
 //! ACL: shows users, and reads the users file again.
 
-use super::{Call, Server};
+use super::call::Call;
 use crate::config::users_of;
+use crate::server::Server;
 
 pub(super) fn acl(server: &mut Server, mut call: Call<'_>) {
     match &call.arg(1).to_ascii_uppercase()[..] {
@@ -17,18 +18,14 @@ pub(super) fn acl(server: &mut Server, mut call: Call<'_>) {
             lines.iter().for_each(|line| reply.bulk(line.as_bytes()));
         }
         b"LOAD" => load(server, call),
-        _ => call
-            .reply()
-            .error("ERR unknown subcommand or wrong number of arguments for 'acl'"),
+        _ => call.error("ERR unknown subcommand or wrong number of arguments for 'acl'"),
     }
 }
 
 /// Reads the users file again: all of it or nothing.
 fn load(server: &mut Server, mut call: Call<'_>) {
     let Some(path) = server.config.users_file.clone() else {
-        return call
-            .reply()
-            .error("ERR there is no users file: start with --users-file");
+        return call.error("ERR there is no users file: start with --users-file");
     };
     let read = users_of(&path, server.config.password.as_deref())
         .map_err(|error| error.to_string())
@@ -39,8 +36,6 @@ fn load(server: &mut Server, mut call: Call<'_>) {
             server.renew_user(call.conn);
             call.reply().simple("OK");
         }
-        Err(why) => call
-            .reply()
-            .error(&format!("ERR the users stay as they were: {why}")),
+        Err(why) => call.error(&format!("ERR the users stay as they were: {why}")),
     }
 }

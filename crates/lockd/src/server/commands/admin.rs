@@ -3,10 +3,11 @@
 
 use jostle_resp::{Writer, parse_u64};
 
+use super::call::Call;
 use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE, cost, pattern};
 use super::rights::sees;
-use super::{Call, Server};
 use crate::glob::Pattern;
+use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{BadCursor, ClientId, Holder, Mode, Time, Waiter};
@@ -113,7 +114,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     server.work.long = true;
     let Query { pattern, page } = match holders_query(&call) {
         Ok(query) => query,
-        Err(text) => return call.reply().error(text),
+        Err(text) => return call.error(text),
     };
     let (mut found, mut bytes) = (Vec::new(), 0);
     let walked = if page.count == 0 {
@@ -135,10 +136,10 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     };
     let full = found.len() >= page.count || bytes >= REPLY_BYTES;
     match (page.cursor, walked) {
-        (_, Err(BadCursor)) => return call.reply().error("ERR invalid cursor"),
+        (_, Err(BadCursor)) => return call.error("ERR invalid cursor"),
         (Some(_), Ok(next)) => page.begin(&mut call.reply(), next),
         (None, Ok(Some(_))) if !full => {
-            return call.reply().error(
+            return call.error(
                 "ERR the table is too large to be searched at once; walk with HOLDERS CURSOR 0",
             );
         }
@@ -158,12 +159,12 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
-        Err(text) => return call.reply().error(text),
+        Err(text) => return call.error(text),
     };
     let name = call.arg(1);
     let Some(Paging { pattern, page }) = paging else {
         if call.args.len() > 2 {
-            return call.reply().error("ERR syntax error");
+            return call.error("ERR syntax error");
         }
         let waiters: Vec<Waiter> = server.table.waiters(name).take(SHOWN_MAX).collect();
         return write_waiters(server, &mut call, &waiters);
@@ -185,7 +186,7 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     };
     let from = page.cursor.unwrap_or(0);
     match server.table.walk_waiters(name, from, page.budget, visit) {
-        Err(BadCursor) => call.reply().error("ERR invalid cursor"),
+        Err(BadCursor) => call.error("ERR invalid cursor"),
         Ok(next) => {
             page.begin(&mut call.reply(), next);
             write_waiters(server, &mut call, &found);

@@ -3,19 +3,20 @@
 
 use jostle_resp::parse_u64;
 
+use super::call::Call;
 use super::pages::{Paging, SHOWN_MAX, cost};
-use super::{Call, Server};
+use crate::server::Server;
 use crate::server::info;
-use crate::table::{ClientId, Event};
+use crate::table::{Cancel, ClientId};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
     server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
-        Err(text) => return call.reply().error(text),
+        Err(text) => return call.error(text),
     };
     if paging.is_none() && call.args.len() > 2 {
-        return call.reply().error("ERR syntax error");
+        return call.error("ERR syntax error");
     }
     // Lines are short: as many as are shown at most fit into a reply.
     let (pattern, from, count, budget) = match &paging {
@@ -26,7 +27,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         None => (None, 0, SHOWN_MAX, u64::MAX),
     };
     let Ok(from) = usize::try_from(from) else {
-        return call.reply().error("ERR invalid cursor");
+        return call.error("ERR invalid cursor");
     };
     // The caller's connection is out of its slot.
     let (own, end) = (call.conn.id.slot(), server.conns.len());
@@ -73,20 +74,18 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
         word if call.args.len() == 3 || word.eq_ignore_ascii_case(b"TIMEOUT") => false,
         word if word.eq_ignore_ascii_case(b"ERROR") => true,
         _ => {
-            return call
-                .reply()
-                .error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+            return call.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
         }
     };
     let Ok(client) = named(server, &call, 2) else {
-        return call.reply().error("ERR value is not an integer");
+        return call.error("ERR value is not an integer");
     };
     let found = client.and_then(|client| server.conn(client));
     let waits = found.is_some_and(|conn| server.waits_for_lock(conn));
     let ended = match client {
         Some(client) if waits => {
             // A timer that is due may end the wait in this step in another way.
-            server.step(Event::Cancel { client }, call.now);
+            server.step(Cancel(client), call.now);
             server.unblock(client, error)
         }
         _ => false,
@@ -98,11 +97,11 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
 pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
     let filtered = call.args.len() == 4;
     if filtered && !call.arg(2).eq_ignore_ascii_case(b"ID") {
-        return call.reply().error("ERR syntax error: CLIENT KILL [ID] id");
+        return call.error("ERR syntax error: CLIENT KILL [ID] id");
     }
     let index = call.args.len() - 1;
     let Ok(client) = named(server, &call, index) else {
-        return call.reply().error("ERR client-id should be a number");
+        return call.error("ERR client-id should be a number");
     };
     if let Some(client) = client {
         server.stats.killed += 1;
@@ -127,6 +126,6 @@ pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
     match (filtered, client) {
         (true, client) => call.reply().integer(client.is_some().into()),
         (false, Some(_)) => call.reply().simple("OK"),
-        (false, None) => call.reply().error("ERR No such client"),
+        (false, None) => call.error("ERR No such client"),
     }
 }

@@ -1,6 +1,7 @@
 //! HANDOVER: another program takes the place of this one, with all locks.
 
-use super::{Call, Server};
+use super::call::Call;
+use crate::server::Server;
 use crate::server::conn::Phase;
 
 /// The answer comes from the program that goes on: the new one, or this one. It takes
@@ -11,6 +12,6 @@ pub(super) fn handover(server: &mut Server, mut call: Call<'_>) {
             server.audit(call.conn, "handover", &[]);
             call.conn.phase = Phase::Waiting;
         }
-        Err(why) => call.reply().error(&format!("ERR no handover: {why}")),
+        Err(why) => call.error(&format!("ERR no handover: {why}")),
     }
 }

@@ -2,22 +2,20 @@
 
 use jostle_resp::{Protocol, parse_u64};
 
+use super::call::Call;
+use super::clients;
 use super::rights::RESERVED;
-use super::{Call, Server, clients};
+use crate::server::Server;
 use crate::server::accounts::LoginError;
 use crate::server::{guesses, info};
 use crate::users::DEFAULT;
-
-/// The reply to a wrong password, which is delayed.
-pub(in crate::server) const WRONG_PASSWORD: &str =
-    "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Checks a user and password. False: the login failed, and the client has its error
 /// reply or gets it after a delay.
 fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[u8]) -> bool {
     let users = &server.config.users;
     if user == DEFAULT.as_bytes() && users.open().is_some() {
-        call.reply().error(
+        call.error(
             "ERR AUTH <password> called without any password configured for the default \
              user. Are you sure your configuration is correct?",
         );
@@ -27,7 +25,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
     let delay_s = server.doors.guesses.delay_s(&source, call.now);
     if delay_s > 0 {
         server.stats.auth_failures += 1;
-        call.reply().error(&format!(
+        call.error(&format!(
             "WRONGPASS too many wrong passwords for this user from this address: nothing is \
              checked for {delay_s} s"
         ));
@@ -46,11 +44,11 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
             server.doors.guesses.right(&source);
             return true;
         }
-        Err(LoginError::Quota(most)) => call.reply().error(&format!(
+        Err(LoginError::Quota(most)) => call.error(&format!(
             "QUOTA this user may have {most} connections (max-connections)"
         )),
         Err(LoginError::Reserved) => {
-            call.reply().error(RESERVED);
+            call.error(RESERVED);
             call.conn.closing = true;
         }
     }
@@ -73,7 +71,7 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
         protocol = match call.arg(1) {
             b"2" => Protocol::Resp2,
             b"3" => Protocol::Resp3,
-            _ => return call.reply().error("NOPROTO unsupported protocol version"),
+            _ => return call.error("NOPROTO unsupported protocol version"),
         };
     }
     let mut name = None;
@@ -90,11 +88,11 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
             name = Some(call.arg(index + 1));
             index += 2;
         } else {
-            return call.reply().error("ERR syntax error in HELLO");
+            return call.error("ERR syntax error in HELLO");
         }
     }
     if !call.conn.authenticated {
-        return call.reply().error(
+        return call.error(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time",
@@ -103,7 +101,7 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
     if let Some(name) = name
         && let Err(text) = set_text(&mut call.conn.name, name)
     {
-        return call.reply().error(text);
+        return call.error(text);
     }
     call.conn.protocol = protocol;
     let number = call.conn.id.number() as i64;
@@ -177,7 +175,7 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
     };
     match done {
         Ok(()) => call.reply().simple("OK"),
-        Err(text) => call.reply().error(text),
+        Err(text) => call.error(text),
     }
 }
 
@@ -203,7 +201,7 @@ pub(super) fn quit(_: &mut Server, mut call: Call<'_>) {
 pub(super) fn select(_: &mut Server, mut call: Call<'_>) {
     match parse_u64(call.arg(1)) {
         Some(0) => call.reply().simple("OK"),
-        _ => call.reply().error("ERR DB index is out of range"),
+        _ => call.error("ERR DB index is out of range"),
     }
 }
 

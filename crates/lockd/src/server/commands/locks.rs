@@ -1,10 +1,16 @@
 //! The commands that take, release and renew locks.
 
-use jostle_resp::{Writer, parse_u64};
+use jostle_resp::parse_u64;
 
-use super::{Call, Server, sessions};
+use super::call::Call;
+use super::sessions;
+use crate::server::Server;
 use crate::server::conn::Phase;
-use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey, Time};
+use crate::server::replies::NO_SESSION;
+use crate::table::{
+    Force, LockAllRequest, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Refusal, Renew,
+    SessionKey, Time, Unlock,
+};
 
 /// What can stand behind the name.
 #[derive(Default)]
@@ -17,30 +23,30 @@ struct Options {
 }
 
 /// The longest time. A request without a limit leaves the option out.
-pub(super) const MS_MAX: u64 = crate::config::TTL_MAX_MS;
+const MS_MAX: u64 = crate::config::TTL_MAX_MS;
 
-/// The options from `index` on.
+/// Reads the options from `index` on. They are not returned: that would copy them, by large
+/// loads that wait for several smaller stores.
 #[inline]
-fn options(
+fn read_options(
     call: &Call<'_>,
     may_wait: bool,
     index: usize,
     max_ttl_ms: u64,
-) -> Result<Options, &'static str> {
-    let mut options = Options::default();
-    // Most requests have no options. Then nothing is returned through memory, where one
-    // large load would wait for several smaller stores.
+    options: &mut Options,
+) -> Result<(), &'static str> {
+    // Most requests have none.
     if index < call.args.len() {
-        read_options(call, may_wait, index, &mut options)?;
+        read_words(call, may_wait, index, options)?;
         if options.ttl_ms.is_some_and(|ms| ms > max_ttl_ms) {
             return Err(TTL_TOO_LONG);
         }
     }
-    Ok(options)
+    Ok(())
 }
 
-/// [`options`], if there are any.
-fn read_options(
+/// [`read_options`], if there are any.
+fn read_words(
     call: &Call<'_>,
     may_wait: bool,
     mut index: usize,
@@ -54,7 +60,7 @@ fn read_options(
         };
         if word.eq_ignore_ascii_case(b"TTL") && options.ttl_ms.is_none() {
             let ms = number().filter(|ms| *ms > 0);
-            options.ttl_ms = Some(ms.ok_or("ERR TTL is milliseconds, 1 to 1099511627776")?);
+            options.ttl_ms = Some(ms.ok_or(TTL_RANGE)?);
             index += 2;
         } else if word.eq_ignore_ascii_case(b"WAIT") && may_wait && options.wait_ms.is_none() {
             options.wait_ms = Some(number().ok_or("ERR WAIT is milliseconds, 0 to 1099511627776")?);
@@ -72,7 +78,7 @@ fn read_options(
         } else if word.eq_ignore_ascii_case(b"SESSION") && options.session.is_none() {
             let digits = call.args.get(call.request, index + 1);
             let key = digits.and_then(|digits| sessions::key(call.conn, digits));
-            options.session = Some(key.ok_or(sessions::NO_SESSION)?);
+            options.session = Some(key.ok_or(NO_SESSION)?);
             index += 2;
         } else {
             return Err("ERR syntax error");
@@ -87,8 +93,9 @@ fn read_options(
     Ok(())
 }
 
-/// The error of a lease that is longer than leases may be.
-pub(super) const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl allows";
+/// The errors of a lease that is not of a length that leases may have.
+const TTL_RANGE: &str = "ERR TTL is milliseconds, 1 to 1099511627776";
+const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl allows";
 
 /// What a command may do about a lock that is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,6 +106,16 @@ enum Patience {
     Ignored,
     /// Does not wait; a WAIT option is an error.
     None,
+}
+
+impl Patience {
+    #[inline]
+    fn wait_ms(self, options: &Options) -> Option<u64> {
+        match self {
+            Self::Wait => options.wait_ms,
+            _ => Some(0),
+        }
+    }
 }
 
 pub(super) fn lock(server: &mut Server, call: Call<'_>) {
@@ -116,15 +133,12 @@ pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
 
 #[inline]
 fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let max_ttl_ms = server.config.max_ttl_ms;
-    let options = match options(&call, patience != Patience::None, 2, max_ttl_ms) {
-        Ok(options) => options,
-        Err(text) => return call.reply().error(text),
-    };
-    let mut wait_ms = match patience {
-        Patience::Wait => options.wait_ms,
-        _ => Some(0),
-    };
+    let (may_wait, max_ttl_ms) = (patience != Patience::None, server.config.max_ttl_ms);
+    let mut options = Options::default();
+    if let Err(text) = read_options(&call, may_wait, 2, max_ttl_ms, &mut options) {
+        return call.error(text);
+    }
+    let mut wait_ms = patience.wait_ms(&options);
     if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
         return;
     }
@@ -140,40 +154,24 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         },
         session: options.session.as_ref(),
     };
-    match server.step(Event::Lock(request), call.now) {
-        Reply::Granted(token) => call.reply().integer(token as i64),
-        Reply::Queued => {
-            call.conn.phase = Phase::Waiting;
-            if request.ttl_ms.is_some() || request.session.is_some() {
-                // Needed to pass the lock on if the client is gone when the grant comes.
-                call.conn.wanted.set(&[request.name]);
-            }
-        }
-        Reply::Busy => call.reply().nil(),
-        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
-        Reply::NoSession => call.reply().error(sessions::NO_SESSION),
-        Reply::AlreadyHeld { token, mode, .. } => {
-            let whose = match request.session {
-                Some(_) => THE_SESSION,
-                None => "this connection holds the lock",
-            };
-            already_held(&mut call.reply(), token, mode, whose);
-        }
-        other => call
-            .reply()
-            .error(&format!("ERR the lock table says {other:?}")),
-    }
+    let outlives = request.ttl_ms.is_some() || request.session.is_some();
+    let leased = if outlives { &[request.name][..] } else { &[] };
+    let outcome = server.step(request, call.now);
+    conclude(server, call, &outcome, leased);
 }
 
-/// The end of an ALREADYHELD error about a session's lock.
-pub(in crate::server) const THE_SESSION: &str = "the session holds the lock";
-
-/// Replies with the hold that the owner already has. A client that missed the reply to
-/// its first request learns the token from this one.
-#[cold]
-pub(in crate::server) fn already_held(reply: &mut Writer<'_>, token: u64, mode: Mode, whose: &str) {
-    let mode = mode.word();
-    reply.error(&format!("ALREADYHELD {token} {mode} {whose}"));
+/// Answers a request for locks, or lets it wait for these names, as leases or as a
+/// session's: they are needed to pass the locks on if the client is gone when they are
+/// granted.
+#[inline]
+fn conclude(server: &Server, mut call: Call<'_>, outcome: &Option<Outcome>, leased: &[&[u8]]) {
+    match outcome {
+        Some(outcome) => server.answer(call.reply(), outcome),
+        None => {
+            call.conn.phase = Phase::Waiting;
+            call.conn.wanted.set(leased);
+        }
+    }
 }
 
 /// Locks that one LOCKALL takes at most.
@@ -195,7 +193,8 @@ fn names_and_options<'a>(
     if sorted.windows(2).any(|two| two[0] == two[1]) {
         return Err("ERR LOCKALL takes different names");
     }
-    let options = options(call, true, 2 + count, max_ttl_ms)?;
+    let mut options = Options::default();
+    read_options(call, true, 2 + count, max_ttl_ms, &mut options)?;
     if options.shared || options.places.is_some() || options.session.is_some() {
         return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION");
     }
@@ -214,12 +213,9 @@ pub(super) fn lock_all_within(server: &mut Server, call: Call<'_>) {
 fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     let (names, options) = match names_and_options(&call, server.config.max_ttl_ms) {
         Ok(both) => both,
-        Err(text) => return call.reply().error(text),
+        Err(text) => return call.error(text),
     };
-    let mut wait_ms = match patience {
-        Patience::Wait => options.wait_ms,
-        _ => Some(0),
-    };
+    let mut wait_ms = patience.wait_ms(&options);
     if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
         return;
     }
@@ -229,110 +225,70 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         ttl_ms: options.ttl_ms,
         wait_ms,
     };
-    match server.step(Event::LockAll(request), call.now) {
-        Reply::GrantedAll { first, count } => write_tokens(&mut call.reply(), first, count),
-        Reply::Queued => {
-            call.conn.phase = Phase::Waiting;
-            if request.ttl_ms.is_some() {
-                call.conn.wanted.set(&names);
-            }
-        }
-        Reply::Busy => call.reply().nil(),
-        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
-        Reply::AlreadyHeld { token, mode, at } => {
-            let whose = format!(
-                "this connection holds number {} of the {} locks",
-                at + 1,
-                names.len()
-            );
-            already_held(&mut call.reply(), token, mode, &whose);
-        }
-        other => call
-            .reply()
-            .error(&format!("ERR the lock table says {other:?}")),
-    }
-}
-
-/// An array of tokens that follow each other.
-pub(in crate::server) fn write_tokens(reply: &mut Writer<'_>, first: u64, count: u32) {
-    reply.array(count as usize);
-    for token in first..first + u64::from(count) {
-        reply.integer(token as i64);
-    }
+    let outcome = server.step(request, call.now);
+    let leased = request.ttl_ms.map_or(&[][..], |_| &names);
+    conclude(server, call, &outcome, leased);
 }
 
 pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
     let token = if call.args.len() > 2 {
         match parse_u64(call.arg(2)) {
             Some(token) => Some(token),
-            None => return call.reply().error("ERR the token is not a number"),
+            None => return call.error("ERR the token is not a number"),
         }
     } else {
         None
     };
     let (client, name) = (call.conn.id, call.arg(1));
-    match server.step(
-        Event::Unlock {
-            client,
-            name,
-            token,
-        },
-        call.now,
-    ) {
-        Reply::Released => call.reply().integer(1),
-        Reply::NotHeld => call.reply().error("NOTHELD nobody holds the lock"),
-        _ if token.is_some() => call
-            .reply()
-            .error("NOTOWNER the lock is held with another token"),
-        _ => call
-            .reply()
-            .error("NOTOWNER the lock was not taken by this connection"),
+    let unlock = Unlock {
+        client,
+        name,
+        token,
+    };
+    match server.step(unlock, call.now) {
+        Ok(()) => call.reply().integer(1),
+        Err(NotReleased::NotHeld) => call.error("NOTHELD nobody holds the lock"),
+        Err(NotReleased::NotOwner) if token.is_some() => {
+            call.error("NOTOWNER the lock is held with another token")
+        }
+        Err(NotReleased::NotOwner) => {
+            call.error("NOTOWNER the lock was not taken by this connection")
+        }
     }
 }
 
 pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
     if !call.arg(3).eq_ignore_ascii_case(b"TTL") {
-        return call.reply().error("ERR syntax error");
+        return call.error("ERR syntax error");
     }
     let Some(token) = parse_u64(call.arg(2)) else {
-        return call.reply().error("ERR the token is not a number");
+        return call.error("ERR the token is not a number");
     };
-    let Some(ttl_ms) = parse_u64(call.arg(4)).filter(|ms| (1..=MS_MAX).contains(ms)) else {
-        return call
-            .reply()
-            .error("ERR TTL is milliseconds, 1 to 1099511627776");
-    };
-    if ttl_ms > server.config.max_ttl_ms {
-        return call.reply().error(TTL_TOO_LONG);
-    }
-    if !server.leases_for(&mut call, ttl_ms) {
+    let Some(ttl_ms) = server.lease(&mut call, 4) else {
         return;
-    }
+    };
     let name = call.arg(1);
-    match server.step(
-        Event::Renew {
-            name,
-            token,
-            ttl_ms,
-        },
-        call.now,
-    ) {
-        Reply::Renewed => call.reply().integer(1),
-        Reply::NoLease => call
-            .reply()
-            .error("NOLEASE the lock is its connection's and has no TTL"),
-        _ => call.reply().error("NOTOWNER no lease with this token"),
+    let renew = Renew {
+        name,
+        token,
+        ttl_ms,
+    };
+    match server.step(renew, call.now) {
+        Ok(()) => call.reply().integer(1),
+        Err(NotRenewed::NoLease) => {
+            call.error("NOLEASE the lock is its connection's and has no TTL")
+        }
+        Err(NotRenewed::NotOwner) => call.error("NOTOWNER no lease with this token"),
     }
 }
 
 pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
     let name = call.arg(1);
-    if let Reply::Forced(holders) = server.step(Event::Force { name }, call.now) {
-        let shown = name.escape_ascii().to_string();
-        let fields = [("lock", shown), ("holders", holders.to_string())];
-        server.audit(call.conn, "forceunlock", &fields);
-        call.reply().integer(holders as i64);
-    }
+    let holders = server.step(Force(name), call.now);
+    let shown = name.escape_ascii().to_string();
+    let fields = [("lock", shown), ("holders", holders.to_string())];
+    server.audit(call.conn, "forceunlock", &fields);
+    call.reply().integer(holders as i64);
 }
 
 impl Server {
@@ -369,12 +325,25 @@ impl Server {
     fn grant_later(&mut self, call: &mut Call<'_>, wait_ms: Option<u64>) {
         let (now, ms) = (call.now, self.loading_ms(call.now).unwrap_or(1));
         if wait_ms == Some(0) {
-            return call.reply().error(&format!(
+            return call.error(&format!(
                 "LOADING leases of the program before may still run: locks are granted in {ms} ms"
             ));
         }
         self.stats.commands -= 1;
         self.park(call.conn, wait_ms, now);
+    }
+
+    /// The time to live at this position, if a lease of that length can begin or be
+    /// renewed; if not, the call is answered.
+    pub(super) fn lease(&mut self, call: &mut Call<'_>, index: usize) -> Option<u64> {
+        let ms = parse_u64(call.arg(index)).filter(|ms| (1..=MS_MAX).contains(ms));
+        let text = match ms {
+            None => TTL_RANGE,
+            Some(ms) if ms > self.config.max_ttl_ms => TTL_TOO_LONG,
+            Some(ms) => return self.leases_for(call, ms).then_some(ms),
+        };
+        call.error(text);
+        None
     }
 
     /// Whether a lease of this length can begin or be renewed; if not, the call is
@@ -383,54 +352,8 @@ impl Server {
     pub(super) fn leases_for(&mut self, call: &mut Call<'_>, ttl_ms: u64) -> bool {
         let may = self.may_lease(ttl_ms, call.now);
         if !may {
-            self.refuse(&mut call.reply(), Refusal::Tokens);
+            self.refuse(call.reply(), Refusal::Tokens);
         }
         may
-    }
-
-    /// Replies with the reason why a lock was not granted.
-    #[cold]
-    pub(crate) fn refuse(&self, reply: &mut Writer<'_>, refusal: Refusal) {
-        let limits = &self.config.table;
-        reply.error(&match refusal {
-            Refusal::Tokens => format!(
-                "NOTOKENS no fencing tokens can be reserved: {}",
-                self.token_trouble()
-            ),
-            Refusal::Memory => format!(
-                "OOM the lock table may not exceed {} bytes (--max-memory)",
-                limits.memory_bytes
-            ),
-            Refusal::WaitersOfLock => format!(
-                "TOOMANYWAITERS {} wait for this lock (--max-waiters-per-lock)",
-                limits.waiters_per_lock
-            ),
-            Refusal::Waiters => {
-                format!(
-                    "TOOMANYWAITERS {} wait for locks (--max-waiters)",
-                    limits.waiters
-                )
-            }
-            Refusal::Name => {
-                format!(
-                    "BADNAME a name has 1 to {} bytes (--max-name)",
-                    limits.name_bytes
-                )
-            }
-            Refusal::Places(places) => format!(
-                "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
-            ),
-            Refusal::Clients => "ERR too many connections".to_owned(),
-            Refusal::QuotaLocks(most) => {
-                format!("QUOTA this user may hold and wait for {most} locks (max-locks)")
-            }
-            Refusal::QuotaWaiters(most) => {
-                format!("QUOTA this user may wait in {most} lines (max-waiters)")
-            }
-            Refusal::Sessions => format!(
-                "TOOMANYSESSIONS {} sessions are open (--max-sessions)",
-                limits.sessions
-            ),
-        });
     }
 }

@@ -3,7 +3,7 @@
 
 use jostle_resp::{Writer, parse_u64};
 
-use super::Call;
+use super::call::Call;
 use crate::glob::Pattern;
 
 /// Rows that are shown at most.

@@ -5,32 +5,11 @@
 
 use jostle_resp::parse_u64;
 
-use super::{Call, Server, Spec};
+use super::call::Call;
+use super::table::{Class, Names, Spec};
+use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::drain::DRAINING;
-
-/// What a user needs for a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// A login, and no further right.
-    Anybody,
-    /// `+@lock`.
-    Lock,
-    /// `+@admin`.
-    Admin,
-    /// `+@admin` for some subcommands.
-    Subcommand,
-}
-
-/// Which arguments are names of locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
-    None,
-    /// The first one.
-    First,
-    /// The names behind the first argument, which is their number.
-    Counted,
-}
 
 /// The reply to a client on a connection reserved for administrators that has not
 /// logged in as one.

@@ -1,15 +1,10 @@
 //! SESSION: one heartbeat for many locks.
 
-use jostle_resp::parse_u64;
-
-use super::locks::{MS_MAX, TTL_TOO_LONG};
-use super::{Call, Server};
+use super::call::Call;
+use crate::server::Server;
 use crate::server::conn::Conn;
-use crate::table::{Event, Reply, SessionKey};
-
-/// The reply if a session is not open, or belongs to another user.
-pub(in crate::server) const NO_SESSION: &str =
-    "NOSESSION no such session, or it has ended: open another one (SESSION OPEN TTL ms)";
+use crate::server::replies::NO_SESSION;
+use crate::table::{CloseSession, OpenSession, RenewSession, SessionKey};
 
 /// Hexadecimal digits of a session's id.
 const DIGITS: usize = 32;
@@ -30,21 +25,19 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
         (b"OPEN", 4) if call.arg(2).eq_ignore_ascii_case(b"TTL") => open(server, call),
         (b"RENEW" | b"CLOSE", 3) => {
             let Some(key) = key(call.conn, call.arg(2)) else {
-                return call.reply().error(NO_SESSION);
+                return call.error(NO_SESSION);
             };
-            let event = match &subcommand[..] {
+            let open = match &subcommand[..] {
                 b"RENEW" if !server.leases_for(&mut call, 0) => return,
-                b"RENEW" => Event::RenewSession { key },
-                _ => Event::CloseSession { key },
+                b"RENEW" => server.step(RenewSession(key), call.now),
+                _ => server.step(CloseSession(key), call.now),
             };
-            match server.step(event, call.now) {
-                Reply::NoSession => call.reply().error(NO_SESSION),
-                _ => call.reply().integer(1),
+            match open {
+                true => call.reply().integer(1),
+                false => call.error(NO_SESSION),
             }
         }
-        _ => call
-            .reply()
-            .error("ERR syntax error: SESSION OPEN TTL ms | RENEW id | CLOSE id"),
+        _ => call.error("ERR syntax error: SESSION OPEN TTL ms | RENEW id | CLOSE id"),
     }
 }
 
@@ -56,26 +49,16 @@ fn random_id() -> Option<u128> {
 }
 
 fn open(server: &mut Server, mut call: Call<'_>) {
-    let Some(ttl_ms) = parse_u64(call.arg(3)).filter(|ms| (1..=MS_MAX).contains(ms)) else {
-        return call
-            .reply()
-            .error("ERR TTL is milliseconds, 1 to 1099511627776");
-    };
-    if ttl_ms > server.config.max_ttl_ms {
-        return call.reply().error(TTL_TOO_LONG);
-    }
-    if !server.leases_for(&mut call, ttl_ms) {
+    let Some(ttl_ms) = server.lease(&mut call, 3) else {
         return;
-    }
+    };
     let Some(id) = random_id() else {
-        return call
-            .reply()
-            .error("ERR the system has no random bits yet: try again");
+        return call.error("ERR the system has no random bits yet: try again");
     };
     let user = call.conn.user_number();
     let key = SessionKey { user, id };
-    match server.step(Event::OpenSession { key, ttl_ms }, call.now) {
-        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
-        _ => call.reply().bulk(format!("{id:032x}").as_bytes()),
+    match server.step(OpenSession { key, ttl_ms }, call.now) {
+        Err(refusal) => server.refuse(call.reply(), refusal),
+        Ok(()) => call.reply().bulk(format!("{id:032x}").as_bytes()),
     }
 }

@@ -2,7 +2,8 @@
 
 use jostle_resp::parse_u64;
 
-use super::{Call, Server};
+use super::call::Call;
+use crate::server::Server;
 
 /// The longest drain: a day.
 const DRAIN_MAX_MS: u64 = 86_400_000;
@@ -22,13 +23,11 @@ pub(super) fn shutdown(server: &mut Server, mut call: Call<'_>) {
                 server.audit(call.conn, "shutdown aborted", &[]);
                 call.reply().simple("OK");
             } else {
-                call.reply().error("ERR no shutdown in progress");
+                call.error("ERR no shutdown in progress");
             }
         }
         (b"DRAIN", 3) => match duration_ms(call.arg(2)) {
-            None => call
-                .reply()
-                .error("ERR DRAIN takes a time such as 30s, 500ms or 5m, at most a day"),
+            None => call.error("ERR DRAIN takes a time such as 30s, 500ms or 5m, at most a day"),
             Some(ms) => {
                 let time = ("drain_ms", ms.to_string());
                 server.audit(call.conn, "shutdown", &[time]);
@@ -38,9 +37,7 @@ pub(super) fn shutdown(server: &mut Server, mut call: Call<'_>) {
                 call.reply().simple("OK");
             }
         },
-        _ => call
-            .reply()
-            .error("ERR syntax error: SHUTDOWN [NOW | DRAIN time | ABORT]"),
+        _ => call.error("ERR syntax error: SHUTDOWN [NOW | DRAIN time | ABORT]"),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use jostle_resp::Writer;
 
+use super::call::Call;
 use super::pages::PATTERN_MAX;
-use super::{COMMANDS, Call, Server, Spec, find};
+use super::table::{COMMANDS, Spec, find};
 use crate::glob::Pattern;
+use crate::server::Server;
 use crate::server::info;
 
 /// Whether the arguments from the third on are too many bytes for one call; then it is
@@ -14,8 +16,7 @@ fn is_too_long(call: &mut Call<'_>) -> bool {
     let bytes: usize = call.rest(2).map(|argument| argument.len() + 1).sum();
     let too_long = bytes > PATTERN_MAX;
     if too_long {
-        call.reply()
-            .error("ERR names and patterns together have at most 1024 bytes");
+        call.error("ERR names and patterns together have at most 1024 bytes");
     }
     too_long
 }
@@ -26,9 +27,7 @@ pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
     }
     let subcommand = call.arg(1).to_ascii_uppercase();
     let named: Vec<Option<&Spec>> = if call.args.len() > 2 {
-        call.rest(2)
-            .map(|name| find(name).map(|index| &COMMANDS[index]))
-            .collect()
+        call.rest(2).map(find).collect()
     } else {
         COMMANDS.iter().map(Some).collect()
     };
@@ -96,9 +95,7 @@ fn write_spec(reply: &mut Writer<'_>, spec: &Spec) {
 
 pub(super) fn config(server: &mut Server, mut call: Call<'_>) {
     if !call.arg(1).eq_ignore_ascii_case(b"GET") || call.args.len() < 3 {
-        return call
-            .reply()
-            .error("ERR only CONFIG GET is supported; settings are flags and a file");
+        return call.error("ERR only CONFIG GET is supported; settings are flags and a file");
     }
     if is_too_long(&mut call) {
         return;

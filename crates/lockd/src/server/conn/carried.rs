@@ -6,7 +6,6 @@ use jostle_resp::Protocol;
 
 use super::{Conn, FreshLeases, Phase, Wanted};
 use crate::handover::state::ConnState;
-use crate::server::commands::Transaction;
 use crate::server::stream::Stream;
 use crate::table::{ClientId, Time};
 use crate::users::User;
@@ -23,7 +22,7 @@ impl Conn {
             user: self.user.as_ref().map(|user| user.name.clone()),
             number: self.number,
             probation: self.probation,
-            transaction: self.transaction.as_ref().map(|queued| queued.state()),
+            transaction: self.transaction.clone(),
             waiting: self.waits(),
             wrong_passwords: self.wrong_passwords,
             refusal_due: match self.phase {
@@ -62,7 +61,6 @@ impl Conn {
         user: Option<Arc<User>>,
     ) -> Self {
         let id = ClientId::from_number(state.id);
-        let queued = state.transaction.as_ref().map(Transaction::restored);
         let mut wanted = Wanted::default();
         let names: Vec<&[u8]> = state.wanted.iter().map(|name| &name[..]).collect();
         wanted.set(&names);
@@ -75,7 +73,7 @@ impl Conn {
             user,
             number: state.number,
             probation: state.probation,
-            transaction: queued.map(Box::new),
+            transaction: state.transaction.clone(),
             phase: match state.refusal_due {
                 Some(due) => Phase::Refused(Time(due)),
                 None if state.waiting => Phase::Waiting,

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use super::super::conn::Conn;
 use super::super::stream::Stream;
+use super::unpack::could_go_on;
 use super::*;
 use crate::Config;
 use crate::handover::state::{State, StateError, decode, encode, reseal};

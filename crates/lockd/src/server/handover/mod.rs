@@ -6,10 +6,11 @@ mod live_tests;
 mod pack;
 mod unpack;
 
+pub use unpack::prove;
+
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use jostle_resp::Writer;
@@ -17,41 +18,12 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conn::Phase;
+use super::life::{Handover, Stage, Successor};
 use super::{ASKED, CHECKED, Server};
-use crate::handover::Program;
 use crate::handover::check::Check;
 use crate::handover::state::Sealed;
 use crate::log::{Level, audit, say, write};
 use crate::table::{ClientId, Time};
-
-pub(crate) use unpack::could_go_on;
-
-/// What a handover needs from the program around the server.
-pub struct Successor {
-    /// The program that this process is to become.
-    pub program: Program,
-    /// Becomes readable when a handover is requested.
-    pub signal: UnixStream,
-    /// Signals with handlers in both programs. They are held back until the new program
-    /// has installed its handlers, so that none of them ends the process.
-    pub signals: Vec<i32>,
-}
-
-/// The handover that is possible, and perhaps in progress.
-pub(super) struct Handover {
-    successor: Successor,
-    stage: Stage,
-    asker: Option<ClientId>,
-}
-
-enum Stage {
-    /// No handover is requested.
-    Idle,
-    /// It begins at the end of this turn, when every connection is in its slot.
-    Wanted,
-    /// The new program is checking the state; it must answer before this time.
-    Checked(Check, Time),
-}
 
 impl Server {
     /// Lets this server be handed over to another program, by the command HANDOVER

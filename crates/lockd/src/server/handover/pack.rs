@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use super::super::Server;
-use super::super::commands::COMMANDS;
+use super::super::commands::table::COMMANDS;
 use super::super::conn::Conn;
 use crate::config::Data;
 use crate::handover::parcel;

@@ -3,21 +3,24 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::super::commands::COMMANDS;
+use super::super::commands::table::COMMANDS;
 use super::super::conn::Conn;
+use super::super::errors::StartError;
 use super::super::net::{Door, Listener};
 use super::super::reserver::Reserver;
 use super::super::stream::Stream;
 use super::super::{Server, now};
 use crate::config::{Config, ConfigError, Data};
+use crate::handover::check::proof;
 use crate::handover::parcel;
 use crate::handover::state::{ConnState, ListenerState, Sealed, State, StateError};
 use crate::log::say;
-use crate::table::{ClientId, Event, Table, Time};
+use crate::table::{ClientId, Close, Table, Time};
 use crate::tokens::{END, Earlier, FileStore, Opened};
 
 /// Returns from a check with this error, unless the condition holds.
@@ -27,12 +30,26 @@ macro_rules! ensure {
     };
 }
 
+/// Checks whether a server with these settings could go on from the state in the
+/// standard input, and prints the proof.
+///
+/// # Errors
+/// Why it could not.
+pub fn prove(config: &Config) -> Result<(), StateError> {
+    let state = parcel::take_stdin()?;
+    let sealed = Sealed::from_file(File::from(state))?;
+    could_go_on(config, sealed.read()?)?;
+    let mut out = io::stdout();
+    writeln!(out, "{}", proof(sealed.checksum()))?;
+    Ok(out.flush()?)
+}
+
 /// Whether a server with these settings could go on from a state.
-pub(crate) fn could_go_on(config: &Config, state: State) -> Result<(), StateError> {
+pub(super) fn could_go_on(config: &Config, state: State) -> Result<(), StateError> {
     check(config, &state)?;
     #[cfg(feature = "tls")]
     if let Some(tls) = &config.tls {
-        super::super::setup::load_tls(tls).map_err(super::super::StartError::Tls)?;
+        super::super::setup::load_tls(tls).map_err(StartError::Tls)?;
     }
     Table::from_image(&state.table, config.table)?;
     Ok(())
@@ -170,7 +187,7 @@ impl Server {
             return Ok(());
         };
         let opened = FileStore::adopt(directory, File::from(file), false);
-        let Opened { store, first, .. } = opened.map_err(super::super::StartError::Store)?;
+        let Opened { store, first, .. } = opened.map_err(StartError::Store)?;
         let reserved = self.table.next_token() + self.table.tokens_left();
         ensure!(
             reserved <= first,
@@ -227,7 +244,7 @@ impl Server {
         let now = self.now();
         for number in &state.lost {
             let client = ClientId::from_number(*number);
-            self.step(Event::Close { client }, now);
+            self.step(Close(client), now);
         }
     }
 

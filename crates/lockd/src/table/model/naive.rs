@@ -21,14 +21,14 @@ impl Hold {
         self.client == client && self.deadline.is_none()
     }
 
-    pub(super) fn already_held(&self, of: u16, at: u32) -> Reply {
+    pub(super) fn already_held(&self, of: u16, which: Which) -> Option<Outcome> {
         let mode = match of {
             _ if !self.shared => Mode::Exclusive,
             1 => Mode::Shared,
             of => Mode::Place { of },
         };
         let token = self.token;
-        Reply::AlreadyHeld { token, mode, at }
+        Some(Outcome::AlreadyHeld { token, mode, which })
     }
 }
 
@@ -175,7 +175,7 @@ impl Naive {
     }
 
     /// As [`Naive::lock`], of several.
-    pub(super) fn lock_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Reply {
+    pub(super) fn lock_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Option<Outcome> {
         let (client, names) = (request.client, request.names);
         for (at, name) in (0..).zip(names) {
             let Some(lock) = self.locks.get(*name) else {
@@ -183,15 +183,16 @@ impl Naive {
             };
             let mut holds = lock.holds.iter();
             if lock.places != 1 {
-                return Reply::Refused(Refusal::Places(lock.places));
+                return Some(Outcome::Refused(Refusal::Places(lock.places)));
             }
             if let Some(hold) = holds.find(|hold| hold.is_owned_by(client)) {
-                return hold.already_held(lock.places, at);
+                let count = names.len() as u16;
+                return hold.already_held(lock.places, Which::OneOf { at, count });
             }
         }
         let free = names.iter().all(|name| !self.locks.contains_key(*name));
         if !free && request.wait_ms == Some(0) {
-            return Reply::Busy;
+            return Some(Outcome::TimedOut);
         }
         for (order, name) in names.iter().enumerate() {
             let lock = self.locks.entry(name.to_vec()).or_default();
@@ -218,17 +219,17 @@ impl Naive {
         }
         if free {
             let count = names.len() as u32;
-            Reply::GrantedAll { first: 0, count }
+            Some(Outcome::GrantedAll { first: 0, count })
         } else {
-            Reply::Queued
+            None
         }
     }
 
     /// The reply that the table must give, except for the token.
-    pub(super) fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Reply {
+    pub(super) fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Option<Outcome> {
         let session = request.session.map(|key| key.id);
         if session.is_some_and(|session| !self.sessions.contains_key(&session)) {
-            return Reply::NoSession;
+            return Some(Outcome::NoSession);
         }
         let lock = self.locks.entry(request.name.to_vec()).or_default();
         let shared = request.mode != Mode::Exclusive;
@@ -237,11 +238,11 @@ impl Naive {
             lock.places = request.mode.places();
         }
         if lock.places != request.mode.places() {
-            return Reply::Refused(Refusal::Places(lock.places));
+            return Some(Outcome::Refused(Refusal::Places(lock.places)));
         }
         let mut holds = lock.holds.iter();
         if let Some(hold) = holds.find(|hold| hold.is_owned_by(client)) {
-            return hold.already_held(lock.places, 0);
+            return hold.already_held(lock.places, request.which());
         }
         let place = lock.places == 1 || lock.holds.len() < lock.places.into();
         let compatible = lock.holds.iter().all(|hold| hold.shared && shared) && place;
@@ -255,10 +256,10 @@ impl Naive {
                 shared,
                 deadline,
             });
-            return Reply::Granted(0);
+            return Some(Outcome::Granted(0));
         }
         if request.wait_ms == Some(0) {
-            return Reply::Busy;
+            return Some(Outcome::TimedOut);
         }
         let deadline = request.wait_ms.map(|wait| now.after_ms(wait));
         lock.waits.push(Wait {
@@ -269,16 +270,21 @@ impl Naive {
             ttl_ms: request.ttl_ms,
             deadline,
         });
-        Reply::Queued
+        None
     }
 
-    pub(super) fn unlock(&mut self, client: ClientId, name: &[u8], token: Option<u64>) -> Reply {
+    pub(super) fn unlock(
+        &mut self,
+        client: ClientId,
+        name: &[u8],
+        token: Option<u64>,
+    ) -> Result<(), NotReleased> {
         let Some(lock) = self
             .locks
             .get_mut(name)
             .filter(|lock| !lock.holds.is_empty())
         else {
-            return Reply::NotHeld;
+            return Err(NotReleased::NotHeld);
         };
         let meant = |hold: &Hold| match token {
             Some(token) => hold.token == token,
@@ -289,23 +295,28 @@ impl Naive {
             .collect();
         candidates.sort_by_key(|&at| (lock.holds[at].deadline.is_none(), lock.holds[at].token));
         match candidates.last() {
-            None => Reply::NotOwner,
+            None => Err(NotReleased::NotOwner),
             Some(&at) => {
                 lock.holds.remove(at);
-                Reply::Released
+                Ok(())
             }
         }
     }
 
-    pub(super) fn renew(&mut self, name: &[u8], token: u64, deadline: u64) -> Reply {
+    pub(super) fn renew(
+        &mut self,
+        name: &[u8],
+        token: u64,
+        deadline: u64,
+    ) -> Result<(), NotRenewed> {
         let lock = self.locks.get_mut(name);
         let hold = lock.and_then(|lock| lock.holds.iter_mut().find(|hold| hold.token == token));
         match hold {
-            None => Reply::NotOwner,
-            Some(Hold { deadline: None, .. }) => Reply::NoLease,
+            None => Err(NotRenewed::NotOwner),
+            Some(Hold { deadline: None, .. }) => Err(NotRenewed::NoLease),
             Some(hold) => {
                 hold.deadline = Some(deadline);
-                Reply::Renewed
+                Ok(())
             }
         }
     }
@@ -320,57 +331,25 @@ impl Naive {
         }
     }
 
-    pub(super) fn apply(&mut self, event: Event<'_>, now: Time, told: &mut Tellings) -> Reply {
-        self.advance(now, told);
-        let reply = match event {
-            Event::Lock(request) => self.lock(request, now),
-            Event::LockAll(request) => self.lock_all(request, now),
-            Event::Unlock {
-                client,
-                name,
-                token,
-            } => self.unlock(client, name, token),
-            Event::Renew {
-                name,
-                token,
-                ttl_ms,
-            } => self.renew(name, token, now.after_ms(ttl_ms)),
-            Event::Force { name } => {
-                let lock = self.locks.get_mut(name);
-                Reply::Forced(lock.map_or(0, |lock| lock.holds.drain(..).count() as u64))
-            }
-            Event::OpenSession { key, ttl_ms } => {
-                self.sessions.insert(key.id, (ttl_ms, now.after_ms(ttl_ms)));
-                Reply::Done
-            }
-            Event::RenewSession { key } => match self.sessions.get_mut(&key.id) {
-                None => Reply::NoSession,
-                Some((ttl_ms, deadline)) => {
-                    *deadline = now.after_ms(*ttl_ms);
-                    Reply::Renewed
-                }
-            },
-            Event::CloseSession { key } if self.sessions.contains_key(&key.id) => {
-                self.end_session(key.id, told);
-                Reply::Done
-            }
-            Event::CloseSession { .. } => Reply::NoSession,
-            Event::Cancel { client } => {
-                self.leave(client, false);
-                Reply::Done
-            }
-            Event::CancelAll => {
-                self.locks.values_mut().for_each(|lock| lock.waits.clear());
-                Reply::Done
-            }
-            Event::Close { client } => {
-                self.leave(client, true);
-                Reply::Done
-            }
-            _ => Reply::Done,
-        };
-        self.serve(now, told);
-        reply
+    pub(super) fn force(&mut self, name: &[u8]) -> u64 {
+        let lock = self.locks.get_mut(name);
+        lock.map_or(0, |lock| lock.holds.drain(..).count() as u64)
+    }
+
+    pub(super) fn renew_session(&mut self, session: u128, now: Time) -> bool {
+        let found = self.sessions.get_mut(&session);
+        found.is_some_and(|(ttl_ms, deadline)| {
+            *deadline = now.after_ms(*ttl_ms);
+            true
+        })
+    }
+
+    pub(super) fn close_session(&mut self, session: u128, told: &mut Tellings) -> bool {
+        let open = self.sessions.contains_key(&session);
+        if open {
+            self.end_session(session, told);
+        }
+        open
     }
 
     /// The first hold of this client that has no token yet.

@@ -11,27 +11,26 @@ const NOW: Time = Time(50_000_000_000);
 fn busy() -> Table {
     let mut table = Table::new(Limits::default(), HashKey(1, 2), 1);
     let mut outputs = Vec::new();
-    let mut step = |event: Event<'_>| table.step(event, NOW, &mut outputs);
-    step(Event::Tokens { end: 10_000 });
+    macro_rules! step {
+        ($event:expr) => {
+            table.step($event, NOW, &mut outputs)
+        };
+    }
+    step!(Tokens(10_000));
     for (account, locks, waiters) in [(0, None, Some(9000)), (1, Some(9000), None)] {
-        step(Event::Quota {
+        step!(Quota {
             account,
             locks,
             waiters,
         });
     }
-    let clients: Vec<ClientId> = (0..9)
-        .map(|_| match step(Event::Open) {
-            Reply::Opened(client) => client,
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let clients: Vec<ClientId> = (0..9).map(|_| step!(Open).unwrap()).collect();
     for client in &clients[..7] {
         let (client, account) = (*client, 1);
-        step(Event::Enlist { client, account });
+        step!(Enlist { client, account });
     }
     let key = SessionKey { user: 1, id: 7 };
-    step(Event::OpenSession { key, ttl_ms: 9000 });
+    step!(OpenSession { key, ttl_ms: 9000 }).unwrap();
     let long = "a name that does not fit into its lock";
     let rows: [(usize, &str, Option<u64>, Mode, bool); 13] = [
         (0, "sole", None, Mode::Exclusive, false),
@@ -49,34 +48,34 @@ fn busy() -> Table {
         (7, "left", Some(90_000), Mode::Exclusive, false),
     ];
     for (who, name, ttl_ms, mode, in_session) in rows {
-        step(Event::Lock(LockRequest {
+        step!(LockRequest {
             client: clients[who],
             name: name.as_bytes(),
             ttl_ms,
             wait_ms: Some(60_000),
             mode,
             session: in_session.then_some(&key),
-        }));
+        });
     }
-    step(Event::LockAll(LockAllRequest {
+    step!(LockAllRequest {
         client: clients[6],
         names: &[b"shared", b"reserved", long.as_bytes()],
         ttl_ms: None,
         wait_ms: Some(9000),
-    }));
+    });
     let many = 2 * RELEASES_PER_STEP;
     for number in 0..many {
-        step(Event::Lock(LockRequest {
+        step!(LockRequest {
             client: clients[8],
             name: &number.to_be_bytes(),
             ttl_ms: None,
             wait_ms: Some(0),
             mode: Mode::Exclusive,
             session: None,
-        }));
+        });
     }
     for client in [clients[7], clients[8]] {
-        step(Event::Close { client });
+        step!(Close(client));
     }
     assert_eq!(table.closing.len(), 1);
     assert!(outputs.is_empty(), "{outputs:?}");
@@ -108,7 +107,7 @@ fn a_busy_table_is_the_same_after_it() {
         let mut now = NOW;
         while let Some(tick) = table.next_tick() {
             now = now.max(tick);
-            table.step(Event::Tick, now, &mut outputs);
+            table.step(Tick, now, &mut outputs);
         }
         (outputs, now, table.holds(), table.image(now))
     });
@@ -218,7 +217,7 @@ proptest! {
             let mut table = busy();
             let mut outputs = Vec::new();
             while table.next_tick() == Some(Time(0)) {
-                table.step(Event::Tick, NOW, &mut outputs);
+                table.step(Tick, NOW, &mut outputs);
             }
             postcard::to_stdvec(&table.image(NOW)).unwrap()
         });
@@ -237,10 +236,10 @@ proptest! {
             prop_assert_eq!(table.image(image.at()), image.clone());
             let mut outputs = Vec::new();
             for client in image.connections() {
-                table.step(Event::Close { client }, image.at(), &mut outputs);
+                table.step(Close(client), image.at(), &mut outputs);
             }
             for _ in 0..20 {
-                table.step(Event::Tick, Time(u64::MAX - 1), &mut outputs);
+                table.step(Tick, Time(u64::MAX - 1), &mut outputs);
             }
             prop_assert_eq!(table.waiting(), 0);
         }

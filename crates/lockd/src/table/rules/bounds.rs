@@ -79,10 +79,8 @@ fn memory_is_bounded_and_freed_places_serve_again() {
     table.limits.memory_bytes = empty + 3 * 1024 * (size_of::<Lock>() + size_of::<Links>());
     let now = Time(0);
     let mut out = Vec::new();
-    table.step(Event::Tokens { end: u64::MAX }, now, &mut out);
-    let Reply::Opened(client) = table.step(Event::Open, now, &mut out) else {
-        panic!()
-    };
+    table.step(Tokens(u64::MAX), now, &mut out);
+    let client = table.step(Open, now, &mut out).unwrap();
     let lock = |name: String, table: &mut Table| {
         let (name, mode) = (name.as_bytes(), Mode::Exclusive);
         let request = LockRequest {
@@ -93,24 +91,25 @@ fn memory_is_bounded_and_freed_places_serve_again() {
             mode,
             session: None,
         };
-        table.step(Event::Lock(request), now, &mut Vec::new())
+        table.step(request, now, &mut Vec::new())
     };
+    let is_granted = |outcome| matches!(outcome, Some(Outcome::Granted(_)));
     let granted = (0..10_000)
-        .take_while(|n| matches!(lock(format!("n{n}"), &mut table), Reply::Granted(_)))
+        .take_while(|n| is_granted(lock(format!("n{n}"), &mut table)))
         .count();
     assert_eq!(granted, 3 * 1024);
     assert_eq!(
         lock("more".into(), &mut table),
-        Reply::Refused(Refusal::Memory)
+        Some(Outcome::Refused(Refusal::Memory))
     );
     assert!(table.bytes() <= table.limits.memory_bytes);
-    let unlock = Event::Unlock {
+    let unlock = Unlock {
         client,
         name: b"n7",
         token: None,
     };
-    assert_eq!(table.step(unlock, now, &mut out), Reply::Released);
-    assert!(matches!(lock("more".into(), &mut table), Reply::Granted(_)));
+    assert_eq!(table.step(unlock, now, &mut out), Ok(()));
+    assert!(is_granted(lock("more".into(), &mut table)));
 }
 
 #[test]
@@ -119,7 +118,7 @@ fn without_reserved_tokens_nothing_is_granted_and_nobody_waits_for_it() {
     stage.table = Table::new(Limits::default(), HashKey(1, 2), 7);
     let mut out = Vec::new();
     let now = Time(0);
-    stage.table.step(Event::Tokens { end: 9 }, now, &mut out);
+    stage.table.step(Tokens(9), now, &mut out);
     for (line, expected) in [
         ("a LOCK x", "7"),
         ("b LOCK x", "waits"),
@@ -134,7 +133,7 @@ fn without_reserved_tokens_nothing_is_granted_and_nobody_waits_for_it() {
     ] {
         assert_eq!(stage.play(now, line), expected, "{line}");
     }
-    stage.table.step(Event::Tokens { end: 20 }, now, &mut out);
+    stage.table.step(Tokens(20), now, &mut out);
     assert_eq!(stage.play(now, "b LOCK x"), "9");
 }
 

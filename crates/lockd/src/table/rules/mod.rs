@@ -31,7 +31,7 @@ struct Stage {
 impl Stage {
     fn new(limits: Limits) -> Self {
         let mut table = Table::new(limits, HashKey(1, 2), 1);
-        table.step(Event::Tokens { end: u64::MAX }, Time(0), &mut Vec::new());
+        table.step(Tokens(u64::MAX), Time(0), &mut Vec::new());
         Self {
             table,
             people: HashMap::new(),
@@ -42,10 +42,7 @@ impl Stage {
         if let Some(client) = self.people.get(who) {
             return *client;
         }
-        let reply = self.table.step(Event::Open, now, &mut Vec::new());
-        let Reply::Opened(client) = reply else {
-            panic!("{reply:?}")
-        };
+        let client = self.table.step(Open, now, &mut Vec::new()).unwrap();
         self.people.insert(who.to_owned(), client);
         client
     }
@@ -58,25 +55,15 @@ impl Stage {
         } else {
             Some(self.client(words[0], now))
         };
-        let event = event(client, &words[1..]);
-        let reply = self.table.step(event, now, &mut outputs);
-        if let Event::Close { .. } = event {
+        let reply = act(&mut self.table, client, &words[1..], now, &mut outputs);
+        if words[1] == "CLOSE" {
             self.people.remove(words[0]);
         }
-        let mut told = vec![said(reply)];
+        let mut told = vec![reply];
         told.extend(outputs.iter().map(|output| {
             let name = self.people.iter().find(|(_, id)| **id == output.client);
             let who = name.map_or("?", |(name, _)| name.as_str());
-            match output.outcome {
-                Outcome::Granted { token, .. } => format!("{who} gets {token}"),
-                Outcome::GrantedAll { first, count, .. } => format!("{who} gets {first}+{count}"),
-                Outcome::TimedOut => format!("{who} gets nil"),
-                Outcome::NoSession => format!("{who} gets nosession"),
-                Outcome::AlreadyHeld { token, mode } => {
-                    format!("{who} gets alreadyheld {token} {}", mode.word())
-                }
-                Outcome::Refused(refusal) => format!("{who} gets {refusal:?}"),
-            }
+            format!("{who} gets {}", said(Some(output.outcome)))
         }));
         told.join(", ")
     }
@@ -90,88 +77,113 @@ fn session(id: u64) -> SessionKey {
     }
 }
 
-fn event<'n>(client: Option<ClientId>, words: &[&'n str]) -> Event<'n> {
-    let number = |word: &str| word.parse().unwrap();
-    if let ("LOCKALL", Some(client)) = (words[0], client) {
-        // A test's names may live as long as the test.
-        let count: usize = words[1].parse().unwrap();
-        let names: Vec<&[u8]> = words[2..2 + count].iter().map(|w| w.as_bytes()).collect();
-        let option = |key: &str| {
-            let at = words.iter().position(|word| *word == key)?;
-            Some(number(words[at + 1]))
-        };
-        return Event::LockAll(LockAllRequest {
-            client,
-            names: names.leak(),
-            ttl_ms: option("TTL"),
-            wait_ms: option("WAIT"),
-        });
-    }
+/// Does what the words ask for; returns the reply.
+fn act(
+    table: &mut Table,
+    client: Option<ClientId>,
+    words: &[&str],
+    now: Time,
+    outputs: &mut Vec<Output>,
+) -> String {
+    let number = |word: &str| word.parse::<u64>().unwrap();
     let option = |key: &str| {
-        words
-            .iter()
-            .position(|word| *word == key)
-            .map(|at| number(words[at + 1]))
+        let at = words.iter().position(|word| *word == key)?;
+        Some(number(words[at + 1]))
     };
+    let (ttl_ms, wait_ms) = (option("TTL"), option("WAIT"));
     let name = words.get(1).map_or(&b""[..], |name| name.as_bytes());
+    let key = || session(number(words[1]));
+    let open = |open: bool, reply: &str| if open { reply } else { "nosession" }.to_owned();
     match (words[0], client) {
-        ("LOCK", Some(client)) => Event::Lock(LockRequest {
-            client,
-            name,
-            ttl_ms: option("TTL"),
-            wait_ms: option("WAIT"),
-            mode: match option("OF") {
-                Some(of) if of > 1 => Mode::Place { of: of as u16 },
-                _ if words.contains(&"SHARED") => Mode::Shared,
-                _ => Mode::Exclusive,
-            },
-            session: option("SESSION").map(|id| &*Box::leak(Box::new(session(id)))),
-        }),
-        ("OPEN", _) => Event::OpenSession {
-            key: session(number(words[1])),
-            ttl_ms: number(words[2]),
-        },
-        ("PROLONG", _) => Event::RenewSession {
-            key: session(number(words[1])),
-        },
-        ("END", _) => Event::CloseSession {
-            key: session(number(words[1])),
-        },
-        ("UNLOCK", Some(client)) => Event::Unlock {
-            client,
-            name,
-            token: words.get(2).map(|word| number(word)),
-        },
-        ("RENEW", _) => Event::Renew {
-            name,
-            token: number(words[2]),
-            ttl_ms: number(words[3]),
-        },
-        ("FORCE", _) => Event::Force { name },
-        ("CANCEL", Some(client)) => Event::Cancel { client },
-        ("CANCELALL", _) => Event::CancelAll,
-        ("CLOSE", Some(client)) => Event::Close { client },
-        ("TICK", _) => Event::Tick,
-        other => panic!("{other:?}"),
+        ("LOCK", Some(client)) => {
+            let session = option("SESSION").map(session);
+            let request = LockRequest {
+                client,
+                name,
+                ttl_ms,
+                wait_ms,
+                mode: match option("OF") {
+                    Some(of) if of > 1 => Mode::Place { of: of as u16 },
+                    _ if words.contains(&"SHARED") => Mode::Shared,
+                    _ => Mode::Exclusive,
+                },
+                session: session.as_ref(),
+            };
+            said(table.step(request, now, outputs))
+        }
+        ("LOCKALL", Some(client)) => {
+            let count: usize = words[1].parse().unwrap();
+            let names: Vec<&[u8]> = words[2..2 + count].iter().map(|w| w.as_bytes()).collect();
+            let request = LockAllRequest {
+                client,
+                names: &names,
+                ttl_ms,
+                wait_ms,
+            };
+            said(table.step(request, now, outputs))
+        }
+        ("OPEN", _) => {
+            let (key, ttl_ms) = (key(), number(words[2]));
+            match table.step(OpenSession { key, ttl_ms }, now, outputs) {
+                Ok(()) => "-".into(),
+                Err(refusal) => format!("{refusal:?}"),
+            }
+        }
+        ("PROLONG", _) => open(table.step(RenewSession(key()), now, outputs), "renewed"),
+        ("END", _) => open(table.step(CloseSession(key()), now, outputs), "-"),
+        ("UNLOCK", Some(client)) => {
+            let token = words.get(2).map(|word| number(word));
+            let event = Unlock {
+                client,
+                name,
+                token,
+            };
+            match table.step(event, now, outputs) {
+                Ok(()) => "released".into(),
+                Err(why) => format!("{why:?}").to_lowercase(),
+            }
+        }
+        ("RENEW", _) => {
+            let (token, ttl_ms) = (number(words[2]), number(words[3]));
+            let event = Renew {
+                name,
+                token,
+                ttl_ms,
+            };
+            match table.step(event, now, outputs) {
+                Ok(()) => "renewed".into(),
+                Err(why) => format!("{why:?}").to_lowercase(),
+            }
+        }
+        ("FORCE", _) => format!("forced {}", table.step(Force(name), now, outputs)),
+        (word, client) => {
+            match (word, client) {
+                ("CANCEL", Some(client)) => table.step(Cancel(client), now, outputs),
+                ("CANCELALL", _) => table.step(CancelAll, now, outputs),
+                ("CLOSE", Some(client)) => table.step(Close(client), now, outputs),
+                ("TICK", _) => table.step(Tick, now, outputs),
+                other => panic!("{other:?}"),
+            }
+            "-".into()
+        }
     }
 }
 
-fn said(reply: Reply) -> String {
-    match reply {
-        Reply::Granted(token) => token.to_string(),
-        Reply::GrantedAll { first, count } => format!("{first}+{count}"),
-        Reply::Queued => "waits".into(),
-        Reply::Busy => "nil".into(),
-        Reply::Done => "-".into(),
-        Reply::Forced(holders) => format!("forced {holders}"),
-        Reply::AlreadyHeld { token, mode, at: 0 } => {
-            format!("alreadyheld {token} {}", mode.word())
+fn said(outcome: Option<Outcome>) -> String {
+    match outcome {
+        None => "waits".into(),
+        Some(Outcome::Granted(token)) => token.to_string(),
+        Some(Outcome::GrantedAll { first, count }) => format!("{first}+{count}"),
+        Some(Outcome::TimedOut) => "nil".into(),
+        Some(Outcome::NoSession) => "nosession".into(),
+        Some(Outcome::AlreadyHeld { token, mode, which }) => {
+            let place = match which {
+                Which::OneOf { at: at @ 1.., .. } => format!(" at {at}"),
+                _ => String::new(),
+            };
+            format!("alreadyheld {token} {}{place}", mode.word())
         }
-        Reply::AlreadyHeld { token, mode, at } => {
-            format!("alreadyheld {token} {} at {at}", mode.word())
-        }
-        Reply::Refused(refusal) => format!("{refusal:?}"),
-        other => format!("{other:?}").to_lowercase(),
+        Some(Outcome::Refused(refusal)) => format!("{refusal:?}"),
     }
 }
 

@@ -15,12 +15,12 @@ fn bounded(locks: Option<u32>, waiters: Option<u32>) -> Stage {
 
 fn enlist(stage: &mut Stage, who: &str, account: u16) {
     let client = stage.client(who, Time(0));
-    let event = Event::Enlist { client, account };
+    let event = Enlist { client, account };
     stage.table.step(event, Time(0), &mut Vec::new());
 }
 
 fn quota(stage: &mut Stage, locks: Option<u32>, waiters: Option<u32>) {
-    let event = Event::Quota {
+    let event = Quota {
         account: 1,
         locks,
         waiters,
@@ -142,8 +142,9 @@ fn a_bound_that_is_set_later_finds_what_is_there_and_clients_take_theirs_along()
 fn what_a_session_owns_is_its_users() {
     let mut stage = bounded(Some(2), None);
     let key = SessionKey { user: 1, id: 7 };
-    let open = Event::OpenSession { key, ttl_ms: 10 };
-    stage.table.step(open, Time(0), &mut Vec::new());
+    let open = OpenSession { key, ttl_ms: 10 };
+    let opened = stage.table.step(open, Time(0), &mut Vec::new());
+    opened.unwrap();
     let request = LockRequest {
         client: stage.client("a", Time(0)),
         name: b"x",
@@ -152,10 +153,8 @@ fn what_a_session_owns_is_its_users() {
         mode: Mode::Exclusive,
         session: Some(&key),
     };
-    let reply = stage
-        .table
-        .step(Event::Lock(request), Time(0), &mut Vec::new());
-    assert_eq!(reply, Reply::Granted(1));
+    let reply = stage.table.step(request, Time(0), &mut Vec::new());
+    assert_eq!(reply, Some(Outcome::Granted(1)));
     play(
         &mut stage,
         &[
@@ -171,8 +170,9 @@ fn what_a_session_owns_is_its_users() {
 fn an_owner_that_may_have_no_more_is_still_told_what_it_has() {
     let mut stage = bounded(Some(2), None);
     let key = SessionKey { user: 1, id: 7 };
-    let open = Event::OpenSession { key, ttl_ms: 10 };
-    stage.table.step(open, Time(0), &mut Vec::new());
+    let open = OpenSession { key, ttl_ms: 10 };
+    let opened = stage.table.step(open, Time(0), &mut Vec::new());
+    opened.unwrap();
     let (mode, token) = (Mode::Exclusive, 1);
     let request = LockRequest {
         client: stage.client("a", Time(0)),
@@ -182,14 +182,12 @@ fn an_owner_that_may_have_no_more_is_still_told_what_it_has() {
         mode,
         session: Some(&key),
     };
-    let ask = |stage: &mut Stage| {
-        let event = Event::Lock(request);
-        stage.table.step(event, Time(0), &mut Vec::new())
-    };
-    assert_eq!(ask(&mut stage), Reply::Granted(token));
+    let ask = |stage: &mut Stage| stage.table.step(request, Time(0), &mut Vec::new());
+    assert_eq!(ask(&mut stage), Some(Outcome::Granted(token)));
     play(&mut stage, &[(0.0, "b LOCK y", "2")]);
-    let held = Reply::AlreadyHeld { token, mode, at: 0 };
-    assert_eq!(ask(&mut stage), held);
+    let which = Which::OfSession;
+    let held = Outcome::AlreadyHeld { token, mode, which };
+    assert_eq!(ask(&mut stage), Some(held));
     assert!(stage.table.may_be_known(b"x", token));
     play(
         &mut stage,

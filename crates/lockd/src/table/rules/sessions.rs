@@ -276,10 +276,9 @@ fn a_session_is_found_by_its_user_alone_and_there_is_a_bound() {
         assert_eq!(stage.play(now, line), expected, "{line}");
     }
     let key = SessionKey { user: 1, id: 7 };
-    for event in [Event::RenewSession { key }, Event::CloseSession { key }] {
-        let reply = stage.table.step(event, now, &mut Vec::new());
-        assert_eq!(reply, Reply::NoSession);
-    }
+    let mut outputs = Vec::new();
+    assert!(!stage.table.step(RenewSession(key), now, &mut outputs));
+    assert!(!stage.table.step(CloseSession(key), now, &mut outputs));
     assert_eq!(stage.play(now, "- PROLONG 7"), "renewed");
     assert_eq!(stage.table.sessions(), 2);
 }

@@ -32,7 +32,7 @@ impl Play {
             mode,
             session: session_key.as_ref(),
         };
-        let reply = self.step(Event::Lock(request), vec![name])?;
+        let reply = self.step_wanting(request, vec![name])?;
         self.judge_lock(name, request, session, reply)
             .map_err(|why| format!("{request:?} is answered {reply:?}: {why}"))?;
         self.witness.served(name)
@@ -44,14 +44,14 @@ impl Play {
         name: Name,
         request: LockRequest<'_>,
         session: Option<u128>,
-        reply: Reply,
+        reply: Option<Outcome>,
     ) -> Result<(), Violation> {
         let (client, ttl_ms, wait_ms) = (request.client, request.ttl_ms, request.wait_ms);
         let (shared, places) = (request.mode != Mode::Exclusive, request.mode.places());
         let now = self.now;
         let over = session.is_some_and(|session| !self.witness.sessions.contains_key(&session));
         ensure!(
-            over == (reply == Reply::NoSession),
+            over == (reply == Some(Outcome::NoSession)),
             "its session is over: {over}"
         );
         if over {
@@ -69,22 +69,24 @@ impl Play {
         let sharing = truth.holds.values().all(|held| held.shared && shared);
         let free = in_turn && sharing && truth.has_place();
         match reply {
-            Reply::Refused(Refusal::Places(said)) if !fits && said == truth.places => {}
+            Some(Outcome::Refused(Refusal::Places(said))) if !fits && said == truth.places => {}
             _ if !fits => return Err(format!("it has {} places", truth.places)),
-            Reply::AlreadyHeld { token, mode, at: 0 } if owned => {
+            Some(Outcome::AlreadyHeld { token, mode, which })
+                if owned && which == request.which() =>
+            {
                 truth.owns(owner, token, mode)?;
                 ensure!(
                     session.is_none() || self.table.may_be_known(&bytes_of(name), token),
                     "token {token} was told and is not known to be"
                 );
             }
-            Reply::Granted(token) if !owned && in_turn => {
+            Some(Outcome::Granted(token)) if !owned && in_turn => {
                 self.witness
                     .grant(name, owner, token, shared, ttl_ms, now)?;
                 self.remember(name, token);
             }
-            Reply::Busy if !owned && !free && wait_ms == Some(0) => {}
-            Reply::Queued if !owned && !free && wait_ms != Some(0) => {
+            Some(Outcome::TimedOut) if !owned && !free && wait_ms == Some(0) => {}
+            None if !owned && !free && wait_ms != Some(0) => {
                 let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
                 let queued = Queued {
                     client,
@@ -124,7 +126,7 @@ impl Play {
             ttl_ms,
             wait_ms,
         };
-        let reply = self.step(Event::LockAll(request), names.clone())?;
+        let reply = self.step_wanting(request, names.clone())?;
         let (now, witness) = (self.now, &mut self.witness);
         let (mut free, mut owned, mut places) = (true, false, None);
         for name in &names {
@@ -142,22 +144,26 @@ impl Play {
         }
         match reply {
             // The order of the names decides which of the two errors is reported.
-            Reply::Refused(Refusal::Places(_)) if places.is_some() => {}
-            Reply::AlreadyHeld { token, mode, at } if owned => {
-                let truth = &witness.locks[&names[at as usize]];
+            Some(Outcome::Refused(Refusal::Places(_))) if places.is_some() => {}
+            Some(Outcome::AlreadyHeld {
+                token,
+                mode,
+                which: Which::OneOf { at, count },
+            }) if owned && usize::from(count) == names.len() => {
+                let truth = &witness.locks[&names[usize::from(at)]];
                 truth.owns(client, token, mode)?;
             }
             other if owned || places.is_some() => {
                 return Err(format!("{request:?} is answered {other:?}"));
             }
-            Reply::GrantedAll { first, count } if free && count as usize == names.len() => {
+            Some(Outcome::GrantedAll { first, count }) if free && count as usize == names.len() => {
                 for (name, token) in names.iter().zip(first..) {
                     witness.grant(*name, client, token, false, ttl_ms, now)?;
                     self.remembered[0] = (*name, token);
                 }
             }
-            Reply::Busy if !free && wait_ms == Some(0) => {}
-            Reply::Queued if !free && wait_ms != Some(0) => {
+            Some(Outcome::TimedOut) if !free && wait_ms == Some(0) => {}
+            None if !free && wait_ms != Some(0) => {
                 let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
                 let queued = Queued {
                     client,
@@ -240,19 +246,16 @@ impl Play {
         let text = bytes_of(name);
         let mut touched = lapsed;
         touched.push(name);
-        let reply = self.step(
-            Event::Unlock {
-                client,
-                name: &text,
-                token,
-            },
-            touched,
-        )?;
+        let unlock = Unlock {
+            client,
+            name: &text,
+            token,
+        };
+        let reply = self.step(unlock, touched)?;
         let right = match reply {
-            Reply::Released => meant.is_some(),
-            Reply::NotOwner => meant.is_none() && (!free || regranted),
-            Reply::NotHeld => meant.is_none() && free,
-            _ => false,
+            Ok(()) => meant.is_some(),
+            Err(NotReleased::NotOwner) => meant.is_none() && (!free || regranted),
+            Err(NotReleased::NotHeld) => meant.is_none() && free,
         };
         ensure!(
             right,
@@ -265,20 +268,18 @@ impl Play {
         let (name, token) = self.dice.pick(&self.remembered);
         let ttl_ms = self.dice.pick(&[1, 10, 1000]);
         let text = bytes_of(name);
-        let reply = self.step(
-            Event::Renew {
-                name: &text,
-                token,
-                ttl_ms,
-            },
-            vec![name],
-        )?;
+        let renew = Renew {
+            name: &text,
+            token,
+            ttl_ms,
+        };
+        let reply = self.step(renew, vec![name])?;
         let deadline = self.now.after_ms(ttl_ms);
         let truth = self.witness.locks.entry(name).or_default();
         match (reply, truth.holds.get_mut(&token)) {
-            (Reply::NotOwner, None) => {}
-            (Reply::NoLease, Some(held)) if held.deadline == u64::MAX => {}
-            (Reply::Renewed, Some(held)) if held.deadline != u64::MAX => {
+            (Err(NotRenewed::NotOwner), None) => {}
+            (Err(NotRenewed::NoLease), Some(held)) if held.deadline == u64::MAX => {}
+            (Ok(()), Some(held)) if held.deadline != u64::MAX => {
                 self.witness.leases.remove(&(held.deadline, name, token));
                 held.deadline = deadline;
                 self.witness.leases.insert((deadline, name, token));
@@ -326,8 +327,8 @@ impl Play {
         let session = u128::from(self.dice.roll() >> 1);
         let ttl_ms = self.dice.pick(&[1, 64, 65, 1000, 30_000, 600_000]);
         let key = key(session);
-        let reply = self.step(Event::OpenSession { key, ttl_ms }, Vec::new())?;
-        ensure!(reply == Reply::Done, "SESSION OPEN: {reply:?}");
+        let reply = self.step(OpenSession { key, ttl_ms }, Vec::new())?;
+        ensure!(reply.is_ok(), "SESSION OPEN: {reply:?}");
         self.witness.begin_session(session, ttl_ms, self.now);
         if self.sessions.len() < 20 {
             self.sessions.push(session);
@@ -339,14 +340,12 @@ impl Play {
     }
 
     pub(super) fn renew_session(&mut self, session: u128) -> Result<(), Violation> {
-        let reply = self.step(Event::RenewSession { key: key(session) }, Vec::new())?;
+        let renewed = self.step(RenewSession(key(session)), Vec::new())?;
         let open = self.witness.sessions.get(&session).copied();
-        let right = match reply {
-            Reply::Renewed => open.is_some(),
-            Reply::NoSession => open.is_none(),
-            _ => false,
-        };
-        ensure!(right, "SESSION RENEW of {open:?}: {reply:?}");
+        ensure!(
+            renewed == open.is_some(),
+            "SESSION RENEW of {open:?}: {renewed}"
+        );
         if let Some((_, ttl_ms)) = open {
             self.witness.begin_session(session, ttl_ms, self.now);
         }
@@ -355,16 +354,14 @@ impl Play {
 
     pub(super) fn close_session(&mut self, session: u128) -> Result<(), Violation> {
         // What is due by now ends waits for it in other ways.
-        self.step(Event::Tick, Vec::new())?;
+        self.step(Tick, Vec::new())?;
         let mut touched = self.witness.lapse(self.now);
         let open = self.witness.sessions.contains_key(&session);
         if open {
             touched.extend(self.witness.end_session(session));
         }
-        let event = Event::CloseSession { key: key(session) };
-        let reply = self.step(event, touched)?;
-        let expected = if open { Reply::Done } else { Reply::NoSession };
-        ensure!(reply == expected, "SESSION CLOSE {session}: {reply:?}");
+        let closed = self.step(CloseSession(key(session)), touched)?;
+        ensure!(closed == open, "SESSION CLOSE {session}: {closed}");
         self.witness.none_waits_in_vain()
     }
 }

@@ -38,12 +38,11 @@ impl Play {
             outputs: Vec::new(),
             acts: 0,
         };
-        play.table
-            .step(Event::Tokens { end: u64::MAX }, play.now, &mut Vec::new());
+        play.table.step(Tokens(u64::MAX), play.now, &mut Vec::new());
         // Bounds that nobody reaches, so that the table counts.
         for account in 0..3 {
             let (locks, waiters) = (Some(1 << 20), Some(1 << 20));
-            let event = Event::Quota {
+            let event = Quota {
                 account,
                 locks,
                 waiters,
@@ -55,15 +54,11 @@ impl Play {
     }
 
     pub(super) fn open(&mut self) -> ClientId {
-        match self.table.step(Event::Open, self.now, &mut self.outputs) {
-            Reply::Opened(client) => {
-                let account = account_of(client) as u16;
-                let event = Event::Enlist { client, account };
-                self.table.step(event, self.now, &mut self.outputs);
-                client
-            }
-            other => panic!("{other:?}"),
-        }
+        let client = self.table.step(Open, self.now, &mut self.outputs).unwrap();
+        let account = account_of(client) as u16;
+        let event = Enlist { client, account };
+        self.table.step(event, self.now, &mut self.outputs);
+        client
     }
 
     pub(super) fn act(&mut self) -> Result<(), Violation> {
@@ -89,7 +84,7 @@ impl Play {
             81..88 if unruly => self.race(),
             88..92 if unruly => {
                 let waited = self.witness.leave(client).map(|(names, _)| names);
-                self.step(Event::Cancel { client }, waited.unwrap_or_default())
+                self.step(Cancel(client), waited.unwrap_or_default())
                     .map(drop)
             }
             92..96 if unruly => self.die(who),
@@ -103,12 +98,12 @@ impl Play {
     fn cancel_all(&mut self) -> Result<(), Violation> {
         // What is due by now ends waits in other ways.
         while self.table.next_tick().is_some_and(|tick| tick <= self.now) {
-            self.step(Event::Tick, Vec::new())?;
+            self.step(Tick, Vec::new())?;
         }
         let waiting: Vec<ClientId> = self.witness.waiting.keys().copied().collect();
         let left = (waiting.into_iter()).filter_map(|client| self.witness.leave(client));
         let touched = left.flat_map(|(names, _)| names).collect();
-        self.step(Event::CancelAll, touched).map(drop)
+        self.step(CancelAll, touched).map(drop)
     }
 
     /// The world goes on with a table that was made from the image of this one.
@@ -134,7 +129,7 @@ impl Play {
             _ => self.dice.below(7_200_000_000_000),
         };
         self.come_to(self.now.0 + ns)?;
-        self.step(Event::Tick, Vec::new()).map(drop)
+        self.step(Tick, Vec::new()).map(drop)
     }
 
     /// Time comes to the very instant of a deadline, or a nanosecond to either
@@ -162,7 +157,7 @@ impl Play {
                 let client = if own { client } else { self.clients[0] };
                 self.release(client, name, Some(token))
             }
-            None => self.step(Event::Tick, Vec::new()).map(drop),
+            None => self.step(Tick, Vec::new()).map(drop),
         }
     }
 
@@ -192,7 +187,7 @@ impl Play {
         {
             for at in [end - 1, end] {
                 self.now = Time(at);
-                self.step(Event::Tick, Vec::new())?;
+                self.step(Tick, Vec::new())?;
             }
             self.witness.none_waits_in_vain()?;
         }
@@ -209,7 +204,7 @@ impl Play {
             self.witness.end(name, token);
             touched.push(name);
         }
-        self.step(Event::Close { client }, touched)?;
+        self.step(Close(client), touched)?;
         self.clients[who] = self.open();
         Ok(())
     }
@@ -226,38 +221,47 @@ impl Play {
         if regranted {
             // A lock granted in this very step would be taken away at once: let the
             // timers run first.
-            return self.step(Event::Tick, touched).map(drop);
+            return self.step(Tick, touched).map(drop);
         }
         let text = bytes_of(name);
-        let reply = self.step(Event::Force { name: &text }, touched)?;
-        ensure!(
-            reply == Reply::Forced(tokens.len() as u64),
-            "FORCE {name}: {reply:?}"
-        );
+        let ended = self.step(Force(&text), touched)?;
+        ensure!(ended == tokens.len() as u64, "FORCE {name}: {ended}");
         Ok(())
     }
 
     /// One step of the table, and all checks that do not depend on its kind.
     /// `touched` are the names whose queue may have to move.
-    pub(super) fn step(
+    pub(super) fn step<E: Event>(
         &mut self,
-        event: Event<'_>,
+        event: E,
+        touched: Vec<Name>,
+    ) -> Result<E::Reply, Violation> {
+        let reply = self.step_wanting(event, touched)?;
+        self.totals_agree()?;
+        Ok(reply)
+    }
+
+    /// [`Play::step`] of a request for locks: the witness learns of the new hold or wait
+    /// from the reply, so that totals do not agree yet.
+    pub(super) fn step_wanting<E: Event>(
+        &mut self,
+        event: E,
         mut touched: Vec<Name>,
-    ) -> Result<Reply, Violation> {
+    ) -> Result<E::Reply, Violation> {
         touched.extend(self.witness.lapse(self.now));
         self.outputs.clear();
         // What is due comes first, be it more than the table does in one step.
-        self.table.step(Event::Tick, self.now, &mut self.outputs);
+        self.table.step(Tick, self.now, &mut self.outputs);
         while self.table.next_tick() == Some(Time(0)) {
-            self.table.step(Event::Tick, self.now, &mut self.outputs);
+            self.table.step(Tick, self.now, &mut self.outputs);
         }
         let reply = self.table.step(event, self.now, &mut self.outputs);
         while self.table.next_tick() == Some(Time(0)) {
-            self.table.step(Event::Tick, self.now, &mut self.outputs);
+            self.table.step(Tick, self.now, &mut self.outputs);
         }
         for output in std::mem::take(&mut self.outputs) {
             let names = self.witness.hear(&output, self.now)?;
-            if let Outcome::Granted { token, .. } | Outcome::GrantedAll { first: token, .. } =
+            if let Outcome::Granted(token) | Outcome::GrantedAll { first: token, .. } =
                 output.outcome
             {
                 self.remember(names[0], token);
@@ -280,38 +284,39 @@ impl Play {
                 late.1, late.0
             ));
         }
-        // The witness learns of a new hold or wait from the answer to the event.
-        if !matches!(event, Event::Lock(_) | Event::LockAll(_)) {
-            let waiting = self.witness.waits.len() as u64;
-            ensure!(
-                self.table.waiting() == waiting,
-                "{} wait, not {waiting}",
-                self.table.waiting()
-            );
-            let counters = self.table.counters();
-            let ended = counters.granted_after_wait
-                + counters.wait_timeouts
-                + counters.wait_cancels
-                + counters.waits_without_session
-                + counters.waits_already_held;
-            ensure!(
-                counters.waits == ended + waiting,
-                "the waits do not add up: {waiting} go on, {counters:?}"
-            );
-            let held = self.witness.holds;
-            ensure!(
-                self.table.holds() == held,
-                "{} holds, not {held}",
-                self.table.holds()
-            );
-            for (account, has) in (0..).zip(self.witness.accounts) {
-                let booked = self.table.account_has(account);
-                ensure!(
-                    booked == has,
-                    "account {account} has {has:?}, booked {booked:?}"
-                );
-            }
-        }
         Ok(reply)
+    }
+
+    fn totals_agree(&self) -> Result<(), Violation> {
+        let waiting = self.witness.waits.len() as u64;
+        ensure!(
+            self.table.waiting() == waiting,
+            "{} wait, not {waiting}",
+            self.table.waiting()
+        );
+        let counters = self.table.counters();
+        let ended = counters.granted_after_wait
+            + counters.wait_timeouts
+            + counters.wait_cancels
+            + counters.waits_without_session
+            + counters.waits_already_held;
+        ensure!(
+            counters.waits == ended + waiting,
+            "the waits do not add up: {waiting} go on, {counters:?}"
+        );
+        let held = self.witness.holds;
+        ensure!(
+            self.table.holds() == held,
+            "{} holds, not {held}",
+            self.table.holds()
+        );
+        for (account, has) in (0..).zip(self.witness.accounts) {
+            let booked = self.table.account_has(account);
+            ensure!(
+                booked == has,
+                "account {account} has {has:?}, booked {booked:?}"
+            );
+        }
+        Ok(())
     }
 }

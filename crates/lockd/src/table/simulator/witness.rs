@@ -280,9 +280,10 @@ impl Witness {
             "{queued:?} is told {:?}; its session is over: {over}",
             output.outcome
         );
-        let (token, count, leased) = match output.outcome {
+        let (token, count) = match output.outcome {
             Outcome::NoSession => return Ok(names),
-            Outcome::AlreadyHeld { token, mode } => {
+            Outcome::AlreadyHeld { token, mode, which } => {
+                ensure!(which == Which::OfSession, "{client:?} is told {which:?}");
                 self.locks[&names[0]].owns(queued.owner, token, mode)?;
                 return Ok(names);
             }
@@ -293,19 +294,12 @@ impl Witness {
                 );
                 return Ok(names);
             }
-            Outcome::Granted { token, outlives } => (token, 1, outlives),
-            Outcome::GrantedAll {
-                first,
-                count,
-                outlives,
-            } => (first, count as usize, outlives),
+            Outcome::Granted(token) => (token, 1),
+            Outcome::GrantedAll { first, count } => (first, count as usize),
             Outcome::Refused(refusal) => return Err(format!("refused: {refusal:?}")),
         };
         ensure!(first, "{client:?} overtook on {names:?}");
-        ensure!(
-            leased == (queued.ttl_ms.is_some() || queued.session.is_some()) && count == names.len(),
-            "{client:?}: lease {leased}, {count} of {names:?}"
-        );
+        ensure!(count == names.len(), "{client:?}: {count} of {names:?}");
         for (name, token) in names.iter().zip(token..) {
             self.grant(
                 *name,

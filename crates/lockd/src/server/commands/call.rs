@@ -1,0 +1,37 @@
+//! A request that is being executed.
+
+use jostle_resp::{Args, Writer};
+
+use crate::server::conn::Conn;
+use crate::table::Time;
+
+/// One request being executed.
+pub(crate) struct Call<'a> {
+    pub(crate) conn: &'a mut Conn,
+    pub(crate) args: &'a Args,
+    pub(crate) request: &'a [u8],
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) now: Time,
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    pub(super) fn arg(&self, index: usize) -> &'a [u8] {
+        // The arity was checked; an argument beyond the last is empty.
+        self.args.get(self.request, index).unwrap_or_default()
+    }
+
+    pub(super) fn rest(&self, from: usize) -> impl Iterator<Item = &'a [u8]> {
+        let (args, request) = (self.args, self.request);
+        (from..args.len()).filter_map(move |index| args.get(request, index))
+    }
+
+    #[inline]
+    pub(super) fn reply(&mut self) -> Writer<'_> {
+        Writer::new(self.out, self.conn.protocol)
+    }
+
+    pub(super) fn error(&mut self, text: &str) {
+        self.reply().error(text);
+    }
+}

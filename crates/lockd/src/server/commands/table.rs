@@ -1,0 +1,242 @@
+//! The commands: one table, which dispatch, `COMMAND`, the counters and the tests walk.
+
+/// What a user needs for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A login, and no further right.
+    Anybody,
+    /// `+@lock`.
+    Lock,
+    /// `+@admin`.
+    Admin,
+    /// `+@admin` for some subcommands.
+    Subcommand,
+}
+
+/// Which arguments are names of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    None,
+    /// The first one.
+    First,
+    /// The names behind the first argument, which is their number.
+    Counted,
+}
+
+/// A command.
+pub(crate) struct Spec {
+    pub(crate) verb: Verb,
+    pub(crate) name: &'static str,
+    /// What follows the name, for people.
+    pub(crate) arguments: &'static str,
+    pub(crate) summary: &'static str,
+    /// Arguments with the name, at least and at most.
+    pub(crate) arity: (usize, usize),
+    pub(crate) class: Class,
+    pub(crate) names: Names,
+    pub(crate) kind: Kind,
+}
+
+/// Where a command may stand: before AUTH, within MULTI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// After AUTH; queued within MULTI.
+    Plain,
+    /// The same, and its reply may be long.
+    Listing,
+    /// Before AUTH; refused within MULTI, where its reply could come late.
+    Identity,
+    /// Before AUTH; executed at once within MULTI, which it ends.
+    Leaving,
+    /// MULTI and what belongs to it.
+    Transaction,
+    /// After AUTH; refused within MULTI.
+    Alone,
+}
+
+impl Kind {
+    /// Whether it works before AUTH.
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Identity | Self::Leaving)
+    }
+}
+
+const ANY: usize = usize::MAX;
+
+/// Makes [`Verb`] and the rows of [`COMMANDS`]: the command, its name, the arity, what the
+/// user needs, the arguments that are names and the kind; then the arguments and the summary.
+macro_rules! commands {
+    ($($verb:ident $name:literal ($least:expr, $most:expr) $class:ident $names:ident $kind:ident;
+       $arguments:literal $summary:literal)*) => {
+        /// Its place in [`COMMANDS`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Verb {
+            $($verb),*
+        }
+
+        /// All commands; those that are asked for most stand first, as they are looked
+        /// up in this order.
+        pub(crate) static COMMANDS: &[Spec] = &[$(Spec {
+            verb: Verb::$verb,
+            name: $name,
+            arguments: $arguments,
+            summary: $summary,
+            arity: ($least, $most),
+            class: Class::$class,
+            names: Names::$names,
+            kind: Kind::$kind,
+        }),*];
+    };
+}
+
+commands! {
+    Lock "LOCK" (2, 8) Lock First Plain;
+        "name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]"
+        "Acquires a lock, waiting in line if need be; returns the fencing token, or nil when \
+         WAIT has passed."
+    Unlock "UNLOCK" (2, 3) Lock First Plain;
+        "name [token]"
+        "Releases a lock that this connection took, or the one with this token."
+    TryLock "TRYLOCK" (2, 6) Lock First Plain;
+        "name [TTL ms | SESSION id] [SHARED | OF n]"
+        "Acquires a lock if that is possible at once; returns the fencing token, or nil."
+    Renew "RENEW" (5, 5) Lock First Plain;
+        "name token TTL ms"
+        "Lets a lease end this long from now."
+    Ping "PING" (1, 2) Anybody None Plain;
+        "[message]"
+        "Answers PONG, or the message."
+    Holder "HOLDER" (2, 2) Lock First Listing;
+        "name"
+        "Lists the holders of a lock: none, one, or those who share it."
+    Holders "HOLDERS" (1, 7) Admin None Listing;
+        "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]"
+        "Lists the holders of all locks whose names match: at most 1000, or a page."
+    Waiters "WAITERS" (2, 8) Admin First Listing;
+        "name [CURSOR c [MATCH pattern] [COUNT n]]"
+        "Lists who waits for a lock: the first 1000, or a page in no order."
+    ForceUnlock "FORCEUNLOCK" (2, 2) Admin First Plain;
+        "name"
+        "Takes a lock away from its holders; returns how many there were."
+    Info "INFO" (1, ANY) Anybody None Listing;
+        "[section ...]"
+        "Counters and gauges."
+    Hello "HELLO" (1, 7) Anybody None Identity;
+        "[version [AUTH user password] [SETNAME name]]"
+        "Agrees on the version of the protocol."
+    Auth "AUTH" (2, 3) Anybody None Identity;
+        "[user] password"
+        "Gives the password; the user, if any, is `default`."
+    Client "CLIENT" (2, ANY) Subcommand None Listing;
+        "ID | SETNAME name | GETNAME | SETINFO key value | INFO | LIST [CURSOR c [MATCH pattern] \
+         [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id"
+        "Names this connection, lists all, ends a wait or a connection."
+    Echo "ECHO" (2, 2) Anybody None Plain;
+        "message"
+        "Answers the message."
+    Select "SELECT" (2, 2) Anybody None Plain;
+        "0"
+        "There is one database, and its number is 0."
+    Command "COMMAND" (1, ANY) Anybody None Listing;
+        "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]"
+        "Describes the commands."
+    Config "CONFIG" (2, ANY) Anybody None Listing;
+        "GET pattern [pattern ...]"
+        "Settings that tools for Redis ask for."
+    Reset "RESET" (1, 1) Anybody None Leaving;
+        ""
+        "Forgets the connection's name, version and password; its locks stay."
+    Quit "QUIT" (1, 1) Anybody None Leaving;
+        ""
+        "Answers OK and closes the connection."
+    Multi "MULTI" (1, 1) Anybody None Transaction;
+        ""
+        "Queues the commands that follow, until EXEC or DISCARD."
+    Exec "EXEC" (1, 1) Anybody None Transaction;
+        ""
+        "Executes what was queued since MULTI; a LOCK within does not wait."
+    LockAll "LOCKALL" (3, ANY) Lock Counted Plain;
+        "count name [name ...] [TTL ms] [WAIT ms]"
+        "Acquires several locks in one step, waiting in all their lines if need be; returns \
+         their tokens, or nil."
+    Session "SESSION" (3, 4) Lock None Plain;
+        "OPEN TTL ms | RENEW id | CLOSE id"
+        "Opens, renews or ends a session, which owns the locks that LOCK takes in its name."
+    Acl "ACL" (2, 2) Subcommand None Listing;
+        "WHOAMI | LIST | LOAD"
+        "Names this connection's user, lists all, reads the users file again."
+    Shutdown "SHUTDOWN" (1, 3) Admin None Listing;
+        "[NOW | DRAIN time | ABORT]"
+        "Ends the daemon: at once, or when nobody holds a lock, at the latest after a time such \
+         as 30s."
+    Handover "HANDOVER" (1, 1) Admin None Alone;
+        ""
+        "Lets the program that is installed now take the daemon's place, with all locks and \
+         connections without TLS."
+    Discard "DISCARD" (1, 1) Anybody None Transaction;
+        ""
+        "Drops what was queued since MULTI."
+}
+
+/// Up to 8 letters as one number, without regard to case: letters differ from
+/// their capitals by one bit, and no other byte becomes a letter.
+#[inline]
+const fn key(name: &[u8]) -> u64 {
+    let mut word = 0;
+    let mut at = 0;
+    while at < name.len() && at < 8 {
+        word |= ((name[at] & !0x20) as u64) << (8 * at);
+        at += 1;
+    }
+    word
+}
+
+static KEYS: [u64; COMMANDS.len()] = {
+    let mut keys = [0; COMMANDS.len()];
+    let mut at = 0;
+    while at < keys.len() {
+        keys[at] = key(COMMANDS[at].name.as_bytes());
+        at += 1;
+    }
+    keys
+};
+
+/// The command of this name.
+#[inline(always)]
+pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
+    let wanted = key(name);
+    let is_it = |spec: &&Spec| spec.name.as_bytes().eq_ignore_ascii_case(name);
+    // LOCK and UNLOCK, without a loop.
+    if wanted == KEYS[0] && name.len() == 4 {
+        return Some(&COMMANDS[0]).filter(is_it);
+    }
+    if wanted == KEYS[1] && name.len() == 6 {
+        return Some(&COMMANDS[1]).filter(is_it);
+    }
+    let same = KEYS.iter().zip(COMMANDS).filter(|(key, _)| **key == wanted);
+    same.map(|(_, spec)| spec).find(is_it)
+}
+
+/// How often each command was asked for, in the order of [`COMMANDS`].
+pub(crate) type PerCommand = [u64; KEYS.len()];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+        let found = |name: &[u8]| find(name).map(|spec| spec.verb);
+        for (index, spec) in COMMANDS.iter().enumerate() {
+            assert_eq!(spec.verb as usize, index);
+            assert_eq!(found(spec.name.as_bytes()), Some(spec.verb));
+            assert_eq!(found(spec.name.to_lowercase().as_bytes()), Some(spec.verb));
+            assert_eq!(found(&spec.name.as_bytes()[1..]), None);
+            assert!(spec.summary.ends_with('.'), "{}", spec.name);
+        }
+        assert_eq!((COMMANDS[0].name, COMMANDS[1].name), ("LOCK", "UNLOCK"));
+        for name in ["", "GET", "LOCKX", "AVERYLONGNAMEINDEED", "l\x0fck"] {
+            assert_eq!(found(name.as_bytes()), None, "{name}");
+        }
+    }
+}

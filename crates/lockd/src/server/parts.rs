@@ -1,0 +1,237 @@
+//! What [`super::Server`] consists of: data that other modules work on.
+
+use std::collections::{HashMap, VecDeque};
+
+use jostle_resp::request::decode;
+use jostle_resp::{Args, Limits, Progress, RequestError};
+
+use super::guesses::Guesses;
+use super::net::Listener;
+use crate::table::{AHEAD, ClientId, Output, Table, Time};
+use crate::tokens::Promise;
+
+/// Bytes read at a time: a few thousand pipelined commands.
+pub(super) const SCRATCH: usize = 64 * 1024;
+/// With fewer bytes than this there are hardly two requests to read ahead.
+const AHEAD_BYTES: usize = 96;
+
+/// Where clients come in, and who has not proved itself yet.
+#[derive(Default)]
+pub(super) struct Doors {
+    pub(super) listeners: Vec<Listener>,
+    /// Listeners are not watched for now, as no more files can be opened.
+    pub(super) deaf: bool,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<std::sync::Arc<rustls::ServerConfig>>,
+    #[cfg(feature = "tls")]
+    pub(super) handshakes: Option<super::handshake::Handshakes>,
+    pub(super) max_connections: usize,
+    /// How many connections have come, and so the number of the next one.
+    pub(super) arrivals: u64,
+    /// Clients that may not have logged in yet, with their numbers, the oldest first.
+    pub(super) unproved: VecDeque<(u64, ClientId)>,
+    pub(super) guesses: Guesses,
+}
+
+/// Whom the loop turns to next.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
+    /// client waits only for the reply. `resumed`: commands behind the wait can go on.
+    pub(super) granted: VecDeque<ClientId>,
+    pub(super) resumed: VecDeque<ClientId>,
+    /// Clients whose commands were executed, and whose replies are to be sent.
+    pub(super) unsent: Vec<ClientId>,
+    /// Several clients are ready: their replies are kept back, to be sent together.
+    /// `gathered` counts the bytes kept back.
+    pub(super) gather: bool,
+    pub(super) gathered: usize,
+    /// Clients that go on with the next turn.
+    pub(super) later: VecDeque<ClientId>,
+    /// Clients that have hung up, to be served for the last time and closed, a bounded
+    /// number each turn.
+    pub(super) dying: VecDeque<ClientId>,
+}
+
+/// Decodes requests; those of a pipeline before their turn.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// Requests with their lengths, in their order, and room for as many as are decoded
+    /// together.
+    requests: Vec<(Args, usize)>,
+    /// The request whose turn it is, and the one that comes next.
+    current: usize,
+    next: usize,
+    count: usize,
+    /// Bytes from the next request to the end of the input; they identify its position.
+    rest: usize,
+}
+
+impl Decoder {
+    /// Forgets what was decoded before its turn.
+    pub(super) fn clear(&mut self) {
+        self.requests.resize_with(AHEAD, Default::default);
+        (self.next, self.count) = (0, 0);
+    }
+
+    /// Decodes the request at the start of `bytes`.
+    #[inline]
+    pub(super) fn decode(
+        &mut self,
+        table: &Table,
+        bytes: &[u8],
+        limits: Limits,
+    ) -> Result<Progress, RequestError> {
+        if table.outgrows_caches() {
+            return self.decode_ahead(table, bytes, limits);
+        }
+        self.current = 0;
+        decode(bytes, limits, &mut self.requests[0].0)
+    }
+
+    /// Decodes the request at the start of `bytes`, and with it as many of those behind
+    /// it as the table reads ahead for. The command does not matter: in nearly all of
+    /// them the first argument is the name of a lock.
+    #[inline(never)]
+    fn decode_ahead(
+        &mut self,
+        table: &Table,
+        bytes: &[u8],
+        limits: Limits,
+    ) -> Result<Progress, RequestError> {
+        if self.next == self.count || self.rest != bytes.len() {
+            self.clear();
+            self.rest = bytes.len();
+            let few = bytes.len() < AHEAD_BYTES;
+            let (mut hashes, mut from) = ([0; AHEAD], 0);
+            for ((args, length), hash) in self.requests.iter_mut().zip(&mut hashes) {
+                let request = &bytes[from..];
+                match decode(request, limits, args) {
+                    Ok(Progress::Complete { used }) => *length = used,
+                    // The request is decoded again when its turn comes.
+                    _ if self.count > 0 => break,
+                    other => return other,
+                }
+                self.count += 1;
+                if few {
+                    break;
+                }
+                *hash = table.hash(args.get(request, 1).unwrap_or_default());
+                table.begin_ahead(*hash);
+                from += *length;
+            }
+            if !few {
+                table.read_ahead(&hashes[..self.count]);
+            }
+        }
+        self.current = self.next;
+        self.next += 1;
+        let used = self.requests[self.current].1;
+        self.rest -= used;
+        Ok(Progress::Complete { used })
+    }
+
+    /// The request that was decoded last.
+    #[inline]
+    pub(super) fn args(&self) -> &Args {
+        &self.requests[self.current].0
+    }
+}
+
+/// What the execution of commands needs, kept from turn to turn.
+pub(super) struct Workspace {
+    /// The last command was a long one: other clients come first.
+    pub(super) long: bool,
+    /// Waits that the table has ended, until their clients are notified.
+    pub(super) outputs: Vec<Output>,
+    pub(super) scratch: Vec<u8>,
+    pub(super) out: Vec<u8>,
+    pub(super) decoder: Decoder,
+}
+
+impl Default for Workspace {
+    fn default() -> Self {
+        Self {
+            long: false,
+            outputs: Vec::new(),
+            scratch: vec![0; SCRATCH],
+            out: Vec::new(),
+            decoder: Decoder::default(),
+        }
+    }
+}
+
+/// What is promised about leases, and what an earlier promise forbids.
+#[derive(Debug)]
+pub(super) struct Leases {
+    /// Nothing is granted before this time.
+    pub(super) from: Option<Time>,
+    /// The promise that is kept; without a store or with `--after-crash grant`, one that
+    /// covers every lease.
+    pub(super) kept: Promise,
+    /// Clients whose LOCK waits for `from`, in the order of their requests.
+    pub(super) parked: VecDeque<ClientId>,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self {
+            from: None,
+            kept: Promise {
+                longest_ms: u64::MAX,
+                until: u64::MAX,
+            },
+            parked: VecDeque::new(),
+        }
+    }
+}
+
+/// User numbers, which stay the same until the daemon ends: sessions and locks are booked to
+/// them. Number 0 is the default user and every client that has not logged in.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// Names by user number, from number 1 on.
+    pub(super) names: Vec<String>,
+    pub(super) places: HashMap<String, u16>,
+    /// Open connections by user number.
+    pub(super) connections: Vec<u32>,
+}
+
+impl Numbers {
+    pub(super) fn find(&self, name: &str) -> Option<u16> {
+        if name == crate::users::DEFAULT {
+            return Some(0);
+        }
+        self.places.get(name).copied()
+    }
+
+    /// By number, from 1 on.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Restores the user numbers from before a handover. No client may be connected yet.
+    pub(super) fn restore(&mut self, names: &[String]) {
+        self.names = names.to_vec();
+        self.places = names.iter().cloned().zip(1..).collect();
+        self.connections = vec![0; names.len() + 1];
+    }
+
+    /// Counts a connection.
+    pub(super) fn connect(&mut self, number: u16) {
+        self.connections[usize::from(number)] += 1;
+    }
+
+    pub(super) fn add(&mut self, name: &str) -> u16 {
+        if self.connections.is_empty() {
+            self.connections.push(0);
+        }
+        self.find(name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.connections.push(0);
+            let number = self.names.len() as u16;
+            self.places.insert(name.to_owned(), number);
+            number
+        })
+    }
+}
