@@ -39,6 +39,7 @@ pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
         busy_ticks: busy,
         stolen_ticks: stolen,
         softirq_ticks: sum(|m| m.softirq_ticks),
+        interrupts: any_sum(once.iter().map(|m| m.interrupts)),
         ticks_per_s: once.first().map_or(0, |m| m.ticks_per_s),
         cores: sum(|m| m.cores),
         harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),

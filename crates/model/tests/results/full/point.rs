@@ -86,6 +86,7 @@ fn machine() -> Machine {
         busy_ticks: 1,
         stolen_ticks: 1,
         softirq_ticks: 1,
+        interrupts: Some(1),
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
