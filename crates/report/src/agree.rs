@@ -11,6 +11,7 @@ use crate::{ResultSet, file, html, made, render};
 use jostle_model::plan::Workload;
 use jostle_model::record::{Accounts, Is, Judged, Point, Readings, Record};
 use jostle_stats::checks::CHECKS;
+use jostle_stats::checks::anchor::{LONGEST, level};
 use jostle_stats::intervals::estimate;
 use jostle_stats::rng::Rng;
 use jostle_stats::summary::summarize;
@@ -418,6 +419,30 @@ fn recorded() -> Vec<ResultSet> {
     assert!(read.len() > 10, "{}", read.len());
     let swept = |set: &ResultSet| set.experiment.plan.workload != Workload::Recover;
     read.into_iter().flatten().filter(swept).collect()
+}
+
+/// The thresholds of the check `anchor` are the 99th percentiles of the points in record/.
+#[test]
+fn one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
+    let sets = recorded();
+    for (part, act, most) in &LONGEST {
+        let mut ratios = Vec::new();
+        for set in &sets {
+            let all: Vec<&Point> = set.points.iter().collect();
+            for point in summarize(&set.experiment, &set.points) {
+                let levels = [&point.runs, &all].map(|runs| level(*part, runs));
+                ratios.extend(levels[0].zip(levels[1]).map(|(own, all)| own / all));
+            }
+        }
+        ratios.sort_by(f64::total_cmp);
+        let found = ratios[ratios.len() * 99 / 100];
+        assert!(ratios.len() > 100, "{act}: {}", ratios.len());
+        assert!(
+            (found - most).abs() < 0.01,
+            "{act}: {found} of {}",
+            ratios.len()
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Summarizes the runs of a result file for tables: one summary for each point.
 
-use crate::checks::{self, Evidence, concurrency, neighbours};
+use crate::checks::{self, Evidence, anchor, concurrency, neighbours};
 use crate::clean;
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
@@ -296,6 +296,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
             }
         }
     }
+    anchor::judge(&mut summaries);
     path::judge(experiment, &mut summaries);
     spread::judge(plan, &mut summaries);
     summaries

@@ -14,6 +14,7 @@ use jostle_model::record::{
 use jostle_model::{Plan, Remedy};
 
 pub mod accepted;
+pub mod anchor;
 pub mod attribution;
 mod because;
 pub mod by_host;
@@ -108,6 +109,7 @@ pub static CHECKS: &[&Check] = &[
     &neighbours::CHECK,
     &selection::CHECK,
     &unchecked::CHECK,
+    &anchor::CHECK,
     &generator::CHECK,
     &attribution::CHECK,
     &lag::CHECK,
