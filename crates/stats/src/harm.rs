@@ -122,13 +122,14 @@ pub fn narrow(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<[f64; 2]>>
 
 /// Whether each run was undisturbed as a whole, so that its times and shares are: both ends
 /// of its own bound are within [`BEARABLE`] of the figure. What is unknown is
-/// `unchecked`'s to report.
+/// `unchecked`'s to report. Where a time is the figure, it stands within its bound.
 pub fn undisturbed(experiment: &Experiment, runs: &[&Point]) -> Vec<bool> {
-    let is = |harm: Option<Option<Harm>>| {
-        let harm = harm.flatten();
-        harm.is_none_or(|harm| harm.off() < BEARABLE)
+    let each = each(experiment, runs).into_iter();
+    let is = |(run, harm): (&&Point, Option<Option<Harm>>)| {
+        let bounded = run.at.open.is_some() || run.at.fault.is_some();
+        bounded || harm.flatten().is_none_or(|harm| harm.off() < BEARABLE)
     };
-    each(experiment, runs).into_iter().map(is).collect()
+    runs.iter().zip(each).map(is).collect()
 }
 
 /// The bound of each run of a point: outer None without [`accounts`], inner None where the

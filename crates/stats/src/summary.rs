@@ -338,10 +338,7 @@ fn summary<'a>(
         let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
-    let timed = match at.open.is_some() || at.fault.is_some() {
-        true => runs.clone(),
-        false => undisturbed(experiment, &runs),
-    };
+    let timed = undisturbed(experiment, &runs);
     let over_timed = |figure: fn(&Point) -> Option<f64>| {
         let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)

@@ -58,12 +58,9 @@ pub static CHECK: Check = Check {
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let harm = harm::bound_of_all(evidence.experiment, evidence.runs)?;
     let clean = clean(evidence.runs);
-    let is_any_whole = || {
-        let whole = harm::undisturbed(evidence.experiment, evidence.runs);
-        whole.contains(&true)
-    };
+    let whole = harm::undisturbed(evidence.experiment, evidence.runs).contains(&true);
     // The figure is that of the slices, and the rest that of the runs which nothing disturbed.
-    if clean.is_some() && is_any_whole() {
+    if clean.is_some() && whole {
         return None;
     }
     let (is, limit) = match harm.off() {
@@ -79,7 +76,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             low: harm.low,
             high: Some(harm.high).filter(|high| high.is_finite()),
         }),
-        seen: Some(who(evidence.runs, &harm)),
+        seen: Some(who(evidence.runs, &harm, is == Is::Suspect && !whole)),
         remedy: Some(Remedy::wait_quiet()),
     };
     let Some(clean) = clean else {
@@ -88,8 +85,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let found = Found {
         bound: None,
         seen: Some(format!(
-            "{}: the throughput is from {:.0} % of the window, in which nothing else ran; no run \
-             is undisturbed as a whole, so that waits and shares are not shown",
+            "{}: the throughput is from {:.0} % of the window, in which nothing else ran",
             found.seen.unwrap_or_default(),
             100.0 * clean.share
         )),
@@ -118,16 +114,21 @@ fn perhaps_own(runs: &[&Point]) -> bool {
     sum(harm::for_server_s) > sum(|a| a.others_s.unwrap_or(0.0) + a.stolen_s.unwrap_or(0.0))
 }
 
-/// The neighbours' names, and how long they kept our threads from running.
-fn who(runs: &[&Point], harm: &Harm) -> String {
+/// The neighbours' names, and how long they kept our threads from running. `every`: no run
+/// is left that could stand for times and shares.
+fn who(runs: &[&Point], harm: &Harm, every: bool) -> String {
     let named = match (perhaps_own(runs), named(runs)) {
         (true, named) => format!("{named}; kernel threads perhaps work for the server"),
         (false, named) => named,
     };
-    let kept = format!(
-        "kept it from its CPUs for up to {} of the time",
-        percent(harm.share)
-    );
+    let share = percent(harm.share);
+    let kept = match every {
+        true => format!(
+            "kept every run from its CPUs, for up to {share} of the time, so that times and shares \
+             are not shown"
+        ),
+        false => format!("kept it from its CPUs for up to {share} of the time"),
+    };
     match (named.is_empty(), stole(runs)) {
         (true, true) => format!("the hypervisor {kept}"),
         (true, false) => format!("other programs {kept}"),
@@ -331,7 +332,7 @@ mod tests {
         let accounts = run.accounts.as_deref_mut().unwrap();
         (accounts.cpus, accounts.foreign_s) = (1, Some(0.5));
         let text = judge(&CHECK, &[run]).unwrap().text;
-        assert!(text.contains("(cargo (812) 10 %) kept it"), "{text}");
+        assert!(text.contains("(cargo (812) 10 %) kept every run"), "{text}");
     }
 
     #[test]
