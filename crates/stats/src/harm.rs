@@ -229,7 +229,8 @@ pub fn foreign_s(accounts: &Accounts) -> Option<f64> {
 /// of the ticks of all runs. Zero where our CPUs handled no more packets than an idle
 /// machine does, or where the packets are our own.
 fn interrupted(runs: &[&Point]) -> f64 {
-    /// What a request and its answer can come to on one machine, with what confirms them.
+    /// What a request and its answer can come to on one machine, with what confirms them, where
+    /// the segments were not counted.
     const A_ROUND_TRIP: f64 = 4.0;
     /// Share of the packets that may be foreign.
     const FOREIGN: f64 = 0.01;
@@ -238,12 +239,14 @@ fn interrupted(runs: &[&Point]) -> f64 {
     const OF_TICKS: f64 = 1.3;
     let seen = runs.iter().filter_map(|run| {
         let accounts = accounts(run)?;
-        let own = match (run.server.is_some(), run.traffic) {
-            (false, None) => Some(0.0),
-            (_, traffic) => traffic.and_then(|traffic| Some(traffic.for_each_grant()?.0)),
+        let own = match (accounts.own_packets, run.server.is_some(), run.traffic) {
+            (Some(counted), ..) => counted as f64,
+            (None, false, None) => 0.0,
+            (None, _, traffic) => {
+                A_ROUND_TRIP * traffic?.for_each_grant()?.0 * run.operations as f64
+            }
         };
         let packets = accounts.packets? as f64;
-        let own = A_ROUND_TRIP * own? * run.operations as f64;
         let ticks = accounts.softirq_ticks? as f64 / run.machine.ticks_per_s.max(1) as f64;
         Some([
             packets,
@@ -643,6 +646,14 @@ mod tests {
         assert_eq!(share(&served), 0.0);
         served.operations = 90_000;
         assert!(share(&served) > 0.2);
+        // Counted, a flood of as many packets as its own does not pass for its own.
+        let mut counted = |own| {
+            let accounts = served.accounts.as_deref_mut().unwrap();
+            accounts.own_packets = Some(own);
+            share(&served)
+        };
+        assert_eq!(counted(399_000), 0.0);
+        assert!(counted(200_000) > 0.2);
     }
 
     /// 2,000 offered and 2,000 done were "0.88 to 2.52 times as much".

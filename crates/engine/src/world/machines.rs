@@ -84,6 +84,7 @@ pub(super) fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> O
         foreign_s: seen(|a| a.foreign_s),
         softirq_ticks: once.iter().map(|a| a.softirq_ticks).sum(),
         packets: once.iter().map(|a| a.packets).sum(),
+        own_packets: all().map(|a| a.own_packets).sum(),
         readings: None,
         waited_s: known(|a| a.waited_s),
         waited_coverage: all().filter_map(|a| a.waited_coverage).reduce(f64::min),

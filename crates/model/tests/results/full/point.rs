@@ -67,6 +67,7 @@ fn accounts() -> Accounts {
         foreign_s: Some(0.1),
         softirq_ticks: Some(1),
         packets: Some(1),
+        own_packets: Some(1),
         readings: Some(Readings {
             length_us: vec![20_000],
             operations: vec![1],
