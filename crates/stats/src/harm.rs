@@ -189,7 +189,7 @@ fn low(run: &Point, accounts: &Accounts, foreign: f64, quickest_per_s: Option<f6
 /// CPU time of kernel threads that may have worked for a server: others send and write for it.
 pub fn for_server_s(accounts: &Accounts) -> f64 {
     /// They look after the machine's memory.
-    const NEVER: [&str; 3] = ["ksmd", "khugepaged", "kcompactd"];
+    const NEVER: [&str; 4] = ["ksmd", "khugepaged", "kcompactd", "kdamond"];
     let never = |one: &&Neighbour| NEVER.iter().any(|name| one.name.starts_with(name));
     let of_memory = accounts.kernel_threads.iter().filter(never);
     accounts.machine_s - of_memory.map(|one| one.cpu_s).sum::<f64>()

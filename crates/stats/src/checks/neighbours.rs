@@ -124,7 +124,7 @@ fn who(runs: &[&Point], harm: &Harm, every: bool) -> String {
     let share = percent(harm.share);
     let kept = match every {
         true => format!(
-            "kept every run from its CPUs, for up to {share} of the time, so that times and shares \
+            "kept it from its CPUs in every run, for up to {share} of the time, so that times and shares \
              are not shown"
         ),
         false => format!("kept it from its CPUs for up to {share} of the time"),
@@ -332,7 +332,7 @@ mod tests {
         let accounts = run.accounts.as_deref_mut().unwrap();
         (accounts.cpus, accounts.foreign_s) = (1, Some(0.5));
         let text = judge(&CHECK, &[run]).unwrap().text;
-        assert!(text.contains("(cargo (812) 10 %) kept every run"), "{text}");
+        assert!(text.contains("(cargo (812) 10 %) kept it"), "{text}");
     }
 
     #[test]
