@@ -12,8 +12,8 @@ use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Point};
 
 /// Each act in words, and by how much it may take longer beside a point than in the median run
-/// of its file: the 99th percentiles of 421 points (161 for lines) in record/ that were measured on idle
-/// machines. A test of the report finds them there again.
+/// of its file: the 99th percentiles of 421 points (161 for lines) in record/ that were measured
+/// on idle machines. A test of the report finds them there again.
 pub static LONGEST: [(Part, &str, f64); 4] = [
     (Part::Step, "a step of a loop", 1.06),
     (Part::Call, "a system call", 1.22),

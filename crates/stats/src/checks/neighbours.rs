@@ -124,8 +124,8 @@ fn who(runs: &[&Point], harm: &Harm, every: bool) -> String {
     let share = percent(harm.share);
     let kept = match every {
         true => format!(
-            "kept it from its CPUs in every run, for up to {share} of the time, so that times and shares \
-             are not shown"
+            "kept it from its CPUs in every run, for up to {share} of the time, so that times and \
+             shares are not shown"
         ),
         false => format!("kept it from its CPUs for up to {share} of the time"),
     };

@@ -76,8 +76,8 @@ fn impossible(run: &Point) -> Option<String> {
     /// What the clocks of one CPU may be off at both edges: a tick of 100 a second each.
     const STEPS_S: f64 = 0.02;
     let accounts = harm::accounts(run)?;
+    // Programs that were started for calls have used a part of theirs before.
     let known_s = accounts.workers_s
-        + accounts.requests_s.unwrap_or(0.0)
         + accounts.server_s.unwrap_or(0.0)
         + accounts.tool_s
         + accounts.others_s.unwrap_or(0.0)
