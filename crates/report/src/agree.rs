@@ -3,14 +3,15 @@
 
 use crate::command::command;
 use crate::csv::{SWEPT, tidy};
-use crate::format::{significant, time};
+use crate::format::{grouped, significant, time};
 use crate::headline::headline;
 use crate::page::pages;
 use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Judged, Point, Record};
+use jostle_model::record::{Accounts, Is, Judged, Point, Readings, Record};
 use jostle_stats::checks::CHECKS;
+use jostle_stats::checks::anchor::{LONGEST, level};
 use jostle_stats::intervals::estimate;
 use jostle_stats::rng::Rng;
 use jostle_stats::summary::summarize;
@@ -133,6 +134,7 @@ fn in_csv(set: &ResultSet, judged: &[Judged]) {
 fn in_tidy(set: &ResultSet, judged: &[Judged]) {
     let rows = rows(&tidy(std::slice::from_ref(set)));
     let mut measured = BTreeMap::<_, Vec<f64>>::new();
+    let mut shown = BTreeMap::<_, BTreeSet<String>>::new();
     let keyed = judged.iter().map(|judged| {
         let at = SWEPT.iter().map(|(_, of)| of(&judged.at));
         let at = at.map(|value| value.map_or(String::new(), |n| n.to_string()));
@@ -152,16 +154,22 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
         let run = runs.next().unwrap();
         assert_eq!(cell(row, "run_verdict"), run.verdict.is.to_string());
         let value: f64 = cell(row, "value").parse().unwrap();
-        let of_host = !cell(row, "host").is_empty();
+        if !cell(row, "host").is_empty() || !cell(row, "left_out").is_empty() {
+            continue;
+        }
+        let name = cell(row, "figure");
+        shown.entry(key(row)).or_default().insert(name.to_owned());
         let figure = judged.figure.as_ref();
-        if figure.is_some_and(|figure| column(&figure.of) == cell(row, "figure"))
-            && !of_host
-            && cell(row, "left_out").is_empty()
-        {
+        if figure.is_some_and(|figure| column(&figure.of) == name) {
             measured.entry(key(row)).or_default().push(value);
         }
     }
     for row in self::rows(&render("csv", std::slice::from_ref(set))) {
+        for name in shown.get(&key(&row)).into_iter().flatten() {
+            // One run may know a response that is only a bound over all of them.
+            let known = name.starts_with("response") || !cell(&row, name).is_empty();
+            assert!(known, "{name} is withheld of the point: {row:?}");
+        }
         let Some(values) = measured.get(&key(&row)) else {
             continue;
         };
@@ -216,6 +224,9 @@ static SAME: &[Same] = &[
     ("done /s", "throughput_per_s", three),
     ("requests /s", "throughput_per_s", three),
     ("longest wait", "longest_wait_ns", time),
+    ("got none", "per_worker_none", |workers| {
+        grouped(workers as u64)
+    }),
     ("hand-off us", "handoff_p50_ns", micros),
     ("acquire p50 us", "granted_wait_p50_ns", micros),
     ("acquire p99 us", "granted_wait_p99_ns", micros),
@@ -297,6 +308,14 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         let struck = rng.below(set.points.len() as u64) as usize;
         set.points[struck].deaths = vec!["worker 1 died".to_owned()];
         cells_are_the_same(&made::finished(set.experiment, set.points), &mut seen);
+        let mut set = made::set();
+        let most = rng.below(4);
+        set.points
+            .iter_mut()
+            .for_each(|run| disturb(run, rng.below(1 + most)));
+        let set = made::finished(set.experiment, set.points);
+        cells_are_the_same(&set, &mut seen);
+        agree(&set);
     }
     for set in recorded() {
         cells_are_the_same(&set, &mut seen);
@@ -309,6 +328,8 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         "no slot p99",
         "sent late p99",
         "response p99 ms",
+        "longest wait",
+        "got none",
     ] {
         assert!(seen[name][1] > 0, "{name}: {seen:?}");
     }
@@ -398,6 +419,30 @@ fn recorded() -> Vec<ResultSet> {
     assert!(read.len() > 10, "{}", read.len());
     let swept = |set: &ResultSet| set.experiment.plan.workload != Workload::Recover;
     read.into_iter().flatten().filter(swept).collect()
+}
+
+/// The thresholds of the check `anchor` are the 99th percentiles of the points in record/.
+#[test]
+fn one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
+    let sets = recorded();
+    for (part, act, most) in &LONGEST {
+        let mut ratios = Vec::new();
+        for set in &sets {
+            let all: Vec<&Point> = set.points.iter().collect();
+            for point in summarize(&set.experiment, &set.points) {
+                let levels = [&point.runs, &all].map(|runs| level(*part, runs));
+                ratios.extend(levels[0].zip(levels[1]).map(|(own, all)| own / all));
+            }
+        }
+        ratios.sort_by(f64::total_cmp);
+        let found = ratios[ratios.len() * 99 / 100];
+        assert!(ratios.len() > 100, "{act}: {}", ratios.len());
+        assert!(
+            (found - most).abs() < 0.01,
+            "{act}: {found} of {}",
+            ratios.len()
+        );
+    }
 }
 
 #[test]
@@ -525,7 +570,7 @@ static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
     },
     |point, rng| {
         let seconds = rng.below(30) as f64 / 10.0;
-        point.accounts = Some(Box::new(jostle_model::record::Accounts {
+        point.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             waited_s: (rng.below(5) > 0).then_some(seconds),
@@ -533,7 +578,32 @@ static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
             ..Default::default()
         }));
     },
+    |point, rng| disturb(point, rng.below(4)),
 ];
+
+/// Something else took a CPU in so many tenths of the window.
+fn disturb(point: &mut Point, tenths: u64) {
+    const SLICES: u64 = 100;
+    let length_us = (point.window_s * 1e6) as u64 / SLICES;
+    let is_disturbed = |slice: u64| slice < tenths * SLICES / 10;
+    let each = |of: &dyn Fn(u64) -> u64| -> Vec<u64> { (0..SLICES).map(of).collect() };
+    let foreign_us = each(&|slice| u64::from(is_disturbed(slice)) * length_us);
+    let foreign_s = foreign_us.iter().sum::<u64>() as f64 / 1e6;
+    point.accounts = Some(Box::new(Accounts {
+        between_s: point.window_s,
+        cpus: 2,
+        waited_s: Some(foreign_s),
+        foreign_s: Some(foreign_s),
+        readings: Some(Readings {
+            operations: each(&|slice| point.operations / SLICES / (1 + slice % 2)),
+            length_us: each(&|_| length_us),
+            stolen_ticks: each(&|_| 0),
+            packets: each(&|_| 0),
+            foreign_us,
+        }),
+        ..Accounts::default()
+    }));
+}
 
 fn drop_to(point: &mut Point, operations: u64) {
     point.operations = operations;

@@ -22,7 +22,8 @@ use figures::{Figure, Over, figures};
 use jostle_model::Busy;
 use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Point, Verdict};
+use jostle_model::record::{At, Is, Point, Verdict};
+use jostle_stats::checks::neighbours;
 use jostle_stats::intervals::estimate;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use sheet::{Sheet, number, or_empty};
@@ -114,7 +115,8 @@ fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
 /// A figure over the runs of a point.
 fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
     let usable = figure.is_shown(point);
-    let runs = point.runs.iter().filter(|_| usable);
+    let runs = figure.runs(point);
+    let each = runs.iter().filter(|_| usable);
     let values: Vec<f64> = match figure.over {
         // Columns of one run, so that they belong together.
         Over::Fairness => {
@@ -124,7 +126,7 @@ fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
             };
             figure.of(&run).into_iter().collect()
         }
-        _ => runs.filter_map(|run| figure.of(run)).collect(),
+        _ => each.filter_map(|run| figure.within(point, run)).collect(),
     };
     let found = estimate(&values);
     let whole = figure.over_open_loop(point).filter(|_| usable);
@@ -137,7 +139,7 @@ fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
     };
     sheet.add(&figure.name(""), or_empty(value.map(number)));
     if figure.over == Over::Interval {
-        let all = whole.is_none() || value.is_some() && values.len() == point.runs.len();
+        let all = whole.is_none() || value.is_some() && values.len() == runs.len();
         let several = found.filter(|found| found.runs > 1 && all);
         let low = several.map(|found| number(found.low));
         let high = several.map(|found| number(found.high));
@@ -207,10 +209,13 @@ fn tidy_run(
         sheet.add("value", number(value));
         sheet.add("unit", unit.to_owned());
     };
-    let usable = point.is_usable() && !run.verdict.is_invalid();
-    let shown = |figure: &&Figure| figure.evidence || usable && figure.is_shown(point);
+    let usable = point.is_usable() && !is_invalid(point, run);
+    let shown = |figure: &&Figure| {
+        let whole = !figure.is_time || point.is_timed(run);
+        figure.evidence || usable && figure.is_shown(point) && whole
+    };
     for figure in figures.iter().filter(shown) {
-        if let Some(value) = figure.of(run) {
+        if let Some(value) = figure.within(point, run) {
             row(None, &figure.name(""), value, figure.unit);
         }
     }
@@ -222,11 +227,20 @@ fn tidy_run(
                 row(Some(part), name, value, unit);
             }
         }
-        let times = usable && point.times_are_usable();
+        let times = usable && point.times_are_usable() && point.is_timed(run);
         for (name, value) in hosts::latency(part).into_iter().filter(|_| times) {
             row(Some(part), &name, value, "ns");
         }
     }
+}
+
+/// Whether the figures of one run must not be used. Slices in which nothing else ran stand
+/// for a run that others disturbed.
+fn is_invalid(point: &PointSummary<'_>, run: &Point) -> bool {
+    let by_others = |check: &str| check == neighbours::CHECK.name && point.clean_share.is_some();
+    let reasons = run.verdict.reasons.iter();
+    let mut invalid = reasons.filter(|reason| reason.is == Is::Invalid);
+    invalid.any(|reason| !by_others(&reason.check))
 }
 
 /// The swept values, what was measured, where several results are overlaid which of them,

@@ -14,7 +14,7 @@ use crate::ResultSet;
 use crate::rate;
 use crate::recover;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, PerWorker, Point};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
 
@@ -119,7 +119,10 @@ fn line(point: &PointSummary<'_>) -> String {
         return format!("# {place} INVALID: {why}\n");
     }
     let run = point.median_run();
-    run.map_or_else(String::new, |run| nine_columns(swept(point), run))
+    run.map_or_else(String::new, |run| {
+        let shares = run.per_worker.filter(|_| point.is_timed(run));
+        nine_columns(swept(point), run, shares)
+    })
 }
 
 /// What stands in the first column.
@@ -136,9 +139,9 @@ fn swept(point: &PointSummary<'_>) -> u64 {
 }
 
 /// lockscale's `%d %.3e %.3e %.3e %ld %ld %ld %.1f %.1f`.
-fn nine_columns(swept: u64, run: &Point) -> String {
+fn nine_columns(swept: u64, run: &Point, shares: Option<PerWorker>) -> String {
     let seconds = |value: Option<f64>| value.map_or("nan".to_owned(), exponent);
-    let shares = match &run.per_worker {
+    let shares = match shares {
         Some(s) => format!("{} {} {:.1} {:.1}", s.min, s.max, s.mean, s.stddev),
         None => "nan nan nan nan".to_owned(),
     };
@@ -170,7 +173,6 @@ fn exponent(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::made;
-    use jostle_model::record::PerWorker;
     use jostle_model::{List, Nanos};
 
     #[test]
@@ -191,7 +193,7 @@ mod tests {
             ..Point::default()
         };
         assert_eq!(
-            nine_columns(1000, &run),
+            nine_columns(1000, &run, run.per_worker),
             "1000 1.202e+02 1.030e+00 1.665e+02 107432 79 139 107.4 9.9\n"
         );
         let bare = Point {
@@ -201,7 +203,7 @@ mod tests {
             ..run
         };
         assert_eq!(
-            nine_columns(1000, &bare),
+            nine_columns(1000, &bare, bare.per_worker),
             "1000 1.202e+02 nan nan 107432 nan nan nan nan\n"
         );
     }

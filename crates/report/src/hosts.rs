@@ -60,7 +60,7 @@ pub(crate) fn table(
         for part in &shown {
             let line = Line {
                 experiment,
-                target: lines.point.target,
+                point: lines.point,
                 part,
                 first: introduced.insert((lines.point.target, part.rank)),
             };
@@ -102,7 +102,7 @@ struct Lines<'a> {
 impl<'a> Lines<'a> {
     fn of(point: &'a PointSummary<'a>) -> Option<Lines<'a>> {
         let parts = &point.median_run()?.hosts;
-        let (hosts, tails) = tail::pooled(&point.runs);
+        let (hosts, tails) = tail::pooled(&point.timed);
         let owners = tail::owners(&tails).into_iter();
         (!parts.is_empty()).then(|| Lines {
             point,
@@ -189,7 +189,7 @@ fn swept(points: &[Lines<'_>]) -> Vec<&'static Swept> {
 /// One host in one point.
 struct Line<'a> {
     experiment: &'a Experiment,
-    target: &'a str,
+    point: &'a PointSummary<'a>,
     part: &'a HostPart,
     /// The host has had no line before with this target.
     first: bool,
@@ -198,7 +198,7 @@ struct Line<'a> {
 impl Line<'_> {
     fn ceiling(&self) -> Option<&HostCeiling> {
         let mut all = self.experiment.calibration.host_ceilings.iter();
-        all.find(|one| one.target == self.target && one.rank == self.part.rank)
+        all.find(|one| one.target == self.point.target && one.rank == self.part.rank)
     }
 }
 
@@ -229,12 +229,12 @@ static COLUMNS: &[Column] = &[
     Column {
         title: ["", "p50"],
         shown: Shown::UnlessInvalid,
-        cell: |line| percentile(line.part, "p50"),
+        cell: |line| percentile(line, "p50"),
     },
     Column {
         title: ["", "p99"],
         shown: Shown::UnlessInvalid,
-        cell: |line| percentile(line.part, "p99"),
+        cell: |line| percentile(line, "p99"),
     },
     Column {
         title: ["CPU us", "/op"],
@@ -277,7 +277,7 @@ impl Column {
         let mut lines = points.iter().flat_map(|lines| {
             lines.parts.iter().map(|part| Line {
                 experiment,
-                target: lines.point.target,
+                point: lines.point,
                 part,
                 first: true,
             })
@@ -295,8 +295,10 @@ impl Column {
     }
 }
 
-fn percentile(part: &HostPart, name: &str) -> Option<String> {
-    let nanos = part.latency_ns.as_ref()?.percentiles.get(name)?;
+fn percentile(line: &Line<'_>, name: &str) -> Option<String> {
+    let timed = !line.point.timed.is_empty();
+    let latency = line.part.latency_ns.as_ref().filter(|_| timed);
+    let nanos = latency?.percentiles.get(name)?;
     Some(time(*nanos as f64))
 }
 

@@ -259,6 +259,7 @@ fn machine(cpu_s: f64) -> Machine {
         busy_ticks: 16 + (100.0 * cpu_s) as u64,
         stolen_ticks: 0,
         softirq_ticks: 5,
+        interrupts: None,
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,

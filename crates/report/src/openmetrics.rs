@@ -321,7 +321,7 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     if let Some(estimate) = &point.cpu_us_per_operation {
         cpu.add(own.clone(), Value::Gauge(estimate.median / 1e6));
     }
-    let timed = point.runs.iter().filter(|_| point.times_are_usable());
+    let timed = point.timed.iter().filter(|_| point.times_are_usable());
     let timed = timed.filter_map(|run| latency(run));
     let all = timed.reduce(|(name, mut sum), (_, one)| {
         sum.merge(&one);

@@ -62,7 +62,7 @@ fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
         let share = values.over.get(&time.to_string())?;
         Some((share * values.count as f64, values.count as f64))
     };
-    let runs = point.runs.iter().filter_map(of_run);
+    let runs = point.timed.iter().filter_map(of_run);
     let (above, all) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
     (all > 0.0).then(|| above / all)
 }

@@ -12,7 +12,7 @@ use crate::made;
 use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Place};
-use jostle_model::record::{Accounts, Distribution, Experiment, Is, Point, Reason, Server};
+use jostle_model::record::{Accounts, Anchor, Distribution, Experiment, Is, Point, Reason, Server};
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
 use jostle_stats::summary::summarize;
@@ -261,6 +261,21 @@ static CASES: &[Case] = &[
                 ..Accounts::default()
             }));
         })
+    }),
+    fine("anchor", SUSPECT, [1.0, 2.0], contend, |asked, dose| {
+        let step = |ns| Anchor {
+            step_ns: ns,
+            ..Anchor::default()
+        };
+        let mut all = runs(asked, 7);
+        for (nth, run) in all.iter_mut().enumerate() {
+            let (target, times) = match nth {
+                0..3 => ("flock", asked.first(dose - 1.0) + 1.0),
+                _ => ("sysv", 1.0),
+            };
+            (run.target, run.anchor) = (target.to_owned(), Some(step(1.34 * times)));
+        }
+        all
     }),
     fine("generator", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
         // Twice the workers share what one had to do.

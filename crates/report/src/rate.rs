@@ -21,19 +21,23 @@ pub(crate) static COLUMNS: &[Column] = &[
     }),
     figure(["response", "p50"], |point| response(point, "p50")),
     figure(["", "p99"], |point| response(point, "p99")),
-    figure(["service", "p99"], |point| p99(point, "service_ns")),
-    figure(["no slot", "p99"], |point| p99(point, "target_lag_ns")),
+    figure(["service", "p99"], |point| p99(&point.timed, "service_ns")),
+    figure(["no slot", "p99"], |point| {
+        p99(&point.timed, "target_lag_ns")
+    }),
     // It is what made a point INVALID.
-    always(["sent late", "p99"], |point| p99(point, "generator_lag_ns")),
+    always(["sent late", "p99"], |point| {
+        p99(&point.runs, "generator_lag_ns")
+    }),
     cpu(["CPU us", "/req"]),
 ];
 
-fn p99(point: &PointSummary<'_>, of: &str) -> Option<String> {
-    open_loop::percentile(&point.runs, of, "p99").map(time)
+fn p99(runs: &[&Point], of: &str) -> Option<String> {
+    open_loop::percentile(runs, of, "p99").map(time)
 }
 
 fn response(point: &PointSummary<'_>, name: &str) -> Option<String> {
-    let Response { ns, at_least } = open_loop::response(&point.runs, name)?;
+    let Response { ns, at_least } = open_loop::response(&point.timed, name)?;
     Some(match at_least {
         true => format!(">{}", time(ns)),
         false => time(ns),
@@ -90,10 +94,10 @@ pub(crate) const GNUPLOT_HEADER: &str =
 pub(crate) fn line(point: &PointSummary<'_>) -> String {
     let seconds = |ns: Option<f64>| ns.map_or("nan".to_owned(), |ns| format!("{:.3e}", ns / 1e9));
     let response = |name| {
-        let found = open_loop::response(&point.runs, name);
+        let found = open_loop::response(&point.timed, name);
         found.filter(|r| !r.at_least).map(|r| r.ns)
     };
-    let service = open_loop::percentile(&point.runs, "service_ns", "p99");
+    let service = open_loop::percentile(&point.timed, "service_ns", "p99");
     let late = open_loop::generator_lag_p99(&point.runs);
     format!(
         "{} {:.1} {:.4} {} {} {} {}\n",

@@ -241,7 +241,7 @@ fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
         let count = response.granted.count as f64;
         Some((share * count, count))
     };
-    let runs = point.runs.iter().filter_map(of_run);
+    let runs = point.timed.iter().filter_map(of_run);
     let (above, all) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
     (all > 0.0).then(|| above / all)
 }
@@ -266,13 +266,13 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
                 None => "-".to_owned(),
             })
             .collect();
-        let bursting = point.runs.iter().filter(|run| {
+        let bursting = point.timed.iter().filter(|run| {
             let course = bursts::along(run);
             course.iter().flatten().any(|(_, burst)| *burst)
         });
         cells.push(match hidden {
             true => "-".to_owned(),
-            false => format!("{} of {}", bursting.count(), point.runs.len()),
+            false => format!("{} of {}", bursting.count(), point.timed.len()),
         });
         cells
     });

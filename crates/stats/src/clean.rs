@@ -22,11 +22,20 @@ const SLICES: usize = 25;
 const RUNS: usize = 3;
 const EACH: usize = 5;
 
+/// Those of a run whose CPUs could not be read apart.
+static NONE: Readings = Readings {
+    length_us: Vec::new(),
+    operations: Vec::new(),
+    foreign_us: Vec::new(),
+    stolen_ticks: Vec::new(),
+    packets: Vec::new(),
+};
+
 /// The figure over clean slices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clean {
-    /// Operations a second of each run with enough clean slices.
-    pub per_s: Vec<f64>,
+    /// Operations a second of each run; None where a run has too few clean slices.
+    pub per_s: Vec<Option<f64>>,
     /// The clean slices' share of all runs' windows.
     pub share: f64,
 }
@@ -38,40 +47,41 @@ pub fn clean(runs: &[&Point]) -> Option<Clean> {
     if runs.iter().all(is_whole) {
         return None;
     }
-    let read: Vec<(&Point, &Readings)> = runs
-        .iter()
-        .filter_map(|run| Some((*run, harm::accounts(run)?)))
-        // What ours start is not told from others.
-        .filter(|(_, accounts)| accounts.requests_s.is_none())
-        .filter_map(|(run, accounts)| Some((run, accounts.readings.as_ref()?)))
-        .collect();
     let guarded = |guard: &usize| -> Vec<(&Readings, Vec<bool>)> {
-        let each = read.iter();
-        each.map(|(run, rows)| (*rows, guarded(rows, run.server.is_some(), *guard)))
-            .collect()
+        let each = runs.iter().map(|run| match read(run) {
+            Some(rows) => (rows, guarded(rows, run.server.is_some(), *guard)),
+            None => (&NONE, Vec::new()),
+        });
+        each.collect()
     };
     let mut tried = GUARDS.iter().map(guarded);
     let chosen = tried.find(|slices| is_settled(slices))?;
-    let mut clean = Clean {
-        per_s: Vec::new(),
-        share: 0.0,
-    };
     let (mut slices, mut clean_s) = (0, 0.0);
-    for (rows, is_clean) in &chosen {
+    let per_s = chosen.iter().map(|(rows, is_clean)| {
         let count = is_clean.iter().filter(|is| **is).count();
         let sum = |of: &[u64]| -> f64 {
             let each = of.iter().zip(is_clean).filter(|(_, is)| **is);
             each.map(|(value, _)| *value as f64).sum()
         };
         let length_s = sum(&rows.length_us) / 1e6;
-        if count >= EACH {
-            clean.per_s.push(sum(&rows.operations) / length_s);
+        (count >= EACH).then(|| {
             (slices, clean_s) = (slices + count, clean_s + length_s);
-        }
-    }
+            sum(&rows.operations) / length_s
+        })
+    });
+    let per_s: Vec<Option<f64>> = per_s.collect();
     let windows_s: f64 = runs.iter().map(|run| run.window_s).sum();
-    clean.share = clean_s / windows_s.max(f64::MIN_POSITIVE);
-    (slices >= SLICES && clean.per_s.len() >= RUNS).then_some(clean)
+    (slices >= SLICES && per_s.iter().flatten().count() >= RUNS).then_some(Clean {
+        per_s,
+        share: clean_s / windows_s.max(f64::MIN_POSITIVE),
+    })
+}
+
+fn read(run: &Point) -> Option<&Readings> {
+    let accounts = harm::accounts(run)?;
+    // What ours start is not told from others.
+    let rows = accounts.readings.as_ref();
+    rows.filter(|_| accounts.requests_s.is_none())
 }
 
 /// Whether each slice is clean, and so are as many on both sides.
@@ -145,7 +155,7 @@ mod tests {
 
     fn found(run: &Point, runs: usize) -> Option<(f64, f64)> {
         let found = clean(&vec![run; runs])?;
-        Some((found.per_s[0], found.share))
+        Some((found.per_s[0]?, found.share))
     }
 
     /// One slice in ten is disturbed, and half as quick.

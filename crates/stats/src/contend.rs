@@ -235,7 +235,7 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
         return None;
     }
     let runs: Vec<(u64, f64)> = point
-        .runs
+        .timed
         .iter()
         .filter_map(|run| Some((workers, run.per_worker?.dispersion)))
         .collect();

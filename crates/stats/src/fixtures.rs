@@ -66,6 +66,7 @@ pub(crate) fn point() -> Point {
             busy_ticks: 420,
             stolen_ticks: 2,
             softirq_ticks: 5,
+            interrupts: None,
             ticks_per_s: 100,
             cores: 2,
             harness_cpu_s: 0.1,

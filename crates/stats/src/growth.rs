@@ -141,7 +141,7 @@ fn within(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         return None;
     }
     let pairs: Vec<(f64, f64)> = most
-        .runs
+        .timed
         .iter()
         .filter_map(|run| {
             let (first, last) = (run.series.first()?, run.series.last()?);

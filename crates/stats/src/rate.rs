@@ -54,7 +54,7 @@ pub fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
     let holds = rates.iter().map(|point| {
         let usable = !point.verdict.is_invalid();
         let done = open_loop::share_done(&point.runs).is_some_and(|done| done >= DONE);
-        let in_time = match open_loop::response(&point.runs, "p99") {
+        let in_time = match open_loop::response(&point.timed, "p99") {
             // Too few requests for a percentile: only what was done decides.
             None => true,
             Some(p99) if p99.at_least || !usable => false,
@@ -93,7 +93,7 @@ fn sentence(rates: &[&PointSummary<'_>]) -> Option<String> {
 /// `1,000/s with a response of at most 180 us (p99)`.
 fn holds(point: &PointSummary<'_>) -> Option<String> {
     let rate = grouped(point.at.rate?);
-    Some(match open_loop::response(&point.runs, "p99") {
+    Some(match open_loop::response(&point.timed, "p99") {
         Some(p99) => format!("{rate}/s, with a response of {} (p99)", span(p99)),
         None => format!("{rate}/s"),
     })
@@ -112,7 +112,7 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
     }
     let done = open_loop::share_done(&point.runs)?;
     let mut parts = vec![format!("{:.0} % of the plan done", 100.0 * done)];
-    if let Some(p99) = open_loop::response(&point.runs, "p99") {
+    if let Some(p99) = open_loop::response(&point.timed, "p99") {
         parts.push(format!("a response of {} (p99)", span(p99)));
     }
     let late = open_loop::generator_lag_p99(&point.runs);

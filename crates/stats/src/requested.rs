@@ -26,13 +26,13 @@ pub struct RequestSummary {
     pub failed: u64,
 }
 
-/// None where no requests were made.
-pub fn summarize(runs: &[&Point]) -> Option<RequestSummary> {
+/// None where no requests were made. The times are those of the runs `timed`.
+pub fn summarize(runs: &[&Point], timed: &[&Point]) -> Option<RequestSummary> {
     if !runs.iter().any(|run| is_requested(run)) {
         return None;
     }
     let over_runs = |figure: &dyn Fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
+        let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
     let service = |run: &Point| run.service_ns.as_ref().map(|service| service.mean);
@@ -273,7 +273,8 @@ mod tests {
                 ..Distribution::default()
             });
         }
-        let found = super::summarize(&points.iter().collect::<Vec<_>>()).unwrap();
+        let runs: Vec<&Point> = points.iter().collect();
+        let found = super::summarize(&runs, &runs).unwrap();
         assert_eq!((found.made, found.failed), (6_000, 7));
     }
 
@@ -281,7 +282,7 @@ mod tests {
     fn locks_have_no_requests() {
         let points = [fixtures::point()];
         let points: Vec<&Point> = points.iter().collect();
-        assert!(super::summarize(&points).is_none());
+        assert!(super::summarize(&points, &points).is_none());
         assert!(!makes_requests(&Plan::of(Workload::Stream)));
         assert_eq!(noun(&plan()), "call");
     }

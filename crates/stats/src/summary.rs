@@ -1,6 +1,6 @@
 //! Summarizes the runs of a result file for tables: one summary for each point.
 
-use crate::checks::{self, Evidence, concurrency, neighbours};
+use crate::checks::{self, Evidence, anchor, concurrency, neighbours};
 use crate::clean;
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
@@ -53,6 +53,10 @@ pub struct PointSummary<'a> {
     /// The runs behind it, in the order of the file: those of blocks that nobody spoilt,
     /// where there are enough of them.
     pub runs: Vec<&'a Point>,
+    /// Those of them that others did not disturb, from which times of operations and shares
+    /// of workers are taken. All of them where a time is the figure, which has its bound
+    /// beside it.
+    pub timed: Vec<&'a Point>,
     /// Runs that were left out.
     pub spoilt: usize,
     /// The figure of all runs, where some were left out.
@@ -63,6 +67,9 @@ pub struct PointSummary<'a> {
     /// The share of the windows that the throughput is taken from, where that is not all:
     /// the slices in which nothing foreign ran.
     pub clean_share: Option<f64>,
+    /// What the throughput of each run is multiplied by to have that of its clean slices;
+    /// None where it has too few of them. Ones where the figure is not taken from slices.
+    cleaned: Vec<Option<f64>>,
     /// What other programs and the hypervisor may have cost.
     pub harm: Option<Harm>,
     /// Operations per second.
@@ -177,7 +184,22 @@ impl<'a> PointSummary<'a> {
     /// Whether the times of its operations may be used, too. Those of requests that were
     /// spread over generators are the generators' own where these are the bottleneck.
     pub fn times_are_usable(&self) -> bool {
-        self.is_usable() && !self.is_of_generators()
+        self.is_usable() && !self.is_of_generators() && !self.timed.is_empty()
+    }
+
+    /// Whether its times and shares are taken from this run, among others.
+    pub fn is_timed(&self, run: &Point) -> bool {
+        self.timed.iter().any(|other| std::ptr::eq(*other, run))
+    }
+
+    /// A rate of one run as the point takes it: over its clean slices if the throughput is
+    /// from these. A run that was left out keeps that of its whole window.
+    pub fn rate_of(&self, run: &Point, per_s: f64) -> Option<f64> {
+        let mut runs = self.runs.iter();
+        match runs.position(|other| std::ptr::eq(*other, run)) {
+            Some(at) => Some(per_s * self.cleaned[at]?),
+            None => Some(per_s),
+        }
     }
 
     /// Whether requests were spread over generators that could do no more.
@@ -233,15 +255,18 @@ impl<'a> PointSummary<'a> {
     }
 
     /// The run of median throughput, for what cannot be taken over several; of an
-    /// even number the slower of the middle two.
+    /// even number the slower of the middle two. An undisturbed one where there is any.
     pub fn median_run(&self) -> Option<&'a Point> {
         self.median_run_by(|run| run.throughput_per_s)
     }
 
     /// The run with the median of a figure; of an even number the lower of the
-    /// middle two.
+    /// middle two. An undisturbed one where there is any.
     pub fn median_run_by(&self, figure: fn(&Point) -> f64) -> Option<&'a Point> {
-        let mut runs = self.runs.clone();
+        let mut runs = match self.timed.is_empty() {
+            true => self.runs.clone(),
+            false => self.timed.clone(),
+        };
         runs.sort_by(|one, other| figure(one).total_cmp(&figure(other)));
         runs.get(runs.len().saturating_sub(1) / 2).copied()
     }
@@ -271,6 +296,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
             }
         }
     }
+    anchor::judge(&mut summaries);
     path::judge(experiment, &mut summaries);
     spread::judge(plan, &mut summaries);
     summaries
@@ -312,16 +338,28 @@ fn summary<'a>(
         let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
+    let timed = undisturbed(experiment, &runs);
+    let over_timed = |figure: fn(&Point) -> Option<f64>| {
+        let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
+        estimate(&values)
+    };
     let clean = clean::clean(&runs);
-    let rates = match &clean {
-        Some(clean) => clean.per_s.clone(),
-        None => runs.iter().map(|run| run.throughput_per_s).collect(),
+    let cleaned: Vec<Option<f64>> = match &clean {
+        Some(clean) => {
+            let each = runs.iter().zip(&clean.per_s);
+            each.map(|(run, per_s)| Some((*per_s)? / run.throughput_per_s.max(f64::MIN_POSITIVE)))
+                .collect()
+        }
+        None => vec![Some(1.0); runs.len()],
     };
+    let rates = |figure: fn(&Point) -> Option<f64>| -> Vec<f64> {
+        let each = runs.iter().zip(&cleaned);
+        each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
+            .collect()
+    };
+    let of_ideal = estimate(&rates(|run| run.of_ideal));
+    let rates = rates(|run| Some(run.throughput_per_s));
     let throughput_per_s = estimate(&rates);
-    let of_ideal = match clean.is_some() {
-        true => ideal(&runs, throughput_per_s),
-        false => over_runs(|run| run.of_ideal),
-    };
     PointSummary {
         workload: experiment.plan.workload,
         target,
@@ -336,29 +374,29 @@ fn summary<'a>(
         kept: kept::summarize(&runs),
         round_trips_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.0)),
         bytes_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.1)),
-        acquire_p50_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p50")),
-        acquire_p99_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p99")),
-        release_p50_ns: over_runs(|run| percentile(run.release_ns.as_ref()?, "p50")),
-        batch_p50_ns: over_runs(|run| percentile(run.batch_ns.as_ref()?, "p50")),
-        batch_p99_ns: over_runs(|run| percentile(run.batch_ns.as_ref()?, "p99")),
+        acquire_p50_ns: over_timed(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p50")),
+        acquire_p99_ns: over_timed(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p99")),
+        release_p50_ns: over_timed(|run| percentile(run.release_ns.as_ref()?, "p50")),
+        batch_p50_ns: over_timed(|run| percentile(run.batch_ns.as_ref()?, "p50")),
+        batch_p99_ns: over_timed(|run| percentile(run.batch_ns.as_ref()?, "p99")),
         connect_p50_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p50")),
         connect_p99_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p99")),
         bind_p50_ns: over_runs(|run| percentile(run.bind_ns.as_ref()?, "p50")),
         accept_p50_ns: over_runs(|run| percentile(run.accept_ns.as_ref()?, "p50")),
         close_p50_ns: over_runs(|run| percentile(run.close_ns.as_ref()?, "p50")),
         slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
-        requests: requested::summarize(&runs),
+        requests: requested::summarize(&runs, &timed),
         blocked_share: over_runs(|run| run.blocked_share),
-        handoff_p50_ns: over_runs(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
-        longest_wait_ns: runs
+        handoff_p50_ns: over_timed(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
+        longest_wait_ns: timed
             .iter()
             .filter_map(|run| run.per_worker?.longest_wait_ns)
             .max(),
-        per_worker: median_per_worker(&runs),
+        per_worker: median_per_worker(&timed),
         own_cost: experiment.calibration.own_cost.get(target).copied(),
         of_echo: None,
-        response_p50_ns: over_runs(|run| response(run, "p50")),
-        response_p99_ns: over_runs(|run| response(run, "p99")),
+        response_p50_ns: over_timed(|run| response(run, "p50")),
+        response_p99_ns: over_timed(|run| response(run, "p99")),
         effective: over_runs(|run| Some(run.spread.as_ref()?.effective)),
         at_server: over_runs(|run| run.spread.as_ref()?.at_server),
         attribution: None,
@@ -368,20 +406,15 @@ fn summary<'a>(
         narrow: harm::narrow(experiment, &runs),
         harm: harm::bound(experiment, &runs),
         verdict,
+        timed,
+        cleaned,
         runs,
     }
 }
 
-/// A throughput by the ideal, which is nearly the same in all runs.
-fn ideal(runs: &[&Point], per_s: Option<Estimate>) -> Option<Estimate> {
-    let ceilings: Vec<f64> = runs.iter().filter_map(|run| run.ceiling_per_s).collect();
-    let (per_s, ideal) = (per_s?, estimate(&ceilings)?.median);
-    Some(Estimate {
-        median: per_s.median / ideal,
-        low: per_s.low / ideal,
-        high: per_s.high / ideal,
-        ..per_s
-    })
+fn undisturbed<'a>(experiment: &Experiment, runs: &[&'a Point]) -> Vec<&'a Point> {
+    let each = runs.iter().zip(harm::undisturbed(experiment, runs));
+    each.filter_map(|(run, is)| is.then_some(*run)).collect()
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {

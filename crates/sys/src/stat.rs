@@ -114,6 +114,9 @@ pub struct MachineTicks {
     pub stolen: u64,
     /// In soft interrupts; part of busy.
     pub softirq: u64,
+    /// Hard interrupts of devices, by their count; timers and calls between CPUs are not
+    /// among them on x86.
+    pub interrupts: u64,
     /// CPUs over which the others are summed: all that are online, whether we
     /// may use them or not.
     pub cpus: u64,
@@ -151,6 +154,9 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
     };
     let fields = numbers(text.lines().find(|line| line.starts_with("cpu "))?);
     let at = |n: usize| fields.get(n).copied().unwrap_or(0);
+    // The first is the sum, with those that have no device.
+    let interrupts = text.lines().find(|line| line.starts_with("intr "));
+    let interrupts = interrupts.map_or(0, |line| numbers(line).iter().skip(1).sum());
     let each = text.lines().take_while(|line| line.starts_with("cpu"));
     let each = each.filter_map(|line| {
         let (name, _) = line.split_once(' ')?;
@@ -163,6 +169,7 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
         idle: at(3) + at(4),
         stolen: at(7),
         softirq: at(6),
+        interrupts,
         cpus: text
             .lines()
             .filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "))
@@ -203,8 +210,8 @@ mod tests {
 
     #[test]
     fn the_machine_s_line_is_split_as_proc_5_says() {
-        let text =
-            "cpu  747 1 307 166519 522 3 12 2 9 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4 5 6 7 8\nctxt 5\n";
+        let text = "cpu  747 1 307 166519 522 3 12 2 9 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4 5 6 7 8\n\
+             intr 90 0 30 11\nctxt 5\n";
         assert_eq!(
             parse_machine(text),
             Some(MachineTicks {
@@ -212,6 +219,7 @@ mod tests {
                 idle: 166_519 + 522,
                 stolen: 2,
                 softirq: 12,
+                interrupts: 41,
                 cpus: 2,
                 each: BTreeMap::from([(0, [0, 0]), (1, [8, 7])]),
             })

@@ -19,6 +19,8 @@ pub use server::{check, processes, unseen};
 use crate::order::RunOrder;
 use jostle_model::record::{Accounts, Neighbour};
 use jostle_sys::census::{self, Census, Identity, Whole};
+use jostle_sys::serving::sockets_of;
+use jostle_sys::sock_diag::{SockDiag, Wanted};
 use jostle_sys::stat::{self, MachineTicks};
 use owners::Kin;
 use std::cell::RefCell;
@@ -49,6 +51,10 @@ pub(super) struct Books {
     /// When the window has closed and workers and what they started are still there.
     closing: RefCell<Look>,
     began_ns: u64,
+    /// Asks for the segments of connections; None where nothing is asked over them.
+    diag: RefCell<Option<SockDiag>>,
+    /// The sockets of the workers.
+    sockets: RefCell<BTreeSet<u64>>,
 }
 
 /// All processes at a moment outside of the window.
@@ -78,6 +84,8 @@ pub(super) struct Entry {
     /// That of all tasks, and that of those on our CPUs.
     whole_ns: Option<[u64; 2]>,
     packets: BTreeMap<usize, u64>,
+    /// By cookie and inode, those that each TCP connection of this machine has carried.
+    segments: BTreeMap<(u64, u32), u64>,
     server: server::Reading,
 }
 
@@ -114,7 +122,12 @@ impl Books {
             ([], true) => Vec::new(),
             ([], false) => ours([&order.cpus]),
         };
-        Books::with(server, cpus, order.share.is_some())
+        /// Workers up to which asking for their connections takes well under a millisecond.
+        const FEW: usize = 500;
+        let asks = server.is_known() && order.workers <= FEW;
+        let books = Books::with(server, cpus, order.share.is_some());
+        *books.diag.borrow_mut() = asks.then(SockDiag::open).and_then(Result::ok);
+        books
     }
 
     /// `cpus`: those that workers and server may use; empty: all.
@@ -131,13 +144,19 @@ impl Books {
             before: Look::take(),
             closing: RefCell::default(),
             began_ns: jostle_sys::clock::monotonic(),
+            diag: RefCell::default(),
+            sockets: RefCell::default(),
         }
     }
 
     /// Looks at who is there once the window has closed and before workers are
-    /// dismissed: programs that they have started and kept end with them.
-    pub(super) fn look_around(&self) {
+    /// dismissed: programs that they have started and kept end with them, and so do their
+    /// connections.
+    pub(super) fn look_around<'a>(&self, workers: impl Iterator<Item = &'a u32>) {
         self.server.look();
+        if self.diag.borrow().is_some() {
+            *self.sockets.borrow_mut() = workers.flat_map(|pid| sockets_of(*pid)).collect();
+        }
         *self.closing.borrow_mut() = Look::take();
     }
 
@@ -177,8 +196,31 @@ impl Books {
             census: census::take(),
             whole_ns: self.whole.as_ref().and_then(|whole| whole.read(&self.cpus)),
             packets: stat::packets(),
+            segments: self.segments(),
             server,
         }
+    }
+
+    fn segments(&self) -> BTreeMap<(u64, u32), u64> {
+        let wanted = Wanted {
+            carried: true,
+            ..Wanted::default()
+        };
+        let mut diag = self.diag.borrow_mut();
+        let found = diag.as_mut().and_then(|diag| diag.tcp(wanted).ok());
+        let each = found.into_iter().flatten();
+        each.filter_map(|socket| Some(((socket.cookie, socket.inode), socket.carried?.segments)))
+            .collect()
+    }
+
+    /// The packets that the workers' connections carried in both directions. None if they have
+    /// none, or if one was opened since.
+    fn own_packets(&self, opened: &Entry, closed: &Entry) -> Option<u64> {
+        let sockets = self.sockets.borrow();
+        let ours = closed.segments.iter();
+        let ours = ours.filter(|((_, inode), _)| sockets.contains(&u64::from(*inode)));
+        let each = ours.map(|(which, to)| Some(to.saturating_sub(*opened.segments.get(which)?)));
+        each.sum::<Option<u64>>().filter(|sum| *sum > 0)
     }
 
     /// After the window, as long as its processes are still there.
@@ -289,6 +331,7 @@ impl Books {
                 let [from, to] = [opened, closed].map(|entry| self.handled(&entry.packets));
                 to.saturating_sub(from)
             }),
+            own_packets: self.own_packets(opened, closed),
             readings: None,
         }
     }

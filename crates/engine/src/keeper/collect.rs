@@ -546,6 +546,7 @@ fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
         busy_ticks: busy,
         stolen_ticks: stolen,
         softirq_ticks: to.softirq.saturating_sub(from.softirq),
+        interrupts: Some(to.interrupts.saturating_sub(from.interrupts)),
         ticks_per_s: stat::ticks_per_second(),
         cores: to.cpus,
         harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,

@@ -337,6 +337,7 @@ fn machine(from: &Clocks, to: &Clocks) -> Machine {
         busy_ticks: busy,
         stolen_ticks: stolen,
         softirq_ticks: moved(|m| m.softirq),
+        interrupts: Some(moved(|m| m.interrupts)),
         ticks_per_s: stat::ticks_per_second(),
         cores: to.machine.cpus,
         harness_cpu_s: to.harness_ns.saturating_sub(from.harness_ns) as f64 / 1e9,

@@ -52,6 +52,10 @@ pub struct Accounts {
     /// Packets that those CPUs handled (/proc/net/softnet_stat).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packets: Option<u64>,
+    /// Segments that the workers' connections carried in both directions; absent where they
+    /// have none, or did not keep them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub own_packets: Option<u64>,
     /// The same by short slices of the window, where `contend` ran on one host and starts no
     /// programs.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -286,6 +286,9 @@ pub struct Machine {
     pub stolen_ticks: u64,
     /// Ticks in soft interrupts (part of busy).
     pub softirq_ticks: u64,
+    /// Hard interrupts of devices; absent in files of before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interrupts: Option<u64>,
     /// Ticks a second.
     pub ticks_per_s: u64,
     /// CPUs of the whole machine, whether jostle may use them or not.

@@ -43,8 +43,10 @@ pub(super) struct Figure {
     pub over: Over,
     /// It tells why a point is INVALID, and is printed of such a point too.
     pub evidence: bool,
-    /// It is a time of operations, or a share of them.
+    /// It is a time of operations, a share of them, or one of workers.
     pub is_time: bool,
+    /// It is a rate, which may be taken from the clean slices of a run.
+    pub is_rate: bool,
     /// A percentile that an open loop has over all its runs: of which distribution, its name,
     /// and whether it is known only to lie above.
     requests: Option<(&'static str, &'static str, bool)>,
@@ -64,6 +66,7 @@ impl Figure {
             over,
             evidence: false,
             is_time: false,
+            is_rate: false,
             requests: None,
             of: Box::new(of),
         }
@@ -83,15 +86,32 @@ impl Figure {
         self.evidence || usable
     }
 
+    /// The runs of a point that it is taken over.
+    pub(super) fn runs<'p, 'a>(&self, point: &'p PointSummary<'a>) -> &'p [&'a Point] {
+        match self.is_time && !self.evidence {
+            true => &point.timed,
+            false => &point.runs,
+        }
+    }
+
+    /// The figure of one run, as the point takes it.
+    pub(super) fn within(&self, point: &PointSummary<'_>, run: &Point) -> Option<f64> {
+        let value = self.of(run)?;
+        match self.is_rate {
+            true => point.rate_of(run, value),
+            false => Some(value),
+        }
+    }
+
     /// The figure of a point of an open loop, as the table has it.
     pub(super) fn over_open_loop(&self, point: &PointSummary<'_>) -> Option<Option<f64>> {
         let requests = self.requests.filter(|_| point.workload == Workload::Rate);
         let (of, name, above) = requests?;
         Some(match of {
-            "response_ns" => open_loop::response(&point.runs, name)
+            "response_ns" => open_loop::response(self.runs(point), name)
                 .filter(|found| found.at_least == above)
                 .map(|found| found.ns),
-            of => open_loop::percentile(&point.runs, of, name),
+            of => open_loop::percentile(self.runs(point), of, name),
         })
     }
 
@@ -198,13 +218,17 @@ fn recoveries() -> Vec<Figure> {
 
 fn rates() -> Vec<Figure> {
     use Over::{Interval, Middle, Sum};
+    let rate = |stem: &str, unit, of: fn(&Point) -> Option<f64>| Figure {
+        is_rate: true,
+        ..Figure::new(stem, unit, Interval, of)
+    };
     vec![
-        Figure::new("throughput", "per_s", Interval, |run| {
+        rate("throughput", "per_s", |run| {
             // A fault leaves no rate that means anything.
             run.recovery.is_none().then_some(run.throughput_per_s)
         }),
         Figure::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
-        Figure::new("of_ideal", "share", Interval, |run| run.of_ideal),
+        rate("of_ideal", "share", |run| run.of_ideal),
         Figure::new("operations", "", Sum, |run| Some(run.operations as f64)),
         Figure::new("window", "s", Middle, |run| Some(run.window_s)),
         Figure::new("warmup", "s", Middle, |run| Some(run.warmup_s)),
@@ -288,7 +312,7 @@ fn fairness() -> Vec<Figure> {
             run.per_worker.as_ref().map(of)
         })
     };
-    vec![
+    let mut all = vec![
         share("per_worker_min", |s| s.min as f64),
         share("per_worker_max", |s| s.max as f64),
         share("per_worker_mean", |s| s.mean),
@@ -307,7 +331,9 @@ fn fairness() -> Vec<Figure> {
         Figure::new("longest_streak_while_waited", "", Over::Most, |run| {
             Some(run.per_worker?.longest_streak_while_waited? as f64)
         }),
-    ]
+    ];
+    all.iter_mut().for_each(|figure| figure.is_time = true);
+    all
 }
 
 /// Count, extremes, mean, percentiles, and the shares of `--over`.

@@ -59,7 +59,7 @@ pub(crate) struct Spot<'a> {
     pub x: f64,
     /// All that is known of it.
     pub point: PointSummary<'a>,
-    /// Of each of its runs the distributions, by their names in the record.
+    /// Of each run that it takes times from the distributions, by their names in the record.
     pub times: Vec<BTreeMap<String, Distribution>>,
 }
 
@@ -131,7 +131,7 @@ fn series<'a>(
                 names.len() - 1
             });
             let target = point.target;
-            let times = point.runs.iter().map(|run| times(run)).collect();
+            let times = point.timed.iter().map(|run| times(run)).collect();
             let spot = Spot { x, point, times };
             match series.iter_mut().find(|s| s.set == set && s.label == label) {
                 Some(series) => series.spots.push(spot),

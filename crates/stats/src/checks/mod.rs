@@ -14,6 +14,7 @@ use jostle_model::record::{
 use jostle_model::{Plan, Remedy};
 
 pub mod accepted;
+pub mod anchor;
 pub mod attribution;
 mod because;
 pub mod by_host;
@@ -109,6 +110,7 @@ pub static CHECKS: &[&Check] = &[
     &neighbours::CHECK,
     &selection::CHECK,
     &unchecked::CHECK,
+    &anchor::CHECK,
     &generator::CHECK,
     &attribution::CHECK,
     &lag::CHECK,

@@ -30,7 +30,9 @@ pub static CHECK: Check = Check {
              without a server; there is none where f C exceeds X / 2, and for servers beside which other programs ran \
              for 3 % of the window or more. Either end \
              is {0} off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
-             `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`",
+             `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
+             Times and shares are taken from the runs whose own bound is less than {0} off, and \
+             are not shown without any",
             percent(BEARABLE),
             percent(CLEAN),
             percent(INVALID)
@@ -56,6 +58,11 @@ pub static CHECK: Check = Check {
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let harm = harm::bound_of_all(evidence.experiment, evidence.runs)?;
     let clean = clean(evidence.runs);
+    let whole = harm::undisturbed(evidence.experiment, evidence.runs).contains(&true);
+    // The figure is that of the slices, and the rest that of the runs which nothing disturbed.
+    if clean.is_some() && whole {
+        return None;
+    }
     let (is, limit) = match harm.off() {
         off if off >= BEARABLE && clean.is_some() => (Is::Suspect, BEARABLE),
         off if off < BEARABLE => return None,
@@ -69,18 +76,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             low: harm.low,
             high: Some(harm.high).filter(|high| high.is_finite()),
         }),
-        seen: Some(who(evidence.runs, &harm)),
+        seen: Some(who(evidence.runs, &harm, is == Is::Suspect && !whole)),
         remedy: Some(Remedy::wait_quiet()),
     };
     let Some(clean) = clean else {
         return Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], found));
     };
-    // The figure is that of the rest; percentiles and fairness are of all.
     let found = Found {
         bound: None,
         seen: Some(format!(
-            "{}: the throughput is from {:.0} % of the window, in which nothing else ran; waits \
-             and shares are from all of it",
+            "{}: the throughput is from {:.0} % of the window, in which nothing else ran",
             found.seen.unwrap_or_default(),
             100.0 * clean.share
         )),
@@ -106,19 +111,24 @@ fn perhaps_own(runs: &[&Point]) -> bool {
     let served = runs.iter().filter(|run| run.server.is_some());
     let accounts: Vec<_> = served.filter_map(|run| run.accounts.as_deref()).collect();
     let sum = |of: fn(&Accounts) -> f64| accounts.iter().map(|a| of(a)).sum::<f64>();
-    sum(|a| a.machine_s) > sum(|a| a.others_s.unwrap_or(0.0) + a.stolen_s.unwrap_or(0.0))
+    sum(harm::for_server_s) > sum(|a| a.others_s.unwrap_or(0.0) + a.stolen_s.unwrap_or(0.0))
 }
 
-/// The neighbours' names, and how long they kept our threads from running.
-fn who(runs: &[&Point], harm: &Harm) -> String {
+/// The neighbours' names, and how long they kept our threads from running. `every`: no run
+/// is left that could stand for times and shares.
+fn who(runs: &[&Point], harm: &Harm, every: bool) -> String {
     let named = match (perhaps_own(runs), named(runs)) {
         (true, named) => format!("{named}; kernel threads perhaps work for the server"),
         (false, named) => named,
     };
-    let kept = format!(
-        "kept it from its CPUs for up to {} of the time",
-        percent(harm.share)
-    );
+    let share = percent(harm.share);
+    let kept = match every {
+        true => format!(
+            "kept it from its CPUs in every run, for up to {share} of the time, so that times and \
+             shares are not shown"
+        ),
+        false => format!("kept it from its CPUs for up to {share} of the time"),
+    };
     match (named.is_empty(), stole(runs)) {
         (true, true) => format!("the hypervisor {kept}"),
         (true, false) => format!("other programs {kept}"),
@@ -132,15 +142,20 @@ fn stole(runs: &[&Point]) -> bool {
     accounts.filter_map(|a| a.stolen_s).sum::<f64>() > 0.0
 }
 
-/// The largest over all runs, with their share of a CPU.
+/// The largest over all runs, with their share of a CPU. Where others also ran on CPUs that
+/// ours may not use, each counts with the part of it that all of them took of ours: names
+/// then add up to what the bound rests on.
 fn named(runs: &[&Point]) -> String {
     let accounts = || runs.iter().filter_map(|run| run.accounts.as_deref());
     let between_s: f64 = accounts().map(|a| a.between_s).sum();
     let mut each = BTreeMap::<(&str, u64), f64>::new();
-    for Neighbour { name, pid, cpu_s } in
-        accounts().flat_map(|a| a.others.iter().chain(&a.kernel_threads))
-    {
-        *each.entry((name, *pid)).or_default() += cpu_s;
+    for accounts in accounts() {
+        let all_s = accounts.others_s.unwrap_or(0.0) + accounts.machine_s;
+        let on_ours = harm::foreign_s(accounts).map_or(1.0, |s| s / all_s.max(f64::MIN_POSITIVE));
+        for Neighbour { name, pid, cpu_s } in accounts.others.iter().chain(&accounts.kernel_threads)
+        {
+            *each.entry((name, *pid)).or_default() += cpu_s * on_ours.min(1.0);
+        }
     }
     let mut each: Vec<_> = each.into_iter().collect();
     each.sort_by(|(_, one), (_, other)| other.total_cmp(one));
@@ -162,7 +177,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
     use crate::harm::Harm;
-    use jostle_model::record::{Accounts, Is, Neighbour, Point};
+    use jostle_model::record::{Accounts, Is, Neighbour, Point, Readings};
 
     fn beside(others_s: f64, waited_s: f64) -> Point {
         let mut point = point();
@@ -223,13 +238,22 @@ mod tests {
             pid: 31,
             cpu_s: 2.5,
         }];
-        let reason = judge(&CHECK, std::slice::from_ref(&run)).unwrap();
-        assert_eq!(reason.is, Is::Invalid);
-        assert!(reason.text.contains("(ksmd (31) 50 %"), "{}", reason.text);
-        run.server = Some(jostle_model::record::Server::default());
-        let reason = judge(&CHECK, &[run]).unwrap();
-        assert_eq!(reason.is, Is::Suspect);
-        assert!(reason.text.contains("perhaps work for the server"));
+        let mut found = |name: &str, server| {
+            run.accounts.as_deref_mut().unwrap().kernel_threads[0].name = name.to_owned();
+            run.server = server;
+            let reason = judge(&CHECK, std::slice::from_ref(&run)).unwrap();
+            assert!(
+                reason.text.contains(&format!("({name} (31) 50 %")),
+                "{}",
+                reason.text
+            );
+            let perhaps_own = reason.text.contains("perhaps work for the server");
+            (reason.is, perhaps_own)
+        };
+        let server = Some(jostle_model::record::Server::default());
+        assert_eq!(found("kworker/0:1", None), (Is::Invalid, false));
+        assert_eq!(found("kworker/0:1", server), (Is::Suspect, true));
+        assert_eq!(found("ksmd", server), (Is::Invalid, false));
     }
 
     #[test]
@@ -255,6 +279,60 @@ mod tests {
                 .text
                 .contains("it would be 1.00 to 1.11 times as much")
         );
+    }
+
+    /// Percentiles of the whole window stood beside the throughput of its clean slices.
+    #[test]
+    fn beside_clean_slices_times_are_those_of_undisturbed_runs_or_not_shown() {
+        let run = |foreign_us: u64| {
+            let mut run = beside(0.0, 5.0);
+            let readings = Readings {
+                length_us: vec![20_000; 250],
+                operations: vec![1_000; 250],
+                foreign_us: (0..250)
+                    .map(|at| if at < 100 { foreign_us } else { 0 })
+                    .collect(),
+                stolen_ticks: vec![0; 250],
+                packets: vec![0; 250],
+            };
+            let accounts = run.accounts.as_deref_mut().unwrap();
+            accounts.foreign_s = Some(1e-4 * foreign_us as f64);
+            accounts.readings = Some(readings);
+            run
+        };
+        let experiment = crate::fixtures::experiment();
+        let found = |runs: [Point; 4]| {
+            let point = crate::summary::summarize(&experiment, &runs).remove(0);
+            let reasons = point.verdict.reasons.iter();
+            let reason = reasons.clone().find(|reason| reason.check == CHECK.name);
+            let shown = [point.handoff_p50_ns.is_some(), point.per_worker.is_some()];
+            (
+                point.clean_share.is_some(),
+                point.timed.len(),
+                shown,
+                reason.map(|reason| (reason.is, reason.text.contains("are not shown"))),
+            )
+        };
+        let [busy, quiet] = [run(10_000), run(0)];
+        assert_eq!(
+            found([busy.clone(), quiet, busy.clone(), busy.clone()]),
+            (true, 1, [true; 2], None)
+        );
+        assert_eq!(
+            found([busy.clone(), busy.clone(), busy.clone(), busy]),
+            (true, 0, [false; 2], Some((Is::Suspect, true)))
+        );
+    }
+
+    /// Under `taskset -c 0` a loop that was pinned to CPU 1 stood beside a bound of CPU 0.
+    #[test]
+    fn names_add_up_to_what_ran_on_our_cpus() {
+        let mut run = beside(5.0, 1.0);
+        run.at.workers = Some(1);
+        let accounts = run.accounts.as_deref_mut().unwrap();
+        (accounts.cpus, accounts.foreign_s) = (1, Some(0.5));
+        let text = judge(&CHECK, &[run]).unwrap().text;
+        assert!(text.contains("(cargo (812) 10 %) kept it"), "{text}");
     }
 
     #[test]

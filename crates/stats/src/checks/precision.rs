@@ -47,7 +47,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         false => Some(run.throughput_per_s),
     };
     let values: Vec<f64> = match clean(evidence.runs) {
-        Some(clean) => clean.per_s,
+        Some(clean) => clean.per_s.into_iter().flatten().collect(),
         None => evidence.runs.iter().filter_map(figure).collect(),
     };
     let half_width = relative_half_width(&estimate(&values)?)?;

@@ -8,6 +8,10 @@ use jostle_model::record::{Accounts, Claim, Is, Point, Reason};
 /// Questions that may stay open.
 const MOST: usize = 0;
 
+/// Hard interrupts a second by which a run may exceed the point's quietest one: at 5 us each
+/// they take 1 % of a CPU. The kernel counts them and does not time them.
+const INTERRUPTS_PER_S: f64 = 2_000.0;
+
 /// The check.
 pub static CHECK: Check = Check {
     name: "unchecked",
@@ -15,9 +19,11 @@ pub static CHECK: Check = Check {
     unit: "questions",
     threshold: || {
         format!(
-            "more than {MOST} of three questions open: how long our threads waited for a CPU, what \
-             other processes did while our own waited for each other, and whether the accounts \
-             can be true (no more CPU time than the CPUs had): SUSPECT for `absolute`"
+            "more than {MOST} of four questions open: how long our threads waited for a CPU, what \
+             other processes did while our own waited for each other, whether the accounts \
+             can be true (no more CPU time than the CPUs had), and, without a server, whether \
+             hard interrupts were as rare as in the quietest run (at most \
+             {INTERRUPTS_PER_S:.0} a second more): SUSPECT for `absolute`"
         )
     },
     source: "what could not be looked at is no evidence: a sweep beside three busy loops was once \
@@ -34,6 +40,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let any = |misses: fn(&Accounts) -> bool| accounts().any(misses);
     let cpus = accounts().map(|accounts| accounts.cpus).min()?;
     let impossible = evidence.runs.iter().find_map(|run| impossible(run));
+    let impossible = impossible.or_else(|| interrupted(evidence.runs));
     if impossible.is_none() && harm::bound(evidence.experiment, evidence.runs).is_some() {
         return None;
     }
@@ -69,12 +76,40 @@ fn impossible(run: &Point) -> Option<String> {
     /// What the clocks of one CPU may be off at both edges: a tick of 100 a second each.
     const STEPS_S: f64 = 0.02;
     let accounts = harm::accounts(run)?;
-    let (whole_s, cores) = (accounts.whole_s?, run.machine.cores as f64);
+    // Programs that were started for calls have used a part of theirs before.
+    let known_s = accounts.workers_s
+        + accounts.server_s.unwrap_or(0.0)
+        + accounts.tool_s
+        + accounts.others_s.unwrap_or(0.0)
+        + accounts.machine_s;
+    let whole_s = known_s.max(accounts.whole_s.unwrap_or(0.0));
+    let cores = run.machine.cores as f64;
     let (between_s, steps_s) = (accounts.between_s, STEPS_S * cores);
     (cores > 0.0 && whole_s > between_s * cores + steps_s).then(|| {
         format!(
             "unchecked: {whole_s:.2} s of CPU time were read in {between_s:.2} s on {cores} CPUs: \
              jostle itself was kept from its CPUs when it read the clocks"
+        )
+    })
+}
+
+/// More hard interrupts than the quietest run of the point had. Those of a server's disk and
+/// of its network belong to the work.
+fn interrupted(runs: &[&Point]) -> Option<String> {
+    let rate = |run: &&Point| {
+        let (count, accounts) = (run.machine.interrupts?, harm::accounts(run)?);
+        let alone = run.server.is_none() && run.traffic.is_none();
+        alone.then(|| count as f64 / accounts.between_s)
+    };
+    let rates = || runs.iter().filter_map(rate);
+    let [least, most] = [
+        rates().fold(f64::INFINITY, f64::min),
+        rates().fold(0.0, f64::max),
+    ];
+    (most > least + INTERRUPTS_PER_S).then(|| {
+        format!(
+            "unchecked: devices interrupted one run {most:.0} times a second and another \
+             {least:.0} times; what that took is in no account"
         )
     })
 }
@@ -119,6 +154,36 @@ mod tests {
                 .unwrap()
                 .contains("8.56 s of CPU time were read in 3.01 s on 2 CPUs")
         );
+    }
+
+    /// One that was reaped, for 200 % beside a loop of 100 % on two CPUs.
+    #[test]
+    fn parts_that_add_up_to_more_than_the_cpus_had_are_suspect() {
+        let with = |others_s| judge(&CHECK, &[with(Some(others_s), Some(0.0))]);
+        assert_eq!(with(9.9), None);
+        assert!(with(15.0).unwrap().text.contains("15.00 s of CPU time"));
+    }
+
+    #[test]
+    fn more_hard_interrupts_than_in_the_quietest_run_are_suspect() {
+        let found = |counts: [u64; 3], served: bool| {
+            let runs = counts.map(|count| {
+                let mut run = with(Some(0.0), Some(0.0));
+                run.machine.interrupts = Some(count);
+                run.server = served.then(Default::default);
+                run
+            });
+            judge(&CHECK, &runs).map(|reason| reason.text)
+        };
+        assert_eq!(found([100, 90, 10_000], false), None);
+        let text = found([100, 100, 11_000], false).unwrap();
+        assert!(
+            text.contains("2200 times a second and another 20"),
+            "{text}"
+        );
+        // Some devices are always at work, and a server has its own.
+        assert_eq!(found([80_000, 81_000, 82_000], false), None);
+        assert_eq!(found([100, 100, 11_000], true), None);
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Cycle {
 /// The parts of a point's cycles; None where no cycle was stamped.
 pub fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
     let over = |of: &dyn Fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = point.runs.iter().filter_map(|run| of(run)).collect();
+        let values: Vec<f64> = point.timed.iter().filter_map(|run| of(run)).collect();
         estimate(&values)
     };
     let mean = |name: &str| over(&|run| Some(phase(run, name)?.mean));

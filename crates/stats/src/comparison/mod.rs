@@ -114,8 +114,15 @@ fn one(
     how: How,
 ) -> Option<Compared> {
     let level = |point: &PointSummary<'_>| {
-        let runs = point.runs.iter().filter_map(|run| (figure.of)(run));
-        median(&runs.collect::<Vec<_>>())
+        let runs = match figure.name.ends_with("_ns") {
+            true => &point.timed,
+            false => &point.runs,
+        };
+        let each = runs.iter().filter_map(|run| match figure.time < 0.0 {
+            true => point.rate_of(run, (figure.of)(run)?),
+            false => (figure.of)(run),
+        });
+        median(&each.collect::<Vec<_>>())
     };
     let mut compared = Compared {
         base_target: base.target.to_owned(),

@@ -59,7 +59,7 @@ impl Run<'_> {
         }
         self.await_all(self.shared.finished(), children)?;
         let closed = self.read(children);
-        self.books.look_around();
+        self.books.look_around(closed.cpu_ns.keys());
         let ends = (0..self.order.workers).map(|w| self.shared.page(w).get(Word::Finished));
         // None has ended only if all have failed or died.
         let closes = ends.max().filter(|end| *end > 0).unwrap_or(closed.at_ns);

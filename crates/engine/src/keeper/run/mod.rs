@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
-        self.books.look_around();
+        self.books.look_around(closed.cpu_ns.keys());
         self.turn(self.shared.dismissed());
         Ok(Driven {
             ramp_ns,

@@ -67,6 +67,7 @@ fn accounts() -> Accounts {
         foreign_s: Some(0.1),
         softirq_ticks: Some(1),
         packets: Some(1),
+        own_packets: Some(1),
         readings: Some(Readings {
             length_us: vec![20_000],
             operations: vec![1],
@@ -86,6 +87,7 @@ fn machine() -> Machine {
         busy_ticks: 1,
         stolen_ticks: 1,
         softirq_ticks: 1,
+        interrupts: Some(1),
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,

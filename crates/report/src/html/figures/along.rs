@@ -107,7 +107,7 @@ fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<Course<'s, 'a>>
         let slices = |run: &[Slice]| -> Vec<Option<f64>> { run.iter().map(track.of).collect() };
         let runs: Vec<Vec<Option<f64>>> = spot
             .point
-            .runs
+            .timed
             .iter()
             .map(|run| slices(&run.series))
             .collect();

@@ -152,7 +152,7 @@ fn of_runs(spread: &Spread, spot: &Spot<'_>) -> Vec<Levels> {
     match spread.field.as_str() {
         WAITS => spot
             .point
-            .runs
+            .timed
             .iter()
             .filter_map(|run| waits(run))
             .collect(),

@@ -170,7 +170,7 @@ pub(crate) static RESPONDING: Latency = Latency {
 };
 
 fn response(point: &PointSummary<'_>, name: &str) -> Option<Reading> {
-    let found = open_loop::response(&point.runs, name)?;
+    let found = open_loop::response(&point.timed, name)?;
     Some(Reading {
         median: found.ns,
         ends: None,

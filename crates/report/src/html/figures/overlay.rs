@@ -200,12 +200,16 @@ fn known<'s, 'a>(
     series: &'s Series<'a>,
     spot: &'s Spot<'a>,
 ) -> Option<Known<'s, 'a>> {
-    let runs: Vec<f64> = spot
-        .point
-        .runs
-        .iter()
-        .filter_map(|r| (measure.of)(r))
-        .collect();
+    let point = &spot.point;
+    let runs = match measure.subject {
+        Subject::Fairness => &point.timed,
+        _ => &point.runs,
+    };
+    let each = runs.iter().filter_map(|run| match measure.title {
+        "Throughput" => point.rate_of(run, (measure.of)(run)?),
+        _ => (measure.of)(run),
+    });
+    let runs: Vec<f64> = each.collect();
     Some(Known {
         series,
         spot,

@@ -69,7 +69,7 @@ fn speeds(spot: &Spot<'_>) -> Option<Share> {
         let most = rates.iter().copied().reduce(f64::max)?;
         (rates.len() > 1).then_some((least, mean, most))
     };
-    let runs: Vec<(f64, f64, f64)> = spot.point.runs.iter().filter_map(of_run).collect();
+    let runs: Vec<(f64, f64, f64)> = spot.point.timed.iter().filter_map(of_run).collect();
     let over =
         |part: fn(&(f64, f64, f64)) -> f64| median(&runs.iter().map(part).collect::<Vec<_>>());
     Some(Share {
