@@ -138,12 +138,24 @@ impl Lock for Box<dyn Lock> {
         (**self).leased_at_ns()
     }
 
+    fn owner_group(&self) -> Option<u32> {
+        (**self).owner_group()
+    }
+
     fn keeping(&self) -> Option<Keeping> {
         (**self).keeping()
     }
 
     fn renew(&mut self, keys: &[usize], lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
         (**self).renew(keys, lapsed)
+    }
+
+    fn is_cut_off(&self) -> bool {
+        (**self).is_cut_off()
+    }
+
+    fn resume(&mut self) -> Result<bool, SetupError> {
+        (**self).resume()
     }
 
     fn traffic(&self) -> Option<Traffic> {

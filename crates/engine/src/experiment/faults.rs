@@ -1,10 +1,11 @@
 //! The course of `recover`: block after block, in each of which every fault strikes every
 //! target for which it makes sense, once.
 
-use super::{Course, Limits, Progress, Stop};
+use super::{Course, Limits, Progress, Stop, prepare};
 use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
+use jostle_model::plan::Renew;
 use jostle_model::record::{At, Environment, Experiment, Point};
 use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
@@ -65,18 +66,24 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
         let plan = &self.resolved.plan;
         let order = RecoverOrder {
-            target: spec.whole().to_owned(),
+            target: spec
+                .whole()
+                .replace("{run}", &(self.points.len() + 1).to_string()),
             fault,
             waiters: plan.waiters.unwrap_or(1) as usize,
             within: plan.within.unwrap_or_default(),
             pause: plan.pause.unwrap_or_default(),
             lease: plan.lease.unwrap_or_default(),
+            renews: plan.renew != Some(Renew::No),
             members: plan.members.unwrap_or(1) as usize,
             credentials: plan.credentials.clone(),
             timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
             seed: rng.next_u64(),
         };
         let ended = &mut self.hooks.ended;
+        if let Some(command) = &plan.prepare {
+            prepare::run(command, &mut || ended().is_some())?;
+        }
         let data = self
             .world
             .keeper()
@@ -95,6 +102,7 @@ fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDat
         lease_ns: data.lease_ns,
         lease_step_ns: data.lease_step_ns,
         leased_at_ns: data.leased_at_ns,
+        struck: Some(data.struck),
         struck_ns: data.struck_ns,
         returned_ns: data.returned_ns,
         delays: data.delays,

@@ -9,7 +9,8 @@ use super::{Access, Heading, Opt, Use, Value, options};
 use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
 use crate::plan::{
-    Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Workload, one_or_many,
+    Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Renew, Workload,
+    one_or_many,
 };
 use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos, Unit};
@@ -144,12 +145,16 @@ options! {
     }
     // Longer than a client's usual patience of a second, and than the default lease.
     pause: Nanos = "pause" {
-        Recover => Fixed("3s"), "How long stop, cut and server-stop last; the first two longer, until a lease has ended";
+        Recover => Fixed("3s"), "How long stop, cut and server-stop last (the first two beyond a lease), and how long an old owner works on";
     }
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" {
         Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
         Hold => Absent, "Lease that is asked for with --for, where the target's locks can have one";
+    }
+    renew: Renew = "renew", value("WHICH") {
+        Contend | Recover
+            => Fixed("yes"), "yes: clients renew what they hold where the field's do; no: none renews";
     }
     members: u64 = "members", between(1, 9) {
         Contend | Stream | Hold | Rate | Spread | Recover | Churn
@@ -223,6 +228,7 @@ options! {
     prepare: String = "prepare", value("COMMAND"), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread | Churn
             => Absent, "Run this on this host before each run, pilots included; a failure ends the measurement";
+        Recover => Absent, "Run this before each run; a failure ends the measurement";
     }
     expect: List = "expect", under(Requests) {
         Stream | Rate | Spread

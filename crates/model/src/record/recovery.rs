@@ -24,6 +24,9 @@ pub struct Recovery {
     /// lease together; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leased_at_ns: Option<u64>,
+    /// Who was struck; absent in records of versions that did not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub struck: Option<Struck>,
     /// Just before the fault struck; times until something count from here.
     pub struck_at_ns: u64,
     /// Just after the call that struck it.
@@ -54,9 +57,16 @@ pub struct Recovery {
     /// The part of `two_believed_ns` in which the old owner ran.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_ran_ns: Option<u64>,
-    /// Whether the old owner's release failed, where the lock was no longer its own.
+    /// Whether the old owner was told by its client or by a release that failed, where the
+    /// lock was no longer its own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told: Option<bool>,
+    /// By whom, where it was told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub told_by: Option<ToldBy>,
+    /// From the fault until it was told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub told_after_ns: Option<u64>,
     /// Whether a resource that checks tokens refused the old owner's write, where the
     /// next owner's had come before it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -69,6 +79,31 @@ pub struct Recovery {
     pub served: u64,
     /// What happened, in the order of time.
     pub history: Vec<Event>,
+}
+
+/// Who was struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Struck {
+    /// The owner's process: that of jostle which owns the lock or the session.
+    #[default]
+    Worker,
+    /// The user's program that the owner has started, with its process group.
+    Program,
+    /// The owner's connection to the service.
+    Connection,
+    /// All processes of the service.
+    Service,
+}
+
+/// Who told an owner that its lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToldBy {
+    /// Its client, when a renewal was refused or the session could not be taken up again.
+    Client,
+    /// Its release, which failed.
+    Release,
 }
 
 /// CPU time that some processes did not get between two looks at them.
@@ -97,6 +132,10 @@ pub struct Event {
     /// What was said of a failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub said: Option<String>,
+    /// How often the same happened to the process in a row, where that was more than once; it
+    /// is listed once.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub times: Option<u64>,
 }
 
 /// What happened.
@@ -131,4 +170,10 @@ pub enum What {
     Return,
     /// The lease may have ended from here on.
     LeaseEnd,
+    /// The owner's client found that its connection is gone, or that nobody answers.
+    CutOff,
+    /// The owner's client told it that the lock is lost.
+    Lost,
+    /// The tool waited no longer for the answer to a release.
+    GaveUp,
 }

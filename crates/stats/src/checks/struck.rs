@@ -123,6 +123,7 @@ mod tests {
             what: *what,
             token: None,
             said: None,
+            times: None,
         };
         let recovery = Recovery {
             fault: Fault::Kill,
@@ -131,6 +132,7 @@ mod tests {
             lease_ns: None,
             lease_step_ns: None,
             leased_at_ns: None,
+            struck: None,
             struck_at_ns: 100,
             struck_by_ns,
             returned_at_ns: None,
@@ -142,6 +144,8 @@ mod tests {
             two_believed_ns: None,
             two_ran_ns: None,
             told: None,
+            told_by: None,
+            told_after_ns: None,
             write_refused: None,
             in_order: None,
             served: 1,

@@ -1,7 +1,7 @@
 //! One fault of `recover`, and what it yields.
 
 use jostle_model::plan::Fault;
-use jostle_model::record::{Delays, Event};
+use jostle_model::record::{Delays, Event, Struck};
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub struct RecoverOrder {
     pub pause: Nanos,
     /// The lease of locks that have one.
     pub lease: Nanos,
+    /// Whether clients renew what they hold where the field's do.
+    pub renews: bool,
     /// Servers of a cluster that is launched.
     pub members: usize,
     /// The file with name and password for servers of the user's.
@@ -42,6 +44,8 @@ pub struct RecoverData {
     pub lease_step_ns: Option<u64>,
     /// When the owner asked for its lease.
     pub leased_at_ns: Option<u64>,
+    /// Who was struck.
+    pub struck: Struck,
     /// Around the call that struck.
     pub struck_ns: (u64, u64),
     /// When what was struck went on.

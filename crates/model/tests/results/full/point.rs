@@ -353,6 +353,7 @@ fn recovery() -> Recovery {
         what: What::Granted,
         token: Some(1),
         said: Some("the lease was over".to_owned()),
+        times: Some(2),
     };
     Recovery {
         fault: Fault::Stop,
@@ -361,6 +362,7 @@ fn recovery() -> Recovery {
         lease_ns: Some(1),
         lease_step_ns: Some(1),
         leased_at_ns: Some(1),
+        struck: Some(Struck::Program),
         struck_at_ns: 1,
         struck_by_ns: 1,
         returned_at_ns: Some(1),
@@ -375,6 +377,8 @@ fn recovery() -> Recovery {
         two_believed_ns: Some(1),
         two_ran_ns: Some(1),
         told: Some(true),
+        told_by: Some(ToldBy::Client),
+        told_after_ns: Some(1),
         write_refused: Some(true),
         in_order: Some(true),
         served: 1,

@@ -19,8 +19,8 @@ pub mod order {
 /// Events that a process can log: a waiter whose service is down tries again every few
 /// milliseconds, and logs an attempt only if it had a connection.
 const EVENTS: usize = 1_024;
-/// At, what, token and text of each.
-const EVENT_WORDS: usize = 4;
+/// At, what, token and text of each, and how often it happened.
+const EVENT_WORDS: usize = 5;
 /// Texts that a process can leave, and bytes of each, the first its length.
 const TEXTS: usize = 16;
 const TEXT_BYTES: usize = 128;
@@ -35,7 +35,7 @@ const OWN: usize = OWN_LINES * LINE + EVENTS * EVENT_WORDS * 8 + TEXTS * TEXT_BY
 const NONE: u64 = 0;
 
 /// In the order of their numbers.
-const WHATS: [What; 14] = [
+const WHATS: [What; 17] = [
     What::Acquire,
     What::Granted,
     What::GrantedFromDead,
@@ -50,6 +50,9 @@ const WHATS: [What; 14] = [
     What::Fault,
     What::Return,
     What::LeaseEnd,
+    What::CutOff,
+    What::Lost,
+    What::GaveUp,
 ];
 
 /// The board.
@@ -84,8 +87,8 @@ impl Board {
         &self.region.words32(self.own(process), 1)[0]
     }
 
-    /// Its order, when its lease was asked for, whether it is ready, and whether it was
-    /// told that it had stood still.
+    /// When its lease was asked for, whether it is ready, whether it was told that it had
+    /// stood still, and the process group of its program.
     fn own_words(&self, process: usize) -> &[AtomicU64] {
         self.region.words64(self.own(process) + 8, 4)
     }
@@ -154,6 +157,17 @@ impl Board {
         Some(self.own_words(process)[0].load(Acquire)).filter(|at| *at > 0)
     }
 
+    /// The program with this process group owns what the process asks for.
+    pub(crate) fn set_program(&self, process: usize, group: u32) {
+        self.own_words(process)[3].store(u64::from(group), Release);
+    }
+
+    /// The process group of the program that owns; None if that is the process itself.
+    pub fn program(&self, process: usize) -> Option<u32> {
+        let group = self.own_words(process)[3].load(Acquire);
+        u32::try_from(group).ok().filter(|group| *group > 0)
+    }
+
     /// The owner had stood still, and goes on now.
     pub fn set_goes_on(&self, process: usize) {
         self.own_words(process)[2].store(1, Release);
@@ -192,9 +206,18 @@ impl Board {
         event[1].store(number as u64, Relaxed);
         event[2].store(token.map_or(NONE, |token| token.wrapping_add(1)), Relaxed);
         event[3].store(text, Relaxed);
+        event[4].store(1, Relaxed);
         self.logged(process).store(nth as u64 + 1, Release);
         self.ring();
         true
+    }
+
+    /// What a process logged last has happened to it again.
+    pub(crate) fn again(&self, process: usize) {
+        let logged = self.logged(process).load(Relaxed) as usize;
+        if let Some(last) = logged.checked_sub(1) {
+            self.event(process, last)[4].fetch_add(1, Relaxed);
+        }
     }
 
     fn event(&self, process: usize, nth: usize) -> &[AtomicU64] {
@@ -255,6 +278,7 @@ impl Board {
                 said: Some(word(3))
                     .filter(|text| *text != NONE)
                     .map(|text| self.read(process, text as usize - 1)),
+                times: Some(word(4)).filter(|times| *times > 1),
             }
         };
         (from..logged.min(EVENTS)).map(read).collect()
@@ -295,6 +319,16 @@ mod tests {
         assert_eq!(events[3].said.as_deref(), Some(&long[..120]));
         assert_eq!(board.events(1, 3).len(), 1);
         assert_eq!(board.events(0, 0), []);
+    }
+
+    #[test]
+    fn what_happens_again_is_listed_once_with_its_count() {
+        let board = Board::new(1).unwrap();
+        board.log(0, 5, What::Acquire, None, None);
+        board.log(0, 7, What::NotGranted, None, Some("no such lock"));
+        (0..5_000).for_each(|_| board.again(0));
+        let times: Vec<Option<u64>> = board.events(0, 0).iter().map(|e| e.times).collect();
+        assert_eq!(times, [None, Some(5_001)]);
     }
 
     #[test]

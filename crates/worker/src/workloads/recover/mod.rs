@@ -2,8 +2,10 @@
 //! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
 
 pub mod board;
+mod client;
 
 use board::{Board, order};
+use client::Client;
 use jostle_model::record::What;
 use jostle_sys::{clock, cpu, process, signal};
 use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
@@ -19,8 +21,40 @@ const AGAIN_NS: u64 = 2_000_000;
 /// A waiter that was granted holds for so long at least.
 const HOLD_NS: u64 = 1_000_000;
 
+/// So many attempts in a row that fail alike are listed, and the others counted: an error
+/// that persists must not fill the board.
+const LISTED: u32 = 3;
+
 /// Where no signal ends a wait, nobody waits longer.
 const LAST_RESORT_NS: u64 = 3_600_000_000_000;
+
+/// Attempts in a row that failed alike.
+#[derive(Debug, Default)]
+struct Alike {
+    said: Option<String>,
+    count: u32,
+}
+
+impl Alike {
+    /// Whether the next attempt is listed.
+    fn is_listed(&self) -> bool {
+        self.count < LISTED
+    }
+
+    /// Whether one that failed so is another of them; else it is the first of its kind.
+    fn is_another(&mut self, said: &Option<String>) -> bool {
+        let same = self.count > 0 && self.said == *said;
+        self.count = if same {
+            self.count.saturating_add(1)
+        } else {
+            1
+        };
+        if !same {
+            self.said.clone_from(said);
+        }
+        same
+    }
+}
 
 /// One process.
 pub struct Process<'a> {
@@ -32,6 +66,9 @@ pub struct Process<'a> {
     pub number: usize,
     /// Its timer slack.
     pub timer_slack_ns: u64,
+    /// Whether it renews what it holds, and takes up its session again when its connection
+    /// fails, as the field's clients of this service do.
+    pub renews: bool,
     /// It ends with the keeper.
     pub keeper: Pid,
 }
@@ -62,16 +99,19 @@ impl Process<'_> {
                 return 1;
             }
         };
+        if let Some(group) = lock.owner_group() {
+            self.board.set_program(self.number, group);
+        }
         self.board.set_ready(self.number);
         self.board.await_order(self.number, order::ACQUIRE);
         if !self.acquire(&mut lock) {
             return 1;
         }
         match self.number {
-            OWNER => self.hold(&*lock),
+            OWNER => self.hold(&mut lock),
             _ => {
                 clock::sleep(HOLD_NS, signal::interrupted);
-                self.board.await_order(self.number, order::RELEASE);
+                self.wait_to_release(&mut *lock);
             }
         }
         self.release(&mut lock);
@@ -90,44 +130,70 @@ impl Process<'_> {
     fn acquire(&self, lock: &mut Box<dyn Lock>) -> bool {
         let last_resort_ns = clock::monotonic() + LAST_RESORT_NS;
         let wait = Wait::Block { last_resort_ns };
+        let mut alike = Alike::default();
         loop {
-            if !self.log(What::Acquire, None, None) {
+            let asked_ns = clock::monotonic();
+            if alike.is_listed() && !self.log_at(asked_ns, What::Acquire, None, None) {
                 return false;
             }
             let outcome = lock.acquire(0, Mode::Exclusive, wait);
             let at_ns = clock::monotonic();
-            match outcome {
-                Ok(Outcome::Granted) => {
-                    self.granted(&**lock, at_ns, What::Granted);
-                    return true;
-                }
-                Ok(Outcome::GrantedFromDead) => {
-                    self.granted(&**lock, at_ns, What::GrantedFromDead);
-                    return true;
-                }
+            let granted = match &outcome {
+                Ok(Outcome::Granted) => What::Granted,
+                Ok(Outcome::GrantedFromDead) => What::GrantedFromDead,
                 Ok(Outcome::Interrupted) => return false,
                 // A queue that asks its clients to come again.
                 Ok(Outcome::Refused) => {
-                    self.log_at(at_ns, What::NotGranted, None, None);
+                    self.failed(&mut alike, (asked_ns, at_ns), None);
                     clock::sleep(AGAIN_NS, signal::interrupted);
+                    continue;
                 }
                 Err(error) => {
-                    self.log_at(at_ns, What::NotGranted, None, Some(&error.to_string()));
+                    self.failed(&mut alike, (asked_ns, at_ns), Some(error.to_string()));
                     if self.number == OWNER {
                         return false;
                     }
-                    *lock = self.join_again();
-                    self.log(What::JoinedAgain, None, None);
+                    self.come_again(lock);
+                    if alike.is_listed() {
+                        self.log(What::JoinedAgain, None, None);
+                    }
+                    continue;
                 }
+            };
+            if !alike.is_listed() {
+                self.log_at(asked_ns, What::Acquire, None, None);
             }
+            self.granted(&**lock, at_ns, granted);
+            return true;
         }
     }
 
-    fn join_again(&self) -> Box<dyn Lock> {
+    /// Logs an attempt that failed, or counts it with those before it that failed alike.
+    fn failed(&self, alike: &mut Alike, (asked_ns, at_ns): (u64, u64), said: Option<String>) {
+        let was_listed = alike.is_listed();
+        if alike.is_another(&said) && !was_listed {
+            return self.board.again(self.number);
+        }
+        if !was_listed {
+            self.log_at(asked_ns, What::Acquire, None, None);
+        }
+        self.log_at(at_ns, What::NotGranted, None, said.as_deref());
+    }
+
+    /// In its session, where that outlives a connection, or in a new one.
+    fn come_again(&self, lock: &mut Box<dyn Lock>) {
+        let mut resumes = self.renews;
         loop {
             clock::sleep(AGAIN_NS, signal::interrupted);
-            if let Ok(lock) = self.target.join(self.number) {
-                return lock;
+            match resumes.then(|| lock.resume()) {
+                Some(Ok(true)) => return,
+                Some(Ok(false)) => resumes = false,
+                Some(Err(_)) => continue,
+                None => {}
+            }
+            if let Ok(joined) = self.target.join(self.number) {
+                *lock = joined;
+                return;
             }
         }
     }
@@ -162,18 +228,41 @@ impl Process<'_> {
         }
     }
 
-    /// The owner holds until it is told to release, and writes once more before.
-    fn hold(&self, lock: &dyn Lock) {
+    /// The owner works until it is told to release: it writes again and again, and logs a
+    /// write that is refused after one that was taken, or the other way round, and its last.
+    /// An owner whose client tells it that the lock is lost does not write any more.
+    fn hold(&self, lock: &mut Box<dyn Lock>) {
+        let mut taken = true;
+        let mut client = Client::of(self, &**lock);
         loop {
             if self.board.goes_on(self.number) {
                 self.log(What::Awake, None, None);
             }
-            if self.board.ordered(self.number) >= order::RELEASE {
+            let written = match client.is_told {
+                true => None,
+                false => self.write(&**lock),
+            };
+            let ends = self.board.ordered(self.number) >= order::RELEASE;
+            if written.is_some_and(|(_, now, _)| now != taken || (ends && now)) {
+                self.log_write(written);
+            }
+            taken = written.is_none_or(|(_, now, _)| now);
+            if ends {
                 break;
             }
+            client.look(&mut **lock);
             clock::sleep(LOOK_NS, signal::interrupted);
         }
-        self.log_write(self.write(lock));
+    }
+
+    /// A new owner holds until it is told to release, and its client renews.
+    fn wait_to_release(&self, lock: &mut dyn Lock) {
+        let mut client = Client::of(self, lock);
+        while !client.has_nothing_to_do() && self.board.ordered(self.number) < order::RELEASE {
+            client.look(lock);
+            clock::sleep(LOOK_NS, signal::interrupted);
+        }
+        self.board.await_order(self.number, order::RELEASE);
     }
 
     fn release(&self, lock: &mut Box<dyn Lock>) {
@@ -187,8 +276,32 @@ impl Process<'_> {
                 let _ = lock.part();
             }
             Err(error) => {
-                self.log_at(at_ns, What::NotReleased, None, Some(&error.to_string()));
+                let what = match error.is_out_of_patience() {
+                    true => What::GaveUp,
+                    false => What::NotReleased,
+                };
+                self.log_at(at_ns, what, None, Some(&error.to_string()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_that_fail_alike_are_listed_three_times() {
+        let mut alike = Alike::default();
+        let mut listed = |said: Option<&str>| {
+            let is_listed = alike.is_listed();
+            !alike.is_another(&said.map(str::to_owned)) || is_listed
+        };
+        let all: Vec<bool> = (0..5).map(|_| listed(Some("no such lock"))).collect();
+        assert_eq!(all, [true, true, true, false, false]);
+        // Another failure is listed again, and one without words is one, too.
+        assert!(listed(Some("gone")));
+        let refused: Vec<bool> = (0..4).map(|_| listed(None)).collect();
+        assert_eq!(refused, [true, true, true, false]);
     }
 }
