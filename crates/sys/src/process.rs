@@ -386,8 +386,23 @@ pub fn quit(pid: u32) {
 
 /// Kills all processes of a group at once; one that is gone is no error.
 pub fn kill_group(leader: u32) {
+    signal_to_group(leader, Signal::KILL);
+}
+
+/// Stops all processes of a group (SIGSTOP) until [`go_on_group`]; one that is gone is no
+/// error.
+pub fn stop_group(leader: u32) {
+    signal_to_group(leader, Signal::STOP);
+}
+
+/// Lets all processes of a group go on that were stopped; one that is gone is no error.
+pub fn go_on_group(leader: u32) {
+    signal_to_group(leader, Signal::CONT);
+}
+
+fn signal_to_group(leader: u32, signal: Signal) {
     if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process_group(leader, Signal::KILL);
+        let _ = rustix::process::kill_process_group(leader, signal);
     }
 }
 

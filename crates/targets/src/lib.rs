@@ -314,6 +314,12 @@ pub trait Lock {
         None
     }
 
+    /// The process group of the program that owns what this handle locks; None if that is
+    /// the handle's own process.
+    fn owner_group(&self) -> Option<u32> {
+        None
+    }
+
     /// How held locks are kept; None if they need no renewal.
     fn keeping(&self) -> Option<Keeping> {
         None

@@ -138,6 +138,10 @@ impl Lock for Box<dyn Lock> {
         (**self).leased_at_ns()
     }
 
+    fn owner_group(&self) -> Option<u32> {
+        (**self).owner_group()
+    }
+
     fn keeping(&self) -> Option<Keeping> {
         (**self).keeping()
     }

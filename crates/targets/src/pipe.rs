@@ -191,6 +191,10 @@ impl Lock for PipeLock {
         self.token
     }
 
+    fn owner_group(&self) -> Option<u32> {
+        self.peer.group()
+    }
+
     fn part(&mut self) -> Result<(), CallError> {
         self.peer.end()
     }

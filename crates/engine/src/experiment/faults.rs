@@ -95,6 +95,7 @@ fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDat
         lease_ns: data.lease_ns,
         lease_step_ns: data.lease_step_ns,
         leased_at_ns: data.leased_at_ns,
+        struck: Some(data.struck),
         struck_ns: data.struck_ns,
         returned_ns: data.returned_ns,
         delays: data.delays,

@@ -7,7 +7,7 @@ use super::serve::Context;
 use super::servers::Servers;
 use crate::order::{RecoverData, RecoverOrder};
 use jostle_model::plan::{Carrier, Fault, Range};
-use jostle_model::record::{Event, What};
+use jostle_model::record::{Event, Struck, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
@@ -45,6 +45,8 @@ pub(super) struct Recovery<'a> {
     own: Vec<Event>,
     /// Between the owner and the service, while it is cut.
     link: Option<Link>,
+    /// The process group of the program that was struck.
+    program: Option<u32>,
     lease_ns: Option<u64>,
 }
 
@@ -92,6 +94,7 @@ impl<'a> Recovery<'a> {
             deaths: Vec::new(),
             own: Vec::new(),
             link: None,
+            program: None,
             lease_ns,
         })
     }
@@ -102,6 +105,8 @@ impl<'a> Recovery<'a> {
         if self.order.fault == Fault::ServerStop {
             self.servers.go_on_all();
         }
+        // A program that stands still does not see the end of its input.
+        self.program.into_iter().for_each(process::go_on_group);
         self.clear_away();
         let cleared = self.target.finish();
         // Removes what the run left in a service that outlives it; one of our own ends with
@@ -133,11 +138,14 @@ impl<'a> Recovery<'a> {
         }
         self.rest(STRIKE_NS + Rng::new(self.order.seed).below(STRIKE_NS))?;
         let looked = Looked::at(&self.concerned(None));
-        let struck_ns = self.strike()?;
+        let (struck, struck_ns) = self.strike()?;
         let returned_ns = self.await_recovery(struck_ns.0)?;
         let delays = self
             .next_owner()
             .and_then(|next| looked.since(&self.concerned(Some(next))));
+        if let Some(returned) = returned_ns {
+            self.work_on(returned)?;
+        }
         self.end_old_owner()?;
         self.serve_the_rest()?;
         let mut history: Vec<Event> = (0..self.board.processes())
@@ -157,6 +165,7 @@ impl<'a> Recovery<'a> {
                     .leased_at(OWNER)
                     .or(asked.map(|event| event.at_ns)),
             ),
+            struck,
             struck_ns,
             returned_ns,
             delays,
@@ -189,8 +198,8 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Stamps around the moment at which it strikes.
-    fn strike(&mut self) -> Result<(u64, u64), Aborted> {
+    /// Strikes whoever owns. Returns who that is, and stamps around the moment.
+    fn strike(&mut self) -> Result<(Struck, (u64, u64)), Aborted> {
         let owner = self.owner().ok_or_else(|| {
             Aborted(format!(
                 "{}: the owner ended before the fault struck",
@@ -198,12 +207,23 @@ impl<'a> Recovery<'a> {
             ))
         })?;
         let servers = || self.servers.processes();
-        let (before, after) = match self.order.fault {
-            Fault::Kill => at_once(&[owner], process::kill),
-            Fault::Stop => at_once(&[owner], process::stop),
-            Fault::Cut => self.cut(owner)?,
-            Fault::ServerKill => at_once(&servers(), process::kill),
-            Fault::ServerStop => at_once(&servers(), process::stop),
+        let program = self.board.program(OWNER);
+        let (struck, stamps) = match (self.order.fault, program) {
+            (Fault::Kill, None) => (Struck::Worker, at_once(&[owner], process::kill)),
+            (Fault::Stop, None) => (Struck::Worker, at_once(&[owner], process::stop)),
+            (Fault::Kill, Some(group)) => {
+                let stamps = at_once(&[group], process::kill_group);
+                // Without its program the worker has nothing left to do.
+                process::kill(owner);
+                (Struck::Program, stamps)
+            }
+            (Fault::Stop, Some(group)) => {
+                self.program = Some(group);
+                (Struck::Program, at_once(&[group], process::stop_group))
+            }
+            (Fault::Cut, _) => (Struck::Connection, self.cut(owner)?),
+            (Fault::ServerKill, _) => (Struck::Service, at_once(&servers(), process::kill)),
+            (Fault::ServerStop, _) => (Struck::Service, at_once(&servers(), process::stop)),
         };
         // Whoever was started meanwhile.
         match self.order.fault {
@@ -211,12 +231,12 @@ impl<'a> Recovery<'a> {
             Fault::ServerStop => self.servers.stop_all(),
             Fault::Kill | Fault::Stop | Fault::Cut => {}
         }
-        self.note(before, What::Fault);
+        self.note(stamps.0, What::Fault);
         if self.order.fault == Fault::Kill {
             // Its death is no loss of the run.
             self.alive.remove(&owner);
         }
-        Ok((before, after))
+        Ok((struck, stamps))
     }
 
     /// The processes of the service and of this waiter, or of all waiters.
@@ -275,8 +295,9 @@ impl<'a> Recovery<'a> {
         });
     }
 
-    /// Waits until the next grant, or until it is clear that there is none. Lets what was
-    /// stopped continue, and returns when.
+    /// Waits until the next grant, or until it is clear that there is none; what was stopped
+    /// or cut stays so for its whole time, whenever that grant comes. Lets it continue, and
+    /// returns when.
     fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>, Aborted> {
         let within = struck + self.order.within.0;
         let pause = self.order.pause.0;
@@ -294,18 +315,20 @@ impl<'a> Recovery<'a> {
                 Ok(None)
             }
             Fault::Stop => {
-                self.await_next(limit(struck, away))?;
-                let owner = self.owner();
+                self.rest_until(limit(struck, away).max(struck + pause))?;
                 self.board.set_goes_on(OWNER);
                 let returned = clock::monotonic();
-                owner.into_iter().for_each(process::go_on);
+                match self.program.take() {
+                    Some(group) => process::go_on_group(group),
+                    None => self.owner().into_iter().for_each(process::go_on),
+                }
                 self.note(returned, What::Return);
                 let awake = |board: &Board| has(board, OWNER, |what| what == What::Awake);
                 self.await_until(clock::monotonic() + OWNER_PATIENCE_NS, awake)?;
                 Ok(Some(returned))
             }
             Fault::Cut => {
-                self.await_next(limit(struck, away))?;
+                self.rest_until(limit(struck, away).max(struck + pause))?;
                 let returned = clock::monotonic();
                 self.link = None;
                 self.note(returned, What::Return);
@@ -327,6 +350,15 @@ impl<'a> Recovery<'a> {
                 self.await_next(limit(returned, lease + pause))?;
                 Ok(Some(returned))
             }
+        }
+    }
+
+    /// What was struck is back. An owner that has lost its lock to another works on for
+    /// the pause: that is how long both may believe that they own.
+    fn work_on(&mut self, returned: u64) -> Result<(), Aborted> {
+        match self.next_owner() {
+            Some(_) => self.rest_until(returned + self.order.pause.0),
+            None => Ok(()),
         }
     }
 
@@ -385,8 +417,12 @@ impl<'a> Recovery<'a> {
 
     /// Sleeps, and looks after parent and children meanwhile.
     fn rest(&mut self, nanos: u64) -> Result<(), Aborted> {
-        self.await_until(clock::monotonic() + nanos, |_| false)
-            .map(drop)
+        self.rest_until(clock::monotonic() + nanos)
+    }
+
+    /// The same until a time of `CLOCK_MONOTONIC`.
+    fn rest_until(&mut self, until: u64) -> Result<(), Aborted> {
+        self.await_until(until, |_| false).map(drop)
     }
 
     /// Waits for a condition without which the run cannot continue.

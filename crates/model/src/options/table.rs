@@ -144,7 +144,7 @@ options! {
     }
     // Longer than a client's usual patience of a second, and than the default lease.
     pause: Nanos = "pause" {
-        Recover => Fixed("3s"), "How long stop, cut and server-stop last; the first two longer, until a lease has ended";
+        Recover => Fixed("3s"), "How long stop, cut and server-stop last (the first two beyond a lease), and how long an old owner works on";
     }
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" {

@@ -24,6 +24,9 @@ pub struct Recovery {
     /// lease together; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leased_at_ns: Option<u64>,
+    /// Who was struck; absent in records of versions that did not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub struck: Option<Struck>,
     /// Just before the fault struck; times until something count from here.
     pub struck_at_ns: u64,
     /// Just after the call that struck it.
@@ -69,6 +72,21 @@ pub struct Recovery {
     pub served: u64,
     /// What happened, in the order of time.
     pub history: Vec<Event>,
+}
+
+/// Who was struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Struck {
+    /// The owner's process: that of jostle which owns the lock or the session.
+    #[default]
+    Worker,
+    /// The user's program that the owner has started, with its process group.
+    Program,
+    /// The owner's connection to the service.
+    Connection,
+    /// All processes of the service.
+    Service,
 }
 
 /// CPU time that some processes did not get between two looks at them.

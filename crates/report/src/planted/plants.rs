@@ -301,6 +301,7 @@ pub(super) fn struck(point: &mut Point, late: u64, unsure: f64) {
         lease_ns: None,
         lease_step_ns: None,
         leased_at_ns: None,
+        struck: None,
         struck_ns: (SECOND_NS, SECOND_NS + (unsure * SECOND_NS as f64) as u64),
         returned_ns: None,
         delays: None,

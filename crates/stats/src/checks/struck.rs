@@ -131,6 +131,7 @@ mod tests {
             lease_ns: None,
             lease_step_ns: None,
             leased_at_ns: None,
+            struck: None,
             struck_at_ns: 100,
             struck_by_ns,
             returned_at_ns: None,

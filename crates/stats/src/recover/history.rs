@@ -8,7 +8,7 @@
 //! the lock promises to keep the ownership.
 
 use jostle_model::plan::Fault;
-use jostle_model::record::{Delays, Event, Exclusion, Recovery, What};
+use jostle_model::record::{Delays, Event, Exclusion, Recovery, Struck, What};
 
 /// Clocks of two hosts may drift apart by so many millionths within a lease.
 const DRIFT: f64 = 200e-6;
@@ -32,6 +32,8 @@ pub struct Seen<'a> {
     pub lease_step_ns: Option<u64>,
     /// When the owner asked for it.
     pub leased_at_ns: Option<u64>,
+    /// Who was struck.
+    pub struck: Option<Struck>,
     /// Just before and just after the call that struck.
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
@@ -80,6 +82,7 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
         lease_ns: seen.lease_ns,
         lease_step_ns: seen.lease_step_ns,
         leased_at_ns: seen.leased_at_ns,
+        struck: seen.struck,
         struck_at_ns: struck,
         struck_by_ns: seen.struck_ns.1,
         returned_at_ns: seen.returned_ns,
@@ -242,16 +245,15 @@ fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
         Fault::Stop => awake.map_or(last, |event| event.at_ns),
         _ => 0,
     };
-    let others = || holds.iter().filter(|hold| hold.process != OWNER);
+    // Others may believe it at the same time; a moment counts once.
     let overlap = |from: u64| -> u64 {
-        let each = others().map(|hold| {
-            let begins = hold.granted.max(old.granted).max(from);
-            hold.releases
-                .unwrap_or(last)
-                .min(until)
-                .saturating_sub(begins)
+        let others = holds.iter().filter(|hold| hold.process != OWNER);
+        let (sum, _) = others.fold((0, from.max(old.granted)), |(sum, from), hold| {
+            let begins = hold.granted.max(from);
+            let ends = hold.releases.unwrap_or(last).min(until).max(begins);
+            (sum + ends - begins, ends.max(from))
         });
-        each.sum()
+        sum
     };
     let whole = overlap(0);
     (whole > 0).then(|| (whole, overlap(runs_from)))
@@ -325,6 +327,7 @@ mod tests {
             lease_ns: lease.then_some(1_000 * MS),
             lease_step_ns: None,
             leased_at_ns: lease.then_some(0),
+            struck: None,
             struck_ns: (100 * MS, 100 * MS + 1),
             returned_ns: match fault {
                 Fault::Kill => None,
@@ -478,6 +481,21 @@ mod tests {
         assert_eq!(recovery.two_believed_ns, Some(210 * MS));
         assert_eq!(recovery.two_ran_ns, recovery.two_believed_ns);
         assert_eq!(recovery.told, Some(true));
+    }
+
+    /// The next owner's lease ends, too, before the old owner is told.
+    #[test]
+    fn a_moment_in_which_three_believe_counts_once() {
+        let history = and([
+            event(1_010, 1, What::Granted),
+            event(2_020, 2, What::Granted),
+            event(2_500, 0, What::Release),
+            event(2_510, 0, What::NotReleased),
+            event(2_600, 1, What::Release),
+            event(2_600, 2, What::Release),
+        ]);
+        let (recovery, _) = found(&seen(Fault::Cut, true, &history));
+        assert_eq!(recovery.two_believed_ns, Some(1_500 * MS));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Of, Summary};
 use crate::closing::targets;
 use crate::summary::PointSummary;
 use jostle_model::plan::{Fault, Plan};
-use jostle_model::record::Delays;
+use jostle_model::record::{Delays, Struck};
 
 /// A worst run that took so many times the median is told with what its machine took.
 const SLOW: f64 = 3.0;
@@ -34,20 +34,23 @@ fn longer_lease(asked_ns: u64, point: &PointSummary<'_>) -> Option<String> {
 
 fn part(point: &PointSummary<'_>) -> Option<String> {
     let summary = Summary::of(point)?;
-    let fault = after(summary.fault);
+    let first = point.runs.iter().find_map(|run| run.recovery.as_deref());
+    let fault = after(summary.fault, first.and_then(|run| run.struck));
     if point.verdict.is_invalid() {
         return Some(format!("{fault}: INVALID"));
     }
     Some(format!("{fault} {}", became(&summary)))
 }
 
-fn after(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Kill => "after its owner was killed",
-        Fault::Stop => "while its owner was stopped",
-        Fault::Cut => "while its owner's connection was cut",
-        Fault::ServerKill => "after the service was killed and started again",
-        Fault::ServerStop => "after the service was stopped for a while",
+fn after(fault: Fault, struck: Option<Struck>) -> &'static str {
+    match (fault, struck) {
+        (Fault::Kill, Some(Struck::Program)) => "after its owner's program was killed",
+        (Fault::Kill, _) => "after its owner was killed",
+        (Fault::Stop, Some(Struck::Program)) => "while its owner's program was stopped",
+        (Fault::Stop, _) => "while its owner was stopped",
+        (Fault::Cut, _) => "while its owner's connection was cut",
+        (Fault::ServerKill, _) => "after the service was killed and started again",
+        (Fault::ServerStop, _) => "after the service was stopped for a while",
     }
 }
 

@@ -116,6 +116,11 @@ impl Peer {
         })
     }
 
+    /// The program's process group, while it runs.
+    pub(super) fn group(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::pid)
+    }
+
     /// Says HELLO and returns the line that follows. `workers` start theirs at the same
     /// time.
     ///

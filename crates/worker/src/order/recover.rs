@@ -1,7 +1,7 @@
 //! One fault of `recover`, and what it yields.
 
 use jostle_model::plan::Fault;
-use jostle_model::record::{Delays, Event};
+use jostle_model::record::{Delays, Event, Struck};
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,6 +42,8 @@ pub struct RecoverData {
     pub lease_step_ns: Option<u64>,
     /// When the owner asked for its lease.
     pub leased_at_ns: Option<u64>,
+    /// Who was struck.
+    pub struck: Struck,
     /// Around the call that struck.
     pub struck_ns: (u64, u64),
     /// When what was struck went on.

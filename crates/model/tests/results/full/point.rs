@@ -361,6 +361,7 @@ fn recovery() -> Recovery {
         lease_ns: Some(1),
         lease_step_ns: Some(1),
         leased_at_ns: Some(1),
+        struck: Some(Struck::Program),
         struck_at_ns: 1,
         struck_by_ns: 1,
         returned_at_ns: Some(1),

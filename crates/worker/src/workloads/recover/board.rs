@@ -84,8 +84,8 @@ impl Board {
         &self.region.words32(self.own(process), 1)[0]
     }
 
-    /// Its order, when its lease was asked for, whether it is ready, and whether it was
-    /// told that it had stood still.
+    /// When its lease was asked for, whether it is ready, whether it was told that it had
+    /// stood still, and the process group of its program.
     fn own_words(&self, process: usize) -> &[AtomicU64] {
         self.region.words64(self.own(process) + 8, 4)
     }
@@ -152,6 +152,17 @@ impl Board {
     /// See `Board::set_leased_at`.
     pub fn leased_at(&self, process: usize) -> Option<u64> {
         Some(self.own_words(process)[0].load(Acquire)).filter(|at| *at > 0)
+    }
+
+    /// The program with this process group owns what the process asks for.
+    pub(crate) fn set_program(&self, process: usize, group: u32) {
+        self.own_words(process)[3].store(u64::from(group), Release);
+    }
+
+    /// The process group of the program that owns; None if that is the process itself.
+    pub fn program(&self, process: usize) -> Option<u32> {
+        let group = self.own_words(process)[3].load(Acquire);
+        u32::try_from(group).ok().filter(|group| *group > 0)
     }
 
     /// The owner had stood still, and goes on now.

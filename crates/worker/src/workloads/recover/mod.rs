@@ -62,6 +62,9 @@ impl Process<'_> {
                 return 1;
             }
         };
+        if let Some(group) = lock.owner_group() {
+            self.board.set_program(self.number, group);
+        }
         self.board.set_ready(self.number);
         self.board.await_order(self.number, order::ACQUIRE);
         if !self.acquire(&mut lock) {
@@ -162,18 +165,25 @@ impl Process<'_> {
         }
     }
 
-    /// The owner holds until it is told to release, and writes once more before.
+    /// The owner works until it is told to release: it writes again and again, and logs a
+    /// write that is refused after one that was taken, or the other way round, and its last.
     fn hold(&self, lock: &dyn Lock) {
+        let mut taken = true;
         loop {
             if self.board.goes_on(self.number) {
                 self.log(What::Awake, None, None);
             }
-            if self.board.ordered(self.number) >= order::RELEASE {
+            let written = self.write(lock);
+            let ends = self.board.ordered(self.number) >= order::RELEASE;
+            if written.is_some_and(|(_, now, _)| now != taken || (ends && now)) {
+                self.log_write(written);
+            }
+            taken = written.is_none_or(|(_, now, _)| now);
+            if ends {
                 break;
             }
             clock::sleep(LOOK_NS, signal::interrupted);
         }
-        self.log_write(self.write(lock));
     }
 
     fn release(&self, lock: &mut Box<dyn Lock>) {
