@@ -335,6 +335,7 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     }
     check_members(plan, spec)?;
     hold::check_target(plan, spec)?;
+    hold::check_lease(plan, spec)?;
     let (name, can) = (&spec.typed, &spec.entry.lock);
     if spec.entry.family == Family::Connection {
         return refuse(format!(
@@ -635,6 +636,13 @@ mod tests {
             ),
             (|p| p.range = Some(Range::Overlap), "ofd"),
             (|p| p.acquire_timeout = Some(Nanos(1)), "sysv"),
+            (
+                |p| {
+                    p.targets = vec!["redis".into()];
+                    p.hold = Some(Busy::Sleep(Nanos::from_millis(30_000)));
+                },
+                "do not renew it while they hold; --hold 15s",
+            ),
             (
                 |p| {
                     p.try_only = Some(true);

@@ -146,6 +146,16 @@ words! {
 }
 
 words! {
+    /// Whether clients renew the leases of what they hold.
+    Renew {
+        /// Where the field's clients do.
+        Yes = "yes",
+        /// None does.
+        No = "no",
+    }
+}
+
+words! {
     /// Which byte range of the file each worker locks (record locks only).
     Range {
         /// Every worker the same range: they all contend.

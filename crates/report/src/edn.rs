@@ -37,7 +37,10 @@ fn line(event: &Event, first: u64, fault: &str) -> String {
         What::NotGranted => ("info", "acquire"),
         What::Release => ("invoke", "release"),
         What::Released => ("ok", "release"),
-        What::NotReleased => ("info", "release"),
+        // Unknown: the answer was not waited for any longer.
+        What::NotReleased | What::GaveUp => ("info", "release"),
+        What::CutOff => ("info", "cut-off"),
+        What::Lost => ("info", "lost"),
         What::Written => ("ok", "write"),
         What::WriteRefused => ("fail", "write"),
         What::JoinedAgain => ("info", "join"),

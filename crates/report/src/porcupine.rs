@@ -79,7 +79,8 @@ fn of_run<'a>(history: usize, point: &'a Point, recovery: &'a Recovery) -> Vec<O
                 }
             }
             What::Release => {
-                let end = ended(|what| matches!(what, What::Released | What::NotReleased));
+                let end =
+                    ended(|what| matches!(what, What::Released | What::NotReleased | What::GaveUp));
                 // A failed release may or may not have taken effect.
                 let done = end.filter(|end| end.what == What::Released);
                 operations.push(Operation {

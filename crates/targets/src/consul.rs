@@ -82,8 +82,8 @@ impl Target for Consul {
                   renewed every half of it while a worker acquires, waits or releases, or holds by `hold --for`. Durable; \
                   replicated where the server is one of several; the key's ModifyIndex is the \
                   fencing token. A dead owner's lock is free after up to twice the session's time to \
-                  live, and a lock-delay of 15 s (`lease_lag_ns` in the result). A worker that \
-                  holds for longer than its session loses the lock. The token of a server that \
+                  live, and a lock-delay of 15 s (`lease_lag_ns` in the result). A worker \
+                  renews its session while it holds, unless --renew no. The token of a server that \
                   wants one is $CONSUL_HTTP_TOKEN. consul:https://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority.",
         lock: LockCapabilities {
@@ -95,6 +95,7 @@ impl Target for Consul {
             replicated: true,
             fenced: true,
             usual_lease: Some(TTL),
+            renews: true,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -75,6 +75,8 @@ pub struct Etcd {
     /// Its process, where it was launched.
     pid: Option<u32>,
     version: Option<f64>,
+    /// Whether workers take up their sessions on new connections.
+    stays: bool,
 }
 
 impl Target for Etcd {
@@ -103,7 +105,7 @@ impl Target for Etcd {
                   its own, and then gets both again; release deletes the key. Durable; replicated \
                   where the server is a cluster's; the create revision is the fencing token; served \
                   in order of revision. The lease frees a dead owner's lock. A worker that holds for \
-                  longer than its lease loses the lock. Name and password of a server with \
+                  longer renews meanwhile, unless --renew no. Name and password of a server with \
                   authentication are $ETCDCTL_USER and $ETCDCTL_PASSWORD, or those of --credentials. \
                   etcd:https://HOST:PORT asks for TLS, ?ca=FILE behind the last of them for TLS with \
                   that authority.",
@@ -117,6 +119,7 @@ impl Target for Etcd {
             clusters: true,
             fenced: true,
             usual_lease: Some(Duration::from_secs(TTL_S as u64)),
+            renews: true,
             ..LockCapabilities::NONE
         },
         no_threads: None,
@@ -165,13 +168,19 @@ impl Target for Etcd {
             ttl_s,
             pid,
             version: crate::login::version(&told.version),
+            stays: setup.stays,
         })
     }
 
     fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
-        any(&self.servers, worker, |server| {
+        let mut lock = any(&self.servers, worker, |server| {
             EtcdLock::open(admitted(server, &self.own)?, server, self.names, self.ttl_s)
-        })
+        })?;
+        if self.stays {
+            lock.place = Some((self.servers.clone(), self.own.clone()));
+            lock.channel.wait_for(lock.lease());
+        }
+        Ok(lock)
     }
 
     /// Removes the keys of killed workers, which would otherwise stay until their leases end.
@@ -240,6 +249,9 @@ pub struct EtcdLock {
     token: Option<u64>,
     /// What was said before the first lock.
     before: Traffic,
+    /// Where the session can be taken up again, and who asks; None: it ends with its
+    /// connection.
+    place: Option<(Vec<Address>, Credentials)>,
 }
 
 impl EtcdLock {
@@ -262,7 +274,13 @@ impl EtcdLock {
             renewed_ns: asked_ns,
             is_over: false,
             token: None,
+            place: None,
         })
+    }
+
+    /// How long the lease lives unless it is renewed.
+    fn lease(&self) -> Duration {
+        Duration::from_nanos(self.keeping.lease_ns)
     }
 
     /// What all keys of a lock begin with.
@@ -506,7 +524,10 @@ fn of_own(key: Vec<u8>) -> DeleteRangeRequest {
 fn failed(call: &'static str, failure: &Failure) -> CallError {
     match failure {
         Failure::Interrupted => CallError::new(call, Errno::INTR),
-        Failure::Late => CallError::new(call, Errno::TIMEDOUT),
+        Failure::Late => CallError {
+            said: Some("the server has not answered in time"),
+            ..CallError::new(call, Errno::TIME)
+        },
         failure => refused(call, failure.to_string().as_bytes()),
     }
 }
@@ -552,12 +573,28 @@ impl Lock for EtcdLock {
         Some(self.keeping)
     }
 
-    /// If the server does not answer for the length of a lease, the lease has ended, or the
-    /// server's next answer reports its end.
+    /// If the server does not answer for as long as the lease lives, the lease has ended, or
+    /// the server's next answer reports its end.
     fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
-        let limit = Duration::from_nanos(self.keeping.lease_ns);
-        let kept = self.keep_alive(limit);
+        let least = Duration::from_nanos(self.keeping.every_ns);
+        let kept = self.keep_alive(self.left_of(self.keeping.lease_ns).max(least));
         kept.map_err(|failure| failed(KEEP_ALIVE_CALL, &failure))
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.channel.has_ended()
+    }
+
+    /// The lease and its keys do not depend on the connection.
+    fn resume(&mut self) -> Result<bool, SetupError> {
+        let Some((servers, own)) = self.place.as_ref().filter(|_| !self.is_over) else {
+            return Ok(false);
+        };
+        let mut channel = any(servers, 0, |server| admitted(server, own))?;
+        channel.wait_for(self.lease());
+        self.before = channel.traffic();
+        self.channel = channel;
+        Ok(true)
     }
 
     fn traffic(&self) -> Option<Traffic> {
@@ -632,6 +669,7 @@ mod live_tests {
             renewed_ns: clock::monotonic(),
             is_over: false,
             token: None,
+            place: None,
         };
         (lock, paths)
     }

@@ -5,6 +5,8 @@
 //! for all its locks. The targets renew as often as the libraries whose recipes they
 //! follow. This module does not schedule renewals; the engine's workers do.
 
+use crate::CallError;
+use jostle_sys::files::Errno;
 use std::time::Duration;
 
 /// How the locks of one handle are kept.
@@ -34,6 +36,15 @@ impl Keeping {
             lease_ns,
             every_ns: lease_ns / RENEWALS,
             is_session: false,
+        }
+    }
+
+    /// A renewal was answered that the lock, or the session, is not the handle's any more.
+    #[cold]
+    pub fn lost(&self) -> CallError {
+        CallError {
+            said: Some("the lease was over before it was renewed"),
+            ..CallError::new(self.call, Errno::TIMEDOUT)
         }
     }
 

@@ -247,6 +247,13 @@ impl CallError {
         self.errno == Errno::INTR.raw_os_error()
     }
 
+    /// Whether the client waited no longer for an answer, so that nobody knows what the server
+    /// did.
+    #[cold]
+    pub fn is_out_of_patience(&self) -> bool {
+        self.errno == Errno::TIME.raw_os_error()
+    }
+
     /// The error for a kind of wait that the lock's table entry excludes.
     #[cold]
     fn unsupported(call: &'static str) -> CallError {
@@ -333,6 +340,21 @@ pub trait Lock {
     /// The call that failed. The state of the locks is then unknown.
     fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
         Ok(true)
+    }
+
+    /// Whether the connection of its session has ended, as far as this machine knows.
+    fn is_cut_off(&self) -> bool {
+        false
+    }
+
+    /// Takes its session up again on a new connection, as the field's libraries do after the
+    /// old one has failed. False if it has no session that outlives a connection, or the
+    /// session has ended. An attempt that failed goes on with the next [`Lock::acquire`].
+    ///
+    /// # Errors
+    /// In words: no server can be reached yet.
+    fn resume(&mut self) -> Result<bool, SetupError> {
+        Ok(false)
     }
 
     /// The traffic between the worker and its server for its locks; None if there is no
@@ -472,6 +494,9 @@ pub struct Setup<'a> {
     pub holds_many: bool,
     /// Whether workers renew the leases of what they hold ([`Lock::renew`]).
     pub kept: bool,
+    /// Whether workers that lose their connection take up their sessions on new ones
+    /// ([`Lock::resume`]).
+    pub stays: bool,
     /// The lease that was asked for, for targets with leases; None: the target's default.
     /// It is rounded up to a unit that the service accepts (seconds or milliseconds).
     pub lease: Option<Duration>,

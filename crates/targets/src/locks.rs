@@ -150,6 +150,14 @@ impl Lock for Box<dyn Lock> {
         (**self).renew(keys, lapsed)
     }
 
+    fn is_cut_off(&self) -> bool {
+        (**self).is_cut_off()
+    }
+
+    fn resume(&mut self) -> Result<bool, SetupError> {
+        (**self).resume()
+    }
+
     fn traffic(&self) -> Option<Traffic> {
         (**self).traffic()
     }

@@ -91,9 +91,8 @@ impl Target for Redisson {
                   leaves a key that one more request removes. All waiters of a lock are \
                   woken, and none is served in order. Durable and replicated as the server is set up \
                   to be; not fenced. The lease frees a dead owner's lock after 30 s (in `hold` after \
-                  600 s). Redisson's watchdog renews it every 10 s while a lock is held; jostle does so \
-                  in `hold --for` alone, and in other workloads a second owner comes in where the first \
-                  holds for longer. The password of a server that \
+                  600 s). Redisson's watchdog renews it every 10 s while a lock is held; jostle does \
+                  so, too, in `hold --for`, and unless --renew no in `contend` and `recover`. The password of a server that \
                   wants one is $REDISCLI_AUTH. redisson:rediss://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority. Needs Redis 6 or later.",
         lock: LockCapabilities {
@@ -102,6 +101,7 @@ impl Target for Redisson {
             remote: true,
             tasks: true,
             usual_lease: Some(USUAL_LEASE),
+            renews: true,
             answering: Some("echo"),
             ..LockCapabilities::NONE
         },

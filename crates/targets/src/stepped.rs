@@ -7,7 +7,7 @@
 use crate::stream::Stream;
 use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
-use crate::{CallError, Keeping, Lock, Mode, Outcome, Traffic, Wait};
+use crate::{CallError, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,14 +44,7 @@ impl<W: Wire> SteppedLock<W> {
     /// On this connection, in this protocol.
     pub fn new(stream: Stream, wire: W) -> SteppedLock<W> {
         SteppedLock {
-            socket: Socket {
-                stream,
-                out: Vec::with_capacity(256),
-                input: vec![0; 4096],
-                filled: 0,
-                patience_ns: None,
-                traffic: Traffic::default(),
-            },
+            socket: Socket::new(stream),
             wire,
             token: None,
         }
@@ -106,6 +99,17 @@ impl<W: Wire> SteppedLock<W> {
 }
 
 impl Socket {
+    fn new(stream: Stream) -> Socket {
+        Socket {
+            stream,
+            out: Vec::with_capacity(256),
+            input: vec![0; 4096],
+            filled: 0,
+            patience_ns: None,
+            traffic: Traffic::default(),
+        }
+    }
+
     fn send(&mut self, name: &'static str) -> Result<(), CallError> {
         if self.out.is_empty() {
             return Ok(());
@@ -238,6 +242,21 @@ impl<W: Wire> Lock for SteppedLock<W> {
                 lapsed.push(*key);
             }
         }
+        Ok(true)
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.socket.stream.has_ended()
+    }
+
+    fn resume(&mut self) -> Result<bool, SetupError> {
+        let Some(stream) = self.wire.resume()? else {
+            return Ok(false);
+        };
+        self.socket = Socket {
+            traffic: self.socket.traffic,
+            ..Socket::new(stream)
+        };
         Ok(true)
     }
 

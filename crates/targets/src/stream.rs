@@ -4,6 +4,7 @@
 use crate::tls::TlsStream;
 use crate::{CallError, surplus};
 use jostle_sys::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -65,6 +66,12 @@ impl Stream {
         }
     }
 
+    /// Whether the other side has ended the connection, or it has failed, as far as this
+    /// machine knows.
+    pub(crate) fn has_ended(&self) -> bool {
+        has_ended(self.as_fd())
+    }
+
     /// Tells the server that no more requests follow, as [`surplus::end`].
     pub fn end(&self) {
         if let Stream::Tls(stream) = self {
@@ -112,6 +119,17 @@ impl Stream {
             }
         }
     }
+}
+
+/// The same, for a socket.
+pub(crate) fn has_ended(socket: BorrowedFd<'_>) -> bool {
+    const NOW: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut watched = [PollFd::new(&socket, PollFlags::RDHUP)];
+    // HUP and ERR are always watched.
+    poll(&mut watched, Some(&NOW)).is_ok_and(|ready| ready > 0)
 }
 
 impl AsFd for Stream {

@@ -189,6 +189,8 @@ pub struct LockCapabilities {
     pub fenced: bool,
     /// The default lease of kept locks. None if by default nothing has to be renewed.
     pub usual_lease: Option<Duration>,
+    /// The clients that its users run renew the lease while they hold, by themselves.
+    pub renews: bool,
     /// The target that only answers, reached by the same path in the same protocol.
     pub answering: Option<&'static str>,
     /// The cost of that path alone is measured before the first run, alternating with the
@@ -218,6 +220,7 @@ impl LockCapabilities {
         clusters: false,
         fenced: false,
         usual_lease: None,
+        renews: false,
         answering: None,
         path_alone: false,
         starts: 0,

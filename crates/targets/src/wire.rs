@@ -7,7 +7,8 @@
 //!
 //! [`RemoteLock`]: crate::remote::RemoteLock
 
-use crate::{CallError, Keeping, Mode, Wait};
+use crate::stream::Stream;
+use crate::{CallError, Keeping, Mode, SetupError, Wait};
 use jostle_resp::token::{self, Token};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -179,6 +180,15 @@ pub trait Wire: std::fmt::Debug + Send {
     /// None if there is no session.
     fn sent_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// A new connection to the same session, after the old one has failed; None if there is
+    /// no such session, or it has ended.
+    ///
+    /// # Errors
+    /// In words: no server can be reached yet.
+    fn resume(&mut self) -> Result<Option<Stream>, SetupError> {
+        Ok(None)
     }
 
     /// Appends the request that ends the session, if the protocol has one. False if only

@@ -24,7 +24,7 @@ use session::Session;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use wire::ZookeeperWire;
+use wire::{Place, ZookeeperWire};
 
 /// The session's timeout that Curator asks for; servers of the usual tickTime grant 40 s.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,6 +51,8 @@ pub struct Zookeeper {
     pid: Option<u32>,
     tick_ms: Option<u64>,
     version: Option<f64>,
+    /// Whether workers take up their sessions on new connections.
+    stays: bool,
 }
 
 impl Target for Zookeeper {
@@ -74,10 +76,10 @@ impl Target for Zookeeper {
                   GUID, and lists the nodes of the lock; if its own is not the first, it reads the \
                   one before with a watch, and lists again when that is gone; release deletes the \
                   node. One session for each worker, of 60 s or what the server grants, with a ping \
-                  every third of it while a worker waits, or holds by `hold --for`. Durable; replicated by an ensemble, whose \
+                  every third of it while a worker waits or holds. Durable; replicated by an ensemble, whose \
                   servers the workers take in turn; the czxid is the fencing token; served in order \
                   of creation. The session's end frees a dead owner's lock, at most a tickTime \
-                  later. A worker that holds for longer than its session loses the lock. Where / is \
+                  later. A worker pings while it holds, unless --renew no. Where / is \
                   not everybody's, name and password of the scheme digest are $ZOOKEEPER_USER and \
                   $ZOOKEEPER_PASSWORD, or those of --credentials. ?tls behind the address asks for \
                   TLS (the server's secureClientPort), ?ca=FILE for TLS with that authority.",
@@ -92,6 +94,7 @@ impl Target for Zookeeper {
             clusters: true,
             fenced: true,
             usual_lease: Some(GRANTED),
+            renews: true,
             ..LockCapabilities::NONE
         },
         no_threads: None,
@@ -145,6 +148,7 @@ impl Target for Zookeeper {
             names,
             keys: setup.keys,
             asked,
+            stays: setup.stays,
             pid,
             tick_ms,
         };
@@ -228,8 +232,12 @@ impl Target for Zookeeper {
 
 impl Zookeeper {
     fn wire(&self, session: &Session) -> ZookeeperWire {
+        let place = self.stays.then(|| Place {
+            servers: self.servers.clone(),
+            own: self.own.clone(),
+        });
         let timeout_ns = session.timeout.as_nanos() as u64;
-        ZookeeperWire::new(self.names, self.keys, session.id, timeout_ns)
+        ZookeeperWire::new(self.names, self.keys, (session.identity, timeout_ns), place)
     }
 }
 

@@ -158,6 +158,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         members: 1,
         holds_many: false,
         kept: false,
+        stays: false,
         lease: None,
         common_name: None,
         credentials: None,

@@ -3,8 +3,10 @@
 //! server and what was seen or with a verdict, and what was finished is kept.
 
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, Signal, beside, must_have, reason};
+use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
 use jostle_model::record::{Is, Point};
+use jostle_targets::zookeeper;
+use jostle_testbed::lock_servers::followed;
 use jostle_testbed::ports::free_port;
 use jostle_testbed::running::{Running as Server, eventually};
 use jostle_testbed::set_clock::SetClock;
@@ -283,4 +285,25 @@ fn leases_that_end_before_their_time_are_seen_by_the_witness() {
     let said = &point.messages;
     let told = |text: &String| text.contains("the lease was over before the release");
     assert!(said.iter().any(told), "{said:?}");
+}
+
+/// ZooKeeper's clients ping while they hold. Its session is of 6 s at most here.
+#[test]
+fn a_hold_that_outlasts_its_session_is_kept_by_pings_and_lost_without() {
+    let _beside = beside();
+    must_have("/usr/share/java/zookeeper.jar", "zookeeper");
+    let alone = zookeeper::Launch::members(1, Duration::from_millis(600)).unwrap();
+    let address = followed(&alone[0]).unwrap().address;
+    let line = "-w 1 -b 7s -t 8 --runs 1 --format json";
+    for (how, kept) in [
+        ("--as processes", true),
+        ("--as tasks", true),
+        ("--renew no", false),
+    ] {
+        let run = jostle(&format!("contend zookeeper://{address} {line} {how}")).run();
+        let point = run.leaves_nothing().point();
+        let errors = reason(&point, "errors");
+        assert_eq!(errors.is_none(), kept, "{how}: {point:?}");
+        assert_eq!(point.operations > 0, kept, "{how}: {point:?}");
+    }
 }

@@ -5,6 +5,7 @@ use super::{Course, Limits, Progress, Stop};
 use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
+use jostle_model::plan::Renew;
 use jostle_model::record::{At, Environment, Experiment, Point};
 use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
@@ -71,6 +72,7 @@ impl Course<'_, '_> {
             within: plan.within.unwrap_or_default(),
             pause: plan.pause.unwrap_or_default(),
             lease: plan.lease.unwrap_or_default(),
+            renews: plan.renew != Some(Renew::No),
             members: plan.members.unwrap_or(1) as usize,
             credentials: plan.credentials.clone(),
             timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),

@@ -55,6 +55,9 @@ impl Course<'_, '_> {
             WorkloadOrder::Contend(contend) => spares_cpus(&order, contend, excludes),
             _ => false,
         };
+        if let WorkloadOrder::Contend(contend) = &mut order.workload {
+            contend.renews &= spec.entry.lock.renews;
+        }
         if let WorkloadOrder::Contend(contend) = &mut order.workload
             && let (true, Busy::Sleep(span)) = (spares, contend.hold)
         {

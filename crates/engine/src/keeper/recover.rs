@@ -48,6 +48,8 @@ pub(super) struct Recovery<'a> {
     /// The process group of the program that was struck.
     program: Option<u32>,
     lease_ns: Option<u64>,
+    /// Whether clients renew, as the field's do.
+    renews: bool,
 }
 
 impl<'a> Recovery<'a> {
@@ -59,6 +61,7 @@ impl<'a> Recovery<'a> {
         order: &'a RecoverOrder,
         spec: &Spec,
     ) -> Result<Recovery<'a>, Aborted> {
+        let renews = order.renews && spec.entry.lock.renews;
         let setup = Setup {
             argument: spec.argument.as_deref(),
             ledger,
@@ -73,6 +76,7 @@ impl<'a> Recovery<'a> {
             members: order.members,
             holds_many: false,
             kept: false,
+            stays: renews,
             lease: Some(Duration::from_nanos(order.lease.0)),
             common_name: None,
             credentials: order.credentials.as_deref().map(Path::new),
@@ -96,6 +100,7 @@ impl<'a> Recovery<'a> {
             link: None,
             program: None,
             lease_ns,
+            renews,
         })
     }
 
@@ -184,6 +189,7 @@ impl<'a> Recovery<'a> {
                 board: &self.board,
                 number,
                 timer_slack_ns: self.order.timer_slack.0,
+                renews: self.renews,
                 keeper,
             };
             process.live()
@@ -374,12 +380,10 @@ impl<'a> Recovery<'a> {
             return Ok(());
         }
         self.board.order(OWNER, order::RELEASE);
-        let ended = |board: &Board| {
-            has(board, OWNER, |what| {
-                matches!(what, What::Released | What::NotReleased)
-            })
-        };
-        let patience = OWNER_PATIENCE_NS.max(self.order.within.0);
+        let ended = |board: &Board| has(board, OWNER, |what| ends_release(what));
+        // Its client may wait for an answer for as long as its lease lives.
+        let leases = 2 * self.lease_ns.unwrap_or(0);
+        let patience = OWNER_PATIENCE_NS.max(self.order.within.0).max(leases);
         self.await_until(clock::monotonic() + patience, ended)
             .map(drop)
     }
@@ -390,11 +394,7 @@ impl<'a> Recovery<'a> {
         for waiter in 1..=self.order.waiters {
             self.board.order(waiter, order::RELEASE);
         }
-        let released = |board: &Board, waiter: usize| {
-            has(board, waiter, |what| {
-                matches!(what, What::Released | What::NotReleased)
-            })
-        };
+        let released = |board: &Board, waiter: usize| has(board, waiter, |what| ends_release(what));
         loop {
             let served = (1..=self.order.waiters).filter(|w| released(&self.board, *w));
             let served = served.count();
@@ -514,6 +514,10 @@ fn stamped(act: impl FnOnce()) -> (u64, u64) {
 
 fn is_grant(what: What) -> bool {
     matches!(what, What::Granted | What::GrantedFromDead)
+}
+
+fn ends_release(what: What) -> bool {
+    matches!(what, What::Released | What::NotReleased | What::GaveUp)
 }
 
 fn first(board: &Board, process: usize, is: impl Fn(What) -> bool) -> Option<Event> {

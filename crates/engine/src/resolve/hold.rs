@@ -55,6 +55,25 @@ pub(crate) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     ))
 }
 
+/// Whether an owner of `contend` has its lock until it releases it: where neither it nor its
+/// field's clients renew the lease, the hold must not outlast it.
+pub(crate) fn check_lease(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    let can = &spec.entry.lock;
+    let longest = can.usual_lease.filter(|_| !can.renews);
+    let (Some(lease), Some(hold)) = (longest, plan.hold.map(|hold| hold.span())) else {
+        return Ok(());
+    };
+    let lease = Nanos(lease.as_nanos() as u64);
+    if plan.workload != Workload::Contend || hold < lease {
+        return Ok(());
+    }
+    refuse(format!(
+        "{spec} -b {hold}: its lease is {lease}, and its clients do not renew it while they hold; \
+         --hold {}, or a lock whose clients do, such as redisson or zookeeper",
+        Nanos(lease.0 / 2)
+    ))
+}
+
 /// How long locks with such a lease are kept at least.
 fn least(lease: Nanos) -> Nanos {
     Nanos(lease.0.saturating_mul(LEASES))

@@ -9,7 +9,8 @@ use super::{Access, Heading, Opt, Use, Value, options};
 use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
 use crate::plan::{
-    Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Workload, one_or_many,
+    Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Renew, Workload,
+    one_or_many,
 };
 use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos, Unit};
@@ -150,6 +151,10 @@ options! {
     lease: Nanos = "lease" {
         Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
         Hold => Absent, "Lease that is asked for with --for, where the target's locks can have one";
+    }
+    renew: Renew = "renew", value("WHICH") {
+        Contend | Recover
+            => Fixed("yes"), "yes: clients renew what they hold where the field's do; no: none renews";
     }
     members: u64 = "members", between(1, 9) {
         Contend | Stream | Hold | Rate | Spread | Recover | Churn

@@ -36,7 +36,7 @@ pub use kept::Kept;
 pub use point::{
     Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
 };
-pub use recovery::{Delays, Event, Recovery, Struck, What};
+pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 

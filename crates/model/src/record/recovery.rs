@@ -57,9 +57,16 @@ pub struct Recovery {
     /// The part of `two_believed_ns` in which the old owner ran.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_ran_ns: Option<u64>,
-    /// Whether the old owner's release failed, where the lock was no longer its own.
+    /// Whether the old owner was told by its client or by a release that failed, where the
+    /// lock was no longer its own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told: Option<bool>,
+    /// By whom, where it was told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub told_by: Option<ToldBy>,
+    /// From the fault until it was told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub told_after_ns: Option<u64>,
     /// Whether a resource that checks tokens refused the old owner's write, where the
     /// next owner's had come before it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -87,6 +94,16 @@ pub enum Struck {
     Connection,
     /// All processes of the service.
     Service,
+}
+
+/// Who told an owner that its lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToldBy {
+    /// Its client, when a renewal was refused or the session could not be taken up again.
+    Client,
+    /// Its release, which failed.
+    Release,
 }
 
 /// CPU time that some processes did not get between two looks at them.
@@ -149,4 +166,10 @@ pub enum What {
     Return,
     /// The lease may have ended from here on.
     LeaseEnd,
+    /// The owner's client found that its connection is gone, or that nobody answers.
+    CutOff,
+    /// The owner's client told it that the lock is lost.
+    Lost,
+    /// The tool waited no longer for the answer to a release.
+    GaveUp,
 }

@@ -143,6 +143,8 @@ mod tests {
             two_believed_ns: None,
             two_ran_ns: None,
             told: None,
+            told_by: None,
+            told_after_ns: None,
             write_refused: None,
             in_order: None,
             served: 1,

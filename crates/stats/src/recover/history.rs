@@ -8,7 +8,7 @@
 //! the lock promises to keep the ownership.
 
 use jostle_model::plan::Fault;
-use jostle_model::record::{Delays, Event, Exclusion, Recovery, Struck, What};
+use jostle_model::record::{Delays, Event, Exclusion, Recovery, Struck, ToldBy, What};
 
 /// Clocks of two hosts may drift apart by so many millionths within a lease.
 const DRIFT: f64 = 200e-6;
@@ -75,6 +75,8 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
         .map(|(at, lease)| at + lease);
     let lost = by_itself.is_some();
     let (two_believed_ns, two_ran_ns) = believed(seen, &holds).unzip();
+    let client = client_told(seen.history);
+    let told_at = told_at(old, client);
     let mut recovery = Recovery {
         fault: seen.fault,
         waiters: seen.waiters,
@@ -96,13 +98,16 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
         after_return_ns: since(seen.returned_ns),
         two_believed_ns,
         two_ran_ns,
-        told: told(old, lost),
+        told: told(old, client, lost),
+        told_by: told_at.map(|(_, by)| by),
+        told_after_ns: told_at.map(|(at, _)| at.saturating_sub(struck)),
         write_refused: write_refused(seen.history, next),
         in_order: in_order(seen.history, &holds),
         served: holds.iter().filter(|hold| hold.process != OWNER).count() as u64,
         history: seen.history.to_vec(),
     };
-    if let Some(end) = lease_end {
+    // The lease of a lock that was released before is of no interest.
+    if let Some(end) = lease_end.filter(|end| release.is_none_or(|at| *end <= at)) {
         let at_ns = end - seen.lease_step_ns.unwrap_or(0).min(end);
         let place = recovery.history.partition_point(|e| e.at_ns <= at_ns);
         recovery.history.insert(
@@ -145,6 +150,7 @@ fn holds(history: &[Event]) -> Vec<Hold> {
                     hold.releases = Some(event.at_ns);
                 }
             }
+            // Nobody knows what became of one that was given up.
             What::Released | What::NotReleased => {
                 if let Some(hold) = holds.iter_mut().rev().find(open()) {
                     hold.ended = Some((event.at_ns, event.what == What::Released));
@@ -231,15 +237,18 @@ fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
     let old = holds.iter().find(|hold| hold.process == OWNER)?;
     let last = seen.history.last()?.at_ns;
     // A killed process believes nothing.
+    let mut of_owner = seen.history.iter().filter(|e| e.process == Some(OWNER));
+    let gave_up = of_owner.find(|e| e.what == What::GaveUp);
     let until = match seen.fault {
         Fault::Kill => return None,
         // A process stops believing at the start of its release, unless the release fails.
         _ => match (old.ended, old.releases) {
             (Some((_, true)), Some(begins)) => begins,
             (Some((at, false)), _) => at,
-            _ => last,
+            _ => gave_up.map_or(last, |event| event.at_ns),
         },
     };
+    let until = until.min(client_told(seen.history).unwrap_or(until));
     let awake = seen.history.iter().find(|e| e.what == What::Awake);
     let runs_from = match seen.fault {
         Fault::Stop => awake.map_or(last, |event| event.at_ns),
@@ -259,9 +268,28 @@ fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
     (whole > 0).then(|| (whole, overlap(runs_from)))
 }
 
-/// Whether the release of a lost lock failed, as it should. A release that failed although
-/// no other process had the lock yet also counts.
-fn told(old: Option<&Hold>, lost: bool) -> Option<bool> {
+/// When the old owner's client told it that the lock is lost.
+fn client_told(history: &[Event]) -> Option<u64> {
+    let mut of_owner = history.iter().filter(|event| event.process == Some(OWNER));
+    let told = of_owner.find(|event| event.what == What::Lost);
+    told.map(|event| event.at_ns)
+}
+
+/// When the old owner was told, and by whom: by its client, or by its release that failed.
+fn told_at(old: Option<&Hold>, client: Option<u64>) -> Option<(u64, ToldBy)> {
+    let release = old
+        .and_then(|old| old.ended)
+        .filter(|(_, succeeded)| !succeeded);
+    let release = release.map(|(at, _)| (at, ToldBy::Release));
+    client.map(|at| (at, ToldBy::Client)).or(release)
+}
+
+/// Whether the owner of a lost lock was told, as it should be. One that was told although no
+/// other process had the lock yet also counts.
+fn told(old: Option<&Hold>, client: Option<u64>, lost: bool) -> Option<bool> {
+    if client.is_some() {
+        return Some(true);
+    }
     let (_, succeeded) = old?.ended?;
     (lost || !succeeded).then_some(!succeeded)
 }
@@ -496,6 +524,39 @@ mod tests {
         ]);
         let (recovery, _) = found(&seen(Fault::Cut, true, &history));
         assert_eq!(recovery.two_believed_ns, Some(1_500 * MS));
+    }
+
+    /// A client that renews hears of the loss before the release.
+    #[test]
+    fn what_the_client_tells_ends_the_belief() {
+        let history = and([
+            event(1_010, 1, What::Granted),
+            event(1_210, 0, What::Awake),
+            event(1_213, 0, What::Lost),
+            event(2_200, 0, What::Release),
+            event(2_201, 0, What::NotReleased),
+            event(2_210, 1, What::Release),
+        ]);
+        let (recovery, _) = found(&seen(Fault::Stop, true, &history));
+        assert_eq!(recovery.two_believed_ns, Some(203 * MS));
+        assert_eq!(recovery.two_ran_ns, Some(3 * MS));
+        assert_eq!(recovery.told, Some(true));
+        assert_eq!(recovery.told_by, Some(ToldBy::Client));
+        assert_eq!(recovery.told_after_ns, Some(1_113 * MS));
+    }
+
+    /// The service may have granted the release all the same.
+    #[test]
+    fn a_release_that_was_given_up_tells_nothing() {
+        let history = and([
+            event(1_010, 1, What::Granted),
+            event(1_300, 0, What::Release),
+            event(1_400, 0, What::GaveUp),
+            event(1_500, 1, What::Release),
+        ]);
+        let (recovery, _) = found(&seen(Fault::ServerStop, true, &history));
+        assert_eq!((recovery.told, recovery.told_by), (None, None));
+        assert_eq!(recovery.two_believed_ns, Some(390 * MS));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub use words::sentences;
 use crate::intervals::median;
 use crate::summary::PointSummary;
 use jostle_model::plan::Fault;
-use jostle_model::record::{Delays, Recovery};
+use jostle_model::record::{Delays, Recovery, ToldBy};
 
 /// All runs of a target and fault.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,8 @@ pub struct Summary {
     /// Runs in which the old owner's release failed, of those in which it was not the
     /// owner any more.
     pub told: Of,
+    /// Whether its client told it, in all runs in which it was told.
+    pub told_by_client: bool,
     /// Runs in which a resource that checks tokens refused its write, of those in which
     /// the next owner's came before.
     pub refused: Of,
@@ -110,6 +112,7 @@ impl Summary {
             .filter_map(|run| run.after_return_ns)
             .map(|ns| ns as f64)
             .collect();
+        let mut told_by = runs.iter().filter_map(|run| run.told_by);
         Some(Summary {
             fault: first.fault,
             runs: runs.len(),
@@ -129,6 +132,7 @@ impl Summary {
             after_return_ns: median(&returns),
             two_believed_ns: runs.iter().filter_map(|run| run.two_believed_ns).max(),
             told: Of::count(runs.iter().filter_map(|run| run.told)),
+            told_by_client: told_by.all(|by| by == ToldBy::Client),
             refused: Of::count(runs.iter().filter_map(|run| run.write_refused)),
             in_order: Of::count(runs.iter().filter_map(|run| run.in_order)),
         })

@@ -96,7 +96,10 @@ fn became(summary: &Summary) -> String {
             time(two as f64),
             of(
                 summary.told,
-                ", the old owner was told by its release",
+                match summary.told_by_client {
+                    true => ", the old owner was told by its client",
+                    false => ", the old owner was told by its release",
+                },
                 ", the old owner was never told"
             ),
             of(
@@ -166,6 +169,7 @@ mod tests {
             after_return_ns: None,
             two_believed_ns: None,
             told: Of::default(),
+            told_by_client: false,
             refused: Of::default(),
             in_order: Of::default(),
         }

@@ -8,6 +8,7 @@
 use super::carrier::{Carried, Carrier};
 use super::failure::{Failure, is_grpc, status};
 use crate::address::Address;
+use crate::stream::has_ended;
 use crate::{SetupError, Traffic};
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -18,6 +19,7 @@ use prost::Message;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -46,6 +48,9 @@ pub(super) struct Channel {
     authority: String,
     /// Of a server that wants to know who asks.
     token: Option<String>,
+    /// The same socket, to learn whether it has ended.
+    socket: OwnedFd,
+    patience: Duration,
     calls: Cell<u64>,
     carried: Arc<Carried>,
 }
@@ -65,6 +70,7 @@ impl Channel {
         let say = |said: String| SetupError(format!("etcd at {address}: {said}"));
         let stream = address.secured(address.connect_plainly()?, Some(PROTOCOL))?;
         let system = |error: std::io::Error| say(error.to_string());
+        let socket = stream.as_fd().try_clone_to_owned().map_err(system)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
         let carried = Arc::new(Carried::default());
@@ -98,6 +104,8 @@ impl Channel {
             },
             authority: address.to_string(),
             token: None,
+            socket,
+            patience: PATIENCE,
             calls: Cell::new(0),
             carried,
         })
@@ -106,6 +114,17 @@ impl Channel {
     /// From now on every call shows this token.
     pub(super) fn show(&mut self, token: String) {
         self.token = Some(token);
+    }
+
+    /// From now on every answer may take so long, if that is longer than usual: a lease must
+    /// not outlive the patience with its server.
+    pub(super) fn wait_for(&mut self, patience: Duration) {
+        self.patience = self.patience.max(patience);
+    }
+
+    /// Whether the server has ended the connection, as far as this machine knows.
+    pub(super) fn has_ended(&self) -> bool {
+        has_ended(self.socket.as_fd())
     }
 
     /// The traffic so far, HTTP/2's frames included. Bytes that arrived while no call was
@@ -139,7 +158,7 @@ impl Channel {
         };
         let answer = self.runtime.block_on(async {
             let timely = async {
-                match tokio::time::timeout(PATIENCE, exchange).await {
+                match tokio::time::timeout(self.patience, exchange).await {
                     Ok(done) => done,
                     Err(_) => Err(Failure::Late),
                 }

@@ -18,12 +18,20 @@ const STARTING: Duration = Duration::from_secs(1);
 /// Requests that are on their way together.
 const AT_ONCE: usize = 500;
 
+/// A session's number, and the password that proves that it is ours.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Identity {
+    /// Which the server gave; 0: none yet.
+    pub id: i64,
+    pub password: [u8; 16],
+}
+
 /// An open session.
 #[derive(Debug)]
 pub(super) struct Session {
     stream: Stream,
-    /// Its number, which the server gave.
-    pub id: i64,
+    /// Which it is.
+    pub identity: Identity,
     /// The session's timeout, after which the server ends a silent session: the requested
     /// time, within the server's bounds.
     pub timeout: Duration,
@@ -47,7 +55,29 @@ impl Session {
         let mut refused = Vec::new();
         for nth in 0..servers.len() {
             let server = &servers[(from + nth) % servers.len()];
-            match Session::with(server, timeout, PATIENCE).and_then(|session| session.known(own)) {
+            match Session::new(server, timeout, PATIENCE).and_then(|session| session.known(own)) {
+                Ok(session) => return Ok(session),
+                Err(SetupError(said)) => refused.push(said),
+            }
+        }
+        Err(SetupError(refused.join("; ")))
+    }
+
+    /// Takes a session up with the first server that answers. None if the session has ended.
+    ///
+    /// # Errors
+    /// In words for the user: what each of them said.
+    pub(super) fn resume(
+        servers: &[Address],
+        identity: Identity,
+        timeout: Duration,
+        own: &Credentials,
+    ) -> Result<Option<Session>, SetupError> {
+        let mut refused = Vec::new();
+        for server in servers {
+            let resumed = Session::with(server, identity, timeout, STARTING);
+            match resumed.and_then(|session| session.map(|session| session.known(own)).transpose())
+            {
                 Ok(session) => return Ok(session),
                 Err(SetupError(said)) => refused.push(said),
             }
@@ -60,14 +90,21 @@ impl Session {
     /// # Errors
     /// In words for the user.
     pub(super) fn of_starting(server: &Address, timeout: Duration) -> Result<Session, SetupError> {
-        Session::with(server, timeout, STARTING)
+        Session::new(server, timeout, STARTING)
     }
 
+    fn new(server: &Address, timeout: Duration, patience: Duration) -> Result<Session, SetupError> {
+        let session = Session::with(server, Identity::default(), timeout, patience)?;
+        session.ok_or_else(|| SetupError(format!("ZooKeeper at {server}: it refuses a session")))
+    }
+
+    /// A new session, or the one of this identity; None if the server refuses it.
     fn with(
         server: &Address,
+        identity: Identity,
         timeout: Duration,
         patience: Duration,
-    ) -> Result<Session, SetupError> {
+    ) -> Result<Option<Session>, SetupError> {
         let stream = server.connect()?;
         let said = |what: String| SetupError(format!("ZooKeeper at {server}: {what}"));
         stream
@@ -75,7 +112,7 @@ impl Session {
             .map_err(|error| said(error.to_string()))?;
         let mut session = Session {
             stream,
-            id: 0,
+            identity,
             timeout,
             patience,
             xid: 0,
@@ -86,8 +123,8 @@ impl Session {
             jute::int(out, 0);
             out.extend_from_slice(&0i64.to_be_bytes());
             jute::int(out, timeout.as_millis().min(i32::MAX as u128) as i32);
-            out.extend_from_slice(&0i64.to_be_bytes());
-            jute::sized(out, |out| out.extend_from_slice(&[0; 16]));
+            out.extend_from_slice(&identity.id.to_be_bytes());
+            jute::sized(out, |out| out.extend_from_slice(&identity.password));
             // Any server will do that can write.
             out.push(0);
         });
@@ -95,16 +132,21 @@ impl Session {
         let length = session.await_frame().map_err(said)?;
         let mut answer = Reader(&session.input[4..length]);
         let told = (answer.int(), answer.int(), answer.long());
+        let password = answer.bytes().and_then(|bytes| bytes.try_into().ok());
         session.input.drain(..length);
         let (Some(_), Some(granted_ms), Some(id)) = told else {
             return Err(said("its greeting is none of ZooKeeper's".to_owned()));
         };
-        match u64::try_from(granted_ms) {
-            Ok(ms) if ms > 0 && id != 0 => session.timeout = Duration::from_millis(ms),
-            _ => return Err(said("it refuses a session".to_owned())),
+        let granted_ms = u64::try_from(granted_ms).unwrap_or(0);
+        if granted_ms == 0 || id == 0 {
+            return Ok(None);
         }
-        session.id = id;
-        Ok(session)
+        session.timeout = Duration::from_millis(granted_ms);
+        session.identity = Identity {
+            id,
+            password: password.unwrap_or_default(),
+        };
+        Ok(Some(session))
     }
 
     /// Authenticates with the scheme `digest`. ZooKeeper does not check the password here:

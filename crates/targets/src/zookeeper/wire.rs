@@ -2,14 +2,19 @@
 //! answers.
 
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
+use super::session::{Identity, Session};
+use crate::address::Address;
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::steps::{self, Framed, Limit, Steps};
+use crate::stream::Stream;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
-use crate::{CallError, Keeping, Mode, surplus};
+use crate::{CallError, Keeping, Mode, SetupError, surplus};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use std::cell::Cell;
 use std::io::Write;
+use std::time::Duration;
 
 /// Digits that the server appends to a sequential node's name.
 const DIGITS: usize = 10;
@@ -23,12 +28,25 @@ const PINGS: u64 = 3;
 /// The Java library pings as often at least, however long the session lives.
 const LONGEST_SILENCE_NS: u64 = 10_000_000_000;
 
+/// Where a session can be taken up again.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// All of the ensemble.
+    pub servers: Vec<Address>,
+    /// Who asks.
+    pub own: Credentials,
+}
+
 /// A worker in its session.
 #[derive(Debug)]
 pub struct ZookeeperWire {
     names: Names,
-    session: u64,
+    session: Identity,
     timeout_ns: u64,
+    /// None: it ends with its connection.
+    place: Option<Place>,
+    /// Our node stands in the queue of `key`, and the attempt is not over.
+    is_queued: bool,
     xid: i32,
     state: State,
     /// The lock that is asked for, and how long for.
@@ -99,11 +117,18 @@ const PING_CALL: &str = "ping";
 
 impl ZookeeperWire {
     /// For a session that has just begun.
-    pub fn new(names: Names, keys: usize, session: i64, timeout_ns: u64) -> ZookeeperWire {
+    pub(super) fn new(
+        names: Names,
+        keys: usize,
+        (session, timeout_ns): (Identity, u64),
+        place: Option<Place>,
+    ) -> ZookeeperWire {
         ZookeeperWire {
             names,
-            session: session as u64,
+            session,
             timeout_ns,
+            place,
+            is_queued: false,
             xid: 0,
             state: State::Idle,
             key: 0,
@@ -127,7 +152,7 @@ impl ZookeeperWire {
     /// one, and is unique because session numbers are.
     fn stem(&self, key: usize, out: &mut Vec<u8>) {
         self.parent(key, out);
-        let (session, count) = (self.session, self.nodes[key].count);
+        let (session, count) = (self.session.id as u64, self.nodes[key].count);
         // Writing to memory does not fail.
         let _ = write!(
             out,
@@ -220,6 +245,7 @@ impl ZookeeperWire {
         });
         read.ok_or_else(|| wrong_kind(LIST))?;
         if !is_there {
+            self.is_queued = false;
             return Err(LAPSED);
         }
         let Some((_, name)) = elder else {
@@ -274,8 +300,8 @@ const LOST: CallError = CallError {
 /// No ping was answered.
 const SILENT: CallError = CallError {
     call: PING_CALL,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the server has not answered for as long as a session lives"),
+    errno: Errno::TIME.raw_os_error(),
+    said: Some("the server has not answered in time"),
 };
 
 impl Steps for ZookeeperWire {
@@ -326,6 +352,7 @@ impl Steps for ZookeeperWire {
                 let sequence = path.and_then(sequence).ok_or_else(|| wrong_kind(call))?;
                 self.nodes[self.key].sequence = sequence;
                 self.token = frame.zxid as u64;
+                self.is_queued = true;
                 Step::List
             }
             (State::Creating, error::NO_NODE) if self.gives_up => return Ok(Answer::Taken),
@@ -357,6 +384,7 @@ impl Steps for ZookeeperWire {
 
     fn rest(&mut self) {
         self.state = State::Idle;
+        self.is_queued = false;
     }
 }
 
@@ -372,6 +400,10 @@ impl Wire for ZookeeperWire {
         self.key = key;
         self.gives_up = false;
         self.limit = asking.into();
+        if self.is_queued {
+            // It has lost its connection while it waited.
+            return self.list(out);
+        }
         self.count += 1;
         self.nodes[key].count = self.count;
         self.create(out);
@@ -464,7 +496,10 @@ impl Wire for ZookeeperWire {
             return Ok(());
         }
         self.unanswered.set(self.unanswered.get() + 1);
-        if self.unanswered.get() > PINGS {
+        // As the Java library, an owner looks for another connection when two thirds of the
+        // session have passed since it heard the last answer.
+        let leaves = self.state == State::Pinging && self.place.is_some();
+        if leaves || self.unanswered.get() > PINGS {
             return Err(SILENT);
         }
         self.ping(out);
@@ -480,6 +515,28 @@ impl Wire for ZookeeperWire {
 
     fn sent_ns(&self) -> Option<u64> {
         Some(self.sent_ns)
+    }
+
+    /// An answer that was lost may have been about a node whose name we do not know; with the
+    /// session it goes.
+    fn resume(&mut self) -> Result<Option<Stream>, SetupError> {
+        let Some(place) = self
+            .place
+            .as_ref()
+            .filter(|_| self.state != State::Creating)
+        else {
+            return Ok(None);
+        };
+        let timeout = Duration::from_nanos(self.timeout_ns);
+        let resumed = Session::resume(&place.servers, self.session, timeout, &place.own)?;
+        let Some(session) = resumed else {
+            return Ok(None);
+        };
+        self.xid = 0;
+        self.sent_ns = clock::monotonic();
+        self.unanswered.set(0);
+        self.state = State::Idle;
+        session.into_stream().map(Some)
     }
 
     /// The server removes what the session owned, and closes the connection.
@@ -555,6 +612,7 @@ mod tests {
             members: 1,
             holds_many: false,
             kept: false,
+            stays: false,
             lease: None,
             common_name: Some(7),
             shared: false,
@@ -564,7 +622,11 @@ mod tests {
             launcher: &Nobody,
         };
         let names = Names::new(&setup).unwrap();
-        let mut wire = ZookeeperWire::new(names, 1, 9, 3_000_000);
+        let session = Identity {
+            id: 9,
+            ..Identity::default()
+        };
+        let mut wire = ZookeeperWire::new(names, 1, (session, 3_000_000), None);
         wire.acquire(0, Mode::Exclusive, asking, &mut Vec::new());
         wire
     }
@@ -645,6 +707,25 @@ mod tests {
         let heard = hears(&mut wire, &listed(6, &[15, 12]));
         assert_eq!(heard, Ok(Some((Answer::Granted, 0))));
         assert_eq!(wire.token, 40);
+    }
+
+    #[test]
+    fn a_waiter_whose_session_was_taken_up_again_has_its_node_already() {
+        let next = |wire: &mut ZookeeperWire| {
+            let mut out = Vec::new();
+            wire.acquire(0, Mode::Exclusive, Asking::Block, &mut out);
+            Reader(&out[8..]).int()
+        };
+        let mut wire = asking(Asking::Block);
+        hears(&mut wire, &created(1, 12)).unwrap();
+        wire.xid = 0;
+        assert_eq!(next(&mut wire), Some(op::GET_CHILDREN));
+        assert_eq!(
+            hears(&mut wire, &listed(1, &[12])),
+            Ok(Some((Answer::Granted, 0)))
+        );
+        // The attempt is over, and the next one has a node of its own.
+        assert_eq!(next(&mut wire), Some(op::CREATE));
     }
 
     #[test]

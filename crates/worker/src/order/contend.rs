@@ -45,6 +45,9 @@ from_plan! {
         acquire_timeout: Option<Nanos> = plan.acquire_timeout,
         /// Open the file for each acquisition.
         open_each: bool = plan.open_each.unwrap_or(false),
+        /// Whether workers renew the lease of what they hold, as the field's clients of this
+        /// target do.
+        renews: bool = plan.renew != Some(Renew::No),
         /// By how much the sleep of a hold is cut short; the rest is spun. Decided when it is
         /// known how late this machine's sleeps end.
         wake_early: Nanos = Nanos::ZERO,

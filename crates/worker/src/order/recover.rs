@@ -21,6 +21,8 @@ pub struct RecoverOrder {
     pub pause: Nanos,
     /// The lease of locks that have one.
     pub lease: Nanos,
+    /// Whether clients renew what they hold where the field's do.
+    pub renews: bool,
     /// Servers of a cluster that is launched.
     pub members: usize,
     /// The file with name and password for servers of the user's.

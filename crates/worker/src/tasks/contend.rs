@@ -5,10 +5,11 @@ use crate::crew::Crew;
 use crate::order::ContendOrder;
 use crate::page::{Page, Stage, Word, phase};
 use crate::recording::recorder::{Grant, Recorder};
+use crate::workloads::contend::kept;
 use jostle_model::plan::Measure;
 use jostle_sys::clock;
 use jostle_targets::wire::{Answer, Asking, Request, Wire};
-use jostle_targets::{CallError, Mode, Wait};
+use jostle_targets::{CallError, Keeping, Mode, Wait};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// One worker.
@@ -26,6 +27,10 @@ pub(super) struct Contending<'a> {
     wait: Wait,
     grant: Option<Grant>,
     token: Option<u64>,
+    /// When the hold ends, and when the next renewal is due; stamps.
+    hold_ends: u64,
+    renewal_due: u64,
+    keeping: Option<Keeping>,
     /// No attempt begins any more.
     over: bool,
     /// Counters of a worker that only counts: grants, those before the window, and the
@@ -43,6 +48,8 @@ enum State {
     /// The lock was taken, and the service has no queue.
     Polling,
     Holding,
+    /// A renewal of what is held is on its way.
+    Renewing,
     /// The release is on its way.
     Leaving,
 }
@@ -58,6 +65,9 @@ impl<'a> Contending<'a> {
     ) -> Contending<'a> {
         let notes = crew.recorder(contend, worker, first);
         Contending {
+            keeping: kept(contend, wire.keeping()),
+            hold_ends: 0,
+            renewal_due: u64::MAX,
             wait: notes.block(),
             notes,
             wire,
@@ -159,11 +169,29 @@ impl<'a> Contending<'a> {
         };
         match self.notes.contend.hold.span().0 {
             span if span > 0 && holds => {
-                self.state = State::Holding;
-                Next::Sharp(self.notes.clock.now() + span)
+                let now = self.notes.clock.now();
+                self.hold_ends = now + span;
+                self.renewal_due = self.keeping.map_or(u64::MAX, |kept| now + kept.every_ns);
+                self.hold()
             }
             _ => self.give_back(out),
         }
+    }
+
+    fn hold(&mut self) -> Next {
+        self.state = State::Holding;
+        Next::Sharp(self.hold_ends.min(self.renewal_due))
+    }
+
+    /// The hold is over, or a renewal is due before that.
+    fn held(&mut self, out: &mut Vec<u8>) -> Next {
+        let Some(keeping) = self.keeping.filter(|_| self.renewal_due < self.hold_ends) else {
+            return self.give_back(out);
+        };
+        self.renewal_due = self.notes.clock.now() + keeping.every_ns;
+        self.wire.renew(self.key, out);
+        self.state = State::Renewing;
+        self.reply()
     }
 
     /// False if the window was over.
@@ -243,6 +271,10 @@ impl Job for Contending<'_> {
                 self.wire.afterwards(out);
                 self.left(out)
             }
+            State::Renewing => match (self.wire.renewed(self.key, reply)?, self.keeping) {
+                (false, Some(keeping)) => return Err(keeping.lost()),
+                _ => self.hold(),
+            },
             _ => {
                 let answer = self.wire.acquired(self.key, reply)?;
                 if answer == Answer::Granted {
@@ -255,7 +287,7 @@ impl Job for Contending<'_> {
     }
 
     fn is_answered(&self) -> bool {
-        !matches!(self.state, State::Asked | State::Leaving)
+        !matches!(self.state, State::Asked | State::Renewing | State::Leaving)
     }
 
     fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError> {
@@ -265,8 +297,8 @@ impl Job for Contending<'_> {
                 self.begin(out)
             }
             State::Polling => self.ask(out),
-            State::Holding => self.give_back(out),
-            State::Asked | State::Leaving => {
+            State::Holding => self.held(out),
+            State::Asked | State::Renewing | State::Leaving => {
                 self.wire.due(out)?;
                 self.reply()
             }
@@ -281,7 +313,7 @@ impl Job for Contending<'_> {
         }
         match self.state {
             State::Idle => Next::Done,
-            State::Holding | State::Leaving => Next::Same,
+            State::Holding | State::Renewing | State::Leaving => Next::Same,
             State::Asked | State::Polling => {
                 if self.is_full() {
                     self.notes.censored(self.attempt);

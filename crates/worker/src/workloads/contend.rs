@@ -10,9 +10,9 @@ use crate::page::{Stage, Word, phase};
 use crate::recording::recorder::Recorder;
 use jostle_model::plan::Measure;
 use jostle_model::time::Busy;
-use jostle_sys::clock::sleep;
+use jostle_sys::clock::{self, sleep};
 use jostle_sys::signal::interrupted;
-use jostle_targets::{CallError, Lock, Mode, Outcome};
+use jostle_targets::{CallError, Keeping, Lock, Mode, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How a worker's loop measures.
@@ -41,6 +41,13 @@ impl From<Measure> for Probe {
 struct Contender<'a, L> {
     lock: &'a mut L,
     notes: Recorder<'a>,
+    /// How a hold is kept that lasts beyond the first renewal; None: it needs none.
+    keeping: Option<Keeping>,
+}
+
+/// How holds of this order are kept, where they last until a renewal is due.
+pub(crate) fn kept(contend: &ContendOrder, keeping: Option<Keeping>) -> Option<Keeping> {
+    keeping.filter(|keeping| contend.renews && contend.hold.span().0 > keeping.every_ns)
 }
 
 /// Works until the window has closed, or for `limit` grants, from the common start on. The
@@ -58,7 +65,12 @@ pub(crate) fn run<L: Lock>(
 ) -> Result<(), CallError> {
     let notes = crew.recorder(contend, worker, worker);
     notes.page.set(Word::Stage, Stage::Working as u64);
-    let mut contender = Contender { lock, notes };
+    let keeping = kept(contend, lock.keeping());
+    let mut contender = Contender {
+        lock,
+        notes,
+        keeping,
+    };
     match probe {
         Probe::Counts if contender.asks_for_nothing_else() => contender.count::<true>(limit),
         Probe::Counts => contender.count::<false>(limit),
@@ -97,7 +109,7 @@ impl<L: Lock> Contender<'_, L> {
                     total += 1;
                     self.notes.page.set(Word::Total, total);
                     if !BARE {
-                        self.hold();
+                        self.hold(key)?;
                     }
                 }
                 if !is_answered(self.lock.release(key, mode))? {
@@ -178,7 +190,7 @@ impl<L: Lock> Contender<'_, L> {
             self.notes.came_with(key, mode, token);
         }
         if self.notes.holds(&grant) {
-            self.hold();
+            self.hold(key)?;
         }
         self.notes.leaving::<STAMPS, WITNESS>(&mut grant);
         let answered = is_answered(self.lock.release(key, mode))?;
@@ -191,12 +203,38 @@ impl<L: Lock> Contender<'_, L> {
     /// The owner's business. A signal does not shorten it: a hold that began
     /// within the window is finished and measured.
     #[inline(always)]
-    fn hold(&self) {
-        match self.notes.contend.hold {
-            Busy::Sleep(span) if span.0 == 0 => {}
-            Busy::Sleep(span) => self.sleep_through(span.0),
-            Busy::Spin(span) => self.spin(span.0, || false),
+    fn hold(&mut self, key: usize) -> Result<(), CallError> {
+        let mut span = self.notes.contend.hold.span().0;
+        if let Some(keeping) = self.keeping {
+            span = self.hold_kept(key, keeping, span)?;
         }
+        match self.notes.contend.hold {
+            Busy::Sleep(_) if span == 0 => {}
+            Busy::Sleep(_) => self.sleep_through(span),
+            Busy::Spin(_) => self.spin(span, || false),
+        }
+        Ok(())
+    }
+
+    /// Holds for as long as renewals are due. Returns what is left of the hold.
+    #[cold]
+    fn hold_kept(&mut self, key: usize, keeping: Keeping, span: u64) -> Result<u64, CallError> {
+        let end = clock::monotonic() + span;
+        let left = || end.saturating_sub(clock::monotonic());
+        let mut lapsed = Vec::new();
+        while left() > keeping.every_ns {
+            match self.notes.contend.hold {
+                Busy::Sleep(_) => sleep(keeping.every_ns, || false),
+                Busy::Spin(_) => self.spin(keeping.every_ns, || false),
+            }
+            match self.lock.renew(&[key], &mut lapsed) {
+                Ok(true) if lapsed.is_empty() => {}
+                Ok(_) => return Err(keeping.lost()),
+                Err(error) if error.is_interrupted() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(left())
     }
 
     /// A sleep that ends on time: the kernel ends it early by what it would be late,

@@ -145,6 +145,7 @@ impl<'a> Run<'a> {
             members: order.members,
             holds_many: wants.holds_many,
             kept: wants.kept,
+            stays: false,
             lease: wants.lease.map(|lease| Duration::from_nanos(lease.0)),
             credentials: order.credentials.as_deref().map(Path::new),
             common_name: order.share.map(|share| share.names),

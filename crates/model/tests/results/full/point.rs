@@ -376,6 +376,8 @@ fn recovery() -> Recovery {
         two_believed_ns: Some(1),
         two_ran_ns: Some(1),
         told: Some(true),
+        told_by: Some(ToldBy::Client),
+        told_after_ns: Some(1),
         write_refused: Some(true),
         in_order: Some(true),
         served: 1,

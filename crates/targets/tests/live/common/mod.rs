@@ -62,6 +62,7 @@ impl<'a> Bench<'a> {
             members: 1,
             holds_many: self.holds_many,
             kept: self.kept,
+            stays: false,
             lease: self.lease,
             common_name: None,
             credentials: None,

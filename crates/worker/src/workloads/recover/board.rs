@@ -35,7 +35,7 @@ const OWN: usize = OWN_LINES * LINE + EVENTS * EVENT_WORDS * 8 + TEXTS * TEXT_BY
 const NONE: u64 = 0;
 
 /// In the order of their numbers.
-const WHATS: [What; 14] = [
+const WHATS: [What; 17] = [
     What::Acquire,
     What::Granted,
     What::GrantedFromDead,
@@ -50,6 +50,9 @@ const WHATS: [What; 14] = [
     What::Fault,
     What::Return,
     What::LeaseEnd,
+    What::CutOff,
+    What::Lost,
+    What::GaveUp,
 ];
 
 /// The board.

@@ -2,8 +2,10 @@
 //! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
 
 pub mod board;
+mod client;
 
 use board::{Board, order};
+use client::Client;
 use jostle_model::record::What;
 use jostle_sys::{clock, cpu, process, signal};
 use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
@@ -32,6 +34,9 @@ pub struct Process<'a> {
     pub number: usize,
     /// Its timer slack.
     pub timer_slack_ns: u64,
+    /// Whether it renews what it holds, and takes up its session again when its connection
+    /// fails, as the field's clients of this service do.
+    pub renews: bool,
     /// It ends with the keeper.
     pub keeper: Pid,
 }
@@ -71,10 +76,10 @@ impl Process<'_> {
             return 1;
         }
         match self.number {
-            OWNER => self.hold(&*lock),
+            OWNER => self.hold(&mut lock),
             _ => {
                 clock::sleep(HOLD_NS, signal::interrupted);
-                self.board.await_order(self.number, order::RELEASE);
+                self.wait_to_release(&mut *lock);
             }
         }
         self.release(&mut lock);
@@ -119,18 +124,27 @@ impl Process<'_> {
                     if self.number == OWNER {
                         return false;
                     }
-                    *lock = self.join_again();
+                    self.come_again(lock);
                     self.log(What::JoinedAgain, None, None);
                 }
             }
         }
     }
 
-    fn join_again(&self) -> Box<dyn Lock> {
+    /// In its session, where that outlives a connection, or in a new one.
+    fn come_again(&self, lock: &mut Box<dyn Lock>) {
+        let mut resumes = self.renews;
         loop {
             clock::sleep(AGAIN_NS, signal::interrupted);
-            if let Ok(lock) = self.target.join(self.number) {
-                return lock;
+            match resumes.then(|| lock.resume()) {
+                Some(Ok(true)) => return,
+                Some(Ok(false)) => resumes = false,
+                Some(Err(_)) => continue,
+                None => {}
+            }
+            if let Ok(joined) = self.target.join(self.number) {
+                *lock = joined;
+                return;
             }
         }
     }
@@ -167,13 +181,18 @@ impl Process<'_> {
 
     /// The owner works until it is told to release: it writes again and again, and logs a
     /// write that is refused after one that was taken, or the other way round, and its last.
-    fn hold(&self, lock: &dyn Lock) {
+    /// An owner whose client tells it that the lock is lost does not write any more.
+    fn hold(&self, lock: &mut Box<dyn Lock>) {
         let mut taken = true;
+        let mut client = Client::of(self, &**lock);
         loop {
             if self.board.goes_on(self.number) {
                 self.log(What::Awake, None, None);
             }
-            let written = self.write(lock);
+            let written = match client.is_told {
+                true => None,
+                false => self.write(&**lock),
+            };
             let ends = self.board.ordered(self.number) >= order::RELEASE;
             if written.is_some_and(|(_, now, _)| now != taken || (ends && now)) {
                 self.log_write(written);
@@ -182,8 +201,19 @@ impl Process<'_> {
             if ends {
                 break;
             }
+            client.look(&mut **lock);
             clock::sleep(LOOK_NS, signal::interrupted);
         }
+    }
+
+    /// A new owner holds until it is told to release, and its client renews.
+    fn wait_to_release(&self, lock: &mut dyn Lock) {
+        let mut client = Client::of(self, lock);
+        while !client.has_nothing_to_do() && self.board.ordered(self.number) < order::RELEASE {
+            client.look(lock);
+            clock::sleep(LOOK_NS, signal::interrupted);
+        }
+        self.board.await_order(self.number, order::RELEASE);
     }
 
     fn release(&self, lock: &mut Box<dyn Lock>) {
@@ -197,7 +227,11 @@ impl Process<'_> {
                 let _ = lock.part();
             }
             Err(error) => {
-                self.log_at(at_ns, What::NotReleased, None, Some(&error.to_string()));
+                let what = match error.is_out_of_patience() {
+                    true => What::GaveUp,
+                    false => What::NotReleased,
+                };
+                self.log_at(at_ns, what, None, Some(&error.to_string()));
             }
         }
     }
