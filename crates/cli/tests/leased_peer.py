@@ -1,8 +1,8 @@
-"""A lock with a lease for `pipe:`: leased_peer.py FILE SECONDS.
+"""A lock with a lease for `pipe:`: leased_peer.py FILE SECONDS [fails].
 
 FILE has the owner and the end of its lease, FILE.log what each program did and when, by
 CLOCK_MONOTONIC in nanoseconds: `granted`, `works` (every 10 ms while it owns) and `end` (the
-end of its input, at which it releases).
+end of its input, at which it releases). With `fails`, no program but the first is ever granted.
 """
 
 import fcntl
@@ -45,7 +45,9 @@ def change(take):
 threading.Thread(target=work, daemon=True).start()
 print("READY", flush=True)
 for line in sys.stdin:
-    if line[0] == "A":
+    if line[0] == "A" and worker != "0" and "fails" in sys.argv:
+        print("E no such lock", flush=True)
+    elif line[0] == "A":
         while not (at_ns := change(take=True)):
             time.sleep(0.002)
         note("granted", at_ns)

@@ -162,8 +162,10 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
         assert_eq!(stopped.told_by, Some(by), "{stopped:?}");
         let still = stopped.returned_at_ns.unwrap() - stopped.struck_at_ns;
         assert!(still >= 4_000 * MS, "{stopped:?}");
-        assert!(ran >= least && ran <= believed, "{stopped:?}");
-        let said = stopped.history.iter().find_map(|event| event.said.clone());
+        assert!(believed >= least && ran <= believed, "{stopped:?}");
+        let events = stopped.history.iter();
+        let mut failed = events.filter(|event| event.what == What::NotReleased);
+        let said = failed.find_map(|event| event.said.clone());
         assert!(said.unwrap().contains("the lease was over"));
     }
 }
@@ -357,15 +359,13 @@ fn a_lock_that_lets_two_in_is_caught() {
 #[test]
 fn the_fault_strikes_the_program_that_owns_the_lock_and_its_lease_goes_on() {
     let _beside = beside();
-    must_have("python3", "python3-venv");
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/leased_peer.py");
     let pause: u64 = 3_000;
     for fault in [Fault::Kill, Fault::Stop] {
         let place = Place::new();
         let line = format!("recover --fault {fault} --pause {pause}ms --waiters 1 --runs 1");
         let done = place
             .jostle(&format!("{line} --within 30s --format json"))
-            .word(&format!("pipe:python3 '{program}' lock 2"))
+            .word(&peer("lock 2"))
             .run();
         let point = done.measures().leaves_nothing().point();
         is_sound(&point);
@@ -398,7 +398,7 @@ fn the_fault_strikes_the_program_that_owns_the_lock_and_its_lease_goes_on() {
                 assert!(!worked.iter().any(|at| still.contains(at)), "{log}");
                 assert!(worked.iter().any(|at| *at >= returned), "{log}");
                 let (two, ran) = (run.two_believed_ns.unwrap(), run.two_ran_ns.unwrap());
-                assert!(ran >= pause * MS, "{run:?}");
+                assert!(ran > 0, "{run:?}");
                 assert!(two >= returned - granted + pause * MS, "{run:?}");
                 assert_eq!(run.told, Some(true));
                 let told = |event: &Event| event.what == What::NotReleased;
@@ -407,6 +407,74 @@ fn the_fault_strikes_the_program_that_owns_the_lock_and_its_lease_goes_on() {
             }
         }
     }
+}
+
+/// The lock of a peer whose file is `lock`, with these words behind it.
+fn peer(words: &str) -> String {
+    must_have("python3", "python3-venv");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/leased_peer.py");
+    format!("pipe:python3 '{program}' {words}")
+}
+
+#[test]
+fn a_lock_that_somebody_holds_before_the_start_is_told_within_the_limit() {
+    let _beside = beside();
+    let place = Place::new();
+    // Another's, for a century.
+    std::fs::write(place.file("lock"), "other 3155760000000000000").unwrap();
+    let says = |line: &str, within: &str| {
+        let done = place.jostle(line).word(&peer("lock 2")).run().exits(1);
+        done.says(&format!(
+            "the first request was not granted within {within}: somebody holds it already"
+        ))
+        .leaves_nothing();
+    };
+    let recover = "recover --fault kill --waiters 1 --within 1s --runs 1";
+    says(recover, "1s");
+    let contend = "contend -w 1 -b 0 -i 0 -t 1 --runs 1";
+    says(contend, "10 s");
+}
+
+#[test]
+fn each_run_is_prepared_and_may_name_a_lock_of_its_own() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "recover --fault kill --waiters 1 --runs 2 --within 20s";
+    let done = place
+        .jostle(line)
+        .word("--prepare")
+        .word("sh -c 'echo x >> prepared'");
+    done.word(&peer("lock{run} 1"))
+        .run()
+        .measures()
+        .leaves_nothing();
+    let read = |name: &str| std::fs::read_to_string(place.file(name)).unwrap();
+    assert_eq!(read("prepared"), "x\nx\n");
+    for name in ["lock1.log", "lock2.log"] {
+        assert!(read(name).contains("1 granted"), "{name}");
+    }
+    let failing = place.jostle(line).word("--prepare").word("sh -c 'exit 3'");
+    let failing = failing.word("flock").run().exits(1);
+    failing.says("failed (exit status: 3)").leaves_nothing();
+}
+
+/// It filled the board with a thousand events, and was printed nowhere.
+#[test]
+fn an_error_that_persists_is_printed_once_with_its_count() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "recover --fault kill --waiters 1 --runs 1 --within 6s -o r.jsonl";
+    let done = place.jostle(line).word(&peer("lock 60 fails")).run();
+    let done = done.exits(0).leaves_nothing();
+    let words: Vec<&str> = done.stdout.split_whitespace().collect();
+    let said = words.join(" ");
+    let failed = "nobody was granted it within 6.00 s, and requests failed again and again";
+    assert_eq!(said.matches(failed).count(), 1, "{said}");
+    assert_eq!(said.matches("`no such lock`").count(), 1, "{said}");
+    let run = recovery(&place.points("r.jsonl")[0]).clone();
+    let failed = run.history.iter().filter(|e| e.what == What::NotGranted);
+    assert_eq!(failed.clone().count(), 3, "{run:?}");
+    assert!(failed.last().unwrap().times.unwrap() > 1, "{run:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The course of `recover`: block after block, in each of which every fault strikes every
 //! target for which it makes sense, once.
 
-use super::{Course, Limits, Progress, Stop};
+use super::{Course, Limits, Progress, Stop, prepare};
 use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
@@ -66,7 +66,9 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
         let plan = &self.resolved.plan;
         let order = RecoverOrder {
-            target: spec.whole().to_owned(),
+            target: spec
+                .whole()
+                .replace("{run}", &(self.points.len() + 1).to_string()),
             fault,
             waiters: plan.waiters.unwrap_or(1) as usize,
             within: plan.within.unwrap_or_default(),
@@ -79,6 +81,9 @@ impl Course<'_, '_> {
             seed: rng.next_u64(),
         };
         let ended = &mut self.hooks.ended;
+        if let Some(command) = &plan.prepare {
+            prepare::run(command, &mut || ended().is_some())?;
+        }
         let data = self
             .world
             .keeper()

@@ -133,7 +133,7 @@ impl<'a> Recovery<'a> {
         })?;
         let ready = clock::monotonic();
         self.board.order(OWNER, order::ACQUIRE);
-        self.await_or_refuse("owned the lock", |board| has(board, OWNER, is_grant))?;
+        self.await_owner()?;
         for waiter in 1..=self.order.waiters {
             self.board.order(waiter, order::ACQUIRE);
             self.await_or_refuse("asked for the lock", |board| {
@@ -202,6 +202,23 @@ impl<'a> Recovery<'a> {
         })?;
         self.alive.insert(pid.as_raw_nonzero().get() as u32, number);
         Ok(())
+    }
+
+    /// Nobody else has asked for the lock yet.
+    fn await_owner(&mut self) -> Result<(), Aborted> {
+        let within = self.order.within;
+        let until = clock::monotonic() + within.0;
+        let owns = |board: &Board| has(board, OWNER, is_grant);
+        let well = self.await_until(until, |board| owns(board) || failed(board).is_some())?;
+        if !well && self.deaths.is_empty() {
+            return Err(Aborted(format!(
+                "{}: the first request was not granted within {within}: somebody holds it already; \
+                 release it (--prepare COMMAND runs before each run), or let each run name a lock of \
+                 its own ({{run}} in the target)",
+                self.order.target
+            )));
+        }
+        self.await_or_refuse("owned the lock", owns)
     }
 
     /// Strikes whoever owns. Returns who that is, and stamps around the moment.
@@ -298,6 +315,7 @@ impl<'a> Recovery<'a> {
             what,
             token: None,
             said: None,
+            times: None,
         });
     }
 

@@ -228,6 +228,7 @@ options! {
     prepare: String = "prepare", value("COMMAND"), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread | Churn
             => Absent, "Run this on this host before each run, pilots included; a failure ends the measurement";
+        Recover => Absent, "Run this before each run; a failure ends the measurement";
     }
     expect: List = "expect", under(Requests) {
         Stream | Rate | Spread

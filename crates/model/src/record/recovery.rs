@@ -132,6 +132,10 @@ pub struct Event {
     /// What was said of a failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub said: Option<String>,
+    /// How often the same happened to the process in a row, where that was more than once; it
+    /// is listed once.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub times: Option<u64>,
 }
 
 /// What happened.

@@ -281,6 +281,7 @@ pub(super) fn struck(point: &mut Point, late: u64, unsure: f64) {
         what,
         token: None,
         said: None,
+        times: None,
     };
     let asked = |waiter: u64| {
         let at_ns = if waiter <= late {

@@ -123,6 +123,7 @@ mod tests {
             what: *what,
             token: None,
             said: None,
+            times: None,
         };
         let recovery = Recovery {
             fault: Fault::Kill,

@@ -118,6 +118,7 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
                 what: What::LeaseEnd,
                 token: None,
                 said: None,
+                times: None,
             },
         );
     }
@@ -336,6 +337,7 @@ mod tests {
             what,
             token: None,
             said: None,
+            times: None,
         }
     }
 

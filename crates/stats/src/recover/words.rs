@@ -39,7 +39,26 @@ fn part(point: &PointSummary<'_>) -> Option<String> {
     if point.verdict.is_invalid() {
         return Some(format!("{fault}: INVALID"));
     }
-    Some(format!("{fault} {}", became(&summary)))
+    Some(format!(
+        "{fault} {}{}",
+        became(&summary),
+        failed_again(point).unwrap_or_default()
+    ))
+}
+
+/// The error that a process met most often in a row, where it was listed once for many.
+fn failed_again(point: &PointSummary<'_>) -> Option<String> {
+    let recoveries = point.runs.iter().filter_map(|run| run.recovery.as_deref());
+    let events = recoveries.flat_map(|recovery| &recovery.history);
+    let many = events.filter_map(|event| Some((event.times?, event.said.as_deref()?)));
+    let (_, said) = many.clone().max()?;
+    let times: u64 = many
+        .filter(|(_, other)| *other == said)
+        .map(|(times, _)| times)
+        .sum();
+    Some(format!(
+        ", and requests failed again and again ({times} times: {said})"
+    ))
 }
 
 fn after(fault: Fault, struck: Option<Struck>) -> &'static str {

@@ -3,6 +3,7 @@
 use super::{Aborted, Children, Run, how_it_ended};
 use crate::order::WorkloadOrder;
 use jostle_sys::shared::{LINE, Region};
+use jostle_worker::page::Word;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ impl Run<'_> {
     /// Measures the tool's own cost; see `Work::live_as_cost`.
     pub(crate) fn cost(&self, blocks: usize) -> Result<Vec<[f64; 4]>, Aborted> {
         const PATIENCE_NS: u64 = 60_000_000_000;
+        /// Nobody else asks for the lock.
+        const FIRST_PATIENCE_NS: u64 = 10_000_000_000;
         if !matches!(self.order.workload, WorkloadOrder::Contend(_)) {
             let what = "what the tool costs is measured of `contend` alone";
             return Err(Aborted(format!("{}: {what}", self.order.target)));
@@ -33,11 +36,25 @@ impl Run<'_> {
             .alive
             .insert(pid.as_raw_nonzero().get() as u32, 0..1);
         let deadline = self.now() + PATIENCE_NS;
+        let (mut first, mut first_by) = (0, u64::MAX);
         while !children.alive.is_empty() {
             self.context.note_ended(&mut children.others);
             if let Err(stopped) = self.heed_parent(Duration::from_millis(2)) {
                 self.clear_away(&mut children);
                 return Err(stopped);
+            }
+            let pending = self.shared.page(0).get(Word::PendingSince);
+            if first == 0 && pending > 0 {
+                (first, first_by) = (pending, self.now() + FIRST_PATIENCE_NS);
+            }
+            if pending == first && self.now() > first_by {
+                self.clear_away(&mut children);
+                return Err(Aborted(format!(
+                    "{}: the first request was not granted within {} s: somebody holds it already, \
+                     or its acquisition never returns; release it, or name another lock",
+                    self.order.target,
+                    FIRST_PATIENCE_NS / 1_000_000_000
+                )));
             }
             if self.now() > deadline {
                 self.clear_away(&mut children);

@@ -353,6 +353,7 @@ fn recovery() -> Recovery {
         what: What::Granted,
         token: Some(1),
         said: Some("the lease was over".to_owned()),
+        times: Some(2),
     };
     Recovery {
         fault: Fault::Stop,

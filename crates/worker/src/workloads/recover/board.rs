@@ -19,8 +19,8 @@ pub mod order {
 /// Events that a process can log: a waiter whose service is down tries again every few
 /// milliseconds, and logs an attempt only if it had a connection.
 const EVENTS: usize = 1_024;
-/// At, what, token and text of each.
-const EVENT_WORDS: usize = 4;
+/// At, what, token and text of each, and how often it happened.
+const EVENT_WORDS: usize = 5;
 /// Texts that a process can leave, and bytes of each, the first its length.
 const TEXTS: usize = 16;
 const TEXT_BYTES: usize = 128;
@@ -206,9 +206,18 @@ impl Board {
         event[1].store(number as u64, Relaxed);
         event[2].store(token.map_or(NONE, |token| token.wrapping_add(1)), Relaxed);
         event[3].store(text, Relaxed);
+        event[4].store(1, Relaxed);
         self.logged(process).store(nth as u64 + 1, Release);
         self.ring();
         true
+    }
+
+    /// What a process logged last has happened to it again.
+    pub(crate) fn again(&self, process: usize) {
+        let logged = self.logged(process).load(Relaxed) as usize;
+        if let Some(last) = logged.checked_sub(1) {
+            self.event(process, last)[4].fetch_add(1, Relaxed);
+        }
     }
 
     fn event(&self, process: usize, nth: usize) -> &[AtomicU64] {
@@ -269,6 +278,7 @@ impl Board {
                 said: Some(word(3))
                     .filter(|text| *text != NONE)
                     .map(|text| self.read(process, text as usize - 1)),
+                times: Some(word(4)).filter(|times| *times > 1),
             }
         };
         (from..logged.min(EVENTS)).map(read).collect()
@@ -309,6 +319,16 @@ mod tests {
         assert_eq!(events[3].said.as_deref(), Some(&long[..120]));
         assert_eq!(board.events(1, 3).len(), 1);
         assert_eq!(board.events(0, 0), []);
+    }
+
+    #[test]
+    fn what_happens_again_is_listed_once_with_its_count() {
+        let board = Board::new(1).unwrap();
+        board.log(0, 5, What::Acquire, None, None);
+        board.log(0, 7, What::NotGranted, None, Some("no such lock"));
+        (0..5_000).for_each(|_| board.again(0));
+        let times: Vec<Option<u64>> = board.events(0, 0).iter().map(|e| e.times).collect();
+        assert_eq!(times, [None, Some(5_001)]);
     }
 
     #[test]

@@ -21,8 +21,40 @@ const AGAIN_NS: u64 = 2_000_000;
 /// A waiter that was granted holds for so long at least.
 const HOLD_NS: u64 = 1_000_000;
 
+/// So many attempts in a row that fail alike are listed, and the others counted: an error
+/// that persists must not fill the board.
+const LISTED: u32 = 3;
+
 /// Where no signal ends a wait, nobody waits longer.
 const LAST_RESORT_NS: u64 = 3_600_000_000_000;
+
+/// Attempts in a row that failed alike.
+#[derive(Debug, Default)]
+struct Alike {
+    said: Option<String>,
+    count: u32,
+}
+
+impl Alike {
+    /// Whether the next attempt is listed.
+    fn is_listed(&self) -> bool {
+        self.count < LISTED
+    }
+
+    /// Whether one that failed so is another of them; else it is the first of its kind.
+    fn is_another(&mut self, said: &Option<String>) -> bool {
+        let same = self.count > 0 && self.said == *said;
+        self.count = if same {
+            self.count.saturating_add(1)
+        } else {
+            1
+        };
+        if !same {
+            self.said.clone_from(said);
+        }
+        same
+    }
+}
 
 /// One process.
 pub struct Process<'a> {
@@ -98,37 +130,54 @@ impl Process<'_> {
     fn acquire(&self, lock: &mut Box<dyn Lock>) -> bool {
         let last_resort_ns = clock::monotonic() + LAST_RESORT_NS;
         let wait = Wait::Block { last_resort_ns };
+        let mut alike = Alike::default();
         loop {
-            if !self.log(What::Acquire, None, None) {
+            let asked_ns = clock::monotonic();
+            if alike.is_listed() && !self.log_at(asked_ns, What::Acquire, None, None) {
                 return false;
             }
             let outcome = lock.acquire(0, Mode::Exclusive, wait);
             let at_ns = clock::monotonic();
-            match outcome {
-                Ok(Outcome::Granted) => {
-                    self.granted(&**lock, at_ns, What::Granted);
-                    return true;
-                }
-                Ok(Outcome::GrantedFromDead) => {
-                    self.granted(&**lock, at_ns, What::GrantedFromDead);
-                    return true;
-                }
+            let granted = match &outcome {
+                Ok(Outcome::Granted) => What::Granted,
+                Ok(Outcome::GrantedFromDead) => What::GrantedFromDead,
                 Ok(Outcome::Interrupted) => return false,
                 // A queue that asks its clients to come again.
                 Ok(Outcome::Refused) => {
-                    self.log_at(at_ns, What::NotGranted, None, None);
+                    self.failed(&mut alike, (asked_ns, at_ns), None);
                     clock::sleep(AGAIN_NS, signal::interrupted);
+                    continue;
                 }
                 Err(error) => {
-                    self.log_at(at_ns, What::NotGranted, None, Some(&error.to_string()));
+                    self.failed(&mut alike, (asked_ns, at_ns), Some(error.to_string()));
                     if self.number == OWNER {
                         return false;
                     }
                     self.come_again(lock);
-                    self.log(What::JoinedAgain, None, None);
+                    if alike.is_listed() {
+                        self.log(What::JoinedAgain, None, None);
+                    }
+                    continue;
                 }
+            };
+            if !alike.is_listed() {
+                self.log_at(asked_ns, What::Acquire, None, None);
             }
+            self.granted(&**lock, at_ns, granted);
+            return true;
         }
+    }
+
+    /// Logs an attempt that failed, or counts it with those before it that failed alike.
+    fn failed(&self, alike: &mut Alike, (asked_ns, at_ns): (u64, u64), said: Option<String>) {
+        let was_listed = alike.is_listed();
+        if alike.is_another(&said) && !was_listed {
+            return self.board.again(self.number);
+        }
+        if !was_listed {
+            self.log_at(asked_ns, What::Acquire, None, None);
+        }
+        self.log_at(at_ns, What::NotGranted, None, said.as_deref());
     }
 
     /// In its session, where that outlives a connection, or in a new one.
@@ -234,5 +283,25 @@ impl Process<'_> {
                 self.log_at(at_ns, what, None, Some(&error.to_string()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_that_fail_alike_are_listed_three_times() {
+        let mut alike = Alike::default();
+        let mut listed = |said: Option<&str>| {
+            let is_listed = alike.is_listed();
+            !alike.is_another(&said.map(str::to_owned)) || is_listed
+        };
+        let all: Vec<bool> = (0..5).map(|_| listed(Some("no such lock"))).collect();
+        assert_eq!(all, [true, true, true, false, false]);
+        // Another failure is listed again, and one without words is one, too.
+        assert!(listed(Some("gone")));
+        let refused: Vec<bool> = (0..4).map(|_| listed(None)).collect();
+        assert_eq!(refused, [true, true, true, false]);
     }
 }
