@@ -42,7 +42,7 @@ const MARK: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" data-made-by=\"jos
 ///
 /// # Errors
 /// What the system says; that something else has this name.
-pub(crate) fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn reserve(dir: Option<&Path>, option: &str) -> Result<(), Failure> {
     let Some(dir) = dir else { return Ok(()) };
     let name = dir.display();
     match fs::create_dir(dir) {
@@ -56,7 +56,7 @@ pub(crate) fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
     match found.is_dir() {
         true => Ok(()),
         false => Err(Failure::Failed(anyhow!(
-            "{name} is no directory; name one with --figures"
+            "{name} is no directory; name one with {option}"
         ))),
     }
 }

@@ -51,6 +51,7 @@ mod planted;
 
 pub use command::command;
 pub use csv::tidy;
+pub use edn::{History, histories};
 pub use file::{FileError, MOST_LINE_BYTES, Writer, lines, name_of, open, read, read_from};
 pub use html::live;
 pub use html::{Drawn, MARK, compared as html_of_compared, drawn, html, judged as html_of_judged};

@@ -357,6 +357,7 @@ pub(crate) fn recovered() -> ResultSet {
         token,
         said: (what == What::NotReleased)
             .then(|| "EVALSHA: the lease was over before the release".to_owned()),
+        times: None,
     };
     let run =
         |target: &str, fault: Fault, run: u32, lease: bool, rest: &[(u64, Option<u64>, What)]| {
