@@ -367,7 +367,8 @@ mod tests {
         assert!(compared > 12, "{compared}");
     }
 
-    /// `hold` alone is not: the services' own logs make it ten times as long.
+    /// `hold` is not: the services' own logs make it ten times as long. Nor is `recover`, whose
+    /// owners were let go on earlier when that file was recorded.
     #[test]
     fn the_estimate_counts_the_launching_of_services() {
         let mut plan = None;
@@ -378,7 +379,7 @@ mod tests {
                 Record::Experiment(experiment) => plan = Some(experiment.plan),
                 Record::End(end) => {
                     let plan = plan.take().unwrap();
-                    if plan.workload != Workload::Hold {
+                    if !matches!(plan.workload, Workload::Hold | Workload::Recover) {
                         let each = takes(std::slice::from_ref(&plan)).as_secs_f64();
                         assert!(
                             (each / end.elapsed_s - 1.0).abs() < 0.25,
@@ -390,7 +391,7 @@ mod tests {
                 _ => {}
             }
         }
-        assert_eq!(compared, 3);
+        assert_eq!(compared, 2);
     }
 
     /// It said 50 s, and took 30 minutes.

@@ -454,7 +454,7 @@ fn of_every_recorded_point() {
 fn of_every_point_of_a_hundred_random_results() {
     // As many threads as the smallest machine has CPUs.
     let seen = std::thread::scope(|scope| {
-        let halves = [14, 15].map(|seed| scope.spawn(move || verdicts_and_checks(seed, 50)));
+        let halves = [14, 15].map(|seed| scope.spawn(move || verdicts_and_checks(seed, 70)));
         let mut seen = BTreeMap::<String, usize>::new();
         for (name, count) in halves.into_iter().flat_map(|half| half.join().unwrap()) {
             *seen.entry(name).or_default() += count;

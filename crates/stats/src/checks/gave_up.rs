@@ -90,7 +90,7 @@ mod tests {
     fn who_is_refused_before_half_of_the_timeout_has_not_waited() {
         assert_eq!(text(20_005, 2_500_000_000), None);
         assert_eq!(text(9, 66_000), None);
-        let expected = "20,005 attempts ended without the lock after 66 us (median), 0.0 % of what \
+        let expected = "20,005 attempts ended without the lock after 66.0 us (median), 0.0 % of what \
                         was asked for";
         assert_eq!(text(20_005, 66_000).as_deref(), Some(expected));
         assert!(judge_in(&CHECK, &experiment(), &[point()]).is_none());
