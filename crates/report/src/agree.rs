@@ -308,11 +308,14 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         let struck = rng.below(set.points.len() as u64) as usize;
         set.points[struck].deaths = vec!["worker 1 died".to_owned()];
         cells_are_the_same(&made::finished(set.experiment, set.points), &mut seen);
+    }
+    // Undisturbed, disturbed for part of the window, or both by turns.
+    for round in 0..8 {
         let mut set = made::set();
-        let most = rng.below(4);
-        set.points
-            .iter_mut()
-            .for_each(|run| disturb(run, rng.below(1 + most)));
+        for run in &mut set.points {
+            (run.workers, run.histograms) = (None, BTreeMap::new());
+            disturb(run, rng.below(1 + round % 4));
+        }
         let set = made::finished(set.experiment, set.points);
         cells_are_the_same(&set, &mut seen);
         agree(&set);
@@ -578,7 +581,6 @@ static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
             ..Default::default()
         }));
     },
-    |point, rng| disturb(point, rng.below(4)),
 ];
 
 /// Something else took a CPU in so many tenths of the window.

@@ -318,10 +318,17 @@ mod tests {
             found([busy.clone(), quiet, busy.clone(), busy.clone()]),
             (true, 1, [true; 2], None)
         );
+        let runs = [busy.clone(), busy.clone(), busy.clone(), busy];
         assert_eq!(
-            found([busy.clone(), busy.clone(), busy.clone(), busy]),
+            found(runs.clone()),
             (true, 0, [false; 2], Some((Is::Suspect, true)))
         );
+        // 1,000 in 20 ms, in laws of growth too.
+        let point = crate::summary::summarize(&experiment, &runs).remove(0);
+        assert!((point.throughput_per_s.unwrap().median - 50_000.0).abs() < 1e-6);
+        let whole = runs[0].throughput_per_s * runs[0].window_s / runs[0].operations as f64;
+        let cost_ns = crate::fit::sweeps::FIGURES[0].within(&point, &runs[0]);
+        assert!((cost_ns.unwrap() / whole - 20_000.0).abs() < 1e-6);
     }
 
     /// Under `taskset -c 0` a loop that was pinned to CPU 1 stood beside a bound of CPU 0.

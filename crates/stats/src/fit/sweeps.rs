@@ -83,10 +83,13 @@ pub struct Figure {
     pub of: fn(&Point) -> Option<f64>,
 }
 
+/// The time of an operation, all workers together.
+const PER_OPERATION: &str = "time_per_operation_ns";
+
 /// The figures that are fitted, the one that closes the table first.
 pub static FIGURES: &[Figure] = &[
     Figure {
-        name: "time_per_operation_ns",
+        name: PER_OPERATION,
         what: "time",
         per_operation: true,
         // A connection's holds what the tool and its waits for the server take.
@@ -198,6 +201,18 @@ fn rest(mut at: At, swept: &Swept) -> At {
     at
 }
 
+impl Figure {
+    /// The figure of one run, as the point takes it: the time of an operation from the slices
+    /// that its rate is from.
+    pub fn within(&self, point: &PointSummary<'_>, run: &Point) -> Option<f64> {
+        let value = (self.of)(run)?;
+        match self.name {
+            PER_OPERATION => Some(value / point.rate_of(run, 1.0)?),
+            _ => Some(value),
+        }
+    }
+}
+
 fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<Sample> {
     let mut samples: Vec<Sample> = points
         .iter()
@@ -205,7 +220,7 @@ fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<
             let mut at = point.at;
             let runs = point.runs.iter();
             let runs: Vec<(u32, f64)> = runs
-                .filter_map(|run| Some((run.block, (figure.of)(run)?)))
+                .filter_map(|run| Some((run.block, figure.within(point, run)?)))
                 .collect();
             Some(Sample {
                 n: (*(swept.field)(&mut at)).filter(|n| *n > 0 && !runs.is_empty())?,

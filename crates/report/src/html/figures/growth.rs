@@ -65,7 +65,7 @@ fn unit(of: &sweeps::Figure) -> Unit {
 /// Over the runs of a spot.
 fn level(of: &sweeps::Figure, spot: &Spot<'_>) -> Option<f64> {
     let runs = spot.point.runs.iter();
-    let runs: Vec<f64> = runs.filter_map(|run| (of.of)(run)).collect();
+    let runs: Vec<f64> = runs.filter_map(|run| of.within(&spot.point, run)).collect();
     median(&runs).filter(|_| spot.usable())
 }
 
