@@ -1,4 +1,5 @@
-//! The messages of failures: the first of each kind, below the table.
+//! The messages of failures: the first of each kind, below the table, unless the verdict quotes
+//! it.
 
 use jostle_stats::summary::PointSummary;
 
@@ -12,7 +13,11 @@ const AT_MOST: usize = 8;
 pub(crate) fn failures(points: &[PointSummary<'_>]) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     for point in points {
+        let quoted = |text: &str| point.verdict.reasons.iter().any(|r| r.text.contains(text));
         for text in point.runs.iter().flat_map(|run| &run.messages) {
+            if quoted(text) {
+                continue;
+            }
             let text = format!("{}: {text}", point.target);
             if !said.contains(&text) {
                 said.push(text);
@@ -44,6 +49,12 @@ mod tests {
             said(&set),
             ["flock: connect: refused", "sysv: connect: refused"]
         );
+        // What the verdict quotes is not printed again.
+        let mut quoted = set.clone();
+        for point in &mut quoted.points {
+            point.errors = [("ECONNREFUSED".to_owned(), 1)].into();
+        }
+        assert_eq!(said(&quoted), [""; 0]);
         set.points[0].messages = (0..20).map(|nth| format!("reply {nth}")).collect();
         let many = said(&set);
         assert_eq!(many.len(), 9);

@@ -206,7 +206,7 @@ impl PipeLock {
     fn no_answer(&self, name: &'static str) -> CallError {
         let line = self.peer.answer();
         match Reply::read(line) {
-            Some(Reply::Failed(text)) => self.peer.refuse(name, "answered an error:", text),
+            Some(Reply::Failed(text)) => self.peer.failed(name, text),
             Some(Reply::Granted(None)) if name == ACQUIRE => {
                 self.peer
                     .refuse(name, "lists `token` and granted without one:", line)

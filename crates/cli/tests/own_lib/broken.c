@@ -123,6 +123,9 @@ int jostle_acquire(void *handle, unsigned key, int is_shared, int64_t deadline_n
     if (is(self->shared, "dies-in-acquire") && self->shared->workers > 1 &&
         atomic_load(&lock->releases) > 500)
         crash();
+    if (is(self->shared, "exits-in-acquire") && self->shared->workers > 1 &&
+        atomic_load(&lock->releases) > 500)
+        exit(0);
     if (is(self->shared, "returns-7"))
         return 7;
     if (is(self->shared, "refuses-for-ever") && deadline_ns == -1)

@@ -6,10 +6,12 @@ use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Buckets, Count, Counts, Machine};
 use jostle_stats::histogram;
+use jostle_sys::process::Ended;
 use jostle_sys::stat::{self, Scheduled};
 use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,7 +40,7 @@ pub(super) fn collect(
         ramp_ns: seen.ramp_ns,
         drain_ns: seen.drain_ns,
         operations: pages.iter().map(|page| operations(order, page)).collect(),
-        deaths: deaths(&seen, &pages),
+        deaths: deaths(order, &seen, &pages),
         truth,
         setup,
         during: seen.during.clone(),
@@ -111,7 +113,7 @@ fn operations(order: &RunOrder, page: &Page<'_>) -> u64 {
     }
 }
 
-fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
+fn deaths(order: &RunOrder, seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
     let children = &seen.children;
     let killed: BTreeSet<usize> = children.killed.iter().copied().collect();
     let early = children.ended.iter().filter(|(ended, workers)| {
@@ -119,15 +121,19 @@ fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
         let failed = workers
             .clone()
             .any(|w| pages[w].get(Word::Stage) == Stage::Failed as u64);
-        !ours && !failed && ended.code != Some(0)
+        // A library may call exit(3) in the middle of the work.
+        let works = |w: usize| pages[w].get(Word::Stage) == Stage::Working as u64;
+        let well = ended.code == Some(0) && !workers.clone().all(works);
+        !ours && !failed && !well
     });
     early
         .map(|(ended, workers)| match workers.len() {
             1 => format!(
-                "worker {} (pid {}): {}",
+                "worker {} (pid {}): {}{}",
                 workers.start,
                 ended.pid,
-                how_it_ended(ended)
+                how_it_ended(ended),
+                inside(order, ended, &pages[workers.start])
             ),
             n if n < pages.len() => format!(
                 "the generator of workers {} to {} (pid {}): {}",
@@ -143,6 +149,23 @@ fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
             ),
         })
         .collect()
+}
+
+/// The function of a user's library in which a worker ended: its own code neither exits nor
+/// faults. Empty where that is not known.
+fn inside(order: &RunOrder, ended: &Ended, page: &Page<'_>) -> &'static str {
+    // These come from outside, as a rule.
+    const SENT: [Signal; 3] = [Signal::KILL, Signal::TERM, Signal::INT];
+    let sent = SENT
+        .iter()
+        .any(|signal| ended.signal == Some(signal.as_raw()));
+    let told =
+        order.measure == Measure::Full && matches!(order.workload, WorkloadOrder::Contend(_));
+    match order.target.starts_with("lib:") && told && !sent {
+        false => "",
+        true if page.get(Word::PendingSince) > 0 => " inside jostle_acquire",
+        true => " inside jostle_release",
+    }
 }
 
 fn starts(data: &mut RunData, pages: &[Page<'_>], shared: &Shared) {

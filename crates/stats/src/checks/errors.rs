@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Is, Point, Reason};
 use std::collections::BTreeMap;
 
 /// Failed calls.
@@ -29,11 +29,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     let mut failed: BTreeMap<&str, u64> = BTreeMap::new();
-    for (name, count) in evidence.runs.iter().flat_map(|run| &run.errors) {
-        // Not a failed call: the check of the clocks judges it.
-        if *count > 0 && name != clock::BEFORE_RELEASE {
-            *failed.entry(name).or_default() += count;
-        }
+    for (name, count) in evidence.runs.iter().flat_map(|run| of_calls(run)) {
+        *failed.entry(name).or_default() += count;
     }
     let all: u64 = failed.values().sum();
     let list: Vec<String> = failed
@@ -44,11 +41,34 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         let found = Found {
             measured: Some(all as f64),
             limit: Some(MOST as f64),
-            seen: Some(format!("calls failed: {}", list.join(", "))),
+            seen: Some(format!(
+                "calls failed: {}{}",
+                list.join(", "),
+                words(evidence)
+            )),
             ..Found::default()
         };
         CHECK.reason(Is::Invalid, EVERYTHING, found)
     })
+}
+
+/// The errors of a run that are failed calls.
+fn of_calls(run: &Point) -> impl Iterator<Item = (&str, u64)> {
+    // Not a failed call: the check of the clocks judges it.
+    let failed = |(name, count): &(&String, &u64)| **count > 0 && *name != clock::BEFORE_RELEASE;
+    let all = run.errors.iter().filter(failed);
+    all.map(|(name, count)| (name.as_str(), *count))
+}
+
+/// How many calls of a run failed; in most workloads such a call ends its worker.
+pub(super) fn failed_calls(run: &Point) -> u64 {
+    of_calls(run).map(|(_, count)| count).sum()
+}
+
+/// What the first was, in the words of the system, of the server or of a user's program.
+fn words(evidence: &Evidence<'_>) -> String {
+    let first = evidence.runs.iter().flat_map(|run| &run.messages).next();
+    first.map_or(String::new(), |text| format!("; the first: {text}"))
 }
 
 #[cfg(test)]
@@ -75,5 +95,16 @@ mod tests {
         bad.errors.insert("ENOLCK".to_string(), 2);
         let reason = judge(&CHECK, &[bad.clone(), point(), bad]).unwrap();
         assert_eq!(reason.text, "calls failed: ENOLCK 4 times");
+    }
+
+    #[test]
+    fn the_first_failure_is_quoted() {
+        let mut bad = point();
+        bad.errors.insert("EPROTO".to_string(), 3);
+        bad.messages = vec!["request A: the command answered an error".to_string()];
+        assert_eq!(
+            judge(&CHECK, &[bad]).unwrap().text,
+            "calls failed: EPROTO 3 times; the first: request A: the command answered an error"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Did the lock stand free while workers waited for it?
 
 use super::not_contended::wants_contention;
-use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use super::{Check, EVERYTHING, Evidence, Found, errors, percent, seen};
 use crate::intervals::median;
 use crate::numbers::grouped;
 use jostle_model::record::{Is, Point, Reason};
@@ -176,15 +176,16 @@ fn pause(run: &Point, plan: &Plan) -> Option<Pause> {
     })
 }
 
-/// Causes that have a check of their own: an owner that died, or workers that waited for a
-/// CPU. Where somebody was seen who stopped the lock, that they waited too explains nothing.
+/// Causes that have a check of their own: an owner that died, workers that all ended by errors,
+/// or that waited for a CPU. Where somebody was seen who stopped the lock, that they waited too explains nothing.
 fn is_elsewhere(run: &Point, still_s: f64) -> bool {
     let seen = run
         .causes
         .as_deref()
         .is_some_and(|causes| !causes.found.is_empty());
     let waited = run.runqueue_wait_s.is_some_and(|wait| wait > still_s / 2.0);
-    !run.deaths.is_empty() || (waited && !seen)
+    let failed = errors::failed_calls(run) >= run.at.workers.unwrap_or(u64::MAX);
+    !run.deaths.is_empty() || failed || (waited && !seen)
 }
 
 /// What an owner does between two acquisitions, by the plan.
@@ -334,6 +335,16 @@ mod tests {
         let text = judge(&CHECK, &[stopped(7)]).unwrap().text;
         let part = "none of 10 workers was let in for the last 3.50 of 5.00 s";
         assert!(text.contains(part), "{text}");
+    }
+
+    /// Nobody asks any more, and the errors have a check of their own.
+    #[test]
+    fn workers_that_all_ended_by_errors_left_no_lock_that_stands_still() {
+        for (failed, told) in [(9, true), (10, false)] {
+            let mut point = stopped(7);
+            point.errors.insert("ENOTRECOVERABLE".to_owned(), failed);
+            assert_eq!(judge(&CHECK, &[point]).is_some(), told, "{failed}");
+        }
     }
 
     /// 5 s in slices of 20 ms, of which so many from the hundredth on are empty.

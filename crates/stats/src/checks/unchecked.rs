@@ -44,6 +44,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if impossible.is_none() && harm::bound(evidence.experiment, evidence.runs).is_some() {
         return None;
     }
+    // Of a worker that died the kernel counts nothing any more, and its death is the finding.
+    if impossible.is_none() && evidence.runs.iter().any(|run| !run.deaths.is_empty()) {
+        return None;
+    }
     let (why, remedy) = match (impossible, any(|accounts| accounts.waited_s.is_none())) {
         (Some(why), _) => (why, Some(Remedy::wait_quiet())),
         (None, true) => (

@@ -67,6 +67,8 @@ pub(super) struct Peer {
     guard: Guard,
     /// Requests so far.
     asked: u64,
+    /// When the latest one was sent.
+    asked_ns: u64,
     /// The answer to the latest one is still to come.
     due: bool,
     line: [u8; LONGEST_LINE],
@@ -110,6 +112,7 @@ impl Peer {
             output,
             guard,
             asked: 0,
+            asked_ns: 0,
             due: false,
             line: [0; LONGEST_LINE],
             filled: 0,
@@ -204,6 +207,7 @@ impl Peer {
     fn send(&mut self, name: &'static str, request: &RequestLine) -> Result<(), CallError> {
         self.due = true;
         self.filled = 0;
+        self.asked_ns = clock::monotonic();
         let Some(input) = &self.input else {
             return Err(CallError::new(name, Errno::PIPE));
         };
@@ -263,7 +267,18 @@ impl Peer {
         failure(name, Errno::PROTO, &text)
     }
 
-    /// An answer that is none to this request, or an error, in words.
+    /// The program's own words for a failure, and how long it took.
+    #[cold]
+    pub(super) fn failed(&self, name: &'static str, said: &[u8]) -> CallError {
+        let took_ms = (clock::monotonic() - self.asked_ns) as f64 / 1e6;
+        self.refuse(
+            name,
+            &format!("answered an error after {took_ms:.1} ms:"),
+            said,
+        )
+    }
+
+    /// An answer that is none to this request, in words.
     #[cold]
     pub(super) fn refuse(&self, name: &'static str, how: &str, said: &[u8]) -> CallError {
         let text = format!("the command {how} {}", quoted(said, QUOTED_ERRORS));
