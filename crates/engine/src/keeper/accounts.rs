@@ -443,3 +443,6 @@ fn seconds(ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod live_tests;
