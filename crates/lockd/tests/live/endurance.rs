@@ -575,30 +575,9 @@ fn metrics_are_served_to_prometheus() {
 #[cfg(feature = "tls")]
 #[test]
 fn tls_serves_redis_cli_and_nothing_else() {
-    use crate::common::{output, tool};
+    use crate::common::{ELLIPTIC, certificate, output, tool};
     let directory = tempfile::tempdir().unwrap();
-    let (cert, key) = (
-        directory.path().join("cert.pem"),
-        directory.path().join("key.pem"),
-    );
-    output(
-        tool("openssl")
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-            ])
-            .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
-            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
-            .arg("-keyout")
-            .arg(&key)
-            .arg("-out")
-            .arg(&cert),
-    );
-    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let [cert, key] = &certificate(directory.path(), ELLIPTIC);
     let daemon = Daemon::start_exactly(&[
         "--data",
         "none",
@@ -653,26 +632,17 @@ fn cpu_by_thread(daemon: &Daemon) -> std::collections::HashMap<String, u64> {
 #[cfg(feature = "tls")]
 #[test]
 fn handshakes_are_not_made_where_commands_are_executed() {
-    use crate::common::{output, tool};
+    use crate::common::{certificate, output, tool};
     let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let (cert, key) = (path("cert.pem"), path("key.pem"));
     // A signature of such a key takes milliseconds.
-    output(
-        tool("openssl")
-            .args([
-                "req", "-x509", "-newkey", "rsa:4096", "-nodes", "-days", "2",
-            ])
-            .args(["-subj", "/CN=localhost", "-keyout", &key, "-out", &cert])
-            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]),
-    );
+    let [cert, key] = &certificate(directory.path(), &["rsa:4096"]);
     let tls = [
         "--tls-listen",
         "127.0.0.1:0",
         "--tls-cert",
-        &cert,
+        cert,
         "--tls-key",
-        &key,
+        key,
     ];
     let daemon =
         Daemon::start_exactly(&[&["--data", "none", "--listen", "none"], &tls[..]].concat());
@@ -680,7 +650,7 @@ fn handshakes_are_not_made_where_commands_are_executed() {
     let before = cpu_by_thread(&daemon);
     for _ in 0..10 {
         let mut cli = tool("redis-cli");
-        let asked = cli.args(["--tls", "--cacert", &cert, "-p", &port, "PING"]);
+        let asked = cli.args(["--tls", "--cacert", cert, "-p", &port, "PING"]);
         assert_eq!(output(asked), "PONG\n");
     }
     let after = cpu_by_thread(&daemon);

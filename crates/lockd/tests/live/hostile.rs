@@ -13,6 +13,14 @@ use crate::JOSTLED;
 use crate::common::{Client, Daemon, eventually, short, tool};
 use jostle_resp::Value;
 
+/// A file with an administrator and a user of locks, in a directory.
+fn users_file(directory: &std::path::Path) -> String {
+    let users = directory.join("users").display().to_string();
+    let text = "user boss on >b ~* +@admin\nuser app on >a ~* +@lock\n";
+    std::fs::write(&users, text).unwrap();
+    users
+}
+
 /// A standard error that is full, and that nobody reads; keep the second one open.
 fn full_log() -> (Stdio, UnixStream) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
@@ -210,13 +218,8 @@ fn patterns_and_names_of_a_request_are_few_bytes() {
 #[test]
 fn who_has_not_logged_in_makes_room_for_newcomers_the_oldest_first() {
     let directory = tempfile::tempdir().unwrap();
-    let users = directory.path().join("users");
-    std::fs::write(
-        &users,
-        "user boss on >b ~* +@admin\nuser app on >a ~* +@lock\n",
-    )
-    .unwrap();
-    let flags = ["--users-file", users.to_str().unwrap()];
+    let users = users_file(directory.path());
+    let flags = ["--users-file", &users];
     let daemon = Daemon::start(
         &[
             &flags[..],
@@ -246,26 +249,19 @@ fn who_has_not_logged_in_makes_room_for_newcomers_the_oldest_first() {
 #[cfg(feature = "tls")]
 #[test]
 fn silent_handshakes_make_room_for_newcomers_the_oldest_first() {
+    use crate::common::{ELLIPTIC, certificate};
     let directory = tempfile::tempdir().unwrap();
-    let file = |name: &str| directory.path().join(name).display().to_string();
-    let (key, cert, users) = (file("key"), file("cert"), file("users"));
-    let made = tool("openssl")
-        .args(["req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"])
-        .args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=x"])
-        .args(["-keyout", &key, "-out", &cert])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    std::fs::write(&users, "user boss on >b ~* +@admin\n").unwrap();
+    let [cert, key] = &certificate(directory.path(), ELLIPTIC);
+    let users = users_file(directory.path());
     let daemon = Daemon::start(&[
         "--users-file",
         &users,
         "--tls-listen",
         "127.0.0.1:0",
         "--tls-cert",
-        &cert,
+        cert,
         "--tls-key",
-        &key,
+        key,
         "--max-connections",
         "4",
         "--reserve-connections",
@@ -489,13 +485,8 @@ fn a_limit_of_files_that_leaves_no_client_is_refused() {
 #[test]
 fn guesses_of_a_password_are_few_however_many_connections_make_them() {
     let directory = tempfile::tempdir().unwrap();
-    let users = directory.path().join("users");
-    std::fs::write(
-        &users,
-        "user boss on >b ~* +@admin\nuser app on >a ~* +@lock\n",
-    )
-    .unwrap();
-    let daemon = Daemon::start(&["--users-file", users.to_str().unwrap()]);
+    let users = users_file(directory.path());
+    let daemon = Daemon::start(&["--users-file", &users]);
     let mut boss = daemon.client();
     assert_eq!(boss.say("AUTH boss b"), "OK");
     let mut guessers = Vec::new();

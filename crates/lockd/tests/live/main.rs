@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // A helper of a test fails the test.
 
+mod attacks;
 mod clients;
 mod commands;
 mod common;

@@ -324,3 +324,23 @@ pub(crate) fn output(command: &mut Command) -> String {
     );
     text
 }
+
+/// The kind of most certificates' keys.
+#[cfg(feature = "tls")]
+pub(crate) const ELLIPTIC: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+
+/// Makes a certificate for this host in a directory, with a key of this kind; returns their
+/// files, the certificate first.
+#[cfg(feature = "tls")]
+pub(crate) fn certificate(directory: &Path, key_kind: &[&str]) -> [String; 2] {
+    let file = |name: &str| directory.join(name).display().to_string();
+    let [cert, key] = ["cert.pem", "key.pem"].map(file);
+    output(
+        tool("openssl")
+            .args(["req", "-x509", "-nodes", "-days", "2", "-newkey"])
+            .args(key_kind)
+            .args(["-subj", "/CN=localhost", "-keyout", &key, "-out", &cert])
+            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]),
+    );
+    [cert, key]
+}

@@ -78,17 +78,9 @@ fn sockets_of_systemd_are_served_by_their_kind_and_name() {
 #[cfg(feature = "tls")]
 #[test]
 fn a_socket_of_systemd_by_the_name_of_tls_is_served_with_tls() {
+    use crate::common::{ELLIPTIC, certificate};
     let directory = tempfile::tempdir().unwrap();
-    let file = |name: &str| directory.path().join(name).display().to_string();
-    let (key, cert) = (file("key"), file("cert"));
-    let made = tool("openssl")
-        .args(["req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"])
-        .args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=x"])
-        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-keyout", &key, "-out", &cert])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    let [cert, key] = certificate(directory.path(), ELLIPTIC);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let tls = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tls.local_addr().unwrap().port().to_string();
