@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde::{Deserialize, Serialize};
 
-use crate::table::{BadImage, HashKey, TableImage};
+use crate::table::{BadImage, HashKey, TableImage, Time};
 
 /// The format's version. Increase it with every change to the types below and to
 /// [`TableImage`].
@@ -106,23 +106,44 @@ pub(crate) struct ConnState {
     pub(crate) waiting: bool,
     pub(crate) wrong_passwords: u32,
     pub(crate) refusal_due: Option<u64>,
-    pub(crate) closing: bool,
-    pub(crate) readable: bool,
-    pub(crate) hung_up: bool,
-    pub(crate) ended: bool,
-    pub(crate) more: bool,
-    pub(crate) input: Vec<u8>,
-    pub(crate) needed: usize,
+    pub(crate) intake: Intake,
     /// Replies not yet sent.
     pub(crate) output: Vec<u8>,
     /// The names that the wait in progress wants as leases.
     pub(crate) wanted: Vec<Vec<u8>>,
     /// Leases whose replies were not yet sent.
     pub(crate) fresh_leases: Vec<(u64, Vec<u8>)>,
-    pub(crate) since: u64,
-    pub(crate) last_request: u64,
-    pub(crate) incomplete_since: Option<u64>,
-    pub(crate) stuck_since: Option<u64>,
+    pub(crate) profile: Profile,
+}
+
+/// What a connection has received, and whether more can come. A handover keeps it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Intake {
+    /// The connection is to be closed once its replies are sent.
+    pub(crate) closing: bool,
+    /// Its socket may hold unread bytes. Epoll reports them only once.
+    pub(crate) readable: bool,
+    /// The client has closed its side, though not all that it sent may be read.
+    pub(crate) hung_up: bool,
+    /// The client has closed its side; nothing more will come.
+    pub(crate) ended: bool,
+    /// `input` may hold whole requests, which the next turn executes.
+    pub(crate) more: bool,
+    /// Received and not yet executed.
+    pub(crate) input: Vec<u8>,
+    /// `input` needs this many bytes before its first request can be complete.
+    pub(crate) needed: usize,
+}
+
+/// What the sweep and administrators look at. A handover keeps it as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Profile {
+    pub(crate) since: Time,
+    pub(crate) last_request: Time,
+    /// Since when a request has been incomplete, or the client not authenticated.
+    pub(crate) incomplete_since: Option<Time>,
+    /// Since when replies have waited without the client reading any.
+    pub(crate) stuck_since: Option<Time>,
     pub(crate) commands: u64,
     pub(crate) name: Vec<u8>,
     pub(crate) library: Vec<u8>,

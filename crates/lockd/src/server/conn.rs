@@ -9,7 +9,7 @@ use jostle_resp::Protocol;
 
 use super::stream::Stream;
 use crate::glob::Beginning;
-use crate::handover::state::Transaction;
+use crate::handover::state::{Intake, Profile, Transaction};
 use crate::table::{ClientId, Time};
 use crate::users::User;
 
@@ -44,26 +44,13 @@ pub(crate) struct Conn {
     pub(crate) phase: Phase,
     /// Wrong passwords given.
     pub(crate) wrong_passwords: u32,
-    /// To be closed once its replies are sent.
-    pub(crate) closing: bool,
-    /// Its socket may hold unread bytes. Epoll reports them only once.
-    pub(crate) readable: bool,
-    /// The client has closed its side, though not all that it sent may be read.
-    pub(crate) hung_up: bool,
+    pub(crate) intake: Intake,
     /// The connection has failed.
     pub(crate) broken: bool,
-    /// The client has closed its side; nothing more will come.
-    pub(crate) ended: bool,
-    /// `input` may hold whole requests, which the next turn executes.
-    pub(crate) more: bool,
     /// It is in the server's list of connections that go on with the next turn.
     pub(crate) later: bool,
     /// Epoll tells when more can be sent.
     pub(crate) watched_for_room: bool,
-    /// Received and not yet executed.
-    pub(crate) input: Vec<u8>,
-    /// `input` needs this many bytes before its first request can be complete.
-    pub(crate) needed: usize,
     /// Replies not yet sent, from `sent` on.
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
@@ -73,16 +60,7 @@ pub(crate) struct Conn {
     pub(crate) fresh_leases: FreshLeases,
     /// Bytes of its buffers that the server has counted.
     pub(crate) accounted: usize,
-    pub(crate) since: Time,
-    pub(crate) last_request: Time,
-    /// Since when a request has been incomplete, or the client not authenticated.
-    pub(crate) incomplete_since: Option<Time>,
-    /// Since when replies have waited without the client reading any.
-    pub(crate) stuck_since: Option<Time>,
-    pub(crate) commands: u64,
-    pub(crate) name: Vec<u8>,
-    pub(crate) library: Vec<u8>,
-    pub(crate) library_version: Vec<u8>,
+    pub(crate) profile: Profile,
 }
 
 /// Capacity that an empty buffer may keep for the next time: enough that
@@ -109,36 +87,32 @@ impl Conn {
             names_begin: None,
             phase: Phase::Open,
             wrong_passwords: 0,
-            closing: false,
-            readable: false,
-            hung_up: false,
+            intake: Intake::default(),
             broken: false,
-            ended: false,
-            more: false,
             later: false,
             watched_for_room: false,
-            input: Vec::new(),
-            needed: 0,
             output: Vec::new(),
             sent: 0,
             wanted: Wanted::default(),
             fresh_leases: FreshLeases::default(),
             accounted: 0,
-            since: now,
-            last_request: now,
-            incomplete_since: Some(now),
-            stuck_since: None,
-            commands: 0,
-            name: Vec::new(),
-            library: Vec::new(),
-            library_version: Vec::new(),
+            profile: Profile {
+                since: now,
+                last_request: now,
+                incomplete_since: Some(now),
+                stuck_since: None,
+                commands: 0,
+                name: Vec::new(),
+                library: Vec::new(),
+                library_version: Vec::new(),
+            },
         }
     }
 
     /// Makes the connection this user's.
     pub(crate) fn log_in(&mut self, user: Arc<User>, number: u16) {
         self.authenticated = true;
-        self.incomplete_since = None;
+        self.profile.incomplete_since = None;
         self.user = Some(user);
         self.number = number;
         self.update_guard();
@@ -200,7 +174,7 @@ impl Conn {
     /// Whether replies wait because the client does not read them. Other waiting
     /// replies are kept back, to be sent together with those of other clients.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.stuck_since.is_some()
+        self.profile.stuck_since.is_some()
     }
 
     /// Whether the client is gone while others need what it has: its place in a line,
@@ -209,13 +183,13 @@ impl Conn {
     #[inline]
     pub(crate) fn is_abandoned(&self) -> bool {
         let fresh = !self.fresh_leases.is_empty();
-        (self.waits() && self.hung_up) || (fresh && self.stream.peer_is_gone())
+        (self.waits() && self.intake.hung_up) || (fresh && self.stream.peer_is_gone())
     }
 
     /// Frees the memory of empty buffers.
     pub(crate) fn trim(&mut self) {
-        if self.input.is_empty() {
-            self.input = Vec::new();
+        if self.intake.input.is_empty() {
+            self.intake.input = Vec::new();
         }
         if self.pending() == 0 {
             (self.output, self.sent) = (Vec::new(), 0);
@@ -233,7 +207,7 @@ impl Conn {
             .as_ref()
             .map_or(0, |queued| queued.requests.capacity());
         let leases = self.wanted.bytes() + self.fresh_leases.bytes();
-        self.input.capacity() + self.output.capacity() + queued + leases
+        self.intake.input.capacity() + self.output.capacity() + queued + leases
     }
 
     /// The client's address, as an administrator sees it.
@@ -249,14 +223,14 @@ impl Conn {
             self.sent += sent;
             let blocked = sent == 0 && self.sent < self.output.len();
             if blocked || self.stream.wants_write() {
-                let since = self.stuck_since.get_or_insert(now);
+                let since = self.profile.stuck_since.get_or_insert(now);
                 if sent != 0 {
                     *since = now;
                 }
                 return Ok(());
             }
         }
-        self.stuck_since = None;
+        self.profile.stuck_since = None;
         self.sent = 0;
         self.output.clear();
         self.output.shrink_to(KEEP);
@@ -265,14 +239,19 @@ impl Conn {
 
     /// Forgets input that was executed.
     pub(crate) fn consume(&mut self, used: usize) {
-        self.input.drain(..used);
-        self.input.shrink_to(KEEP.max(self.input.len()));
+        self.intake.input.drain(..used);
+        self.intake
+            .input
+            .shrink_to(KEEP.max(self.intake.input.len()));
     }
 
     /// Whether there is something to read, and room for it.
     #[inline]
     pub(crate) fn can_read(&self, max_input: usize) -> bool {
-        self.readable && !self.ended && !self.closing && self.input.len() < max_input
+        self.intake.readable
+            && !self.intake.ended
+            && !self.intake.closing
+            && self.intake.input.len() < max_input
     }
 }
 

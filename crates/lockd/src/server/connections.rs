@@ -168,7 +168,7 @@ impl Server {
             // Requests may have arrived together with the end of the handshake; epoll
             // does not report them.
             if let Some(conn) = self.conns[client.slot()].as_mut() {
-                conn.readable = true;
+                conn.intake.readable = true;
                 conn.later = true;
                 self.turn.later.push_back(client);
             }
@@ -232,8 +232,8 @@ impl Server {
         let Some(mut conn) = place.take() else { return };
         // A client that has hung up may have sent requests before.
         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        conn.hung_up |= hung_up;
-        conn.readable |= hung_up || flags.contains(EventFlags::IN);
+        conn.intake.hung_up |= hung_up;
+        conn.intake.readable |= hung_up || flags.contains(EventFlags::IN);
         if hung_up {
             // When thousands of clients die at once, others come first.
             conn.broken |= flags.contains(EventFlags::ERR);
@@ -264,8 +264,8 @@ impl Server {
         if !alive || self.watch(&mut conn).is_err() {
             return self.close(conn);
         }
-        let goes_on = conn.more || conn.can_read(self.config.max_request);
-        if (goes_on || conn.waits() && conn.hung_up) && !conn.later {
+        let goes_on = conn.intake.more || conn.can_read(self.config.max_request);
+        if (goes_on || conn.waits() && conn.intake.hung_up) && !conn.later {
             conn.later = true;
             self.turn.later.push_back(conn.id);
         }
@@ -368,7 +368,7 @@ impl Server {
         if conn.is_abandoned() {
             return false;
         }
-        if !conn.waits() && !conn.input.is_empty() {
+        if !conn.waits() && !conn.intake.input.is_empty() {
             // Replies keep their order: the reply to the wait is in `output` already.
             let now = self.now();
             self.execute_input(conn, now);

@@ -106,7 +106,7 @@ impl Server {
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
             };
-            conn.closing = true;
+            conn.intake.closing = true;
             let alive = self.flush(&mut conn);
             self.put_back(conn, alive);
         }

@@ -37,16 +37,17 @@ impl Server {
                 self.stats.bytes_in += bytes as u64;
                 // A read that brings less than it could has emptied the socket,
                 // but TLS gives what it has decrypted piece by piece.
-                conn.readable = bytes == scratch.len() || conn.hung_up || conn.stream.is_tls();
+                conn.intake.readable =
+                    bytes == scratch.len() || conn.intake.hung_up || conn.stream.is_tls();
                 self.take_input(conn, &scratch[..bytes], now);
                 true
             }
             Ok(Received::Nothing) => {
-                conn.readable = false;
+                conn.intake.readable = false;
                 true
             }
             Ok(Received::End) => {
-                conn.ended = true;
+                conn.intake.ended = true;
                 // A client that waits is gone. Otherwise the replies that it is owed
                 // are still sent.
                 !conn.waits()
@@ -64,35 +65,35 @@ impl Server {
     /// would not be in its slot.)
     fn take_input(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) {
         if conn.waits() {
-            conn.input.extend_from_slice(bytes);
-        } else if conn.input.is_empty() {
+            conn.intake.input.extend_from_slice(bytes);
+        } else if conn.intake.input.is_empty() {
             let used = self.execute(conn, bytes, now);
-            conn.input.extend_from_slice(&bytes[used..]);
+            conn.intake.input.extend_from_slice(&bytes[used..]);
         } else {
-            conn.input.extend_from_slice(bytes);
+            conn.intake.input.extend_from_slice(bytes);
             self.execute_input(conn, now);
         }
     }
 
     pub(super) fn execute_input(&mut self, conn: &mut Conn, now: Time) {
-        let input = std::mem::take(&mut conn.input);
+        let input = std::mem::take(&mut conn.intake.input);
         let used = self.execute(conn, &input, now);
-        conn.input = input;
+        conn.intake.input = input;
         conn.consume(used);
     }
 
     /// Records since when the client has owed the rest of a request, or its login.
     pub(super) fn note_incomplete(&self, conn: &mut Conn, now: Time) {
-        let partial = !conn.input.is_empty() && !conn.waits();
+        let partial = !conn.intake.input.is_empty() && !conn.waits();
         if partial || !conn.authenticated {
             // A complete request restarts this time, except for a client that is not
             // authenticated.
-            if partial && conn.authenticated && conn.last_request == now {
-                conn.incomplete_since = Some(now);
+            if partial && conn.authenticated && conn.profile.last_request == now {
+                conn.profile.incomplete_since = Some(now);
             }
-            conn.incomplete_since.get_or_insert(now);
+            conn.profile.incomplete_since.get_or_insert(now);
         } else {
-            conn.incomplete_since = None;
+            conn.profile.incomplete_since = None;
         }
     }
 
@@ -108,17 +109,20 @@ impl Server {
         let mut out = std::mem::take(&mut self.work.out);
         decoder.clear();
         let mut used = 0;
-        conn.more = false;
-        while !conn.waits() && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
+        conn.intake.more = false;
+        while !conn.waits()
+            && !conn.intake.closing
+            && bytes.len() - used >= conn.intake.needed.max(1)
+        {
             if std::mem::take(&mut self.work.long) {
-                conn.more = true;
+                conn.intake.more = true;
                 break;
             }
             let request = &bytes[used..];
             match decoder.decode(&self.table, request, limits) {
                 Ok(Progress::Complete { used: length }) => {
                     used += length;
-                    conn.needed = 0;
+                    conn.intake.needed = 0;
                     let args = decoder.args();
                     if !args.is_empty() {
                         let call = Call {
@@ -136,22 +140,22 @@ impl Server {
                         }
                     }
                 }
-                Ok(Progress::Incomplete { needed }) => conn.needed = needed,
+                Ok(Progress::Incomplete { needed }) => conn.intake.needed = needed,
                 Err(error) => {
                     self.stats.protocol_errors += 1;
                     self.stats.closed_request += 1;
                     let text = format!("ERR Protocol error: {error}");
                     Writer::new(&mut out, conn.protocol).error(&text);
-                    conn.closing = true;
+                    conn.intake.closing = true;
                 }
             }
             if out.len() > OUT_BATCH && !self.send(conn, &mut out, now) {
-                conn.closing = true;
+                conn.intake.closing = true;
             }
         }
         self.work.long = false;
         if used > 0 {
-            conn.last_request = now;
+            conn.profile.last_request = now;
         }
         self.deliver_grants();
         let keep_back = self.turn.gather || conn.pending() > 0;
@@ -183,7 +187,7 @@ impl Server {
             && sent < out.len()
         {
             conn.output.extend_from_slice(&out[sent..]);
-            conn.stuck_since.get_or_insert(now);
+            conn.profile.stuck_since.get_or_insert(now);
         }
         out.clear();
         let fits = conn.pending() <= self.config.max_output;
@@ -194,8 +198,8 @@ impl Server {
             conn.sent = 0;
         }
         if !fits || sent.is_err() {
-            conn.ended = true;
-            conn.closing = true;
+            conn.intake.ended = true;
+            conn.intake.closing = true;
         }
         fits && sent.is_ok()
     }
@@ -226,7 +230,7 @@ impl Server {
             return false;
         }
         let sent = conn.pending() == 0 && !conn.stream.wants_write();
-        let over = conn.closing || (conn.ended && !conn.more);
+        let over = conn.intake.closing || (conn.intake.ended && !conn.intake.more);
         !(over && (sent || conn.waits()))
     }
 }

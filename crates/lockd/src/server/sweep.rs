@@ -82,14 +82,16 @@ impl Server {
             })
         };
         let patience = self.config.request_timeout;
-        if passed(conn.incomplete_since, patience) || passed(conn.stuck_since, patience) {
+        if passed(conn.profile.incomplete_since, patience)
+            || passed(conn.profile.stuck_since, patience)
+        {
             return Some(Fault::Slow);
         }
         // A client that owes something is slow, not idle, and has a time limit of its own.
-        let owes = conn.incomplete_since.is_some() || conn.is_stuck();
+        let owes = conn.profile.incomplete_since.is_some() || conn.is_stuck();
         let of_use = conn.waits() || self.table.owns_any(conn.id);
         let excused = of_use || (owes && patience.is_some());
-        if !excused && passed(Some(conn.last_request), self.config.idle_timeout) {
+        if !excused && passed(Some(conn.profile.last_request), self.config.idle_timeout) {
             return Some(Fault::Idle);
         }
         None

@@ -363,7 +363,7 @@ impl Server {
     }
 
     pub(super) fn let_go_on(&mut self, conn: &Conn) {
-        if conn.input.is_empty() && !conn.readable {
+        if conn.intake.input.is_empty() && !conn.intake.readable {
             self.turn.granted.push_back(conn.id);
         } else {
             self.turn.resumed.push_back(conn.id);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::entries::NEVER;
 
 /// Nanoseconds of a monotonic clock, from any origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(pub u64);
 
 impl Time {

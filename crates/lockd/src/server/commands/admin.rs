@@ -28,7 +28,9 @@ fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
         server.conn(client)
     };
     let address = conn.map(Conn::address).unwrap_or_default();
-    let name = conn.map(|conn| conn.name.clone()).unwrap_or_default();
+    let name = conn
+        .map(|conn| conn.profile.name.clone())
+        .unwrap_or_default();
     let mut reply = call.reply();
     reply.bulk(b"client");
     reply.integer(client.number() as i64);
@@ -172,7 +174,7 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     let mut found = Vec::new();
     let visit = |waiter: Waiter| {
         let conn = server.conn(waiter.client);
-        let name = conn.map_or(&b""[..], |conn| &conn.name);
+        let name = conn.map_or(&b""[..], |conn| &conn.profile.name);
         let all = (true, 0);
         let (matches, cost) = pattern.as_ref().map_or(all, |pattern| cost(pattern, name));
         if matches {

@@ -42,7 +42,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         spent += 1;
         let Some(conn) = conn else { continue };
         let all = (true, 0);
-        let (matches, cost) = pattern.map_or(all, |pattern| cost(pattern, &conn.name));
+        let (matches, cost) = pattern.map_or(all, |pattern| cost(pattern, &conn.profile.name));
         spent += cost;
         if matches {
             text.push_str(&info::client_line(server, conn, call.now));
@@ -117,7 +117,7 @@ pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
         ];
         server.audit(call.conn, "client kill", &fields);
         if client == call.conn.id {
-            call.conn.closing = true;
+            call.conn.intake.closing = true;
         } else if let Some(conn) = server.take_conn(client) {
             server.close_at(conn, call.now);
         }

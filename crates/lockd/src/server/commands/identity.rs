@@ -49,7 +49,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
         )),
         Err(LoginError::Reserved) => {
             call.error(RESERVED);
-            call.conn.closing = true;
+            call.conn.intake.closing = true;
         }
     }
     false
@@ -99,7 +99,7 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
         );
     }
     if let Some(name) = name
-        && let Err(text) = set_text(&mut call.conn.name, name)
+        && let Err(text) = set_text(&mut call.conn.profile.name, name)
     {
         return call.error(text);
     }
@@ -148,21 +148,21 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
             return call.reply().integer(number as i64);
         }
         (b"GETNAME", 2) => {
-            let name = std::mem::take(&mut call.conn.name);
+            let name = std::mem::take(&mut call.conn.profile.name);
             if name.is_empty() {
                 call.reply().nil();
             } else {
                 call.reply().bulk(&name);
             }
-            call.conn.name = name;
+            call.conn.profile.name = name;
             return;
         }
-        (b"SETNAME", 3) => set_text(&mut call.conn.name, text),
+        (b"SETNAME", 3) => set_text(&mut call.conn.profile.name, text),
         (b"SETINFO", 4) if call.arg(2).eq_ignore_ascii_case(b"LIB-NAME") => {
-            set_text(&mut call.conn.library, text)
+            set_text(&mut call.conn.profile.library, text)
         }
         (b"SETINFO", 4) if call.arg(2).eq_ignore_ascii_case(b"LIB-VER") => {
-            set_text(&mut call.conn.library_version, text)
+            set_text(&mut call.conn.profile.library_version, text)
         }
         (b"INFO", 2) => {
             let line = info::client_line(server, call.conn, call.now);
@@ -195,7 +195,7 @@ pub(super) fn echo(_: &mut Server, mut call: Call<'_>) {
 
 pub(super) fn quit(_: &mut Server, mut call: Call<'_>) {
     call.reply().simple("OK");
-    call.conn.closing = true;
+    call.conn.intake.closing = true;
 }
 
 pub(super) fn select(_: &mut Server, mut call: Call<'_>) {
@@ -206,7 +206,7 @@ pub(super) fn select(_: &mut Server, mut call: Call<'_>) {
 }
 
 pub(super) fn reset(server: &mut Server, mut call: Call<'_>) {
-    call.conn.name.clear();
+    call.conn.profile.name.clear();
     call.conn.protocol = Protocol::Resp2;
     call.conn.end_transaction();
     server.log_out(call.conn, call.now);

@@ -25,7 +25,7 @@ use crate::server::Server;
 #[inline]
 pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
     server.stats.commands += 1;
-    call.conn.commands += 1;
+    call.conn.profile.commands += 1;
     let Some(spec) = find(call.arg(0)) else {
         return unknown(server, call);
     };
@@ -93,7 +93,7 @@ fn unknown(server: &mut Server, mut call: Call<'_>) {
         // A web page can make a browser send anything behind such a line: the body of a
         // POST would be executed. The connection closes without a reply.
         server.stats.closed_http += 1;
-        call.conn.closing = true;
+        call.conn.intake.closing = true;
         return;
     }
     transaction::abort(call.conn);

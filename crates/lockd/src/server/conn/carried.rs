@@ -13,7 +13,6 @@ use crate::users::User;
 impl Conn {
     /// Everything that is not its socket.
     pub(in crate::server) fn state(&self) -> ConnState {
-        let time = |time: Option<Time>| time.map(|time| time.0);
         ConnState {
             id: self.id.number(),
             peer: self.peer,
@@ -29,13 +28,7 @@ impl Conn {
                 Phase::Refused(due) => Some(due.0),
                 _ => None,
             },
-            closing: self.closing,
-            readable: self.readable,
-            hung_up: self.hung_up,
-            ended: self.ended,
-            more: self.more,
-            input: self.input.clone(),
-            needed: self.needed,
+            intake: self.intake.clone(),
             output: self.output[self.sent..].to_vec(),
             wanted: self.wanted.iter().map(<[u8]>::to_vec).collect(),
             fresh_leases: self
@@ -43,14 +36,7 @@ impl Conn {
                 .iter()
                 .map(|(token, name)| (token, name.to_vec()))
                 .collect(),
-            since: self.since.0,
-            last_request: self.last_request.0,
-            incomplete_since: time(self.incomplete_since),
-            stuck_since: time(self.stuck_since),
-            commands: self.commands,
-            name: self.name.clone(),
-            library: self.library.clone(),
-            library_version: self.library_version.clone(),
+            profile: self.profile.clone(),
         }
     }
 
@@ -80,24 +66,12 @@ impl Conn {
                 None => Phase::Open,
             },
             wrong_passwords: state.wrong_passwords,
-            closing: state.closing,
-            readable: state.readable,
-            hung_up: state.hung_up,
-            ended: state.ended,
-            more: state.more,
-            input: state.input.clone(),
-            needed: state.needed,
+            intake: state.intake.clone(),
             output: state.output.clone(),
             wanted,
             fresh_leases: FreshLeases::restored(&state.fresh_leases),
-            last_request: Time(state.last_request),
-            incomplete_since: state.incomplete_since.map(Time),
-            stuck_since: state.stuck_since.map(Time),
-            commands: state.commands,
-            name: state.name.clone(),
-            library: state.library.clone(),
-            library_version: state.library_version.clone(),
-            ..Self::new(stream, id, state.peer, Time(state.since))
+            profile: state.profile.clone(),
+            ..Self::new(stream, id, state.peer, state.profile.since)
         };
         conn.update_guard();
         conn

@@ -56,7 +56,7 @@ fn a_state_survives_its_bytes_and_a_connection_its_state() {
     let state = state_of(&mut server);
     assert_eq!(decode(&encode(&state).unwrap()).unwrap(), state);
     could_go_on(&server.config, state.clone()).unwrap();
-    let input: usize = state.conns.iter().map(|conn| conn.input.len()).sum();
+    let input: usize = state.conns.iter().map(|conn| conn.intake.input.len()).sum();
     assert!(input > 20 && state.conns.iter().any(|conn| conn.transaction.is_some()));
     for conn in &state.conns {
         let nothing = std::fs::File::open("/dev/null").unwrap();
@@ -99,7 +99,10 @@ fn connections_that_do_not_fit_the_table_are_refused() {
     let damages: [Damage; 10] = [
         (|state| state.begun = u64::MAX, "in the future"),
         (|state| state.started = u64::MAX, "in the future"),
-        (|state| state.conns[0].since = u64::MAX, "in the future"),
+        (
+            |state| state.conns[0].profile.since = Time(u64::MAX),
+            "in the future",
+        ),
         (|state| state.conns[0].number = 1, "has no user"),
         (|state| state.conns[0].waiting = true, "waits for nothing"),
         (|state| state.conns[1].waiting = false, "waits for nothing"),

@@ -97,11 +97,12 @@ fn check(config: &Config, state: &State) -> Result<(), StateError> {
 }
 
 fn check_conn(conn: &ConnState, state: &State, at: Time) -> Result<(), StateError> {
-    let times = [Some(conn.since), Some(conn.last_request)];
+    let profile = &conn.profile;
+    let times = [Some(profile.since), Some(profile.last_request)];
     let times = times
         .into_iter()
-        .chain([conn.incomplete_since, conn.stuck_since]);
-    let past = times.flatten().all(|time| time <= at.0);
+        .chain([profile.incomplete_since, profile.stuck_since]);
+    let past = times.flatten().all(|time| time <= at);
     ensure!(past, "client {} came in the future", conn.id);
     ensure!(
         usize::from(conn.number) <= state.users.len(),
