@@ -472,9 +472,9 @@ fn an_error_that_persists_is_printed_once_with_its_count() {
     assert_eq!(said.matches(failed).count(), 1, "{said}");
     assert_eq!(said.matches("`no such lock`").count(), 1, "{said}");
     let run = recovery(&place.points("r.jsonl")[0]).clone();
-    let failed = run.history.iter().filter(|e| e.what == What::NotGranted);
+    let mut failed = run.history.iter().filter(|e| e.what == What::NotGranted);
     assert_eq!(failed.clone().count(), 3, "{run:?}");
-    assert!(failed.last().unwrap().times.unwrap() > 1, "{run:?}");
+    assert!(failed.next_back().unwrap().times.unwrap() > 1, "{run:?}");
 }
 
 #[test]

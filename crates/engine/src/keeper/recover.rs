@@ -398,7 +398,7 @@ impl<'a> Recovery<'a> {
             return Ok(());
         }
         self.board.order(OWNER, order::RELEASE);
-        let ended = |board: &Board| has(board, OWNER, |what| ends_release(what));
+        let ended = |board: &Board| has(board, OWNER, ends_release);
         // Its client may wait for an answer for as long as its lease lives.
         let leases = 2 * self.lease_ns.unwrap_or(0);
         let patience = OWNER_PATIENCE_NS.max(self.order.within.0).max(leases);
@@ -412,7 +412,7 @@ impl<'a> Recovery<'a> {
         for waiter in 1..=self.order.waiters {
             self.board.order(waiter, order::RELEASE);
         }
-        let released = |board: &Board, waiter: usize| has(board, waiter, |what| ends_release(what));
+        let released = |board: &Board, waiter: usize| has(board, waiter, ends_release);
         loop {
             let served = (1..=self.order.waiters).filter(|w| released(&self.board, *w));
             let served = served.count();
