@@ -94,9 +94,31 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// Whether two messages tell the same but for their numbers, such as how long a call took.
+pub fn alike(one: &str, other: &str) -> bool {
+    let words = |text: &'_ str| -> String {
+        text.chars()
+            .filter(|letter| !letter.is_ascii_digit())
+            .collect()
+    };
+    words(one) == words(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_alike_whatever_their_numbers() {
+        assert!(alike(
+            "an error after 0.1 ms: no",
+            "an error after 12.0 ms: no"
+        ));
+        assert!(!alike(
+            "an error after 0.1 ms: no",
+            "an error after 0.1 ms: yes"
+        ));
+    }
 
     #[test]
     fn the_password_of_a_url_goes_and_nothing_else() {

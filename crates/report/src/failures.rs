@@ -1,6 +1,7 @@
 //! The messages of failures: the first of each kind, below the table, unless the verdict quotes
 //! it.
 
+use jostle_model::text::alike;
 use jostle_stats::summary::PointSummary;
 
 /// Stands above them.
@@ -13,14 +14,22 @@ const AT_MOST: usize = 8;
 pub(crate) fn failures(points: &[PointSummary<'_>]) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     for point in points {
-        let quoted = |text: &str| point.verdict.reasons.iter().any(|r| r.text.contains(text));
-        for text in point.runs.iter().flat_map(|run| &run.messages) {
-            if quoted(text) {
-                continue;
-            }
-            let text = format!("{}: {text}", point.target);
-            if !said.contains(&text) {
-                said.push(text);
+        let reasons = || point.verdict.reasons.iter();
+        let is_quoted = |text: &str| reasons().any(|r| r.text.contains(text));
+        let all = || point.runs.iter().flat_map(|run| &run.messages);
+        let quoted: Vec<&String> = all().filter(|text| is_quoted(text)).collect();
+        // How long a call took makes no other failure.
+        for text in all().filter(|text| !quoted.iter().any(|one| alike(one, text))) {
+            let of_target = |one: &String| {
+                let rest = one.strip_prefix(point.target)?.strip_prefix(": ")?;
+                Some(rest.to_owned())
+            };
+            if !said
+                .iter()
+                .filter_map(of_target)
+                .any(|one| alike(&one, text))
+            {
+                said.push(format!("{}: {text}", point.target));
             }
         }
     }
@@ -55,7 +64,10 @@ mod tests {
             point.errors = [("ECONNREFUSED".to_owned(), 1)].into();
         }
         assert_eq!(said(&quoted), [""; 0]);
-        set.points[0].messages = (0..20).map(|nth| format!("reply {nth}")).collect();
+        set.points[0].messages = "abcdefghijklmnopqrst"
+            .chars()
+            .map(|which| format!("reply {which}"))
+            .collect();
         let many = said(&set);
         assert_eq!(many.len(), 9);
         assert_eq!(many[8], "and 14 more (--format json)");

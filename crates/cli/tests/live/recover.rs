@@ -453,9 +453,6 @@ fn each_run_is_prepared_and_may_name_a_lock_of_its_own() {
     for name in ["lock1.log", "lock2.log"] {
         assert!(read(name).contains("1 granted"), "{name}");
     }
-    let failing = place.jostle(line).word("--prepare").word("sh -c 'exit 3'");
-    let failing = failing.word("flock").run().exits(1);
-    failing.says("failed (exit status: 3)").leaves_nothing();
 }
 
 /// It filled the board with a thousand events, and was printed nowhere.

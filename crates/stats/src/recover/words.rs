@@ -5,6 +5,7 @@ use crate::closing::targets;
 use crate::summary::PointSummary;
 use jostle_model::plan::{Fault, Plan};
 use jostle_model::record::{Delays, Struck};
+use jostle_model::text::alike;
 
 /// A worst run that took so many times the median is told with what its machine took.
 const SLOW: f64 = 3.0;
@@ -53,7 +54,7 @@ fn failed_again(point: &PointSummary<'_>) -> Option<String> {
     let many = events.filter_map(|event| Some((event.times?, event.said.as_deref()?)));
     let (_, said) = many.clone().max()?;
     let times: u64 = many
-        .filter(|(_, other)| *other == said)
+        .filter(|(_, other)| alike(other, said))
         .map(|(times, _)| times)
         .sum();
     Some(format!(

@@ -7,6 +7,7 @@ mod client;
 use board::{Board, order};
 use client::Client;
 use jostle_model::record::What;
+use jostle_model::text::alike;
 use jostle_sys::{clock, cpu, process, signal};
 use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
 use rustix::process::Pid;
@@ -43,7 +44,11 @@ impl Alike {
 
     /// Whether one that failed so is another of them; else it is the first of its kind.
     fn is_another(&mut self, said: &Option<String>) -> bool {
-        let same = self.count > 0 && self.said == *said;
+        let same = match (&self.said, said) {
+            (Some(one), Some(other)) => alike(one, other),
+            (one, other) => one == other,
+        };
+        let same = self.count > 0 && same;
         self.count = if same {
             self.count.saturating_add(1)
         } else {
@@ -235,10 +240,12 @@ impl Process<'_> {
         let mut taken = true;
         let mut client = Client::of(self, &**lock);
         loop {
-            if self.board.goes_on(self.number) {
+            let woke = self.board.goes_on(self.number);
+            if woke {
                 self.log(What::Awake, None, None);
             }
-            let written = match client.is_told {
+            // One that stood still amid its work goes on with that, whatever it is told.
+            let written = match client.is_told && !woke {
                 true => None,
                 false => self.write(&**lock),
             };
@@ -297,7 +304,8 @@ mod tests {
             let is_listed = alike.is_listed();
             !alike.is_another(&said.map(str::to_owned)) || is_listed
         };
-        let all: Vec<bool> = (0..5).map(|_| listed(Some("no such lock"))).collect();
+        let after_ms = |ms: u64| format!("no such lock, after {ms} ms");
+        let all: Vec<bool> = (8..13).map(|ms| listed(Some(&after_ms(ms)))).collect();
         assert_eq!(all, [true, true, true, false, false]);
         // Another failure is listed again, and one without words is one, too.
         assert!(listed(Some("gone")));
