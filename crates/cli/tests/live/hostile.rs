@@ -154,8 +154,7 @@ fn a_client_that_is_connected_when_a_lock_was_lost_is_named() {
     // Nobody works on without a lock.
     let done = run.end();
     let point = done.exits(3).leaves_nothing().point();
-    let examples = point.exclusion.iter().flat_map(|seen| &seen.examples);
-    let said: Vec<&String> = examples.chain(&point.messages).collect();
+    let said = point.causes.unwrap_or_default().found;
     let named = format!("which may be the cause: {address} (last command: flushall)");
     assert!(said.iter().any(|text| text.contains(&named)), "{said:?}");
 }
