@@ -252,7 +252,9 @@ fn a_plain_user_whom_the_system_shows_little_is_not_doubted_for_that() {
         let accounts = accounts(&point);
         assert_eq!(accounts.others_s.is_some(), sees_others, "{namespace}");
         assert!(accounts.waited_s.is_some() && accounts.workers_s > 0.0);
-        let unchecked = reason(&point, "unchecked");
+        // On a machine where the keeper itself waits for a CPU, that is told.
+        let doubted = |text: &str| !text.contains("kept from its CPUs when it read");
+        let unchecked = reason(&point, "unchecked").filter(|found| doubted(&found.text));
         assert!(unchecked.is_none(), "{namespace}: {:?}", point.verdict);
     }
 }
