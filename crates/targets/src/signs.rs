@@ -2,11 +2,11 @@
 //! is recognised although it lies outside the lock.
 //!
 //! A service answers [`crate::Target::signs`] with the values that it knows, by the names of
-//! [`CAUSES`]; that table has how a cause is seen in them, and its words.
+//! its constants; the table of causes has how a cause is seen in them, and its words.
 
 use std::collections::BTreeMap;
 
-/// Values by their names in [`CAUSES`].
+/// Values by their names in the table of causes.
 pub type Signs = BTreeMap<&'static str, String>;
 
 /// When a service started, in whatever form it says so: another one is another life.

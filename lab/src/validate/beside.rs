@@ -11,7 +11,7 @@ use super::store::{Store, slim};
 use super::{Collect, Required, Row};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::{Experiment, Is, Point};
+use jostle_model::record::{Accounts, Environment, Experiment, Is, Point};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use jostle_testbed::leash::Leash;
@@ -137,16 +137,46 @@ fn trial(
         let set = sets.pop().context("jostle wrote nothing")?;
         let mut points = set.points;
         points.iter_mut().for_each(slim);
+        let mut experiment = set.experiment;
+        if !planted {
+            // Hundreds of them, of which nothing else is looked at.
+            experiment.environment = Environment::default();
+            points.iter_mut().for_each(bare);
+        }
         store.add(Session {
             trial,
             plant: plant.to_owned(),
             line: line.to_owned(),
             planted,
-            experiment: set.experiment,
+            experiment,
             points,
         })?;
     }
     Ok(())
+}
+
+/// Leaves of a control's run its rate, and what tells whether it was quiet.
+fn bare(run: &mut Point) {
+    let accounts = run.accounts.take().map(|all| {
+        Box::new(Accounts {
+            between_s: all.between_s,
+            cpus: all.cpus,
+            workers_s: all.workers_s,
+            server_s: all.server_s,
+            tool_s: all.tool_s,
+            stolen_s: all.stolen_s,
+            ..Accounts::default()
+        })
+    });
+    *run = Point {
+        target: std::mem::take(&mut run.target),
+        run: run.run,
+        window_s: run.window_s,
+        throughput_per_s: run.throughput_per_s,
+        machine: run.machine,
+        accounts,
+        ..Point::default()
+    };
 }
 
 /// The loop, until its leash is dropped.
@@ -288,7 +318,7 @@ fn report(sessions: &[Session]) -> Vec<Row> {
 mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Accounts, At, Calibration, Environment, Machine, SCHEMA};
+    use jostle_model::record::{At, Calibration, Machine, SCHEMA};
 
     /// A trial of one worker whose controls do 100 a second; beside the plant it did `per_s`,
     /// and its threads waited for half of what ran beside them.
