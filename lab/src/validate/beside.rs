@@ -393,6 +393,24 @@ mod tests {
         }
     }
 
+    /// The series of record/validation.md: a rule that changes must not make false what held.
+    #[test]
+    fn what_the_recorded_series_prints_holds() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../record/validate-beside.jsonl"
+        );
+        let cells = judged(&Store::read(Path::new(path)).unwrap().lines);
+        assert_eq!(cells.len(), PLANTS.len() * LINES.len());
+        let outcomes: Vec<Outcome> = cells.into_values().flatten().collect();
+        let count = |wanted| outcomes.iter().filter(|one| **one == wanted).count();
+        let (held, not) = (count(Outcome::Held), count(Outcome::NotHeld));
+        assert!(
+            held > 30 && held as f64 >= 0.97 * (held + not) as f64,
+            "{held}, {not} not"
+        );
+    }
+
     #[test]
     fn a_session_that_was_cut_off_is_no_trial() {
         assert!(judged(&[]).is_empty());
