@@ -551,9 +551,14 @@ mod tests {
         assert_eq!(password("password = 'other'", &env).unwrap(), "other");
         let both = [env[0], ("JOSTLED_PASSWORD", "third")];
         assert_eq!(password("", &both).unwrap(), "third");
-        let files = resolved(tls, &env).unwrap().tls.unwrap();
-        let expected = (path("jostled.cert"), path("jostled.key"));
-        assert_eq!((files.cert, files.key), expected);
+        match cfg!(feature = "tls") {
+            true => {
+                let files = resolved(tls, &env).unwrap().tls.unwrap();
+                let expected = (path("jostled.cert"), path("jostled.key"));
+                assert_eq!((files.cert, files.key), expected);
+            }
+            false => assert!(resolved(tls, &env).is_err()),
+        }
     }
 
     #[test]
