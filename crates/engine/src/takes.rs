@@ -452,7 +452,12 @@ mod tests {
         plan.runs = Some(1);
         let resolved = crate::resolve::resolve(plan, 1, &[0, 1]).unwrap();
         let estimated = takes(&[resolved.plan]).as_secs_f64();
-        assert!((estimated / 47.5 - 1.0).abs() < 0.25, "{estimated}");
+        // A user who may not cut connections has fewer faults.
+        let least = match jostle_sys::link::may_cut() {
+            true => 0.75,
+            false => 0.5,
+        };
+        assert!((least..1.25).contains(&(estimated / 47.5)), "{estimated}");
     }
 
     #[test]
