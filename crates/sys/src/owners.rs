@@ -3,8 +3,10 @@
 //! `/proc/locks` names the process that took a lock, which may be gone while a child has
 //! inherited the file and with it the lock. The open file itself lists its locks in
 //! `/proc/PID/fdinfo` (proc_pid_fdinfo(5)), so that everybody who keeps it open is found.
+//! Whose files we may not look at is found in `/proc/locks` (proc_locks(5)) alone.
 
 use crate::census;
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ impl OwnedBy {
 }
 
 /// The processes that have a lock of this kind on one of these files, each once: number and
-/// name. Only those whose files we may look at, which as root are all.
+/// name. The number is 0 where the kernel does not say whose a lock is that somebody has.
 pub fn of_files(paths: &[&Path], kind: OwnedBy) -> Vec<(u32, String)> {
     let files = paths.iter().filter_map(|path| path.metadata().ok());
     let files: Vec<Metadata> = files.collect();
@@ -38,8 +40,35 @@ pub fn of_files(paths: &[&Path], kind: OwnedBy) -> Vec<(u32, String)> {
         open.any(|entry| owns(*pid, &entry.path(), &files, kind))
     };
     let owners = census::processes().into_iter().filter(owns);
-    let named = owners.map(|pid| (pid, census::Identity::of(pid).unwrap_or_default().name));
-    named.collect()
+    let mut owners: Vec<u32> = owners.collect();
+    if owners.is_empty() {
+        let all = fs::read_to_string("/proc/locks").unwrap_or_default();
+        owners = takers(&all, &files, kind);
+    }
+    let name = |pid: u32| match census::Identity::of(pid) {
+        Some(process) => process.name,
+        None => "a process that has ended or may not be seen".to_owned(),
+    };
+    owners.into_iter().map(|pid| (pid, name(pid))).collect()
+}
+
+/// Who took the locks on these files, by the text of /proc/locks.
+fn takers(text: &str, files: &[Metadata], kind: OwnedBy) -> Vec<u32> {
+    let device = |file: &Metadata| {
+        let device = file.dev();
+        format!(
+            "{:02x}:{:02x}",
+            rustix::fs::major(device),
+            rustix::fs::minor(device)
+        )
+    };
+    let ours = |lock: &Listed<'_>| {
+        let mut files = files.iter();
+        files.any(|file| file.ino() == lock.inode && device(file) == lock.device)
+    };
+    let taken = text.lines().filter_map(|line| Listed::of(line, kind));
+    let pids: BTreeSet<u32> = taken.filter(ours).map(|lock| lock.pid).collect();
+    pids.into_iter().collect()
 }
 
 /// Whether this open file of the process is one of these, with a lock.
@@ -63,12 +92,32 @@ fn owns(pid: u32, open: &Path, files: &[Metadata], kind: OwnedBy) -> bool {
 /// The inodes of its locks of this kind that are owned, not waited for.
 fn inodes(info: &str, kind: OwnedBy) -> impl Iterator<Item = u64> {
     let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
-    locks.filter_map(move |lock| {
-        let mut words = lock.split_whitespace();
+    locks.filter_map(move |lock| Some(Listed::of(lock, kind)?.inode))
+}
+
+/// A lock that is owned.
+struct Listed<'a> {
+    /// Who took it; 0 where that is not said, as of open files' locks.
+    pid: u32,
+    /// In hexadecimal digits, `fe:00`.
+    device: &'a str,
+    inode: u64,
+}
+
+impl<'a> Listed<'a> {
+    /// From `1: FLOCK  ADVISORY  WRITE 359 fe:00:11 0 EOF`; None for one that waits (`->`) and
+    /// for one of another kind.
+    fn of(line: &'a str, kind: OwnedBy) -> Option<Listed<'a>> {
+        let mut words = line.split_whitespace();
         words.nth(1).filter(|word| kind.is(word))?;
-        // After it: advisory or mandatory, the mode, the process, MAJOR:MINOR:INODE.
-        words.nth(3)?.rsplit(':').next()?.parse().ok()
-    })
+        let pid = words.nth(2)?.parse().unwrap_or(0);
+        let (device, inode) = words.next()?.rsplit_once(':')?;
+        Some(Listed {
+            pid,
+            device,
+            inode: inode.parse().ok()?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +137,21 @@ mod tests {
         assert_eq!(listed(&record, OwnedBy::Record), [11]);
         let waits = info.replace("1: FLOCK", "1: -> FLOCK");
         assert!(listed(&waits, OwnedBy::Flock).is_empty());
+    }
+
+    #[test]
+    fn whose_files_may_not_be_seen_is_found_in_the_list_of_all_locks() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let files = [file.path().metadata().unwrap()];
+        let takers = || {
+            let all = fs::read_to_string("/proc/locks").unwrap();
+            takers(&all, &files, OwnedBy::Flock)
+        };
+        assert!(takers().is_empty());
+        files::flock(file.as_file().as_fd(), Kind::Exclusive, false).unwrap();
+        assert_eq!(takers(), [std::process::id()]);
+        let of_an_open_file = "1: OFDLCK ADVISORY  WRITE -1 fe:00:11 0 EOF";
+        assert_eq!(Listed::of(of_an_open_file, OwnedBy::Record).unwrap().pid, 0);
     }
 
     #[test]

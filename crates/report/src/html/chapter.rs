@@ -59,7 +59,7 @@ pub(crate) struct Spot<'a> {
     pub x: f64,
     /// All that is known of it.
     pub point: PointSummary<'a>,
-    /// Of each run that it takes times from the distributions, by their names in the record.
+    /// The distributions of each run that it takes times from, by their names in the record.
     pub times: Vec<BTreeMap<String, Distribution>>,
 }
 

@@ -122,7 +122,7 @@ struct Pause {
     from_s: f64,
     to_s: f64,
     window_s: f64,
-    /// Of the rest of the window.
+    /// The rate in the rest of the window.
     per_s: f64,
 }
 
@@ -209,7 +209,11 @@ fn why_still(evidence: &Evidence<'_>) -> String {
              (perf top)"
         ),
         _ if found => String::new(),
-        _ => "; a wake-up was lost, or a release did not free the lock".to_owned(),
+        _ => {
+            "; cause not known (a wake-up that is lost, or a release that does not free the lock, \
+              looks like this)"
+                .to_owned()
+        }
     }
 }
 
@@ -407,8 +411,8 @@ mod tests {
     #[test]
     fn a_server_that_works_meanwhile_is_named() {
         for (server_s, expected) in [
-            (None, "a wake-up was lost, or"),
-            (Some(2.4), "a wake-up was lost, or"),
+            (None, "cause not known (a wake-up"),
+            (Some(2.4), "cause not known (a wake-up"),
             (Some(7.5), "its server used 1.50 CPUs meanwhile"),
         ] {
             let mut point = stopped(7);

@@ -44,7 +44,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if impossible.is_none() && harm::bound(evidence.experiment, evidence.runs).is_some() {
         return None;
     }
-    // Of a worker that died the kernel counts nothing any more, and its death is the finding.
+    // The kernel counts nothing any more of a worker that died, and its death is the finding.
     if impossible.is_none() && evidence.runs.iter().any(|run| !run.deaths.is_empty()) {
         return None;
     }

@@ -58,9 +58,11 @@ impl Run<'_> {
         let ours: BTreeSet<u32> = children.alive.keys().copied().collect();
         if let Some(owners) = self.work.owners() {
             let others = owners.into_iter().filter(|(pid, _)| !ours.contains(pid));
-            let named: Vec<String> = others
-                .map(|(pid, name)| format!("{name} ({pid})"))
-                .collect();
+            let named = |(pid, name): (u32, String)| match pid {
+                0 => name,
+                _ => format!("{name} ({pid})"),
+            };
+            let named: Vec<String> = others.map(named).collect();
             let verb = if named.len() == 1 { "holds" } else { "hold" };
             let found = (!named.is_empty()).then(|| format!("{} {verb} it", named.join(", ")));
             causes.look("who else holds it", found);
@@ -78,7 +80,7 @@ impl Run<'_> {
                 let halted = halted(&pids);
                 let found = (!halted.is_empty()).then(|| {
                     let list = halted.join(", ");
-                    format!("{whose} was stopped (process {list}, SIGSTOP)")
+                    format!("{whose} was stopped (process {list}, by a signal or a tracer)")
                 });
                 causes.look(&format!("whether {whose} was stopped"), found);
             }

@@ -22,7 +22,7 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Of an owner that has just been granted the lock.
+    /// The client of an owner that has just been granted the lock.
     pub(super) fn of(process: &'a Process<'a>, lock: &dyn Lock) -> Client<'a> {
         let keeping = lock.keeping().filter(|_| process.renews);
         let asked_ns = lock.leased_at_ns().unwrap_or_else(clock::monotonic);
