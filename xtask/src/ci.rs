@@ -14,10 +14,10 @@ struct Step {
 }
 
 /// Installs the Redis clients that jostled is tested with.
-const CLIENTS: &str = "crates/lockd/tests/install-clients.sh";
+const CLIENTS: &str = "jostled/server/tests/install-clients.sh";
 
-/// Installs what the examples of docs/data.md read results with.
-const READERS: &str = "crates/cli/tests/install-readers.sh";
+/// Installs what the examples of tool/docs/data.md read results with.
+const READERS: &str = "tool/cli/tests/install-readers.sh";
 
 /// In the order in which a mistake is found soonest.
 const STEPS: &[Step] = &[
@@ -72,7 +72,7 @@ const STEPS: &[Step] = &[
 /// the table's macro, which it cannot see.
 fn format() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--", "--check"])?;
-    let sources = shell::root().join("crates/targets/src");
+    let sources = shell::root().join("tool/targets/src");
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--check", "--edition", "2024"]);
     for entry in std::fs::read_dir(&sources)? {

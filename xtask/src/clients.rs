@@ -68,7 +68,7 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
         "python3-venv",
     ])?;
     shell::run(&mut Command::new(
-        shell::root().join("crates/lockd/tests/install-clients.sh"),
+        shell::root().join("jostled/server/tests/install-clients.sh"),
     ))?;
     let build = ["build", "--package=jostle-lockd", "--bin=jostled"];
     shell::run(&mut shell::cargo(&build))?;

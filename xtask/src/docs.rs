@@ -9,27 +9,30 @@ use std::process::{Command, Stdio};
 
 /// A page and the arguments of `jostle` that print it.
 const PAGES: &[(&str, &[&str])] = &[
-    ("docs/targets.md", &["targets", "--format", "markdown"]),
-    ("docs/verdicts.md", &["explain", "--format", "markdown"]),
-    ("dist/jostle.1", &["man"]),
-    ("dist/jostle-contend.1", &["man", "contend"]),
-    ("dist/jostle-stream.1", &["man", "stream"]),
-    ("dist/jostle-hold.1", &["man", "hold"]),
-    ("dist/jostle-connect.1", &["man", "connect"]),
-    ("dist/jostle-rate.1", &["man", "rate"]),
-    ("dist/jostle-spread.1", &["man", "spread"]),
-    ("dist/jostle-recover.1", &["man", "recover"]),
-    ("dist/jostle-run.1", &["man", "run"]),
-    ("dist/jostle-report.1", &["man", "report"]),
-    ("dist/jostle-compare.1", &["man", "compare"]),
-    ("dist/jostle-explain.1", &["man", "explain"]),
-    ("dist/jostle-calibrate.1", &["man", "calibrate"]),
+    ("tool/docs/targets.md", &["targets", "--format", "markdown"]),
+    (
+        "tool/docs/verdicts.md",
+        &["explain", "--format", "markdown"],
+    ),
+    ("tool/man/jostle.1", &["man"]),
+    ("tool/man/jostle-contend.1", &["man", "contend"]),
+    ("tool/man/jostle-stream.1", &["man", "stream"]),
+    ("tool/man/jostle-hold.1", &["man", "hold"]),
+    ("tool/man/jostle-connect.1", &["man", "connect"]),
+    ("tool/man/jostle-rate.1", &["man", "rate"]),
+    ("tool/man/jostle-spread.1", &["man", "spread"]),
+    ("tool/man/jostle-recover.1", &["man", "recover"]),
+    ("tool/man/jostle-run.1", &["man", "run"]),
+    ("tool/man/jostle-report.1", &["man", "report"]),
+    ("tool/man/jostle-compare.1", &["man", "compare"]),
+    ("tool/man/jostle-explain.1", &["man", "explain"]),
+    ("tool/man/jostle-calibrate.1", &["man", "calibrate"]),
 ];
 
 /// The same of `procd`, which prints its client's page too.
 const PROCD_PAGES: &[(&str, &[&str])] = &[
-    ("dist/procd.1", &["--man", "procd"]),
-    ("dist/jostle-call.1", &["--man", "jostle-call"]),
+    ("procd/dist/procd.1", &["--man", "procd"]),
+    ("procd/dist/jostle-call.1", &["--man", "jostle-call"]),
 ];
 
 /// Each page with the program that prints it and its arguments.
@@ -64,7 +67,7 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     shell::run(&mut shell::cargo(&build))?;
     let programs = shell::target_directory().join("debug");
     let mut stale = Vec::new();
-    let mut texts = vec![("docs/options.md", options_page::markdown())];
+    let mut texts = vec![("tool/docs/options.md", options_page::markdown())];
     for (page, program, arguments) in pages() {
         let text = shell::output(Command::new(programs.join(program)).args(arguments))?;
         texts.push((page, text));

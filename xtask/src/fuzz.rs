@@ -69,7 +69,7 @@ pub(crate) fn run(only: Option<&str>, seconds: u32) -> anyhow::Result<()> {
             }
             bail!(
                 "fuzzing `{name}` found a fault ({}); mend it, and keep the input as \
-                 fuzz/corpus/{name}/seed-WHAT",
+                 lab/fuzz/corpus/{name}/seed-WHAT",
                 output.status
             );
         }
@@ -92,7 +92,7 @@ pub(crate) fn replay() -> anyhow::Result<()> {
     for name in targets {
         let seeds = files(&room.corpus(&name))?;
         if seeds.is_empty() {
-            bail!("fuzz/corpus/{name} holds no seed: give the target at least one input");
+            bail!("lab/fuzz/corpus/{name} holds no seed: give the target at least one input");
         }
         // Named one by one, each is run once and nothing is mutated.
         let mut fuzzer = room.fuzzer(&name);
@@ -113,7 +113,7 @@ pub(crate) fn replay() -> anyhow::Result<()> {
 impl Room {
     fn build(program: bool) -> anyhow::Result<Room> {
         packages::ensure(&["g++"])?;
-        let fuzz = shell::root().join("fuzz");
+        let fuzz = shell::root().join("lab/fuzz");
         let target = shell::target_directory().join("fuzz");
         let triple = host()?;
         let mut build = shell::cargo(&["build", "--quiet", "--profile=fuzz", "--target", &triple]);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_target_has_its_program_and_its_seeds() {
-        let fuzz = shell::root().join("fuzz");
+        let fuzz = shell::root().join("lab/fuzz");
         let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
         let room = Room {
             programs: fuzz.clone(),

@@ -13,10 +13,10 @@ use jostle_testbed::{packages, shell};
 use std::process::Command;
 
 /// Builds the locks below `target/own-locks`.
-const INSTALL: &str = "own-locks/pipe/install.sh";
+const INSTALL: &str = "tool/own-locks/pipe/install.sh";
 
 /// Lints action.yml and the workflow that shows its use.
-const LINT: &str = "ci-gate/lint";
+const LINT: &str = "tool/ci-gate/lint";
 
 /// Those that have such tests.
 const PACKAGES: [&str; 4] = ["jostle", "jostle-lab", "jostle-mpi", "jostle-targets"];

@@ -10,7 +10,8 @@
 //! - `cargo xtask mutants`: plants faults into jostled's lock table, which its simulator must see;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
-//! - `cargo xtask screens`: makes the pictures of docs/screens/ again;
+//! - `cargo xtask screens`: makes the pictures of tool/docs/screens/ again;
+//! - `cargo xtask size`: counts what somebody must read, for each crate;
 //! - `cargo xtask peers`: measures jostle against small C programs and the usual clients
 //!   of lock services, jostled against Redis;
 //! - `cargo xtask slapd`: a directory server with made-up entries, to try `ldap` on;
@@ -33,6 +34,7 @@ mod mutants;
 mod options_page;
 mod plain_tests;
 mod screens;
+mod size;
 #[cfg(test)]
 mod sources;
 mod standstill;
@@ -68,7 +70,7 @@ enum Task {
     },
     /// Feeds codec, lock table, result files, command lines and plans with inputs that libFuzzer makes up
     Fuzz {
-        /// Only this target of fuzz/fuzz_targets
+        /// Only this target of lab/fuzz/fuzz_targets
         target: Option<String>,
         /// For how long, each target
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
@@ -95,8 +97,10 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Makes the pictures of docs/screens/ again, from the results of record/
+    /// Makes the pictures of tool/docs/screens/ again, from the results of record/
     Screens,
+    /// Counts lines of Rust without tests, comments and blank lines, and lists what is too long
+    Size,
     /// Measures jostle side by side with small C programs or other clients, jostled with Redis
     #[command(disable_help_flag = true)]
     Peers(Forwarded),
@@ -163,6 +167,7 @@ fn main() -> anyhow::Result<()> {
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Docs { check } => docs::run(check),
         Task::Screens => screens::screens(),
+        Task::Size => size::run(),
         Task::Slapd {
             entries,
             seed,

@@ -210,7 +210,7 @@ const TESTS: [&str; 2] = ["no_random_world_sees_a_rule_broken", "served_in_parts
 pub(crate) fn run() -> anyhow::Result<()> {
     let copy = shell::root().join("target/mutants");
     copy_project(&copy)?;
-    plant(&copy.join("crates/lockd/src/table"))?;
+    plant(&copy.join("jostled/server/src/table"))?;
     let tests = ["test", "-p", "jostle-lockd", "--lib", "--no-run"];
     let target = copy.join("target");
     let mut cargo = Command::new("cargo");

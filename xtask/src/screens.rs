@@ -1,4 +1,4 @@
-//! `cargo xtask screens`: the pictures of `docs/screens/`, made again from the results of
+//! `cargo xtask screens`: the pictures of `tool/docs/screens/`, made again from the results of
 //! `record/`: the page on a screen and on a phone, light and dark, and the table on
 //! terminals of two widths.
 //!
@@ -35,13 +35,13 @@ const AROUND: f64 = 14.0;
 
 /// Writes all of them.
 pub(crate) fn screens() -> anyhow::Result<()> {
-    let out = shell::root().join("docs/screens");
+    let out = shell::root().join("tool/docs/screens");
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     shell::run(&mut shell::cargo(&["build", "--package", "jostle"]))?;
     let jostle = shell::target_directory().join("debug/jostle");
     let work = tempfile::tempdir()?;
     for (name, record) in SHOWN {
-        let record = shell::root().join("record").join(record);
+        let record = shell::root().join("lab/record").join(record);
         let page = work.path().join("page.html");
         let mut report = Command::new(&jostle);
         report.arg("report").arg(&record).arg("--html").arg(&page);

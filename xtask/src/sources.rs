@@ -3,10 +3,10 @@
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
 
-/// All files below `crates`, `lab` and `xtask`, with their text.
+/// All files of the workspace, with their text.
 pub(crate) fn all() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    for folder in ["crates", "lab", "xtask"] {
+    for folder in ["tool", "jostled/server", "procd", "base", "lab", "xtask"] {
         below(&shell::root().join(folder), &mut found);
     }
     found

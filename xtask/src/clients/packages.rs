@@ -54,7 +54,7 @@ pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> anyhow::Res
 }
 
 fn python(ground: &Ground) -> anyhow::Result<Vec<Command>> {
-    let package = shell::root().join("clients/python");
+    let package = shell::root().join("jostled/clients/python");
     let command = |version| {
         let python = format!("target/redis-py/{version}/bin/python");
         let python = shell::root().join(python);
@@ -77,14 +77,14 @@ fn go(ground: &Ground) -> anyhow::Result<Vec<Command>> {
         .map(|arguments| {
             let mut command = ground.command("go");
             command.args(arguments);
-            command.current_dir(shell::root().join("clients/go"));
+            command.current_dir(shell::root().join("jostled/clients/go"));
             command
         })
         .into())
 }
 
 fn node(ground: &Ground) -> anyhow::Result<Vec<Command>> {
-    let place = ground.copy("clients/node", "jostle-lock-node")?;
+    let place = ground.copy("jostled/clients/node", "jostle-lock-node")?;
     let commands: [&[&str]; 2] = [
         &["install", "--silent", "--no-audit", "--no-fund"],
         &["test", "--silent"],
@@ -99,7 +99,7 @@ fn node(ground: &Ground) -> anyhow::Result<Vec<Command>> {
 }
 
 fn java(ground: &Ground) -> anyhow::Result<Vec<Command>> {
-    let place = ground.copy("clients/java", "jostle-lock-java")?;
+    let place = ground.copy("jostled/clients/java", "jostle-lock-java")?;
     let mut command = ground.maven();
     command.arg("test").current_dir(&place);
     Ok(vec![command])
@@ -108,6 +108,6 @@ fn java(ground: &Ground) -> anyhow::Result<Vec<Command>> {
 fn rust(ground: &Ground) -> anyhow::Result<Vec<Command>> {
     let mut command = ground.command("cargo");
     command.args(["test", "--quiet", "--locked", "--", "--test-threads=8"]);
-    command.current_dir(shell::root().join("clients/rust"));
+    command.current_dir(shell::root().join("jostled/clients/rust"));
     Ok(vec![command])
 }

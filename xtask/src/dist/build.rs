@@ -153,7 +153,7 @@ fn feature_of(program: &str) -> Option<&'static str> {
 
 /// Writes the program that links, and gives its path. Most are linked by zig, which
 /// cargo-zigbuild names in `CC_<target>`. The linker script of `jostle-call` is for GNU's
-/// linker (crates/procd/build.rs), and `jostle-mpi` is linked with this machine's Open MPI
+/// linker (procd/server/build.rs), and `jostle-mpi` is linked with this machine's Open MPI
 /// and C library, which are tied to their release of Debian: these two are left to the
 /// processor's own compiler. So all are made by one call of cargo, and share all crates.
 fn linker(target: &Target, rust_target: &str) -> anyhow::Result<PathBuf> {

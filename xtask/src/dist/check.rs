@@ -73,7 +73,7 @@ fn native(out: &Path) -> anyhow::Result<()> {
             "Debian package jostle",
             format!(
                 "dpkg -i /packages/jostle_{VERSION}_{debian}.deb\nmeasures jostle {CONTEND}\n\
-                 jostle run plans/lockscale.toml --dry-run > /dev/null\n\
+                 jostle run lockscale --dry-run > /dev/null\n\
                  test -f /usr/share/bash-completion/completions/jostle\n\
                  test -f /usr/share/man/man1/jostle-contend.1\n\
                  dpkg --purge jostle\ntest ! -e /usr/bin/jostle\n"
@@ -167,7 +167,7 @@ fn emulated(target: &Target, out: &Path) -> anyhow::Result<()> {
     let script = format!(
         "tar -xzf packages/{folder}.tar.gz -C tmp --strip-components=1\n\
          {qemu} tmp/bin/jostle --version\n\
-         {qemu} tmp/bin/jostle run tmp/share/jostle/plans/lockscale.toml --dry-run\n\
+         {qemu} tmp/bin/jostle run lockscale --dry-run\n\
          {qemu} tmp/bin/jostled --data none & answers\n\
          {qemu} tmp/bin/procd --listen none & refuses '{qemu} tmp/bin/jostle-call'\n"
     );
@@ -241,7 +241,7 @@ pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyho
     );
     // An installed plan is found from any folder.
     let mut plan = Command::new(root.join("usr/bin/jostle"));
-    plan.args(["run", "plans/lockscale.toml", "--dry-run"]);
+    plan.args(["run", "lockscale", "--dry-run"]);
     let said = shell::output(plan.current_dir(&root))?;
     anyhow::ensure!(said.contains("[[experiment]]"), "the plan is {said}");
     for program in ["jostled", "procd", "jostle-call"] {
@@ -263,7 +263,6 @@ pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyho
         "share/bash-completion/completions/jostle",
         "lib/systemd/system/jostled.service",
         "share/doc/jostle/LICENSE-MIT",
-        "share/jostle/plans/lockscale.toml",
     ];
     for file in inside {
         let path = format!("{name}/{file}");

@@ -45,8 +45,6 @@ enum Place {
     Etc,
     /// What people read.
     Doc,
-    /// Plans, where `jostle run` finds them from beside the program.
-    Plan,
     /// For one shell.
     Bash,
     Zsh,
@@ -74,25 +72,26 @@ const FILES: &[(Part, Place, &str)] = &[
     (Jostle, Place::Bash, "completions/bash"),
     (Jostle, Place::Zsh, "completions/zsh"),
     (Jostle, Place::Fish, "completions/fish"),
-    (Jostle, Man, "dist/jostle.1"),
-    (Jostle, Man, "dist/jostle-*.1"),
-    (Jostle, Include, "own-locks/jostle_lock.h"),
+    (Jostle, Man, "tool/man/jostle.1"),
+    (Jostle, Man, "tool/man/jostle-*.1"),
+    (Jostle, Include, "tool/own-locks/jostle_lock.h"),
     (Jostle, Doc, "README.md"),
     (Jostle, Doc, "METHOD.md"),
     (Jostle, Doc, "CHANGELOG.md"),
-    (Jostle, Place::Plan, "plans/*.toml"),
     (Lockd, Bin, "jostled"),
-    (Lockd, Unit, "dist/jostled.service"),
-    (Lockd, Unit, "dist/jostled.socket"),
-    (Lockd, Etc, "dist/jostled.toml"),
-    (Lockd, Doc, "docs/lockd*.md"),
+    (Lockd, Unit, "jostled/dist/jostled.service"),
+    (Lockd, Unit, "jostled/dist/jostled.socket"),
+    (Lockd, Etc, "jostled/dist/jostled.toml"),
+    (Lockd, Doc, "jostled/README.md"),
+    (Lockd, Doc, "jostled/docs/*.md"),
     (Procd, Bin, "procd"),
     (Procd, Bin, "jostle-call"),
-    (Procd, Man, "dist/procd.1"),
-    (Procd, Man, "dist/jostle-call.1"),
-    (Procd, Unit, "dist/procd.service"),
-    (Procd, Etc, "dist/procd.toml"),
-    (Procd, Doc, "docs/procd*.md"),
+    (Procd, Man, "procd/dist/procd.1"),
+    (Procd, Man, "procd/dist/jostle-call.1"),
+    (Procd, Unit, "procd/dist/procd.service"),
+    (Procd, Etc, "procd/dist/procd.toml"),
+    (Procd, Doc, "procd/README.md"),
+    (Procd, Doc, "procd/docs/*.md"),
 ];
 
 /// In every package.
@@ -176,7 +175,6 @@ fn destination(part: Part, place: Place, layout: Layout, name: &str) -> PathBuf 
         Place::Unit => "lib/systemd/system".to_owned(),
         Place::Etc if layout == Layout::System => return Path::new("etc").join(name),
         Place::Etc | Place::Doc => documents,
-        Place::Plan => "share/jostle/plans".to_owned(),
         Place::Bash => return prefix(layout).join("share/bash-completion/completions/jostle"),
         // Debian's zsh looks for packages' functions in a folder of their own.
         Place::Zsh if layout == Layout::System => {
@@ -268,13 +266,6 @@ mod tests {
                 Layout::System,
                 "LICENSE-MIT",
                 "usr/share/doc/procd/LICENSE-MIT",
-            ),
-            (
-                Jostle,
-                Place::Plan,
-                Layout::System,
-                "cern.toml",
-                "usr/share/jostle/plans/cern.toml",
             ),
             (
                 Jostle,

@@ -2,7 +2,7 @@
 //! load` read it. One layer has the programs, the C library that `jostle` needs, and the
 //! authorities that TLS clients trust; there is no shell in it.
 
-use super::{Packing, VERSION, build, contents, names, sbom, sums, tarball, temporary};
+use super::{Packing, VERSION, build, contents, sbom, sums, tarball, temporary};
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -75,11 +75,6 @@ fn fill(packing: &Packing<'_>, root: &Path) -> anyhow::Result<()> {
             &root.join("usr/bin").join(name),
             0o755,
         )?;
-    }
-    let plans = jostle_testbed::shell::root().join("plans");
-    for name in names(&plans)? {
-        let to = root.join("usr/share/jostle/plans").join(&name);
-        contents::copy(&plans.join(&name), &to, 0o644)?;
     }
     let (loader, folder) = match packing.target.arch {
         "aarch64" => ("ld-linux-aarch64.so.1", "lib"),

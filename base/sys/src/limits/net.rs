@@ -1,0 +1,349 @@
+//! What the kernel allows and counts of sockets, in this network namespace and
+//! on this machine: limits before a sweep, memory and sockets during it.
+
+use super::slurp;
+use super::text::field;
+use std::collections::BTreeMap;
+
+/// Limits on connections; what a kernel does not offer is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Net {
+    /// net.ipv4.ip_local_port_range: the first and the last port that the kernel may choose.
+    pub ports: Option<(u16, u16)>,
+    /// net.ipv4.ip_local_reserved_ports that lie in it.
+    pub reserved: u64,
+    /// net.core.somaxconn: connections that may wait to be accepted.
+    pub somaxconn: Option<u64>,
+    /// net.ipv4.tcp_max_tw_buckets: sockets in TIME_WAIT; beyond, they end at once.
+    pub max_time_wait: Option<u64>,
+    /// Sockets in TIME_WAIT now.
+    pub time_wait: Option<u64>,
+    /// net.ipv4.tcp_tw_reuse: whether a port in TIME_WAIT is given again after a second; 0:
+    /// never, 1: always, 2: between addresses of this machine (127.0.0.0/8).
+    pub time_wait_reuse: Option<u64>,
+    /// net.netfilter.nf_conntrack_max and its count; absent without conntrack.
+    pub conntrack: Option<(u64, u64)>,
+    /// Entries of hash tables for sockets, by the kernel's name for them.
+    pub hash_sizes: BTreeMap<String, u64>,
+}
+
+impl Net {
+    /// Reads it all.
+    pub fn read() -> Net {
+        let ports = slurp("/proc/sys/net/ipv4/ip_local_port_range").and_then(|text| {
+            let mut ends = text.split_whitespace().map_while(|end| end.parse().ok());
+            Some((ends.next()?, ends.next()?))
+        });
+        let reserved = slurp("/proc/sys/net/ipv4/ip_local_reserved_ports").unwrap_or_default();
+        let number = |path: &str| field(&slurp(path)?, 0);
+        let conntrack = || {
+            let of = |name: &str| number(&format!("/proc/sys/net/netfilter/nf_conntrack_{name}"));
+            Some((of("max")?, of("count")?))
+        };
+        let sockets = slurp("/proc/net/sockstat").unwrap_or_default();
+        Net {
+            reserved: ports.map_or(0, |ports| reserved_within(&reserved, ports)),
+            ports,
+            somaxconn: number("/proc/sys/net/core/somaxconn"),
+            max_time_wait: number("/proc/sys/net/ipv4/tcp_max_tw_buckets"),
+            time_wait: tcp_line(&sockets).get("tw").copied(),
+            time_wait_reuse: number("/proc/sys/net/ipv4/tcp_tw_reuse"),
+            conntrack: conntrack(),
+            hash_sizes: hash_sizes(),
+        }
+    }
+}
+
+/// Sockets in TIME_WAIT now.
+pub fn time_wait() -> Option<u64> {
+    let sockets = slurp("/proc/net/sockstat")?;
+    tcp_line(&sockets).get("tw").copied()
+}
+
+/// Which connections may take the port of one in TIME_WAIT, after a second or two of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// None.
+    #[default]
+    Never,
+    /// Those of the loopback: the kernel's default since 4.19.
+    Loopback,
+    /// All.
+    Always,
+}
+
+impl Reuse {
+    /// net.ipv4.tcp_tw_reuse.
+    pub fn read() -> Reuse {
+        match slurp("/proc/sys/net/ipv4/tcp_tw_reuse").and_then(|text| field(&text, 0)) {
+            Some(1u64) => Reuse::Always,
+            Some(2) => Reuse::Loopback,
+            _ => Reuse::Never,
+        }
+    }
+}
+
+/// TCP connections that this network namespace has had since it exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Opened from here.
+    pub active: u64,
+    /// Opened by others.
+    pub passive: u64,
+}
+
+impl Opened {
+    /// None where /proc does not tell.
+    pub fn read() -> Option<Opened> {
+        let text = slurp("/proc/net/snmp")?;
+        Some(Opened {
+            active: column(&text, "Tcp:", "ActiveOpens")?,
+            passive: column(&text, "Tcp:", "PassiveOpens")?,
+        })
+    }
+}
+
+/// A column of a table with a line of names and one of numbers under the same first word.
+fn column(text: &str, table: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(table));
+    let at = lines
+        .next()?
+        .split_whitespace()
+        .position(|word| word == name)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
+}
+
+/// How many of a list such as `8080,9148-9150` lie in the range.
+fn reserved_within(list: &str, (first, last): (u16, u16)) -> u64 {
+    let ranges = list.split(',').filter_map(|part| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high): (u16, u16) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+        let (low, high) = (low.max(first), high.min(last));
+        (low <= high).then(|| u64::from(high - low) + 1)
+    });
+    ranges.sum()
+}
+
+/// The TCP line of /proc/net/sockstat as name to number.
+fn tcp_line(text: &str) -> BTreeMap<String, u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP: "));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    let pairs = words.chunks_exact(2);
+    pairs
+        .filter_map(|pair| Some((pair[0].to_owned(), pair[1].parse().ok()?)))
+        .collect()
+}
+
+/// From /proc/sys where the kernel tells, and from the kernel's log where it may
+/// be read and still has its beginning.
+fn hash_sizes() -> BTreeMap<String, u64> {
+    let mut sizes = kernel_log().map_or_else(BTreeMap::new, |log| parse_hash_sizes(&log));
+    // The size for this namespace; it is below zero where the table is the machine's own.
+    let own = slurp("/proc/sys/net/ipv4/tcp_ehash_entries").and_then(|text| field::<i64>(&text, 0));
+    if let Some(entries) = own {
+        sizes.insert("TCP established".to_owned(), entries.unsigned_abs());
+    }
+    sizes
+}
+
+/// What /dev/kmsg holds now; None without the right to read it.
+fn kernel_log() -> Option<String> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let log = open("/dev/kmsg", flags, Mode::empty()).ok()?;
+    let mut text = String::new();
+    let mut record = [0u8; 8192];
+    // One record a call; EPIPE where one was overwritten meanwhile.
+    loop {
+        match rustix::io::read(&log, &mut record) {
+            Ok(0) => return Some(text),
+            Ok(length) => {
+                text += &String::from_utf8_lossy(&record[..length]);
+                text.push('\n');
+            }
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::INTR) => {}
+            Err(_) => return Some(text),
+        }
+    }
+}
+
+/// `TCP bind hash table entries: 65536 (...)`, of sockets only.
+fn parse_hash_sizes(log: &str) -> BTreeMap<String, u64> {
+    const NAMES: [&str; 3] = ["TCP established", "TCP bind", "tcp_listen_portaddr_hash"];
+    let of = |line: &str| {
+        let (name, rest) = line.split_once(" hash table entries: ")?;
+        let name = NAMES.iter().find(|known| name.ends_with(*known))?;
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        Some(((*name).to_owned(), digits.parse().ok()?))
+    };
+    log.lines().filter_map(of).collect()
+}
+
+/// What sockets take of the kernel at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelMemory {
+    /// Slab of /proc/meminfo.
+    pub slab_bytes: u64,
+    /// MemAvailable.
+    pub available_bytes: u64,
+    /// Objects in use times what one takes of its slab, by cache; empty without
+    /// the right to read /proc/slabinfo.
+    pub caches: BTreeMap<String, u64>,
+    /// TCP sockets of this network namespace, by state.
+    pub tcp: BTreeMap<String, u64>,
+}
+
+impl KernelMemory {
+    /// Reads it.
+    pub fn read() -> KernelMemory {
+        let memory = slurp("/proc/meminfo").unwrap_or_default();
+        let kib = |name: &str| {
+            let line = memory.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| field::<u64>(rest, 0)).unwrap_or(0)
+        };
+        KernelMemory {
+            slab_bytes: kib("Slab:") * 1024,
+            available_bytes: kib("MemAvailable:") * 1024,
+            caches: slurp("/proc/slabinfo").map_or_else(BTreeMap::new, |text| caches(&text)),
+            tcp: tcp_line(&slurp("/proc/net/sockstat").unwrap_or_default()),
+        }
+    }
+}
+
+/// Caches that hold no part of an open connection: what the page cache and file
+/// systems keep of files (reading /proc fills some of it), and what is left of
+/// connections that are closed.
+const OF_NO_CONNECTION: [&str; 6] = [
+    "extent_status",
+    "buffer_head",
+    "radix_tree_node",
+    "jbd2_",
+    "ext4_",
+    "tw_sock_",
+];
+
+impl KernelMemory {
+    /// What sockets and their files take of the slabs: of single caches where
+    /// they can be read, all of Slab where not. Slabs are handed back late and
+    /// in whole pages, so that their sum says little after many connections have
+    /// been closed; objects in use are counted at once.
+    pub fn socket_bytes(&self) -> u64 {
+        let of_files = |name: &str| {
+            let inodes = name.ends_with("inode_cache");
+            let of_sockets = ["sock_inode_cache", "lsm_inode_cache"].contains(&name);
+            (inodes && !of_sockets) || OF_NO_CONNECTION.iter().any(|start| name.starts_with(start))
+        };
+        let each = self.caches.iter();
+        let kept = each.filter(|(name, _)| !of_files(name));
+        match self.caches.is_empty() {
+            true => self.slab_bytes,
+            false => kept.map(|(_, bytes)| bytes).sum(),
+        }
+    }
+}
+
+/// Name, objects in use, objects, size, objects in a slab, its pages: slabinfo(5).
+fn caches(text: &str) -> BTreeMap<String, u64> {
+    let page = rustix::param::page_size() as u64;
+    let of = |line: &str| {
+        let (used, in_slab, pages): (u64, u64, u64) =
+            (field(line, 1)?, field(line, 4)?, field(line, 5)?);
+        let bytes = (used * pages * page).checked_div(in_slab)?;
+        Some((line.split_whitespace().next()?.to_owned(), bytes))
+    };
+    text.lines().skip(2).filter_map(of).collect()
+}
+
+/// Memory of one process in bytes: its private pages and its share of shared
+/// ones (Pss of /proc/PID/smaps_rollup), and its page tables; None once it is
+/// gone, or without the right to look.
+pub fn own_memory(pid: u32) -> Option<u64> {
+    let line = |path: String, name: &str| {
+        let text = slurp(path)?;
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        field::<u64>(rest, 0)
+    };
+    let pss = line(format!("/proc/{pid}/smaps_rollup"), "Pss:")?;
+    let tables = line(format!("/proc/{pid}/status"), "VmPTE:")?;
+    Some((pss + tables) * 1024)
+}
+
+/// MemAvailable, quickly.
+pub fn available_bytes() -> Option<u64> {
+    let text = slurp("/proc/meminfo")?;
+    let rest = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    Some(field::<u64>(rest, 0)? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_stands_under_its_name() {
+        let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin MaxConn ActiveOpens\nTcp: 200 -1 77\n";
+        assert_eq!(column(text, "Tcp:", "ActiveOpens"), Some(77));
+        assert_eq!(column(text, "Tcp:", "NoSuch"), None);
+        assert!(Opened::read().is_some() && time_wait().is_some());
+    }
+
+    #[test]
+    fn reserved_ports_count_where_they_lie_in_the_range() {
+        let ports = (9_000, 9_149);
+        for (list, count) in [("", 0), ("8080,9148-9150", 2), ("1-65535", 150), ("x", 0)] {
+            assert_eq!(reserved_within(list, ports), count, "{list}");
+        }
+    }
+
+    #[test]
+    fn sockstat_and_slabinfo_are_read_as_their_manuals_say() {
+        let sockets = "sockets: used 16\nTCP: inuse 1 orphan 0 tw 3 alloc 2 mem 91\nUDP: inuse 0\n";
+        let tcp = tcp_line(sockets);
+        assert_eq!((tcp["inuse"], tcp["tw"], tcp["mem"]), (1, 3, 91));
+        let slab = "slabinfo - version: 2.1\n# name <active_objs> ...\n\
+                    TCP 78 130 2368 13 8 : tunables 0 0 0 : slabdata 10 10 0\n";
+        assert_eq!(caches(slab)["TCP"], 78 * 8 * 4096 / 13);
+    }
+
+    #[test]
+    fn files_and_closed_connections_are_no_memory_of_open_ones() {
+        let mut memory = KernelMemory {
+            slab_bytes: 1_000,
+            ..KernelMemory::default()
+        };
+        assert_eq!(memory.socket_bytes(), 1_000, "where caches cannot be read");
+        let caches = [
+            ("TCP", 1),
+            ("sock_inode_cache", 2),
+            ("dentry", 4),
+            ("lsm_inode_cache", 8),
+            ("proc_inode_cache", 100),
+            ("ext4_inode_cache", 100),
+            ("radix_tree_node", 100),
+            ("tw_sock_TCP", 100),
+        ];
+        memory.caches = caches.map(|(name, n)| (name.to_owned(), n)).into();
+        assert_eq!(memory.socket_bytes(), 15);
+    }
+
+    #[test]
+    fn hash_sizes_stand_in_the_kernel_s_log() {
+        let log = "6,288,144124,-;TCP established hash table entries: 262144 (order: 9, linear)\n\
+                   6,289,144646,-;TCP bind hash table entries: 65536 (order: 9)\n\
+                   6,290,145620,-;MPTCP token hash table entries: 32768 (order: 8)\n";
+        let sizes = parse_hash_sizes(log);
+        assert_eq!(sizes.len(), 2);
+        assert_eq!(sizes["TCP established"], 262_144);
+    }
+
+    #[test]
+    fn this_machine_has_ports_and_a_process_has_memory() {
+        let net = Net::read();
+        assert!(net.ports.is_some_and(|(first, last)| first <= last));
+        assert!(net.somaxconn.is_some());
+        let memory = KernelMemory::read();
+        assert!(memory.slab_bytes > 0 && memory.available_bytes > 0);
+        assert!(own_memory(std::process::id()).unwrap() > 100_000);
+        assert!(available_bytes().unwrap() > 0);
+    }
+}

@@ -1,0 +1,241 @@
+//! The programs of `lab/trials/reference/`: each takes and releases one lock through a service's
+//! usual library, for as long as it is told on its standard input.
+
+use super::super::compile_source;
+use anyhow::{Context, bail, ensure};
+use jostle_testbed::{packages, shell};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Beyond a span, on a busy machine: a Java program first has to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A program that is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    /// Go, with etcd's client.
+    Etcd,
+    /// Java: the class of this name.
+    Java(&'static str),
+    /// C: the source of this name, and how to compile and link it.
+    C(&'static str, &'static [&'static str]),
+}
+
+impl Program {
+    /// Debian packages that build it.
+    pub(super) fn packages(self) -> &'static [&'static str] {
+        match self {
+            Program::Etcd => &["golang-go"],
+            Program::Java(_) => &["maven", "default-jdk-headless"],
+            Program::C("memcached", _) => &["gcc", "libmemcached-dev"],
+            Program::C("mariadb", _) => &["gcc", "libmariadb-dev"],
+            Program::C(..) => &["gcc", "libhiredis-dev"],
+        }
+    }
+
+    /// How long it has to run before its speed is what it stays: Java compiles as it goes.
+    pub(super) fn warmup(self) -> Duration {
+        match self {
+            Program::Java(_) => Duration::from_secs(10),
+            Program::Etcd | Program::C(..) => Duration::from_millis(500),
+        }
+    }
+
+    /// Builds it below a directory; the words that run it.
+    pub(super) fn build(self, below: &Path) -> anyhow::Result<Vec<String>> {
+        packages::ensure(self.packages())?;
+        std::fs::create_dir_all(below)?;
+        match self {
+            Program::Etcd => go(&below.join("etcd")),
+            Program::Java(class) => java(class, &below.join("java")),
+            Program::C(name, how) => c(name, how, &below.join(name)),
+        }
+    }
+}
+
+fn source(language: &str) -> PathBuf {
+    shell::root().join("lab/trials/reference").join(language)
+}
+
+fn go(to: &Path) -> anyhow::Result<Vec<String>> {
+    shell::go_build(&source("go"), to)?;
+    Ok(vec![to.display().to_string()])
+}
+
+fn java(class: &str, to: &Path) -> anyhow::Result<Vec<String>> {
+    let mut build = Command::new("mvn");
+    build.args(["--quiet", "--batch-mode", "-f"]);
+    build.arg(source("java").join("pom.xml"));
+    build.arg(format!("-DbuildDirectory={}", to.display()));
+    shell::run(build.arg("package"))?;
+    let place = to.display();
+    let classes = format!("{place}/classes:{place}/lib/*");
+    // Performance data would be a file in /tmp.
+    let words = ["java", "-XX:-UsePerfData", "-cp", &classes, class];
+    Ok(words.map(str::to_owned).into())
+}
+
+fn c(name: &str, how: &[&str], to: &Path) -> anyhow::Result<Vec<String>> {
+    compile_source(&source("c").join(name).with_extension("c"), to, how)?;
+    Ok(vec![to.display().to_string()])
+}
+
+/// What one program did in a span.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Span {
+    /// Locks taken and released.
+    pub pairs: u64,
+    /// User and system CPU time of its whole process.
+    pub cpu_s: f64,
+    /// The span's true length.
+    pub seconds: f64,
+}
+
+impl Span {
+    /// Reads `PAIRS CPU_NS NS`.
+    pub(super) fn parse(line: &str) -> anyhow::Result<Span> {
+        let numbers: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok([pairs, cpu_ns, ns]) if *pairs > 0 && *ns > 0 => Ok(Span {
+                pairs: *pairs,
+                cpu_s: *cpu_ns as f64 / 1e9,
+                seconds: *ns as f64 / 1e9,
+            }),
+            _ => bail!("a reference client printed {line:?} in place of pairs and times"),
+        }
+    }
+
+    /// Pairs a second, CPU microseconds a pair and pairs, of all together.
+    pub(super) fn together(spans: &[Span]) -> (f64, f64, u64) {
+        let rate = spans.iter().map(|span| span.pairs as f64 / span.seconds);
+        let cpu_s: f64 = spans.iter().map(|span| span.cpu_s).sum();
+        let pairs: u64 = spans.iter().map(|span| span.pairs).sum();
+        (rate.sum(), cpu_s * 1e6 / pairs as f64, pairs)
+    }
+}
+
+/// A program that runs; dropping it ends it.
+pub(super) struct Reference {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Reference {
+    /// Starts it by these words.
+    ///
+    /// # Errors
+    /// The system's, with the command.
+    pub(super) fn start(words: &[String]) -> anyhow::Result<Reference> {
+        let (first, rest) = words.split_first().context("no command")?;
+        let mut command = Command::new(first);
+        command.args(rest).stdin(Stdio::piped());
+        let spawned = command.stdout(Stdio::piped()).spawn();
+        let mut child =
+            spawned.with_context(|| format!("cannot run `{}`", shell::typed(&command)))?;
+        let output = child.stdout.take().context("no output")?;
+        let (sender, lines) = channel();
+        // A thread, since only a channel is read with a deadline.
+        let reader = std::thread::spawn(move || {
+            let all = BufReader::new(output).lines().map_while(Result::ok);
+            for line in all {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Reference {
+            input: child.stdin.take(),
+            child,
+            lines,
+            reader: Some(reader),
+        })
+    }
+
+    /// Has it begin a span.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub(super) fn begin(&mut self, length: Duration) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("no input")?;
+        writeln!(input, "{}", length.as_millis()).context("a reference client has ended")
+    }
+
+    /// What it did in the span.
+    ///
+    /// # Errors
+    /// Where it ended, or did not answer in time.
+    pub(super) fn end(&mut self, length: Duration) -> anyhow::Result<Span> {
+        let line = self.lines.recv_timeout(length + PATIENCE);
+        Span::parse(&line.context("a reference client has ended, or does not answer")?)
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        drop(self.input.take());
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.reader.take().map(JoinHandle::join);
+    }
+}
+
+/// One span of all of them at the same time.
+pub(super) fn span(clients: &mut [Reference], length: Duration) -> anyhow::Result<Vec<Span>> {
+    ensure!(!clients.is_empty(), "no reference client");
+    for client in &mut *clients {
+        client.begin(length)?;
+    }
+    let ends = clients.iter_mut().map(|client| client.end(length));
+    ends.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that has made as many pairs as it was told milliseconds.
+    fn obedient() -> Reference {
+        let script = "while read -r ms; do echo $ms 1000000 2000000000; done";
+        Reference::start(&["sh", "-c", script].map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn spans_of_several_programs_are_added_up() {
+        let mut clients = [obedient(), obedient()];
+        let spans = span(&mut clients, Duration::from_millis(500)).unwrap();
+        // 500 pairs in 2 s and 1 ms of CPU time, twice.
+        assert_eq!(Span::together(&spans), (500.0, 2.0, 1000));
+        let again = span(&mut clients[..1], Duration::from_millis(8)).unwrap();
+        assert_eq!(again[0].pairs, 8);
+    }
+
+    #[test]
+    fn a_program_that_ends_or_talks_is_an_error() {
+        let start = |script: &str| Reference::start(&["sh", "-c", script].map(str::to_owned));
+        let mut ended = start("read -r ms; exit 1").unwrap();
+        let error = span(std::slice::from_mut(&mut ended), Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("has ended"), "{error:#}");
+        let mut talks = start("read -r ms; echo cannot connect; read -r ms").unwrap();
+        let error = span(std::slice::from_mut(&mut talks), Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("cannot connect"), "{error:#}");
+    }
+
+    #[test]
+    fn a_span_without_a_pair_is_no_figure() {
+        for line in ["0 1 1", "1 1 0", "1 1", "1 1 1 1", "a 1 1", ""] {
+            assert!(Span::parse(line).is_err(), "{line}");
+        }
+        assert_eq!(Span::parse("7 1000000 500000000").unwrap().seconds, 0.5);
+    }
+}

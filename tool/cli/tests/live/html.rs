@@ -1,0 +1,356 @@
+//! `--html`: the page in a real browser (headless Chromium), and where it is
+//! written to. It loads from disk without a complaint, its switch changes the
+//! axes, keys and pointer reach every figure, and the figures are those of the
+//! result file.
+
+use crate::common::browser::{load, load_and_do};
+use crate::common::{Place, Signal, beside};
+use jostle_model::record::Record;
+use std::fs;
+
+/// The record behind the README's table: two locks, 10 and 1000 workers.
+const RECORD: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../lab/record/default.jsonl"
+);
+
+/// The page of the README's record.
+fn page(place: &Place) -> std::path::PathBuf {
+    let line = format!("report {RECORD} --html page.html");
+    place.jostle(&line).run().exits(0).says_nothing();
+    place.file("page.html")
+}
+
+/// Of the record, by target and workers: a figure of each run.
+fn figures(figure: fn(&jostle_model::record::Point) -> f64) -> Vec<(String, Vec<f64>)> {
+    let text = fs::read_to_string(RECORD).unwrap();
+    let mut found: Vec<(String, Vec<f64>)> = Vec::new();
+    for line in text.lines() {
+        let Record::Point(point) = serde_json::from_str(line).unwrap() else {
+            continue;
+        };
+        let workers = point.at.workers.unwrap();
+        let workers = if workers == 1000 {
+            "1,000".to_owned()
+        } else {
+            workers.to_string()
+        };
+        let whose = format!("{}, {workers} workers", point.target);
+        match found.iter_mut().find(|(known, _)| *known == whose) {
+            Some((_, values)) => values.push(figure(&point)),
+            None => found.push((whose, vec![figure(&point)])),
+        }
+    }
+    found
+}
+
+/// Of five runs, as the record has.
+fn median(mut values: Vec<f64>) -> f64 {
+    assert_eq!(values.len() % 2, 1);
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[test]
+fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
+    let _beside = beside();
+    let place = Place::new();
+    let script = "
+        const chart = [...document.querySelectorAll('figure')]
+            .find(f => f.querySelector('strong').textContent === 'Throughput');
+        found.marks = [...chart.querySelectorAll('.pt')]
+            .map(m => [m.parentNode.dataset.of, +m.dataset.v, m.getBoundingClientRect().width]);
+        found.data = [...chart.querySelectorAll('table.data tbody tr')]
+            .map(r => [...r.querySelectorAll('data')].map(d => +d.value));
+        found.table = [...document.querySelectorAll('table.points tbody tr:not(.why)')].map(r => r.innerText);
+        found.text = document.body.innerText;
+        found.requests = performance.getEntriesByType('resource').length;
+    ";
+    let (found, console) = load_and_do(&place, &page(&place), script);
+    assert_eq!(console, [""; 0]);
+    assert_eq!(found["requests"], 0);
+    let expected = figures(|point| point.throughput_per_s);
+    assert_eq!(expected.len(), 4);
+    let marks = found["marks"].as_array().unwrap();
+    assert_eq!(marks.len(), 4);
+    for (whose, values) in &expected {
+        let mark = marks.iter().find(|mark| mark[0] == whose.as_str()).unwrap();
+        assert_eq!(mark[1].as_f64().unwrap(), median(values.clone()), "{whose}");
+        assert!(mark[2].as_f64().unwrap() > 5.0, "{whose} cannot be seen");
+    }
+    for row in found["data"].as_array().unwrap() {
+        let numbers: Vec<f64> = row
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_f64().unwrap())
+            .collect();
+        let [_, middle, low, high] = numbers[..] else {
+            panic!("{row}")
+        };
+        let known = expected
+            .iter()
+            .find(|(_, values)| median(values.clone()) == middle);
+        let values = &known.unwrap().1;
+        assert_eq!(low, values.iter().copied().fold(f64::INFINITY, f64::min));
+        assert_eq!(high, values.iter().copied().fold(0.0, f64::max));
+    }
+    // The console's table, cell by cell.
+    let console = place
+        .jostle(&format!("report {RECORD}"))
+        .run()
+        .exits(0)
+        .stdout;
+    let rows: Vec<&str> = console
+        .lines()
+        .filter(|line| line.contains("VALID") || line.contains("SUSPECT"))
+        .collect();
+    let table = found["table"].as_array().unwrap();
+    assert_eq!((rows.len(), table.len()), (4, 4));
+    for (row, shown) in rows.iter().zip(table) {
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        assert_eq!(words(row), words(shown.as_str().unwrap()));
+    }
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = flat(found["text"].as_str().unwrap());
+    let said = flat(&console);
+    let checked = said
+        .split("Checked: ")
+        .nth(1)
+        .unwrap()
+        .split(" Next:")
+        .next()
+        .unwrap();
+    assert!(shown.contains(checked), "{checked}");
+}
+
+#[test]
+fn the_switch_changes_both_axes_by_pointer_key_and_address() {
+    let _beside = beside();
+    let place = Place::new();
+    let page = page(&place);
+    let script = "
+        const chart = [...document.querySelectorAll('figure')]
+            .find(f => f.querySelector('strong').textContent.startsWith('CPU time of the workers'));
+        const look = () => ({
+            x: [...chart.querySelectorAll('.x text')].filter(t => t.getClientRects().length).map(t => t.textContent),
+            y: [...chart.querySelectorAll('.y text')].filter(t => t.getClientRects().length).map(t => t.textContent),
+            marks: [...chart.querySelectorAll('.pt')].map(m => {
+                const box = m.getBoundingClientRect(), all = chart.querySelector('svg').getBoundingClientRect();
+                return [box.left + box.width / 2 - all.left, box.top + box.height / 2 - all.top];
+            }),
+            line: chart.querySelector('.line').getAttribute('d'),
+        });
+        const key = k => document.dispatchEvent(new KeyboardEvent('keydown', { key: k }));
+        found.log = look();
+        document.getElementById('y-linear').click();
+        found.y = look();
+        document.getElementById('x-linear').click();
+        found.both = look();
+        found.hash = location.hash;
+        key('x'); key('y');
+        found.back = look();
+    ";
+    let (found, console) = load_and_do(&place, &page, script);
+    assert_eq!(console, [""; 0]);
+    let at =
+        |view: &str, mark: usize, axis: usize| found[view]["marks"][mark][axis].as_f64().unwrap();
+    let labels = |view: &str, axis: &str| -> Vec<String> {
+        let labels = found[view][axis].as_array().unwrap().iter();
+        labels
+            .map(|label| label.as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(labels("log", "x"), ["10", "1000"]);
+    assert!(labels("log", "y").contains(&"100 us".to_owned()), "{found}");
+    assert_eq!(labels("y", "x"), labels("log", "x"));
+    assert_eq!(labels("y", "y")[0], "0");
+    assert_eq!(labels("both", "x")[0], "0");
+    assert!(labels("both", "x").len() > 2);
+    // Marks move along the axis that was switched, and along no other.
+    assert_eq!(at("log", 0, 0), at("y", 0, 0));
+    assert!((at("log", 0, 1) - at("y", 0, 1)).abs() > 5.0);
+    assert!((at("y", 0, 0) - at("both", 0, 0)).abs() > 2.0);
+    assert_eq!(at("y", 0, 1), at("both", 0, 1));
+    assert_ne!(found["log"]["line"], found["y"]["line"]);
+    assert_eq!(found["hash"], "#x=linear&y=linear");
+    assert_eq!(found["log"], found["back"]);
+    // Where marks of flock stand on the linear axis is in proportion to their
+    // figures; the axis begins at 0.
+    let cpu = figures(|point| point.cpu_us_per_operation.unwrap());
+    let of = |whose: &str| {
+        median(
+            cpu.iter()
+                .find(|(known, _)| known == whose)
+                .unwrap()
+                .1
+                .clone(),
+        )
+    };
+    let (few, many) = (of("flock, 10 workers"), of("flock, 1,000 workers"));
+    let foot = found["both"]["marks"].as_array().unwrap().len();
+    assert_eq!(foot, 4);
+    let zero = 330.0 - 50.0;
+    let (low, high) = (zero - at("both", 0, 1), zero - at("both", 1, 1));
+    assert!(
+        (high / low - many / few).abs() < 0.05 * many / few + 5.0,
+        "{low} {high}"
+    );
+
+    let asked = load(&place, &page, "#x=linear&y=log");
+    assert_eq!(asked.console, [""; 0]);
+    assert!(asked.dom.contains("data-x=\"linear\" data-y=\"log\""));
+}
+
+#[test]
+fn pointer_and_keys_reach_the_exact_figures() {
+    let _beside = beside();
+    let place = Place::new();
+    let script = "
+        const chart = document.querySelector('figure svg.chart');
+        const tip = document.getElementById('tip');
+        const point = (x, y) => chart.dispatchEvent(new PointerEvent('pointermove', { clientX: x, clientY: y }));
+        const mark = chart.querySelectorAll('.pt')[1], box = mark.getBoundingClientRect();
+        point(box.left + box.width / 2 - 3, box.top + box.height / 2 + 2);
+        found.pointed = tip.hidden ? null : tip.innerText;
+        point(box.left - 150, box.top + 100);
+        found.away = tip.hidden;
+        chart.focus();
+        found.focused = document.activeElement === chart;
+        const key = k => chart.dispatchEvent(new KeyboardEvent('keydown', { key: k, bubbles: true }));
+        found.keyed = [];
+        for (let n = 0; n < 5; n++) { key('ArrowRight'); found.keyed.push(tip.innerText.split('\\n')[0]); }
+        key('Escape');
+        found.escaped = tip.hidden;
+        found.named = [...document.querySelectorAll('svg.chart')].every(c => c.getAttribute('aria-label'));
+    ";
+    let (found, console) = load_and_do(&place, &page(&place), script);
+    assert_eq!(console, [""; 0]);
+    let pointed = found["pointed"].as_str().unwrap();
+    let of_flock = figures(|point| point.throughput_per_s);
+    let values = &of_flock
+        .iter()
+        .find(|(whose, _)| whose == "flock, 1,000 workers")
+        .unwrap()
+        .1;
+    let expected = format!("{:.3} locks/s", median(values.clone()));
+    assert!(pointed.starts_with("flock, 1,000 workers"), "{pointed}");
+    assert!(pointed.contains(&expected), "{pointed} has no {expected}");
+    assert!(
+        pointed.contains("range of 5 runs") && pointed.contains("SUSPECT"),
+        "{pointed}"
+    );
+    assert_eq!(found["away"], true);
+    assert_eq!(found["focused"], true);
+    // Around, and again from the first.
+    let keyed = found["keyed"].as_array().unwrap();
+    assert_eq!(keyed[0], "flock, 10 workers");
+    assert_eq!(keyed[3], "sysv, 1,000 workers");
+    assert_eq!(keyed[4], keyed[0]);
+    assert_eq!(found["escaped"], true);
+    assert_eq!(found["named"], true);
+}
+
+#[test]
+fn a_mistake_in_a_script_would_be_heard() {
+    let _beside = beside();
+    let place = Place::new();
+    let page = place.file("wrong.html");
+    fs::write(&page, "<!DOCTYPE html><script>nothing.is()</script>").unwrap();
+    let loaded = load(&place, &page, "");
+    assert!(
+        loaded.console[0].contains("nothing is not defined"),
+        "{:?}",
+        loaded.console
+    );
+}
+
+#[test]
+fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
+    let _beside = beside();
+    let place = Place::new();
+    let lines = [
+        (
+            "stream flock -n 100:1000 -w 1:2 --runs 2",
+            "Time for one operation",
+        ),
+        (
+            "hold chained --keys 100:1000 --runs 2",
+            "Mean time to release",
+        ),
+        (
+            "contend flock futex -w 2 -t 50ms --runs 2 --measure counts",
+            "Throughput",
+        ),
+    ];
+    for (line, title) in lines {
+        let line = format!("{line} --quiet --html page.html -o page.jsonl --overwrite");
+        let done = place.jostle(&line).run();
+        assert!(matches!(done.code(), 0 | 3), "{line}: {}", done.stderr);
+        // Other programs may leave it no figure to draw.
+        let drawn = place.read("page.html").contains(title);
+        assert!(drawn || done.is_disturbed(), "{}", done.transcript());
+    }
+    // Overlaid with another file, of which a crash has left a part.
+    let whole = fs::read_to_string(RECORD).unwrap();
+    fs::write(place.file("cut.jsonl"), &whole[..whole.len() / 2]).unwrap();
+    let line = format!("report page.jsonl {RECORD} cut.jsonl --html page.html");
+    place.jostle(&line).run().exits(0);
+    let loaded = load(&place, &place.file("page.html"), "");
+    assert_eq!(loaded.console, [""; 0]);
+    assert!(loaded.dom.contains("was torn by a crash"));
+}
+
+#[test]
+fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "contend null -w 2 -t 100ms --runs 500 -o x.jsonl --html page.html";
+    let mut run = place.jostle(line).in_background();
+    run.until_points("x.jsonl", 2);
+    run.signal(Signal::INT);
+    run.end().exits(130);
+    let page = place.read("page.html");
+    assert!(page.contains("This experiment ended early: interrupted"));
+    // Two short runs that other programs spoilt have no figure to draw.
+    let disturbed = page.contains("kept it from its CPUs");
+    assert!(disturbed || page.contains("data-of=\"null, 2 workers\""));
+    // Without a finished point there is no page, and no empty file.
+    let mut run = place
+        .jostle("contend null -w 2 -t 30 --html none.html")
+        .in_background();
+    run.until_workers(2);
+    run.signal(Signal::INT);
+    run.end().exits(130);
+    assert!(!place.file("none.html").exists());
+}
+
+#[test]
+fn only_pages_of_jostle_s_are_replaced() {
+    let _beside = beside();
+    let place = Place::new();
+    fs::write(place.file("notes.html"), "<p>my notes").unwrap();
+    fs::write(place.file("empty.html"), "").unwrap();
+    let report = |file: &str| {
+        place
+            .jostle(&format!("report {RECORD} --html {file}"))
+            .run()
+    };
+    report("notes.html")
+        .exits(1)
+        .says("notes.html holds something else than a page of jostle's");
+    assert_eq!(place.read("notes.html"), "<p>my notes");
+    report("empty.html").exits(0);
+    let first = place.read("empty.html");
+    report("empty.html").exits(0);
+    assert_eq!(place.read("empty.html"), first);
+    report("no/where.html")
+        .exits(1)
+        .says("cannot open no/where.html");
+    report("/dev/full").exits(1).says("cannot write /dev/full");
+    // Nothing is measured for a page that could not be written.
+    let line = "contend null -w 2 -t 50ms --runs 1 --html notes.html -o x.jsonl";
+    place.jostle(line).run().exits(1).says("something else");
+    assert!(!place.file("x.jsonl").exists());
+}

@@ -1,0 +1,525 @@
+//! `jostle judge` watches real load generators against real servers. Whatever is planted
+//! is several times the threshold, so that a busy machine cannot hide it; a control with
+//! the same generator and the server held back stands beside it.
+//!
+//! Needs root (control groups), redis-server and redis-tools; the commands of the page also
+//! nginx, PostgreSQL, MariaDB and their load generators.
+
+use crate::common::cgroup::Cgroup;
+use crate::common::loops::Loops;
+use crate::common::processes::{Signal, lives, marked};
+use crate::common::{Done, Place, alone, beside, in_five_tries, must_be_root, must_have, until};
+use jostle_model::judged::{Limit, Watched};
+use jostle_model::record::Record;
+use jostle_testbed::ports::free_port;
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A Redis server that ends with the test.
+struct Redis {
+    place: Place,
+    port: u16,
+    child: Child,
+}
+
+impl Redis {
+    /// `before`: what a shell does first, such as entering a control group.
+    fn start(before: &str) -> Redis {
+        must_have("redis-server", "redis-server");
+        must_have("redis-benchmark", "redis-tools");
+        let place = Place::new();
+        let port = free_port().unwrap();
+        let script = format!(
+            "{before} exec redis-server --port {port} --save '' --appendonly no --dir {}",
+            place.path().display()
+        );
+        let child = Command::new("sh")
+            .args(["-c", &script])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let redis = Redis { place, port, child };
+        until("a Redis server", Duration::from_secs(60), || {
+            TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        redis
+    }
+
+    /// A benchmark of this server that takes some seconds at least; a shell does
+    /// `before` it.
+    fn load(&self, before: &str) -> String {
+        let Redis { port, .. } = self;
+        format!(
+            "{before} timeout 3 redis-benchmark -p {port} -c 10 -n 100000000 -t get --csv; true"
+        )
+    }
+
+    /// Watched to its end, with what stands in the result file.
+    fn judge(&self, script: &str) -> (Done, Watched) {
+        let run = self
+            .place
+            .jostle("judge -o found.jsonl --overwrite -- sh -c")
+            .word(script);
+        let done = run.run_cleanly();
+        (done, watched(&self.place.read("found.jsonl")))
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn watched(lines: &str) -> Watched {
+    let line = lines.lines().next().unwrap();
+    match serde_json::from_str(line).unwrap() {
+        Record::Judged(watched) => *watched,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A group that gets a twentieth of a CPU.
+fn starved() -> Cgroup {
+    let group = Cgroup::with("cpu");
+    group.set(
+        &[
+            ("cpu.cfs_period_us", "100000"),
+            ("cpu.cfs_quota_us", "5000"),
+        ],
+        &[("cpu.max", "5000 100000")],
+    );
+    group
+}
+
+#[test]
+fn the_command_keeps_its_input_its_output_and_its_failure() {
+    let _beside = beside();
+    let place = Place::new();
+    let run = |words: &str| place.jostle(&format!("judge -- {words}"));
+    let done = place
+        .jostle("judge -- sh -c")
+        .word("echo mine; cat; echo too >&2")
+        .run_cleanly();
+    let done = done.exits(0).says("too\n").says("let the command run");
+    assert_eq!(done.stdout, "mine\n");
+    run("sh -c")
+        .word("exit 7")
+        .run_cleanly()
+        .exits(1)
+        .says("The command failed: exit code 7");
+    run("sh -c")
+        .word("kill -SEGV $$")
+        .run_cleanly()
+        .exits(1)
+        .says("ended by SIGSEGV");
+    // What it leaves running is ended too.
+    run("sh -c")
+        .word("sleep 1000 & sleep 1000 &")
+        .run_cleanly()
+        .exits(0);
+    let whole = place
+        .jostle("judge --quiet --")
+        .word("printf '%s-' a 'b c'")
+        .run_cleanly();
+    assert_eq!(whole.exits(0).says_nothing().stdout, "a-b c-");
+}
+
+/// Cron and CI start scripts in a session without a shell that controls jobs. When a process
+/// group there is orphaned and has a stopped process, the kernel sends SIGHUP to the group.
+#[test]
+fn a_script_without_job_control_is_not_hung_up() {
+    let _beside = beside();
+    let place = Place::new();
+    let script = "sleep 1000 & stopped=$!; kill -STOP $stopped; \
+                  \"$0\" judge -- echo mine; echo \"exit code $?\"; kill -KILL $stopped";
+    let done = Command::new("setsid")
+        .args(["--wait", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_jostle"))
+        .current_dir(place.path())
+        .env("TMPDIR", place.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(said, "mine\nexit code 0\n", "{done:?}");
+}
+
+#[test]
+fn a_full_disk_costs_neither_the_report_nor_the_page() {
+    let _beside = beside();
+    let place = Place::new();
+    place
+        .jostle("judge -o /dev/full --html page.html -- sleep 0.5")
+        .run_cleanly()
+        .exits(1)
+        .says("limit: ")
+        .says("cannot write /dev/full");
+    assert!(place.read("page.html").contains("sleep"));
+}
+
+#[test]
+fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
+    let _beside = beside();
+    let place = Place::new();
+    let port = free_port().unwrap();
+    for (line, code, text) in [
+        (
+            "judge --server pid:1 -- touch ran".to_owned(),
+            2,
+            "the first process of the machine",
+        ),
+        (
+            format!("judge --server :{port} -- touch ran"),
+            2,
+            "nobody listens there",
+        ),
+        (
+            "judge --server 6379 -- touch ran".to_owned(),
+            2,
+            "write :PORT",
+        ),
+        ("judge --double -- touch ran".to_owned(), 2, "in braces"),
+        ("judge --repeat 3 -- touch ran".to_owned(), 2, "--double"),
+        (
+            "judge --every 1us -- touch ran".to_owned(),
+            2,
+            "at least 10ms",
+        ),
+        ("judge".to_owned(), 2, "COMMAND"),
+        (
+            "judge -o x.jsonl -- no-such-program".to_owned(),
+            1,
+            "cannot start no-such-program",
+        ),
+        (
+            "judge -o no/x.jsonl -- touch ran".to_owned(),
+            1,
+            "make its directory first",
+        ),
+        (
+            "judge -o x.jsonl --html ./x.jsonl -- touch ran".to_owned(),
+            2,
+            "are the same file",
+        ),
+    ] {
+        place
+            .jostle(&line)
+            .run_cleanly()
+            .exits(code)
+            .says(text)
+            .prints_nothing();
+    }
+    for left in ["ran", "x.jsonl"] {
+        assert!(!place.file(left).exists(), "{left}");
+    }
+}
+
+#[test]
+fn an_interrupted_or_killed_judge_ends_its_command() {
+    let _beside = beside();
+    let place = Place::new();
+    // The command's child too, which no longer has its parent's group.
+    let script = "setsid sleep 1000 & touch began; wait";
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::KILL, 137)] {
+        let _ = std::fs::remove_file(place.file("began"));
+        let mut run = place.jostle("judge -- sh -c").word(script).in_background();
+        run.until("a command", |run| {
+            run.place.file("began").exists().then_some(())
+        });
+        run.until_it_listens();
+        let commands = marked(run.mark());
+        let sleeper = commands
+            .iter()
+            .find(|process| process.name == "sleep")
+            .map(|p| p.pid);
+        run.signal(signal);
+        let done = run.end().exits(code).leaves_nothing();
+        assert!(
+            sleeper.is_none_or(|pid| !lives(pid)),
+            "{}",
+            done.transcript()
+        );
+    }
+}
+
+#[test]
+fn a_result_is_printed_again_and_drawn() {
+    let _beside = beside();
+    let redis = Redis::start("");
+    let line = format!(
+        "judge --server :{} -o found.jsonl --html page.html -- sh -c",
+        redis.port
+    );
+    let first = redis
+        .place
+        .jostle(&line)
+        .word(&redis.load(""))
+        .run_cleanly()
+        .measures();
+    let again = redis
+        .place
+        .jostle("report found.jsonl --html again.html")
+        .run();
+    let again = again
+        .exits(0)
+        .prints("jostle judge: sh -c")
+        .prints("limit: ");
+    // The same text, beside what the command itself may have said.
+    assert!(first.stderr.ends_with(&again.stdout), "{}", first.stderr);
+    // What was read from a pipe cannot be read again.
+    let through_pipe = "rm -f pipe; mkfifo pipe; cat found.jsonl > pipe &";
+    let by_name = redis.place.jostle("report pipe");
+    let by_name = by_name.after(&format!("{through_pipe} true"));
+    assert_eq!(by_name.run().exits(0).stdout, again.stdout);
+    let by_input = redis.place.jostle("report -");
+    let by_input = by_input.after(&format!("{through_pipe} exec < pipe"));
+    assert_eq!(by_input.run().exits(0).stdout, again.stdout);
+    assert_eq!(
+        redis.place.read("page.html"),
+        redis.place.read("again.html")
+    );
+    assert!(redis.place.read("page.html").contains("Busiest threads"));
+    let csv = redis
+        .place
+        .jostle("report found.jsonl --format csv")
+        .run()
+        .exits(0);
+    let watched = watched(&redis.place.read("found.jsonl"));
+    assert_eq!(csv.stdout.lines().count(), watched.end_s.len() + 1);
+    let traffic = watched.traffic.as_ref().unwrap();
+    assert_eq!(traffic.port, u64::from(redis.port));
+    assert!(
+        traffic.connections.iter().any(|open| *open >= 10.0),
+        "{traffic:?}"
+    );
+    assert!(traffic.bytes.iter().sum::<f64>() > 0.0, "{traffic:?}");
+    let cpu = |side: &jostle_model::judged::Side| side.cpu_s.iter().sum::<f64>();
+    assert!(cpu(&watched.generator) > 0.0 && cpu(watched.server.as_ref().unwrap()) > 0.0);
+    let other = redis
+        .place
+        .jostle("contend null -w 1 -t 0.1 --runs 1 -o other.jsonl --quiet")
+        .run();
+    other.measures();
+    let of_other = redis.place.jostle("report other-pipe");
+    let of_other = of_other.after("mkfifo other-pipe; cat other.jsonl > other-pipe & true");
+    of_other.run().exits(0).prints("null");
+    redis
+        .place
+        .jostle("report found.jsonl other.jsonl")
+        .run()
+        .exits(2)
+        .says("by themselves");
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    /// What the page asks for, each at the port that its commands name.
+    const SERVERS: &str = "set -e; ip link set lo up
+redis-server --port 6379 --save '' --appendonly no >/dev/null &
+echo 'pid nginx.pid; error_log stderr; events {} http { access_log off; server { listen 8080; return 200 x; } }' > nginx.conf
+nginx -p . -c nginx.conf -g 'daemon off;' 2>/dev/null &
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
+as='setpriv --reuid=postgres --regid=postgres --clear-groups'
+mkdir data; chown postgres . data
+$as $bin/initdb -D data -A trust >/dev/null
+$as $bin/postgres -D data -k '' -h 127.0.0.1 >/dev/null 2>&1 &
+export PGUSER=postgres
+mkdir tables; chown mysql tables
+as='setpriv --reuid=mysql --regid=mysql --clear-groups'
+$as mariadb-install-db --no-defaults --skip-test-db --auth-root-authentication-method=normal \
+    --datadir=$PWD/tables >/dev/null 2>&1
+$as mariadbd --no-defaults --bind-address=127.0.0.1 --skip-name-resolve --datadir=$PWD/tables \
+    --socket=$PWD/tables/socket >/dev/null 2>&1 &
+until redis-cli ping; do sleep 0.1; done >/dev/null 2>&1
+until curl -s http://127.0.0.1:8080/; do sleep 0.1; done >/dev/null
+until $bin/pg_isready -q -h 127.0.0.1; do sleep 0.1; done
+until mariadb-admin -h 127.0.0.1 -u root ping; do sleep 0.1; done >/dev/null 2>&1
+$bin/pgbench -q -i -h 127.0.0.1 >/dev/null 2>&1
+PATH=$PATH:$bin
+";
+
+    #[test]
+    #[ignore = "cargo xtask long"]
+    fn the_commands_of_the_page_run_as_they_stand() {
+        let _alone = alone();
+        must_be_root("make a network and processes of its own");
+        for (program, package) in [
+            ("redis-benchmark", "redis-tools"),
+            ("nginx", "nginx-light"),
+            ("wrk", "wrk"),
+            ("ab", "apache2-utils"),
+            ("mariadbd", "mariadb-server"),
+            ("mariadb-slap", "mariadb-client"),
+            ("curl", "curl"),
+        ] {
+            must_have(program, package);
+        }
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let page = std::fs::read_to_string(format!("{root}/tool/docs/judge.md")).unwrap();
+        let blocks = page.split("```sh\n").skip(1);
+        let commands: Vec<&str> = blocks
+            .flat_map(|block| block.split("```").next().unwrap().lines())
+            .collect();
+        assert_eq!(commands.len(), 7, "{commands:?}");
+        let place = Place::new();
+        // 3: the generator was the limit.
+        let each: String = commands
+            .iter()
+            .map(|command| {
+                format!(
+                    "{command} >&2 || [ $? = 3 ] || {{ echo \"failed: {command}\"; exit 1; }}\n"
+                )
+            })
+            .collect();
+        let binary = std::path::Path::new(env!("CARGO_BIN_EXE_jostle"));
+        let path = std::env::var("PATH").unwrap();
+        let done = Command::new("unshare")
+            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["sh", "-c", &format!("{SERVERS}{each}")])
+            .current_dir(place.path())
+            .env(
+                "PATH",
+                format!("{}:{path}", binary.parent().unwrap().display()),
+            )
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{:?}\n{said}", done.status);
+        assert_eq!(said.matches("limit: ").count(), commands.len(), "{said}");
+    }
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
+    use super::*;
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn a_generator_under_a_quota_is_the_limit_and_a_server_under_one_is_not_its_fault() {
+        let _alone = alone();
+        let group = starved();
+        let redis = Redis::start("");
+        in_five_tries("a generator that its quota holds back", || {
+            let (done, watched) = redis.judge(&redis.load(&format!("{};", group.enter())));
+            let found = watched.finding.limit == Limit::Generator
+                && done.stderr.contains("limit: generator")
+                && watched.finding.reasons[0].contains("a CPU quota of 0.05 CPUs")
+                && done.code() == 3;
+            // Its server was found by its connections.
+            let named = watched.server_at == Some(format!(":{}", redis.port));
+            (found && named && watched.server.is_some()).then_some(())
+        });
+        drop(redis);
+        let redis = Redis::start(&format!("{};", group.enter()));
+        in_five_tries("a server that its quota holds back", || {
+            let (done, watched) = redis.judge(&redis.load(""));
+            let found = watched.finding.limit == Limit::Server
+                && watched.finding.reasons[0].contains("kept the server from running")
+                && done.code() == 0;
+            found.then_some(())
+        });
+        drop(redis);
+    }
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn a_generator_that_shares_its_cpu_with_busy_loops_is_the_limit_and_they_are_named() {
+        let _alone = alone();
+        let allowed = jostle_sys::cpu::allowed();
+        let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
+        let redis = Redis::start(&format!("taskset -cp {last} $$ >/dev/null;"));
+        const NAME: &str = "planted-loop";
+        let _loops = Loops::on_cpu(first, NAME, 120);
+        in_five_tries("a generator that waits for its CPU", || {
+            let load = redis.load(&format!("taskset -cp {first} $$ >/dev/null;"));
+            let (done, watched) = redis.judge(&load);
+            let mut neighbours = watched.machine.neighbours.iter();
+            let is_named = neighbours.any(|other| other.name == NAME);
+            let found = watched.finding.limit == Limit::Generator && is_named;
+            (found && done.code() == 3).then_some(())
+        });
+    }
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn a_generator_that_is_stopped_and_continued_is_the_limit() {
+        let _alone = alone();
+        let redis = Redis::start("");
+        let port = redis.port;
+        // The command itself, which its parent is told of; and a child, which is looked at.
+        let itself = format!(
+            "p=$$; (while kill -STOP $p; do sleep 0.4; kill -CONT $p; sleep 0.2; done) & \
+             exec redis-benchmark -p {port} -c 10 -n 160000 -t get --csv"
+        );
+        let child = format!(
+            "redis-benchmark -p {port} -c 10 -n 100000000 -t get --csv & p=$!; \
+             for i in 1 2 3 4 5 6 7 8; do sleep 0.2; kill -STOP $p; sleep 0.4; kill -CONT $p; done; \
+             kill $p; wait $p; true"
+        );
+        for script in [itself, child] {
+            in_five_tries("a generator that was stopped", || {
+                let (done, watched) = redis.judge(&script);
+                let found = watched.finding.limit == Limit::Generator
+                    && watched.finding.reasons[0].contains("was stopped by a signal");
+                (found && done.code() == 3).then_some(())
+            });
+        }
+    }
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn pairs_show_that_more_connections_do_more_work() {
+        let _alone = alone();
+        // A server with a pause before each answer: one connection does so many requests a
+        // second, and two do twice as many, however busy this machine is.
+        let script = "import socketserver, time\n\
+            class Slow(socketserver.StreamRequestHandler):\n\
+            \x20   def handle(self):\n\
+            \x20       for line in self.rfile:\n\
+            \x20           time.sleep(0.05); self.wfile.write(b'x' * 2000)\n\
+            class Server(socketserver.ThreadingTCPServer):\n\
+            \x20   daemon_threads = True\n\
+            s = Server(('127.0.0.1', 0), Slow); print(s.server_address[1], flush=True); s.serve_forever()";
+        let client = "import socket, sys, threading, time\n\
+            end = time.time() + 2.5\n\
+            def one():\n\
+            \x20   s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); f = s.makefile('rwb')\n\
+            \x20   while time.time() < end:\n\
+            \x20       f.write(b'?' * 100 + b'\\n'); f.flush(); f.read(2000)\n\
+            for t in [threading.Thread(target=one) for _ in range(int(sys.argv[2]))]: t.start()";
+        must_have("python3", "python3");
+        let place = Place::new();
+        std::fs::write(place.file("client.py"), client).unwrap();
+        let mut server = Command::new("python3")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = server.stdout.take().unwrap();
+        let server = Loops::of(vec![server]);
+        let mut port = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
+        let line = format!(
+            "judge --double -o pairs.jsonl --overwrite -- python3 client.py {} {{4}}",
+            port.trim()
+        );
+        in_five_tries("twice the work by twice the connections", || {
+            let done = place.jostle(&line).run_cleanly();
+            let found = done.stderr.contains("limit: generator") && done.code() == 3;
+            let file = place.read("pairs.jsonl");
+            assert_eq!(file.lines().count(), 13, "{}", done.transcript());
+            let Record::Doubled(doubled) =
+                serde_json::from_str(file.lines().last().unwrap()).unwrap()
+            else {
+                panic!("{file}")
+            };
+            assert_eq!(doubled.loads, [4, 8]);
+            (found && doubled.low > 1.3 && doubled.high < 2.6).then_some(())
+        });
+        drop(server);
+    }
+}

@@ -1,0 +1,593 @@
+//! `--live` and `--metrics`: a run is watched while it is made, by those who may, and
+//! whatever they do it measures on.
+
+use crate::common::{Place, Running, Signal, beside, must_have, until};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(100);
+/// How long a read waits: events come once a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a run in progress serves something: address and path, once it has printed that.
+fn served(run: &mut Running, before: &str) -> (String, String) {
+    let url = run.until("its address", |run| {
+        let said = run.said();
+        let line = said.lines().find_map(|line| line.split_once(before))?.1;
+        // A line that is still being written has no end yet.
+        said.contains(&format!("{line}\n")).then(|| line.to_owned())
+    });
+    let (address, path) = url.split_once('/').unwrap();
+    (address.to_owned(), format!("/{path}"))
+}
+
+fn page_of(run: &mut Running) -> (String, String) {
+    served(run, "watch it at http://")
+}
+
+/// A request as typed, and everything that is answered until the connection ends.
+fn ask(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(address: &str, path: &str) -> String {
+    ask(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"),
+    )
+}
+
+fn status(answer: &str) -> u16 {
+    let status = answer.split(' ').nth(1);
+    status
+        .and_then(|word| word.parse().ok())
+        .unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// A browser's side of the events.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    fn open(address: &str, path: &str) -> Events {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET {path}events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut events = Events(BufReader::new(stream));
+        let head = events.line().unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        while events.line().is_some_and(|line| !line.is_empty()) {}
+        events
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let length = self.0.read_line(&mut line).unwrap();
+        (length > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// The next event; None once the connection has ended.
+    fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some(name) = self.line()?.strip_prefix("event: ") {
+                let data = self.line()?;
+                let data = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+                return Some((name.to_owned(), data));
+            }
+        }
+    }
+
+    /// All until the end.
+    fn rest(&mut self) -> Vec<(String, Value)> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+}
+
+/// All samples and the last table, whichever event brought them.
+fn told(events: &[(String, Value)]) -> (Vec<Value>, String) {
+    let (mut samples, mut results) = (Vec::new(), String::new());
+    for (name, data) in events {
+        match name.as_str() {
+            "state" => {
+                samples = data["samples"].as_array().unwrap().clone();
+                results = data["results"].as_str().unwrap().to_owned();
+            }
+            "sample" => samples.push(data.clone()),
+            "results" => results = changed(&results, data),
+            _ => {}
+        }
+    }
+    (samples, results)
+}
+
+/// The table after an event that has the cells that changed.
+fn changed(before: &str, parts: &Value) -> String {
+    let marked = before.replace("<t", "\0<t").replace("</tbody", "\0</tbody");
+    let pieces: Vec<&str> = marked.trim_start_matches('\0').split('\0').collect();
+    let text = |part: &Value| match part.as_str() {
+        Some(text) => text.to_owned(),
+        None => {
+            let [from, count] = [0, 1].map(|at| part[at].as_u64().unwrap() as usize);
+            pieces[from..from + count].concat()
+        }
+    };
+    parts.as_array().unwrap().iter().map(text).collect()
+}
+
+#[test]
+fn the_page_comes_with_the_token_only() {
+    let _beside = beside();
+    let mut run = Place::new()
+        .jostle("contend flock -w 2 -t 60 --runs 1 --live")
+        .in_background();
+    let (address, path) = page_of(&mut run);
+    let page = get(&address, &path);
+    assert_eq!(status(&page), 200);
+    assert!(
+        page.contains("Content-Security-Policy: default-src 'none'"),
+        "{page}"
+    );
+    assert!(
+        address.starts_with("127.0.0.1:") && path.len() == 34,
+        "{path}"
+    );
+    let wrong = format!("/{}/", "0".repeat(32));
+    for path in ["/", "/events", "/favicon.ico", wrong.as_str()] {
+        assert_eq!(status(&get(&address, path)), 403, "{path}");
+    }
+    let of = |method: &str, host: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        status(&ask(&address, &request))
+    };
+    assert_eq!(of("POST", &address), 405);
+    assert_eq!(of("DELETE", &address), 405);
+    assert_eq!(of("GET", "rebound.example"), 403);
+    assert_eq!(of("GET", "localhost"), 200);
+    assert_eq!(
+        status(&ask(&address, "\x16\x03\x01 no request\r\n\r\n")),
+        400
+    );
+    run.signal(Signal::INT);
+    run.end().exits(130).leaves_nothing();
+}
+
+#[test]
+fn events_carry_what_the_record_says_later() {
+    let _beside = beside();
+    let place = Place::new();
+    let line =
+        "contend flock -w 3 -b 1ms -t 4 --runs 2 --warmup 0.2s -o r.jsonl --html p.html --live";
+    let mut run = place.jostle(line).in_background();
+    let (address, path) = page_of(&mut run);
+    let mut events = Events::open(&address, &path);
+    let (first, state) = events.next().unwrap();
+    assert_eq!((first.as_str(), &state["ended"]), ("state", &Value::Null));
+    let all: Vec<_> = [(first, state)].into_iter().chain(events.rest()).collect();
+    assert_eq!(all.last().unwrap().0, "end");
+    run.end().measures().leaves_nothing();
+    let points = place.points("r.jsonl");
+    assert_eq!(points.len(), 2);
+    let (samples, results) = told(&all);
+    for (nth, point) in points.iter().enumerate() {
+        let mine: Vec<&Value> = samples
+            .iter()
+            .filter(|s| s["run"] == nth as u64 + 1)
+            .collect();
+        // A keeper that got no CPU for seconds looks less often.
+        let spans: f64 = mine.iter().map(|s| s["span_s"].as_f64().unwrap()).sum();
+        let seen: f64 = mine
+            .iter()
+            .map(|s| s["span_s"].as_f64().unwrap() * s["per_s"].as_f64().unwrap())
+            .sum();
+        assert!(
+            !mine.is_empty() && spans <= point.window_s + 0.1,
+            "{mine:?}"
+        );
+        // What was seen is a part of what the record has.
+        assert!(
+            seen <= point.operations as f64 + 0.5,
+            "{seen} of {}",
+            point.operations
+        );
+        assert!(seen > 0.0);
+    }
+    let runs = all
+        .iter()
+        .filter(|(name, data)| name == "run" && data["shares"].is_array());
+    let looked = runs.filter(|(_, data)| !data["shares"].as_array().unwrap().is_empty());
+    let looked: Vec<&Value> = looked.map(|(_, data)| data).collect();
+    assert!(looked.len() >= 2, "{all:?}");
+    for look in looked {
+        assert_eq!(
+            (&look["point"], &look["workers"]),
+            (&"flock -w 3".into(), &3.into())
+        );
+        let shares = look["shares"].as_array().unwrap().iter();
+        let sum: u64 = shares.map(|share| share.as_u64().unwrap()).sum();
+        assert_eq!(look["operations"], sum);
+        assert_eq!(look["overlaps"], 0);
+    }
+    // The last table is that of the page that is written at the end.
+    let table = |html: &str| {
+        let table = html
+            .split_once("<table class=\"headline cards points\">")
+            .unwrap()
+            .1;
+        table.split_once("</table>").unwrap().0.to_owned()
+    };
+    assert_eq!(table(&results), table(&place.read("p.html")));
+}
+
+#[test]
+fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "contend flock -w 2 -t 1 --runs 4 --warmup 0 -o r.jsonl --live";
+    let mut run = place.jostle(line).in_background();
+    let (address, path) = page_of(&mut run);
+    // It asks, and then reads nothing.
+    let mut deaf = TcpStream::connect(&address).unwrap();
+    let request = format!("GET {path}events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    deaf.write_all(request.as_bytes()).unwrap();
+    // It says nothing at all.
+    let mute = TcpStream::connect(&address).unwrap();
+    drop(Events::open(&address, &path));
+    let mut both = [Events::open(&address, &path), Events::open(&address, &path)];
+    let crowd: Vec<_> = (0..100).map(|_| TcpStream::connect(&address)).collect();
+    let heard = both.each_mut().map(|events| events.rest());
+    for events in &heard {
+        assert_eq!(events.last().unwrap().0, "end", "{events:?}");
+        assert!(told(events).1.contains("flock"));
+    }
+    run.end().measures().ends_within(LIMIT).leaves_nothing();
+    assert_eq!(place.points("r.jsonl").len(), 4);
+    drop((deaf, mute, crowd));
+}
+
+#[test]
+fn an_address_that_is_taken_is_an_error_before_anything_is_measured() {
+    let _beside = beside();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    for option in [format!("--live={at}"), format!("--metrics {at}")] {
+        let place = Place::new();
+        let done = place
+            .jostle(&format!("contend flock -o r.jsonl {option}"))
+            .run();
+        done.exits(1)
+            .says("cannot listen at")
+            .says("Address already in use")
+            .does_not_say("runs, about")
+            .prints_nothing()
+            .leaves_nothing();
+        assert!(!place.file("r.jsonl").exists());
+    }
+}
+
+#[test]
+fn connections_and_requests_are_watched_too() {
+    let _beside = beside();
+    for (line, timed) in [
+        (
+            "connect --open 1000:3000 --rate 800 --runs 1 --live",
+            "connect_ns",
+        ),
+        (
+            "rate lockd --rate 200 -t 3 --runs 1 -w 8 --live",
+            "response_ns",
+        ),
+        (
+            "spread lockd --in-flight 4 --generators 1 -t 3 --runs 1 --live",
+            "service_ns",
+        ),
+        ("stream delay:5ms -n 500 --runs 1 --live", "acquire_ns"),
+    ] {
+        let mut run = Place::new().jostle(line).in_background();
+        let (address, path) = page_of(&mut run);
+        let events = Events::open(&address, &path).rest();
+        run.end().leaves_nothing();
+        let looks = events
+            .iter()
+            .filter(|(name, data)| name == "run" && data["timed"] == timed);
+        assert!(looks.count() > 0, "{line}: {events:?}");
+        assert!(told(&events).1.contains("<table"), "{line}");
+    }
+}
+
+/// A program that is ended with the test.
+struct Beside(Child);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // With what it has started: its group is its own.
+        let group = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Chromium without a window, and the one page that it has open.
+struct Browser {
+    _program: Beside,
+    /// A WebSocket to the page, by which the protocol of its developer tools goes.
+    page: TcpStream,
+    log: std::path::PathBuf,
+}
+
+impl Browser {
+    fn open(place: &Place, url: &str) -> Browser {
+        must_have("chromium", "chromium");
+        must_have("curl", "curl");
+        let profile = place.file("profile");
+        let log = place.file("chromium.log");
+        let program = Command::new("chromium")
+            .args(["--headless", "--remote-debugging-port=0"])
+            // Its sandbox does not work for root.
+            .args(["--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .args(["--window-size=1300,1000", url])
+            .env("HOME", place.path())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let program = Beside(program);
+        let address = until("the port of Chromium", LIMIT, || {
+            let said = fs::read_to_string(&log).ok()?;
+            let (_, rest) = said.split_once("DevTools listening on ws://")?;
+            Some(rest.split_once('/')?.0.to_owned())
+        });
+        let page = until("its page", LIMIT, || {
+            let url = format!("http://{address}/json/list");
+            let list = Command::new("curl").args(["--silent", &url]).output();
+            let list: Value = serde_json::from_slice(&list.unwrap().stdout).ok()?;
+            let pages = list.as_array()?.iter();
+            let mut pages = pages.filter(|page| page["type"] == "page");
+            let socket = pages.next()?["webSocketDebuggerUrl"].as_str()?;
+            Some(socket.split_once(&address)?.1.to_owned())
+        });
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!(
+            "GET {page} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101"), "{head:?}");
+        Browser {
+            _program: program,
+            page: stream,
+            log,
+        }
+    }
+
+    /// The document as it is now.
+    fn document(&mut self) -> String {
+        let ask = serde_json::json!({
+            "id": 1,
+            "method": "Runtime.evaluate",
+            // None while the page is still loading.
+            "params": { "expression": "document.documentElement?.outerHTML ?? ''" },
+        });
+        let text = ask.to_string();
+        // One frame of text; a mask of zeros leaves it as it is.
+        let mut frame = vec![0x81, 0x80 | 126];
+        frame.extend((text.len() as u16).to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(text.as_bytes());
+        self.page.write_all(&frame).unwrap();
+        let mut head = [0; 2];
+        self.page.read_exact(&mut head).unwrap();
+        assert_eq!(head[0], 0x81, "a whole frame of text");
+        let mut long = [0; 8];
+        let length = match head[1] {
+            126 => {
+                self.page.read_exact(&mut long[6..]).unwrap();
+                u64::from_be_bytes(long)
+            }
+            127 => {
+                self.page.read_exact(&mut long).unwrap();
+                u64::from_be_bytes(long)
+            }
+            short => u64::from(short),
+        };
+        let mut answer = vec![0; length as usize];
+        self.page.read_exact(&mut answer).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let value = answer["result"]["result"]["value"].as_str();
+        value.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// What its console says, errors of scripts and of the content policy among it.
+    fn console(&self) -> Vec<String> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let lines = log.lines().filter(|line| line.contains("CONSOLE"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn chromium_shows_a_run_in_progress_without_a_complaint() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "contend null flock -w 2 -t 3 --runs 40 --warmup 0 --live";
+    let mut run = place.jostle(line).in_background();
+    let (address, path) = page_of(&mut run);
+    let mut browser = Browser::open(&place, &format!("http://{address}{path}"));
+    let shown = [
+        "<title>jostle contend null, flock</title>",
+        "id=\"link\" role=\"status\" class=\"on\"",
+        "Throughput over time",
+        "class=\"line c0\"",
+        "class=\"stack c0\"",
+        "<table class=\"headline cards points\">",
+        // One row of the first table, and one that a later event added.
+        "<tr class=\"first\"><td class=\"left\" data-label=\"target\">null</td>",
+        "<tr class=\"first\"><td class=\"left\" data-label=\"target\">flock</td>",
+        "Operations of each worker, ascending",
+    ];
+    let mut missing = Vec::new();
+    let start = Instant::now();
+    until("everything to be shown", LIMIT, || {
+        let document = browser.document();
+        missing = shown
+            .iter()
+            .filter(|text| !document.contains(**text))
+            .collect();
+        assert!(start.elapsed() < LIMIT / 2, "no {missing:?} in {document}");
+        std::thread::sleep(Duration::from_millis(100));
+        missing.is_empty().then_some(())
+    });
+    assert_eq!(browser.console(), [""; 0]);
+    run.signal(Signal::INT);
+    run.end().exits(130);
+    until("the page to tell that it is over", LIMIT, || {
+        browser.document().contains("interrupted").then_some(())
+    });
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// The queries of the dashboard, with a range where Grafana would choose one.
+fn queries() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../grafana/jostle.json");
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap());
+    queries
+        .map(|query| query.replace("$__rate_interval", "30s"))
+        .collect()
+}
+
+/// What Prometheus answers: the values, or none.
+fn answered(prometheus: &str, query: &str) -> Vec<Value> {
+    let output = Command::new("curl")
+        .args(["--silent", "--max-time", "10", "--get", "--data-urlencode"])
+        .arg(format!("query={query}"))
+        .arg(format!("http://{prometheus}/api/v1/query"))
+        .output()
+        .unwrap();
+    let Ok(answer) = serde_json::from_slice::<Value>(&output.stdout) else {
+        // It is not up yet.
+        return Vec::new();
+    };
+    let found = answer["data"]["result"].as_array();
+    assert!(answer["status"] == "success", "{query}: {answer}");
+    found.unwrap().clone()
+}
+
+#[test]
+fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
+    must_have("prometheus", "prometheus");
+    must_have("curl", "curl");
+    let _beside = beside();
+    let place = Place::new();
+    let line = "contend flock -w 2 -t 8 --runs 12 --warmup 0 --metrics 0";
+    let mut run = place.jostle(line).in_background();
+    let (address, path) = served(&mut run, "metrics are at http://");
+    assert_eq!(path, "/metrics");
+    let text = get(&address, &path);
+    assert!(
+        text.contains("application/openmetrics-text; version=1.0.0"),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n\
+         - {{job_name: jostle, static_configs: [{{targets: ['{address}']}}]}}\n"
+    );
+    fs::write(place.file("prometheus.yml"), config).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let _prometheus = Beside(
+        Command::new("prometheus")
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
+            .arg(format!("--web.listen-address={port}"))
+            .current_dir(place.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap(),
+    );
+    let mut open = queries();
+    assert!(open.len() > 10);
+    let start = Instant::now();
+    until("an answer to each query", LIMIT, || {
+        open.retain(|query| answered(&port.to_string(), query).is_empty());
+        // Beside busy programs the point may be INVALID, and then has no figures.
+        if get(&address, &path).contains("verdict=\"INVALID\"} 1.0") {
+            let figures = ["operations_per_second", "latency_seconds", "cpu_seconds"];
+            let withheld = |query: &str| figures.iter().any(|name| query.contains(name));
+            open.retain(|query| !(query.contains("jostle_point_") && withheld(query)));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let waited = start.elapsed() > LIMIT - Duration::from_secs(5);
+        assert!(
+            !waited,
+            "Prometheus has no answer to {open:?}: {}",
+            get(&address, &path)
+        );
+        open.is_empty().then_some(())
+    });
+    // After a scrape that failed there are none until the next.
+    let verdicts = until("the three verdicts", LIMIT, || {
+        let verdicts = answered(&port.to_string(), "jostle_point_verdict");
+        (verdicts.len() == 3).then_some(verdicts)
+    });
+    assert_eq!(verdicts[0]["metric"]["target"], "flock");
+    run.signal(Signal::INT);
+    run.end().exits(130).leaves_nothing();
+}
+
+#[test]
+fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
+    must_have("script", "bsdutils");
+    let _beside = beside();
+    let jostle = env!("CARGO_BIN_EXE_jostle");
+    let line = "contend null -w 1:2 -t 0.4 --runs 2 --warmup 0";
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "60", "script", "--quiet", "--return"])
+        .args([
+            "--command",
+            &format!("{jostle} {line} >result"),
+            "/dev/null",
+        ])
+        .current_dir(Place::new().path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let drawn = String::from_utf8_lossy(&output.stdout);
+    // The last row is drawn when its first run is done, the line below it all the time.
+    for row in [
+        "null -w 1  1 of 2 runs",
+        "null -w 2  1 of 2 runs",
+        "null -w 1  2 of 2 runs",
+    ] {
+        let spaced = drawn.split_whitespace().collect::<Vec<_>>().join(" ");
+        let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(spaced.contains(&row), "{row}: {drawn}");
+    }
+    assert!(drawn.contains("point 2 of 2, run 2 of 2"), "{drawn}");
+}

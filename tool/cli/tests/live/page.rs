@@ -1,0 +1,298 @@
+//! The page as a reader sees it: on a phone and on a screen nothing is cut off and no words
+//! lie on each other, whichever record it shows; the conclusion stands first. Labels,
+//! figures as files, and the page of a comparison.
+
+use crate::common::browser::load_and_do;
+use crate::common::{Place, beside, must_have};
+use std::fs;
+use std::path::PathBuf;
+
+const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/record");
+const COMPARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.in");
+
+/// Every result file of record/; the other files there are series of the lab.
+fn records() -> Vec<PathBuf> {
+    let files = fs::read_dir(RECORDS).unwrap();
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| {
+        let result = file.extension().is_some_and(|ending| ending == "jsonl");
+        result
+            && fs::read_to_string(file)
+                .unwrap()
+                .starts_with("{\"record\":\"experiment\"")
+    });
+    files.sort();
+    assert!(files.len() > 10, "{files:?}");
+    files
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;")
+}
+
+/// For each frame of the document: by how much it is too wide, the words of figures that lie
+/// on others, and the tables whose columns are out of sight.
+const LOOK: &str = "
+    const apart = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) <= 1
+        || Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) <= 3;
+    found.frames = [...document.querySelectorAll('iframe')].map(frame => {
+        const page = frame.contentDocument, width = frame.contentWindow.innerWidth;
+        const over = [], cut = [];
+        for (const chart of page.querySelectorAll('svg.chart')) {
+            const words = [...chart.querySelectorAll('text')]
+                .filter(t => t.textContent.trim() && t.getClientRects().length)
+                .map(t => [t.textContent, t.getBoundingClientRect()]);
+            words.forEach(([text, box], at) => {
+                for (const [other, its] of words.slice(at + 1)) {
+                    if (!apart(box, its)) over.push([chart.getAttribute('aria-label'), text, other]);
+                }
+                if (box.left < -1 || box.right > width + 1) over.push([text, 'is outside']);
+            });
+        }
+        for (const table of page.querySelectorAll('table.headline')) {
+            const around = table.parentNode;
+            if (around.scrollWidth > around.clientWidth + 1) cut.push(table.innerText.slice(0, 60));
+        }
+        const charts = page.querySelectorAll('svg.chart').length;
+        return { page: frame.title, width, scroll: page.documentElement.scrollWidth, over, cut, charts };
+    });
+";
+
+/// What a page looks like in frames of these widths.
+fn looked_at(place: &Place, pages: &[PathBuf], widths: &[u32]) -> Vec<serde_json::Value> {
+    let mut frames = String::new();
+    for page in pages {
+        let text = escaped(&fs::read_to_string(page).unwrap());
+        for width in widths {
+            let title = page.file_stem().unwrap().to_string_lossy();
+            frames += &format!(
+                "<iframe title=\"{title}\" style=\"border:0;width:{width}px;height:900px\" \
+                 srcdoc=\"{text}\"></iframe>\n"
+            );
+        }
+    }
+    let around = place.file("frames.html");
+    fs::write(
+        &around,
+        format!("<!DOCTYPE html><meta charset=\"utf-8\"><body>{frames}</body>"),
+    )
+    .unwrap();
+    let script = format!("addEventListener('load', () => {{ {LOOK} done(); }});");
+    let (found, console) = crate::common::browser::load_and_wait(place, &around, &script);
+    assert_eq!(console, [""; 0]);
+    found["frames"].as_array().unwrap().clone()
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() {
+    let _beside = beside();
+    let place = Place::new();
+    for record in records() {
+        let name = record.file_stem().unwrap().to_string_lossy().into_owned();
+        let line = format!("report {} --html {name}.html", record.display());
+        place.jostle(&line).run().exits(0);
+        let page = place.file(&format!("{name}.html"));
+        let frames = looked_at(&place, &[page], &[400, 1300]);
+        assert_eq!(frames.len(), 2);
+        for frame in frames {
+            let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
+            assert!(scroll <= width && width > Some(0), "{frame}");
+            for part in ["over", "cut"] {
+                assert_eq!(frame[part].as_array().unwrap().len(), 0, "{part}: {frame}");
+            }
+            assert!(frame["charts"].as_u64() > Some(0), "{frame}");
+        }
+    }
+}
+
+#[test]
+fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
+    let _beside = beside();
+    let place = Place::new();
+    let page = place.file("bad.html");
+    let bad = "<!DOCTYPE html><meta name=\"viewport\" content=\"width=device-width\"><div \
+               style=\"width:900px\">wide</div><svg class=\"chart\" width=\"90\" height=\"90\"><text \
+               x=\"5\" y=\"20\">one</text><text x=\"9\" y=\"20\">other</text></svg>";
+    fs::write(&page, bad).unwrap();
+    let frames = looked_at(&place, &[page], &[400]);
+    assert!(
+        frames[0]["scroll"].as_u64() > frames[0]["width"].as_u64(),
+        "{frames:?}"
+    );
+    assert_eq!(frames[0]["over"].as_array().unwrap().len(), 1, "{frames:?}");
+}
+
+#[test]
+fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences() {
+    let _beside = beside();
+    let place = Place::new();
+    for record in ["default.jsonl", "connect-20k.jsonl"] {
+        let line = format!("report {RECORDS}/{record} --html page.html");
+        let console = place.jostle(&line).run().exits(0).stdout;
+        let script = "
+            const first = document.querySelector('main').firstElementChild;
+            found.id = first.id;
+            found.said = [...first.querySelectorAll('dl.sentences dd p')].map(p => p.innerText);
+            found.next = first.querySelector('.next code').innerText;
+            found.verdict = first.querySelector('.word').textContent;
+        ";
+        let (found, _) = load_and_do(&place, &place.file("page.html"), script);
+        assert_eq!(found["id"], "conclusion");
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A command that is longer than a line goes on after a backslash.
+        let console = flat(&console.replace("\\\n", " "));
+        let said = found["said"].as_array().unwrap();
+        assert!(said.len() >= 2, "{found}");
+        for sentence in said {
+            let sentence = flat(sentence.as_str().unwrap());
+            assert!(console.contains(&sentence), "{sentence}\n{console}");
+        }
+        assert!(console.contains(&flat(found["next"].as_str().unwrap())));
+        let worst = if console.contains("SUSPECT") {
+            "SUSPECT"
+        } else {
+            "VALID"
+        };
+        assert_eq!(found["verdict"], worst);
+    }
+}
+
+#[test]
+fn a_label_names_its_file_everywhere() {
+    let _beside = beside();
+    let place = Place::new();
+    let files = format!("{COMPARED}/base.jsonl {COMPARED}/slower.jsonl");
+    let labels =
+        format!("--label before={COMPARED}/base.jsonl --label after={COMPARED}/slower.jsonl");
+    let done = place
+        .jostle(&format!("report {files} {labels} --html page.html"))
+        .run()
+        .exits(0);
+    for label in ["before: ", "after: "] {
+        assert!(done.stdout.contains(label), "{}", done.stdout);
+    }
+    let page = place.read("page.html");
+    for label in ["flock · before", "flock · after", "after against before"] {
+        assert!(page.contains(label), "{label}");
+    }
+    let one = format!("report {COMPARED}/base.jsonl");
+    place
+        .jostle(&format!("{one} --label x={COMPARED}/slower.jsonl"))
+        .run()
+        .exits(2)
+        .says("is not one of the results given");
+    place
+        .jostle(&format!("{one} --label x"))
+        .run()
+        .exits(2)
+        .says("old=before.jsonl");
+    let twice = format!("--label x={COMPARED}/base.jsonl --label y={COMPARED}/base.jsonl");
+    place
+        .jostle(&format!("{one} {twice}"))
+        .run()
+        .exits(2)
+        .says("has two labels");
+}
+
+#[test]
+fn every_figure_is_a_file_of_its_own() {
+    let _beside = beside();
+    must_have("rsvg-convert", "librsvg2-bin");
+    let place = Place::new();
+    let line = format!("report {RECORDS}/default.jsonl --figures drawn");
+    let above = line.replace("drawn", "no/such/folder");
+    place
+        .jostle(&above)
+        .run()
+        .exits(1)
+        .says("the folder above it");
+    fs::write(place.file("drawn"), "a file").unwrap();
+    place
+        .jostle(&line)
+        .run()
+        .exits(1)
+        .says("drawn is no directory");
+    fs::remove_file(place.file("drawn")).unwrap();
+    place.jostle(&line).run().exits(0);
+    let svg = place.read("drawn/01-contend-throughput.svg");
+    assert!(svg.starts_with("<svg xmlns"), "{svg:.80}");
+    let png = fs::read(place.file("drawn/01-contend-throughput.png")).unwrap();
+    // Its signature, and in its head the width: twice the drawing and what is around it.
+    assert!(png.starts_with(b"\x89PNG"));
+    assert_eq!(
+        u32::from_be_bytes(png[16..20].try_into().unwrap()),
+        2 * (576 + 32)
+    );
+    let files = fs::read_dir(place.file("drawn")).unwrap();
+    let names: Vec<String> = files
+        .map(|f| f.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let of = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
+    assert!(of(".svg") > 5 && of(".svg") == of(".png"), "{names:?}");
+    // Figures are replaced, other files are not.
+    place.jostle(&line).run().exits(0);
+    fs::write(place.file("drawn/01-contend-throughput.svg"), "mine").unwrap();
+    place
+        .jostle(&line)
+        .run()
+        .exits(1)
+        .says("holds something else");
+    assert_eq!(place.read("drawn/01-contend-throughput.svg"), "mine");
+}
+
+#[test]
+fn without_a_program_that_makes_a_png_the_message_names_one() {
+    let _beside = beside();
+    let place = Place::new();
+    fs::create_dir(place.file("drawn")).unwrap();
+    let line = format!("report {RECORDS}/default.jsonl --figures drawn");
+    let without = place.jostle(&line).under("env PATH=/nowhere").run();
+    without.exits(1).says("apt install librsvg2-bin");
+    assert!(
+        place
+            .read("drawn/01-contend-throughput.svg")
+            .starts_with("<svg")
+    );
+}
+
+#[test]
+fn a_comparison_has_a_page_that_begins_with_its_finding() {
+    let _beside = beside();
+    let place = Place::new();
+    let files = format!("{COMPARED}/base.jsonl {COMPARED}/slower.jsonl");
+    let done = place
+        .jostle(&format!("compare {files} --html page.html"))
+        .run()
+        .exits(4);
+    let script = "
+        const first = document.querySelector('main').firstElementChild;
+        found.id = first.id;
+        found.word = first.querySelector('.word').textContent;
+        found.text = first.innerText;
+        found.rows = document.querySelectorAll('svg.chart text.finding').length;
+    ";
+    let (found, console) = load_and_do(&place, &place.file("page.html"), script);
+    assert_eq!(console, [""; 0]);
+    assert_eq!(
+        (&found["id"], &found["word"]),
+        (&"conclusion".into(), &"worse".into())
+    );
+    assert_eq!(found["rows"], 2);
+    let closing = done.stdout.lines().last().unwrap().trim();
+    assert!(
+        found["text"].as_str().unwrap().contains(closing),
+        "{closing}: {found}"
+    );
+    fs::write(place.file("notes.html"), "mine").unwrap();
+    place
+        .jostle(&format!("compare {files} --html notes.html"))
+        .run()
+        .exits(1)
+        .says("something else");
+    place
+        .jostle(&format!("compare {files} --label x=other.jsonl"))
+        .run()
+        .exits(2)
+        .says("is not one of the results given");
+}

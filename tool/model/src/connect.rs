@@ -1,0 +1,358 @@
+//! Words and records of `connect` alone: its options in a plan, and its figures in a
+//! result.
+
+use crate::plan::{Plan, words};
+use crate::record::{Anchor, At, Buckets, Distribution, Point};
+use crate::remedy::Remedy;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+words! {
+    /// How acceptors share the listening sockets.
+    Accept {
+        /// One socket for each port; every acceptor is woken.
+        Shared = "shared",
+        /// One socket for each port; one acceptor is woken (EPOLLEXCLUSIVE).
+        EpollExclusive = "epollexclusive",
+        /// Each acceptor its own sockets (SO_REUSEPORT); the kernel picks by hash.
+        ReusePort = "reuseport",
+    }
+}
+
+words! {
+    /// How connections end.
+    Close {
+        /// By FIN from both sides: the client's port rests in TIME_WAIT.
+        Fin = "fin",
+        /// By RST (SO_LINGER with 0): no TIME_WAIT.
+        Rst = "rst",
+    }
+}
+
+words! {
+    /// The one step that is measured.
+    Only {
+        /// Sockets are bound, and nobody connects.
+        Bind = "bind",
+    }
+}
+
+/// Ports from the first to the last, as typed: `40000-49999`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    /// The first.
+    pub low: u16,
+    /// The last.
+    pub high: u16,
+}
+
+/// The first and the last, as the kernel has them.
+impl From<(u16, u16)> for PortRange {
+    fn from((low, high): (u16, u16)) -> PortRange {
+        PortRange { low, high }
+    }
+}
+
+impl PortRange {
+    /// Ports in it of each parity: even, odd.
+    pub fn parities(self) -> (u64, u64) {
+        let below = |port: u64| (port.div_ceil(2), port / 2);
+        let (all, before) = (below(u64::from(self.high) + 1), below(u64::from(self.low)));
+        (all.0 - before.0, all.1 - before.1)
+    }
+
+    /// Ports in it.
+    pub fn count(self) -> u64 {
+        u64::from(self.high) - u64::from(self.low) + 1
+    }
+}
+
+impl std::str::FromStr for PortRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PortRange, String> {
+        let range = text.split_once('-').and_then(|(low, high)| {
+            Some(PortRange {
+                low: low.trim().parse().ok()?,
+                high: high.trim().parse().ok()?,
+            })
+        });
+        range
+            .filter(|range| range.low > 0 && range.low <= range.high)
+            .ok_or_else(|| format!("`{text}` is not a range of ports; write 40000-49999"))
+    }
+}
+
+impl std::fmt::Display for PortRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.low, self.high)
+    }
+}
+
+impl Serialize for PortRange {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PortRange {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<PortRange, D::Error> {
+        String::deserialize(d)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// The points of a resolved plan: curve after curve, each growing.
+pub(crate) fn swept(plan: &Plan) -> Vec<At> {
+    let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
+    let (sources, listeners, open) = (of(&plan.sources), of(&plan.listeners), of(&plan.open));
+    let mut points = Vec::new();
+    for sources in &sources {
+        for listeners in &listeners {
+            points.extend(open.iter().map(|open| At {
+                open: Some(*open),
+                listeners: Some(*listeners),
+                sources: Some(*sources),
+                ..At::default()
+            }));
+        }
+    }
+    points
+}
+
+/// Figures about a number of open connections. The point's distributions cover only the
+/// connections that it adds to those of the point before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Open when the first one of this point was made.
+    pub from: u64,
+    /// Open at its end; less than asked for where a limit was reached.
+    pub opened: u64,
+    /// From the first connection of the sweep to the last, the pauses in which
+    /// figures were read left out.
+    pub total_s: f64,
+    /// Median of connect() (of bind() with `--only bind`) over that of the point
+    /// before in the same sweep.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub to_previous: Option<f64>,
+    /// The side that connects.
+    pub client: Side,
+    /// The side that accepts, where it is on this machine and ours.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server: Option<Side>,
+    /// Connections that each acceptor took in this point.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub accepted: Vec<u64>,
+    /// Connections that found an even port, and an odd one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parities: Option<[u64; 2]>,
+    /// The ports that the kernel may choose from.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub port_range: Option<PortRange>,
+    /// Pairs of a source address and a destination, each with ports of its own.
+    pub pairs: u64,
+    /// What the kernel's slab caches grew by since the sweep began, for each
+    /// connection with the ends that are on this machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub slab_bytes_each: Option<f64>,
+    /// The caches that grew most, in bytes for each connection.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub slab_caches: BTreeMap<String, f64>,
+    /// What available memory fell by, for each connection.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub memory_bytes_each: Option<f64>,
+    /// TCP sockets of this network namespace: in use, waiting to be freed
+    /// (`orphan`), in TIME_WAIT (`tw`), allocated, and pages of their buffers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub sockstat: BTreeMap<String, u64>,
+    /// Sockets in TIME_WAIT that this sweep left, when all were closed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time_wait_left: Option<u64>,
+    /// The greatest lateness of an intended start so far (`--rate`), caused by a slow
+    /// previous connection or a wait for the server.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lag_ns: Option<u64>,
+    /// Which limits come next, the nearest first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub next_limits: Vec<NextLimit>,
+    /// Connections that were not open any more at the end of this point, of all that
+    /// the sweep had opened: the peer had closed or reset them. Absent where nothing
+    /// is connected.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost: Option<u64>,
+    /// The number of the first of these, in the order of opening; absent with
+    /// several hosts, each of which has an order of its own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub first_lost: Option<u64>,
+    /// How many were opened when the sweep's first loss was seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub loss_seen_at: Option<u64>,
+    /// What ended the sweep here: which call, with which error, after how many.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stopped: Option<Stopped>,
+    /// By decade of connections open: `1k..10k`. In the last point of a sweep.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub decades: BTreeMap<String, Decade>,
+}
+
+/// One side of the connections, over this point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Processes that carry it, all of the sweep.
+    pub processes: u64,
+    /// CPU time, exact.
+    pub cpu_s: f64,
+    /// Its parts, as sampled by the kernel.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_user_s: Option<f64>,
+    /// See `cpu_user_s`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_system_s: Option<f64>,
+    /// Our own memory for each connection that is open, shared pages by their
+    /// share, page tables included.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub own_bytes_each: Option<f64>,
+}
+
+/// A limit that would end a sweep.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NextLimit {
+    /// Its name.
+    pub name: String,
+    /// Connections at which it is reached.
+    pub at: u64,
+    /// What lifts it.
+    pub remedy: String,
+}
+
+/// Why a sweep ended before its time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The call that failed; `memory` where we stopped by ourselves.
+    pub call: String,
+    /// The system's name of the error.
+    pub error: String,
+    /// Which limit that is, and what lifts it.
+    pub text: String,
+    /// What lifts it, where an option does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub remedy: Option<Remedy>,
+}
+
+/// Medians of one decade.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decade {
+    /// Median time of connect(), or of bind() with `--only bind`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connect_ns_p50: Option<u64>,
+    /// Median time of accept4().
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub accept_ns_p50: Option<u64>,
+    /// Median time of the first close(), by connections still open.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub close_ns_p50: Option<u64>,
+}
+
+/// How the connections of a point were closed. It is a record of its own, because
+/// connections are closed after the whole sweep. A reader adds it to the point with the
+/// same target, swept values and run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Closing {
+    /// As of the point.
+    pub target: String,
+    /// As of the point.
+    pub at: At,
+    /// As of the point.
+    pub run: u32,
+    /// See the point's field.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub close_ns: Option<Distribution>,
+    /// See the point's field.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_close_ns: Option<Distribution>,
+    /// See the point's `connections`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time_wait_left: Option<u64>,
+    /// The machine's own pulse around the whole sweep. See the point's field.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub anchor: Option<Anchor>,
+    /// Figures of closing alone, by decade.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub decades: BTreeMap<String, Decade>,
+    /// Histograms of closing alone, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub histograms: BTreeMap<String, Buckets>,
+}
+
+impl Closing {
+    /// Adds this to its point, if it is this one's.
+    pub fn add_to(&self, point: &mut Point) -> bool {
+        let ours = point.target == self.target && point.at == self.at && point.run == self.run;
+        if ours {
+            point.anchor = self.anchor;
+            point.close_ns.clone_from(&self.close_ns);
+            point.server_close_ns.clone_from(&self.server_close_ns);
+            point.histograms.extend(self.histograms.clone());
+            if let Some(connections) = &mut point.connections {
+                connections.time_wait_left = self.time_wait_left;
+                for (decade, closed) in &self.decades {
+                    let all = connections.decades.entry(decade.clone()).or_default();
+                    all.close_ns_p50 = closed.close_ns_p50;
+                }
+            }
+        }
+        ours
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_ranges_are_read_as_typed_and_their_parities_counted() {
+        for (text, even, odd) in [
+            ("32768-60999", 14_116, 14_116), // Linux's default
+            ("40000-40000", 1, 0),
+            ("40001-40001", 0, 1),
+            ("1-3", 1, 2),
+            ("1-65535", 32_767, 32_768),
+        ] {
+            let range: PortRange = text.parse().unwrap();
+            assert_eq!(range.parities(), (even, odd), "{text}");
+            assert_eq!(range.count(), even + odd);
+            assert_eq!(range.to_string(), text);
+        }
+        for sad in ["", "1", "0-9", "9-1", "1-65536", "a-b"] {
+            assert!(sad.parse::<PortRange>().is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn a_closing_finds_its_point_and_no_other() {
+        let closing = Closing {
+            target: "tcp".to_owned(),
+            at: At {
+                open: Some(10),
+                ..At::default()
+            },
+            run: 2,
+            close_ns: Some(Distribution::default()),
+            ..Closing::default()
+        };
+        let point = |run, open| Point {
+            target: "tcp".to_owned(),
+            at: At {
+                open: Some(open),
+                ..At::default()
+            },
+            run,
+            ..Point::default()
+        };
+        let mut points = [point(1, 10), point(2, 20), point(2, 10)];
+        let taken: Vec<bool> = points.iter_mut().map(|p| closing.add_to(p)).collect();
+        assert_eq!(taken, [false, false, true]);
+        assert!(points[2].close_ns.is_some() && points[0].close_ns.is_none());
+    }
+}

@@ -1,0 +1,110 @@
+//! The versioned records of the result file: JSON Lines, one record a line.
+//!
+//! Field names carry their unit. What was not measured is absent, never zero.
+//! `tool/docs/results.md` describes every field for readers of the file; a field is
+//! added there in the same commit. These types are the file's format and
+//! nothing else: workers fold into shared pages of their own layout.
+
+mod accounts;
+mod at;
+mod causes;
+mod count;
+mod distribution;
+mod environment;
+mod exclusion;
+mod facts;
+mod fit;
+mod judged;
+mod kept;
+mod point;
+mod recovery;
+mod spread;
+mod verdict;
+mod waiting;
+
+pub use accounts::{Accounts, Latencies, Neighbour, Readings};
+pub use at::At;
+pub use causes::Causes;
+pub use count::{Count, Counts};
+pub use distribution::{Buckets, Distribution, Percentiles, Waits};
+pub use environment::{Calibration, Environment, OwnCost};
+pub use exclusion::{Across, Exclusion};
+pub use facts::{SERVER_VERSION, TargetFacts};
+pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
+pub use judged::{Figure, Judged};
+pub use kept::Kept;
+pub use point::{
+    Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
+};
+pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
+pub use spread::{GeneratorProcess, Spread, ThreadLoad};
+pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
+
+use crate::calibrated::Calibrated;
+use crate::connect::Closing;
+use crate::judged::{Doubled, Watched};
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version that this build writes.
+pub const SCHEMA: &str = "jostle/2";
+
+/// The versions that this build reads. In `jostle/1` a run's own verdict is called
+/// `verdict`, reasons have a text and no data, and points have no verdict of their own.
+pub const READS: [&str; 2] = ["jostle/1", SCHEMA];
+
+/// One line of a result file. [`crate::serial`] reads and writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "record", rename_all = "lowercase")]
+pub enum Record {
+    /// Opens an experiment; everything up to its `end` belongs to it.
+    Experiment(Box<Experiment>),
+    /// One run of one point.
+    Point(Box<Point>),
+    /// How the connections of a point were closed.
+    Closing(Box<Closing>),
+    /// How a figure grows over a sweep; after its points.
+    Fit(Box<Fit>),
+    /// The verdict of a point over all its runs; after its points.
+    Verdict(Box<Judged>),
+    /// Closes an experiment.
+    End(End),
+    /// What a calibration found, after the experiments on which it rests.
+    Calibrated(Box<Calibrated>),
+    /// A foreign load generator that `jostle judge` watched; it stands for itself.
+    Judged(Box<Watched>),
+    /// What pairs of a load and its double settled; after the runs of the pairs.
+    Doubled(Box<Doubled>),
+}
+
+/// The plan, the machine, and the tool's calibration on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The resolved plan; it can be run again as it is.
+    pub plan: Plan,
+    /// The machine and what bends a measurement on it.
+    pub environment: Environment,
+    /// The tool's calibration before the first run.
+    pub calibration: Calibration,
+    /// Facts by target as typed. A target without facts is absent; in files of older
+    /// versions all are.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub target_facts: BTreeMap<String, TargetFacts>,
+    /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
+    pub started_at: String,
+}
+
+/// How an experiment ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// The exit code.
+    pub exit: u8,
+    /// Why it ended early, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Wall time of the whole experiment, monotonic.
+    pub elapsed_s: f64,
+}

@@ -1,0 +1,613 @@
+//! Tests that table, csv, json, markdown and page print the same verdict, figure and
+//! reasons for every point of every file in record/, and of random results.
+
+use crate::command::command;
+use crate::csv::{SWEPT, tidy};
+use crate::format::{grouped, significant, time};
+use crate::headline::headline;
+use crate::page::pages;
+use crate::table::WIDTH;
+use crate::{ResultSet, file, html, made, render};
+use jostle_model::plan::Workload;
+use jostle_model::record::{Accounts, Is, Judged, Point, Readings, Record};
+use jostle_stats::checks::CHECKS;
+use jostle_stats::checks::anchor::{LONGEST, level};
+use jostle_stats::intervals::estimate;
+use jostle_stats::rng::Rng;
+use jostle_stats::summary::summarize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What a writer prints of a point.
+#[derive(Debug, PartialEq)]
+struct Printed {
+    is: String,
+    /// The checks of its reasons.
+    checks: Vec<String>,
+    /// Whether a figure is printed that is no lower bound.
+    figure: bool,
+}
+
+impl Printed {
+    fn of(judged: &Judged) -> Printed {
+        let reasons = judged.verdict.reasons.iter();
+        Printed {
+            is: judged.verdict.is.to_string(),
+            checks: reasons.map(|reason| reason.check.clone()).collect(),
+            figure: judged.figure.is_some(),
+        }
+    }
+}
+
+fn judged(set: &ResultSet) -> Vec<Judged> {
+    let points = summarize(&set.experiment, &set.points);
+    points.iter().map(|point| point.judged()).collect()
+}
+
+fn in_json(set: &ResultSet) -> Vec<Judged> {
+    let text = render("json", std::slice::from_ref(set));
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let verdicts = records.filter_map(|record| match record {
+        Record::Verdict(judged) => Some(*judged),
+        _ => None,
+    });
+    verdicts.collect()
+}
+
+type Row = BTreeMap<String, String>;
+
+fn rows(text: &str) -> Vec<Row> {
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+    reader.deserialize().map(Result::unwrap).collect()
+}
+
+/// Empty where the column was left out.
+fn cell<'a>(row: &'a Row, name: &str) -> &'a str {
+    row.get(name).map_or("", String::as_str)
+}
+
+/// The cells that identify a point within its result.
+fn key(row: &Row) -> Vec<String> {
+    let names = SWEPT.iter().map(|(name, _)| *name).chain(["target"]);
+    names.map(|name| cell(row, name).to_owned()).collect()
+}
+
+fn verdict(row: &Row) -> (String, Vec<String>) {
+    let checks = cell(row, "checks").split_whitespace();
+    (
+        cell(row, "verdict").to_owned(),
+        checks.map(str::to_owned).collect(),
+    )
+}
+
+/// The column of what a point is measured by.
+fn column(of: &str) -> &'static str {
+    match of {
+        "connect_ns" => "connect_p50_ns",
+        "bind_ns" => "bind_p50_ns",
+        "throughput_per_s" => "throughput_per_s",
+        other => panic!("{other}"),
+    }
+}
+
+/// In the order of the points, one row each, with the figure as it is written.
+fn in_csv(set: &ResultSet, judged: &[Judged]) {
+    let rows = rows(&render("csv", std::slice::from_ref(set)));
+    assert_eq!(rows.len(), judged.len());
+    for (row, judged) in rows.iter().zip(judged) {
+        let at = SWEPT.iter().map(|(name, of)| (*name, of(&judged.at)));
+        for (name, value) in at {
+            assert_eq!(
+                cell(row, name),
+                value.map_or(String::new(), |n| n.to_string())
+            );
+        }
+        assert_eq!(cell(row, "target"), judged.target);
+        let printed = Printed::of(judged);
+        assert_eq!(verdict(row), (printed.is, printed.checks));
+        let figures = ["throughput_per_s", "connect_p50_ns", "bind_p50_ns"];
+        match &judged.figure {
+            None => assert!(
+                figures.iter().all(|name| cell(row, name).is_empty()),
+                "{row:?}"
+            ),
+            Some(figure) => {
+                let name = column(&figure.of);
+                assert_eq!(cell(row, name), figure.median.to_string());
+                let (stem, unit) = name.split_at(name.find("_per_s").unwrap_or(name.len() - 3));
+                for (end, value) in [("low", figure.low), ("high", figure.high)] {
+                    let several = figure.runs > 1;
+                    let value = if several {
+                        value.to_string()
+                    } else {
+                        String::new()
+                    };
+                    assert_eq!(cell(row, &format!("{stem}_{end}{unit}")), value);
+                }
+            }
+        }
+    }
+}
+
+/// The long form: the verdicts of the point and of the run in every row, and runs of which
+/// the figure of the point is the median.
+fn in_tidy(set: &ResultSet, judged: &[Judged]) {
+    let rows = rows(&tidy(std::slice::from_ref(set)));
+    let mut measured = BTreeMap::<_, Vec<f64>>::new();
+    let mut shown = BTreeMap::<_, BTreeSet<String>>::new();
+    let keyed = judged.iter().map(|judged| {
+        let at = SWEPT.iter().map(|(_, of)| of(&judged.at));
+        let at = at.map(|value| value.map_or(String::new(), |n| n.to_string()));
+        let key: Vec<String> = at.chain([judged.target.clone()]).collect();
+        let printed = Printed::of(judged);
+        (key, (judged, (printed.is, printed.checks)))
+    });
+    let keyed: BTreeMap<_, _> = keyed.collect();
+    for row in &rows {
+        let (judged, printed) = &keyed[&key(row)];
+        assert_eq!(verdict(row), *printed);
+        let mut runs = set.points.iter().filter(|run| {
+            run.target == judged.target
+                && run.at == judged.at
+                && run.run.to_string() == cell(row, "run")
+        });
+        let run = runs.next().unwrap();
+        assert_eq!(cell(row, "run_verdict"), run.verdict.is.to_string());
+        let value: f64 = cell(row, "value").parse().unwrap();
+        if !cell(row, "host").is_empty() || !cell(row, "left_out").is_empty() {
+            continue;
+        }
+        let name = cell(row, "figure");
+        shown.entry(key(row)).or_default().insert(name.to_owned());
+        let figure = judged.figure.as_ref();
+        if figure.is_some_and(|figure| column(&figure.of) == name) {
+            measured.entry(key(row)).or_default().push(value);
+        }
+    }
+    for row in self::rows(&render("csv", std::slice::from_ref(set))) {
+        for name in shown.get(&key(&row)).into_iter().flatten() {
+            // One run may know a response that is only a bound over all of them.
+            let known = name.starts_with("response") || !cell(&row, name).is_empty();
+            assert!(known, "{name} is withheld of the point: {row:?}");
+        }
+        let Some(values) = measured.get(&key(&row)) else {
+            continue;
+        };
+        // A point that is not INVALID may rest on a run that is.
+        if values.len().to_string() == cell(&row, "runs") {
+            let median = estimate(values).unwrap().median.to_string();
+            let figures = ["connect_p50_ns", "bind_p50_ns", "throughput_per_s"];
+            assert!(figures.iter().any(|name| cell(&row, name) == median));
+        }
+    }
+}
+
+/// The last cell of each row, and all its figures; by the headline, which table,
+/// markdown and page print.
+fn in_table(set: &ResultSet) -> Vec<Printed> {
+    let points = summarize(&set.experiment, &set.points);
+    let Some(table) = headline(&points) else {
+        return Vec::new();
+    };
+    let rate = table.grid.columns.iter().position(|column| {
+        let titles = ["/s", "locks/s", "ops/s", "requests/s", "calls/s", "p50 us"];
+        titles.contains(&column.title[1].as_str())
+    });
+    let rows = table.grid.rows.iter().map(|row| {
+        let verdict = row.last().unwrap();
+        let mut parts = verdict.split(['[', ']']).filter(|part| !part.is_empty());
+        let is = parts.next().unwrap().to_owned();
+        let notes = parts.map(|number| &table.notes[number.parse::<usize>().unwrap() - 1]);
+        let figure = rate.map(|rate| row[rate].as_str());
+        Printed {
+            is,
+            checks: notes.map(|note| check_of(&points, note)).collect(),
+            figure: figure.is_some_and(|cell| cell != "-" && !cell.starts_with(['>', '<'])),
+        }
+    });
+    rows.collect()
+}
+
+/// Whose sentence a footnote has.
+fn check_of(points: &[jostle_stats::summary::PointSummary<'_>], note: &str) -> String {
+    let mut reasons = points.iter().flat_map(|point| &point.verdict.reasons);
+    let found = reasons.find(|reason| note.ends_with(&reason.text));
+    found.unwrap_or_else(|| panic!("{note}")).check.clone()
+}
+
+/// A column of the table, the csv's of the same figure, and how that one's is printed.
+type Same = (&'static str, &'static str, fn(f64) -> String);
+
+static SAME: &[Same] = &[
+    ("locks/s", "throughput_per_s", three),
+    ("ops/s", "throughput_per_s", three),
+    ("done /s", "throughput_per_s", three),
+    ("requests /s", "throughput_per_s", three),
+    ("longest wait", "longest_wait_ns", time),
+    ("got none", "per_worker_none", |workers| {
+        grouped(workers as u64)
+    }),
+    ("hand-off us", "handoff_p50_ns", micros),
+    ("acquire p50 us", "granted_wait_p50_ns", micros),
+    ("acquire p99 us", "granted_wait_p99_ns", micros),
+    ("batch p99 us", "batch_p99_ns", micros),
+    ("connect p50 us", "connect_p50_ns", micros),
+    ("connect p99 us", "connect_p99_ns", micros),
+    ("mean p99 us", "service_p99_ns", |ns| three(ns / 1e3)),
+    ("response p50", "response_p50_ns", time),
+    ("response p99", "response_p99_ns", time),
+    ("response p99 ms", "response_p99_ns", millis),
+    ("service p99", "service_p99_ns", time),
+    ("no slot p99", "target_lag_p99_ns", time),
+    ("sent late p99", "generator_lag_p99_ns", time),
+    ("in flight", "effective_in_flight", three),
+];
+
+fn three(value: f64) -> String {
+    significant(value, 3)
+}
+
+fn micros(ns: f64) -> String {
+    significant(ns / 1e3, 2)
+}
+
+fn millis(ns: f64) -> String {
+    significant(ns / 1e6, 2)
+}
+
+/// Every cell of the table is that of the csv as it is printed; both are empty, or none.
+/// Counts the cells of each column that are printed, and those that are withheld.
+fn cells_are_the_same(set: &ResultSet, seen: &mut BTreeMap<&'static str, [usize; 2]>) {
+    let points = summarize(&set.experiment, &set.points);
+    let Some(table) = headline(&points) else {
+        return;
+    };
+    let rows = rows(&render("csv", std::slice::from_ref(set)));
+    let mut upper = String::new();
+    for (at, heading) in table.grid.columns.iter().enumerate() {
+        let [over, lower] = &heading.title;
+        // An empty title is that of the column before, except of a rate.
+        if !over.is_empty() || lower.ends_with("/s") {
+            upper.clone_from(over);
+        }
+        let title = format!("{upper} {lower}");
+        let same = SAME.iter().find(|(name, ..)| *name == title.trim());
+        let Some((name, column, print)) = same else {
+            continue;
+        };
+        let above = column.replace("_ns", "_at_least_ns");
+        let above = above.replace("_per_s", "_at_least_per_s");
+        for (printed, row) in table.grid.rows.iter().zip(&rows) {
+            let [value, above] = [column, above.as_str()].map(|name| cell(row, name).parse().ok());
+            let most = cell(row, &column.replace("_per_s", "_at_most_per_s"))
+                .parse()
+                .ok();
+            let above = above.or(most.filter(|_| column.ends_with("_per_s")));
+            let expected = value.or(above).map_or("-".to_owned(), print);
+            let bare = printed[at].trim_start_matches(['>', '<', '=']);
+            assert_eq!(bare, expected, "{title}: {row:?}");
+            // The csv tells a bound by its column, or by what limits.
+            let is_bound = value.is_none() || cell(row, "limited_by") == "generator";
+            assert!(is_bound || bare == printed[at], "{title}: {row:?}");
+            seen.entry(name).or_default()[usize::from(expected == "-")] += 1;
+        }
+    }
+}
+
+/// With 300 requests the table printed a p99 with three beyond it, which the csv withheld.
+#[test]
+fn no_writer_shows_a_figure_that_another_withholds() {
+    let mut rng = Rng::new(41);
+    let mut seen = BTreeMap::new();
+    for _ in 0..60 {
+        cells_are_the_same(&random(&mut rng), &mut seen);
+        let runs = 1 + rng.below(6);
+        let counts = (0..runs).map(|_| 15 + rng.below(1_500));
+        let mut set = made::rated(&counts.collect::<Vec<u64>>(), 2 + rng.below(200));
+        cells_are_the_same(&set, &mut seen);
+        let struck = rng.below(set.points.len() as u64) as usize;
+        set.points[struck].deaths = vec!["worker 1 died".to_owned()];
+        cells_are_the_same(&made::finished(set.experiment, set.points), &mut seen);
+    }
+    // Undisturbed, disturbed for part of the window, or both by turns.
+    for round in 0..8 {
+        let mut set = made::set();
+        for run in &mut set.points {
+            (run.workers, run.histograms) = (None, BTreeMap::new());
+            disturb(run, rng.below(1 + round % 4));
+        }
+        let set = made::finished(set.experiment, set.points);
+        cells_are_the_same(&set, &mut seen);
+        agree(&set);
+    }
+    for set in recorded() {
+        cells_are_the_same(&set, &mut seen);
+    }
+    for (name, ..) in SAME {
+        assert!(seen[name][0] > 0, "{name}: {seen:?}");
+    }
+    for name in [
+        "service p99",
+        "no slot p99",
+        "sent late p99",
+        "response p99 ms",
+        "longest wait",
+        "got none",
+    ] {
+        assert!(seen[name][1] > 0, "{name}: {seen:?}");
+    }
+}
+
+/// All of them agree about every point of a result.
+fn agree(set: &ResultSet) {
+    let judged = judged(set);
+    assert_eq!(in_json(set), judged);
+    let printed: Vec<Printed> = judged.iter().map(Printed::of).collect();
+    in_csv(set, &judged);
+    in_tidy(set, &judged);
+    for (in_table, printed) in in_table(set).iter().zip(&printed) {
+        assert_eq!(in_table.is, printed.is);
+        // Footnotes are numbered by rows, and stand in that order.
+        let sorted =
+            |printed: &Printed| -> BTreeSet<String> { printed.checks.iter().cloned().collect() };
+        assert_eq!(sorted(in_table), sorted(printed));
+        assert!(
+            in_table.figure <= printed.figure,
+            "{}",
+            command(&set.experiment.plan)
+        );
+    }
+    rows_are_printed(set);
+    nothing_is_drawn(set, &judged);
+}
+
+/// Table, markdown and page hold every row of the headline and every footnote.
+fn rows_are_printed(set: &ResultSet) {
+    let sets = std::slice::from_ref(set);
+    let page = &pages(sets)[0];
+    let Some(headline) = &page.headline else {
+        return;
+    };
+    let table = render("table", sets);
+    assert!(table.contains(&headline.grid.fitted(WIDTH)));
+    assert!(render("markdown", sets).contains(&headline.grid.markdown()));
+    let html = html(sets);
+    for is in [Is::Valid, Is::Suspect, Is::Invalid] {
+        let cell = |row: &Vec<String>| row.last().unwrap().starts_with(&is.to_string());
+        let rows = headline.grid.rows.iter().filter(|row| cell(row)).count();
+        let class = format!("class=\"left verdict {}\"", is.to_string().to_lowercase());
+        assert_eq!(html.matches(&class).count(), rows, "{is}");
+    }
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let table = words(&table);
+    for note in &headline.notes {
+        assert!(table.contains(&words(note)), "{note}");
+    }
+}
+
+/// If all points are INVALID, no sentence, comparison, fit or limit is printed beside the
+/// reason.
+fn nothing_is_drawn(set: &ResultSet, judged: &[Judged]) {
+    if judged.is_empty() || !judged.iter().all(|point| point.verdict.is_invalid()) {
+        return;
+    }
+    assert!(
+        judged
+            .iter()
+            .all(|point| point.verdict.limited_by.is_none())
+    );
+    let page = &pages(std::slice::from_ref(set))[0];
+    assert!(page.comparisons.is_empty(), "{:?}", page.comparisons);
+    assert!(page.growth.is_empty(), "{:?}", page.growth);
+    for (_, sentence) in &page.sentences {
+        let told = [
+            "INVALID ",
+            "it ends before ",
+            "one worker alone does not contend",
+        ];
+        let told =
+            told.iter().any(|begin| sentence.starts_with(begin)) || sentence.contains(": INVALID ");
+        assert!(told, "{sentence}");
+    }
+}
+
+/// The results in record/, without those of `recover`, which sweeps words, and whose
+/// findings are not figures with an interval.
+fn recorded() -> Vec<ResultSet> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/record");
+    let files = std::fs::read_dir(directory).unwrap();
+    // The validation's files hold only runs, and are no result files.
+    let read = files.filter_map(|entry| file::read(entry.unwrap().path()).ok());
+    let read: Vec<Vec<ResultSet>> = read.collect();
+    assert!(read.len() > 10, "{}", read.len());
+    let swept = |set: &ResultSet| set.experiment.plan.workload != Workload::Recover;
+    read.into_iter().flatten().filter(swept).collect()
+}
+
+/// The thresholds of the check `anchor` are the 99th percentiles of the points in record/.
+#[test]
+fn one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
+    let sets = recorded();
+    for (part, act, most) in &LONGEST {
+        let mut ratios = Vec::new();
+        for set in &sets {
+            let all: Vec<&Point> = set.points.iter().collect();
+            for point in summarize(&set.experiment, &set.points) {
+                let levels = [&point.runs, &all].map(|runs| level(*part, runs));
+                ratios.extend(levels[0].zip(levels[1]).map(|(own, all)| own / all));
+            }
+        }
+        ratios.sort_by(f64::total_cmp);
+        let found = ratios[ratios.len() * 99 / 100];
+        assert!(ratios.len() > 100, "{act}: {}", ratios.len());
+        assert!(
+            (found - most).abs() < 0.01,
+            "{act}: {found} of {}",
+            ratios.len()
+        );
+    }
+}
+
+#[test]
+fn of_every_recorded_point() {
+    recorded().iter().for_each(agree);
+}
+
+#[test]
+fn of_every_point_of_a_hundred_random_results() {
+    // As many threads as the smallest machine has CPUs.
+    let seen = std::thread::scope(|scope| {
+        let halves = [14, 15].map(|seed| scope.spawn(move || verdicts_and_checks(seed, 70)));
+        let mut seen = BTreeMap::<String, usize>::new();
+        for (name, count) in halves.into_iter().flat_map(|half| half.join().unwrap()) {
+            *seen.entry(name).or_default() += count;
+        }
+        seen
+    });
+    // Chance reaches every verdict, and most checks.
+    for is in ["VALID", "SUSPECT", "INVALID"] {
+        assert!(seen[is] > 10, "{seen:?}");
+    }
+    let reached = CHECKS.iter().filter(|check| seen.contains_key(check.name));
+    assert!(reached.count() > 20, "{seen:?}");
+}
+
+/// How often each came, in so many random results on which all writers agree.
+fn verdicts_and_checks(seed: u64, results: u32) -> BTreeMap<String, usize> {
+    let mut rng = Rng::new(seed);
+    let mut seen = BTreeMap::<String, usize>::new();
+    for _ in 0..results {
+        let set = random(&mut rng);
+        agree(&set);
+        for point in judged(&set) {
+            *seen.entry(point.verdict.is.to_string()).or_default() += 1;
+            for reason in point.verdict.reasons {
+                *seen.entry(reason.check).or_default() += 1;
+            }
+        }
+    }
+    seen
+}
+
+/// One of the made-up results with some runs left out, and others spoilt.
+fn random(rng: &mut Rng) -> ResultSet {
+    let made: [fn() -> ResultSet; 8] = [
+        made::set,
+        made::broken,
+        made::counts_only,
+        made::connections,
+        made::exhausted,
+        made::calls,
+        made::spread,
+        made::hosts,
+    ];
+    let mut set = made[rng.below(made.len() as u64) as usize]();
+    set.fits.clear();
+    let keep = 1 + rng.below(4);
+    set.points.retain(|_| rng.below(4) < keep);
+    // A fault strikes single runs, a point, or all.
+    let (fault, how) = (rng.below(FAULTS.len() as u64) as usize, rng.below(3));
+    let unlucky = rng.below(set.points.len().max(1) as u64) as usize;
+    let struck = set
+        .points
+        .get(unlucky)
+        .map(|point| (point.target.clone(), point.at));
+    for point in &mut set.points {
+        // They do not affect the outcome, and would take most of the time.
+        (point.workers, point.histograms) = (None, BTreeMap::new());
+        let strikes = match how {
+            0 => rng.below(3) == 0,
+            1 => struck.as_ref() == Some(&(point.target.clone(), point.at)),
+            _ => true,
+        };
+        if strikes {
+            FAULTS[fault](point, rng);
+        }
+    }
+    made::finished(set.experiment, set.points)
+}
+
+/// What may be wrong with a run.
+static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
+    |_, _| (),
+    |point, rng| drop_to(point, rng.below(40)),
+    |point, rng| point.machine.stolen_ticks = rng.below(60),
+    |point, rng| point.machine.throttled_periods = Some(rng.below(3)),
+    |point, rng| point.machine.halts = Some(rng.below(3)),
+    |point, rng| point.deaths = vec!["worker 1 died".to_owned(); rng.below(3) as usize],
+    |point, rng| {
+        point.errors.insert("EIO".to_owned(), rng.below(3));
+    },
+    |point, rng| {
+        point
+            .errors
+            .insert("handoff_before_release".to_owned(), rng.below(30));
+    },
+    |point, rng| point.blocked_share = Some(rng.below(2) as f64),
+    |point, rng| point.throughput_per_s *= 1.0 + rng.below(100) as f64 / 50.0,
+    |point, rng| point.during = (rng.below(2) == 0).then(|| "perf, \"all\"".to_owned()),
+    |point, rng| {
+        point.exclusion.get_or_insert_default().lost_updates = rng.below(3);
+    },
+    |point, rng| point.spoilt = rng.below(2) == 0,
+    |point, rng| {
+        if let Some(hold) = &mut point.hold_ns {
+            hold.percentiles.insert("p50", 900_000 + rng.below(500_000));
+        }
+    },
+    |point, rng| {
+        if let Some(spread) = &mut point.spread {
+            spread.effective = rng.below(100) as f64;
+        }
+    },
+    |point, rng| {
+        if let Some(server) = &mut point.server {
+            server.difference = Some(rng.below(40) as i64 - 20);
+        }
+    },
+    |point, rng| {
+        if let Some(connections) = &mut point.connections {
+            connections.lost = Some(rng.below(40));
+            connections.to_previous = Some(rng.below(10) as f64 / 10.0);
+        }
+    },
+    |point, rng| {
+        let seconds = rng.below(30) as f64 / 10.0;
+        point.accounts = Some(Box::new(Accounts {
+            between_s: 5.0,
+            cpus: 2,
+            waited_s: (rng.below(5) > 0).then_some(seconds),
+            others_s: (rng.below(5) > 0).then_some(seconds),
+            ..Default::default()
+        }));
+    },
+];
+
+/// Something else took a CPU in so many tenths of the window.
+fn disturb(point: &mut Point, tenths: u64) {
+    const SLICES: u64 = 100;
+    let length_us = (point.window_s * 1e6) as u64 / SLICES;
+    let is_disturbed = |slice: u64| slice < tenths * SLICES / 10;
+    let each = |of: &dyn Fn(u64) -> u64| -> Vec<u64> { (0..SLICES).map(of).collect() };
+    let foreign_us = each(&|slice| u64::from(is_disturbed(slice)) * length_us);
+    let foreign_s = foreign_us.iter().sum::<u64>() as f64 / 1e6;
+    point.accounts = Some(Box::new(Accounts {
+        between_s: point.window_s,
+        cpus: 2,
+        waited_s: Some(foreign_s),
+        foreign_s: Some(foreign_s),
+        readings: Some(Readings {
+            operations: each(&|slice| point.operations / SLICES / (1 + slice % 2)),
+            length_us: each(&|_| length_us),
+            stolen_ticks: each(&|_| 0),
+            packets: each(&|_| 0),
+            foreign_us,
+        }),
+        ..Accounts::default()
+    }));
+}
+
+fn drop_to(point: &mut Point, operations: u64) {
+    point.operations = operations;
+    point.throughput_per_s = operations as f64 / point.window_s;
+}

@@ -1,0 +1,336 @@
+//! `--format table`: for people at a terminal.
+
+use crate::ResultSet;
+use crate::failures::FAILURES;
+use crate::format::{padded, wrap};
+use crate::page::{Page, pages};
+use crate::requests::ACCOUNTS;
+use jostle_model::text::one_line;
+
+/// As wide as a terminal is at least, and paper.
+pub(crate) const WIDTH: usize = 80;
+
+/// Prose in longer lines is hard to read, however wide the terminal is.
+const WIDEST_PROSE: usize = 100;
+
+/// A longer name, such as an address, gets its own line, to leave room for its sentence.
+const WIDEST_NAME: usize = 40;
+
+/// One page after the other, an empty line between them.
+pub(crate) fn render(sets: &[ResultSet]) -> String {
+    render_within(sets, WIDTH)
+}
+
+/// The same in lines of at most this many columns, except for words that are longer
+/// themselves.
+pub fn render_within(sets: &[ResultSet], width: usize) -> String {
+    let pages: Vec<String> = pages(sets).iter().map(|one| page(one, width)).collect();
+    pages.join("\n")
+}
+
+fn page(page: &Page, width: usize) -> String {
+    let prose = |first: &str, text: &str| wrap(first, text, width.min(WIDEST_PROSE));
+    let mut text = prose("", &page.intro);
+    if let Some(headline) = &page.headline {
+        text += &headline.grid.fitted(width);
+        if let Some(meaning) = headline.plus_minus {
+            text += &prose("", meaning);
+        }
+        for (at, note) in headline.notes.iter().enumerate() {
+            text += &prose(&format!("[{}] ", at + 1), note);
+        }
+    }
+    if !page.failures.is_empty() {
+        text = text + "\n" + FAILURES + "\n";
+    }
+    for said in &page.failures {
+        text += &prose("  ", said);
+    }
+    for table in &page.tables {
+        text.push('\n');
+        text += &prose("", &table.title);
+        text += &table.grid.fitted(width);
+        for (mark, note) in &table.notes {
+            text += &prose(&format!("{mark} "), note);
+        }
+    }
+    if let Some(accounts) = &page.accounts {
+        text.push('\n');
+        text += &prose("", ACCOUNTS);
+        text += &accounts.fitted(width);
+    }
+    if let Some(over) = &page.over {
+        text += "\nShare of the acquisitions that waited longer:\n";
+        text += &over.fitted(width);
+    }
+    let conclusions = conclusions(page, &prose);
+    if !conclusions.is_empty() {
+        text.push('\n');
+        text += &conclusions;
+    }
+    if let Some(ended) = &page.ended {
+        text += &prose("", ended);
+    }
+    if let Some(checked) = &page.checked {
+        text += &prose("", checked);
+    }
+    text + &typed("Next: ", &page.next, width)
+}
+
+fn conclusions(page: &Page, prose: &dyn Fn(&str, &str) -> String) -> String {
+    let told = || page.sentences.iter().chain(&page.growth);
+    let names = told().map(|(target, _)| target.chars().count());
+    let width = names.max().unwrap_or(0);
+    let mut text: String = told()
+        .map(|(target, sentence)| match width > WIDEST_NAME {
+            _ if target.is_empty() => prose("", sentence),
+            true => prose("", target) + &prose("  ", sentence),
+            false => prose(&(padded(target, width, true) + "  "), sentence),
+        })
+        .collect();
+    for comparison in &page.comparisons {
+        text += &prose("", comparison);
+    }
+    text
+}
+
+/// A command in lines that a shell takes for one, so that it can be copied.
+fn typed(first: &str, command: &str, width: usize) -> String {
+    let command = one_line(command);
+    let mut lines = vec![first.to_owned()];
+    let mut words = 0;
+    for word in words_of(&command) {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        // Behind the last word of a line stands the sign that it goes on.
+        if words > 0 && line + 1 + word.chars().count() + CONTINUES.len() > width {
+            if let Some(line) = lines.last_mut() {
+                *line += CONTINUES;
+            }
+            lines.push(" ".repeat(first.chars().count()));
+            words = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if words > 0 {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        words += 1;
+    }
+    lines.join("\n") + "\n"
+}
+
+const CONTINUES: &str = " \\";
+
+/// The words of a command as a shell parts them, each as it is typed.
+fn words_of(command: &str) -> Vec<&str> {
+    let (mut words, mut from, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, letter) in command.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if !quoted => escaped = true,
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => {
+                words.push(&command[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&command[from..]);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{render, render_within, typed, words_of};
+    use crate::ResultSet;
+    use crate::format::longest_word;
+    use crate::made;
+    use jostle_model::Nanos;
+
+    #[test]
+    fn a_comparison_of_two_locks() {
+        insta::assert_snapshot!(render(&[made::set()]));
+    }
+
+    #[test]
+    fn locks_after_a_fault() {
+        insta::assert_snapshot!(render(&[made::recovered()]));
+    }
+
+    #[test]
+    fn a_lease_that_is_not_the_one_that_was_asked_for_is_stated() {
+        let mut set = made::recovered();
+        let stated = |set: &ResultSet| {
+            let text = render(std::slice::from_ref(set));
+            let words: Vec<&str> = text.split_whitespace().collect();
+            words.join(" ")
+        };
+        assert!(!stated(&set).contains("its lease was"));
+        set.experiment.plan.lease = Some(Nanos::from_millis(1_000));
+        let text = stated(&set);
+        // flock has none.
+        assert_eq!(text.matches("its lease was").count(), 1, "{text}");
+        assert!(
+            text.contains("; its lease was of 2.00 s, where 1.00 s was asked for."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_lock_that_does_not_exclude() {
+        insta::assert_snapshot!(render(&[made::broken()]));
+    }
+
+    #[test]
+    fn counts_alone() {
+        insta::assert_snapshot!(render(&[made::counts_only()]));
+    }
+
+    #[test]
+    fn several_experiments_one_of_them_cut_short() {
+        let mut cut = made::set();
+        cut.points.truncate(4);
+        cut.end = None;
+        insta::assert_snapshot!(render(&[made::counts_only(), cut]));
+    }
+
+    #[test]
+    fn shares_above_the_times_asked_for() {
+        let mut set = made::set();
+        set.experiment.plan.over = Some(vec![Nanos::from_millis(100), Nanos::from_millis(1000)]);
+        for point in &mut set.points {
+            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
+            let crowd = point.at.workers == Some(1000);
+            let (tenth, second) = if crowd { (0.91, 0.0432) } else { (0.0, 0.0) };
+            granted.over = [("100ms".to_owned(), tenth), ("1s".to_owned(), second)].into();
+        }
+        insta::assert_snapshot!(render(&[set]));
+    }
+
+    #[test]
+    fn what_was_said_of_failures_stands_under_the_table() {
+        let mut set = made::broken();
+        set.points[0].messages = vec!["flock: No locks available (os error 37)".to_owned()];
+        let text = render(&[set]);
+        let said = "\nThe first failure of each kind:\n  \
+                    busted: flock: No locks available (os error 37)\n";
+        assert!(text.contains(said), "{text}");
+        assert!(!render(&[made::broken()]).contains("first failure"));
+    }
+
+    #[test]
+    fn without_a_finished_run_there_is_no_table() {
+        let mut set = made::set();
+        set.points.clear();
+        set.end = None;
+        insta::assert_snapshot!(render(&[set]), @r"
+        2 cores, Linux 6.18, tmpfs; hold 1 ms, idle 10 us, placement: none
+        This experiment has no end: jostle or the machine was stopped; 0 runs were
+        finished.
+        Next: jostle contend flock sysv -w 10:1000 -t 5 --runs 6
+        ");
+    }
+
+    #[test]
+    fn a_command_is_broken_where_a_shell_takes_it_for_one() {
+        let command = r"jostle call 'exec:perl -e '\''exit 3'\'' x' -n 100:1000 --runs 6";
+        let words = [
+            "jostle",
+            "call",
+            r"'exec:perl -e '\''exit 3'\'' x'",
+            "-n",
+            "100:1000",
+            "--runs",
+            "6",
+        ];
+        assert_eq!(words_of(command), words);
+        let text = typed("Next: ", command, 40);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 40),
+            "{text}"
+        );
+        let joined = text.trim_start_matches("Next: ").replace("\\\n", " ");
+        assert_eq!(words_of_lines(&joined), words);
+        assert_eq!(
+            typed("Next: ", "jostle doctor", 40),
+            "Next: jostle doctor\n"
+        );
+    }
+
+    fn words_of_lines(text: &str) -> Vec<&str> {
+        let words = words_of(text.trim_end()).into_iter();
+        words.filter(|word| !word.is_empty()).collect()
+    }
+
+    /// Every record of the repository, at three widths of a terminal.
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_no_cell_is_broken() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/record");
+        let mut lines = 0;
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(sets) = crate::read(&path) else {
+                continue;
+            };
+            for width in [80, 120, 200] {
+                let text = render_within(&sets, width);
+                for line in text.lines() {
+                    let long = line.chars().count();
+                    let indent = long - line.trim_start().chars().count();
+                    let first = line.trim_start().trim_start_matches("Next: ");
+                    let word = longest_word(line.trim_start().trim_end_matches(" \\"));
+                    assert!(
+                        long <= width || indent + word + 2 >= long || !first.contains(' '),
+                        "{} at {width}: {line}",
+                        path.display()
+                    );
+                    lines += 1;
+                }
+                for (set, page) in sets.iter().zip(crate::page::pages(&sets)) {
+                    cells_are_whole(&text, &page);
+                    marks_have_notes(&page);
+                    assert!(!set.points.is_empty());
+                }
+            }
+        }
+        assert!(lines > 1_000, "{lines}");
+    }
+
+    /// Each cell of each table stands in one line.
+    fn cells_are_whole(text: &str, page: &crate::page::Page) {
+        let headline = page.headline.iter().map(|headline| &headline.grid);
+        let tables = page.tables.iter().map(|table| &table.grid);
+        for grid in headline.chain(tables) {
+            for cell in grid.rows.iter().flatten() {
+                assert!(
+                    text.lines().any(|line| line.contains(cell.as_str())),
+                    "{cell}"
+                );
+            }
+        }
+    }
+
+    /// Each footnote is referred to, and each reference has a footnote.
+    fn marks_have_notes(page: &crate::page::Page) {
+        let Some(headline) = &page.headline else {
+            return;
+        };
+        let marks = headline.grid.rows.iter().filter_map(|row| row.last());
+        let marks = marks.flat_map(|cell| cell.split(['[', ']']).skip(1));
+        let marks = marks.filter_map(|mark| mark.parse::<usize>().ok());
+        let marks: std::collections::BTreeSet<usize> = marks.collect();
+        assert_eq!(marks, (1..=headline.notes.len()).collect());
+    }
+
+    #[test]
+    fn requests_at_three_widths() {
+        for width in [80, 120, 200] {
+            insta::assert_snapshot!(
+                format!("spread_at_{width}"),
+                render_within(&[made::spread()], width)
+            );
+        }
+    }
+}

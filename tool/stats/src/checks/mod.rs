@@ -1,0 +1,388 @@
+//! Whether a number may be believed: one rule a file, one line a rule.
+//!
+//! A check examines runs of one point: a single run while an experiment runs, all of them
+//! in the summary. Sampled figures (steal) are pooled over the runs, so that a verdict
+//! gains certainty with every run. A figure that a record lacks is not judged.
+//!
+//! A new check is a file with a [`Check`] and one line in [`CHECKS`];
+//! `jostle explain` and tool/docs/verdicts.md are made from that table.
+
+use jostle_model::plan::Workload;
+use jostle_model::record::{
+    Bound, Claim, Exclusion, Experiment, Is, LimitedBy, Point, Reason, Verdict,
+};
+use jostle_model::{Plan, Remedy};
+
+pub mod accepted;
+pub mod anchor;
+pub mod attribution;
+mod because;
+pub mod by_host;
+pub mod clock;
+pub mod concurrency;
+pub mod deaths;
+pub mod drift;
+pub mod errors;
+pub mod exclusion;
+pub mod faster;
+pub mod few_operations;
+pub mod gave_up;
+pub mod generator;
+pub mod halted;
+pub mod hold_accuracy;
+pub mod idle_lock;
+pub mod lag;
+pub mod leases;
+pub mod ledger;
+pub mod limit;
+pub mod lost;
+pub mod lost_update;
+pub mod neighbours;
+pub mod not_contended;
+pub mod own_cost;
+pub mod precision;
+pub mod profiled;
+pub mod rotations;
+pub mod selection;
+pub mod server_counts;
+pub mod steadiness;
+pub mod steal;
+pub mod struck;
+pub mod tail_host;
+pub mod throttled;
+pub mod together;
+mod trending;
+pub mod unchecked;
+
+/// What a check may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// What was asked for, and where.
+    pub experiment: &'a Experiment,
+    /// The runs of one (target, point), at least one.
+    pub runs: &'a [&'a Point],
+}
+
+/// One rule.
+#[derive(Debug)]
+pub struct Check {
+    /// As it stands in a result file.
+    pub name: &'static str,
+    /// What it asks, in one sentence.
+    pub asks: &'static str,
+    /// The unit of what it measures and of its threshold.
+    pub unit: &'static str,
+    /// The threshold and what follows, in words made from the constants that the rule
+    /// itself uses.
+    pub threshold: fn() -> String,
+    /// Where the threshold comes from.
+    pub source: &'static str,
+    /// Its known false negatives and false positives.
+    pub fooled_by: &'static str,
+    /// What to do about it.
+    pub advice: &'static str,
+    /// The sentence of its reasons, without the remedy.
+    pub words: fn(&Reason) -> String,
+    /// The rule; None if it finds nothing.
+    pub judge: fn(&Evidence<'_>) -> Option<Reason>,
+}
+
+/// Every check, the gravest first: the order of the reasons in a verdict.
+pub static CHECKS: &[&Check] = &[
+    &exclusion::CHECK,
+    &lost_update::CHECK,
+    &deaths::CHECK,
+    &errors::CHECK,
+    &leases::CHECK,
+    &idle_lock::CHECK,
+    &ledger::CHECK,
+    &lost::CHECK,
+    &struck::CHECK,
+    &limit::CHECK,
+    &concurrency::CHECK,
+    &server_counts::CHECK,
+    &accepted::CHECK,
+    &throttled::CHECK,
+    &halted::CHECK,
+    &clock::CHECK,
+    &together::CHECK,
+    &steal::CHECK,
+    &neighbours::CHECK,
+    &selection::CHECK,
+    &unchecked::CHECK,
+    &anchor::CHECK,
+    &generator::CHECK,
+    &attribution::CHECK,
+    &lag::CHECK,
+    &faster::CHECK,
+    &profiled::CHECK,
+    &gave_up::CHECK,
+    &few_operations::CHECK,
+    &hold_accuracy::CHECK,
+    &own_cost::CHECK,
+    &not_contended::CHECK,
+    &precision::CHECK,
+    &steadiness::CHECK,
+    &drift::CHECK,
+    &tail_host::CHECK,
+    &rotations::CHECK,
+];
+
+/// The verdict of all checks.
+pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
+    let reasons: Vec<Reason> = CHECKS
+        .iter()
+        .filter_map(|check| (check.judge)(evidence))
+        .collect();
+    let reasons = because::attribute(reasons, evidence.runs);
+    let reasons = by_host::attribute(reasons, evidence.runs);
+    let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
+    Verdict {
+        limited_by: by_generator
+            .then_some(LimitedBy::Generator)
+            .or_else(|| lag::limit(evidence)),
+        ..Verdict::of(reasons)
+    }
+}
+
+const EVERYTHING: &[Claim] = &[Claim::Absolute, Claim::Ratio, Claim::Distribution];
+
+/// Workers that a remedy asks for at most: what one machine carries.
+const MOST_WORKERS: u64 = 10_000;
+
+/// The check of this name.
+pub fn named(name: &str) -> Option<&'static Check> {
+    CHECKS.iter().copied().find(|check| check.name == name)
+}
+
+/// What a check found; the fields of [`Reason`] that it decides for itself.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// In the check's unit.
+    pub measured: Option<f64>,
+    /// In the check's unit.
+    pub limit: Option<f64>,
+    /// Where the figure would lie without this.
+    pub bound: Option<Bound>,
+    /// What no number tells.
+    pub seen: Option<String>,
+    /// What would make the check pass.
+    pub remedy: Option<Remedy>,
+}
+
+impl Check {
+    /// A reason of this check, with its text.
+    pub fn reason(&self, is: Is, claims: &[Claim], found: Found) -> Reason {
+        self.reason_in(self.unit, is, claims, found)
+    }
+
+    /// The same of a check with thresholds in several units.
+    fn reason_in(&self, unit: &str, is: Is, claims: &[Claim], found: Found) -> Reason {
+        with_text(Reason {
+            check: self.name.to_owned(),
+            is,
+            claims: claims.to_vec(),
+            measured: found.measured,
+            limit: found.limit,
+            unit: unit.to_owned(),
+            bound: found.bound,
+            seen: found.seen,
+            causes: None,
+            hosts: Vec::new(),
+            remedy: found.remedy,
+            text: String::new(),
+        })
+    }
+}
+
+/// The reason with the sentence that its data make, the remedy in brackets at its end.
+/// A reason without data, of an older file, or of a check that this build does not
+/// know, keeps the sentence that it has.
+pub fn with_text(mut reason: Reason) -> Reason {
+    let Some(check) = named(&reason.check).filter(|_| !reason.unit.is_empty()) else {
+        return reason;
+    };
+    let mut text = (check.words)(&reason);
+    text += &because::clause(reason.causes.as_deref());
+    if let Some(remedy) = &reason.remedy
+        && !text.contains(&remedy.to_string())
+    {
+        text += &format!(" ({remedy})");
+    }
+    reason.text = by_host::named(&reason.hosts, &text);
+    reason
+}
+
+/// What a reason measured; not a number where it has none.
+fn measured(reason: &Reason) -> f64 {
+    reason.measured.unwrap_or(f64::NAN)
+}
+
+/// What a reason has beside its numbers.
+fn seen(reason: &Reason) -> String {
+    reason.seen.clone().unwrap_or_default()
+}
+
+/// Twice as many generators as the most; with CPU quotas, none of these.
+fn more_generators(plan: &Plan) -> Option<Remedy> {
+    let generators = &plan.generators.as_ref()?.0;
+    let most = 2 * generators.iter().max()?;
+    if plan.generator_cpu.is_some() {
+        return Some(Remedy::without("--generator-cpu"));
+    }
+    let list = generators.iter().chain([&most]).map(u64::to_string);
+    let list: Vec<String> = list.collect();
+    (most <= plan.in_flight?).then(|| Remedy::with("--generators", list.join(":")))
+}
+
+impl Evidence<'_> {
+    fn sum(&self, figure: impl Fn(&Point) -> u64) -> u64 {
+        self.runs.iter().map(|run| figure(run)).sum()
+    }
+
+    fn sum_f64(&self, figure: impl Fn(&Point) -> f64) -> f64 {
+        self.runs.iter().map(|run| figure(run)).sum()
+    }
+
+    /// What the witness saw, in each run that had one.
+    fn exclusions(&self) -> impl Iterator<Item = &Exclusion> {
+        self.runs.iter().filter_map(|run| run.exclusion.as_ref())
+    }
+
+    /// How many workers contend; the runs are of one point and agree.
+    fn workers(&self) -> u64 {
+        self.runs
+            .first()
+            .and_then(|run| run.at.workers)
+            .unwrap_or(0)
+    }
+
+    /// Whether workers contend for as long as a window is open.
+    fn is_contention(&self) -> bool {
+        self.experiment.plan.workload == Workload::Contend
+    }
+
+    fn mean_window_s(&self) -> f64 {
+        self.sum_f64(|run| run.window_s) / self.runs.len().max(1) as f64
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own_and_says_what_it_does() {
+        let names: BTreeSet<_> = CHECKS.iter().map(|check| check.name).collect();
+        assert_eq!(names.len(), CHECKS.len());
+        for check in CHECKS {
+            let threshold = (check.threshold)();
+            for text in [
+                check.name,
+                check.asks,
+                check.unit,
+                &threshold,
+                check.source,
+                check.fooled_by,
+                check.advice,
+            ] {
+                assert!(!text.trim().is_empty(), "{check:?}");
+            }
+            assert!(check.asks.ends_with('?'), "{}", check.name);
+        }
+    }
+
+    #[test]
+    fn nothing_speaks_against_clean_runs() {
+        let experiment = fixtures::experiment();
+        let clean = fixtures::point();
+        for runs in [1, 6] {
+            let runs = vec![&clean; runs];
+            let verdict = verdict(&Evidence {
+                experiment: &experiment,
+                runs: &runs,
+            });
+            assert_eq!(verdict, Verdict::default());
+        }
+    }
+
+    #[test]
+    fn a_record_that_holds_next_to_nothing_is_only_too_short() {
+        let experiment = fixtures::experiment();
+        let verdict = verdict(&Evidence {
+            experiment: &experiment,
+            runs: &[&Point::default()],
+        });
+        let checks: Vec<_> = verdict.reasons.iter().map(|r| r.check.as_str()).collect();
+        assert_eq!(checks, ["few_operations"]);
+    }
+
+    #[test]
+    fn what_needs_a_window_is_not_asked_of_a_number_of_operations() {
+        let mut point = fixtures::point();
+        point.at.workers = Some(1000); // 5 rotations
+        point.blocked_share = Some(0.0);
+        let rising: Vec<u64> = (0..10).map(|at| 300 + 30 * at).collect();
+        point.series = fixtures::slices(&rising);
+        let mut experiment = fixtures::experiment();
+        let mut found = |workload| {
+            experiment.plan.workload = workload;
+            let verdict = verdict(&Evidence {
+                experiment: &experiment,
+                runs: &[&point],
+            });
+            let names = verdict.reasons.iter().map(|reason| reason.check.clone());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found(Workload::Contend),
+            ["not_contended", "steadiness", "rotations"]
+        );
+        assert_eq!(found(Workload::Stream), [""; 0]);
+        assert_eq!(found(Workload::Hold), [""; 0]);
+    }
+
+    #[test]
+    fn the_worst_reason_decides_and_all_are_kept() {
+        let experiment = fixtures::experiment();
+        let mut point = fixtures::point();
+        point.errors.insert("ENOLCK".to_string(), 3);
+        point.machine.stolen_ticks = 20;
+        let verdict = verdict(&Evidence {
+            experiment: &experiment,
+            runs: &[&point],
+        });
+        assert_eq!(verdict.is, Is::Invalid);
+        let found: Vec<_> = verdict
+            .reasons
+            .iter()
+            .map(|r| (r.check.as_str(), r.is))
+            .collect();
+        assert_eq!(found, [("errors", Is::Invalid), ("steal", Is::Suspect)]);
+    }
+
+    #[test]
+    fn reasons_carry_the_name_of_their_check() {
+        let mut bad = fixtures::point();
+        bad.deaths
+            .push("worker 3 was killed by SIGKILL".to_string());
+        let exclusion = bad.exclusion.as_mut().unwrap();
+        exclusion.violations = 1;
+        exclusion.lost_updates = 1;
+        bad.machine.throttled_periods = Some(1);
+        bad.operations = 5;
+        bad.blocked_share = Some(0.0);
+        for check in CHECKS {
+            if let Some(reason) = fixtures::judge(check, std::slice::from_ref(&bad)) {
+                assert_eq!(reason.check, check.name);
+                assert!(!reason.claims.is_empty() && !reason.text.is_empty());
+            }
+        }
+    }
+}

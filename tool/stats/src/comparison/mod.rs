@@ -1,0 +1,264 @@
+//! Compares two results, or two targets of one result: which figures differ, are the same,
+//! or are undecided. See tool/docs/method/comparison.md.
+//!
+//! Within one result runs of the same block are pairs, and need no anchor. Between two
+//! results, a figure is related to the machine's own speed ([`anchored`]). Only for two
+//! results, and without looking for causes.
+
+pub mod anchored;
+pub mod figures;
+
+use crate::checks::neighbours;
+use crate::intervals::median;
+use crate::ratio::{Outcome, Ratio, by_block, outcome};
+use crate::summary::PointSummary;
+use figures::{Better, FIGURES, Figure, is_headline};
+use jostle_model::Plan;
+use jostle_model::record::{At, Claim, Is};
+
+/// The finding for one figure of one point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It differs, for the worse.
+    Worse,
+    /// It differs, for the better.
+    Better,
+    /// It is the same, within the threshold.
+    Same,
+    /// The data cannot tell.
+    Undecided,
+}
+
+impl Said {
+    /// As it stands in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Said::Worse => "worse",
+            Said::Better => "better",
+            Said::Same => "same",
+            Said::Undecided => "undecided",
+        }
+    }
+}
+
+/// One figure of one point, in BASE and in NEW.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The target in BASE.
+    pub base_target: String,
+    /// The target in NEW.
+    pub new_target: String,
+    /// The point.
+    pub at: At,
+    /// What is compared.
+    pub figure: &'static Figure,
+    /// Median over the runs of BASE.
+    pub base: f64,
+    /// Median over the runs of NEW.
+    pub new: f64,
+    /// NEW over BASE, corrected for the machine's change; absent where nothing anchors
+    /// them.
+    pub ratio: Option<Ratio>,
+    /// Runs that the ratio rests on.
+    pub runs: [usize; 2],
+    /// What the machine alone may have moved, between two sessions.
+    pub machine: Option<[f64; 2]>,
+    /// The finding.
+    pub said: Said,
+    /// Why nothing was decided, and what would help.
+    pub why: Option<String>,
+    /// Whether the point is INVALID in one of them, so that its figures must not be
+    /// printed.
+    pub invalid: bool,
+}
+
+impl Compared {
+    /// The ratio, if it may be printed. With an INVALID point it may only if it was
+    /// decided, because then the reasons against the point do not concern ratios.
+    pub fn ratio_told(&self) -> Option<Ratio> {
+        let spoilt = self.invalid && self.said == Said::Undecided;
+        self.ratio.filter(|_| !spoilt)
+    }
+}
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Shares up to this are of no consequence.
+    pub within: f64,
+    /// Every figure, not only the headline.
+    pub all: bool,
+    /// Whether both are of one result, so that runs of a block are pairs.
+    pub paired: bool,
+}
+
+/// The figures of one point in both. `plan` is that of BASE.
+pub fn compare(
+    plan: &Plan,
+    base: &PointSummary<'_>,
+    new: &PointSummary<'_>,
+    how: How,
+) -> Vec<Compared> {
+    FIGURES
+        .iter()
+        .filter(|figure| how.all || is_headline(plan, figure))
+        .filter_map(|figure| one(plan, figure, base, new, how))
+        .collect()
+}
+
+fn one(
+    plan: &Plan,
+    figure: &'static Figure,
+    base: &PointSummary<'_>,
+    new: &PointSummary<'_>,
+    how: How,
+) -> Option<Compared> {
+    let level = |point: &PointSummary<'_>| {
+        let runs = match figure.name.ends_with("_ns") {
+            true => &point.timed,
+            false => &point.runs,
+        };
+        let each = runs.iter().filter_map(|run| match figure.time < 0.0 {
+            true => point.rate_of(run, (figure.of)(run)?),
+            false => (figure.of)(run),
+        });
+        median(&each.collect::<Vec<_>>())
+    };
+    let mut compared = Compared {
+        base_target: base.target.to_owned(),
+        new_target: new.target.to_owned(),
+        at: base.at,
+        figure,
+        base: level(base)?,
+        new: level(new)?,
+        ratio: None,
+        runs: [base.runs.len(), new.runs.len()],
+        machine: None,
+        said: Said::Undecided,
+        why: None,
+        invalid: base.verdict.is_invalid() || new.verdict.is_invalid(),
+    };
+    if how.paired {
+        compared.ratio = by_block(base, new, figure.time, figure.of).map(|ratio| Ratio {
+            outcome: outcome(
+                [ratio.nearest, ratio.low, ratio.high],
+                ratio.interval,
+                how.within,
+            ),
+            ..ratio
+        });
+        if let Some(ratio) = compared.ratio {
+            compared.runs = [ratio.blocks; 2];
+        }
+    } else if let Some(found) = anchored::ratio(plan, figure, [base, new], how.within) {
+        compared.ratio = Some(found.ratio);
+        compared.runs = found.runs;
+        compared.machine = Some(found.machine);
+    }
+    judge(&mut compared, base, new, how);
+    Some(compared)
+}
+
+fn judge(compared: &mut Compared, base: &PointSummary<'_>, new: &PointSummary<'_>, how: How) {
+    let invalid = [("BASE", base), ("NEW", new)]
+        .into_iter()
+        .find_map(|(side, point)| Some((side, invalid(point, how)?)));
+    if let Some((side, text)) = invalid {
+        compared.why = Some(format!("INVALID in {side}: {text}"));
+        return;
+    }
+    let Some(ratio) = compared.ratio else {
+        compared.why = Some(unanchored(base, new, how));
+        return;
+    };
+    compared.said = match (ratio.outcome, ratio.ratio > 1.0, compared.figure.better) {
+        (Outcome::Same, ..) => Said::Same,
+        (Outcome::Undecided, ..) => Said::Undecided,
+        (Outcome::Differs, true, Better::More) | (Outcome::Differs, false, Better::Less) => {
+            Said::Better
+        }
+        (Outcome::Differs, ..) => Said::Worse,
+    };
+    if compared.said == Said::Undecided {
+        compared.why = Some(match ratio.interval {
+            true => undecided(compared, &ratio, how),
+            false => moved(base, new).unwrap_or_else(|| undecided(compared, &ratio, how)),
+        });
+    }
+}
+
+/// The reason that excludes a point from this comparison: between two sessions any INVALID
+/// reason but other programs, which exclude single runs; within one only a reason that
+/// concerns ratios.
+fn invalid(point: &PointSummary<'_>, how: How) -> Option<String> {
+    let reasons = point.verdict.reasons.iter();
+    reasons
+        .filter(|reason| reason.is == Is::Invalid)
+        .find(|reason| match how.paired {
+            true => reason.claims.contains(&Claim::Ratio),
+            false => reason.check != neighbours::CHECK.name,
+        })
+        .map(|reason| reason.text.clone())
+}
+
+/// Names the runs that other programs may have moved too far to be compared.
+fn moved(base: &PointSummary<'_>, new: &PointSummary<'_>) -> Option<String> {
+    let sides = [("BASE", base), ("NEW", new)].into_iter();
+    let sides = sides.filter_map(|(side, point)| {
+        let moved = point.narrow.iter().filter(|narrow| narrow.is_none());
+        let moved = moved.count();
+        (moved > 0).then(|| format!("{moved} of {} runs of {side}", point.runs.len()))
+    });
+    let sides: Vec<String> = sides.collect();
+    (!sides.is_empty()).then(|| {
+        format!(
+            "other programs may have moved {} by over 3 %; measure again on a quiet machine \
+             (--wait-quiet 60s)",
+            sides.join(" and ")
+        )
+    })
+}
+
+fn unanchored(base: &PointSummary<'_>, new: &PointSummary<'_>, how: How) -> String {
+    let without = |point: &PointSummary<'_>| point.runs.iter().all(|run| run.anchor.is_none());
+    match (how.paired, without(base), without(new)) {
+        (true, ..) => moved(base, new).unwrap_or_else(|| "no block has runs of both".to_owned()),
+        (_, false, false) => moved(base, new).unwrap_or_else(|| {
+            "the machine was in another state for all runs: measure again, or both in one sitting"
+                .to_owned()
+        }),
+        (_, true, true) => "neither has an anchor".to_owned(),
+        (_, true, _) => "BASE has no anchor".to_owned(),
+        (_, _, true) => "NEW has no anchor".to_owned(),
+    }
+}
+
+/// Fewest runs in one state that have an interval, and what usually does.
+const FEWEST: usize = 4;
+const ENOUGH_RUNS: u32 = 12;
+
+fn undecided(compared: &Compared, ratio: &Ratio, how: How) -> String {
+    let [base, new] = compared.runs;
+    let moved = compared
+        .machine
+        .is_some_and(|[least, most]| most / least > 1.0 + how.within);
+    if how.paired && !ratio.interval {
+        format!("{base} blocks with both; an interval takes 6 (--runs {ENOUGH_RUNS})")
+    } else if !ratio.interval {
+        format!(
+            "{base} and {new} runs in the same state of the machine; an interval takes \
+             {FEWEST} of each (--runs {ENOUGH_RUNS})"
+        )
+    } else if moved {
+        "the machine itself changed by as much; measure again, or both in one sitting".to_owned()
+    } else {
+        format!(
+            "neither surely within {:.0} % nor surely beyond (--runs {} would narrow it)",
+            100.0 * how.within,
+            ENOUGH_RUNS.max(2 * base.min(new) as u32)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! The contents of a line in the table of targets, and the macro that makes the table from
+//! its lines.
+//!
+//! A line (in `lib.rs`) declares the module and its place in the table. Everything else
+//! about a target is in its own file.
+
+use crate::Target;
+use jostle_model::record::TargetFacts;
+use std::time::Duration;
+
+/// A target's name, text and capabilities. Help, man page and docs print the text.
+#[derive(Debug)]
+pub struct Entry {
+    /// As typed.
+    pub name: &'static str,
+    /// Other names for the same.
+    pub aliases: &'static [&'static str],
+    /// What may follow a colon, as help shows it: `PATH`, `TIME`.
+    pub argument: Option<&'static str>,
+    /// Refuses an argument (or its absence) before anything starts.
+    pub check_argument: fn(Option<&str>) -> Result<(), String>,
+    /// The heading it stands under.
+    pub family: Family,
+    /// One line.
+    pub summary: &'static str,
+    /// A few sentences for `tool/docs/targets.md`: which calls, what is peculiar.
+    pub details: &'static str,
+    /// What it can do as a lock.
+    pub lock: LockCapabilities,
+    /// Why a thread cannot be a worker of its own; None where it can.
+    pub no_threads: Option<&'static str>,
+}
+
+impl Entry {
+    /// Whether a server keeps the lock, so that a worker is either busy or waiting for an
+    /// answer.
+    pub fn is_remote(&self) -> bool {
+        self.lock.remote
+    }
+
+    /// Whether one thread can keep requests of many workers in flight, because the protocol
+    /// is separate from the socket ([`Target::dial`]).
+    pub fn carries_tasks(&self) -> bool {
+        self.lock.tasks
+    }
+
+    /// Whether its address may be left out, so that its server is launched for the run.
+    pub fn is_launched(&self) -> bool {
+        self.family == Family::Server && self.argument.is_some_and(|text| text.starts_with("[//"))
+    }
+
+    /// How it is typed with an address, as help shows it.
+    pub fn addressed(&self) -> String {
+        let argument = self.argument.unwrap_or_default();
+        format!("{}:{}", self.name, argument.replace(['[', ']'], ""))
+    }
+
+    /// Whether connections to it use up ports.
+    pub fn has_ports(&self) -> bool {
+        let place = self.argument.unwrap_or_default();
+        self.family == Family::Connection && place.starts_with("//")
+    }
+
+    /// The answering target whose own cost is measured before the first run.
+    pub fn path_alone(&self) -> Option<&'static str> {
+        self.lock.answering.filter(|_| self.lock.path_alone)
+    }
+
+    /// What a result file states about it; None where there is nothing to state.
+    pub fn facts(&self) -> Option<TargetFacts> {
+        let facts = TargetFacts {
+            answering: self.lock.answering.map(str::to_owned),
+            path_alone: self.lock.path_alone,
+            descriptor_each: self.family == Family::File,
+        };
+        (facts != TargetFacts::default()).then_some(facts)
+    }
+
+    /// Whether its workers reach a server over TCP.
+    pub fn is_over_tcp(&self) -> bool {
+        self.lock.remote && self.argument.is_some_and(|text| text.contains("//"))
+    }
+
+    /// Whether its argument is a program that it starts, or a library that it loads.
+    pub fn runs_argument(&self) -> bool {
+        self.family == Family::Own || self.argument == Some("COMMAND")
+    }
+
+    /// Whether it answers requests, and is no lock.
+    pub fn is_asked(&self) -> bool {
+        self.family == Family::Server
+    }
+}
+
+/// The headings of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Locks on files.
+    File,
+    /// Semaphores of the kernel.
+    Semaphore,
+    /// Locks in shared memory.
+    Memory,
+    /// Locks that a server keeps.
+    Service,
+    /// Locks that the user brings along.
+    Own,
+    /// Connections, not locks.
+    Connection,
+    /// What answers requests, and is no lock.
+    Server,
+    /// Targets whose truth is known.
+    Specimen,
+}
+
+impl Family {
+    /// In the order of `jostle targets`.
+    pub const ALL: [Family; 8] = [
+        Family::File,
+        Family::Semaphore,
+        Family::Memory,
+        Family::Service,
+        Family::Own,
+        Family::Connection,
+        Family::Server,
+        Family::Specimen,
+    ];
+
+    /// What its members are, as a heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Family::File => "File locks",
+            Family::Semaphore => "Kernel semaphores",
+            Family::Memory => "Locks in shared memory",
+            Family::Service => "Lock services",
+            Family::Own => "Your own lock",
+            Family::Connection => "Connections",
+            Family::Server => "What answers requests",
+            Family::Specimen => "Specimens: their truth is known",
+        }
+    }
+
+    /// What one of its members is, in a sentence.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Family::File => "a file lock",
+            Family::Semaphore => "a kernel semaphore",
+            Family::Memory => "a lock in shared memory",
+            Family::Service => "a lock service",
+            Family::Own => "a lock of your own",
+            Family::Connection => "a server to connect to",
+            Family::Server => "a server that answers requests",
+            Family::Specimen => "a specimen, whose truth is known",
+        }
+    }
+}
+
+/// What a lock can do.
+#[derive(Clone, Copy, Debug)]
+pub struct LockCapabilities {
+    /// Shared mode beside exclusive.
+    pub shared: bool,
+    /// Waits with a timeout.
+    pub timeout: bool,
+    /// Byte ranges.
+    pub ranges: bool,
+    /// A file that can be opened for each acquisition.
+    pub open_each: bool,
+    /// Lets one owner in at a time. False only for specimens that grant everything, for
+    /// which the witness checks each worker separately.
+    pub excludes: bool,
+    /// When an owner dies, the lock is freed, or its next owner is notified.
+    pub survives_owner: bool,
+    /// Keeps waiters in order, by design or by documentation.
+    pub fifo: bool,
+    /// Takes many requests before it answers the first.
+    pub pipeline: bool,
+    /// A server keeps it.
+    pub remote: bool,
+    /// [`Target::dial`] returns connections, of which one thread can drive many.
+    pub tasks: bool,
+    /// Grants survive a restart of the server.
+    pub durable: bool,
+    /// Several servers can replicate the grants.
+    pub replicated: bool,
+    /// A cluster of it can be launched.
+    pub clusters: bool,
+    /// Each grant comes with a fencing token ([`crate::Lock::token`]).
+    pub fenced: bool,
+    /// The default lease of kept locks. None if by default nothing has to be renewed.
+    pub usual_lease: Option<Duration>,
+    /// The clients that its users run renew the lease while they hold, by themselves.
+    pub renews: bool,
+    /// The target that only answers, reached by the same path in the same protocol.
+    pub answering: Option<&'static str>,
+    /// The cost of that path alone is measured before the first run, alternating with the
+    /// lock.
+    pub path_alone: bool,
+    /// Processes and threads that each worker starts for itself, at least.
+    pub starts: u64,
+    /// It uses up System V semaphores, which `kernel.sem` limits.
+    pub semaphore_sets: bool,
+}
+
+impl LockCapabilities {
+    /// A target that is no lock has none of them.
+    pub const NONE: LockCapabilities = LockCapabilities {
+        shared: false,
+        timeout: false,
+        ranges: false,
+        open_each: false,
+        excludes: false,
+        survives_owner: false,
+        fifo: false,
+        pipeline: false,
+        remote: false,
+        tasks: false,
+        durable: false,
+        replicated: false,
+        clusters: false,
+        fenced: false,
+        usual_lease: None,
+        renews: false,
+        answering: None,
+        path_alone: false,
+        starts: 0,
+        semaphore_sets: false,
+    };
+
+    /// The capabilities of specimens that grant everything; a dead owner leaves nothing
+    /// behind there.
+    pub(crate) const GRANTS_ALL: LockCapabilities = LockCapabilities {
+        shared: true,
+        survives_owner: true,
+        ..LockCapabilities::NONE
+    };
+}
+
+/// A computation over a target's own type, so that the measured loop is compiled separately
+/// for each lock and calls it without indirection.
+pub trait Visitor {
+    /// What comes out.
+    type Out;
+    /// Runs with the target's type.
+    fn visit<T: Target>(self) -> Self::Out;
+}
+
+/// From lines of `module::Type`, each with the cargo feature that it needs if it needs
+/// one, the modules, [`TABLE`](crate::TABLE) and [`visit`](crate::visit).
+///
+/// A line that ends with `as dyn` is not visited: an acquisition of such a lock takes long
+/// compared with an indirect jump, so that all of them share one loop.
+macro_rules! targets {
+    ($($(#[$given:meta])* $module:ident::$target:ident $(as $shared:tt)?),+ $(,)?) => {
+        $($(#[$given])* pub mod $module;)+
+
+        /// Every target, in the order of `jostle targets`.
+        pub static TABLE: &[&Entry] = &[$($(#[$given])* &<$module::$target as Target>::ENTRY),+];
+
+        /// What can be done with each, in the same order.
+        static LINES: &[locks::Line] = &[$($(#[$given])* locks::Line::of::<$module::$target>()),+];
+
+        /// Runs a computation over the target of an entry of [`TABLE`] that has a compiled
+        /// loop of its own; returns it where the target shares one.
+        pub fn visit<V: Visitor>(entry: &Entry, visitor: V) -> Result<V::Out, V> {
+            $($(#[$given])* table::targets!(@visit entry, visitor, $module::$target $(, $shared)?);)+
+            Err(visitor)
+        }
+    };
+    (@visit $entry:ident, $visitor:ident, $module:ident::$target:ident) => {
+        if $entry.name == <$module::$target as Target>::ENTRY.name {
+            return Ok($visitor.visit::<$module::$target>());
+        }
+    };
+    (@visit $entry:ident, $visitor:ident, $module:ident::$target:ident, dyn) => {};
+}
+
+pub(crate) use targets;
+
+#[cfg(test)]
+mod tests {
+    use crate::{Spec, all};
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{Experiment, SCHEMA};
+
+    #[test]
+    fn an_answering_target_is_one_of_the_table_and_lets_nobody_wait() {
+        let answering = all().filter_map(|entry| entry.lock.answering);
+        let answering: Vec<&str> = answering.collect();
+        assert!(!answering.is_empty());
+        for name in answering {
+            let spec = Spec::parse(name).unwrap();
+            assert_eq!(spec.entry.lock.answering, None, "{name}");
+            assert!(!spec.entry.lock.survives_owner, "{name}");
+        }
+    }
+
+    #[test]
+    fn older_files_are_read_as_if_they_stated_the_facts() {
+        let older = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan: Plan::of(Workload::Stream),
+            environment: Default::default(),
+            calibration: Default::default(),
+            target_facts: Default::default(),
+            started_at: String::new(),
+        };
+        for typed in [
+            "lockd",
+            "lockd://h:1",
+            "lockd+unix:/run/jostled",
+            "redis",
+            "pipe:python3 lock.py",
+            "echo",
+            "flock:/tmp",
+            "ofd",
+            "fcntl",
+            "posix",
+            "lockfile",
+            "sysv",
+            "tcp",
+            "ldap://h/dc=org?(uid=a)",
+        ] {
+            let facts = Spec::parse(typed).unwrap().entry.facts();
+            assert_eq!(older.facts(typed), facts.unwrap_or_default(), "{typed}");
+        }
+    }
+}
