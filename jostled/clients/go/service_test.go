@@ -37,7 +37,7 @@ type daemon struct {
 func startDaemon(t *testing.T) *daemon {
 	program := os.Getenv("JOSTLED")
 	if program == "" {
-		program = "../../target/debug/jostled"
+		program = "../../../target/debug/jostled"
 	}
 	command := exec.Command(program, "--data", "none", "--listen", "127.0.0.1:0")
 	stderr, err := command.StderrPipe()

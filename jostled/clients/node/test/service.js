@@ -15,7 +15,7 @@ export async function eventually(what, test) {
 
 export class Daemon {
   static async start() {
-    const built = fileURLToPath(new URL("../../../target/debug/jostled", import.meta.url));
+    const built = fileURLToPath(new URL("../../../../target/debug/jostled", import.meta.url));
     const daemon = new Daemon();
     daemon.child = spawn(process.env.JOSTLED ?? built, ["--data", "none", "--listen", "127.0.0.1:0"], {
       stdio: ["ignore", "ignore", "pipe"],

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jostle_lock import Locks
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def eventually(what, test):

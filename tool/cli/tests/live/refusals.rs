@@ -4,7 +4,7 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, beside, jostle, must_be_root, must_have};
+use crate::common::{Done, Place, beside, jostle, must_be_root, must_have, on_every_cpu};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -37,6 +37,7 @@ fn the_program_alone_prints_questions_and_their_commands() {
 
 #[test]
 fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
+    on_every_cpu();
     let table: &[(&str, &[&str])] = &[
         // the target
         (

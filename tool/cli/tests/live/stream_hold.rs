@@ -1,7 +1,7 @@
 //! `jostle stream` and `jostle hold`, run for real: what they record, what they
 //! find in a lock whose cost grows, and what they refuse.
 
-use crate::common::{alone, beside, in_five_tries, must_have};
+use crate::common::{alone, beside, in_five_tries, must_have, on_every_cpu};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -322,6 +322,7 @@ fn an_optional_target_that_nobody_serves_is_left_out_and_said_to_be() {
 
 #[test]
 fn the_plan_of_the_old_daemon_s_tests_resolves() {
+    on_every_cpu();
     let _beside = beside();
     let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tool/plans/old.toml");
     let output = jostle(&format!("run {plan} --dry-run"));

@@ -1,7 +1,7 @@
 //! From question to answer and back, as a user goes: plan, run, result file,
 //! report, the same again; every format; progress where somebody watches.
 
-use crate::common::{Place, alone, beside, in_five_tries, jostle, must_have, reason};
+use crate::common::{Place, alone, beside, in_five_tries, jostle, must_have, on_every_cpu, reason};
 use jostle_model::plan::Plan;
 use jostle_model::record::{Experiment, Record};
 use jostle_targets::TABLE;
@@ -22,6 +22,7 @@ fn experiment(result: &str) -> Experiment {
 
 #[test]
 fn a_dry_run_prints_a_plan_that_means_the_same() {
+    on_every_cpu();
     let lines = [
         "contend",
         "contend flock ofd -w 1..9x3 -b -20us -i 0 -t 0.1 --runs 2 --warmup 1 --over 1ms:10ms --seed 7",
@@ -60,6 +61,7 @@ fn the_seed_of_a_dry_run_is_a_fresh_one_each_time() {
 
 #[test]
 fn every_plan_of_the_repository_can_be_run() {
+    on_every_cpu();
     let plans = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans")).unwrap();
     let mut count = 0;
     for plan in plans {

@@ -39,6 +39,12 @@ const DISTURBED: &str = "kept it from its CPUs";
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// For commands that name CPU 0, which these tests may have been started without.
+pub(crate) fn on_every_cpu() {
+    let all: Vec<usize> = (0..1024).collect();
+    jostle_sys::cpu::pin(&all).unwrap();
+}
+
 /// Fails a test that this user cannot make, rather than let it pass unmade.
 pub(crate) fn must_be_root(to: &str) {
     let root = rustix::process::geteuid().is_root();

@@ -2,9 +2,9 @@
 //! looks for a new connection when the old one fails, and tells the owner when the lock is
 //! lost.
 
-use super::{AGAIN_NS, Process};
+use super::{AGAIN_NS, LOOK_NS, Process};
 use jostle_model::record::What;
-use jostle_sys::clock;
+use jostle_sys::{clock, signal};
 use jostle_targets::{Keeping, Lock};
 
 /// The client, beside its owner.
@@ -56,6 +56,15 @@ impl<'a> Client<'a> {
         match self.is_cut_off {
             true => self.reach(lock, keeping, now_ns),
             false => self.renew(lock, keeping, now_ns),
+        }
+    }
+
+    /// Before a release: a library whose connection is lost takes up its session first. It ends
+    /// when a server was reached, or the lease is over.
+    pub(super) fn reach_again(&mut self, lock: &mut dyn Lock) {
+        while self.is_cut_off && !self.has_nothing_to_do() && !signal::interrupted() {
+            clock::sleep(LOOK_NS, signal::interrupted);
+            self.look(lock);
         }
     }
 

@@ -255,7 +255,7 @@ impl Process<'_> {
             }
             taken = written.is_none_or(|(_, now, _)| now);
             if ends {
-                break;
+                break client.reach_again(&mut **lock);
             }
             client.look(&mut **lock);
             clock::sleep(LOOK_NS, signal::interrupted);
@@ -270,6 +270,7 @@ impl Process<'_> {
             clock::sleep(LOOK_NS, signal::interrupted);
         }
         self.board.await_order(self.number, order::RELEASE);
+        client.reach_again(lock);
     }
 
     fn release(&self, lock: &mut Box<dyn Lock>) {

@@ -41,7 +41,7 @@ final class Service {
         final int port;
 
         Daemon() throws IOException {
-            String program = System.getenv().getOrDefault("JOSTLED", "../../target/debug/jostled");
+            String program = System.getenv().getOrDefault("JOSTLED", "../../../target/debug/jostled");
             process = new ProcessBuilder(program, "--data", "none", "--listen", "127.0.0.1:0").start();
             BufferedReader log = process.errorReader();
             Pattern listening = Pattern.compile("listening on 127\\.0\\.0\\.1:(\\d+)");
