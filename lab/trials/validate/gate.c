@@ -10,7 +10,7 @@
 
 /* The header comes first, so that the name of the exported function stays as it is. */
 #define jostle_acquire plain_acquire
-#include "../../own-locks/examples/futex.c"
+#include "examples/futex.c"
 #undef jostle_acquire
 
 #ifndef STEPS
