@@ -12,8 +12,8 @@
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask screens`: makes the pictures of tool/docs/screens/ again;
 //! - `cargo xtask size`: counts what somebody must read, for each crate;
-//! - `cargo xtask peers`: measures jostle against small C programs and the usual clients
-//!   of lock services, jostled against Redis;
+//! - `cargo xtask peers`: measures jostled beside Redis, jostle beside the usual clients of
+//!   lock services;
 //! - `cargo xtask slapd`: a directory server with made-up entries, to try `ldap` on;
 //! - `cargo xtask validate`: plants a truth and counts how often it is found.
 
@@ -101,7 +101,7 @@ enum Task {
     Screens,
     /// Counts lines of Rust without tests, comments and blank lines, and lists what is too long
     Size,
-    /// Measures jostle side by side with small C programs or other clients, jostled with Redis
+    /// Measures jostle beside the usual clients of lock services, jostled beside Redis
     #[command(disable_help_flag = true)]
     Peers(Forwarded),
     /// Starts OpenLDAP's slapd on a directory of made-up entries, until ^C

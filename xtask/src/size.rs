@@ -36,7 +36,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let manifests = shell::output(
             std::process::Command::new("git")
                 .args(["ls-files", "--", &format!("{product}/**Cargo.toml")])
-                .current_dir(&root),
+                .current_dir(root),
         )?;
         for manifest in manifests.lines() {
             let folder = Path::new(manifest)
@@ -46,7 +46,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             if folder.components().count() > 2 {
                 continue;
             }
-            let lines = count(&root, folder, &mut long)?;
+            let lines = count(root, folder, &mut long)?;
             crates.insert(folder.display().to_string(), lines);
         }
     }

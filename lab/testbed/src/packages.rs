@@ -26,7 +26,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "gcc",
         brings: "cc",
-        why: "links Rust programs and compiles the C programs of `cargo xtask peers`",
+        why: "links Rust programs, and compiles tests and examples in C",
     },
     Package {
         name: "libc6-dev",
@@ -176,12 +176,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "ldap-utils",
         brings: "ldapsearch",
-        why: "tests and `cargo xtask peers` search with ldapsearch beside jostle",
-    },
-    Package {
-        name: "libldap-dev",
-        brings: "/usr/include/ldap.h",
-        why: "`cargo xtask peers` compares with a C program on OpenLDAP's library",
+        why: "tests search with ldapsearch beside jostle",
     },
     Package {
         name: "libhiredis-dev",

@@ -1,7 +1,7 @@
 //! A real directory server to try things on: OpenLDAP's slapd, as the system's
 //! package installs it, with a configuration and a directory of its own.
 //!
-//! For tests, for `cargo xtask slapd` and for `cargo xtask peers`. Not a way to run a directory that somebody needs: it
+//! For tests and for `cargo xtask slapd`. Not a way to run a directory that somebody needs: it
 //! writes without waiting for the disk, everybody may read all of it, and
 //! everything is gone with the process that started it, however that ends.
 

@@ -28,7 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Measures jostle side by side with small C programs or other clients, jostled with Redis
+    /// Measures jostle beside the usual clients of lock services, jostled beside Redis
     Peers {
         /// Interleaved repeats of each pair
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -36,8 +36,8 @@ enum Task {
         /// Only the trials whose name contains this (with --services: is this, if one is)
         #[arg(long)]
         only: Option<String>,
-        /// jostled beside Redis, instead of jostle beside C programs
-        #[arg(long)]
+        /// jostled beside Redis
+        #[arg(long, required_unless_present = "clients")]
         services: bool,
         /// Targets of lock services beside those services' usual clients
         #[arg(long, conflicts_with = "services")]
@@ -84,12 +84,6 @@ fn main() -> anyhow::Result<()> {
             jostle,
             ..
         } => peers::run_clients(repeats, only.as_deref(), jostle),
-        Task::Peers {
-            repeats,
-            only,
-            services: false,
-            ..
-        } => peers::run(repeats, only.as_deref()),
         Task::Peers {
             repeats,
             only,

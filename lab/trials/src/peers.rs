@@ -1,29 +1,21 @@
-//! `cargo xtask peers`: jostle measured side by side with small C programs that
-//! do the same without measuring anything (`lab/trials/peers/*.c`).
+//! `cargo xtask peers`: jostle's targets of lock services side by side with the usual clients
+//! of these services ([`clients`]), and jostled beside Redis ([`services`]).
 //!
 //! Each repeat runs jostle and its peer one after the other, the next repeat in
 //! the reverse order, so that drift of the machine falls on both; a ratio is
 //! taken within a repeat and never across. Median, lowest and highest over the
 //! repeats are printed beside what is required.
 //!
-//! [`clients`] does the same for the targets of lock services and the usual clients of these
-//! services, [`services`] for jostled and Redis.
-//!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
-mod calls;
 mod clients;
-mod connections;
 mod figures;
-mod ldap;
-mod own_locks;
 pub(crate) mod services;
-mod trials;
 
 use crate::program;
 use anyhow::{Context, bail};
 use figures::{Requirement, Spread};
-use jostle_model::record::{Experiment, Is, Point, Record};
+use jostle_model::record::{Is, Point, Record};
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,24 +38,10 @@ struct Trial {
     peer: Option<Side>,
 }
 
-/// Where the programs are, and a directory on tmpfs for files to lock.
+/// Where the programs are.
 struct Bench {
     jostle: PathBuf,
     peers: PathBuf,
-    files: PathBuf,
-}
-
-/// What a call of jostle gave.
-struct Answer {
-    experiment: Experiment,
-    point: Point,
-    /// Length of the point's line in the result file.
-    point_bytes: u64,
-}
-
-/// Measures jostle beside programs in C and other tools.
-pub(crate) fn run(repeats: u32, only: Option<&str>) -> anyhow::Result<()> {
-    run_all(trials::all(), Bench::build, repeats, only)
 }
 
 /// Measures the targets of lock services beside those services' usual clients; this
@@ -138,7 +116,7 @@ fn run_trial(bench: &Bench, trial: &Trial, repeats: u32) -> anyhow::Result<usize
         let (ours, theirs) = (column(&ours), column(&theirs));
         let ratio = Spread::of(&figures::ratios(&ours, &theirs));
         let (jostle, peer) = (Spread::of(&ours), Spread::of(&theirs));
-        let met = metric.requirement.met(jostle, peer, ratio);
+        let met = metric.requirement.met(ratio);
         println!(
             "{}",
             figures::row(&metric.what, [jostle, peer, ratio], metric.requirement, met)
@@ -149,39 +127,17 @@ fn run_trial(bench: &Bench, trial: &Trial, repeats: u32) -> anyhow::Result<usize
 }
 
 impl Bench {
-    fn build() -> anyhow::Result<Bench> {
-        let bench = Bench::with(program::build()?)?;
-        for program in ["pairs", "contend", "spawn", "connect", "pipe"] {
-            compile(program, &bench.peers.join(program), &[])?;
-        }
-        let alone = ["-static", "-nostdlib", "-fno-stack-protector"];
-        compile("nothing", &bench.peers.join("nothing"), &alone)?;
-        Ok(bench)
-    }
-
     /// With a jostle that is there, and no peers yet.
     fn with(jostle: PathBuf) -> anyhow::Result<Bench> {
         let bench = Bench {
             jostle,
             peers: shell::target_directory().join("peers"),
-            files: trials::directory_for_locks(),
         };
         std::fs::create_dir_all(&bench.peers)?;
         Ok(bench)
     }
 
-    /// A peer's answer on stdout.
-    fn peer(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut command = Command::new(self.peers.join(program));
-        shell::output(command.args(arguments).arg(&self.files))
-    }
-
     /// The command that has jostle do one run of one point and print records.
-    fn contend(&self, arguments: &[&str]) -> Command {
-        self.measure("contend", arguments)
-    }
-
-    /// The same of any verb that measures.
     fn measure(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.jostle);
         command
@@ -190,36 +146,23 @@ impl Bench {
             .args(["--runs", "1", "--format", "json", "--quiet"]);
         command
     }
-
-    /// Runs it and reads its records.
-    fn answer(&self, arguments: &[&str]) -> anyhow::Result<Answer> {
-        read_answer(&mut self.contend(arguments))
-    }
 }
 
 /// Runs jostle and reads its records. A point that is INVALID still has its
 /// figures, and they are taken, but the reason is printed.
-fn read_answer(command: &mut Command) -> anyhow::Result<Answer> {
+fn read_answer(command: &mut Command) -> anyhow::Result<Point> {
     let output = command.stderr(Stdio::inherit()).output()?;
     let typed = shell::typed(command);
     if !matches!(output.status.code(), Some(0 | 3)) {
         bail!("`{typed}` failed: {}", output.status);
     }
     let text = String::from_utf8(output.stdout)?;
-    let answer = read(&text).with_context(|| format!("output of `{typed}`"))?;
-    let reasons = &answer.point.verdict.reasons;
+    let point = read(&text).with_context(|| format!("output of `{typed}`"))?;
+    let reasons = &point.verdict.reasons;
     for reason in reasons.iter().filter(|reason| reason.is == Is::Invalid) {
-        eprintln!("INVALID: {}: {}", answer.point.target, reason.text);
+        eprintln!("INVALID: {}: {}", point.target, reason.text);
     }
-    Ok(answer)
-}
-
-fn compile(program: &str, to: &Path, how: &[&str]) -> anyhow::Result<()> {
-    let source = shell::root()
-        .join("lab/trials/peers")
-        .join(program)
-        .with_extension("c");
-    compile_source(&source, to, how)
+    Ok(point)
 }
 
 fn compile_source(source: &Path, to: &Path, how: &[&str]) -> anyhow::Result<()> {
@@ -233,32 +176,20 @@ fn compile_source(source: &Path, to: &Path, how: &[&str]) -> anyhow::Result<()> 
     shell::run(&mut cc)
 }
 
-/// Reads the records of one run of one point.
-fn read(text: &str) -> anyhow::Result<Answer> {
-    let (mut experiment, mut point) = (None, None);
+/// The one run in these records.
+fn read(text: &str) -> anyhow::Result<Point> {
+    let mut point = None;
     for line in text.lines() {
-        match serde_json::from_str(line)? {
-            Record::Experiment(record) => experiment = Some(record),
-            Record::Point(record) => point = Some((record, line.len() as u64 + 1)),
-            Record::Closing(_) | Record::Verdict(_) | Record::Fit(_) => {}
-            Record::End(_) | Record::Calibrated(_) => {}
-            Record::Judged(_) | Record::Doubled(_) => {}
+        if let Record::Point(record) = serde_json::from_str(line)? {
+            point = Some(*record);
         }
     }
-    let experiment = *experiment.context("no experiment record")?;
-    let (point, point_bytes) = point.context("no point record")?;
-    Ok(Answer {
-        experiment,
-        point: *point,
-        point_bytes,
-    })
+    point.context("no point record")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Calibration, Environment, SCHEMA};
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -266,7 +197,6 @@ mod tests {
         Bench {
             jostle: "/nonexistent/jostle".into(),
             peers: "/nonexistent".into(),
-            files: "/nonexistent".into(),
         }
     }
 
@@ -284,7 +214,7 @@ mod tests {
             name: "x".to_owned(),
             metrics: vec![Metric {
                 what: "x".to_owned(),
-                requirement: Requirement::RatioAtLeast(2.0),
+                requirement: Requirement::RatioWithin(2.0, 3.0),
             }],
             jostle: side('j'),
             peer: Some(side('p')),
@@ -298,25 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_s_records_are_read_with_the_length_of_the_point() {
-        let experiment = Record::Experiment(Box::new(Experiment {
-            schema: SCHEMA.to_owned(),
-            plan: Plan::of(Workload::Contend),
-            environment: Environment::default(),
-            calibration: Calibration::default(),
-            target_facts: Default::default(),
-            started_at: "2026-01-01T00:00:00Z".to_owned(),
-        }));
+    fn the_point_is_found_among_the_records() {
         let point = Record::Point(Box::new(Point {
             target: "flock".to_owned(),
             throughput_per_s: 940.5,
             ..Point::default()
         }));
-        let line = |record| serde_json::to_string(record).unwrap() + "\n";
-        let answer = read(&(line(&experiment) + &line(&point))).unwrap();
-        assert_eq!(answer.point.throughput_per_s, 940.5);
-        assert_eq!(answer.point_bytes, line(&point).len() as u64);
-        assert_eq!(answer.experiment.schema, SCHEMA);
+        let line = serde_json::to_string(&point).unwrap();
+        let end = "{\"record\":\"end\",\"exit\":0,\"elapsed_s\":1.0}";
+        let read = read(&format!("{line}\n{end}\n")).unwrap();
+        assert_eq!(read.throughput_per_s, 940.5);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use std::path::Path;
 use std::time::{Instant, SystemTime};
 
 /// What a forked worker takes beside its own page: kernel stack, page tables,
-/// copied pages. Measured by `cargo xtask peers`; the whole stays under 200 KiB.
+/// copied pages. The whole stays under 200 KiB.
 const WORKER_BYTES: u64 = 200 << 10;
 /// A thread has its stack, which it barely touches, and its page.
 const THREAD_BYTES: u64 = 100 << 10;

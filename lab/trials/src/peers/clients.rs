@@ -202,7 +202,7 @@ impl Service {
                 .args(["-w", &workers.to_string()])
                 .args(["-t", &SPAN.as_secs().to_string()])
                 .args(["--place", &format!("cpus:{}", ground.cpu)]);
-            let point = read_answer(&mut command)?.point;
+            let point = read_answer(&mut command)?;
             if !point.errors.is_empty() {
                 bail!("calls failed: {:?}", point.messages);
             }

@@ -150,7 +150,7 @@ impl Load {
             jostle.args(["--server-place", &format!("cpus:{}", ground.server_cpu)]);
         }
         jostle.args(["--runs", "1", "--format", "json", "--quiet"]);
-        Figures::of(&read_answer(&mut jostle)?.point)
+        Figures::of(&read_answer(&mut jostle)?)
     }
 }
 
