@@ -68,4 +68,29 @@ mod tests {
         assert!(found.is_empty(), "{found:#?}");
         assert!(live > 10, "{live}");
     }
+
+    /// What is done without an option stands in the table of options alone.
+    #[test]
+    fn no_default_of_an_option_stands_outside_the_table() {
+        let table = include_str!("../../tool/model/src/options/table.rs");
+        let rows = table.lines().filter(|line| line.contains("\" else ("));
+        let fields: Vec<&str> = rows
+            .map(|row| row.trim_start().split(':').next().unwrap())
+            .collect();
+        assert!(fields.len() > 25, "{fields:?}");
+        let mut found = Vec::new();
+        for (file, text) in all() {
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let code: String = code.split_whitespace().collect();
+            for field in &fields {
+                for how in ["", ".as_ref()", ".as_deref()", ".clone()"] {
+                    let second = format!("plan.{field}{how}.unwrap_or");
+                    if code.contains(&second) {
+                        found.push(format!("{}: {second}", file.display()));
+                    }
+                }
+            }
+        }
+        assert!(found.is_empty(), "use the method of the plan: {found:#?}");
+    }
 }

@@ -471,7 +471,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec, machine: &Machine) -> Need {
     let workers = most_workers(&one.plan);
     let carrier = match plan.workload {
         Workload::Spread => Carrier::Threads,
-        _ => plan.carrier.unwrap_or(Carrier::Processes),
+        _ => plan.carrier(),
     };
     let keys = most(plan.keys.as_ref()).unwrap_or(1);
     let keys = match (plan.workload, plan.names) {
@@ -490,7 +490,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec, machine: &Machine) -> Need {
         hosts: one.hosts,
         ranks: one.ranks,
         carrier,
-        generator_threads: plan.generator_threads.unwrap_or(1),
+        generator_threads: plan.generator_threads(),
         started_each: spec.entry.lock.starts,
         descriptors_each: match () {
             () if files => keys,
@@ -504,7 +504,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec, machine: &Machine) -> Need {
         resting_ports: resting_ports(&one.plan, spec, machine),
         semaphores: match spec.entry.lock.semaphore_sets {
             true if keys == 1 => 1,
-            true => plan.slots.unwrap_or(1),
+            true => plan.slots(),
             false => 0,
         },
         memory_each_bytes: match carrier {

@@ -227,7 +227,7 @@ impl Course<'_, '_> {
     fn asked(&self) -> Asked {
         let plan = &self.resolved.plan;
         let limit = self.resolved.time_limit;
-        let budget = plan.budget.unwrap_or_default();
+        let budget = plan.budget();
         let budget = limit.map_or(budget, |limit| limit.min(budget));
         let spent = self.started.elapsed().as_nanos() as u64;
         Asked {
@@ -284,7 +284,7 @@ impl Course<'_, '_> {
         let mut block = 0;
         loop {
             block += 1;
-            let seed = experiment.plan.seed.unwrap_or(0);
+            let seed = experiment.plan.seed();
             for nth in schedule::block_order(points.len(), block, seed) {
                 if let Some(timing) = schedule.points[nth] {
                     self.run(experiment, points[nth], nth, block, timing)?;
@@ -322,7 +322,7 @@ impl Course<'_, '_> {
     /// number of runs. Repetitions of blocks that other programs spoilt do not count.
     fn has_spent(&self, done: u32, repeated: u32, block: Nanos) -> bool {
         let plan = &self.resolved.plan;
-        let budget = plan.budget.unwrap_or_default();
+        let budget = plan.budget();
         let spent = self.started.elapsed().as_nanos() as u64;
         let with_next = spent.saturating_sub(block.0 * u64::from(repeated)) + block.0;
         plan.runs.is_none()
@@ -345,7 +345,7 @@ impl Course<'_, '_> {
     }
 
     fn goes_on(&self, done: u32, block: Nanos) -> bool {
-        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let budget = self.resolved.plan.budget();
         let left = Nanos(
             budget
                 .0
@@ -438,7 +438,7 @@ impl Course<'_, '_> {
 /// The budget that will not be kept, and why; with `--quick` it is.
 fn over(resolved: &Resolved, is_over: bool) -> Option<Over<'_>> {
     (is_over && resolved.time_limit.is_none()).then(|| Over {
-        budget: resolved.plan.budget.unwrap_or_default(),
+        budget: resolved.plan.budget(),
         because: &resolved.given,
     })
 }

@@ -4,7 +4,7 @@ use crate::merged::{histogram, series};
 use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
 use crate::{kept, requested, spread};
 use jostle_model::Nanos;
-use jostle_model::plan::{Measure, Place, Plan, Range};
+use jostle_model::plan::{Measure, Plan, Range};
 use jostle_model::record::{
     At, Exclusion, Phase, Point, Server, ServerTraffic, ThreadLoad, Workers,
 };
@@ -26,7 +26,7 @@ pub struct Which<'a> {
 
 /// The record, without its verdict.
 pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunData) -> Point {
-    let over = plan.over.as_deref().unwrap_or(&[]);
+    let over = &plan.over();
     let window_s = data.window_ns as f64 / 1e9;
     let operations: u64 = data.operations.iter().sum();
     let throughput_per_s = if window_s > 0.0 {
@@ -55,7 +55,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
         ceiling_per_s,
         idle_mean_ns,
         of_ideal: ceiling_per_s.map(|ceiling| throughput_per_s / ceiling),
-        placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
+        placement: plan.place().to_string(),
         machine: data.machine,
         accounts: data.accounts.clone(),
         // Only for `contend`: in other workloads each worker does the same number of

@@ -7,7 +7,6 @@ use crate::order::{
     WorkloadOrder,
 };
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::plan::Arrivals;
 use jostle_model::record::{At, Null, Phase, Point};
 use jostle_model::text::redacted;
 use jostle_model::{Nanos, Plan, defaults};
@@ -29,7 +28,7 @@ pub(crate) fn nulls(plan: &Plan, operations: u64) -> u64 {
 pub(crate) fn order(plan: &Plan) -> RequestOrder {
     RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
-        timeout: plan.call_timeout.unwrap_or_default(),
+        timeout: plan.call_timeout(),
         output: plan.command_output.clone(),
         numbers: plan.numbers,
         connection: plan.connection,
@@ -41,8 +40,8 @@ pub(crate) fn order(plan: &Plan) -> RequestOrder {
 pub(crate) fn open_loop(plan: &Plan, at: At) -> OpenLoopOrder {
     OpenLoopOrder {
         per_s: at.rate.unwrap_or(1),
-        arrivals: plan.arrivals.unwrap_or(Arrivals::Constant),
-        drop_after: plan.drop_after.unwrap_or_default(),
+        arrivals: plan.arrivals(),
+        drop_after: plan.drop_after(),
         first_after: Nanos::ZERO,
     }
 }

@@ -363,16 +363,16 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             which(|e| e.carries_tasks())
         ));
     }
-    if plan.shared.is_some_and(|share| share > 0.0) && !can.shared {
+    if plan.shared() > 0.0 && !can.shared {
         return refuse(format!(
             "{name} has no shared mode; --shared works with: {}",
             which(|e| e.lock.shared)
         ));
     }
-    if plan.pipeline.is_some_and(|depth| depth > 1) {
+    if plan.pipeline() > 1 {
         check_pipeline(plan, spec, &which)?;
     }
-    if plan.range.is_some_and(|range| range != Range::Same) && !can.ranges {
+    if plan.range() != Range::Same && !can.ranges {
         return refuse(format!(
             "{name} locks no byte ranges; --range works with: {}",
             which(|e| e.lock.ranges)

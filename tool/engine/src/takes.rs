@@ -90,11 +90,10 @@ fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> 
         window: plan.duration,
         warmup: plan.warmup,
         runs: plan.runs,
+        // Nothing bounds an experiment that has no budget.
         budget: Nanos(
             plan.budget
-                .unwrap_or(Nanos(u64::MAX))
-                .0
-                .saturating_sub(setup),
+                .map_or(u64::MAX, |budget| budget.0.saturating_sub(setup)),
         ),
         may_drop,
         may_shorten,
@@ -186,7 +185,7 @@ pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
     }
     let is_leased = spec.entry.is_remote() && !spec.entry.lock.survives_owner;
     let lease = plan.lease.filter(|_| is_leased).unwrap_or_default().0;
-    let pause = plan.pause.unwrap_or_default().0;
+    let pause = plan.pause().0;
     let struck = match fault {
         None | Some(Fault::Kill) => lease,
         Some(Fault::Stop | Fault::Cut) if is_leased => lease + 2 * pause,
@@ -202,7 +201,7 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
     let Ok(spec) = Spec::parse(target) else {
         return 0.0;
     };
-    let piped = plan.pipeline.is_some_and(|depth| depth > 1);
+    let piped = plan.pipeline() > 1;
     let alone = match spec.entry.family {
         Family::Service if piped => 1_800.0,
         Family::Service if plan.workload == Workload::Hold => 26_000.0,
@@ -225,7 +224,7 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
 /// All curves of a target, once.
 fn sweep_ns(plan: &Plan, target: &str) -> u64 {
     let open = plan.open.iter().flat_map(|list| &list.0).max().copied();
-    let (open, ports) = (open.unwrap_or(0), plan.ports.unwrap_or(1));
+    let (open, ports) = (open.unwrap_or(0), plan.ports());
     let has_ports = Spec::parse(target).is_ok_and(|spec| spec.entry.has_ports());
     let tcp = has_ports && plan.only != Some(Only::Bind);
     let each = match tcp {

@@ -78,7 +78,7 @@ fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     if !counts {
         sentences.extend(own_cost(points));
         sentences.extend(path_alone(set, points));
-        if set.experiment.plan.pipeline.is_none_or(|depth| depth <= 1) {
+        if set.experiment.plan.pipeline() <= 1 {
             sentences.extend(thinned(points));
         }
     }
@@ -100,7 +100,7 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
             " (--measure counts)"
         } else if plan.workload == Workload::Hold {
             " (each lock has one worker)"
-        } else if plan.pipeline.is_some_and(|depth| depth > 1) {
+        } else if plan.pipeline() > 1 {
             " (--pipeline)"
         } else {
             ""

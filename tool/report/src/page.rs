@@ -68,7 +68,7 @@ pub(crate) fn pages(sets: &[ResultSet]) -> Vec<Page> {
 
 fn page(set: &ResultSet) -> Page {
     let points = summarize(&set.experiment, &set.points);
-    let times = set.experiment.plan.over.as_deref().unwrap_or(&[]);
+    let times = &set.experiment.plan.over();
     let headline = headline(&points);
     let notes = headline.as_ref().map_or(&[][..], |table| &table.notes);
     let mut tables = tables(times, &points);

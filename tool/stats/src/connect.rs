@@ -172,7 +172,7 @@ fn why(
     };
     let avoids = match flat_with {
         Some(sources) => format!("--sources {sources} avoids it, as measured here"),
-        None if plan.ports.unwrap_or(1) == 1 => {
+        None if plan.ports() == 1 => {
             "more source addresses (--sources) or destination ports (--ports) avoid it, and so does \
              a range of the sockets' own (--port-range)"
                 .to_owned()

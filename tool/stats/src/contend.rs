@@ -320,8 +320,8 @@ fn service(test: &DispersionTest, shares: &PerWorker) -> Option<Service> {
 /// different ranges, which are different locks.
 fn order_is_the_lock_s(plan: &Plan) -> bool {
     plan.key_count() == 1
-        && plan.shared.unwrap_or(0.0) == 0.0
-        && !plan.try_only.unwrap_or(false)
+        && plan.shared() == 0.0
+        && !plan.try_only()
         && matches!(plan.range, None | Some(Range::Same))
 }
 

@@ -357,7 +357,7 @@ fn quickest_per_s(experiment: &Experiment, runs: &[&Point]) -> Option<f64> {
     }
     let workers = run.at.workers.unwrap_or(1);
     let parallel = match plan.workload.shape() {
-        Shape::Contend if plan.range.unwrap_or(Range::Same) == Range::Same => match plan.shared {
+        Shape::Contend if plan.range() == Range::Same => match plan.shared {
             Some(shared) if shared > 0.0 => workers,
             _ => plan.key_count().min(workers),
         },

@@ -28,7 +28,7 @@ impl Course<'_, '_> {
             return Ok(None);
         }
         let targets = self.resolved.specs.len();
-        let budget = plan.budget.unwrap_or_default();
+        let budget = plan.budget();
         if !affordable(hosts * targets, budget) {
             return Ok(Some("hosts are not measured alone".to_owned()));
         }

@@ -38,7 +38,7 @@ impl Course<'_, '_> {
                 over: None,
             },
         });
-        let seed = experiment.plan.seed.unwrap_or(0);
+        let seed = experiment.plan.seed();
         for block in 1..=runs {
             let began = Instant::now();
             for nth in schedule::block_order(points.len(), block, seed) {
@@ -70,14 +70,14 @@ impl Course<'_, '_> {
                 .whole()
                 .replace("{run}", &(self.points.len() + 1).to_string()),
             fault,
-            waiters: plan.waiters.unwrap_or(1) as usize,
-            within: plan.within.unwrap_or_default(),
-            pause: plan.pause.unwrap_or_default(),
-            lease: plan.lease.unwrap_or_default(),
+            waiters: plan.waiters() as usize,
+            within: plan.within(),
+            pause: plan.pause(),
+            lease: plan.lease(),
             renews: plan.renew != Some(Renew::No),
-            members: plan.members.unwrap_or(1) as usize,
+            members: plan.members() as usize,
             credentials: plan.credentials.clone(),
-            timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+            timer_slack: plan.timer_slack(),
             seed: rng.next_u64(),
         };
         let ended = &mut self.hooks.ended;

@@ -8,7 +8,7 @@ use crate::order::{
 };
 use crate::requested;
 use jostle_model::Nanos;
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Shape, Workload};
+use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Shape, Workload};
 use jostle_model::record::{At, Calibration};
 use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
@@ -32,11 +32,7 @@ impl Course<'_, '_> {
     ) -> RunOrder {
         let plan = &self.resolved.plan;
         let spec = &self.resolved.specs[target];
-        let seed = Rng::stream(
-            plan.seed.unwrap_or(0),
-            ((point as u64) << 32) + u64::from(run),
-        )
-        .next_u64();
+        let seed = Rng::stream(plan.seed(), ((point as u64) << 32) + u64::from(run)).next_u64();
         let workers = at.workers.or(plan.in_flight).unwrap_or(1);
         let mut order = order(plan, spec.whole(), at, workers as usize, seed);
         order.stamp_every = calibration
@@ -86,16 +82,16 @@ fn spares_cpus(order: &RunOrder, contend: &ContendOrder, excludes: bool) -> bool
 /// to set.
 pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> RunOrder {
     let allowed = jostle_sys::cpu::allowed();
-    let cpus = cpus(plan.place.as_ref().unwrap_or(&Place::None), &allowed);
+    let cpus = cpus(&plan.place(), &allowed);
     RunOrder {
         target: target.to_owned(),
         workload: workload(plan, target, at),
         workers,
         carrier: match plan.workload {
             Workload::Spread => Carrier::Threads,
-            _ => plan.carrier.unwrap_or(Carrier::Processes),
+            _ => plan.carrier(),
         },
-        generator_threads: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
+        generator_threads: plan.generator_threads().min(workers as u64) as usize,
         server_cpus: match (&plan.server_place, &plan.place, plan.workload) {
             (Some(asked), ..) => crate::order::cpus(asked, &allowed),
             // Apart from the workers, where there is a CPU left: a server that may
@@ -110,20 +106,20 @@ pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> Ru
         cpus,
         warmup: PILOT_WARMUP,
         window: PILOT,
-        measure: plan.measure.unwrap_or(Measure::Full),
+        measure: plan.measure(),
         stamp_every: 1,
         keys: keys(plan, at, workers),
-        slots: plan.slots.unwrap_or(1) as usize,
-        members: plan.members.unwrap_or(1) as usize,
+        slots: plan.slots() as usize,
+        members: plan.members() as usize,
         credentials: plan.credentials.clone(),
-        timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        timer_slack: plan.timer_slack(),
         during: None,
         server: plan.server.clone(),
         clock_uncertainty: Nanos::ZERO,
         log_grants: 0,
         watched: false,
         together: None,
-        place: plan.place.clone().unwrap_or(Place::None),
+        place: plan.place(),
         share: None,
         seed,
     }
@@ -139,8 +135,8 @@ fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
         Shape::Stream => WorkloadOrder::Stream(StreamOrder::of(plan, each(at))),
         Shape::Hold => WorkloadOrder::Hold(HoldOrder {
             operations: each(at),
-            pipeline: plan.pipeline.unwrap_or(1) as usize,
-            keep: plan.keep.unwrap_or(Nanos::ZERO),
+            pipeline: plan.pipeline() as usize,
+            keep: plan.keep(),
             lease: plan.lease,
         }),
         Shape::Rate => WorkloadOrder::Rate(RateOrder {
@@ -168,7 +164,7 @@ fn each(at: At) -> u64 {
 
 /// Locks of all workers.
 fn keys(plan: &Plan, at: At, workers: usize) -> usize {
-    match (plan.workload.shape(), plan.names.unwrap_or(Names::One)) {
+    match (plan.workload.shape(), plan.names()) {
         (Shape::Contend, _) => plan.key_count() as usize,
         (Shape::Hold, _) => workers * each(at) as usize,
         (Shape::Stream | Shape::Rate, Names::Own) | (Shape::Spread, _) => workers,

@@ -4,7 +4,6 @@
 use super::orders::order;
 use super::{Course, Progress, Stop};
 use crate::order::{ContendOrder, CostOrder, NO_TIME, RunOrder, WorkloadOrder};
-use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{At, Calibration, Latencies, OwnCost};
 use jostle_model::time::Busy;
@@ -103,7 +102,7 @@ impl Course<'_, '_> {
 
     /// What this machine's simplest acts take; of several hosts, the first one's.
     pub(super) fn latencies(&mut self) -> Result<Option<Latencies>, Stop> {
-        let timer_slack = self.resolved.plan.timer_slack.unwrap_or(Nanos(1));
+        let timer_slack = self.resolved.plan.timer_slack();
         let ended = &mut self.hooks.ended;
         let keeper = self.world.keeper();
         Ok(keeper.latencies(timer_slack, &mut || ended().is_some())?)

@@ -86,7 +86,7 @@ impl Course<'_, '_> {
     /// one alone costs may be a thousandth of what it takes beside busy neighbours.
     fn few(&mut self, target: usize, at: At, calibration: &Calibration) -> Result<Few, Stop> {
         let spec = &self.resolved.specs[target];
-        let depth = self.resolved.plan.pipeline.unwrap_or(1);
+        let depth = self.resolved.plan.pipeline();
         (self.hooks.progress)(Progress::Pilot(&spec.typed, at));
         let workers = at.workers.unwrap_or(1);
         let alone_ns = calibration

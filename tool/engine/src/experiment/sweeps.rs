@@ -10,8 +10,7 @@ use crate::order::{SweepOrder, cpus};
 use crate::preflight;
 use crate::schedule;
 use crate::world::{self, Step};
-use jostle_model::connect::{Accept, Close};
-use jostle_model::plan::{Place, Plan};
+use jostle_model::plan::Plan;
 use jostle_model::record::{At, Environment, Experiment, Point, Record};
 use jostle_model::{List, Nanos};
 use jostle_stats::intervals;
@@ -42,7 +41,7 @@ impl Course<'_, '_> {
         loop {
             block += 1;
             let began = Instant::now();
-            let seed = experiment.plan.seed.unwrap_or(0);
+            let seed = experiment.plan.seed();
             for nth in schedule::block_order(curves.len(), block, seed) {
                 let sweep = u64::from(block - 1) * curves.len() as u64 + nth as u64;
                 self.sweep(&experiment, curves[nth], block, sweep)?;
@@ -73,7 +72,7 @@ impl Course<'_, '_> {
 
     /// After the first block, which is the only pilot of a sweep.
     fn say_planned(&mut self, curves: usize, block: Nanos) {
-        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let budget = self.resolved.plan.budget();
         let fitting = u32::try_from(budget.0 / block.0.max(1)).unwrap_or(u32::MAX);
         let usual = fitting.clamp(schedule::FEWEST_BLOCKS, USUAL_BLOCKS);
         let blocks = self.resolved.plan.runs.unwrap_or(usual);
@@ -93,7 +92,7 @@ impl Course<'_, '_> {
         if let Some(runs) = self.resolved.plan.runs {
             return done < runs;
         }
-        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let budget = self.resolved.plan.budget();
         let spent = self.started.elapsed().as_nanos() as u64;
         let left = Nanos(budget.0.saturating_sub(spent));
         match done {
@@ -184,29 +183,26 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
         .as_ref()
         .map_or(BTreeSet::new(), |List(open)| open.iter().copied().collect());
     let sources = at.sources.unwrap_or(1);
-    let seed = plan.seed.unwrap_or(0);
+    let seed = plan.seed();
     SweepOrder {
         target: spec.whole().to_owned(),
         open: listed.into_iter().collect(),
         listeners: at.listeners.unwrap_or(0),
         sources,
         sweep: Rng::stream(seed, u64::MAX).next_u64() % (1 << 20) + sweep,
-        ports: plan.ports.unwrap_or(1),
-        accept: plan.accept.unwrap_or(Accept::Shared),
-        acceptors: plan.acceptors.unwrap_or(1),
+        ports: plan.ports(),
+        accept: plan.accept(),
+        acceptors: plan.acceptors(),
         bind_no_port: preflight::bound(plan, sources),
         port_range: plan.port_range,
-        close: plan.close.unwrap_or(Close::Fin),
+        close: plan.close(),
         rate: plan.rate.as_ref().and_then(|rate| rate.0.first().copied()),
         sndbuf: plan.sndbuf,
         rcvbuf: plan.rcvbuf,
         only: plan.only,
-        cpus: cpus(
-            plan.place.as_ref().unwrap_or(&Place::None),
-            &jostle_sys::cpu::allowed(),
-        ),
-        timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
-        place: plan.place.clone().unwrap_or(Place::None),
+        cpus: cpus(&plan.place(), &jostle_sys::cpu::allowed()),
+        timer_slack: plan.timer_slack(),
+        place: plan.place(),
         load: preflight::demand(plan, spec, at),
         patience: PATIENCE,
         during: plan.during.clone(),

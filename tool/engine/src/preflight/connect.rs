@@ -42,11 +42,11 @@ pub fn demand(plan: &Plan, spec: &Spec, at: At) -> Demand {
         has_ports: spec.entry.has_ports(),
         embedded: embedded && !alone,
         sources,
-        ports: plan.ports.unwrap_or(1),
+        ports: plan.ports(),
         port_range: plan.port_range,
         alone,
         binds_port: bound(plan, sources) == Some(false),
-        acceptors: plan.acceptors.unwrap_or(1),
+        acceptors: plan.acceptors(),
         listeners: at.listeners.unwrap_or(0),
         bytes_each: if embedded && !alone {
             TCP_BYTES

@@ -69,7 +69,7 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     }
     let (embedded, unix) = (spec.argument.is_none(), !spec.entry.has_ports());
     let many = |list: &Option<List>| list.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 1));
-    let ports = plan.ports.is_some_and(|ports| ports > 1);
+    let ports = plan.ports() > 1;
     let addressed = [
         (many(&plan.sources), "--sources"),
         (ports, "--ports"),
@@ -83,11 +83,8 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
         ));
     }
     let served = [
-        (
-            plan.accept.is_some_and(|how| how != Accept::Shared),
-            "--accept",
-        ),
-        (plan.acceptors.is_some_and(|n| n > 1), "--acceptors"),
+        (plan.accept() != Accept::Shared, "--accept"),
+        (plan.acceptors() > 1, "--acceptors"),
         (ports, "--ports"),
         (plan.only == Some(Only::Bind), "--only bind"),
     ];
@@ -145,8 +142,8 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
             (plan.bind_no_port.is_some(), "--bind-no-port"),
             (plan.close == Some(Close::Rst), "--close rst"),
             (plan.rate.is_some(), "--rate"),
-            (plan.acceptors.is_some_and(|n| n > 1), "--acceptors"),
-            (plan.ports.is_some_and(|n| n > 1), "--ports"),
+            (plan.acceptors() > 1, "--acceptors"),
+            (plan.ports() > 1, "--ports"),
         ];
         if let Some((_, option)) = idle.iter().find(|(set, _)| *set) {
             return refuse(format!(

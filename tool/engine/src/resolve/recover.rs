@@ -153,7 +153,7 @@ fn check_times(plan: &Plan) -> Result<(), UsageError> {
     if plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
         return refuse(format!(
             "--lease {}: at least {SHORTEST_LEASE}, since it must not end before the fault strikes",
-            plan.lease.unwrap_or_default()
+            plan.lease()
         ));
     }
     if plan.timer_slack == Some(Nanos::ZERO) {

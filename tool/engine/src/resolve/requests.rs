@@ -109,7 +109,7 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             "{spec} --measure counts: a request is long enough to be stamped; leave it out"
         ));
     }
-    if plan.pipeline.is_some_and(|depth| depth > 1) {
+    if plan.pipeline() > 1 {
         return refuse(format!(
             "{spec} is asked one request at a time; --pipeline is for lock services"
         ));

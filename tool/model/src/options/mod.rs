@@ -240,17 +240,20 @@ impl Opt {
 /// Makes the plan and the list of options from the rows of the table, each of which is
 ///
 /// ```text
-/// field: Type = "word", setting(value), ... {
+/// field: Type = "word" else (value), setting(value), ... {
 ///     Workload | Workload => Default, "help";
 ///     ...
 /// }
 /// ```
 ///
-/// Settings are methods of [`Opt`], such as `short('w')`.
+/// Settings are methods of [`Opt`], such as `short('w')`. `else` has what is done where a
+/// workload has no such option, or leaves it absent; it makes a method of the plan that has the
+/// field's name and always a value. No default stands anywhere else.
 macro_rules! options {
     ($(
         $(#[$attribute:meta])*
-        $field:ident: $type:ty = $word:literal $(, $setting:ident($($value:expr),+))* {
+        $field:ident: $type:ty = $word:literal $(else ($otherwise:expr))?
+        $(, $setting:ident($($value:expr),+))* {
             $($($workload:ident)|+ => $default:expr, $help:literal;)+
         }
     )+) => {
@@ -310,6 +313,13 @@ macro_rules! options {
             pub fn of(workload: Workload) -> Plan {
                 Plan { workload, targets: Vec::new(), optional: Vec::new(), $($field: None),+ }
             }
+
+            $($(
+                /// The option of this name; what is done without it where the plan has none.
+                pub fn $field(&self) -> $type {
+                    self.$field.as_ref().cloned().unwrap_or($otherwise)
+                }
+            )?)+
 
             /// Takes from `other` what is absent here. Targets stay as they are.
             pub fn fill_from(&mut self, other: Plan) {

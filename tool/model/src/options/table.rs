@@ -29,10 +29,10 @@ options! {
         Hold => Swept("1"), "Workers, a list; each holds locks of its own";
         Rate => Swept("64"), "The most requests that may be in flight, a list";
     }
-    hold: Busy = "hold", short('b'), unit(Unit::Micros) {
+    hold: Busy = "hold" else (Busy::Sleep(Nanos::ZERO)), short('b'), unit(Unit::Micros) {
         Contend => Fixed("1ms"), "Time the lock is held; negative: spin";
     }
-    idle: Busy = "idle", short('i'), unit(Unit::Micros) {
+    idle: Busy = "idle" else (Busy::Sleep(Nanos::ZERO)), short('i'), unit(Unit::Micros) {
         Contend => Fixed("10us"), "Time between release and next attempt; negative: spin";
     }
     // A percentile of 99 needs 1,000 requests: 200 a second, or several runs.
@@ -53,22 +53,22 @@ options! {
         Rate => Fixed("500ms"), "Time between the first request and the window";
         Spread => Fixed("500ms"), "Time between the last arrival and the window";
     }
-    budget: Nanos = "budget", under(Measuring) {
+    budget: Nanos = "budget" else (Nanos::ZERO), under(Measuring) {
         Contend => Fixed("50s"), "The most that all runs together may take, where pilots decide";
         Stream | Hold | Rate | Spread | Churn => Fixed("50s"), "What all runs together should take";
         Connect => Fixed("50s"), "What all sweeps together should take";
     }
-    carrier: Carrier = "as", value("CARRIER"), under(Measuring) {
+    carrier: Carrier = "as" else (Carrier::Processes), value("CARRIER"), under(Measuring) {
         Contend | Stream | Hold | Rate
             => Fixed("processes"), "What carries a worker: processes, threads or, of servers, tasks";
         Churn => Fixed("processes"), "What carries a worker: processes or threads";
     }
-    generator_threads: u64 = "generator-threads", under(Measuring), between(1, 1_024) {
+    generator_threads: u64 = "generator-threads" else (1), under(Measuring), between(1, 1_024) {
         Contend | Stream | Hold | Rate => Decided("half of the CPUs"), "Threads that carry tasks";
     }
     // Client and server on one CPU or on two is a third of connect(); the scheduler's
     // choice would be most of what differs between sweeps.
-    place: Place = "place", value("WHERE"), under(Measuring) {
+    place: Place = "place" else (Place::None), value("WHERE"), under(Measuring) {
         Contend | Stream | Hold | Rate | Churn
             => Fixed("none"), "CPUs of the workers: none, same, cross, cpus:0-3 (a server that is \
                                launched gets the others)";
@@ -83,7 +83,7 @@ options! {
             => Decided("those that the generators leave"),
             "CPUs of a server that is launched: none, same, cross, cpus:0-3";
     }
-    measure: Measure = "measure", under(Measuring) {
+    measure: Measure = "measure" else (Measure::Full), under(Measuring) {
         Contend | Stream | Hold | Rate
             => Fixed("full"), "What is recorded: full, or counts for locks quicker than a stamp";
     }
@@ -94,7 +94,7 @@ options! {
         Hold => Swept("1000:10000"), "Locks that each worker holds, a list";
     }
     // A shorter time than a second is mostly the start and the end of it.
-    keep: Nanos = "for", between(1_000_000_000, 43_200_000_000_000) {
+    keep: Nanos = "for" else (Nanos::ZERO), between(1_000_000_000, 43_200_000_000_000) {
         Hold => Absent, "Keep the locks for so long, renewing their leases, before they are released";
     }
     // All runs of `churn` with two workers then need 13,500 ports of 14,116.
@@ -102,34 +102,34 @@ options! {
         Stream => Swept("1000:10000"), "Operations of each worker, a list";
         Churn => Swept("300"), "Sessions of each worker, each for one acquisition, a list";
     }
-    names: Names = "names", value("WHICH") {
+    names: Names = "names" else (Names::One), value("WHICH") {
         Stream => Fixed("one"), "One lock for all, or each worker its own: one, own";
         Churn => Fixed("own"), "One lock for all, or each worker its own: one, own";
         Rate => Fixed("own"), "Of locks: one for all, or each worker its own: one, own";
     }
     // The requests of a batch and their replies must fit into the sockets' buffers, or
     // client and server would wait for each other.
-    pipeline: u64 = "pipeline", value("D"), between(1, 1_000) {
+    pipeline: u64 = "pipeline" else (1), value("D"), between(1, 1_000) {
         Stream => Fixed("1"), "Pairs that are sent before their replies are read";
         Hold => Fixed("1"), "Requests that are sent before their replies are read";
     }
-    shared: f64 = "shared" {
+    shared: f64 = "shared" else (0.0) {
         Contend => Fixed("0"), "Share of shared acquisitions, 0 to 1";
     }
-    range: Range = "range" {
+    range: Range = "range" else (Range::Same) {
         Contend
             => Fixed("same"), "Byte ranges of record locks: same, overlap (neighbours), disjoint";
     }
-    try_only: bool = "try" {
+    try_only: bool = "try" else (false) {
         Contend => Fixed("false"), "Try, and idle after a refusal, instead of waiting";
     }
     acquire_timeout: Nanos = "acquire-timeout", unit(Unit::Micros) {
         Contend => Absent, "Give up an attempt after this long";
     }
-    open_each: bool = "open-each" {
+    open_each: bool = "open-each" else (false) {
         Contend => Fixed("false"), "Open and close the file for each acquisition, as lockscale did";
     }
-    slots: u64 = "slots", between(1, 1_000_000) {
+    slots: u64 = "slots" else (1), between(1, 1_000_000) {
         Contend | Stream | Hold | Rate
             => Fixed("16384"), "Semaphores to which the names of several locks are hashed (sysv)";
     }
@@ -137,18 +137,18 @@ options! {
         Recover
             => Swept("kill,stop,cut,server-kill,server-stop"), "What strikes while one owns the lock, a list";
     }
-    waiters: u64 = "waiters", between(1, 1_000) {
+    waiters: u64 = "waiters" else (1), between(1, 1_000) {
         Recover => Fixed("3"), "Processes that wait for the lock when the fault strikes";
     }
-    within: Nanos = "within" {
+    within: Nanos = "within" else (Nanos::ZERO) {
         Recover => Fixed("30s"), "How long the next grant is waited for";
     }
     // Longer than a client's usual patience of a second, and than the default lease.
-    pause: Nanos = "pause" {
+    pause: Nanos = "pause" else (Nanos::ZERO) {
         Recover => Fixed("3s"), "How long stop, cut and server-stop last (the first two beyond a lease), and how long an old owner works on";
     }
     // The shortest that memcached and etcd can do beside others.
-    lease: Nanos = "lease" {
+    lease: Nanos = "lease" else (Nanos::ZERO) {
         Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
         Hold => Absent, "Lease that is asked for with --for, where the target's locks can have one";
     }
@@ -156,16 +156,16 @@ options! {
         Contend | Recover
             => Fixed("yes"), "yes: clients renew what they hold where the field's do; no: none renews";
     }
-    members: u64 = "members", between(1, 9) {
+    members: u64 = "members" else (1), between(1, 9) {
         Contend | Stream | Hold | Rate | Spread | Recover | Churn
             => Absent, "Servers of the cluster that is launched (etcd, zookeeper)";
     }
-    timer_slack: Nanos = "timer-slack", unit(Unit::Micros), under(Measuring) {
+    timer_slack: Nanos = "timer-slack" else (Nanos(1)), unit(Unit::Micros), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread | Churn
             => Fixed("1ns"), "The kernel's timer slack of each worker";
         Connect | Recover => Fixed("1ns"), "The kernel's timer slack of each process";
     }
-    over: Vec<Nanos> = "over", under(Measuring) {
+    over: Vec<Nanos> = "over" else (Vec::new()), under(Measuring) {
         Contend | Stream | Hold | Rate | Churn
             => Absent, "Print the share of waits above each of these, such as 1ms:1s";
         Spread => Absent, "Print the share of requests above each of these, such as 1s:10s";
@@ -182,14 +182,14 @@ options! {
     sources: List = "sources", between(1, 65_536) {
         Connect => Decided("1:16; 1 towards other servers"), "Source addresses in 127.0.0.0/8, a list";
     }
-    ports: u64 = "ports", between(1, 10_000) {
+    ports: u64 = "ports" else (1), between(1, 10_000) {
         Connect => Fixed("1"), "Destination ports";
     }
-    accept: Accept = "accept" {
+    accept: Accept = "accept" else (Accept::Shared) {
         Connect
             => Fixed("shared"), "How acceptors share: shared (all are woken), epollexclusive, reuseport";
     }
-    acceptors: u64 = "acceptors", between(1, 1_000) {
+    acceptors: u64 = "acceptors" else (1), between(1, 1_000) {
         Connect => Fixed("1"), "Processes that accept at the same time";
     }
     bind_no_port: bool = "bind-no-port" {
@@ -202,7 +202,7 @@ options! {
             => Decided("net.ipv4.ip_local_port_range"),
             "Ports that the kernel may choose for these sockets (IP_LOCAL_PORT_RANGE)";
     }
-    close: Close = "close" {
+    close: Close = "close" else (Close::Fin) {
         Connect => Fixed("fin"), "How connections end: fin, or rst, which leaves no TIME_WAIT";
     }
     #[serde(serialize_with = "one_or_many")]
@@ -236,7 +236,7 @@ options! {
     }
     // Longer than any call that somebody waits for, and short enough that one that hangs
     // does not cost the run.
-    call_timeout: Nanos = "call-timeout", under(Requests) {
+    call_timeout: Nanos = "call-timeout" else (Nanos::ZERO), under(Requests) {
         Stream | Rate | Spread => OfRequests("10s"), "How long one request may take";
     }
     command_output: String = "command-output", value("FILE"), under(Requests) {
@@ -251,11 +251,11 @@ options! {
         Stream | Rate | Spread
             => Decided("all requests"), "{n} counts so many numbers, again and again";
     }
-    arrivals: Arrivals = "arrivals" {
+    arrivals: Arrivals = "arrivals" else (Arrivals::Constant) {
         Contend => Fixed("constant"), "How idle times vary: constant, poisson (exponential, with this mean)";
         Rate => Fixed("constant"), "How requests follow each other: constant, poisson";
     }
-    drop_after: Nanos = "drop-after" {
+    drop_after: Nanos = "drop-after" else (Nanos::ZERO) {
         Rate => Fixed("1s"), "Do not send a request that finds no worker free for so long";
     }
     // Each is a thread. CERN's study had 90 in flight, which its numbers of client machines divide.
@@ -287,7 +287,7 @@ options! {
             => Absent, "The server on this machine, if its connections do not tell: :PORT, pid:N, \
                         unix:PATH, cgroup:PATH";
     }
-    seed: u64 = "seed", value("SEED"), under(Measuring) {
+    seed: u64 = "seed" else (0), value("SEED"), under(Measuring) {
         Contend | Stream | Hold | Connect | Rate | Spread | Recover | Churn
             => Decided("a fresh one, printed"), "Seed of every random choice";
     }

@@ -11,7 +11,7 @@ use crate::html::figures::answer::Answer;
 use crate::next::Step;
 use jostle_model::Plan;
 use jostle_model::defaults;
-use jostle_model::plan::{Names, Workload};
+use jostle_model::plan::Workload;
 use jostle_stats::closing::churn::cycle;
 
 pub(super) const ROW: Row = Row {
@@ -60,7 +60,7 @@ fn question(set: &ResultSet, next: Plan) -> Step {
         targets: next.targets,
         workers: next.workers,
         operations: defaults::swept(Workload::Stream).operations,
-        names: Some(set.experiment.plan.names.unwrap_or(Names::Own)),
+        names: Some(set.experiment.plan.names()),
         carrier: next.carrier,
         credentials: next.credentials,
         ..Plan::of(Workload::Stream)

@@ -97,8 +97,8 @@ fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
 /// Several keys, readers, tries and disjoint ranges are there to avoid waiting.
 pub(crate) fn wants_contention(plan: &Plan) -> bool {
     plan.key_count() == 1
-        && plan.shared.unwrap_or(0.0) == 0.0
-        && !plan.try_only.unwrap_or(false)
+        && plan.shared() == 0.0
+        && !plan.try_only()
         && plan.range != Some(Range::Disjoint)
 }
 

@@ -34,7 +34,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if plan.measure == Some(Measure::Counts) {
         return None;
     }
-    if plan.pipeline.is_some_and(|depth| depth > 1) {
+    if plan.pipeline() > 1 {
         // One pair of stamps and no witness for a whole batch.
         return None;
     }

@@ -247,9 +247,7 @@ fn usl_applies(experiment: &Experiment, swept: &Swept, points: &[&PointSummary<'
 fn record(experiment: &Experiment, figure: &Figure, samples: &[Sample]) -> Fit {
     let found = growth(samples);
     let exponent = match found.finding {
-        Finding::Laws | Finding::Power => {
-            exponent::exponent(samples, experiment.plan.seed.unwrap_or(0))
-        }
+        Finding::Laws | Finding::Power => exponent::exponent(samples, experiment.plan.seed()),
         _ => None,
     };
     let Growth {

@@ -30,21 +30,21 @@ from_plan! {
     /// Acquire, hold, release, idle, until the window closes.
     ContendOrder(plan) {
         /// While holding.
-        hold: Busy = plan.hold.unwrap_or(NO_TIME),
+        hold: Busy = plan.hold(),
         /// Between operations.
-        idle: Busy = plan.idle.unwrap_or(NO_TIME),
+        idle: Busy = plan.idle(),
         /// Whether idle times are drawn, exponentially distributed, with this mean.
         idle_varies: bool = plan.arrivals == Some(Arrivals::Poisson),
         /// Share of shared acquisitions.
-        shared: f64 = plan.shared.unwrap_or(0.0),
+        shared: f64 = plan.shared(),
         /// Byte ranges.
-        range: Range = plan.range.unwrap_or(Range::Same),
+        range: Range = plan.range(),
         /// Try instead of waiting.
-        try_only: bool = plan.try_only.unwrap_or(false),
+        try_only: bool = plan.try_only(),
         /// Give up after.
         acquire_timeout: Option<Nanos> = plan.acquire_timeout,
         /// Open the file for each acquisition.
-        open_each: bool = plan.open_each.unwrap_or(false),
+        open_each: bool = plan.open_each(),
         /// Whether workers renew the lease of what they hold, as the field's clients of this
         /// target do.
         renews: bool = plan.renew != Some(Renew::No),

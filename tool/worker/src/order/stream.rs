@@ -23,8 +23,8 @@ impl StreamOrder {
     pub fn of(plan: &Plan, operations: u64) -> StreamOrder {
         StreamOrder {
             operations,
-            names: plan.names.unwrap_or(Names::One),
-            pipeline: plan.pipeline.unwrap_or(1) as usize,
+            names: plan.names(),
+            pipeline: plan.pipeline() as usize,
             session_each: plan.workload.facts().session_each,
         }
     }
