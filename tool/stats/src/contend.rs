@@ -5,8 +5,7 @@ use crate::checks::CHECKS;
 use crate::closing::targets;
 use crate::fairness::{DispersionTest, dispersion_test};
 use crate::intervals::median;
-use crate::kept;
-use crate::numbers;
+use crate::numbers::{self, significant, time};
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
@@ -121,9 +120,9 @@ fn waiting(point: &PointSummary<'_>) -> Option<String> {
     };
     let workers = over_runs(Point::waiting)?;
     let asked = over_runs(Point::waiting_round_trips_per_minute);
-    let asked = asked.map(|times| format!("{} round trips", kept::number(times)));
+    let asked = asked.map(|times| format!("{} round trips", significant(times, 3)));
     let used = over_runs(Point::waiting_server_cpu_us_per_minute);
-    let used = used.map(|us| format!("{} of server CPU", kept::time(us * 1e3)));
+    let used = used.map(|us| format!("{} of server CPU", time(us * 1e3)));
     let costs: Vec<String> = asked.into_iter().chain(used).collect();
     (!costs.is_empty()).then(|| {
         format!(
@@ -276,7 +275,7 @@ fn failed(point: &PointSummary<'_>) -> Option<Clause> {
         |run: &&&Point| Some(*run.failed_try_ns.as_ref()?.percentiles.get("p50")? as f64);
     let after: Vec<f64> = point.runs.iter().filter_map(|run| after_ns(&run)).collect();
     let after = median(&after).map_or_else(String::new, |ns| {
-        format!(" (after {} in the median)", kept::time(ns))
+        format!(" (after {} in the median)", time(ns))
     });
     (failed > 0).then(|| {
         let [failed, all] = [failed, all].map(numbers::grouped);

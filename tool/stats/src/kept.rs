@@ -3,7 +3,7 @@
 //! come too late.
 
 use crate::intervals::estimate;
-use crate::numbers::{grouped, workers};
+use crate::numbers::{grouped, significant, time, workers};
 use crate::summary::{Estimate, PointSummary};
 use jostle_model::record::{Kept, Point};
 
@@ -88,7 +88,7 @@ fn held(locks: u64, among: Option<u64>) -> String {
 /// `a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks)`.
 fn cost(kept: &KeptSummary, among: Option<u64>) -> Option<String> {
     let renewals = match (kept.leased, kept.renewals) {
-        (true, Some(renewals)) => format!("{} renewals", number(renewals.median)),
+        (true, Some(renewals)) => format!("{} renewals", significant(renewals.median, 3)),
         _ => "no renewals".to_owned(),
     };
     let cpu = kept.server_cpu_us.map(|us| {
@@ -105,26 +105,6 @@ fn cost(kept: &KeptSummary, among: Option<u64>) -> Option<String> {
 fn lateness(kept: &KeptSummary) -> Option<String> {
     let latest = time(kept.latest_ns? as f64);
     Some(format!("with so many, renewals came up to {latest} late"))
-}
-
-/// Three digits.
-pub(crate) fn number(value: f64) -> String {
-    match value {
-        v if v < 10.0 => format!("{v:.2}"),
-        v if v < 100.0 => format!("{v:.1}"),
-        v => format!("{v:.0}"),
-    }
-}
-
-/// Three digits, in the unit in which it reads best.
-pub(crate) fn time(nanos: f64) -> String {
-    let (value, unit) = match nanos {
-        n if n < 1e3 => (n, "ns"),
-        n if n < 1e6 => (n / 1e3, "us"),
-        n if n < 1e9 => (n / 1e6, "ms"),
-        n => (n / 1e9, "s"),
-    };
-    format!("{} {unit}", number(value))
 }
 
 #[cfg(test)]
@@ -193,8 +173,8 @@ mod tests {
         let points = [run(100, leased(900, 0)), run(1_000, leased(9_000, 0))];
         assert_eq!(
             said(&points),
-            "a held lock costs 6.00 renewals and 24.0 us of server CPU a minute (with 1,000 \
-             locks); with so many, renewals came up to 3.50 ms late."
+            "a held lock costs 6.00 renewals and 24 us of server CPU a minute (with 1,000 \
+             locks); with so many, renewals came up to 3.5 ms late."
         );
     }
 
@@ -204,8 +184,8 @@ mod tests {
         assert_eq!(
             said(&points),
             "a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks); \
-             with so many, renewals came up to 3.50 ms late; INVALID with 1,000 locks: the leases \
-             of 12 of 1,000 locks ended while they were held; renewals came up to 3.50 ms late \
+             with so many, renewals came up to 3.5 ms late; INVALID with 1,000 locks: the leases \
+             of 12 of 1,000 locks ended while they were held; renewals came up to 3.5 ms late \
              (--keys 100)."
         );
     }
@@ -218,7 +198,7 @@ mod tests {
         };
         assert_eq!(
             said(&[run(100, owned)]),
-            "a held lock costs no renewals and 0.00 ns of server CPU a minute (with 100 locks)."
+            "a held lock costs no renewals and 0 ns of server CPU a minute (with 100 locks)."
         );
         let local = run(1, Kept::default());
         assert!(said(&[local]).starts_with("a held lock costs no renewals a minute (with 1 lock)"));

@@ -2,6 +2,7 @@
 //! its phases, and the part that is not the tool's own cost.
 
 use crate::intervals::estimate;
+use crate::numbers::time;
 use crate::ratio::{Outcome, by_block};
 use crate::summary::{Estimate, PointSummary};
 use jostle_model::Plan;
@@ -164,20 +165,6 @@ fn more_workers(
             ratio.ratio
         ),
     })
-}
-
-/// Two or three digits with the unit that suits them.
-fn time(nanos: f64) -> String {
-    let (value, unit) = match nanos.abs() {
-        n if n < 1e3 => (nanos, "ns"),
-        n if n < 1e6 => (nanos / 1e3, "us"),
-        n if n < 1e9 => (nanos / 1e6, "ms"),
-        _ => (nanos / 1e9, "s"),
-    };
-    match value.abs() < 10.0 && unit != "ns" {
-        true => format!("{value:.1} {unit}"),
-        false => format!("{value:.0} {unit}"),
-    }
 }
 
 #[cfg(test)]

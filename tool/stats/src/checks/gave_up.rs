@@ -2,8 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
-use crate::kept;
-use crate::numbers::grouped;
+use crate::numbers::{grouped, time};
 use jostle_model::record::{Is, Point, Reason};
 
 /// Share of the time that was asked for.
@@ -53,7 +52,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         seen: Some(format!(
             "{} attempts ended without the lock after {} (median)",
             grouped(count),
-            kept::time(after_ns)
+            time(after_ns)
         )),
         ..Found::default()
     };
@@ -90,7 +89,7 @@ mod tests {
     fn who_is_refused_before_half_of_the_timeout_has_not_waited() {
         assert_eq!(text(20_005, 2_500_000_000), None);
         assert_eq!(text(9, 66_000), None);
-        let expected = "20,005 attempts ended without the lock after 66.0 us (median), 0.0 % of what \
+        let expected = "20,005 attempts ended without the lock after 66 us (median), 0.0 % of what \
                         was asked for";
         assert_eq!(text(20_005, 66_000).as_deref(), Some(expected));
         assert!(judge_in(&CHECK, &experiment(), &[point()]).is_none());

@@ -1,8 +1,8 @@
 //! Did every lock stay its owner's while it was held?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use crate::kept::time;
 use crate::numbers::grouped;
+use crate::numbers::time;
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Kept, Reason};
 
@@ -117,13 +117,13 @@ mod tests {
         assert_eq!(
             reason.text,
             "the leases of 312 of 10,000 locks ended while they were held; renewals came up to \
-             4.20 s late (--keys 1000)"
+             4.2 s late (--keys 1000)"
         );
         let reason = judge(&CHECK, &[run(1, 0, 2)]).unwrap();
         assert_eq!(
             reason.text,
             "2 renewals were confirmed when the lease was over by the owner's clock; renewals \
-             came up to 4.20 s late (run it again)"
+             came up to 4.2 s late (run it again)"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Of, Summary};
 use crate::closing::targets;
+use crate::numbers::time_to;
 use crate::summary::PointSummary;
 use jostle_model::plan::{Fault, Plan};
 use jostle_model::record::{Delays, Struck};
@@ -28,8 +29,8 @@ fn longer_lease(asked_ns: u64, point: &PointSummary<'_>) -> Option<String> {
     let granted_ns = first.lease_ns.filter(|granted| *granted != asked_ns)?;
     Some(format!(
         "its lease was of {}, where {} was asked for",
-        time(granted_ns as f64),
-        time(asked_ns as f64)
+        time_to(granted_ns as f64, 3),
+        time_to(asked_ns as f64, 3)
     ))
 }
 
@@ -79,12 +80,15 @@ fn became(summary: &Summary) -> String {
     if summary.never == runs {
         return format!(
             "nobody was granted it within {}",
-            time(summary.within_ns as f64)
+            time_to(summary.within_ns as f64, 3)
         );
     }
     if summary.kept == runs {
         let handed = summary.after_release_ns.map_or(String::new(), |ns| {
-            format!(", whose release handed it on within {} (median)", time(ns))
+            format!(
+                ", whose release handed it on within {} (median)",
+                time_to(ns, 3)
+            )
         });
         return format!("it stayed its owner's{handed}");
     }
@@ -99,12 +103,12 @@ fn became(summary: &Summary) -> String {
     };
     let mut text = format!(
         "the next grant came within {} (median; {}{} at most{})",
-        time(median),
+        time_to(median, 3),
         summary.nearly_all_ns.map_or(String::new(), |ns| format!(
             "{} in 99 of 100 runs, ",
-            time(ns)
+            time_to(ns, 3)
         )),
-        time(worst),
+        time_to(worst, 3),
         summary
             .worst_delays
             .filter(|_| worst > SLOW * median)
@@ -113,7 +117,7 @@ fn became(summary: &Summary) -> String {
     if let Some(two) = summary.two_believed_ns {
         text += &format!(
             ", two believed that they owned for up to {}{}{}",
-            time(two as f64),
+            time_to(two as f64, 3),
             of(
                 summary.told,
                 match summary.told_by_client {
@@ -134,10 +138,10 @@ fn became(summary: &Summary) -> String {
 
 /// Why one run may have taken so long: what its machine took from it.
 fn delayed(delays: Delays) -> String {
-    let waited = time(delays.waited_for_cpu_ns as f64);
+    let waited = time_to(delays.waited_for_cpu_ns as f64, 3);
     let stolen = match delays.stolen_ns {
         0 => String::new(),
-        ns => format!(", and the hypervisor took {}", time(ns as f64)),
+        ns => format!(", and the hypervisor took {}", time_to(ns as f64, 3)),
     };
     format!(", when next owner and service waited {waited} for a CPU{stolen}")
 }
@@ -148,20 +152,6 @@ fn of(of: Of, all: &str, none: &str) -> String {
         Some(false) => none.to_owned(),
         None if of.of == 0 => String::new(),
         None => format!("{all} in {} of {} runs", of.count, of.of),
-    }
-}
-
-/// Three digits, in the unit in which it reads best.
-fn time(nanos: f64) -> String {
-    let (value, unit) = match nanos {
-        n if n < 1e6 => (n / 1e3, "us"),
-        n if n < 1e9 => (n / 1e6, "ms"),
-        n => (n / 1e9, "s"),
-    };
-    match value {
-        v if v < 10.0 => format!("{v:.2} {unit}"),
-        v if v < 100.0 => format!("{v:.1} {unit}"),
-        v => format!("{v:.0} {unit}"),
     }
 }
 
@@ -212,7 +202,7 @@ mod tests {
             stolen_ns: 10_000_000,
         });
         assert!(became(&slow).ends_with(
-            "when next owner and service waited 0.00 us for a CPU, and the hypervisor took 10.0 ms)"
+            "when next owner and service waited 0 ns for a CPU, and the hypervisor took 10.0 ms)"
         ));
     }
 }
