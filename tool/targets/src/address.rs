@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Time limit for a service to accept a connection. After it the service counts as
 /// unreachable.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// Of a look whether somebody is there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +145,15 @@ impl Address {
         }
     }
 
+    /// Whether something takes connections there, as known within a second. A member of a
+    /// cluster whose machine is gone answers nothing at all.
+    pub(crate) fn accepts(&self) -> bool {
+        match self {
+            Address::Tcp(place) | Address::Tls(place, _) => connect_within(place, LOOK).is_ok(),
+            Address::Unix(path) => UnixStream::connect(path).is_ok(),
+        }
+    }
+
     /// The process id that the server reports in its INFO. None if the server is not on this
     /// machine, because the process could not be read there.
     pub fn process(&self, info: &[u8]) -> Option<u32> {
@@ -161,9 +172,13 @@ impl std::fmt::Display for Address {
 }
 
 fn connect_tcp(place: &str) -> io::Result<TcpStream> {
+    connect_within(place, CONNECT_PATIENCE)
+}
+
+fn connect_within(place: &str, patience: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in place.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+        match TcpStream::connect_timeout(&address, patience) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 return Ok(stream);

@@ -13,6 +13,7 @@ use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::Client;
+use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::{self, HttpTls, STACK};
@@ -102,7 +103,9 @@ impl Target for Consul {
     };
 
     fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| Server::named(place, file)?.has_leader())
+        argument.map_or(Ok(()), |place| {
+            Server::named(place, file)?.leader().map(drop)
+        })
     }
 
     fn launches() -> Option<&'static Program> {
@@ -118,7 +121,7 @@ impl Target for Consul {
                 (Server::plain(address), Some(launched.pid))
             }
         };
-        server.has_leader()?;
+        server.leader()?;
         Ok(Consul {
             version: server.version(),
             server,
@@ -176,6 +179,12 @@ impl Target for Consul {
             pid: self.pid,
             ..ServerFigures::default()
         }))
+    }
+
+    fn signs(&self) -> Signs {
+        let leader = self.server.leader().ok();
+        let known = leader.map(|leader| (signs::LEADER, leader));
+        known.into_iter().collect()
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {
@@ -318,11 +327,11 @@ impl Server {
         self.told("what answers there does not speak Consul's protocol")
     }
 
-    /// Without one nothing is granted.
-    fn has_leader(&self) -> Result<(), SetupError> {
+    /// The address of the one that leads; without one nothing is granted.
+    fn leader(&self) -> Result<String, SetupError> {
         match self.json("GET", "/v1/status/leader", "")?.as_str() {
             Some("") => Err(self.told("its cluster has no leader")),
-            Some(_) => Ok(()),
+            Some(leader) => Ok(leader.to_owned()),
             None => Err(self.foreign()),
         }
     }
@@ -377,6 +386,6 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        Server::plain(Address::Tcp(ground.address())).has_leader()
+        Server::plain(Address::Tcp(ground.address())).leader().map(drop)
     }
 }

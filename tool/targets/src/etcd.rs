@@ -207,9 +207,10 @@ impl Target for Etcd {
     fn signs(&self) -> Signs {
         let (mut leader, mut silent) = (None, Vec::new());
         for server in &self.servers {
-            match status(server, &self.own) {
-                Ok(told) => leader = Some(format!("{:x}", told.leader)),
-                Err(_) => silent.push(server.to_string()),
+            let told = server.accepts().then(|| status(server, &self.own));
+            match told {
+                Some(Ok(told)) => leader = Some(format!("{:x}", told.leader)),
+                _ => silent.push(server.to_string()),
             }
         }
         let leader = leader.map(|leader| (signs::LEADER, leader));

@@ -21,6 +21,7 @@ use crate::login::{self, Credentials};
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, secret, text};
 use crate::remote::Client;
+use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
@@ -182,6 +183,14 @@ impl Target for Nats {
     /// have drained by now.
     fn finish(&self) -> Result<(), SetupError> {
         self.remove_leftovers()
+    }
+
+    fn signs(&self) -> Signs {
+        let session = self.server.session().ok();
+        // It gives itself a new name at each start.
+        let name = session.and_then(|s| Some(s.info["server_id"].as_str()?.to_owned()));
+        let known = name.map(|name| (signs::STARTED, name));
+        known.into_iter().collect()
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {

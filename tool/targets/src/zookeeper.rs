@@ -15,6 +15,7 @@ use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
@@ -216,6 +217,22 @@ impl Target for Zookeeper {
             pid: self.pid,
             ..ServerFigures::default()
         }))
+    }
+
+    fn signs(&self) -> Signs {
+        let (mut leader, mut silent) = (None, Vec::new());
+        for server in &self.servers {
+            if !server.accepts() {
+                silent.push(server.to_string());
+                continue;
+            }
+            let told = session::told(server).unwrap_or_default();
+            if session::line(&told, "Mode") == Some("leader") {
+                leader = Some((signs::LEADER, server.to_string()));
+            }
+        }
+        let silent = (signs::SILENT, silent.join(", "));
+        leader.into_iter().chain([silent]).collect()
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {

@@ -2,7 +2,7 @@
 
 use jostle_sys::ledger::Ledger;
 use jostle_targets::program::{Ground, Recipe, first_word, free_port};
-use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, zookeeper};
+use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, signs, zookeeper};
 use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::running::{Running, eventually};
@@ -100,6 +100,44 @@ fn an_ensemble_of_zookeeper_without_a_quorum_is_told_before_the_start() {
     let cluster = Cluster::start(place.path(), &members);
     let reach = |argument: &str| zookeeper::Zookeeper::reach(Some(argument), None);
     a_member_alone_says(cluster, reach, "an ensemble without a quorum");
+}
+
+/// By what is looked at when something went wrong.
+fn a_dead_member_is_named<T: Target>(mut cluster: Cluster) {
+    let own = tempfile::tempdir().unwrap();
+    let ledger = Ledger::create_in(own.path()).unwrap();
+    let target = T::prepare(&Setup {
+        argument: Some(&cluster.argument()),
+        ..servers::setup(&ledger, 1)
+    });
+    let target = target.unwrap();
+    let before = target.signs();
+    let causes = || -> Vec<String> {
+        let looks = signs::compare(&before, &target.signs());
+        looks.into_iter().filter_map(|(_, found)| found).collect()
+    };
+    assert_eq!(causes(), [""; 0]);
+    drop(cluster.members.remove(0));
+    let dead = format!("of its servers {} did not answer", cluster.addresses[0]);
+    let found = causes();
+    assert!(found.contains(&dead), "{found:?}");
+    ledger.sweep().unwrap();
+}
+
+#[test]
+fn a_dead_member_of_a_cluster_of_etcd_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), &etcd::Launch::members(3).unwrap());
+    a_dead_member_is_named::<etcd::Etcd>(cluster);
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_dead_member_of_an_ensemble_of_zookeeper_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let members = zookeeper::Launch::members(3, Duration::from_secs(4)).unwrap();
+    let cluster = Cluster::start(place.path(), &members);
+    a_dead_member_is_named::<zookeeper::Zookeeper>(cluster);
 }
 
 /// etcd grants no lease that one and a half of its elections could outlast: here 7.5 s,

@@ -5,6 +5,7 @@ use crate::common::{GRANTED, REFUSED, block};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::nats::{Launch, Nats};
 use jostle_targets::program::Launched;
+use jostle_targets::signs;
 use jostle_targets::stepped::SteppedLock;
 use jostle_targets::wire::Wire;
 use jostle_targets::{Launcher, Lock, Mode, Setup, SetupError, Target, Wait};
@@ -48,6 +49,18 @@ fn try_for<W: Wire>(
     lock: &mut SteppedLock<W>,
 ) -> Result<jostle_targets::Outcome, jostle_targets::CallError> {
     lock.acquire(0, Mode::Exclusive, Wait::Try)
+}
+
+#[test]
+fn a_server_says_which_life_of_it_it_is() {
+    let life = |target: &Nats| target.signs()[signs::STARTED].clone();
+    with(30_000, |one| {
+        assert_eq!(life(one), life(one));
+        on_a_server(&[None; 3], |_, others| {
+            let other = others.next().unwrap();
+            assert_ne!(life(one), life(&other));
+        });
+    });
 }
 
 #[test]
