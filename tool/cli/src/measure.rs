@@ -86,19 +86,8 @@ fn measure_here(
     crew: Option<&mut Crew>,
 ) -> Result<u8, Failure> {
     check_tidy(&output.format, output.tidy)?;
-    let allowed = cpu::allowed();
     let hosts = launched().map_or(1, |launched| launched.size);
-    let mut resolved: Vec<Resolved> = Vec::new();
-    for (plan, from) in plans {
-        let said = |error: String| Failure::Usage(from.clone() + &error);
-        if let Some(plan) = settle_optional(plan).map_err(said)? {
-            let plan = resolve_over(plan, fresh_seed(), &allowed, hosts);
-            resolved.push(plan.map_err(|error| said(error.to_string()))?);
-        }
-    }
-    if resolved.is_empty() {
-        return Err(Failure::Failed(anyhow!("nothing is left to measure")));
-    }
+    let mut resolved = resolve_all(plans, hosts)?;
     if output.dry_run {
         let plans = resolved.iter().map(|r| r.plan.clone().redacted());
         let plans: Vec<Plan> = plans.collect();
@@ -112,19 +101,13 @@ fn measure_here(
     let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
     let look = look.then(Look::now);
     let machine = Machine::read();
-    let mut notes = Vec::new();
     find_programs(&resolved)?;
-    for experiment in &resolved {
+    let notes = {
         let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
-        notes.extend(preflight(experiment, &machine, hosts)?);
-        notes.extend(resolve::notes(experiment, hosts));
-    }
+        preflight_all(&resolved, &machine, hosts)?
+    };
     let mut alone;
-    let Crew {
-        clock,
-        world,
-        signals,
-    } = match crew {
+    let crew = match crew {
         Some(crew) => crew,
         None => {
             alone = Crew::alone()?;
@@ -138,80 +121,173 @@ fn measure_here(
         output.overwrite,
         output.html.as_deref(),
     )?;
-    let mut line = Some(Line::new(
-        !output.quiet && !output.no_progress,
-        !output.quiet,
-    ));
-    if let Some(line) = &line {
-        notes.iter().for_each(|note| line.note(note));
-        // A single experiment reports its duration by itself, after its pilots.
-        if resolved.len() > 1 {
-            line.note(&takes_in_words(&resolved));
-        }
-    }
-    if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
-        line.note(&format!(
-            "could not remove what an earlier run left: {}",
-            left.join("; ")
-        ));
-    }
-    let here = environment(&machine, VERSION, COMMIT);
-    if let (Some(line), None) = (&line, proven::last(&here)) {
-        line.note(NOT_CALIBRATED);
-    }
-    let ended = look.and_then(|first| {
+    let line = Line::new(!output.quiet && !output.no_progress, !output.quiet);
+    announce(&line, &notes, &resolved, &machine);
+    let waited = look.and_then(|first| {
         let looker = Looker {
             first,
             cpus: machine.cpus.online.len(),
             ours: ours(&resolved),
             wait: output.wait_quiet,
-            signals,
-            line: line.as_ref(),
+            signals: &crew.signals,
+            line: Some(&line),
         };
         looker.settle()
     });
-    // The wait for other programs does not count.
-    let began = Instant::now();
-    let mut sets = Vec::new();
-    let mut exit = ended.unwrap_or(0);
-    let mut error = ended.map(|_| "interrupted".to_owned());
-    let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
-    for (nth, experiment) in resolved.iter_mut().enumerate() {
-        if error.is_some() {
-            break;
-        }
-        let share = || takes::share(&plans[nth..], began.elapsed());
-        experiment.time_limit = output.quick.then(share);
-        let outcome = one(
-            world,
-            *clock,
-            experiment,
-            &machine,
-            Sinks {
-                writer: writer.as_mut(),
-                live: live.as_ref(),
-            },
-            signals,
-            line.as_ref(),
-        );
-        exit = worse(exit, outcome.end.exit);
-        error = outcome.end.error.clone();
-        sets.extend(result_set(outcome));
-    }
-    drop(line.take());
+    let sinks = Sinks {
+        writer: writer.as_mut(),
+        live: live.as_ref(),
+    };
+    let quick = output.quick;
+    let ran = match waited {
+        Some(exit) => Ran::interrupted(exit),
+        None => run_all(crew, &mut resolved, &machine, sinks, &line, quick),
+    };
+    drop(line);
     if let Some(live) = live {
-        live.end(error.as_deref().unwrap_or("finished"));
+        live.end(ran.error.as_deref().unwrap_or("finished"));
     }
-    world.keeper().end();
-    let any = sets.iter().any(|set| !set.points.is_empty());
-    if let (2.., Some(text)) = (hosts, &error) {
+    crew.world.keeper().end();
+    if let (2.., Some(text)) = (hosts, &ran.error) {
         // Print the error with the host's name first: a launcher that ends the job soon
         // stops reading our output.
         crate::complain(text);
     }
+    deliver(ran, page, output, &crew.signals)
+}
+
+/// The plans that can be run, with their defaults.
+///
+/// # Errors
+/// What is impossible, behind its plan's place; that nothing is left.
+fn resolve_all(plans: Vec<(Plan, String)>, hosts: usize) -> Result<Vec<Resolved>, Failure> {
+    let allowed = cpu::allowed();
+    let mut resolved = Vec::new();
+    for (plan, from) in plans {
+        let said = |error: String| Failure::Usage(from.clone() + &error);
+        if let Some(plan) = settle_optional(plan).map_err(said)? {
+            let plan = resolve_over(plan, fresh_seed(), &allowed, hosts);
+            resolved.push(plan.map_err(|error| said(error.to_string()))?);
+        }
+    }
+    match resolved.is_empty() {
+        true => Err(Failure::Failed(anyhow!("nothing is left to measure"))),
+        false => Ok(resolved),
+    }
+}
+
+/// As [`preflight`], of all, with what their plans alone give rise to.
+fn preflight_all(
+    resolved: &[Resolved],
+    machine: &Machine,
+    hosts: &[Host],
+) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    for experiment in resolved {
+        notes.extend(preflight(experiment, machine, hosts)?);
+        notes.extend(resolve::notes(experiment, hosts));
+    }
+    Ok(notes)
+}
+
+/// What is said before the first run.
+fn announce(line: &Line, notes: &[String], resolved: &[Resolved], machine: &Machine) {
+    notes.iter().for_each(|note| line.note(note));
+    // A single experiment reports its duration by itself, after its pilots.
+    if resolved.len() > 1 {
+        line.note(&takes_in_words(resolved));
+    }
+    if let Err(left) = ledger::sweep_dead() {
+        line.note(&format!(
+            "could not remove what an earlier run left: {}",
+            left.join("; ")
+        ));
+    }
+    let here = environment(machine, VERSION, COMMIT);
+    if proven::last(&here).is_none() {
+        line.note(NOT_CALIBRATED);
+    }
+}
+
+/// What the experiments came to.
+struct Ran {
+    sets: Vec<ResultSet>,
+    /// The gravest of their codes.
+    exit: u8,
+    /// What ended them early.
+    error: Option<String>,
+}
+
+impl Ran {
+    /// Before the first run.
+    fn interrupted(exit: u8) -> Ran {
+        Ran {
+            sets: Vec::new(),
+            exit,
+            error: Some("interrupted".to_owned()),
+        }
+    }
+}
+
+/// Runs the experiments, until one ends with an error.
+fn run_all(
+    crew: &mut Crew,
+    resolved: &mut [Resolved],
+    machine: &Machine,
+    sinks: Sinks<'_>,
+    line: &Line,
+    quick: bool,
+) -> Ran {
+    // The wait for other programs does not count.
+    let began = Instant::now();
+    let Sinks { mut writer, live } = sinks;
+    let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
+    let mut ran = Ran {
+        sets: Vec::new(),
+        exit: 0,
+        error: None,
+    };
+    for (nth, experiment) in resolved.iter_mut().enumerate() {
+        let share = || takes::share(&plans[nth..], began.elapsed());
+        experiment.time_limit = quick.then(share);
+        let sinks = Sinks {
+            writer: writer.as_deref_mut(),
+            live,
+        };
+        let outcome = one(
+            &mut crew.world,
+            crew.clock,
+            experiment,
+            machine,
+            sinks,
+            &crew.signals,
+            Some(line),
+        );
+        ran.exit = worse(ran.exit, outcome.end.exit);
+        ran.error = outcome.end.error.clone();
+        ran.sets.extend(result_set(outcome));
+        if ran.error.is_some() {
+            break;
+        }
+    }
+    ran
+}
+
+/// Prints the results and writes the page; returns the exit code.
+fn deliver(
+    ran: Ran,
+    page: Option<html::Page>,
+    output: &Output,
+    signals: &Signals,
+) -> Result<u8, Failure> {
+    let Ran {
+        sets,
+        mut exit,
+        mut error,
+    } = ran;
     let mut lost = Vec::new();
     let mut kept = Kept::Nothing;
-    if any {
+    if sets.iter().any(|set| !set.points.is_empty()) {
         // The page comes first: it can be written even where standard output cannot.
         lost.extend(html::write(page, &sets).err());
         let unprinted = print_results(&output.format, output.tidy, &sets).err();
