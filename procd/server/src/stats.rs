@@ -241,191 +241,134 @@ fn entry<'a>(known: &Known<'a>) -> Entry<'a> {
     }
 }
 
-/// A counter or gauge of the server: its name and what it is.
-type Row<'a> = (&'a str, &'a str, &'a str, f64);
+/// A counter or gauge of the server: its name, its kind, what it is, its value.
+type Row = (&'static str, &'static str, &'static str, f64);
+
+/// The same of each procedure: its values, each with the labels that it has beside the
+/// procedure's name.
+type Family = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&Known<'_>) -> Vec<(String, f64)>,
+);
+
+const FAMILIES: [Family; 7] = [
+    ("requests_total", "counter", "Calls", |known| {
+        alone(get(&known.stats.requests))
+    }),
+    ("exits_total", "counter", "Calls by exit code", |known| {
+        let codes = known.stats.exit_codes();
+        let labelled = codes.map(|(code, n)| (format!(",code=\"{code}\""), n as f64));
+        labelled.collect()
+    }),
+    ("errors_total", "counter", "Calls without one", |known| {
+        let stats = known.stats;
+        let kinds = [
+            ("failed", &stats.failed),
+            ("late", &stats.late),
+            ("memory", &stats.memory),
+            ("busy", &stats.busy),
+        ];
+        kinds
+            .map(|(kind, counter)| (format!(",kind=\"{kind}\""), get(counter)))
+            .to_vec()
+    }),
+    ("running", "gauge", "Calls that run", |known| {
+        alone(known.running as f64)
+    }),
+    ("waiting", "gauge", "Calls that wait", |known| {
+        alone(known.waiting as f64)
+    }),
+    ("loaded", "gauge", "Whether it can be called", |known| {
+        alone(f64::from(u8::from(known.loaded)))
+    }),
+    ("load_error", "gauge", "Its file is faulty", |known| {
+        alone(f64::from(u8::from(known.load_error.is_some())))
+    }),
+];
+
+fn get(counter: &AtomicU64) -> f64 {
+    counter.load(Relaxed) as f64
+}
+
+/// A value without further labels.
+fn alone(value: f64) -> Vec<(String, f64)> {
+    vec![(String::new(), value)]
+}
 
 /// The page `/metrics`, in Prometheus's text format.
 #[must_use]
 pub(crate) fn metrics(server: &ServerStats, procedures: &[Known<'_>]) -> String {
+    let mut text = String::new();
+    for (name, kind, help, value) in rows(server) {
+        let _ = writeln!(
+            text,
+            "# HELP procd_{name} {help}\n# TYPE procd_{name} {kind}\nprocd_{name} {value}"
+        );
+    }
+    for (name, kind, help, values) in FAMILIES {
+        let name = format!("procd_procedure_{name}");
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for known in procedures {
+            for (labels, value) in values(known) {
+                // Names are letters, digits and `_-.` alone: nothing to escape.
+                let _ = writeln!(
+                    text,
+                    "{name}{{procedure=\"{}\"{labels}}} {value}",
+                    known.name
+                );
+            }
+        }
+    }
+    histogram(&mut text, procedures);
+    text
+}
+
+fn rows(server: &ServerStats) -> [Row; 12] {
     let usage = jostle_sys::process::own_usage();
-    let get = |counter: &AtomicU64| counter.load(Relaxed) as f64;
     let cpu_s = (usage.user_ns + usage.system_ns) as f64 * 1e-9;
-    let rows: [Row<'_>; 12] = [
-        (
-            "uptime_seconds",
-            "gauge",
-            "Since its start",
-            server.started.elapsed().as_secs_f64(),
-        ),
+    let uptime_s = server.started.elapsed().as_secs_f64();
+    let counter = |name, help, counter| (name, "counter", help, get(counter));
+    [
+        ("uptime_seconds", "gauge", "Since its start", uptime_s),
         (
             "cpu_seconds_total",
             "counter",
             "User and system time",
             cpu_s,
         ),
-        (
-            "connections_total",
-            "counter",
-            "Let in",
-            get(&server.connections),
-        ),
+        counter("connections_total", "Let in", &server.connections),
         ("connections_open", "gauge", "Now", get(&server.open)),
-        (
+        counter(
             "connections_turned_away_total",
-            "counter",
             "Too many",
-            get(&server.turned_away),
+            &server.turned_away,
         ),
-        (
-            "connections_too_slow_total",
-            "counter",
-            "Closed",
-            get(&server.slow),
-        ),
-        (
-            "connections_idle_total",
-            "counter",
-            "Closed",
-            get(&server.idle),
-        ),
-        (
-            "calls_total",
-            "counter",
-            "Requests for procedures",
-            get(&server.calls),
-        ),
-        (
+        counter("connections_too_slow_total", "Closed", &server.slow),
+        counter("connections_idle_total", "Closed", &server.idle),
+        counter("calls_total", "Requests for procedures", &server.calls),
+        counter(
             "watching_total",
-            "counter",
             "Requests for statistics",
-            get(&server.watching),
+            &server.watching,
         ),
-        (
+        counter(
             "malformed_total",
-            "counter",
             "Requests not understood",
-            get(&server.malformed),
+            &server.malformed,
         ),
-        (
+        counter(
             "unknown_total",
-            "counter",
             "Requests for nothing known",
-            get(&server.unknown),
+            &server.unknown,
         ),
-        (
+        counter(
             "unauthorized_total",
-            "counter",
             "Requests without token",
-            get(&server.unauthorized),
+            &server.unauthorized,
         ),
-    ];
-    let mut text = String::new();
-    for (name, kind, help, value) in rows {
-        let _ = writeln!(
-            text,
-            "# HELP procd_{name} {help}\n# TYPE procd_{name} {kind}\nprocd_{name} {value}"
-        );
-    }
-    family(
-        &mut text,
-        "requests_total",
-        "counter",
-        "Calls",
-        procedures,
-        |known| vec![(String::new(), get(&known.stats.requests))],
-    );
-    family(
-        &mut text,
-        "exits_total",
-        "counter",
-        "Calls by exit code",
-        procedures,
-        |known| {
-            let codes = known.stats.exit_codes();
-            codes
-                .map(|(code, n)| (format!(",code=\"{code}\""), n as f64))
-                .collect()
-        },
-    );
-    family(
-        &mut text,
-        "errors_total",
-        "counter",
-        "Calls without one",
-        procedures,
-        |known| {
-            let stats = known.stats;
-            [
-                ("failed", &stats.failed),
-                ("late", &stats.late),
-                ("memory", &stats.memory),
-                ("busy", &stats.busy),
-            ]
-            .map(|(kind, counter)| (format!(",kind=\"{kind}\""), get(counter)))
-            .to_vec()
-        },
-    );
-    family(
-        &mut text,
-        "running",
-        "gauge",
-        "Calls that run",
-        procedures,
-        |known| vec![(String::new(), known.running as f64)],
-    );
-    family(
-        &mut text,
-        "waiting",
-        "gauge",
-        "Calls that wait",
-        procedures,
-        |known| vec![(String::new(), known.waiting as f64)],
-    );
-    family(
-        &mut text,
-        "loaded",
-        "gauge",
-        "Whether it can be called",
-        procedures,
-        |known| vec![(String::new(), f64::from(u8::from(known.loaded)))],
-    );
-    family(
-        &mut text,
-        "load_error",
-        "gauge",
-        "Its file is faulty",
-        procedures,
-        |known| {
-            vec![(
-                String::new(),
-                f64::from(u8::from(known.load_error.is_some())),
-            )]
-        },
-    );
-    histogram(&mut text, procedures);
-    text
-}
-
-fn family(
-    text: &mut String,
-    name: &str,
-    kind: &str,
-    help: &str,
-    procedures: &[Known<'_>],
-    values: impl Fn(&Known<'_>) -> Vec<(String, f64)>,
-) {
-    let name = format!("procd_procedure_{name}");
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    for known in procedures {
-        for (labels, value) in values(known) {
-            // Names are letters, digits and `_-.` alone: nothing to escape.
-            let _ = writeln!(
-                text,
-                "{name}{{procedure=\"{}\"{labels}}} {value}",
-                known.name
-            );
-        }
-    }
+    ]
 }
 
 fn histogram(text: &mut String, procedures: &[Known<'_>]) {
