@@ -14,6 +14,26 @@ use jostle_model::plan::{Plan, Workload};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 
+/// The options of `-h`: those that people use, ten of a verb at most.
+const COMMON: [&str; 16] = [
+    "workers",
+    "hold",
+    "operations",
+    "keys",
+    "open",
+    "rate",
+    "generators",
+    "in-flight",
+    "fault",
+    "duration",
+    "runs",
+    "quick",
+    "output",
+    "html",
+    "format",
+    "help",
+];
+
 /// What a verb that measures was asked for.
 #[derive(Debug)]
 pub(crate) struct Measure {
@@ -111,7 +131,19 @@ impl Verb {
         Output::augment_args(command)
             .about(self.about)
             .long_about(None)
-            .after_help(with_braces(self.after))
+            .mut_args(|arg| {
+                let rare = !arg.is_positional() && !COMMON.contains(&arg.get_id().as_str());
+                arg.hide_short_help(rare)
+            })
+            .after_help(format!(
+                "Example: {}\nAll options: jostle {} --help",
+                self.example, self.name
+            ))
+            .after_long_help(format!(
+                "Example: {}\n\n{}",
+                self.example,
+                with_braces(self.after)
+            ))
     }
 
     fn plan(&self, typed: &ArgMatches) -> Result<Plan, String> {
@@ -149,6 +181,8 @@ fn arg(option: &'static Opt, used: &Use) -> Arg {
     let arg = arg
         .value_name(option.value_name)
         .allow_hyphen_values(option.kind == Kind::Busy)
+        // The value's own message says more of `-t -3` than clap's advice to type `-- -3`.
+        .allow_negative_numbers(true)
         .value_parser(move |typed: &str| {
             let read = option.set(&mut Plan::of(workload), typed);
             read.map(|()| typed.to_owned())

@@ -20,13 +20,16 @@ pub(super) struct Verb {
     pub without: &'static [&'static str],
     /// Options that have another default here, with their help.
     pub instead: &'static [(&'static str, &'static str, &'static str)],
-    /// Below the help.
+    /// A command to begin with.
+    pub example: &'static str,
+    /// Below the whole help.
     pub after: &'static str,
 }
 
 /// A row without the exceptions.
 const PLAIN: Verb = Verb {
     name: "",
+    example: "",
     workload: Workload::Contend,
     about: "",
     target: ("TARGET", ""),
@@ -40,6 +43,7 @@ const PLAIN: Verb = Verb {
 pub(super) static VERBS: &[Verb] = &[
     Verb {
         name: "contend",
+        example: "jostle contend flock sysv -w 10:1000",
         workload: Workload::Contend,
         about: "Workers contend for a lock: acquire, hold, release, idle",
         target: (
@@ -52,6 +56,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "stream",
+        example: "jostle stream lockd redis -n 10k",
         workload: Workload::Stream,
         about: "Each worker does N operations (acquire, release) back to back",
         target: ("TARGET", "What to lock, such as lockd, redis or flock"),
@@ -63,6 +68,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "call",
+        example: "jostle call 'ls /' -n 100:1000",
         workload: Workload::Stream,
         about: "Starts a command N times: what a call costs, and where it goes",
         target: (
@@ -83,6 +89,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "hold",
+        example: "jostle hold lockd --keys 1k..1Mx10",
         workload: Workload::Hold,
         about: "Acquires N different locks, holding all, then releases them",
         target: (
@@ -98,6 +105,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "churn",
+        example: "jostle churn lockd redis",
         workload: Workload::Churn,
         about: "A session for each lock: open, acquire, release, close",
         target: (
@@ -113,6 +121,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "connect",
+        example: "jostle connect tcp --open 100:1k:10k",
         workload: Workload::Connect,
         about: "Opens N connections and keeps them open: what one more costs",
         target: (
@@ -127,6 +136,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "rate",
+        example: "jostle rate lockd --rate 1k:5k:20k",
         workload: Workload::Rate,
         about: "Sends requests at a rate, however long they take: response time, lag, knee",
         target: ("TARGET", "What to ask, such as lockd, redis or 'exec:true'"),
@@ -137,6 +147,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "spread",
+        example: "jostle spread lockd --in-flight 90 --generators 3:9",
         workload: Workload::Spread,
         about: "Keeps so many requests in flight, spread over few or many generators",
         target: (
@@ -151,6 +162,7 @@ pub(super) static VERBS: &[Verb] = &[
     },
     Verb {
         name: "recover",
+        example: "jostle recover flock lockd",
         workload: Workload::Recover,
         about: "Strikes a fault while one owns the lock: how long until the next grant",
         target: ("TARGET", "What to lock, such as flock, lockd or redis"),

@@ -91,6 +91,9 @@ impl Live {
         let made = self.following.borrow_mut().record(record);
         if let Some((html, metrics, title)) = made {
             let mut state = self.server.shared().state();
+            if let Record::Experiment(experiment) = record {
+                state.has_cores(experiment.environment.cores);
+            }
             state.results(html, metrics);
             state.entitle(title);
             drop(state);

@@ -60,6 +60,8 @@ pub(super) struct State {
     /// Where the runs are, as the progress line has it.
     progress: String,
     elapsed_s: f64,
+    /// CPUs of the machine.
+    cores: u64,
     /// Points that samples belong to.
     points: Vec<String>,
     history: History,
@@ -83,6 +85,14 @@ impl State {
     pub(super) fn entitle(&mut self, title: String) {
         if self.title != title {
             self.title = title;
+            self.change_all();
+        }
+    }
+
+    /// How many CPUs the machine has.
+    pub(super) fn has_cores(&mut self, cores: u64) {
+        if self.cores != cores {
+            self.cores = cores;
             self.change_all();
         }
     }
@@ -180,6 +190,7 @@ impl State {
             "title": self.title,
             "progress": self.progress,
             "elapsed_s": self.elapsed_s,
+            "cores": self.cores,
             "points": self.points,
             "samples": self.history.samples(),
             "run": self.current,

@@ -2,6 +2,7 @@
 //! line with the time so far. Each drawing is one message.
 
 use crate::messages;
+use jostle_report::format::wrap;
 use rustix::termios::{Winsize, tcgetwinsize};
 use std::io::stderr;
 use std::time::{Duration, Instant};
@@ -62,12 +63,17 @@ impl Drawn {
         }
     }
 
-    /// Prints a line that stays, above what is drawn.
+    /// Prints a line that stays, above what is drawn. A terminal gets it broken between its
+    /// words.
     pub(super) fn note(&mut self, text: &str) {
+        let text = match size().map_or(0, |size| usize::from(size.ws_col)) {
+            0 => format!("{text}\n"),
+            width => text.lines().map(|line| wrap("", line, width)).collect(),
+        };
         if self.is_shown && self.lines > 0 {
-            self.write(&format!("{text}\n"));
+            self.write(&text);
         } else {
-            messages::say(format!("{text}\n"));
+            messages::say(text);
         }
     }
 

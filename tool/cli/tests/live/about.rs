@@ -93,6 +93,27 @@ fn the_help_of_every_verb_goes_to_stdout() {
     }
 }
 
+/// `contend -h` had 79 lines.
+#[test]
+fn the_short_help_of_a_verb_has_ten_options_and_an_example() {
+    for verb in [
+        "contend", "stream", "call", "hold", "churn", "connect", "rate", "spread", "recover",
+    ] {
+        let help = jostle(&format!("{verb} -h")).run().exits(0);
+        let options = help
+            .stdout
+            .lines()
+            .filter(|line| line.trim_start().starts_with('-'));
+        // With the help itself.
+        let count = options.count();
+        assert!((6..=11).contains(&count), "{verb}: {count}");
+        help.prints(&format!("Example: jostle {verb}"));
+        let long = jostle(&format!("{verb} --help")).run().exits(0);
+        long.prints("--wait-quiet")
+            .prints(&format!("Example: jostle {verb}"));
+    }
+}
+
 /// clap takes `{n}` for a line break: the help spoke of the number of " and {worker}".
 #[test]
 fn the_place_of_a_number_stands_in_the_help() {

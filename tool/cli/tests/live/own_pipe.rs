@@ -59,7 +59,8 @@ fn programs_that_break_the_protocol_are_quoted_before_the_window() {
         ),
         (
             "early",
-            "HELLO: the command sent a line that no request had asked for",
+            "HELLO: the command sent a line that no request had asked for: it answered twice, or too \
+             early; it had sent `",
         ),
         ("long", "a line of more than 1024 bytes, which begins `GGGG"),
         ("error", "request A: the command answered an error after "),
@@ -104,7 +105,8 @@ fn programs_that_fall_silent_are_killed_and_the_request_is_named() {
         (
             "silent",
             "",
-            "request U: the command did not answer within 10 s, and was killed",
+            "request U: the command did not answer within 10 s, and was killed; does it flush its \
+             output after each line?",
         ),
         (
             "half",

@@ -149,10 +149,11 @@ impl Peer {
         }
         self.due = false;
         // An answer before any request would be taken for the first one.
-        let speaks = has_come(&self.output, 0)
-            && read(&self.output, &mut [0; 1][..]).is_ok_and(|count| count > 0);
-        if speaks {
-            return Err(self.surplus(HELLO));
+        let mut more = [0; QUOTED_LINE];
+        if has_come(&self.output, 0)
+            && let Ok(count @ 1..) = read(&self.output, &mut more[..])
+        {
+            return Err(surplus(HELLO, &more[..count]));
         }
         Ok(self.answer())
     }
@@ -239,7 +240,7 @@ impl Peer {
                 let came = &self.line[from..self.filled];
                 match came.iter().position(|byte| *byte == b'\n') {
                     Some(end) if end + 1 == came.len() => Ok(true),
-                    Some(_) => Err(self.surplus(name)),
+                    Some(_) => Err(surplus(name, &self.line[..self.filled])),
                     None if self.filled == LONGEST_LINE => Err(self.too_long(name)),
                     None => Ok(false),
                 }
@@ -247,15 +248,6 @@ impl Peer {
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(CallError::new(name, errno)),
         }
-    }
-
-    #[cold]
-    fn surplus(&self, name: &'static str) -> CallError {
-        failure(
-            name,
-            Errno::PROTO,
-            "the command sent a line that no request had asked for: it answered twice, or too early",
-        )
     }
 
     #[cold]
@@ -305,6 +297,8 @@ impl Peer {
         if self.filled > 0 {
             let sent = quoted(&self.line[..self.filled], QUOTED_LINE);
             text += &format!("; it had sent {sent}");
+        } else if late.is_some() {
+            text += "; does it flush its output after each line?";
         }
         text += &self.last_words();
         let errno = match late {
@@ -338,11 +332,11 @@ impl Peer {
             END_PATIENCE
         };
         let until = clock::monotonic() + patience.as_nanos() as u64;
-        let mut spoke = false;
+        let mut spoke = 0;
         while has_come(&self.output, until) {
             match read(&self.output, &mut self.line[..]) {
                 Ok(0) => break,
-                Ok(_) => spoke = true,
+                Ok(count) => spoke = count,
                 Err(Errno::INTR) => {}
                 Err(_) => break,
             }
@@ -351,7 +345,7 @@ impl Peer {
         let ended = self.finish(Duration::from_nanos(left));
         match ended {
             _ if self.due => Ok(()),
-            _ if spoke => Err(self.surplus(NAME)),
+            _ if spoke > 0 => Err(surplus(NAME, &self.line[..spoke])),
             Some((ended, true)) if ended.code != Some(0) => {
                 let text = format!("the command {}{}", how(&ended), self.last_words());
                 Err(failure(NAME, Errno::PROTO, &text))
@@ -412,6 +406,17 @@ fn how(ended: &Ended) -> String {
         (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
         (None, None) => "ended".to_owned(),
     }
+}
+
+/// A line too many, such as a banner before READY.
+#[cold]
+fn surplus(name: &'static str, sent: &[u8]) -> CallError {
+    let text = format!(
+        "the command sent a line that no request had asked for: it answered twice, or too early; \
+         it had sent {}",
+        quoted(sent, QUOTED_LINE)
+    );
+    failure(name, Errno::PROTO, &text)
 }
 
 /// A failure ends the worker, so that one leak for each is no leak.
