@@ -18,6 +18,7 @@ mod csv;
 mod edn;
 mod failures;
 mod file;
+mod finding;
 mod footnotes;
 pub mod format;
 mod gnuplot;

@@ -52,7 +52,8 @@ fn page(page: &Page) -> String {
         false => format!("- **{}** {}\n", escaped(target), escaped(sentence)),
     });
     let comparisons = page.comparisons.iter().map(|text| item(text));
-    blocks.push(sentences.chain(comparisons).collect());
+    let findings = page.findings.iter().map(|text| item(text));
+    blocks.push(findings.chain(sentences).chain(comparisons).collect());
     blocks.extend(
         page.ended
             .iter()

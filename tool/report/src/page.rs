@@ -4,6 +4,7 @@ use crate::ResultSet;
 use crate::ceilings::ceilings;
 use crate::checked::checked;
 use crate::failures::failures;
+use crate::finding::findings;
 use crate::grid::{Grid, Titled};
 use crate::headline::{Headline, headline};
 use crate::hosts;
@@ -34,6 +35,8 @@ pub(crate) struct Page {
     pub accounts: Option<Grid>,
     /// The shares of `--over`.
     pub over: Option<Grid>,
+    /// What tells several targets apart, the most first.
+    pub findings: Vec<String>,
     /// For each target what to take away.
     pub sentences: Vec<(String, String)>,
     /// Targets beside the first one.
@@ -81,6 +84,7 @@ fn page(set: &ResultSet) -> Page {
         // Those of generators have tables of their own.
         accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
         over: over(times, &points),
+        findings: findings(set, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
         growth: closing(&growth(set, &points)),

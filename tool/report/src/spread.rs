@@ -104,7 +104,7 @@ pub(crate) fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled
     tables
 }
 
-/// CERN's table. Counts are printed whatever the verdict: they are what happened.
+/// CERN's table; an INVALID point has a row without counts.
 fn operations(points: &[&PointSummary<'_>]) -> Grid {
     let names = names(points);
     let mut columns = vec![
@@ -124,7 +124,7 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     columns.push(Heading::right("server", "counted"));
     columns.push(Heading::right("less", "generators'"));
     let mut rows = Vec::new();
-    let mut before: Option<(&str, u64)> = None;
+    let mut before: Option<(&str, Option<u64>)> = None;
     for point in points {
         let Some(run) = point.median_run() else {
             continue;
@@ -136,9 +136,16 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
             last.map_or_else(|| short(point.target), |_| String::new()),
             point.at.generators.map_or("-".to_owned(), grouped),
         ];
+        if !point.is_usable() {
+            row.resize(columns.len(), "-".to_owned());
+            rows.push(row);
+            before = Some((point.target, None));
+            continue;
+        }
         row.extend(counts.iter().map(|n| n.map_or("-".to_owned(), grouped)));
         row.push(grouped(total));
-        row.push(last.map_or(String::new(), |(_, last)| {
+        let last = last.and_then(|(_, total)| total);
+        row.push(last.map_or(String::new(), |last| {
             format!("({})", signed(total as i64 - last as i64))
         }));
         if binds {
@@ -148,7 +155,7 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
         row.push(counted(run).map_or("-".to_owned(), grouped));
         row.push(apart(run).map_or("-".to_owned(), signed));
         rows.push(row);
-        before = Some((point.target, total));
+        before = Some((point.target, Some(total)));
     }
     Grid { columns, rows }
 }

@@ -81,13 +81,13 @@ fn conclusions(page: &Page, prose: &dyn Fn(&str, &str) -> String) -> String {
     let told = || page.sentences.iter().chain(&page.growth);
     let names = told().map(|(target, _)| target.chars().count());
     let width = names.max().unwrap_or(0);
-    let mut text: String = told()
-        .map(|(target, sentence)| match width > WIDEST_NAME {
-            _ if target.is_empty() => prose("", sentence),
-            true => prose("", target) + &prose("  ", sentence),
-            false => prose(&(padded(target, width, true) + "  "), sentence),
-        })
-        .collect();
+    let findings = page.findings.iter().map(|finding| prose("", finding));
+    let told = told().map(|(target, sentence)| match width > WIDEST_NAME {
+        _ if target.is_empty() => prose("", sentence),
+        true => prose("", target) + &prose("  ", sentence),
+        false => prose(&(padded(target, width, true) + "  "), sentence),
+    });
+    let mut text: String = findings.chain(told).collect();
     for comparison in &page.comparisons {
         text += &prose("", comparison);
     }
@@ -173,7 +173,7 @@ mod tests {
         // flock has none.
         assert_eq!(text.matches("its lease was").count(), 1, "{text}");
         assert!(
-            text.contains("; its lease was of 2.00 s, where 1.00 s was asked for."),
+            text.contains("redis its lease was of 2.00 s, where 1.00 s was asked for."),
             "{text}"
         );
     }

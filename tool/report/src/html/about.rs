@@ -1,6 +1,7 @@
 //! What a figure is worth without: the environment, what the tool costs, and
 //! the plan that makes it again.
 
+use super::conclusion::is_all_invalid;
 use super::labels::{Difference, differences, flat, labels};
 use super::units::trimmed;
 use crate::ResultSet;
@@ -15,9 +16,7 @@ pub(super) fn about(sets: &[ResultSet]) -> Markup {
     let all: Vec<&ResultSet> = sets.iter().collect();
     let names = columns(&all);
     let differences = differences(&all);
-    html! {
-        section #about {
-            h2 { "How it was measured" }
+    let whole = html! {
             @if !differences.is_empty() {
                 h3 { "What differs" }
                 (differing(&differences, &names))
@@ -28,6 +27,16 @@ pub(super) fn about(sets: &[ResultSet]) -> Markup {
             (calibration(&all, &names))
             h3 { "Plan" }
             @for (set, name) in all.iter().zip(&names) { (plan(set, name, names.len() > 1)) }
+    };
+    // Below results without a figure it would be all that is seen.
+    html! {
+        section #about {
+            @if sets.iter().all(is_all_invalid) {
+                details { summary { "How it was measured" } (whole) }
+            } @else {
+                h2 { "How it was measured" }
+                (whole)
+            }
         }
     }
 }

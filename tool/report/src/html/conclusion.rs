@@ -18,12 +18,21 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
     let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
     html! {
         section.conclusion #conclusion aria-label="Conclusion" {
-            p.kicker { "jostle " (workloads.join(", ")) }
-            h1 { (subject(chapters, sets)) }
+            @match pages {
+                // Of one experiment the title is what was found.
+                [Page { findings, .. }] if !findings.is_empty() => {
+                    p.kicker { "jostle " (workloads.join(", ")) ": " (subject(chapters, sets)) }
+                    h1 { (prose(&findings[0])) }
+                }
+                _ => {
+                    p.kicker { "jostle " (workloads.join(", ")) }
+                    h1 { (subject(chapters, sets)) }
+                }
+            }
             div.sets.several[sets.len() > 1] { @for chapter in chapters {
                 @for (set, label) in chapter.sets.iter().zip(&chapter.labels) {
                     @let of = heading(chapter, label, chapters.len() > 1);
-                    (of_set(chapter, &of, *set, &sets[*set], &pages[*set]))
+                    (of_set(chapter, (&of, sets.len() == 1), *set, &sets[*set], &pages[*set]))
                 }
             } }
         }
@@ -95,13 +104,24 @@ fn faults(chapter: &Chapter<'_>) -> Vec<String> {
 }
 
 /// What the console prints below its table, in its order.
-fn of_set(chapter: &Chapter<'_>, of: &str, at: usize, set: &ResultSet, page: &Page) -> Markup {
+/// `alone`, its first finding is the title already.
+fn of_set(
+    chapter: &Chapter<'_>,
+    (of, alone): (&str, bool),
+    at: usize,
+    set: &ResultSet,
+    page: &Page,
+) -> Markup {
+    let invalid = is_all_invalid(set);
     html! {
         div.of {
             @if !of.is_empty() { h2 { (of) } }
             (verdict(set))
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @for note in &set.notes { p.warning { (prose(note)) "." } }
+            @for finding in page.findings.iter().skip(usize::from(alone)) { p.finding { (prose(finding)) } }
+            // Without a figure, what to do is all that there is to take away.
+            @if invalid { (next(page)) }
             (sentences(chapter, at, page))
             @for comparison in &page.comparisons { p { (prose(comparison)) } }
             @if let Some(checked) = &page.checked { p.note { (prose(checked)) } }
@@ -110,9 +130,13 @@ fn of_set(chapter: &Chapter<'_>, of: &str, at: usize, set: &ResultSet, page: &Pa
                 // It tells when and where, since there are several.
                 false => p.note.intro { (prose(&page.intro)) },
             }
-            p.next { "Next: " code { (words(&page.next)) } }
+            @if !invalid { (next(page)) }
         }
     }
+}
+
+fn next(page: &Page) -> Markup {
+    html! { p.next { "Next: " code { (words(&page.next)) } } }
 }
 
 /// What to take away of each target, then how its figures grow. What is of no target is
@@ -138,6 +162,12 @@ fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
         }
         @for sentence in of("") { p.note { (prose(sentence)) } }
     }
+}
+
+/// Whether there are points and none has a figure.
+pub(super) fn is_all_invalid(set: &ResultSet) -> bool {
+    let points = summarize(&set.experiment, &set.points);
+    !points.is_empty() && points.iter().all(|point| point.verdict.is_invalid())
 }
 
 /// The worst verdict of the points, and of how many.

@@ -11,14 +11,16 @@ use jostle_model::text::alike;
 /// A worst run that took so many times the median is told with what its machine took.
 const SLOW: f64 = 3.0;
 
-/// One sentence for each target.
+/// A sentence for each target and fault.
 pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let said = targets(points).into_iter().filter_map(|target| {
+    let said = targets(points).into_iter().flat_map(|target| {
         let of_target = || points.iter().filter(|point| point.target == target);
         let mut parts: Vec<String> = of_target().filter_map(part).collect();
         let asked_ns = plan.lease.map(|lease| lease.0);
         parts.extend(of_target().find_map(|point| longer_lease(asked_ns?, point)));
-        (!parts.is_empty()).then(|| (target.to_owned(), format!("{}.", parts.join("; "))))
+        parts
+            .into_iter()
+            .map(move |part| (target.to_owned(), format!("{part}.")))
     });
     said.collect()
 }

@@ -1,0 +1,509 @@
+//! What tells the targets of an experiment apart: the first sentence of a result, and the
+//! title of its page.
+//!
+//! A target stands before another only where runs of the same blocks decide it
+//! ([`jostle_stats::comparison`]), at one point that both have. INVALID points take no part.
+//! The sentences are ordered by how far the first and the last target lie apart.
+
+use crate::ResultSet;
+use crate::format::{counted, grouped, significant, time};
+use crate::requests::short;
+use jostle_model::plan::Workload;
+use jostle_model::record::{At, Point};
+use jostle_stats::comparison::{Compared, How, Said, compare};
+use jostle_stats::ratio::{self, Outcome};
+use jostle_stats::summary::PointSummary;
+
+/// Sentences, at most.
+const SENTENCES: usize = 2;
+
+/// Groups of targets that a sentence names, at most; those between are counted.
+const GROUPS: usize = 4;
+
+/// Blocks without which no pair of targets has an interval.
+const FEWEST: usize = 6;
+
+/// The threshold of `compare`.
+const WITHIN: f64 = 0.05;
+
+/// A figure by which targets are ranked.
+struct Kind {
+    /// As `compare` names it; `jain` is the evenness of shares.
+    name: &'static str,
+    /// Of one target and of several that nothing tells apart.
+    best: [&'static str; 2],
+    value: fn(f64, &PointSummary<'_>) -> String,
+}
+
+const fn latency(name: &'static str, best: [&'static str; 2]) -> Kind {
+    Kind {
+        name,
+        best,
+        value: |ns, _| time(ns),
+    }
+}
+
+static KINDS: &[Kind] = &[
+    Kind {
+        name: "throughput_per_s",
+        best: ["is the fastest", "are the fastest"],
+        value: |per_s, point| {
+            let unit = match (point.requests.is_some(), point.workload) {
+                (true, _) => "requests/s",
+                (_, Workload::Contend) => "locks/s",
+                _ => "ops/s",
+            };
+            format!("{} {unit}", significant(per_s, 3))
+        },
+    },
+    latency(
+        "connect_p50_ns",
+        [
+            "connects in the shortest time",
+            "connect in the shortest time",
+        ],
+    ),
+    latency(
+        "bind_p50_ns",
+        ["binds in the shortest time", "bind in the shortest time"],
+    ),
+    latency(
+        "response_p99_ns",
+        [
+            "has the shortest responses (p99)",
+            "have the shortest responses (p99)",
+        ],
+    ),
+    latency(
+        "acquire_p99_ns",
+        [
+            "has the shortest waits (p99)",
+            "have the shortest waits (p99)",
+        ],
+    ),
+    latency(
+        "batch_p99_ns",
+        [
+            "has the shortest batches (p99)",
+            "have the shortest batches (p99)",
+        ],
+    ),
+    latency(
+        "next_grant_ns",
+        [
+            "recovers in the shortest time",
+            "recover in the shortest time",
+        ],
+    ),
+    Kind {
+        name: JAIN,
+        best: ["is the fairest", "are the fairest"],
+        value: |_, point| {
+            let shares = point.per_worker.unwrap_or_default();
+            format!(
+                "{} to {} turns for each worker",
+                grouped(shares.min),
+                grouped(shares.max)
+            )
+        },
+    },
+    cpu(
+        "cpu_us_per_operation",
+        ["takes the least CPU", "take the least CPU"],
+    ),
+    cpu(
+        "server_cpu_us_per_operation",
+        [
+            "takes the least CPU in its server",
+            "take the least CPU in their servers",
+        ],
+    ),
+];
+
+const fn cpu(name: &'static str, best: [&'static str; 2]) -> Kind {
+    Kind {
+        name,
+        best,
+        value: |us, point| {
+            let noun = match (point.requests.is_some(), point.workload) {
+                (true, _) => "request",
+                (_, Workload::Contend) => "lock",
+                _ => "operation",
+            };
+            format!("{} per {noun}", time(1e3 * us))
+        },
+    }
+}
+
+const JAIN: &str = "jain";
+
+/// One target's figure.
+struct Ranked<'p, 'a> {
+    point: &'p PointSummary<'a>,
+    value: f64,
+}
+
+/// Targets in groups, the best first: each of a group is decidedly better than each of the
+/// groups behind it that it was compared with.
+struct Ranking<'p, 'a> {
+    kind: &'static Kind,
+    groups: Vec<Vec<Ranked<'p, 'a>>>,
+}
+
+/// The sentences about the targets, the first of which is the title; none about one target.
+pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
+    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    if targets.len() < 2 {
+        return Vec::new();
+    }
+    let usable: Vec<&PointSummary<'_>> = points.iter().filter(|point| point.is_usable()).collect();
+    let Some(at) = common(&usable) else {
+        return vec![undecided(points, "")];
+    };
+    let beside: Vec<&PointSummary<'_>> = usable.into_iter().filter(|p| p.at == at).collect();
+    let mut why = String::new();
+    let mut rankings: Vec<Ranking<'_, '_>> = KINDS
+        .iter()
+        .filter(|kind| is_of(kind, beside[0].workload))
+        .filter_map(|kind| ranking(set, kind, &beside, &mut why))
+        .collect();
+    rankings.sort_by(|one, other| other.apart().total_cmp(&one.apart()));
+    rankings.truncate(SENTENCES);
+    let runs = beside.iter().map(|point| point.runs.len()).min();
+    match (rankings.is_empty(), runs) {
+        (true, Some(runs)) if runs < FEWEST => {
+            let runs = counted(runs as u64, "run");
+            let why = format!("{runs} of each target, and an order takes {FEWEST} (--runs 12)");
+            vec![undecided(points, &why)]
+        }
+        (true, _) => vec![undecided(points, &why)],
+        (false, _) => rankings
+            .iter()
+            .map(|ranking| ranking.sentence(at))
+            .collect(),
+    }
+}
+
+/// All rates of `rate` are reached until they are not, and those of `recover` and `connect`
+/// are no figures.
+fn is_of(kind: &Kind, workload: Workload) -> bool {
+    let rated = !matches!(
+        workload,
+        Workload::Rate | Workload::Recover | Workload::Connect
+    );
+    kind.name != "throughput_per_s" || rated
+}
+
+/// The point that most targets have, of these the one with the most load; None where no two
+/// have the same.
+fn common(points: &[&PointSummary<'_>]) -> Option<At> {
+    let have = |at: At| points.iter().filter(|point| point.at == at).count();
+    let load = |at: At| {
+        (
+            at.workers,
+            at.operations,
+            at.keys,
+            at.rate,
+            at.generators,
+            at.open,
+        )
+    };
+    let most = points
+        .iter()
+        .max_by_key(|point| (have(point.at), load(point.at)))?
+        .at;
+    (have(most) > 1).then_some(most)
+}
+
+/// None where no two targets are told apart by this figure; then `why` has a reason.
+fn ranking<'p, 'a>(
+    set: &ResultSet,
+    kind: &'static Kind,
+    points: &[&'p PointSummary<'a>],
+    why: &mut String,
+) -> Option<Ranking<'p, 'a>> {
+    // Generators that could do no more say nothing of their servers.
+    let known = points.iter().filter(|point| !point.is_of_generators());
+    let known = known.filter_map(|point| {
+        let value = value(set, kind, point)?;
+        Some(Ranked { point, value })
+    });
+    let mut ranked: Vec<Ranked<'p, 'a>> = known.collect();
+    ranked.sort_by(|one, other| match more_is_better(kind) {
+        true => other.value.total_cmp(&one.value),
+        false => one.value.total_cmp(&other.value),
+    });
+    let mut groups: Vec<Vec<Ranked<'p, 'a>>> = Vec::new();
+    for next in ranked {
+        let behind = |before: &Ranked<'p, 'a>| match decided(set, kind, before.point, next.point) {
+            Ok(is_worse) => is_worse,
+            Err(reason) => {
+                if why.is_empty() {
+                    *why = reason;
+                }
+                false
+            }
+        };
+        match groups.last_mut() {
+            Some(group) if !group.iter().all(behind) => group.push(next),
+            _ => groups.push(vec![next]),
+        }
+    }
+    (groups.len() > 1).then_some(Ranking { kind, groups })
+}
+
+fn more_is_better(kind: &Kind) -> bool {
+    matches!(kind.name, "throughput_per_s" | JAIN)
+}
+
+fn compared(
+    set: &ResultSet,
+    kind: &Kind,
+    base: &PointSummary<'_>,
+    new: &PointSummary<'_>,
+) -> Option<Compared> {
+    let how = How {
+        within: WITHIN,
+        all: true,
+        paired: true,
+    };
+    let mut all = compare(&set.experiment.plan, base, new, how).into_iter();
+    all.find(|one| one.figure.name == kind.name)
+}
+
+fn value(set: &ResultSet, kind: &Kind, point: &PointSummary<'_>) -> Option<f64> {
+    match kind.name {
+        JAIN => {
+            evenness(point.timed.first()?)?;
+            Some(point.per_worker?.jain)
+        }
+        _ => Some(compared(set, kind, point, point)?.base),
+    }
+}
+
+fn evenness(run: &Point) -> Option<f64> {
+    let several = run.at.workers.is_some_and(|workers| workers > 1);
+    run.per_worker.filter(|_| several).map(|shares| shares.jain)
+}
+
+/// Whether the second is decidedly worse than the first.
+///
+/// # Errors
+/// Why that is undecided; empty where both are the same.
+fn decided(
+    set: &ResultSet,
+    kind: &Kind,
+    first: &PointSummary<'_>,
+    second: &PointSummary<'_>,
+) -> Result<bool, String> {
+    if kind.name == JAIN {
+        let of = |point: &PointSummary<'_>, block: u32| {
+            let run = point.timed.iter().find(|run| run.block == block)?;
+            evenness(run)
+        };
+        let pairs = first
+            .timed
+            .iter()
+            .filter_map(|run| Some((evenness(run)?, of(second, run.block)?)));
+        let ratio = ratio::paired(&pairs.collect::<Vec<_>>());
+        return Ok(
+            ratio.is_some_and(|ratio| ratio.outcome == Outcome::Differs && ratio.ratio < 1.0)
+        );
+    }
+    let Some(compared) = compared(set, kind, first, second) else {
+        return Ok(false);
+    };
+    match compared.said {
+        Said::Worse => Ok(true),
+        Said::Undecided => Err(compared.why.unwrap_or_default()),
+        Said::Better | Said::Same => Ok(false),
+    }
+}
+
+impl Ranking<'_, '_> {
+    /// How far the first and the last lie apart, as the logarithm of their ratio.
+    fn apart(&self) -> f64 {
+        let end = |group: Option<&Vec<Ranked<'_, '_>>>| group.map_or(1.0, |group| group[0].value);
+        (end(self.groups.first()) / end(self.groups.last()))
+            .ln()
+            .abs()
+    }
+
+    /// `lockd is the fastest with 40,782 ops/s, before redis with 13,351 ops/s (2 workers).`
+    fn sentence(&self, at: At) -> String {
+        let best = self.kind.best[usize::from(self.groups[0].len() > 1)];
+        let (names, values) = self.group(&self.groups[0]);
+        let mut behind: Vec<String> = Vec::new();
+        let rest = &self.groups[1..];
+        for (nth, group) in rest.iter().enumerate() {
+            let named = rest.len() < GROUPS || nth + 2 < GROUPS || nth + 1 == rest.len();
+            let (names, values) = self.group(group);
+            match named {
+                true => behind.push(format!("{names} with {values}")),
+                false if nth + 2 == GROUPS => {
+                    let others = rest[nth..rest.len() - 1]
+                        .iter()
+                        .map(Vec::len)
+                        .sum::<usize>();
+                    behind.push(format!("{} more", counted(others as u64, "target")));
+                }
+                false => {}
+            }
+        }
+        let place = match place(at).as_str() {
+            "" => String::new(),
+            place => format!(" ({place})"),
+        };
+        format!(
+            "{names} {best} with {values}, before {}{place}.",
+            listed(&behind)
+        )
+    }
+
+    fn group(&self, group: &[Ranked<'_, '_>]) -> (String, String) {
+        let names: Vec<String> = group.iter().map(|one| short(one.point.target)).collect();
+        let values = group
+            .iter()
+            .map(|one| (self.kind.value)(one.value, one.point));
+        let mut values: Vec<String> = values.collect();
+        values.dedup();
+        (listed(&names), listed(&values))
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// `1,000 workers, 5,000 operations`.
+fn place(at: At) -> String {
+    let fault = at.fault.map(|fault| format!("fault {fault}"));
+    let sizes = [
+        (at.workers, "worker"),
+        (at.operations, "operation"),
+        (at.keys, "held lock"),
+        (at.generators, "generator"),
+        (at.open, "open connection"),
+    ];
+    let sizes = sizes
+        .into_iter()
+        .filter_map(|(size, noun)| Some(counted(size?, noun)));
+    let rate = at
+        .rate
+        .map(|rate| format!("{} offered a second", grouped(rate)));
+    let all: Vec<String> = fault.into_iter().chain(sizes).chain(rate).collect();
+    all.join(", ")
+}
+
+/// Why nothing tells the targets apart.
+fn undecided(points: &[PointSummary<'_>], why: &str) -> String {
+    let invalid = points.iter().filter(|point| point.verdict.is_invalid());
+    let invalid: Vec<_> = invalid
+        .filter_map(|point| point.verdict.why_invalid())
+        .collect();
+    let why = match (invalid.first(), why) {
+        (Some(reason), "") => {
+            let (few, all) = (invalid.len(), points.len());
+            format!("{few} of {all} points are INVALID: {}", reason.text)
+        }
+        (None, "") => "no figure differs by more than 5 %".to_owned(),
+        (_, why) => why.to_owned(),
+    };
+    format!("Nothing is decided: {why}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{made, read};
+    use jostle_stats::summary::summarize;
+
+    /// The findings of each experiment of a record.
+    fn of_record(name: &str) -> Vec<Vec<String>> {
+        let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/record");
+        let sets = read(format!("{records}/{name}.jsonl")).unwrap();
+        sets.iter().map(of).collect()
+    }
+
+    fn of(set: &ResultSet) -> Vec<String> {
+        findings(set, &summarize(&set.experiment, &set.points))
+    }
+
+    /// Each has runs in enough blocks.
+    #[test]
+    fn targets_are_ranked_by_what_tells_them_apart_most() {
+        let found = [of_record("old"), of_record("scope")].concat();
+        let firsts: Vec<&str> = found.iter().map(|one| one[0].as_str()).collect();
+        assert_eq!(
+            firsts,
+            [
+                "Nothing is decided: neither surely within 5 % nor surely beyond (--runs 12 would \
+                 narrow it).",
+                "lockd has the shortest waits (p99) with 28 us, before redis with 1.1 ms (2 workers, \
+                 20,000 operations).",
+                "lockd takes the least CPU in its server with 14 us per operation, before redis with \
+                 17 us per operation (2 workers, 20,000 operations).",
+                "chained:3000 is the fastest with 21,215,107 ops/s, before lockd and redis with \
+                 30,725 ops/s and 29,697 ops/s (1 worker, 10,000 held locks).",
+                "lockd takes the least CPU in its server with 453 ns per operation, before redis \
+                 with 2.7 us per operation (1 worker, 1,000,000 held locks).",
+                "procd takes the least CPU with 3.5 us per request, before procd-call with 45 us per \
+                 request and exec:perl -e 'exit(-s $ARGV[0] \u{2026} with 642 us per request (2 \
+                 workers, 10,000 operations).",
+            ]
+        );
+        assert_eq!(
+            found[1][1],
+            "lockd is the fastest with 48,177 ops/s, before redis with 28,167 ops/s (2 workers, \
+             20,000 operations)."
+        );
+    }
+
+    #[test]
+    fn a_record_of_few_runs_decides_nothing_and_one_target_has_no_rank() {
+        assert_eq!(
+            of_record("default"),
+            [["Nothing is decided: 5 runs of each target, and an order takes 6 (--runs 12)."]]
+        );
+        assert_eq!(of_record("hosts-strong"), [[""; 0]]);
+    }
+
+    #[test]
+    fn invalid_points_take_no_part() {
+        let mut set = made::set();
+        assert!(of(&set)[0].starts_with("sysv takes the least CPU"), "{:?}", of(&set));
+        for point in set.points.iter_mut().filter(|point| point.at.workers == Some(1000)) {
+            point.machine.stolen_ticks = 1000;
+        }
+        let fewer = of(&set);
+        assert!(fewer.iter().all(|one| !one.contains("1,000 workers")), "{fewer:?}");
+        set.points.iter_mut().for_each(|point| point.machine.stolen_ticks = 1000);
+        let none = of(&set).concat();
+        assert!(none.starts_with("Nothing is decided: 4 of 4 points are INVALID: "), "{none}");
+    }
+
+    #[test]
+    fn of_many_targets_those_between_are_counted() {
+        let mut set = made::set();
+        let points: Vec<_> = set.points.iter().filter(|p| p.target == "sysv").cloned().collect();
+        set.points.clear();
+        set.experiment.plan.targets = (1..=7).map(|n| format!("t{n}")).collect();
+        for (n, target) in (1..).zip(&set.experiment.plan.targets) {
+            set.points.extend(points.iter().cloned().map(|mut point| {
+                point.target.clone_from(target);
+                point.cpu_us_per_operation = point.cpu_us_per_operation.map(|us| us * f64::from(n));
+                point
+            }));
+        }
+        let first = &of(&set)[0];
+        assert!(first.starts_with("t1 takes the least CPU with 45 us per lock, before t2 with"), "{first}");
+        assert!(first.ends_with("t3 with 135 us per lock, 3 targets more and t7 with 315 us per lock (1,000 workers)."), "{first}");
+    }
+}
