@@ -28,7 +28,9 @@ use conclusion::conclusion;
 use figures::{Cell, Data, Figure, answer, groups};
 use headline::headline;
 use jostle_model::plan::Workload;
+use jostle_model::text::printable;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use scale::Scale;
 
 pub use compared::compared;
 pub use drawn::{Drawn, drawn};
@@ -55,12 +57,13 @@ pub fn html(sets: &[ResultSet]) -> String {
         @for chapter in &chapters { (self::chapter(chapter, sets, &pages, chapters.len() > 1, false)) }
         @if !sets.is_empty() { (about::about(sets)) }
     };
-    document(&title(&chapters, sets), "log", &body)
+    document(&title(&chapters, sets), Scale::Log, &body)
 }
 
 /// A whole page: without anything that it would have to load, and with the scale that its
 /// axes have at first.
-fn document(title: &str, scale: &str, body: &Markup) -> String {
+fn document(title: &str, scale: Scale, body: &Markup) -> String {
+    let scale = scale.name();
     let page = html! {
         (DOCTYPE)
         html lang="en" data-made-by="jostle" data-x=(scale) data-y=(scale) {
@@ -83,7 +86,8 @@ fn document(title: &str, scale: &str, body: &Markup) -> String {
             }
         }
     };
-    page.into_string() + "\n"
+    // Names may turn the direction of writing round; the page has no such mark of its own.
+    printable(&page.into_string()).into_owned() + "\n"
 }
 
 fn title(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {

@@ -172,19 +172,21 @@ pub fn ended(watched: &Watched) -> Option<String> {
     }
 }
 
-/// Generator and server side by side: shares of the judged time.
-fn table(watched: &Watched) -> String {
-    let heads = [
-        "",
-        "busy",
-        "on CPU",
-        "queued",
-        "stopped",
-        "throttled",
-        "CPUs",
-        "threads",
-    ];
-    let mut rows = vec![heads.map(str::to_owned)];
+/// The columns of [`sides`].
+pub(crate) const SIDES: [&str; 8] = [
+    "",
+    "busy",
+    "on CPU",
+    "queued",
+    "stopped",
+    "throttled",
+    "CPUs",
+    "threads",
+];
+
+/// Generator and server: shares of the judged time.
+pub(crate) fn sides(watched: &Watched) -> Vec<[String; 8]> {
+    let mut rows = Vec::new();
     rows.push(row(
         watched,
         "generator",
@@ -203,6 +205,13 @@ fn table(watched: &Watched) -> String {
             watched.finding.server_busy_share,
         ));
     }
+    rows
+}
+
+/// The same side by side, and the machine below.
+fn table(watched: &Watched) -> String {
+    let mut rows = vec![SIDES.map(str::to_owned)];
+    rows.extend(sides(watched));
     let width = |column: usize| {
         rows.iter()
             .map(|row| row[column].chars().count())
@@ -217,7 +226,7 @@ fn table(watched: &Watched) -> String {
             .collect();
         let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
     }
-    out + &machine(watched)
+    out + &wrap("  ", &machine(watched), WIDTH)
 }
 
 fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String; 8] {
@@ -247,7 +256,7 @@ fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String
 }
 
 /// Connections and the rest of the machine, in one line.
-fn machine(watched: &Watched) -> String {
+pub(crate) fn machine(watched: &Watched) -> String {
     let within = Within::of(watched);
     let mut parts = Vec::new();
     if let Some(traffic) = &watched.traffic {
@@ -270,7 +279,7 @@ fn machine(watched: &Watched) -> String {
         "jostle itself {:.3} CPUs",
         within.share(&watched.machine.tool_s)
     ));
-    wrap("  ", &parts.join("; "), WIDTH)
+    parts.join("; ")
 }
 
 /// The intervals that were judged.

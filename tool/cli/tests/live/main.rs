@@ -18,6 +18,7 @@ mod conformance;
 mod connect;
 mod connect_limits;
 mod data;
+mod drawn;
 mod faults;
 mod gate;
 mod growth;

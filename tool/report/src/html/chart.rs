@@ -2,10 +2,10 @@
 //!
 //! Each element has its position in both scales, logarithmic and linear: `data-d` (a path)
 //! and `data-at` (a place) hold four numbers for each vertex, x log, x linear, y log, y
-//! linear. The page first shows the logarithmic positions; its script switches to the
-//! others and computes nothing.
+//! linear. The drawing first shows those of one scale, which is the page's; the script
+//! switches to the others and computes nothing.
 
-use super::scale::{Axis, Both, cut};
+use super::scale::{Axis, Both, Scale, cut};
 use super::strokes::{apart, four, place, vertex, x_ticks, y_ticks};
 use maud::{Markup, html};
 
@@ -153,6 +153,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct Chart {
     size: Size,
+    scale: Scale,
     room: Room,
     left: f64,
     right: f64,
@@ -178,10 +179,13 @@ struct Tag {
     text: String,
 }
 
+/// A word at the right end. `at` is the point that it names, from which a leader goes to
+/// the height `y` of the word.
 #[derive(Debug)]
 struct Label {
     text: String,
     class: String,
+    at: (Both, Both),
     y: Both,
 }
 
@@ -224,6 +228,7 @@ impl Chart {
     ) -> Chart {
         Chart {
             size,
+            scale: Scale::Log,
             room: room(size),
             left: across[0],
             right: across[1],
@@ -237,6 +242,11 @@ impl Chart {
             tags: Vec::new(),
             rows: Vec::new(),
         }
+    }
+
+    /// The scale that it shows at first, instead of the logarithmic one.
+    pub(super) fn opening(self, scale: Scale) -> Chart {
+        Chart { scale, ..self }
     }
 
     fn bottom(&self) -> f64 {
@@ -262,8 +272,8 @@ impl Chart {
     pub(super) fn upright(&mut self, class: &str, x: f64) {
         let (x, ends) = (self.x.at(x), [self.bottom(), self.top].map(Both::same));
         let mut d = [String::new(), String::new()];
-        vertex(&mut d, 'M', x, ends[0]);
-        vertex(&mut d, 'L', x, ends[1]);
+        vertex(&mut d, self.scale, 'M', (x, ends[0]));
+        vertex(&mut d, self.scale, 'L', (x, ends[1]));
         self.push_path(class, None, &d);
     }
 
@@ -271,11 +281,11 @@ impl Chart {
     pub(super) fn strip(&mut self, class: &str, from: f64, to: f64) {
         let (low, high) = (Both::same(self.bottom()), Both::same(self.top));
         let (from, to) = (self.x.at(from), self.x.at(to));
+        let corners = [(from, low), (from, high), (to, high), (to, low)];
         let mut d = [String::new(), String::new()];
-        vertex(&mut d, 'M', from, low);
-        vertex(&mut d, 'L', from, high);
-        vertex(&mut d, 'L', to, high);
-        vertex(&mut d, 'L', to, low);
+        for (command, corner) in "MLLL".chars().zip(corners) {
+            vertex(&mut d, self.scale, command, corner);
+        }
         d.iter_mut().for_each(|d| d.push('Z'));
         self.push_path(class, None, &d);
     }
@@ -303,14 +313,27 @@ impl Chart {
 
     /// Points without a figure of their own to point at.
     pub(super) fn dots(&mut self, class: &str, points: &[(f64, f64)], by: f64) {
+        self.strokes(&format!("dots {class}"), points, by, "h0");
+    }
+
+    /// A short level line at each point, such as at a percentile that no line through
+    /// neighbours shows.
+    pub(super) fn ticks(&mut self, class: &str, points: &[(f64, f64)]) {
+        self.strokes(&format!("tick {class}"), points, 0.0, "m-6,0h12");
+    }
+
+    /// The same stroke at each point; nothing of none.
+    fn strokes(&mut self, class: &str, points: &[(f64, f64)], by: f64, stroke: &str) {
+        if points.is_empty() {
+            return;
+        }
         let mut d = [String::new(), String::new()];
         for point in points {
-            let (x, y) = self.at(*point, by);
-            vertex(&mut d, 'M', x, y);
-            d[0].push_str("h0");
-            d[1].push_str("h0 ");
+            vertex(&mut d, self.scale, 'M', self.at(*point, by));
+            d[0].push_str(stroke);
+            d[1] += &format!("{stroke} ");
         }
-        self.push_path(&format!("dots {class}"), None, &d);
+        self.push_path(class, None, &d);
     }
 
     /// An upright bar from one value to another.
@@ -349,25 +372,28 @@ impl Chart {
         let value = (mark.look != Look::Invalid).then_some(mark.at.1);
         let says = Some(&mark.says).filter(|says| !says.is_empty());
         html! {
-            path.pt.(kind) d=(shape) data-at=(four(x, y)) transform=(place(x, y))
+            path.pt.(kind) d=(shape) data-at=(four(x, y)) transform=(place(self.scale, x, y))
                 data-v=[value] data-says=[says] {}
         }
     }
 
-    /// A word at the right end, at the height of this value.
-    pub(super) fn label(&mut self, class: &str, value: f64, text: &str) {
+    /// A word at the right end for this point, with a leader to it: the word may have to
+    /// stand elsewhere.
+    pub(super) fn label(&mut self, class: &str, point: (f64, f64), text: &str) {
+        let at = self.at(point, 0.0);
         self.labels.push(Label {
             text: text.to_owned(),
             class: class.to_owned(),
-            y: self.y.at(value),
+            at,
+            y: at.1,
         });
     }
 
     fn path(&self, points: &[(f64, f64)], by: f64, closed: bool) -> [String; 2] {
         let mut d = [String::new(), String::new()];
         for (n, point) in points.iter().enumerate() {
-            let (x, y) = self.at(*point, by);
-            vertex(&mut d, if n == 0 { 'M' } else { 'L' }, x, y);
+            let command = if n == 0 { 'M' } else { 'L' };
+            vertex(&mut d, self.scale, command, self.at(*point, by));
         }
         if closed {
             d.iter_mut().for_each(|d| d.push('Z'));
@@ -400,6 +426,7 @@ impl Chart {
                 }
                 path.axis d=(format!("M{left} {bottom}H{}", self.right)) {}
                 text.unit x=(self.right) y=(height - 4.0) text-anchor="end" { (self.x_title) }
+                @for label in &self.labels { (self.leader(label)) }
                 @for layer in &self.layers { (layer) }
                 @for (row, style) in &self.rows {
                     @let y = self.room.line * (*row as f64 + 2.0) - 7.0;
@@ -409,17 +436,26 @@ impl Chart {
                 @for tag in &self.tags {
                     @let y = Both::same(self.room.line * (tag.row as f64 + 2.0) - 2.0);
                     text.tag.(tag.class) text-anchor="middle"
-                        data-at=(four(tag.x, y)) transform=(place(tag.x, y)) { (tag.text) }
+                        data-at=(four(tag.x, y)) transform=(place(self.scale, tag.x, y)) { (tag.text) }
                 }
                 @for label in &self.labels {
                     @let x = Both::same(self.right + 8.0);
                     @let y = label.y.moved(beside);
-                    text.label.(label.class) data-at=(four(x, y)) transform=(place(x, y)) {
+                    text.label.(label.class) data-at=(four(x, y)) transform=(place(self.scale, x, y)) {
                         (cut(&label.text, self.room.letters))
                     }
                 }
             }
         }
+    }
+
+    /// From the point that a label names to the label.
+    fn leader(&self, label: &Label) -> Markup {
+        let mut d = [String::new(), String::new()];
+        vertex(&mut d, self.scale, 'M', label.at);
+        let end = (Both::same(self.right + 6.0), label.y);
+        vertex(&mut d, self.scale, 'L', end);
+        html! { path.leader d=(d[0]) data-d=(d[1].trim_end()) {} }
     }
 
     /// Shortens the words of a row to their first letters if they would touch. Words at
@@ -471,6 +507,7 @@ impl Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::html::strokes::number;
     use crate::html::units::Unit;
 
     fn chart() -> Chart {
@@ -515,6 +552,40 @@ mod tests {
     }
 
     #[test]
+    fn a_drawing_that_opens_linear_shows_linear_positions() {
+        let mut chart = chart().opening(Scale::Linear);
+        chart.line("c0", "none", &[(1.0, 10.0), (100.0, 1000.0)]);
+        chart.marks(Style::default(), 0.0, &told("flock"), &[valid("100 ns")]);
+        let svg = chart.draw("x").into_string();
+        let line = svg.split("class=\"line c0\"").nth(1).unwrap();
+        let both: Vec<&str> = line.split('"').nth(3).unwrap().split(' ').collect();
+        let shown = line.split('"').nth(1).unwrap();
+        assert_eq!(
+            shown,
+            format!("M{} {}L{} {}", both[2], both[4], both[7], both[9])
+        );
+        let mark = svg.split("class=\"pt mark\"").nth(1).unwrap();
+        let four: Vec<&str> = mark.split('"').nth(3).unwrap().split(' ').collect();
+        assert!(mark.contains(&format!("translate({} {})", four[1], four[3])));
+    }
+
+    #[test]
+    fn a_label_that_was_moved_has_a_leader_from_the_point_that_it_names() {
+        let mut chart = chart();
+        for (text, value) in [("p50", 100.0), ("p90", 101.0)] {
+            chart.label("quiet", (10.0, value), text);
+        }
+        let names = [100.0, 101.0].map(|value| chart.at((10.0, value), 0.0));
+        let svg = chart.draw("x").into_string();
+        let leaders: Vec<&str> = svg.split("class=\"leader\" d=\"").skip(1).collect();
+        assert_eq!(leaders.len(), 2);
+        for (leader, (x, y)) in leaders.iter().zip(names) {
+            let start = format!("M{} {}L", number(x.log), number(y.log));
+            assert!(leader.starts_with(&start), "{leader:.40} {start}");
+        }
+    }
+
+    #[test]
     fn an_invalid_mark_has_no_value() {
         let mut chart = chart();
         let mark = Mark {
@@ -533,7 +604,7 @@ mod tests {
         let mut chart = chart();
         let evil = "\"><script>alert(1)</script>";
         chart.marks(Style::default(), 0.0, &told(evil), &[valid(evil)]);
-        chart.label("c0", 10.0, evil);
+        chart.label("c0", (10.0, 10.0), evil);
         let svg = chart.draw(evil).into_string();
         assert!(!svg.contains("<script"), "{svg}");
     }

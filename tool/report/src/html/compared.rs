@@ -4,6 +4,7 @@
 use super::chapter::chapters;
 use super::headline::grid;
 use super::ratios::figure as ratios;
+use super::scale::Scale;
 use super::{about, chapter, document, figure};
 use crate::ResultSet;
 use crate::compare::{Comparison, closing, table};
@@ -42,7 +43,7 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
         @for one in &chapters { (chapter(one, &sets, &pages, true, true)) }
         (about::about(&sets))
     };
-    document("jostle compare", "log", &body)
+    document("jostle compare", Scale::Log, &body)
 }
 
 /// One fact of several lines; nothing of none.

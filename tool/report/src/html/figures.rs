@@ -236,6 +236,16 @@ fn verdict_cell(spot: &Spot<'_>) -> Cell {
     Cell::text(spot.point.verdict.is.to_string())
 }
 
+/// Of points side by side, some without a value, those between two without: no line
+/// through neighbours would show them.
+fn lone(points: &[(f64, Option<f64>)]) -> Vec<(f64, f64)> {
+    let has = |at: usize| points.get(at).is_some_and(|(_, value)| value.is_some());
+    let alone = |at: &usize| !has(at + 1) && (*at == 0 || !has(at - 1));
+    let all = (0..points.len()).filter(alone);
+    all.filter_map(|at| Some((points[at].0, points[at].1?)))
+        .collect()
+}
+
 /// Spots that may be shown, in stretches without an INVALID one between.
 fn stretches<'s, 'a>(series: &'s Series<'a>) -> Vec<&'s [Spot<'a>]> {
     let stretches = series.spots.split(|spot| !spot.usable());

@@ -2,10 +2,12 @@
 
 use super::chart::{Chart, Style, frame};
 use super::document;
-use super::scale::Axis;
+use super::headline::grid;
+use super::scale::{Axis, Scale};
 use super::units::Unit;
-use crate::judged::{Judgements, doubled, one};
-use jostle_model::judged::{Side, Watched};
+use crate::grid::{Grid, Heading};
+use crate::judged::{Judgements, SIDES, doubled, ended, machine, sides};
+use jostle_model::judged::{Limit, Side, Watched};
 use maud::{Markup, html};
 
 /// Width and height of a drawing.
@@ -26,15 +28,21 @@ pub fn judged(found: &[Judgements]) -> String {
         @for pair in &file.doubled { section.chapter { pre { (doubled(pair)) } } }
         @for watched in &file.watched { (run(watched)) }
     } };
-    document("jostle judge", "linear", &body)
+    document("jostle judge", Scale::Linear, &body)
 }
 
 fn run(watched: &Watched) -> Markup {
     html! {
         section.conclusion aria-label="Conclusion" {
-            p.kicker { "jostle judge" }
-            h1 { (watched.command.join(" ")) }
-            pre { (one(watched)) }
+            p.kicker { "jostle judge: " (watched.command.join(" ")) }
+            h1 { (title(watched)) }
+            (bars(watched))
+            @for reason in &watched.finding.reasons { p { (reason) "." } }
+            p { (watched.finding.meaning) }
+            @if let Some(ended) = ended(watched) { p.warning { (ended) } }
+            (table(watched))
+            p.note { (machine(watched)) "." }
+            @if let Some(next) = &watched.finding.next { p.next { "Next: " code { (next) } } }
         }
         section.chapter {
             h2 { "When was which side busy?" }
@@ -48,6 +56,57 @@ fn run(watched: &Watched) -> Markup {
             }
         }
     }
+}
+
+/// The finding.
+fn title(watched: &Watched) -> String {
+    let finding = &watched.finding;
+    let limit = match finding.limit {
+        Limit::Generator => "The generator was the limit",
+        Limit::Server => "The server was the limit",
+        Limit::Machine => "The machine was the limit",
+        Limit::Path => "Neither side was the limit: each connection waited for its answer",
+        Limit::Undecided => "It is undecided which side was the limit",
+    };
+    match finding.since_s.filter(|since| *since > finding.from_s) {
+        Some(since) => format!("{limit} from {since:.1} s on"),
+        None => limit.to_owned(),
+    }
+}
+
+/// How busy either side was, as a bar each; one side alone where the other was not seen.
+fn bars(watched: &Watched) -> Markup {
+    const LONG: f64 = 320.0;
+    let finding = &watched.finding;
+    let sides = [
+        ("generator", finding.generator_busy_share),
+        ("server", finding.server_busy_share),
+    ];
+    let known = sides.into_iter().enumerate();
+    let known = known.filter_map(|(at, (name, share))| Some((at, name, share?.clamp(0.0, 1.0))));
+    html! {
+        dl.busy { @for (at, name, share) in known {
+            dt { (name) }
+            dd {
+                svg.(Style::of(at, at, at).colour()) width=(LONG) height="14" aria-hidden="true" {
+                    rect.whole width=(LONG) height="14" {}
+                    rect.share width=(format!("{:.1}", LONG * share)) height="14" {}
+                }
+                " " (format!("{:.0} % busy", 100.0 * share))
+            }
+        } }
+    }
+}
+
+fn table(watched: &Watched) -> Markup {
+    let columns = SIDES.iter().enumerate().map(|(at, title)| match at {
+        0 => Heading::left("side"),
+        _ => Heading::right("", title),
+    });
+    grid(&Grid {
+        columns: columns.collect(),
+        rows: sides(watched).into_iter().map(Vec::from).collect(),
+    })
 }
 
 /// Each value for a second of its interval, times `scale`.
@@ -178,7 +237,7 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: Vec<Line>) -> Marku
         "s".to_owned(),
     );
     let y = (Axis::of_values(unit, &all, up), unit.title().to_owned());
-    let mut chart = Chart::new(SIZE, longest, x, y);
+    let mut chart = Chart::new(SIZE, longest, x, y).opening(Scale::Linear);
     for (at, line) in lines.iter().enumerate() {
         let style = Style::of(at, at, at);
         let points: Vec<(f64, f64)> = watched
@@ -189,7 +248,7 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: Vec<Line>) -> Marku
             .collect();
         let points = thinned(&points);
         chart.line(&style.colour(), style.dashes(), &points);
-        if let Some((_, last)) = points.last() {
+        if let Some(last) = points.last() {
             chart.label(&style.colour(), *last, line.name);
         }
     }
@@ -237,6 +296,10 @@ mod tests {
             assert!(!page.contains(title), "{title}");
         }
         assert!(!page.contains("<script>alert"));
+        // The title is the finding, and each side has a bar.
+        assert!(page.contains("<h1>The generator was the limit"), "{page}");
+        assert_eq!(page.matches("class=\"share\"").count(), 2);
+        assert!(!page.contains("<pre>"));
     }
 
     #[test]

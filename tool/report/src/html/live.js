@@ -3,7 +3,7 @@
   const NS = 'http://www.w3.org/2000/svg';
   const W = 560, H = 220, L = 56, R = 8, T = 8, B = 26;
   const by = id => document.getElementById(id);
-  const state = { title: 'jostle', progress: '', elapsed_s: 0, points: [], samples: [], run: null, served: null, owners: null, results: '', ended: null };
+  const state = { title: 'jostle', progress: '', elapsed_s: 0, points: [], cores: 1, samples: [], run: null, served: null, owners: null, results: '', ended: null };
   const OWNERS = [['workers', 'c0'], ['server', 'c1'], ['jostle', 'c4'], ['others', 'c7']];
   const BANDS = ['p50', 'p90', 'p99', 'max'];
 
@@ -87,6 +87,10 @@
     return y;
   };
 
+  // The colour of a point is that of its target, behind which its options stand.
+  const target_of = point => (state.points[point] || '').replace(/( --?[a-z-]+ [\w.:-]+)+$/, '');
+  const colour = point => 'c' + [...new Set(state.points.map((_, nth) => target_of(nth)))].indexOf(target_of(point)) % 8;
+
   // A line is broken between runs.
   const runs = (samples, usable) => {
     const found = [];
@@ -109,11 +113,11 @@
     if (!samples.length) return empty('throughput', 'nothing measured yet');
     const svg = chart('throughput', 'Throughput over time');
     const x = x_axis(svg, until(samples)), y = y_axis(svg, Math.max(...samples.map(s => s.per_s)), number);
-    for (const run of runs(samples, () => true)) svg.append(element('path', { class: 'line c' + run[0].point % 8, d: steps(run, x, y, s => s.per_s) }));
+    for (const run of runs(samples, () => true)) svg.append(element('path', { class: 'line ' + colour(run[0].point), d: steps(run, x, y, s => s.per_s) }));
     const shown = [...new Set(samples.map(s => s.point))].slice(-8);
     legend('throughput', shown.map(point => {
       const last = samples.filter(s => s.point === point).pop();
-      return ['c' + point % 8, state.points[point] || '', number(last.per_s) + '/s'];
+      return [colour(point), state.points[point] || '', number(last.per_s) + '/s'];
     }));
   };
 
@@ -152,7 +156,7 @@
     }
     const svg = chart('cpus', 'CPUs in use over time, by owner');
     const sum = (s, upto) => s.cpus.slice(0, upto).reduce((a, b) => a + b, 0);
-    const x = x_axis(svg, until(samples)), y = y_axis(svg, Math.max(...known.map(s => sum(s, 4)), 1), number);
+    const x = x_axis(svg, until(samples)), y = y_axis(svg, Math.max(...known.map(s => sum(s, 4)), state.cores), number);
     for (const run of runs(known, () => true)) OWNERS.forEach(([, colour], nth) => {
       svg.append(element('path', { class: 'stack ' + colour, d: area(run, x, y, s => sum(s, nth), s => sum(s, nth + 1)) }));
     });

@@ -5,6 +5,7 @@ use super::chapter::chapters;
 use super::{STYLE, headline};
 use crate::ResultSet;
 use crate::page::pages;
+use jostle_model::text::printable;
 use maud::{DOCTYPE, PreEscaped, html};
 
 const LIVE_STYLE: &str = include_str!("live.css");
@@ -78,7 +79,7 @@ pub fn results(sets: &[ResultSet]) -> String {
             }
         }
     };
-    results.into_string()
+    printable(&results.into_string()).into_owned()
 }
 
 #[cfg(test)]

@@ -103,9 +103,14 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === 'x' || event.key === 'y') choose(event.key, linear(event.key) ? 'log' : 'linear');
   });
-  const asked = new URLSearchParams(location.hash.slice(1));
-  for (const axis of ['x', 'y']) {
-    if (asked.get(axis) === 'linear') choose(axis, 'linear');
+  function follow() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const axis of ['x', 'y']) {
+      const kind = asked.get(axis);
+      if (kind === 'linear' || kind === 'log') choose(axis, kind);
+    }
   }
+  addEventListener('hashchange', follow);
+  follow();
   form.hidden = false;
 })();

@@ -43,6 +43,33 @@ impl Both {
     }
 }
 
+/// A kind of axis, and which of [`Both`] positions it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// Equal factors are equal distances.
+    Log,
+    /// Equal differences are equal distances.
+    Linear,
+}
+
+impl Scale {
+    /// As the page's attributes and its script name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Scale::Log => "log",
+            Scale::Linear => "linear",
+        }
+    }
+
+    /// The position on this scale.
+    pub(super) fn of(self, at: Both) -> f64 {
+        match self {
+            Scale::Log => at.log,
+            Scale::Linear => at.linear,
+        }
+    }
+}
+
 /// A mark of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {

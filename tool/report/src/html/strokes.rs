@@ -1,7 +1,7 @@
 //! Pieces of a drawing as SVG: ticks, the vertices of a path for both scales, and labels
 //! that are moved apart.
 
-use super::scale::{Both, Tick};
+use super::scale::{Both, Scale, Tick};
 use maud::{Markup, html};
 use std::fmt::Write;
 
@@ -51,10 +51,17 @@ pub(super) fn joined(ticks: &[&Tick], mark: impl Fn(String) -> String) -> String
     ticks.iter().map(|tick| mark(number(tick.at))).collect()
 }
 
-/// Adds a vertex to what is shown and to what the script chooses from.
-pub(super) fn vertex([shown, both]: &mut [String; 2], command: char, x: Both, y: Both) {
+/// Adds a vertex to what is shown at first, on this scale, and to what the script chooses
+/// from.
+pub(super) fn vertex(
+    [shown, both]: &mut [String; 2],
+    scale: Scale,
+    command: char,
+    (x, y): (Both, Both),
+) {
     // Writing to a String cannot fail.
-    let _ = write!(shown, "{command}{} {}", number(x.log), number(y.log));
+    let [at, up] = [x, y].map(|both| number(scale.of(both)));
+    let _ = write!(shown, "{command}{at} {up}");
     let _ = write!(both, "{command} {} ", four(x, y));
 }
 
@@ -63,8 +70,9 @@ pub(super) fn four(x: Both, y: Both) -> String {
     numbers.join(" ")
 }
 
-pub(super) fn place(x: Both, y: Both) -> String {
-    format!("translate({} {})", number(x.log), number(y.log))
+pub(super) fn place(scale: Scale, x: Both, y: Both) -> String {
+    let [x, y] = [x, y].map(|both| number(scale.of(both)));
+    format!("translate({x} {y})")
 }
 
 /// Tenths of a pixel are more than anyone sees.

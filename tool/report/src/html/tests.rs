@@ -194,6 +194,18 @@ fn nothing_is_loaded_from_anywhere() {
 }
 
 #[test]
+fn a_name_cannot_turn_the_text_behind_it_round() {
+    let mut set = made::set();
+    set.experiment.plan.targets = vec!["\u{202e}kcolf".to_owned()];
+    for point in &mut set.points {
+        point.target = "\u{202e}kcolf".to_owned();
+    }
+    for text in [page(&[set.clone()]), live::results(&[set])] {
+        assert!(!text.contains('\u{202e}') && text.contains("\\u202ekcolf"));
+    }
+}
+
+#[test]
 fn names_of_users_cannot_become_markup() {
     let evil = "<script>alert('1')</script>\"><img onerror=x>&";
     let mut set = made::set();

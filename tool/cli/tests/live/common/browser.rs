@@ -42,6 +42,16 @@ pub(crate) fn load(place: &Place, page: &Path, fragment: &str) -> Loaded {
 /// The page, and after it a script that does what a reader would and leaves
 /// what it found in the document.
 pub(crate) fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
+    load_at_and_do(place, page, "", script)
+}
+
+/// The same of the page at a fragment, such as `#y=log`.
+pub(crate) fn load_at_and_do(
+    place: &Place,
+    page: &Path,
+    fragment: &str,
+    script: &str,
+) -> (Value, Vec<String>) {
     let text = fs::read_to_string(page).unwrap();
     let acted = place.file("acted.html");
     let script = format!(
@@ -50,7 +60,7 @@ pub(crate) fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, V
          out.textContent = JSON.stringify(found); document.body.append(out); }}</script></body>"
     );
     fs::write(&acted, text.replace("</body>", &script)).unwrap();
-    found(load(place, &acted, ""))
+    found(load(place, &acted, fragment))
 }
 
 /// The same with a script that ends by itself, with `done()`, such as when all frames of

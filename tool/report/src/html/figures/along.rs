@@ -217,7 +217,7 @@ fn draw(
             };
             let marks: Vec<Mark> = course.slices.iter().map(mark).collect();
             chart.marks(series.style, 0.0, &told, &marks);
-            if let Some((_, last)) = course.slices.last() {
+            if let Some(last) = course.slices.last() {
                 let class = if course.drift.is_some() {
                     "drift"
                 } else {

@@ -3,8 +3,8 @@
 
 use super::overlay::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, Subject, cross, key_cells, key_headings, look, panels, stretches,
-    told, verdict_cell,
+    Cell, Chapter, Data, Figure, Subject, cross, key_cells, key_headings, lone, look, panels,
+    stretches, told, verdict_cell,
 };
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame};
@@ -294,11 +294,14 @@ fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, le
         let levels = &levels[first.unwrap_or(0)..][..stretch.len()];
         let xs: Vec<f64> = stretch.iter().map(|s| chapter.x_of(series, s.x)).collect();
         areas(chart, &class, &xs, levels);
-        lone(chart, &class, &xs, levels);
         for (name, _) in NAMES {
             let known = xs.iter().zip(levels);
+            let known: Vec<(f64, Option<f64>)> = known
+                .map(|(x, levels)| (*x, levels.get(name).map(|level| level.0)))
+                .collect();
             let line: Vec<(f64, f64)> = known
-                .filter_map(|(x, levels)| Some((*x, levels.get(name)?.0)))
+                .iter()
+                .filter_map(|(x, y)| Some((*x, (*y)?)))
                 .collect();
             let dashes = if name == "p50" {
                 series.style.dashes()
@@ -306,6 +309,9 @@ fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, le
                 "none"
             };
             chart.line(&format!("{class} {name}"), dashes, &line);
+            if name != "p50" {
+                chart.ticks(&format!("{class} {name}"), &lone(&known));
+            }
         }
         if let [x] = xs[..] {
             upright(chart, &class, x, &levels[0]);
@@ -314,29 +320,11 @@ fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, le
     for (spot, levels) in series.spots.iter().zip(levels) {
         marks(chart, chapter, series, spot, levels);
     }
-    let last = levels.iter().rfind(|levels| !levels.is_empty());
+    let last = levels.iter().rposition(|levels| !levels.is_empty());
     for (name, label) in NAMES.iter().filter(|_| chapter.sweeps()) {
-        if let Some((value, _)) = last.and_then(|levels| levels.get(name)) {
-            chart.label("quiet", *value, label);
-        }
-    }
-}
-
-/// Percentiles that neither neighbour has: no line would show them.
-fn lone(chart: &mut Chart, class: &str, xs: &[f64], levels: &[Levels]) {
-    for (name, _) in NAMES {
-        let has = |at: usize| {
-            levels
-                .get(at)
-                .is_some_and(|levels| levels.contains_key(name))
-        };
-        let alone = |at: &usize| has(*at) && !has(at + 1) && (*at == 0 || !has(at - 1));
-        let points: Vec<(f64, f64)> = (0..xs.len())
-            .filter(alone)
-            .map(|at| (xs[at], levels[at][name].0))
-            .collect();
-        if !points.is_empty() {
-            chart.dots(&format!("{class} {name}"), &points, 0.0);
+        if let Some((at, (value, _))) = last.and_then(|at| Some((at, levels[at].get(name)?))) {
+            let x = chapter.x_of(series, series.spots[at].x);
+            chart.label("quiet", (x, *value), label);
         }
     }
 }

@@ -84,7 +84,11 @@ fn draw(
         .collect();
     let (across, up) = frame(size, 0);
     let x = (chapter.x_axis(across), super::overlay::x_title(chapter));
-    let y = (Axis::of_values(unit, &levels, up), unit.title().to_owned());
+    let drawn: Vec<Vec<(f64, f64)>> = shown.iter().flat_map(|(_, fit)| curves(fit)).collect();
+    // A law may lead outside of the medians that allow it.
+    let values: Vec<f64> = drawn.iter().flatten().map(|(_, y)| *y).collect();
+    let values = [&levels[..], &values].concat();
+    let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
     let mut chart = Chart::new(size, 0, x, y);
     let low = levels.iter().copied().fold(f64::MAX, f64::min);
     let high = levels.iter().copied().fold(0.0, f64::max);

@@ -4,7 +4,7 @@
 
 use super::overlay::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, LARGE, Panel, beside, cross, key_cells, key_headings, look,
+    Cell, Chapter, Data, Figure, LARGE, Panel, beside, cross, key_cells, key_headings, lone, look,
     stretches, told, verdict_cell,
 };
 use crate::format::grouped;
@@ -12,6 +12,7 @@ use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
+use jostle_model::record::Is;
 use jostle_stats::open_loop;
 use jostle_stats::rate::knee;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -50,6 +51,11 @@ impl Reading {
             ends: (estimate.runs > 1).then_some((estimate.low, estimate.high)),
             at_least: false,
         }
+    }
+
+    /// The ends of its bar, which the axis has to have room for.
+    fn reach(&self) -> impl Iterator<Item = f64> {
+        self.ends.into_iter().flat_map(|(low, high)| [low, high])
     }
 
     fn words(&self) -> String {
@@ -159,7 +165,12 @@ pub(crate) static RESPONDING: Latency = Latency {
     ],
     rise: |series| {
         let points: Vec<&PointSummary<'_>> = series.spots.iter().map(|spot| &spot.point).collect();
-        let x = series.spots[knee(&points)?].x;
+        let spot = &series.spots[knee(&points)?];
+        // A line says nothing of the doubts about its point.
+        if spot.point.verdict.is != Is::Valid {
+            return None;
+        }
+        let x = spot.x;
         // Where the last rate holds, the knee lies beyond what was tried.
         (x < series.spots.last()?.x).then(|| Rise {
             words: format!("knee {}/s", grouped(x as u64)),
@@ -247,10 +258,11 @@ fn draw(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> maud::
         .take(ROWS)
         .collect();
     let frame = frame_below(LARGE, longest, rises.len());
-    let readings = all
-        .iter()
-        .flat_map(|(_, spots)| spots.iter().flatten().flatten());
-    let values: Vec<f64> = readings.map(|reading| reading.median).collect();
+    let levels = all.iter().flat_map(|(_, spots)| spots.iter().flatten());
+    let values: Vec<f64> = levels
+        .flatten()
+        .flat_map(|reading| [reading.median].into_iter().chain(reading.reach()))
+        .collect();
     let x = (chapter.x_axis(frame.0), x_title(chapter));
     let y = (
         Axis::of_values(NANOS, &values, frame.1),
@@ -292,13 +304,23 @@ fn draw_level(
         format!("{class} p99")
     };
     for stretch in stretches(series) {
-        let known = stretch
+        let known: Vec<(f64, Option<f64>)> = stretch
             .iter()
-            .filter_map(|spot| Some((spot, reading(spot)?)));
+            .map(|spot| {
+                (
+                    chapter.x_of(series, spot.x),
+                    reading(spot).map(|r| r.median),
+                )
+            })
+            .collect();
         let line: Vec<(f64, f64)> = known
-            .map(|(spot, reading)| (chapter.x_of(series, spot.x), reading.median))
+            .iter()
+            .filter_map(|(x, y)| Some((*x, (*y)?)))
             .collect();
         chart.line(&line_class, series.style.dashes(), &line);
+        if at > 0 && chapter.sweeps() {
+            chart.ticks(&line_class, &lone(&known));
+        }
     }
     let mut last = None;
     for spot in &series.spots {
@@ -325,7 +347,7 @@ fn draw_level(
             says: String::new(),
         };
         chart.marks(series.style, by, &told, &[mark]);
-        last = Some(reading.median);
+        last = Some((x, reading.median));
     }
     if let Some(last) = last.filter(|_| chapter.sweeps()) {
         let text = match several {
@@ -403,6 +425,16 @@ mod tests {
         let bends = [holds[0], holds[1], (4000, 90_000_000, 700)];
         assert_eq!(rise(rates(&bends)).unwrap().words, "knee 2,000/s");
         assert!(rise(rates(&holds)).is_none());
+    }
+
+    #[test]
+    fn a_knee_at_a_point_that_is_not_valid_is_not_drawn() {
+        let sets = [rates(&[(1000, 1_000_000, 1000), (4000, 90_000_000, 700)])];
+        let mut chapters = chapters(&sets);
+        let series = &mut chapters[0].series[0];
+        assert!((RESPONDING.rise)(series).is_some());
+        series.spots[0].point.verdict.is = Is::Suspect;
+        assert!((RESPONDING.rise)(series).is_none());
     }
 
     #[test]

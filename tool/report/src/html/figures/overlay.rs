@@ -317,13 +317,16 @@ fn draw(
             [(x, y)] => chart.line("ideal", "5 4", &[(x - 0.4, *y), (x + 0.4, *y)]),
             points => chart.line("ideal", "5 4", points),
         }
-        if let Some((_, y)) = ideal.last().filter(|_| chapter.sweeps()) {
-            let word = match chapter.workload {
-                Workload::Rate => "offered",
-                _ => "ideal",
-            };
-            chart.label("ideal", *y, word);
-        }
+    }
+    // One word for all of them, at the highest.
+    let ends = ideals.iter().filter_map(|ideal| ideal.last().copied());
+    let highest = ends.max_by(|one, other| one.1.total_cmp(&other.1));
+    if let Some(end) = highest.filter(|_| chapter.sweeps()) {
+        let word = match chapter.workload {
+            Workload::Rate => "offered",
+            _ => "ideal",
+        };
+        chart.label("ideal", end, word);
     }
     for series in &chapter.series {
         draw_series(&mut chart, chapter, series, unit, found);
@@ -387,7 +390,8 @@ fn draw_series(
         chart.marks(series.style, by, &told(chapter, series, spot), &[cross]);
     }
     if let Some(last) = of_series.last().filter(|_| chapter.sweeps()) {
-        chart.label(&class, last.over_runs.median, &series.short);
+        let end = (chapter.x_of(series, last.spot.x), last.over_runs.median);
+        chart.label(&class, end, &series.short);
     }
 }
 

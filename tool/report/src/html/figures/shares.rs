@@ -164,14 +164,17 @@ fn draw_series(
     for (spot, share) in series.spots.iter().zip(shares) {
         marks(chart, chapter, series, spot, share.as_ref(), unit);
     }
-    let last = shares.iter().rev().flatten().next();
-    if let Some(share) = last.filter(|_| chapter.sweeps()) {
+    let known = series.spots.iter().zip(shares).rev();
+    let last = known
+        .filter_map(|(spot, share)| Some((chapter.x_of(series, spot.x), share.as_ref()?)))
+        .next();
+    if let Some((x, share)) = last.filter(|_| chapter.sweeps()) {
         for (value, word) in [
             (share.most, "most"),
             (share.mean, "mean"),
             (share.least, "least"),
         ] {
-            chart.label("quiet", value, word);
+            chart.label("quiet", (x, value), word);
         }
     }
 }

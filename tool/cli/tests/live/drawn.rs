@@ -1,0 +1,395 @@
+//! What the drawings of a page show, read back from a real browser: each position from a
+//! path and its matrix, each axis from its ticks. They are compared with the records, as
+//! `jostle report --format json` prints them.
+
+mod expected;
+
+use crate::common::browser::{load_and_wait, load_at_and_do};
+use crate::common::{Place, beside};
+use expected::{Wanted, wanted, wanted_of_judge};
+use jostle_report::judged;
+use jostle_report::{ResultSet, read_from};
+use jostle_stats::summary::{PointSummary, summarize};
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/record");
+const PAGES_OF_TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages");
+const READ: &str = include_str!("drawn/read.js");
+
+/// How far a position may be off, and a tick from the axis that all ticks make, in pixels.
+const OFF: f64 = 2.0;
+const RESIDUAL: f64 = 1.0;
+/// Marks of several series stand beside their swept value, so that they do not hide each
+/// other; lines do not.
+const BESIDE: f64 = 8.0;
+
+/// A record for each workload: its file, and which of the file's experiments.
+const PAGES: &[(&str, usize)] = &[
+    ("lockscale", 0),    // contend
+    ("scope-lan", 0),    // stream
+    ("old", 3),          // hold
+    ("churn", 0),        // churn
+    ("connect-unix", 0), // connect
+    ("rate", 0),         // rate
+    ("cern", 2),         // spread
+    ("services", 3),     // recover
+];
+
+/// A drawing as the browser shows it.
+#[derive(Debug, Deserialize)]
+struct Drawing {
+    title: String,
+    series: String,
+    x: Vec<(String, f64)>,
+    y: Vec<(String, f64)>,
+    parts: Vec<Part>,
+    labels: Vec<(String, [f64; 2], Vec<[f64; 2]>)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    kind: String,
+    at: Vec<[f64; 2]>,
+}
+
+/// Where values stand on an axis.
+#[derive(Debug)]
+enum Axis {
+    /// Names, or two ticks: what stands at a tick.
+    Places(Vec<(f64, f64)>),
+    /// Offset and slope of pixels, over the value or its logarithm, and where 0 stands.
+    Scaled {
+        log: bool,
+        line: [f64; 2],
+        zero: Option<f64>,
+    },
+}
+
+impl Axis {
+    /// From the text and place of three ticks or more; of fewer it is not known between them.
+    fn of(ticks: &[(String, f64)]) -> Result<Axis, String> {
+        let known: Vec<(f64, f64)> = ticks
+            .iter()
+            .filter_map(|(text, at)| Some((value(text)?, *at)))
+            .collect();
+        if known.len() < 3 {
+            let numbered = ticks
+                .iter()
+                .zip(1..)
+                .map(|((text, at), n)| (value(text).unwrap_or(f64::from(n)), *at));
+            return Ok(Axis::Places(numbered.collect()));
+        }
+        let zero = known
+            .iter()
+            .find(|(value, _)| *value == 0.0)
+            .map(|(_, at)| *at);
+        for log in [false, true] {
+            let scaled = |v: f64| if log { v.ln() } else { v };
+            let ticks: Vec<(f64, f64)> = known
+                .iter()
+                .filter(|(v, _)| !log || *v > 0.0)
+                .map(|(v, at)| (scaled(*v), *at))
+                .collect();
+            let line = fitted(&ticks);
+            let worst = ticks
+                .iter()
+                .map(|(v, at)| (line[0] + line[1] * v - at).abs())
+                .fold(0.0, f64::max);
+            if ticks.len() > 2 && worst <= RESIDUAL {
+                return Ok(Axis::Scaled { log, line, zero });
+            }
+        }
+        Err(format!("ticks of neither scale: {ticks:?}"))
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        match self {
+            Axis::Places(ticks) => {
+                let tick = ticks
+                    .iter()
+                    .find(|(tick, _)| (tick / value - 1.0).abs() < 1e-3);
+                tick.map_or(f64::NAN, |(_, at)| *at)
+            }
+            Axis::Scaled {
+                log: true, zero, ..
+            } if value <= 0.0 => zero.unwrap_or(f64::NAN),
+            Axis::Scaled { log, line, .. } => {
+                line[0] + line[1] * if *log { value.ln() } else { value }
+            }
+        }
+    }
+
+    fn is_log(&self) -> Option<bool> {
+        match self {
+            Axis::Scaled { log, .. } => Some(*log),
+            Axis::Places(_) => None,
+        }
+    }
+}
+
+/// Least squares: offset and slope.
+fn fitted(points: &[(f64, f64)]) -> [f64; 2] {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let cross: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let square: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    let slope = cross / square;
+    [y - slope * x, slope]
+}
+
+/// A tick's text as a number: times in nanoseconds, shares of one; None of a name.
+fn value(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 12] = [
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("%", 0.01),
+        ("", 1.0),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("B", 1.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+    ];
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let unit = text[end..].trim();
+    let (_, scale) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    text[..end].parse::<f64>().ok().map(|number| number * scale)
+}
+
+/// Everything of a drawing that is not where the record has it, in words.
+fn faults(drawing: &Drawing, wanted: &Wanted) -> Vec<String> {
+    let axes = (Axis::of(&drawing.x), Axis::of(&drawing.y));
+    let (x, y) = match axes {
+        (Ok(x), Ok(y)) => (x, y),
+        (x, y) => return x.err().into_iter().chain(y.err()).collect(),
+    };
+    let place = |(of, value): (f64, f64)| {
+        // Of a drawing without an upright axis only the way across is read.
+        let up = if drawing.y.is_empty() {
+            f64::NAN
+        } else {
+            y.at(value)
+        };
+        [x.at(of), up]
+    };
+    let near = |[ax, ay]: [f64; 2], [bx, by]: [f64; 2], beside: f64| {
+        (ax - bx).abs() <= beside && (by.is_nan() || (ay - by).abs() <= OFF)
+    };
+    let places: Vec<[f64; 2]> = wanted.points.iter().map(|point| place(point.at)).collect();
+    let curves = wanted.curves(|of, value| place((of, value)));
+    let mut faults = Vec::new();
+    let mut shown = vec![false; places.len()];
+    for part in drawing
+        .parts
+        .iter()
+        .filter(|part| !wanted.passes_over(&part.kind))
+    {
+        let beside = if part.kind.starts_with("line") || part.kind.starts_with("area") {
+            OFF
+        } else {
+            BESIDE
+        };
+        for at in &part.at {
+            let mut found = false;
+            for (known, place) in shown.iter_mut().zip(&places) {
+                if near(*at, *place, beside) {
+                    (found, *known) = (true, true);
+                }
+            }
+            let is_law = part.kind.contains("law");
+            if !found && !(is_law && curves.iter().any(|place| near(*at, *place, OFF))) {
+                faults.push(format!(
+                    "{} at {at:?} is no figure of the record",
+                    part.kind
+                ));
+            }
+        }
+    }
+    for (point, shown) in wanted.points.iter().zip(shown) {
+        if !shown && wanted.must_show(point) {
+            faults.push(format!("{point:?} is not drawn at {:?}", place(point.at)));
+        }
+    }
+    for (text, middle, leader) in &drawing.labels {
+        let [from, to] = leader[..] else {
+            panic!("{text}: {leader:?}")
+        };
+        let named = wanted.points.iter().zip(&places);
+        let named = named.filter(|(point, _)| {
+            point.name.is_empty() || text.split(' ').any(|word| word == point.name)
+        });
+        if !named.into_iter().any(|(_, place)| near(from, *place, OFF)) {
+            faults.push(format!("the label {text} points to {from:?}"));
+        }
+        if (to[1] - middle[1]).abs() > 3.0 * OFF {
+            faults.push(format!(
+                "the leader of {text} ends at {to:?}, the text is at {middle:?}"
+            ));
+        }
+    }
+    faults
+        .into_iter()
+        .map(|fault| format!("{}, {}: {fault}", drawing.title, drawing.series))
+        .collect()
+}
+
+/// The experiment alone, and its page.
+fn page(place: &Place, file: &str, nth: usize) -> (Vec<ResultSet>, String) {
+    let folder = match Path::new(&format!("{RECORDS}/{file}.jsonl")).exists() {
+        true => RECORDS,
+        false => PAGES_OF_TESTS,
+    };
+    let line = format!("report {folder}/{file}.jsonl --format json");
+    let all = place.jostle(&line).run().exits(0).stdout;
+    let experiments: Vec<&str> = all.split("{\"record\":\"experiment\"").skip(1).collect();
+    let one = format!("{{\"record\":\"experiment\"{}", experiments[nth]);
+    fs::write(place.file("one.jsonl"), &one).unwrap();
+    place
+        .jostle("report one.jsonl --html page.html")
+        .run()
+        .exits(0);
+    let sets = read_from(&mut one.as_bytes(), "one.jsonl").unwrap();
+    (sets, place.read("page.html"))
+}
+
+/// The drawings of a page at both widths, before and after its switches are used.
+fn looked_at(place: &Place, page: &str) -> [Vec<Drawing>; 4] {
+    let text = page.replace('&', "&amp;").replace('"', "&quot;");
+    let frame = |width: u32| {
+        format!(
+            "<iframe style=\"border:0;width:{width}px;height:900px\" srcdoc=\"{text}\"></iframe>"
+        )
+    };
+    let around = place.file("frames.html");
+    let frames = frame(1280) + &frame(390);
+    fs::write(
+        &around,
+        format!("<!DOCTYPE html><meta charset=\"utf-8\"><body>{frames}</body>"),
+    )
+    .unwrap();
+    let script = format!(
+        "{READ} addEventListener('load', () => {{
+            const frames = [...document.querySelectorAll('iframe')].map(f => f.contentDocument);
+            const other = page => page.documentElement.dataset.y === 'log' ? 'linear' : 'log';
+            found.views = frames.map(read);
+            for (const page of frames) {{
+                const kind = other(page);
+                for (const axis of ['x', 'y']) page.getElementById(`${{axis}}-${{kind}}`).click();
+            }}
+            found.views.push(...frames.map(read));
+            done();
+        }});"
+    );
+    let (found, console) = load_and_wait(place, &around, &script);
+    assert_eq!(console, [""; 0]);
+    serde_json::from_value(found["views"].clone()).unwrap()
+}
+
+/// Of all drawings whatever is off, and how many figures there were.
+fn compared(
+    drawings: &[Drawing],
+    set: &ResultSet,
+    summaries: &[PointSummary<'_>],
+) -> (Vec<String>, usize) {
+    let mut all = Vec::new();
+    let mut shown = 0;
+    for drawing in drawings {
+        let wanted = wanted(set, summaries, &drawing.title, &drawing.series);
+        shown += wanted.points.len();
+        all.extend(faults(drawing, &wanted));
+    }
+    (all, shown)
+}
+
+#[test]
+fn every_drawing_of_every_workload_shows_the_figures_of_the_record() {
+    let _beside = beside();
+    let place = Place::new();
+    for (file, nth) in PAGES {
+        let (sets, page) = page(&place, file, *nth);
+        let points = summarize(&sets[0].experiment, &sets[0].points);
+        for (view, drawings) in looked_at(&place, &page).iter().enumerate() {
+            let (faults, shown) = compared(drawings, &sets[0], &points);
+            assert_eq!(faults, [""; 0], "{file}, view {view}");
+            assert!(shown > 8, "{file}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_page_whose_scales_were_swapped_is_found_out() {
+    let _beside = beside();
+    let place = Place::new();
+    let (sets, page) = page(&place, "lockscale", 0);
+    let points = summarize(&sets[0].experiment, &sets[0].points);
+    let swapped = page.replacen("data-y=\"log\"", "data-y=\"linear\"", 1);
+    assert_ne!(page, swapped);
+    let [wide, narrow, ..] = looked_at(&place, &swapped);
+    for drawings in [wide, narrow] {
+        assert!(compared(&drawings, &sets[0], &points).0.len() > 20);
+    }
+}
+
+/// The drawings of the page `page.html` at a fragment.
+fn at(place: &Place, fragment: &str) -> Vec<Drawing> {
+    let script = format!("{READ} found.view = read(document);");
+    let (found, console) = load_at_and_do(place, &place.file("page.html"), fragment, &script);
+    assert_eq!(console, [""; 0]);
+    serde_json::from_value(found["view"].clone()).unwrap()
+}
+
+#[test]
+fn the_drawings_of_judge_show_its_record_on_the_scale_that_the_address_asks_for() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = format!("report {PAGES_OF_TESTS}/judge.jsonl --format json");
+    let json = place.jostle(&line).run().exits(0).stdout;
+    let found = judged::read_from(&mut json.as_bytes(), "judge.jsonl").unwrap();
+    let line = format!("report {PAGES_OF_TESTS}/judge.jsonl --html page.html");
+    place.jostle(&line).run().exits(0);
+    for (fragment, log) in [("", false), ("#y=log", true), ("#x=log&y=linear", false)] {
+        let drawings = at(&place, fragment);
+        assert!(drawings.len() >= 3, "{fragment}");
+        for drawing in drawings {
+            let wanted = wanted_of_judge(&found.watched[0], &drawing.title);
+            assert_eq!(faults(&drawing, &wanted), [""; 0], "{fragment}");
+            let is_log = Axis::of(&drawing.y).unwrap().is_log();
+            // Shares have no logarithmic axis.
+            let share = drawing.y[0].0.contains('%');
+            assert_eq!(is_log, Some(log && !share), "{fragment} {}", drawing.title);
+        }
+    }
+}
+
+#[test]
+fn a_page_follows_its_address_to_either_scale() {
+    let _beside = beside();
+    let place = Place::new();
+    let (sets, _) = page(&place, "lockscale", 0);
+    let points = summarize(&sets[0].experiment, &sets[0].points);
+    for (fragment, log) in [("#y=log", true), ("#y=linear", false)] {
+        let drawings = at(&place, fragment);
+        assert_eq!(
+            compared(&drawings, &sets[0], &points).0,
+            [""; 0],
+            "{fragment}"
+        );
+        let throughput = drawings
+            .iter()
+            .find(|drawing| drawing.title == "Throughput")
+            .unwrap();
+        assert_eq!(
+            Axis::of(&throughput.y).unwrap().is_log(),
+            Some(log),
+            "{fragment}"
+        );
+    }
+}
