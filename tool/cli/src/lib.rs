@@ -369,6 +369,8 @@ fn manual(verb: Option<&str>) -> Result<u8, Failure> {
             Some(found) => found
                 .clone()
                 .name(format!("jostle-{verb}"))
+                // The page is the long help.
+                .mut_args(|arg| arg.hide_short_help(false))
                 .version(VERSION),
             None => {
                 return Err(Failure::Usage(format!(
