@@ -201,6 +201,9 @@ pub(crate) struct Report {
     /// What to call a result, such as old=before.jsonl; once for each file
     #[arg(long, value_name = "NAME=FILE", value_parser = crate::labels::parse)]
     pub label: Vec<Label>,
+    /// Also write a picture of 1200 by 630 pixels as SVG: the finding, one figure, the verdict
+    #[arg(long, value_name = "FILE")]
+    pub card: Option<PathBuf>,
     /// Also write every figure of the page into this directory, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,

@@ -7,10 +7,10 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use jostle_model::text::redacted;
-use jostle_report::{Drawn, ResultSet};
+use jostle_report::ResultSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A program that makes a PNG of twice the size, for dense screens and for print.
@@ -76,7 +76,9 @@ pub(crate) fn write(dir: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()
     }
     let mut paths = Vec::new();
     for one in &drawn {
-        paths.push(write_svg(dir, one)?);
+        let path = dir.join(format!("{}.svg", one.name));
+        write_svg(&path, &one.svg, "another directory with --figures")?;
+        paths.push(path);
     }
     for svg in &paths {
         write_png(dir, svg)?;
@@ -84,14 +86,23 @@ pub(crate) fn write(dir: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()
     Ok(())
 }
 
-fn write_svg(dir: &Path, drawn: &Drawn) -> anyhow::Result<PathBuf> {
-    let path = dir.join(format!("{}.svg", drawn.name));
+/// Writes the picture of `--card`.
+///
+/// # Errors
+/// As [`write`], and that there are no results.
+pub(crate) fn write_card(path: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let card = jostle_report::card(sets);
+    let card = card.ok_or_else(|| anyhow!("there are no results for a card"))?;
+    write_svg(path, &card, "another file with --card")
+}
+
+fn write_svg(path: &Path, svg: &str, instead: &str) -> anyhow::Result<()> {
     let name = path.display();
-    match fs::read(&path) {
+    match fs::read(path) {
         Ok(held) if !held.is_empty() && !held.starts_with(MARK.as_bytes()) => {
             return Err(anyhow!(
-                "{name} holds something else than a figure of jostle's; name another directory \
-                 with --figures"
+                "{name} holds something else than a figure of jostle's; name {instead}"
             ));
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -99,9 +110,7 @@ fn write_svg(dir: &Path, drawn: &Drawn) -> anyhow::Result<PathBuf> {
         }
         _ => {}
     }
-    fs::write(&path, redacted(&drawn.svg).as_bytes())
-        .with_context(|| format!("cannot write {name}"))?;
-    Ok(path)
+    fs::write(path, redacted(svg).as_bytes()).with_context(|| format!("cannot write {name}"))
 }
 
 /// With the first program that is installed.

@@ -478,21 +478,42 @@ mod tests {
     #[test]
     fn invalid_points_take_no_part() {
         let mut set = made::set();
-        assert!(of(&set)[0].starts_with("sysv takes the least CPU"), "{:?}", of(&set));
-        for point in set.points.iter_mut().filter(|point| point.at.workers == Some(1000)) {
+        assert!(
+            of(&set)[0].starts_with("sysv takes the least CPU"),
+            "{:?}",
+            of(&set)
+        );
+        for point in set
+            .points
+            .iter_mut()
+            .filter(|point| point.at.workers == Some(1000))
+        {
             point.machine.stolen_ticks = 1000;
         }
         let fewer = of(&set);
-        assert!(fewer.iter().all(|one| !one.contains("1,000 workers")), "{fewer:?}");
-        set.points.iter_mut().for_each(|point| point.machine.stolen_ticks = 1000);
+        assert!(
+            fewer.iter().all(|one| !one.contains("1,000 workers")),
+            "{fewer:?}"
+        );
+        set.points
+            .iter_mut()
+            .for_each(|point| point.machine.stolen_ticks = 1000);
         let none = of(&set).concat();
-        assert!(none.starts_with("Nothing is decided: 4 of 4 points are INVALID: "), "{none}");
+        assert!(
+            none.starts_with("Nothing is decided: 4 of 4 points are INVALID: "),
+            "{none}"
+        );
     }
 
     #[test]
     fn of_many_targets_those_between_are_counted() {
         let mut set = made::set();
-        let points: Vec<_> = set.points.iter().filter(|p| p.target == "sysv").cloned().collect();
+        let points: Vec<_> = set
+            .points
+            .iter()
+            .filter(|p| p.target == "sysv")
+            .cloned()
+            .collect();
         set.points.clear();
         set.experiment.plan.targets = (1..=7).map(|n| format!("t{n}")).collect();
         for (n, target) in (1..).zip(&set.experiment.plan.targets) {
@@ -503,7 +524,10 @@ mod tests {
             }));
         }
         let first = &of(&set)[0];
-        assert!(first.starts_with("t1 takes the least CPU with 45 us per lock, before t2 with"), "{first}");
+        assert!(
+            first.starts_with("t1 takes the least CPU with 45 us per lock, before t2 with"),
+            "{first}"
+        );
         assert!(first.ends_with("t3 with 135 us per lock, 3 targets more and t7 with 315 us per lock (1,000 workers)."), "{first}");
     }
 }

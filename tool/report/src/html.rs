@@ -6,6 +6,7 @@
 //! the user.
 
 mod about;
+mod card;
 pub(crate) mod chapter;
 mod chart;
 mod compared;
@@ -32,6 +33,7 @@ use jostle_model::text::printable;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use scale::Scale;
 
+pub use card::card;
 pub use compared::compared;
 pub use drawn::{Drawn, drawn};
 pub use judged::judged;

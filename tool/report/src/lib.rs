@@ -40,6 +40,7 @@ mod rate;
 mod recover;
 mod requests;
 mod spread;
+mod summary;
 mod table;
 mod workloads;
 
@@ -55,7 +56,9 @@ pub use csv::tidy;
 pub use edn::{History, histories};
 pub use file::{FileError, MOST_LINE_BYTES, Writer, lines, name_of, open, read, read_from};
 pub use html::live;
-pub use html::{Drawn, MARK, compared as html_of_compared, drawn, html, judged as html_of_judged};
+pub use html::{
+    Drawn, MARK, card, compared as html_of_compared, drawn, html, judged as html_of_judged,
+};
 pub use table::render_within as table_within;
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
@@ -179,6 +182,12 @@ pub static FORMATS: &[Format] = &[
         summary: "the records, one a line, as the result file holds them",
         tells_early_end: false,
         render: json::render,
+    },
+    Format {
+        name: "summary",
+        summary: "one JSON document: for each point its figures with intervals, and the verdict",
+        tells_early_end: false,
+        render: summary::render,
     },
     Format {
         name: "openmetrics",

@@ -6,6 +6,7 @@ use crate::common::browser::load_and_do;
 use crate::common::{Place, beside, must_have};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/record");
 const COMPARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.in");
@@ -239,6 +240,35 @@ fn every_figure_is_a_file_of_its_own() {
         .exits(1)
         .says("holds something else");
     assert_eq!(place.read("drawn/01-contend-throughput.svg"), "mine");
+}
+
+#[test]
+fn a_card_is_a_file_that_is_replaced_and_nothing_else_is() {
+    let _beside = beside();
+    must_have("rsvg-convert", "librsvg2-bin");
+    let place = Place::new();
+    let line = format!("report {RECORDS}/old.jsonl --card card.svg");
+    for _ in 0..2 {
+        place.jostle(&line).run().exits(0);
+        let card = place.read("card.svg");
+        assert!(card.starts_with("<svg xmlns"), "{card:.80}");
+    }
+    let drawn = Command::new("rsvg-convert")
+        .arg(place.file("card.svg"))
+        .output()
+        .unwrap();
+    assert!(drawn.stdout.starts_with(b"\x89PNG"));
+    assert_eq!(
+        u32::from_be_bytes(drawn.stdout[16..20].try_into().unwrap()),
+        1200
+    );
+    fs::write(place.file("card.svg"), "mine").unwrap();
+    place
+        .jostle(&line)
+        .run()
+        .exits(1)
+        .says("name another file with --card");
+    assert_eq!(place.read("card.svg"), "mine");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn svg(figure: &Figure, panel: &Panel, style: &str) -> String {
 }
 
 /// As its own `viewBox` has it: the height of some depends on their rows.
-fn drawn_size(panel: &Panel) -> (f64, f64) {
+pub(super) fn drawn_size(panel: &Panel) -> (f64, f64) {
     let text = &panel.drawing.0;
     let numbers = text.split("viewBox=\"0 0 ").nth(1);
     let numbers = numbers.and_then(|rest| rest.split('"').next());
@@ -79,7 +79,7 @@ fn drawn_size(panel: &Panel) -> (f64, f64) {
 
 /// The page's rules for drawings, with the light colours in place of their names: other
 /// programs than browsers know no variables.
-fn style() -> String {
+pub(super) fn style() -> String {
     let colours: BTreeMap<&str, &str> = STYLE
         .lines()
         .take_while(|line| !line.starts_with('}'))

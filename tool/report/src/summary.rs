@@ -1,0 +1,115 @@
+//! `--format summary`: one JSON document, a list with an object for each point: its figures
+//! over the runs with their intervals, and the verdict. INVALID points have no figures.
+
+use crate::ResultSet;
+use jostle_model::record::Reason;
+use jostle_stats::summary::{Estimate, PointSummary, summarize};
+use serde_json::{Map, Value, json};
+
+type Of = fn(&PointSummary<'_>) -> Option<Estimate>;
+
+/// By their names in the result file.
+static FIGURES: &[(&str, Of)] = &[
+    ("throughput_per_s", |p| p.throughput_per_s),
+    ("of_ideal", |p| p.of_ideal),
+    ("cpu_us_per_operation", |p| p.cpu_us_per_operation),
+    ("server_cpu_us_per_operation", |p| {
+        p.server_cpu_us_per_operation
+    }),
+    ("server_bytes_per_held_lock", |p| {
+        p.server_bytes_per_held_lock
+    }),
+    ("round_trips_per_grant", |p| p.round_trips_per_grant),
+    ("bytes_per_grant", |p| p.bytes_per_grant),
+    ("acquire_p50_ns", |p| p.acquire_p50_ns),
+    ("acquire_p99_ns", |p| p.acquire_p99_ns),
+    ("release_p50_ns", |p| p.release_p50_ns),
+    ("handoff_p50_ns", |p| p.handoff_p50_ns),
+    ("batch_p50_ns", |p| p.batch_p50_ns),
+    ("batch_p99_ns", |p| p.batch_p99_ns),
+    ("response_p50_ns", |p| p.response_p50_ns),
+    ("response_p99_ns", |p| p.response_p99_ns),
+    ("connect_p50_ns", |p| p.connect_p50_ns),
+    ("connect_p99_ns", |p| p.connect_p99_ns),
+    ("bind_p50_ns", |p| p.bind_p50_ns),
+    ("accept_p50_ns", |p| p.accept_p50_ns),
+    ("close_p50_ns", |p| p.close_p50_ns),
+    ("slab_bytes_each", |p| p.slab_bytes_each),
+    ("blocked_share", |p| p.blocked_share),
+    ("next_grant_ns", |p| p.next_grant_ns),
+];
+
+/// The document.
+pub(crate) fn render(sets: &[ResultSet]) -> String {
+    let of_set = |set: &ResultSet| -> Vec<Value> {
+        let points = summarize(&set.experiment, &set.points);
+        points.iter().map(|point| object(set, point)).collect()
+    };
+    let all: Vec<Value> = sets.iter().flat_map(of_set).collect();
+    // A list of objects always has a text.
+    serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
+}
+
+fn object(set: &ResultSet, point: &PointSummary<'_>) -> Value {
+    let known = FIGURES.iter().filter(|_| point.is_usable());
+    let known = known.filter_map(|(name, of)| Some(((*name).to_owned(), estimate(of(point)?))));
+    let figures: Map<String, Value> = known.collect();
+    let reason =
+        |reason: &Reason| json!({ "is": reason.is, "check": reason.check, "text": reason.text });
+    let reasons: Vec<Value> = point.verdict.reasons.iter().map(reason).collect();
+    json!({
+        "file": set.file,
+        "label": set.label,
+        "started_at": set.experiment.started_at,
+        "workload": point.workload.as_str(),
+        "target": point.target,
+        "at": point.at,
+        "runs": point.runs.len(),
+        "figures": figures,
+        "verdict": point.verdict.is,
+        "reasons": reasons,
+        "limited_by": point.limited_by(),
+    })
+}
+
+/// `interval` is true where the ends are a 95 % interval of the median, and false where they
+/// are the range of the runs.
+fn estimate(of: Estimate) -> Value {
+    json!({
+        "median": of.median,
+        "low": of.low,
+        "high": of.high,
+        "interval": of.interval,
+        "runs": of.runs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+
+    #[test]
+    fn it_is_one_document_with_the_figures_of_the_summary() {
+        let set = made::set();
+        let text = render(&[set.clone(), made::broken()]);
+        let all: Vec<Value> = serde_json::from_str(&text).unwrap();
+        let points = summarize(&set.experiment, &set.points);
+        assert_eq!(all.len(), points.len() + 1);
+        for (found, point) in all.iter().zip(&points) {
+            let of = point.throughput_per_s.unwrap();
+            let figure = &found["figures"]["throughput_per_s"];
+            assert_eq!(figure["median"], of.median);
+            assert_eq!(
+                (&figure["low"], &figure["high"]),
+                (&json!(of.low), &json!(of.high))
+            );
+            assert_eq!(found["at"]["workers"], json!(point.at.workers));
+            assert_eq!(found["target"], point.target);
+        }
+        let broken = &all[points.len()];
+        assert_eq!(broken["verdict"], "INVALID");
+        assert_eq!(broken["figures"], json!({}));
+        assert!(broken["reasons"][0]["text"].is_string());
+    }
+}
