@@ -10,7 +10,7 @@ use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Point};
-use jostle_stats::comparison::{Compared, How, Said, compare};
+use jostle_stats::comparison::{Compared, How, Said, compare_figure};
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
 
@@ -32,13 +32,16 @@ struct Kind {
     name: &'static str,
     /// Of one target and of several that nothing tells apart.
     best: [&'static str; 2],
+    /// How the title of the figure begins that shows it; empty of none.
+    figure: &'static str,
     value: fn(f64, &PointSummary<'_>) -> String,
 }
 
-const fn latency(name: &'static str, best: [&'static str; 2]) -> Kind {
+const fn latency(name: &'static str, figure: &'static str, best: [&'static str; 2]) -> Kind {
     Kind {
         name,
         best,
+        figure,
         value: |ns, _| time(ns),
     }
 }
@@ -47,6 +50,7 @@ static KINDS: &[Kind] = &[
     Kind {
         name: "throughput_per_s",
         best: ["is the fastest", "are the fastest"],
+        figure: "Throughput",
         value: |per_s, point| {
             let unit = match (point.requests.is_some(), point.workload) {
                 (true, _) => "requests/s",
@@ -58,6 +62,7 @@ static KINDS: &[Kind] = &[
     },
     latency(
         "connect_p50_ns",
+        "Time to open",
         [
             "connects in the shortest time",
             "connect in the shortest time",
@@ -65,10 +70,12 @@ static KINDS: &[Kind] = &[
     ),
     latency(
         "bind_p50_ns",
+        "Time to open",
         ["binds in the shortest time", "bind in the shortest time"],
     ),
     latency(
         "response_p99_ns",
+        "Response time",
         [
             "has the shortest responses (p99)",
             "have the shortest responses (p99)",
@@ -76,6 +83,7 @@ static KINDS: &[Kind] = &[
     ),
     latency(
         "acquire_p99_ns",
+        "Time for one operation",
         [
             "has the shortest waits (p99)",
             "have the shortest waits (p99)",
@@ -83,6 +91,7 @@ static KINDS: &[Kind] = &[
     ),
     latency(
         "batch_p99_ns",
+        "Time for one operation",
         [
             "has the shortest batches (p99)",
             "have the shortest batches (p99)",
@@ -90,6 +99,7 @@ static KINDS: &[Kind] = &[
     ),
     latency(
         "next_grant_ns",
+        "Time to the next grant",
         [
             "recovers in the shortest time",
             "recover in the shortest time",
@@ -98,6 +108,7 @@ static KINDS: &[Kind] = &[
     Kind {
         name: JAIN,
         best: ["is the fairest", "are the fairest"],
+        figure: "",
         value: |_, point| {
             let shares = point.per_worker.unwrap_or_default();
             format!(
@@ -109,10 +120,12 @@ static KINDS: &[Kind] = &[
     },
     cpu(
         "cpu_us_per_operation",
+        "CPU time of the workers",
         ["takes the least CPU", "take the least CPU"],
     ),
     cpu(
         "server_cpu_us_per_operation",
+        "CPU time of the server",
         [
             "takes the least CPU in its server",
             "take the least CPU in their servers",
@@ -120,10 +133,11 @@ static KINDS: &[Kind] = &[
     ),
 ];
 
-const fn cpu(name: &'static str, best: [&'static str; 2]) -> Kind {
+const fn cpu(name: &'static str, figure: &'static str, best: [&'static str; 2]) -> Kind {
     Kind {
         name,
         best,
+        figure,
         value: |us, point| {
             let noun = match (point.requests.is_some(), point.workload) {
                 (true, _) => "request",
@@ -150,17 +164,27 @@ struct Ranking<'p, 'a> {
     groups: Vec<Vec<Ranked<'p, 'a>>>,
 }
 
-/// The sentences about the targets, the first of which is the title; none about one target.
-pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
-    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
-    targets.sort_unstable();
-    targets.dedup();
-    if targets.len() < 2 {
-        return Vec::new();
+/// What there is to say of the targets of a result.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    /// The sentences, the first of which is the title; none about one target.
+    pub sentences: Vec<String>,
+    /// How the title of the figure begins that shows the first; empty of none.
+    pub figure: &'static str,
+}
+
+/// What tells the targets apart, or why nothing does.
+pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
+    let undecided = |why: &str| Findings {
+        sentences: vec![undecided(points, why)],
+        figure: "",
+    };
+    if points.iter().all(|point| point.target == points[0].target) {
+        return Findings::default();
     }
     let usable: Vec<&PointSummary<'_>> = points.iter().filter(|point| point.is_usable()).collect();
     let Some(at) = common(&usable) else {
-        return vec![undecided(points, "")];
+        return undecided("");
     };
     let beside: Vec<&PointSummary<'_>> = usable.into_iter().filter(|p| p.at == at).collect();
     let mut why = String::new();
@@ -172,17 +196,18 @@ pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<Stri
     rankings.sort_by(|one, other| other.apart().total_cmp(&one.apart()));
     rankings.truncate(SENTENCES);
     let runs = beside.iter().map(|point| point.runs.len()).min();
-    match (rankings.is_empty(), runs) {
-        (true, Some(runs)) if runs < FEWEST => {
+    match (rankings.first(), runs) {
+        (Some(first), _) => Findings {
+            sentences: rankings.iter().map(|one| one.sentence(at)).collect(),
+            figure: first.kind.figure,
+        },
+        (None, Some(runs)) if runs < FEWEST => {
             let runs = counted(runs as u64, "run");
-            let why = format!("{runs} of each target, and an order takes {FEWEST} (--runs 12)");
-            vec![undecided(points, &why)]
+            undecided(&format!(
+                "{runs} of each target, and an order takes {FEWEST} (--runs 12)"
+            ))
         }
-        (true, _) => vec![undecided(points, &why)],
-        (false, _) => rankings
-            .iter()
-            .map(|ranking| ranking.sentence(at))
-            .collect(),
+        (None, _) => undecided(&why),
     }
 }
 
@@ -269,8 +294,7 @@ fn compared(
         all: true,
         paired: true,
     };
-    let mut all = compare(&set.experiment.plan, base, new, how).into_iter();
-    all.find(|one| one.figure.name == kind.name)
+    compare_figure(&set.experiment.plan, kind.name, base, new, how)
 }
 
 fn value(set: &ResultSet, kind: &Kind, point: &PointSummary<'_>) -> Option<f64> {
@@ -433,7 +457,7 @@ mod tests {
     }
 
     fn of(set: &ResultSet) -> Vec<String> {
-        findings(set, &summarize(&set.experiment, &set.points))
+        findings(set, &summarize(&set.experiment, &set.points)).sentences
     }
 
     /// Each has runs in enough blocks.

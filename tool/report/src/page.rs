@@ -84,7 +84,7 @@ fn page(set: &ResultSet) -> Page {
         // Those of generators have tables of their own.
         accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
         over: over(times, &points),
-        findings: findings(set, &points),
+        findings: findings(set, &points).sentences,
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
         growth: closing(&growth(set, &points)),

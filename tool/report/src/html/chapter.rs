@@ -5,6 +5,7 @@ use super::chart::Style;
 use super::labels::labels;
 use super::scale::Axis;
 use crate::ResultSet;
+use crate::finding::findings;
 use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{At, Distribution, Fit, Point};
@@ -26,6 +27,8 @@ pub(crate) struct Chapter<'a> {
     pub swept: String,
     /// In the order of sets and targets.
     pub series: Vec<Series<'a>>,
+    /// How the title of the figure begins that comes first; empty where none has to.
+    pub lead: &'static str,
 }
 
 /// What one line of a figure shows.
@@ -92,12 +95,17 @@ fn chapter(workload: Workload, all: &[ResultSet]) -> Chapter<'_> {
     let (swept, others) = dimensions(workload, ats);
     let labels = labels(&members);
     let series = series(&members, &labels, &swept, &others);
+    let lead = match members[..] {
+        [only] => findings(only, &summarize(&only.experiment, &only.points)).figure,
+        _ => "",
+    };
     Chapter {
         workload,
         sets,
         labels,
         swept,
         series,
+        lead,
     }
 }
 

@@ -122,7 +122,10 @@ mod tests {
         assert!(all.len() > 5);
         let names: BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names.len(), all.len());
-        assert_eq!(all[0].name, "01-contend-throughput");
+        assert_eq!(
+            all[0].name,
+            "01-contend-cpu-time-of-the-workers-for-one-lock"
+        );
         for one in &all {
             assert!(!one.svg.contains("var(--"), "{}", one.svg);
             assert!(one.svg.starts_with("<svg xmlns"), "{}", one.svg);

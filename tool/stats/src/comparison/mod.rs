@@ -106,6 +106,18 @@ pub fn compare(
         .collect()
 }
 
+/// The figure of this name alone; None where there is no such figure, or it was not measured.
+pub fn compare_figure(
+    plan: &Plan,
+    name: &str,
+    base: &PointSummary<'_>,
+    new: &PointSummary<'_>,
+    how: How,
+) -> Option<Compared> {
+    let figure = FIGURES.iter().find(|figure| figure.name == name)?;
+    one(plan, figure, base, new, how)
+}
+
 fn one(
     plan: &Plan,
     figure: &'static Figure,

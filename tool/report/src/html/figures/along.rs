@@ -68,6 +68,15 @@ struct Course<'s, 'a> {
     drift: Option<f64>,
 }
 
+impl Course<'_, '_> {
+    /// Whether a drawing would be a level line.
+    fn is_steady(&self) -> bool {
+        let usual = bursts::usual(self.slices.iter().map(|slice| slice.1));
+        let is_burst = |slice: &(f64, f64)| bursts::is_one(slice.1, usual);
+        self.drift.is_none() && !self.slices.iter().any(is_burst)
+    }
+}
+
 /// Those that were recorded.
 pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     let counted = !chapter.workload.has_window();
@@ -91,12 +100,22 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Figure> {
         return None;
     }
     let unit = (track.unit)(chapter);
-    let charts = panels(chapter, &all, |size, shown| {
-        draw(chapter, track, size, &all, shown)
-    });
+    let steady = all
+        .iter()
+        .flat_map(|(_, courses)| courses)
+        .all(Course::is_steady);
+    let charts = match steady {
+        true => Vec::new(),
+        false => panels(chapter, &all, |size, shown| {
+            draw(chapter, track, size, &all, shown)
+        }),
+    };
     Some(Figure {
         title: track.title.to_owned(),
-        note: track.note.to_owned(),
+        note: match steady {
+            true => "steady along the run at every point: no drift, and no burst".to_owned(),
+            false => track.note.to_owned(),
+        },
         charts,
         data: data(chapter, unit, &all),
     })
@@ -313,6 +332,37 @@ mod tests {
         let drawn: Vec<f64> = thinned(&found).iter().map(|course| course.spot.x).collect();
         assert_eq!((found.len(), drawn.len()), (40, LINES));
         assert_eq!((drawn[0], drawn[LINES - 1]), (1.0, 40.0));
+    }
+
+    #[test]
+    fn level_lines_are_told_and_not_drawn() {
+        let mut set = crate::made::set();
+        let of = |set: &crate::ResultSet| {
+            let sets = [set.clone()];
+            let chapter = &crate::html::chapter::chapters(&sets)[0];
+            let found = figure(chapter, &TRACKS[3]).unwrap();
+            (found.charts.len(), found.note, found.data.rows.len())
+        };
+        for point in &mut set.points {
+            point.series = vec![
+                Slice {
+                    operations: 94,
+                    ..Slice::default()
+                };
+                10
+            ];
+        }
+        let (charts, note, rows) = of(&set);
+        assert_eq!((charts, rows), (0, 4));
+        assert!(note.starts_with("steady along the run"), "{note}");
+        let rising = set
+            .points
+            .iter_mut()
+            .filter(|point| point.target == "flock");
+        for (slice, value) in rising.flat_map(|point| point.series.iter_mut().zip(RISING)) {
+            slice.operations = u64::from(value);
+        }
+        assert_eq!(of(&set).0, 2);
     }
 
     #[test]
