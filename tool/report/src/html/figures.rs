@@ -106,20 +106,20 @@ pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
         // One grant for each waiter is no rate, and its answer shows each.
         return Vec::new();
     }
-    let overlaid = |group| overlay::figures(chapter, group);
+    let measured = |group| overlay::figures(chapter, group);
     let banded = |group| bands::figures(chapter, group);
     let groups = [
-        ("Throughput and cost", overlaid(Subject::Cost)),
+        ("Throughput and cost", measured(Subject::Cost)),
         ("Growth", growth::figures(chapter)),
         ("Waiting", banded(Subject::Waiting)),
         (
             "Fairness",
-            both(shares::figures(chapter), overlaid(Subject::Fairness)),
+            both(shares::figures(chapter), measured(Subject::Fairness)),
         ),
         ("Along the run", along::figures(chapter)),
         ("Hand-off", banded(Subject::HandOff)),
         ("Other times", banded(Subject::Other)),
-        ("The machine and the tool", overlaid(Subject::Machine)),
+        ("The machine and the tool", measured(Subject::Machine)),
     ];
     let shown = |figure: &Figure| answer.iter().any(|other| other.title == figure.title);
     let groups = groups.into_iter().map(|(title, mut figures)| {
@@ -178,11 +178,44 @@ fn panels<'s, 'a, T>(
     all.iter().map(panel).collect()
 }
 
+/// Series of one drawing, at most: beyond, lines and labels cover each other.
+const OVERLAID: usize = 8;
+
+/// One drawing of all series, or small ones on the same axes, one for each, where they are
+/// too many.
+fn overlaid<'s, 'a>(
+    chapter: &'s Chapter<'a>,
+    size: Size,
+    draw: impl Fn(Size, &[&'s Series<'a>]) -> Markup,
+) -> Vec<Panel> {
+    let all: Vec<&Series<'_>> = chapter.series.iter().collect();
+    if !is_crowded(chapter) {
+        return vec![Panel {
+            size,
+            label: None,
+            caption: None,
+            drawing: draw(size, &all),
+        }];
+    }
+    let panel = |one: &'s Series<'a>| Panel {
+        size: SMALL,
+        label: Some(one.label.clone()),
+        caption: Some(caption(one)),
+        drawing: draw(SMALL, &[one]),
+    };
+    all.into_iter().map(panel).collect()
+}
+
+/// Whether each series has a drawing of its own, below its name.
+fn is_crowded(chapter: &Chapter<'_>) -> bool {
+    chapter.sweeps() && chapter.series.len() > OVERLAID
+}
+
 /// Pixels by which the marks of a series stand beside the swept value, so that
 /// those of different series do not hide each other.
 fn beside(chapter: &Chapter<'_>, series: &Series<'_>) -> f64 {
     let count = chapter.series.len() as f64;
-    match chapter.sweeps() {
+    match chapter.sweeps() && !is_crowded(chapter) {
         true => (series.index as f64 - (count - 1.0) / 2.0) * (14.0 / count).min(5.0),
         false => 0.0,
     }

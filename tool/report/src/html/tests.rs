@@ -132,6 +132,40 @@ fn a_figure_of_the_answer_is_not_repeated_in_the_detail() {
     assert!(detail.contains("<strong>Time to acquire</strong>"));
 }
 
+/// Fourteen targets were one smear, with "ideal" fourteen times.
+#[test]
+fn beyond_eight_series_each_has_a_drawing_of_its_own() {
+    let many =
+        |targets: usize| {
+            let mut set = made::set();
+            let points: Vec<_> = set
+                .points
+                .iter()
+                .filter(|point| point.target == "sysv")
+                .cloned()
+                .collect();
+            set.experiment.plan.targets = (1..=targets).map(|n| format!("t{n}")).collect();
+            set.points.clear();
+            for target in &set.experiment.plan.targets {
+                set.points.extend(points.iter().cloned().map(|point| {
+                    jostle_model::record::Point {
+                        target: target.clone(),
+                        ..point
+                    }
+                }));
+            }
+            let page = page(&[set]);
+            let figures = page
+                .split("<figure")
+                .find(|figure| figure.contains("<strong>Throughput</strong>"));
+            let throughput = figures.unwrap();
+            let labels = throughput.matches("text class=\"label ideal\"").count();
+            (throughput.matches("<svg class=\"chart").count(), labels)
+        };
+    assert_eq!(many(8), (1, 1));
+    assert_eq!(many(14), (14, 14));
+}
+
 #[test]
 fn two_results_have_their_ratios_and_one_has_none() {
     let (old, mut new) = (made::set(), made::set());

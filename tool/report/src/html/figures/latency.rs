@@ -4,12 +4,12 @@
 
 use super::overlay::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, LARGE, Panel, beside, cross, key_cells, key_headings, lone, look,
-    stretches, told, verdict_cell,
+    Cell, Chapter, Data, Figure, LARGE, beside, cross, key_cells, key_headings, lone, look,
+    overlaid, stretches, told, verdict_cell,
 };
 use crate::format::grouped;
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Look, Mark, frame_below};
+use crate::html::chart::{Chart, Look, Mark, Size, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
 use jostle_model::record::Is;
@@ -227,18 +227,20 @@ pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
     measured.then(|| Figure {
         title: of.title.to_owned(),
         note: of.note.to_owned(),
-        charts: vec![Panel {
-            size: LARGE,
-            label: None,
-            caption: None,
-            drawing: draw(chapter, of, &all),
-        }],
+        charts: overlaid(chapter, LARGE, |size, shown| {
+            draw(chapter, of, (&all, size), shown)
+        }),
         data: data(chapter, of, &all),
     })
 }
 
-fn draw(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> maud::Markup {
-    let several = chapter.series.len() > 1;
+fn draw(
+    chapter: &Chapter<'_>,
+    of: &Latency,
+    (all, size): (&[OfSeries<'_, '_>], Size),
+    shown: &[&Series<'_>],
+) -> maud::Markup {
+    let several = shown.len() > 1;
     let longest_level = of
         .levels
         .iter()
@@ -250,14 +252,15 @@ fn draw(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> maud::
         (true, false) => longest_level,
         (true, true) => chapter.longest_label() + 1 + longest_level,
     };
+    let is_shown = |series: &Series<'_>| shown.iter().any(|one| one.index == series.index);
     let rises: Vec<(&Series<'_>, Rise)> = chapter
         .series
         .iter()
         .filter_map(|series| Some((series, (of.rise)(series)?)))
-        .filter(|_| chapter.sweeps())
+        .filter(|(series, _)| chapter.sweeps() && is_shown(series))
         .take(ROWS)
         .collect();
-    let frame = frame_below(LARGE, longest, rises.len());
+    let frame = frame_below(size, longest, rises.len());
     let levels = all.iter().flat_map(|(_, spots)| spots.iter().flatten());
     let values: Vec<f64> = levels
         .flatten()
@@ -268,7 +271,7 @@ fn draw(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> maud::
         Axis::of_values(NANOS, &values, frame.1),
         NANOS.title().to_owned(),
     );
-    let mut chart = Chart::within(frame, LARGE, x, y);
+    let mut chart = Chart::within(frame, size, x, y);
     for (row, (series, rise)) in rises.iter().enumerate() {
         let class = series.style.colour();
         match rise.after == rise.before {
@@ -277,7 +280,7 @@ fn draw(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> maud::
         }
         chart.tag(&class, row, rise.before, &rise.words);
     }
-    for (series, spots) in all {
+    for (series, spots) in all.iter().filter(|(series, _)| is_shown(series)) {
         for (at, level) in of.levels.iter().enumerate() {
             draw_level(&mut chart, chapter, series, spots, (at, level, several));
         }

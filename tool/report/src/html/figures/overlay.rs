@@ -2,8 +2,8 @@
 //! over the runs, its interval, and each run.
 
 use super::{
-    Cell, Chapter, Data, Figure, LARGE, Panel, SMALL, Subject, beside, cross, key_cells,
-    key_headings, look, stretches, told, verdict_cell,
+    Cell, Chapter, Data, Figure, LARGE, SMALL, Subject, beside, cross, is_crowded, key_cells,
+    key_headings, look, overlaid, stretches, told, verdict_cell,
 };
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Mark, Size, frame_below};
@@ -244,12 +244,9 @@ fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
     };
     let charts = match all_zero {
         true => Vec::new(),
-        false => vec![Panel {
-            size: size(chapter, measure),
-            label: None,
-            caption: None,
-            drawing: draw(chapter, measure, &title, &found),
-        }],
+        false => overlaid(chapter, size(chapter, measure), |size, shown| {
+            draw(chapter, measure, (&title, size), &found, shown)
+        }),
     };
     Some(Figure {
         title,
@@ -277,23 +274,28 @@ fn size(chapter: &Chapter<'_>, measure: &Measure) -> Size {
 fn draw(
     chapter: &Chapter<'_>,
     measure: &Measure,
-    title: &str,
+    (title, size): (&str, Size),
     found: &[Known<'_, '_>],
+    shown: &[&Series<'_>],
 ) -> maud::Markup {
     let unit = (measure.unit)(chapter);
-    let size = size(chapter, measure);
     let ideals = match measure.title {
-        "Throughput" => ideals(chapter),
+        "Throughput" => ideals(chapter, shown),
         _ => Vec::new(),
     };
-    let limits = match measure.title {
+    let mut limits = match measure.title {
         "Throughput" => limits(chapter),
         _ => Vec::new(),
     };
+    limits.retain(|(series, _)| shown.iter().any(|one| one.index == series.index));
+    let longest = match is_crowded(chapter) {
+        true => 0,
+        false => chapter.longest_label(),
+    };
     let longest = match ideals.is_empty() {
-        true => chapter.longest_label(),
+        true => longest,
         // The word `ideal` or `offered`.
-        false => chapter.longest_label().max(7),
+        false => longest.max(7),
     };
     let frame = frame_below(size, longest, limits.len());
     let (across, up) = frame;
@@ -328,7 +330,7 @@ fn draw(
         };
         chart.label("ideal", end, word);
     }
-    for series in &chapter.series {
+    for series in shown {
         draw_series(&mut chart, chapter, series, unit, found);
     }
     chart.draw(&format!("{title}, by {}", chapter.swept_words()))
@@ -389,7 +391,8 @@ fn draw_series(
         let cross = cross(chapter.x_of(series, spot.x));
         chart.marks(series.style, by, &told(chapter, series, spot), &[cross]);
     }
-    if let Some(last) = of_series.last().filter(|_| chapter.sweeps()) {
+    let named = chapter.sweeps() && !is_crowded(chapter);
+    if let Some(last) = of_series.last().filter(|_| named) {
         let end = (chapter.x_of(series, last.spot.x), last.over_runs.median);
         chart.label(&class, end, &series.short);
     }
@@ -433,7 +436,7 @@ fn limits<'s, 'a>(chapter: &'s Chapter<'a>) -> Limits<'s, 'a> {
 
 /// What nothing could exceed: one line where it is the same for all series,
 /// else one for each.
-fn ideals(chapter: &Chapter<'_>) -> Vec<Vec<(f64, f64)>> {
+fn ideals(chapter: &Chapter<'_>, shown: &[&Series<'_>]) -> Vec<Vec<(f64, f64)>> {
     let line = |series: &Series<'_>| -> Vec<(f64, f64)> {
         let usable = series.spots.iter().filter(|spot| spot.usable());
         let ceiling = |spot: &Spot<'_>| {
@@ -446,7 +449,7 @@ fn ideals(chapter: &Chapter<'_>) -> Vec<Vec<(f64, f64)>> {
         };
         usable.filter_map(ceiling).collect()
     };
-    let lines: Vec<Vec<(f64, f64)>> = chapter.series.iter().map(line).collect();
+    let lines: Vec<Vec<(f64, f64)>> = shown.iter().copied().map(line).collect();
     let mut all = lines.concat();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     all.dedup();
