@@ -15,6 +15,7 @@ use crate::requests::accounts;
 use crate::spread::tables;
 use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
+use jostle_model::text::alike;
 use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -85,13 +86,39 @@ fn page(set: &ResultSet) -> Page {
         accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
         over: over(times, &points),
         findings: findings(set, &points).sentences,
-        sentences: sentences(&set.experiment, &points),
+        sentences: merged(sentences(&set.experiment, &points)),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
         growth: closing(&growth(set, &points)),
         ended: set.ended_early(),
         checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),
         next: next(set, &points),
     }
+}
+
+/// Targets named before a sentence that they share, at most; the others are counted.
+const SHARING: usize = 3;
+
+/// A sentence that is true of several targets once, under their names. Those about INVALID
+/// points share one where they differ by numbers alone, and it has the first one's.
+fn merged(sentences: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut all: Vec<(Vec<String>, String)> = Vec::new();
+    for (target, text) in sentences {
+        let same =
+            |other: &str| other == text || (text.starts_with("INVALID") && alike(other, &text));
+        match all.iter_mut().find(|(_, other)| same(other)) {
+            Some((targets, _)) if !target.is_empty() => targets.push(target),
+            _ => all.push((vec![target], text)),
+        }
+    }
+    let named = all.into_iter().map(|(targets, text)| {
+        let more = targets.len().saturating_sub(SHARING);
+        let named = targets[..targets.len() - more].join(", ");
+        match more {
+            0 => (named, text),
+            more => (format!("{named} and {more} more"), text),
+        }
+    });
+    named.collect()
 }
 
 /// The fits of the file. They are computed from the points if the file has none, because
@@ -130,6 +157,30 @@ mod tests {
             page(&set).ended.unwrap(),
             "This experiment ended early: interrupted; 1 run was finished."
         );
+    }
+
+    #[test]
+    fn a_sentence_of_several_targets_stands_once() {
+        let of = |all: &[(&str, &str)]| {
+            let all = all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+            merged(all.collect())
+        };
+        let invalid = ["a", "b", "c", "d", "e"].map(|target| (target, "INVALID: 24 % taken."));
+        let mut all = invalid.to_vec();
+        all[1].1 = "INVALID: 98 % taken.";
+        let expected = (
+            "a, b, c and 2 more".to_owned(),
+            "INVALID: 24 % taken.".to_owned(),
+        );
+        assert_eq!(of(&all), [expected]);
+        // Other figures are other findings.
+        let two = [
+            ("a", "holds to 10."),
+            ("b", "holds to 20."),
+            ("c", "holds to 10."),
+        ];
+        assert_eq!(of(&two)[0], ("a, c".to_owned(), "holds to 10.".to_owned()));
+        assert_eq!(of(&two).len(), 2);
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
         section.conclusion #conclusion aria-label="Conclusion" {
             p.kicker { "jostle compare" }
             h1 { (super::conclusion::subject(&chapters, &sets)) }
-            p.badge { span.word.(word) { (word) } " " (closing(comparison)) }
+            p.badge { span.word.(word) { (word) } " " (closing(comparison))
+                @if too_few_runs(comparison) { " Too few runs: " code { "--runs 12" } "." }
+            }
             dl.facts {
                 div { dt { "BASE" } dd { (comparison.base) } }
                 div { dt { "NEW" } dd { (comparison.new) } }
@@ -76,6 +78,16 @@ fn word(comparison: &Comparison) -> &'static str {
     found.unwrap_or(Said::Undecided).name()
 }
 
+/// Whether no ratio has an interval, so that nothing could be decided.
+fn too_few_runs(comparison: &Comparison) -> bool {
+    let mut ratios = comparison
+        .rows
+        .iter()
+        .filter_map(|(_, row)| row.ratio)
+        .peekable();
+    ratios.peek().is_some() && ratios.all(|ratio| !ratio.interval)
+}
+
 fn marks() -> Markup {
     html! {
         div.key.beside {
@@ -105,7 +117,10 @@ mod tests {
         for point in &mut new.points {
             point.throughput_per_s *= factor;
         }
-        let (base, new) = ([base], [new]);
+        page_of([base], [new])
+    }
+
+    fn page_of(base: [ResultSet; 1], new: [ResultSet; 1]) -> String {
         let input = Input {
             base_name: "old.jsonl",
             base: &base,
@@ -117,6 +132,17 @@ mod tests {
             strict: false,
         };
         compared(&compare(&input).unwrap(), &base, Some(&new))
+    }
+
+    #[test]
+    fn where_runs_are_too_few_the_page_says_how_many_would_do() {
+        let set = |runs: u32| {
+            let mut set = crate::compare::tests::set(1000.0, 1.0);
+            set.points.retain(|point| point.run <= runs);
+            [set]
+        };
+        let says = |runs| page_of(set(runs), set(runs)).contains("Too few runs: <code>--runs 12");
+        assert!(says(2) && !says(9));
     }
 
     #[test]
