@@ -24,13 +24,24 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 /// The same in lines of at most this many columns, except for words that are longer
 /// themselves.
 pub fn render_within(sets: &[ResultSet], width: usize) -> String {
-    let pages: Vec<String> = pages(sets).iter().map(|one| page(one, width)).collect();
+    let pages = pages(sets);
+    let several = pages.len() > 1;
+    let pages = pages.iter().zip(sets);
+    let pages: Vec<String> = pages
+        .map(|(one, set)| page(one, width, several || set.label.is_some()))
+        .collect();
     pages.join("\n")
 }
 
-fn page(page: &Page, width: usize) -> String {
+/// The circumstances stand below the table, or above it where they tell it from others.
+fn page(page: &Page, width: usize, entitled: bool) -> String {
     let prose = |first: &str, text: &str| wrap(first, text, width.min(WIDEST_PROSE));
-    let mut text = prose("", &page.intro);
+    let intro = prose("", &page.intro);
+    let below = page.headline.is_some() && !entitled;
+    let mut text = match below {
+        true => String::new(),
+        false => intro.clone(),
+    };
     if let Some(headline) = &page.headline {
         text += &headline.grid.fitted(width);
         if let Some(meaning) = headline.plus_minus {
@@ -38,6 +49,9 @@ fn page(page: &Page, width: usize) -> String {
         }
         for (at, note) in headline.notes.iter().enumerate() {
             text += &prose(&format!("[{}] ", at + 1), note);
+        }
+        if below {
+            text += &intro;
         }
     }
     if !page.failures.is_empty() {
