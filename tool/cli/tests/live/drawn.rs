@@ -205,7 +205,8 @@ fn faults(drawing: &Drawing, wanted: &Wanted) -> Vec<String> {
                 }
             }
             let is_law = part.kind.contains("law");
-            if !found && !(is_law && curves.iter().any(|place| near(*at, *place, OFF))) {
+            found |= is_law && curves.iter().any(|place| near(*at, *place, OFF));
+            if !found {
                 faults.push(format!(
                     "{} at {at:?} is no figure of the record",
                     part.kind
