@@ -6,6 +6,7 @@
 //! The sentences are ordered by how far the first and the last target lie apart.
 
 use crate::ResultSet;
+use crate::compare::place;
 use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
 use jostle_model::plan::Workload;
@@ -30,126 +31,103 @@ const WITHIN: f64 = 0.05;
 struct Kind {
     /// As `compare` names it; `jain` is the evenness of shares.
     name: &'static str,
-    /// Of one target and of several that nothing tells apart.
-    best: [&'static str; 2],
     /// How the title of the figure begins that shows it; empty of none.
     figure: &'static str,
+    /// What the first one is the most.
+    best: &'static str,
     value: fn(f64, &PointSummary<'_>) -> String,
 }
 
-const fn latency(name: &'static str, figure: &'static str, best: [&'static str; 2]) -> Kind {
+const fn kind(
+    name: &'static str,
+    figure: &'static str,
+    best: &'static str,
+    value: fn(f64, &PointSummary<'_>) -> String,
+) -> Kind {
     Kind {
         name,
-        best,
         figure,
-        value: |ns, _| time(ns),
-    }
-}
-
-static KINDS: &[Kind] = &[
-    Kind {
-        name: "throughput_per_s",
-        best: ["is the fastest", "are the fastest"],
-        figure: "Throughput",
-        value: |per_s, point| {
-            let unit = match (point.requests.is_some(), point.workload) {
-                (true, _) => "requests/s",
-                (_, Workload::Contend) => "locks/s",
-                _ => "ops/s",
-            };
-            format!("{} {unit}", significant(per_s, 3))
-        },
-    },
-    latency(
-        "connect_p50_ns",
-        "Time to open",
-        [
-            "connects in the shortest time",
-            "connect in the shortest time",
-        ],
-    ),
-    latency(
-        "bind_p50_ns",
-        "Time to open",
-        ["binds in the shortest time", "bind in the shortest time"],
-    ),
-    latency(
-        "response_p99_ns",
-        "Response time",
-        [
-            "has the shortest responses (p99)",
-            "have the shortest responses (p99)",
-        ],
-    ),
-    latency(
-        "acquire_p99_ns",
-        "Time for one operation",
-        [
-            "has the shortest waits (p99)",
-            "have the shortest waits (p99)",
-        ],
-    ),
-    latency(
-        "batch_p99_ns",
-        "Time for one operation",
-        [
-            "has the shortest batches (p99)",
-            "have the shortest batches (p99)",
-        ],
-    ),
-    latency(
-        "next_grant_ns",
-        "Time to the next grant",
-        [
-            "recovers in the shortest time",
-            "recover in the shortest time",
-        ],
-    ),
-    Kind {
-        name: JAIN,
-        best: ["is the fairest", "are the fairest"],
-        figure: "",
-        value: |_, point| {
-            let shares = point.per_worker.unwrap_or_default();
-            format!(
-                "{} to {} turns for each worker",
-                grouped(shares.min),
-                grouped(shares.max)
-            )
-        },
-    },
-    cpu(
-        "cpu_us_per_operation",
-        "CPU time of the workers",
-        ["takes the least CPU", "take the least CPU"],
-    ),
-    cpu(
-        "server_cpu_us_per_operation",
-        "CPU time of the server",
-        [
-            "takes the least CPU in its server",
-            "take the least CPU in their servers",
-        ],
-    ),
-];
-
-const fn cpu(name: &'static str, figure: &'static str, best: [&'static str; 2]) -> Kind {
-    Kind {
-        name,
         best,
-        figure,
-        value: |us, point| {
-            let noun = match (point.requests.is_some(), point.workload) {
-                (true, _) => "request",
-                (_, Workload::Contend) => "lock",
-                _ => "operation",
-            };
-            format!("{} per {noun}", time(1e3 * us))
-        },
+        value,
     }
 }
 
 const JAIN: &str = "jain";
+const OPERATION: &str = "Time for one operation";
+const NANOS: fn(f64, &PointSummary<'_>) -> String = |ns, _| time(ns);
+
+static KINDS: &[Kind] = &[
+    kind("throughput_per_s", "Throughput", "fastest", rate),
+    kind(
+        "connect_p50_ns",
+        "Time to open",
+        "quickest to connect",
+        NANOS,
+    ),
+    kind("bind_p50_ns", "Time to open", "quickest to bind", NANOS),
+    kind(
+        "response_p99_ns",
+        "Response time",
+        "quickest to respond (p99)",
+        NANOS,
+    ),
+    kind(
+        "acquire_p99_ns",
+        OPERATION,
+        "quickest to acquire (p99)",
+        NANOS,
+    ),
+    kind(
+        "batch_p99_ns",
+        OPERATION,
+        "quickest with a batch (p99)",
+        NANOS,
+    ),
+    kind(
+        "next_grant_ns",
+        "Time to the next grant",
+        "quickest to recover",
+        NANOS,
+    ),
+    kind(JAIN, "", "fairest", turns),
+    kind(
+        "cpu_us_per_operation",
+        "CPU time of the workers",
+        "cheapest in CPU",
+        cpu,
+    ),
+    kind(
+        "server_cpu_us_per_operation",
+        "CPU time of the server",
+        "cheapest in its server's CPU",
+        cpu,
+    ),
+];
+
+fn rate(per_s: f64, point: &PointSummary<'_>) -> String {
+    format!("{} {}s/s", significant(per_s, 3), noun(point))
+}
+
+fn turns(_: f64, point: &PointSummary<'_>) -> String {
+    let shares = point.per_worker.unwrap_or_default();
+    format!(
+        "{} to {} turns for each worker",
+        grouped(shares.min),
+        grouped(shares.max)
+    )
+}
+
+fn cpu(us: f64, point: &PointSummary<'_>) -> String {
+    format!("{} per {}", time(1e3 * us), noun(point))
+}
+
+fn noun(point: &PointSummary<'_>) -> &'static str {
+    match (point.requests.is_some(), point.workload) {
+        (true, _) => "request",
+        (_, Workload::Contend | Workload::Churn) => "lock",
+        _ => "operation",
+    }
+}
 
 /// One target's figure.
 struct Ranked<'p, 'a> {
@@ -355,9 +333,14 @@ impl Ranking<'_, '_> {
             .abs()
     }
 
-    /// `lockd is the fastest with 40,782 ops/s, before redis with 13,351 ops/s (2 workers).`
+    /// `lockd is the fastest with 40,782 operations/s, before redis with 13,351 operations/s (2 workers).`
     fn sentence(&self, at: At) -> String {
-        let best = self.kind.best[usize::from(self.groups[0].len() > 1)];
+        let verb = if self.groups[0].len() > 1 {
+            "are"
+        } else {
+            "is"
+        };
+        let best = self.kind.best;
         let (names, values) = self.group(&self.groups[0]);
         let mut behind: Vec<String> = Vec::new();
         let rest = &self.groups[1..];
@@ -381,7 +364,7 @@ impl Ranking<'_, '_> {
             place => format!(" ({place})"),
         };
         format!(
-            "{names} {best} with {values}, before {}{place}.",
+            "{names} {verb} the {best} with {values}, before {}{place}.",
             listed(&behind)
         )
     }
@@ -404,26 +387,6 @@ fn listed(parts: &[String]) -> String {
         [one] => one.clone(),
         [most @ .., last] => format!("{} and {last}", most.join(", ")),
     }
-}
-
-/// `1,000 workers, 5,000 operations`.
-fn place(at: At) -> String {
-    let fault = at.fault.map(|fault| format!("fault {fault}"));
-    let sizes = [
-        (at.workers, "worker"),
-        (at.operations, "operation"),
-        (at.keys, "held lock"),
-        (at.generators, "generator"),
-        (at.open, "open connection"),
-    ];
-    let sizes = sizes
-        .into_iter()
-        .filter_map(|(size, noun)| Some(counted(size?, noun)));
-    let rate = at
-        .rate
-        .map(|rate| format!("{} offered a second", grouped(rate)));
-    let all: Vec<String> = fault.into_iter().chain(sizes).chain(rate).collect();
-    all.join(", ")
 }
 
 /// Why nothing tells the targets apart.
@@ -470,22 +433,22 @@ mod tests {
             [
                 "Nothing is decided: neither surely within 5 % nor surely beyond (--runs 12 would \
                  narrow it).",
-                "lockd has the shortest waits (p99) with 28 us, before redis with 1.1 ms (2 workers, \
+                "lockd is the quickest to acquire (p99) with 28 us, before redis with 1.1 ms (2 workers, \
                  20,000 operations).",
-                "lockd takes the least CPU in its server with 14 us per operation, before redis with \
+                "lockd is the cheapest in its server's CPU with 14 us per operation, before redis with \
                  17 us per operation (2 workers, 20,000 operations).",
-                "chained:3000 is the fastest with 21,215,107 ops/s, before lockd and redis with \
-                 30,725 ops/s and 29,697 ops/s (1 worker, 10,000 held locks).",
-                "lockd takes the least CPU in its server with 453 ns per operation, before redis \
-                 with 2.7 us per operation (1 worker, 1,000,000 held locks).",
-                "procd takes the least CPU with 3.5 us per request, before procd-call with 45 us per \
+                "chained:3000 is the fastest with 21,215,107 operations/s, before lockd and redis with \
+                 30,725 operations/s and 29,697 operations/s (1 worker, 10,000 locks).",
+                "lockd is the cheapest in its server's CPU with 453 ns per operation, before redis \
+                 with 2.7 us per operation (1 worker, 1,000,000 locks).",
+                "procd is the cheapest in CPU with 3.5 us per request, before procd-call with 45 us per \
                  request and exec:perl -e 'exit(-s $ARGV[0] \u{2026} with 642 us per request (2 \
                  workers, 10,000 operations).",
             ]
         );
         assert_eq!(
             found[1][1],
-            "lockd is the fastest with 48,177 ops/s, before redis with 28,167 ops/s (2 workers, \
+            "lockd is the fastest with 48,177 operations/s, before redis with 28,167 operations/s (2 workers, \
              20,000 operations)."
         );
     }
@@ -503,7 +466,7 @@ mod tests {
     fn invalid_points_take_no_part() {
         let mut set = made::set();
         assert!(
-            of(&set)[0].starts_with("sysv takes the least CPU"),
+            of(&set)[0].starts_with("sysv is the cheapest in CPU"),
             "{:?}",
             of(&set)
         );
@@ -549,7 +512,7 @@ mod tests {
         }
         let first = &of(&set)[0];
         assert!(
-            first.starts_with("t1 takes the least CPU with 45 us per lock, before t2 with"),
+            first.starts_with("t1 is the cheapest in CPU with 45 us per lock, before t2 with"),
             "{first}"
         );
         assert!(first.ends_with("t3 with 135 us per lock, 3 targets more and t7 with 315 us per lock (1,000 workers)."), "{first}");

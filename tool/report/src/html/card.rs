@@ -109,7 +109,7 @@ mod tests {
         let card = card(&[made::set()]).unwrap();
         for part in [
             "width=\"1200\" height=\"630\"",
-            "sysv takes the least CPU with 45 us per lock, before",
+            "sysv is the cheapest in CPU with 45 us per lock,",
             "<svg class=\"chart large\"",
             "SUSPECT: 2 of 4 points",
             "jostle contend",

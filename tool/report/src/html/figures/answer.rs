@@ -49,7 +49,7 @@ mod tests {
         let titles: Vec<&str> = figures.iter().map(|figure| figure.title.as_str()).collect();
         assert_eq!(
             titles,
-            // The title says that sysv takes the least CPU.
+            // The title says that sysv is the cheapest in CPU.
             ["CPU time of the workers for one lock", "Throughput"]
         );
         assert!(question.contains("workers"));
