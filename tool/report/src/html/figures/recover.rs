@@ -153,7 +153,11 @@ fn in_words(row: &Row<'_, '_>) -> String {
         match count(what) {
             0 => {}
             some if some == all => words.push(format!("{came} in each run")),
-            some => words.push(format!("{came} in {some} of {all}")),
+            // On a phone there is no room for more.
+            some => {
+                let came = came.split(' ').next().unwrap_or(came);
+                words.push(format!("{came} in {some} of {all}"));
+            }
         }
     }
     words.join("; ")
