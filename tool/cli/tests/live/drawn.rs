@@ -172,7 +172,7 @@ fn faults(drawing: &Drawing, wanted: &Wanted) -> Vec<String> {
         (x, y) => return x.err().into_iter().chain(y.err()).collect(),
     };
     let place = |(of, value): (f64, f64)| {
-        // Of a drawing without an upright axis only the way across is read.
+        // Without an upright axis only the position across is read.
         let up = if drawing.y.is_empty() {
             f64::NAN
         } else {
@@ -294,7 +294,7 @@ fn looked_at(place: &Place, page: &str) -> [Vec<Drawing>; 4] {
     serde_json::from_value(found["views"].clone()).unwrap()
 }
 
-/// Of all drawings whatever is off, and how many figures there were.
+/// Everything that is off in these drawings, and how many figures there were.
 fn compared(
     drawings: &[Drawing],
     set: &ResultSet,

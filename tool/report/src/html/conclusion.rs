@@ -19,7 +19,7 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
     html! {
         section.conclusion #conclusion aria-label="Conclusion" {
             @match pages {
-                // Of one experiment the title is what was found.
+                // The title of one experiment is what was found.
                 [Page { findings, .. }] if !findings.is_empty() => {
                     p.kicker { "jostle " (workloads.join(", ")) ": " (subject(chapters, sets)) }
                     h1 { (prose(&findings[0])) }

@@ -269,7 +269,7 @@ fn verdict_cell(spot: &Spot<'_>) -> Cell {
     Cell::text(spot.point.verdict.is.to_string())
 }
 
-/// Of points side by side, some without a value, those between two without: no line
+/// The points whose neighbours on both sides have no value: no line
 /// through neighbours would show them.
 fn lone(points: &[(f64, Option<f64>)]) -> Vec<(f64, f64)> {
     let has = |at: usize| points.get(at).is_some_and(|(_, value)| value.is_some());
