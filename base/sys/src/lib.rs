@@ -30,4 +30,5 @@ pub mod socket;
 pub mod spawn;
 pub mod stat;
 pub mod sysv;
+pub mod terminal;
 pub mod user;

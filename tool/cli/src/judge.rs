@@ -160,6 +160,7 @@ impl Bench<'_> {
                 environment: machine.clone(),
                 started_at: rfc3339(SystemTime::now()),
                 pair: turn.clone(),
+                parse: !self.args.no_parse,
             };
             let signals = &self.signals;
             let mut asked = || signals.exit_code().map(|code| i32::from(code) - 128);
@@ -300,6 +301,7 @@ mod tests {
             output: None,
             overwrite: false,
             html: None,
+            no_parse: false,
             quiet: false,
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::record::{Environment, Neighbour};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One command, watched from its start to its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,8 +55,37 @@ pub struct Watched {
     pub traffic: Option<Traffic>,
     /// The machine's CPUs.
     pub machine: Machine,
+    /// What the command printed; absent where it kept its own streams.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<Output>,
     /// What follows from all of this.
     pub finding: Finding,
+}
+
+/// What the command printed, as far as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Length of all of it.
+    pub bytes: u64,
+    /// For how long the command may have waited until its output was taken.
+    pub stalled_s: f64,
+    /// The results in it, in their order; empty where no format is known.
+    pub results: Vec<Printed>,
+    /// What a reader of these figures has to know, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
+}
+
+/// One result that a load generator printed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Printed {
+    /// The tool.
+    pub tool: String,
+    /// The tool's name of what it measured, if it measures several things.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test: Option<String>,
+    /// Figures by name, with their unit in it.
+    pub figures: BTreeMap<String, f64>,
 }
 
 /// A run of a pair.

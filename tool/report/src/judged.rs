@@ -5,12 +5,13 @@
 
 use crate::FileError;
 use crate::file::{lines, record, torn_note};
-use crate::format::{padded, wrap};
+use crate::format::{padded, significant, wrap};
 use crate::markdown::fenced;
-use jostle_model::judged::{Doubled, Limit, Side, Watched};
+use jostle_model::judged::{Doubled, Limit, Output, Side, Watched};
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
+use jostle_stats::printed::FIGURES;
 use std::fmt::Write as _;
 use std::io::BufRead;
 
@@ -146,6 +147,7 @@ pub fn one(watched: &Watched) -> String {
         out += &wrap("  - ", &(reason.to_owned() + "."), WIDTH);
     }
     out += &table(watched);
+    out += &watched.output.as_ref().map_or(String::new(), printed);
     out += &wrap("", &finding.meaning, WIDTH);
     if let Some(ended) = ended(watched) {
         out += &wrap("", &ended, WIDTH);
@@ -154,6 +156,30 @@ pub fn one(watched: &Watched) -> String {
         out += &wrap("Next: ", next, WIDTH);
     }
     out
+}
+
+/// The figures that the command printed, a line for each result, and what they are worth.
+fn printed(output: &Output) -> String {
+    let mut out = String::new();
+    for result in &output.results {
+        let name = [Some(&result.tool), result.test.as_ref()];
+        let name: Vec<&str> = name.into_iter().flatten().map(String::as_str).collect();
+        let figures = FIGURES.iter().filter_map(|(figure, unit)| {
+            let value = *result.figures.get(*figure)?;
+            let digits = if value.fract() == 0.0 { 1 } else { 4 };
+            Some(format!("{} {unit}", significant(value, digits)))
+        });
+        let figures: Vec<String> = figures.collect();
+        let first = format!("  {} printed: ", name.join(" "));
+        out += &wrap(&first, &figures.join(", "), WIDTH);
+    }
+    if output.results.is_empty() && output.bytes > 0 {
+        out += "  printed: unknown format, so that its figures are not read\n";
+    }
+    let notes = output.notes.iter();
+    out + &notes
+        .map(|note| wrap("  ! ", &(note.to_owned() + "."), WIDTH))
+        .collect::<String>()
 }
 
 /// How the command ended, where that was no success.

@@ -30,6 +30,7 @@ pub mod numbers;
 pub mod open_loop;
 mod path;
 pub mod planted;
+pub mod printed;
 mod ranks;
 pub mod rate;
 pub mod ratio;

@@ -37,6 +37,9 @@ pub(crate) struct Judge {
     /// Also write a page with the time series for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Leave the command its own output, and read no figures from it
+    #[arg(long)]
+    pub no_parse: bool,
     /// Do not print the report
     #[arg(short, long)]
     pub quiet: bool,

@@ -127,6 +127,70 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
     assert_eq!(whole.exits(0).says_nothing().stdout, "a-b c-");
 }
 
+#[test]
+fn the_figures_that_the_command_prints_are_read_and_its_output_is_its_own() {
+    let _beside = beside();
+    let place = Place::new();
+    let sample = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../stats/src/printed/samples/wrk-errors.txt"
+    );
+    let printed = std::fs::read_to_string(sample).unwrap();
+    let line = format!("-o found.jsonl --overwrite -- sh -c 'cat {sample}; echo too >&2'");
+    let run = |options: &str| {
+        let words = shlex::split(&format!("judge {options} {line}")).unwrap();
+        let run = words
+            .iter()
+            .fold(place.jostle(""), |run, word| run.word(word));
+        let done = run.run_cleanly().exits(0).says("too\n");
+        assert_eq!(done.stdout, printed);
+        (watched(&place.read("found.jsonl")).output, done)
+    };
+    let (output, done) = run("");
+    done.says("wrk printed: 48,866 requests/s, 97,818 requests, 20 connections, 0.4860 ms mean")
+        .says("! wrk printed 24,559 answers not 2xx at 97,818 requests");
+    let output = output.unwrap();
+    assert_eq!(output.bytes, printed.len() as u64 + 4);
+    assert_eq!(output.results[0].figures["rate_per_s"], 48_865.75);
+    let (output, done) = run("--no-parse");
+    assert_eq!(output, None);
+    assert!(!done.stderr.contains("printed:"), "{}", done.transcript());
+}
+
+#[test]
+fn the_command_has_a_terminal_where_jostle_has_one_and_its_streams_keep_their_order() {
+    let _beside = beside();
+    let place = Place::new();
+    let print = |script: &str| {
+        let done = Command::new("sh")
+            .args(["-c", script])
+            .env("JOSTLE", env!("CARGO_BIN_EXE_jostle"))
+            .current_dir(place.path())
+            .env("TMPDIR", place.path())
+            .output()
+            .unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let is_terminal = "[ -t 1 ] && echo terminal || echo pipe";
+    assert_eq!(
+        print(&format!("\"$JOSTLE\" judge -- sh -c '{is_terminal}'")),
+        "pipe\n"
+    );
+    let in_terminal = format!(
+        "stty rows 7 cols 77; exec \"$JOSTLE\" judge -- sh -c \"{is_terminal}; stty size <&1\""
+    );
+    let said = print(&format!("script -qec '{in_terminal}' /dev/null </dev/null"));
+    assert!(said.starts_with("terminal\r\n7 77\r\n"), "{said:?}");
+    // Two streams to one file: each line before the next.
+    let turns = "for i in 1 2 3 4 5; do echo $i; echo $i >&2; done";
+    let said = print(&format!(
+        "\"$JOSTLE\" judge --quiet -- sh -c '{turns}' 2>&1"
+    ));
+    assert_eq!(said.split_whitespace().collect::<String>(), "1122334455");
+    // Nobody takes more than a line.
+    assert_eq!(print("\"$JOSTLE\" judge -- yes | head -n 1"), "y\n");
+}
+
 /// Cron and CI start scripts in a session without a shell that controls jobs. When a process
 /// group there is orphaned and has a stopped process, the kernel sends SIGHUP to the group.
 #[test]

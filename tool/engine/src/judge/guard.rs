@@ -9,6 +9,7 @@
 //! (cron, CI). The kernel sends SIGHUP to a group that the command's end orphans, if any
 //! process in it is stopped.
 
+use super::output::{Copies, Ends};
 use jostle_sys::clock;
 use jostle_sys::process::{self, Forker};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, setsid, waitid};
@@ -66,20 +67,26 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Forks the guard, which starts the command.
+    /// Forks the guard, which starts the command, with these as its output;
+    /// the other ends of them are jostle's.
     ///
     /// # Errors
     /// Why the command cannot be started, with the system's message.
-    pub(super) fn start(words: &[String]) -> io::Result<Guard> {
+    pub(super) fn start(
+        words: &[String],
+        mut ends: Option<Ends>,
+        copies: &mut Option<Copies>,
+    ) -> io::Result<Guard> {
         let forker = Forker::new()?;
         // Should the guard be killed, what the command has started comes to us.
         process::adopt_orphans()?;
         let (ours, theirs) = UnixStream::pair()?;
         let mut ours = Some(ours);
         let pid = forker.fork(|| {
-            // A guard that holds our end would never see us go.
-            drop(ours.take());
-            match live(&theirs, words) {
+            // A guard that holds our end would never see us go, and a command whose output
+            // nobody takes would not be told.
+            drop((ours.take(), copies.take()));
+            match live(&theirs, words, ends.take()) {
                 Ok(()) => 0,
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or(0);
@@ -88,7 +95,7 @@ impl Guard {
                 }
             }
         })?;
-        drop(theirs);
+        drop((theirs, ends));
         let stream = ours.ok_or_else(|| io::Error::other("no socket to the guard"))?;
         let mut guard = Guard {
             news: BufReader::new(stream),
@@ -162,10 +169,12 @@ fn report(mut to: &UnixStream, news: &News) -> io::Result<()> {
 }
 
 /// The guard's life.
-fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
+fn live(parent: &UnixStream, words: &[String], ends: Option<Ends>) -> io::Result<()> {
     process::set_name("jostle-guard");
     process::adopt_orphans()?;
-    let pid = start(words)?;
+    let pid = start(words, ends.as_ref())?;
+    // Whoever reads them waits for the last one that holds them.
+    drop(ends);
     let command = pid.as_raw_nonzero().get() as u32;
     report(parent, &News::Started { pid: command })?;
     std::thread::scope(|scope| {
@@ -180,7 +189,7 @@ fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
 
 /// Starts the command in our process group, and leaves that group; the system's own number
 /// tells why the command could not be started.
-fn start(words: &[String]) -> io::Result<Pid> {
+fn start(words: &[String], ends: Option<&Ends>) -> io::Result<Pid> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut ours, theirs) = UnixStream::pair()?;
     let guard = getpid();
@@ -190,7 +199,7 @@ fn start(words: &[String]) -> io::Result<Pid> {
         let prepared =
             process::die_with(guard).and_then(|()| (&mut { &theirs }).read_exact(&mut [0]));
         let error = match prepared {
-            Ok(()) => Command::new(program).args(arguments).exec(),
+            Ok(()) => execute(Command::new(program).args(arguments), ends),
             Err(error) => error,
         };
         let errno = error
@@ -207,6 +216,15 @@ fn start(words: &[String]) -> io::Result<Pid> {
         Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
         // Closed by the execution.
         Err(_) => Ok(pid),
+    }
+}
+
+/// Does not return, unless it fails.
+fn execute(command: &mut Command, ends: Option<&Ends>) -> io::Error {
+    match ends.map(Ends::given).transpose() {
+        Ok(None) => command.exec(),
+        Ok(Some((out, err))) => command.stdout(out).stderr(err).exec(),
+        Err(error) => error,
     }
 }
 
@@ -253,7 +271,7 @@ mod live_tests {
     #[test]
     fn a_guard_is_not_forked_from_a_process_with_threads() {
         // Tests run in threads; what starts commands is tested through the program.
-        let error = Guard::start(&["true".to_owned()]).unwrap_err();
+        let error = Guard::start(&["true".to_owned()], None, &mut None).unwrap_err();
         assert!(error.to_string().contains("threads"), "{error}");
     }
 }

@@ -6,6 +6,7 @@
 
 mod guard;
 mod kin;
+mod output;
 mod side;
 mod sockets;
 mod threads;
@@ -38,6 +39,8 @@ pub struct Order {
     pub started_at: String,
     /// Place within pairs.
     pub pair: Option<Turn>,
+    /// Whether the figures that it prints are read: then its output passes through jostle.
+    pub parse: bool,
 }
 
 /// Why there is nothing to judge.
@@ -102,20 +105,37 @@ const NAMED: usize = 3;
 /// Where the command cannot be started, or its guard was killed.
 pub fn watch(order: &Order, asked: &mut dyn FnMut() -> Option<i32>) -> Result<Watched, JudgeError> {
     let kin = Kin::new();
-    let guard = Guard::start(&order.command).map_err(|cause| JudgeError::Start {
-        command: order.command.first().cloned().unwrap_or_default(),
-        remedy: match cause.kind() {
-            io::ErrorKind::NotFound => "check its name and PATH, or name its whole path",
-            io::ErrorKind::PermissionDenied => "make it executable (chmod +x), or name a program",
-            _ => "run it without jostle to see more",
-        },
-        cause,
-    })?;
+    let (ends, mut copies) = match order.parse {
+        // Without descriptors for it the command is watched all the same.
+        true => output::open().ok().unzip(),
+        false => (None, None),
+    };
+    let guard =
+        Guard::start(&order.command, ends, &mut copies).map_err(|cause| JudgeError::Start {
+            command: order.command.first().cloned().unwrap_or_default(),
+            remedy: match cause.kind() {
+                io::ErrorKind::NotFound => "check its name and PATH, or name its whole path",
+                io::ErrorKind::PermissionDenied => {
+                    "make it executable (chmod +x), or name a program"
+                }
+                _ => "run it without jostle to see more",
+            },
+            cause,
+        })?;
     // After the fork, so that the command keeps the limit that it would have.
     files::raise_descriptor_limit();
+    let copies = copies.map(output::Copies::start);
     let mut sampler = Sampler::new(order, kin, guard);
-    sampler.run(asked).map_err(JudgeError::Lost)?;
-    Ok(sampler.finish())
+    let ran = sampler.run(asked).map_err(JudgeError::Lost);
+    // With the sampler goes the guard, and with it whoever could still print.
+    let watched = ran.map(|()| sampler.finish());
+    let output = copies.map(output::Copying::end);
+    let mut watched = watched?;
+    watched.output = output.map(|mut output| {
+        output.notes = jostle_stats::judge::notes(&output, &watched);
+        output
+    });
+    Ok(watched)
 }
 
 /// How the command ended.

@@ -9,10 +9,12 @@
 //! connections wait for answers.
 
 mod doubled;
+mod printed;
 mod window;
 mod words;
 
 pub use doubled::{Run, settle};
+pub use printed::notes;
 pub use words::doubling;
 
 use jostle_model::judged::{Finding, Limit, Side, Watched};

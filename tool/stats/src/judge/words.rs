@@ -16,7 +16,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn seconds(value: f64) -> String {
+pub(super) fn seconds(value: f64) -> String {
     format!("{value:.1} s")
 }
 

@@ -2,7 +2,9 @@
 
 use super::experiment::environment;
 use super::point::verdict;
-use jostle_model::judged::{self, Doubled, Finding, Limit, Thread, Traffic, Turn, Watched};
+use jostle_model::judged::{
+    self, Doubled, Finding, Limit, Output, Printed, Thread, Traffic, Turn, Watched,
+};
 use jostle_model::record::*;
 
 pub(super) fn judged() -> Judged {
@@ -88,6 +90,16 @@ pub(super) fn watched() -> Watched {
             tool_s: vec![0.0],
             neighbours: vec![Neighbour::default()],
         },
+        output: Some(Output {
+            bytes: 318,
+            stalled_s: 0.1,
+            results: vec![Printed {
+                tool: "wrk".to_owned(),
+                test: Some("get".to_owned()),
+                figures: [("rate_per_s".to_owned(), 1.0)].into(),
+            }],
+            notes: vec!["waited".to_owned()],
+        }),
         finding: Finding {
             limit: Limit::Generator,
             since_s: Some(0.1),

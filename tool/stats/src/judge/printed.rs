@@ -1,0 +1,194 @@
+//! What the figures that the command printed are worth, beside the verdict: failures among
+//! them, and what the kernel saw of the same.
+
+use super::words::seconds;
+use crate::numbers::grouped;
+use crate::printed::{ERRORS, NOT_2XX};
+use jostle_model::judged::{Output, Printed, Traffic, Watched};
+
+/// Failures for each request from which the figures are those of other work.
+const FAILED: f64 = 0.01;
+
+/// Share of the planned connections that the kernel has to see, and most connections for each
+/// request that may be somebody else's or a second try.
+const SEEN: f64 = 0.95;
+const MORE: f64 = 1.25;
+
+/// Share of the run for which the command may wait until its output is taken.
+const STALLED: f64 = 0.05;
+
+/// What a reader of the figures has to know, one sentence each.
+pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
+    let failed = output.results.iter().filter_map(failed);
+    let traffic = watched.traffic.as_ref();
+    let kernel =
+        traffic.and_then(|traffic| fewer(output, traffic).or_else(|| more(output, traffic)));
+    failed
+        .chain(kernel)
+        .chain(stalled(output, watched))
+        .collect()
+}
+
+fn figure(result: &Printed, name: &str) -> f64 {
+    result.figures.get(name).copied().unwrap_or(0.0)
+}
+
+fn whole(number: f64) -> String {
+    grouped(number as u64)
+}
+
+fn failed(result: &Printed) -> Option<String> {
+    let [errors, not_2xx, requests] =
+        [ERRORS, NOT_2XX, "requests"].map(|name| figure(result, name));
+    let failures = [(errors, "errors"), (not_2xx, "answers not 2xx")];
+    let failures = failures.iter().filter(|(number, _)| *number > 0.0);
+    let failures: Vec<String> = failures
+        .map(|(number, what)| format!("{} {what}", whole(*number)))
+        .collect();
+    (errors + not_2xx > 0.0 && errors + not_2xx >= FAILED * requests).then(|| {
+        format!(
+            "{} printed {} at {} requests: its figures are those of other work",
+            result.tool,
+            failures.join(" and "),
+            whole(requests)
+        )
+    })
+}
+
+/// Connections that were planned and never opened. Not where each request has its own: then
+/// few are open at a look.
+fn fewer(output: &Output, traffic: &Traffic) -> Option<String> {
+    let planned = output
+        .results
+        .iter()
+        .map(|result| figure(result, "connections"))
+        .fold(0.0, f64::max);
+    let open = traffic.connections.iter().copied().fold(0.0, f64::max);
+    let opened: f64 = traffic.opened.iter().sum();
+    let kept = opened < 2.0 * planned;
+    (kept && open > 0.0 && open < SEEN * planned).then(|| {
+        format!(
+            "the command planned {} connections, and the kernel saw at most {} open",
+            whole(planned),
+            whole(open)
+        )
+    })
+}
+
+/// More connections than requests, where each request has its own.
+fn more(output: &Output, traffic: &Traffic) -> Option<String> {
+    let requests: f64 = output
+        .results
+        .iter()
+        .map(|result| figure(result, "requests"))
+        .sum();
+    let opened: f64 = traffic.opened.iter().sum();
+    (requests >= 100.0 && opened > MORE * requests).then(|| {
+        format!(
+            "the command printed {} requests, and the kernel saw {} connections opened",
+            whole(requests),
+            whole(opened)
+        )
+    })
+}
+
+fn stalled(output: &Output, watched: &Watched) -> Option<String> {
+    (output.stalled_s >= STALLED * watched.elapsed_s.max(f64::MIN_POSITIVE)).then(|| {
+        format!(
+            "the command may have waited for {} until its output was taken",
+            seconds(output.stalled_s)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(open: f64, opened: f64) -> Watched {
+        Watched {
+            elapsed_s: 10.0,
+            traffic: Some(Traffic {
+                connections: vec![0.0, open],
+                opened: vec![opened, 0.0],
+                ..Traffic::default()
+            }),
+            ..Watched::default()
+        }
+    }
+
+    fn notes_of(figures: &[(&str, f64)], watched: &Watched) -> String {
+        let figures = figures
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        let output = Output {
+            results: vec![Printed {
+                tool: "wrk".to_owned(),
+                test: None,
+                figures: figures.collect(),
+            }],
+            ..Output::default()
+        };
+        notes(&output, watched).join("; ")
+    }
+
+    #[test]
+    fn failures_from_one_in_a_hundred_requests_are_other_work() {
+        let quiet = watched(20.0, 20.0);
+        let table = [
+            (
+                &[("requests", 1000.0), (ERRORS, 0.0), (NOT_2XX, 0.0)][..],
+                "",
+            ),
+            (&[("requests", 1000.0), (ERRORS, 4.0), (NOT_2XX, 5.0)], ""),
+            (
+                &[("requests", 1000.0), (ERRORS, 4.0), (NOT_2XX, 6.0)],
+                "wrk printed 4 errors and 6 answers not 2xx at 1,000 requests: its figures are \
+                 those of other work",
+            ),
+            // No request was answered.
+            (
+                &[("requests", 0.0), (ERRORS, 9.0)],
+                "wrk printed 9 errors at 0 requests: its figures are those of other work",
+            ),
+        ];
+        for (figures, note) in table {
+            assert_eq!(notes_of(figures, &quiet), note);
+        }
+    }
+
+    #[test]
+    fn what_the_command_planned_stands_beside_what_the_kernel_saw() {
+        let planned = [("connections", 1000.0), ("requests", 5000.0)];
+        let fewer = "the command planned 1,000 connections, and the kernel saw at most 755 open";
+        let more =
+            "the command printed 5,000 requests, and the kernel saw 6,990 connections opened";
+        let table = [
+            (watched(1000.0, 1000.0), ""),
+            (watched(960.0, 1000.0), ""),
+            (watched(755.0, 800.0), fewer),
+            // A connection for each request: few are open at a look.
+            (watched(20.0, 5000.0), ""),
+            (watched(20.0, 6990.0), more),
+            // Elsewhere.
+            (watched(0.0, 0.0), ""),
+        ];
+        for (watched, note) in table {
+            assert_eq!(notes_of(&planned, &watched), note);
+        }
+    }
+
+    #[test]
+    fn output_that_was_not_taken_is_told() {
+        let stalled = |stalled_s| Output {
+            stalled_s,
+            ..Output::default()
+        };
+        assert!(notes(&stalled(0.4), &watched(1.0, 1.0)).is_empty());
+        let told = notes(&stalled(1.5), &watched(1.0, 1.0));
+        assert_eq!(
+            told,
+            ["the command may have waited for 1.5 s until its output was taken"]
+        );
+    }
+}

@@ -1,0 +1,340 @@
+use super::*;
+
+macro_rules! samples {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("samples/", $name, ".txt")))),*]
+    };
+}
+
+/// Outputs of real runs; docs/judge.md has the versions.
+const SAMPLES: [(&str, &str); 22] = samples!(
+    "ab" "ab-errors" "hey" "hey-errors" "hey-closed" "k6" "k6-errors" "k6-legacy" "locust"
+    "pgbench" "pgbench-t" "pgbench-r" "redis-benchmark" "redis-benchmark-q" "redis-benchmark-csv"
+    "sysbench" "sysbench-oltp" "vegeta" "vegeta-errors" "wrk" "wrk-errors" "wrk-close"
+);
+
+fn sample(name: &str) -> &'static str {
+    SAMPLES.iter().find(|(there, _)| *there == name).unwrap().1
+}
+
+#[test]
+fn figures_are_those_that_were_printed() {
+    let rate = "rate_per_s";
+    type Figures = [(&'static str, f64)];
+    let table: &[(&str, usize, &Figures)] = &[
+        (
+            "ab",
+            0,
+            &[
+                (rate, 4790.62),
+                ("requests", 5000.0),
+                ("connections", 20.0),
+                ("mean_ms", 4.175),
+                ("p50_ms", 4.0),
+                ("p99_ms", 11.0),
+                ("max_ms", 14.0),
+                (ERRORS, 0.0),
+                (NOT_2XX, 0.0),
+            ],
+        ),
+        (
+            "ab-errors",
+            0,
+            &[(rate, 16724.59), (ERRORS, 0.0), (NOT_2XX, 1252.0)],
+        ),
+        (
+            "hey",
+            0,
+            &[
+                (rate, 8219.3955),
+                ("requests", 2000.0),
+                ("mean_ms", 2.3),
+                ("p50_ms", 1.3),
+                ("p99_ms", 13.9),
+                ("max_ms", 15.3),
+                (ERRORS, 0.0),
+                (NOT_2XX, 0.0),
+            ],
+        ),
+        (
+            "hey-errors",
+            0,
+            &[("requests", 2000.0), (NOT_2XX, 501.0), (ERRORS, 0.0)],
+        ),
+        (
+            "hey-closed",
+            0,
+            &[("requests", 400.0), (ERRORS, 400.0), (NOT_2XX, 0.0)],
+        ),
+        (
+            "wrk",
+            0,
+            &[
+                (rate, 50029.16),
+                ("requests", 100_119.0),
+                ("connections", 20.0),
+                ("mean_ms", 0.48025),
+                ("max_ms", 10.02),
+                (ERRORS, 0.0),
+            ],
+        ),
+        (
+            "wrk-errors",
+            0,
+            &[("p50_ms", 0.346), ("p99_ms", 3.51), (NOT_2XX, 24559.0)],
+        ),
+        (
+            "k6",
+            0,
+            &[
+                (rate, 12952.380592),
+                ("requests", 26026.0),
+                ("connections", 5.0),
+                ("mean_ms", 0.33422),
+                ("p50_ms", 0.20515),
+                ("max_ms", 12.76),
+                (ERRORS, 0.0),
+            ],
+        ),
+        ("k6-errors", 0, &[("requests", 26166.0), (ERRORS, 6489.0)]),
+        (
+            "k6-legacy",
+            0,
+            &[
+                (rate, 11931.603961),
+                ("requests", 23866.0),
+                ("connections", 5.0),
+                (ERRORS, 5987.0),
+            ],
+        ),
+        (
+            "locust",
+            0,
+            &[
+                (rate, 221.03),
+                ("requests", 796.0),
+                ("mean_ms", 18.0),
+                ("p50_ms", 16.0),
+                ("p99_ms", 58.0),
+                ("max_ms", 277.0),
+                (ERRORS, 95.0),
+            ],
+        ),
+        (
+            "pgbench",
+            0,
+            &[
+                (rate, 8593.848188),
+                ("requests", 15727.0),
+                ("connections", 10.0),
+                ("mean_ms", 1.164),
+                (ERRORS, 0.0),
+            ],
+        ),
+        (
+            "pgbench-t",
+            0,
+            &[
+                (rate, 221.926936),
+                ("requests", 400.0),
+                ("connections", 4.0),
+                ("mean_ms", 17.635),
+            ],
+        ),
+        (
+            "pgbench-r",
+            0,
+            &[(rate, 74.732718), ("requests", 400.0), ("mean_ms", 53.524)],
+        ),
+        (
+            "redis-benchmark",
+            0,
+            &[
+                (rate, 23364.49),
+                ("requests", 20000.0),
+                ("connections", 20.0),
+                ("mean_ms", 0.626),
+                ("p50_ms", 0.287),
+                ("p99_ms", 5.679),
+                ("max_ms", 11.991),
+            ],
+        ),
+        ("redis-benchmark", 1, &[(rate, 16736.40), ("p99_ms", 8.271)]),
+        (
+            "redis-benchmark-q",
+            1,
+            &[(rate, 12292.56), ("p50_ms", 0.351)],
+        ),
+        (
+            "redis-benchmark-csv",
+            0,
+            &[
+                (rate, 13821.70),
+                ("mean_ms", 1.261),
+                ("p50_ms", 0.303),
+                ("p99_ms", 9.495),
+                ("max_ms", 13.839),
+            ],
+        ),
+        (
+            "redis-benchmark-csv",
+            1,
+            &[(rate, 13596.19), ("max_ms", 16.063)],
+        ),
+        (
+            "sysbench",
+            0,
+            &[
+                (rate, 1224.57),
+                ("requests", 2455.0),
+                ("mean_ms", 0.82),
+                ("max_ms", 28.31),
+            ],
+        ),
+        (
+            "sysbench-oltp",
+            0,
+            &[
+                (rate, 1355.77),
+                ("requests", 2721.0),
+                ("connections", 4.0),
+                ("mean_ms", 2.94),
+                ("max_ms", 14.12),
+                (ERRORS, 0.0),
+            ],
+        ),
+        (
+            "vegeta",
+            0,
+            &[
+                (rate, 200.43),
+                ("requests", 400.0),
+                ("mean_ms", 0.302967),
+                ("p50_ms", 0.265646),
+                ("p99_ms", 1.058),
+                ("max_ms", 4.362),
+                (ERRORS, 0.0),
+                (NOT_2XX, 0.0),
+            ],
+        ),
+        ("vegeta-errors", 0, &[(ERRORS, 200.0), (NOT_2XX, 47.0)]),
+        (
+            "wrk-close",
+            0,
+            &[(rate, 0.0), ("requests", 0.0), (ERRORS, 9981.0)],
+        ),
+    ];
+    for (name, nth, figures) in table {
+        let found = read(sample(name));
+        for (figure, value) in *figures {
+            assert_eq!(
+                found[*nth].figures.get(*figure),
+                Some(value),
+                "{name}: {figure} of {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_tool_is_known_by_its_own_output_alone() {
+    for (name, text) in SAMPLES {
+        let tool = tools().find(|tool| name.starts_with(tool)).unwrap();
+        let found = read(text);
+        assert!(!found.is_empty(), "{name}");
+        assert!(
+            found.iter().all(|result| result.tool == tool),
+            "{name}: {found:?}"
+        );
+    }
+    for tool in tools() {
+        assert!(
+            SAMPLES.iter().any(|(name, _)| name.starts_with(tool)),
+            "{tool}"
+        );
+    }
+}
+
+/// Wherever an output ends, its results are those that were whole by then, and what follows
+/// adds nothing to one that was cut.
+#[test]
+fn a_result_that_was_cut_has_no_figures() {
+    for (name, text) in SAMPLES {
+        let whole = read(text);
+        for (newline, _) in text.match_indices('\n') {
+            let end = newline + 1;
+            let cut = read(&text[..end]);
+            assert!(whole.starts_with(&cut), "{name} cut at {end}: {cut:?}");
+            let within = read(&text[..newline]);
+            assert!(
+                cut.starts_with(&within),
+                "{name} cut at {newline}: {within:?}"
+            );
+            // An empty line is the end of some, and the beginning of hey's.
+            let anew = text.trim_start_matches('\n');
+            let both = read(&format!("{}{anew}", &text[..end]));
+            let wanted: Vec<Printed> = cut.into_iter().chain(whole.clone()).collect();
+            assert_eq!(both, wanted, "{name} cut at {end}, and begun anew");
+        }
+    }
+}
+
+#[test]
+fn every_format_says_where_it_begins_and_ends_and_names_known_figures() {
+    for (tool, text) in TOOLS {
+        for format in text.split("----\n") {
+            let steps = steps(format);
+            let first = steps.iter().find(|step| !matches!(step, Step::Before(_)));
+            assert!(matches!(first, Some(Step::Once(_))), "{tool}");
+            assert!(
+                matches!(steps.last(), Some(Step::Once(_) | Step::Empty)),
+                "{tool}"
+            );
+            for pair in steps.windows(2).filter(|pair| pair[0] == Step::Any) {
+                assert!(matches!(pair[1], Step::Once(_)), "{tool}: {pair:?}");
+            }
+            for place in format.split('{').skip(1) {
+                let names = place.split(['}', ':', '*']).next().unwrap();
+                for name in names.split('+') {
+                    let figure = FIGURES.iter().any(|(figure, _)| *figure == name);
+                    let other = ["_", "test", "code", "codes"].contains(&name);
+                    assert!(figure || other, "{tool}: {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_progress_and_other_text_are_passed_over() {
+    let wrk = sample("wrk");
+    let coloured = wrk.replace("Requests/sec:", "\u{1b}[1mRequests/sec:\u{1b}[0m");
+    let late = format!("progress 1 %\rprogress 2 %\r{coloured}bye\n").replace('\n', "\r\n");
+    assert_eq!(read(&late), read(wrk));
+    assert_eq!(read("Requests/sec: 1\nTransfer/sec: 1\n"), []);
+    // Another version: a line more, or another word.
+    for (line, other) in [
+        ("  2 threads", "  1 process\n  2 threads"),
+        ("Requests/sec", "Answers/sec"),
+    ] {
+        assert_eq!(read(&wrk.replace(line, other)), [], "{other}");
+    }
+}
+
+#[test]
+fn times_have_the_unit_that_stands_behind_them() {
+    for (text, ms) in [
+        ("1.5ms", Some(1.5)),
+        ("450.00us", Some(0.45)),
+        ("365µs", Some(0.365)),
+        ("1m2.5s", Some(62_500.0)),
+        ("2h", Some(7.2e6)),
+        ("0s", Some(0.0)),
+        ("3", None),
+        ("ms", None),
+        ("", None),
+        ("1.2.3s", None),
+    ] {
+        assert_eq!(duration_ms(text), ms, "{text}");
+    }
+}
