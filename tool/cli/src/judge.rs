@@ -165,7 +165,7 @@ impl Bench<'_> {
             let signals = &self.signals;
             let mut asked = || signals.exit_code().map(|code| i32::from(code) - 128);
             let watched = watch(&order, &mut asked).map_err(anyhow::Error::from)?;
-            let code = code_of(&watched);
+            let code = code_of(&watched, self.args.require);
             // Before it is written, because a full disk must not cost the report, too.
             self.found.watched.push(watched.clone());
             self.write(Record::Judged(Box::new(watched)))?;
@@ -191,10 +191,7 @@ impl Bench<'_> {
                  compared; let it use TCP and run for a second or more"
             )));
         };
-        let code = match doubled.limit {
-            Limit::Generator => exit::INVALID,
-            _ => exit::DONE,
-        };
+        let code = exit_code(doubled.limit, self.args.require);
         self.found.doubled.push(doubled.clone());
         self.write(Record::Doubled(Box::new(doubled)))?;
         Ok(code)
@@ -215,11 +212,16 @@ impl Bench<'_> {
         if self.found.watched.is_empty() {
             return Ok(());
         }
-        let text = match (&self.found.doubled[..], self.found.watched.last()) {
-            ([settled, ..], _) => judged::doubled(settled),
-            (_, Some(last)) => judged::one(last),
-            _ => String::new(),
+        let last = match &self.found.doubled[..] {
+            [] => self.found.watched.last(),
+            _ => None,
         };
+        let shortly = Judgements {
+            watched: last.cloned().into_iter().collect(),
+            doubled: self.found.doubled.clone(),
+            notes: Vec::new(),
+        };
+        let text = judged::render(&self.args.format, &shortly);
         if !self.args.quiet {
             // If stderr is closed, the error cannot be reported.
             let _ = write_result(std::io::stderr(), &shown(&text));
@@ -235,12 +237,20 @@ impl Bench<'_> {
 }
 
 /// The exit code of one run. A failure of the command comes first.
-fn code_of(watched: &Watched) -> u8 {
-    match (watched.exit, watched.finding.limit) {
-        (Some(0), Limit::Generator) => exit::INVALID,
-        (Some(0), _) => exit::DONE,
+fn code_of(watched: &Watched, required: Option<Limit>) -> u8 {
+    match watched.exit {
+        Some(0) => exit_code(watched.finding.limit, required),
         _ => exit::FAILED,
     }
+}
+
+/// Whether the limit is what was required; if nothing was, not the generator.
+fn exit_code(limit: Limit, required: Option<Limit>) -> u8 {
+    let is_good = match required {
+        Some(required) => limit == required,
+        None => limit != Limit::Generator,
+    };
+    if is_good { exit::DONE } else { exit::INVALID }
 }
 
 /// Prints results of `judge` again. `alone`: whether all the result files are such.
@@ -301,6 +311,8 @@ mod tests {
             output: None,
             overwrite: false,
             html: None,
+            require: None,
+            format: "text".to_owned(),
             no_parse: false,
             quiet: false,
         }
@@ -313,6 +325,28 @@ mod tests {
         let loads: Vec<u64> = turns.iter().flatten().map(|turn| turn.load).collect();
         assert_eq!(loads, [50, 100, 100, 50]);
         assert_eq!(filled(&args.command, 100), ["wrk", "-c100", "-d1s"]);
+    }
+
+    #[test]
+    fn only_a_limit_that_was_required_passes() {
+        let (server, generator) = (Limit::Server, Limit::Generator);
+        let table = [
+            (server, None, exit::DONE),
+            (Limit::Undecided, None, exit::DONE),
+            (generator, None, exit::INVALID),
+            (server, Some(server), exit::DONE),
+            (Limit::Undecided, Some(server), exit::INVALID),
+            (generator, Some(server), exit::INVALID),
+            (generator, Some(generator), exit::DONE),
+        ];
+        for (limit, required, code) in table {
+            assert_eq!(exit_code(limit, required), code, "{limit:?}, {required:?}");
+        }
+        let failed = Watched {
+            exit: Some(1),
+            ..Watched::default()
+        };
+        assert_eq!(code_of(&failed, Some(Limit::Undecided)), exit::FAILED);
     }
 
     #[test]

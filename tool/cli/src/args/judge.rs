@@ -2,13 +2,14 @@
 
 use super::seconds;
 use clap::Args;
+use jostle_model::judged::Limit;
 use jostle_model::{Nanos, ServerAt};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "The command runs as it is; its input and output are its own. The report follows on stderr.\n\
-    Exit codes: 3 the generator was at its limit; 1 the command failed or could not be started.\n\
+    Exit codes: 3 the generator was at its limit, or not what --require names; 1 the command failed or could not be started.\n\
     Examples: jostle judge -- redis-benchmark -c 50 -n 1000000 -t get\n\
     \u{20}         jostle judge --double -- wrk -t2 -c{50} -d5s http://127.0.0.1:8080/"
 )]
@@ -37,10 +38,22 @@ pub(crate) struct Judge {
     /// Also write a page with the time series for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Exit with 3 unless this was at its limit: server, generator, machine, path
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    pub require: Option<Limit>,
+    /// How to print the report: text, json (the records), markdown
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json", "markdown"])]
+    pub format: String,
     /// Leave the command its own output, and read no figures from it
     #[arg(long)]
     pub no_parse: bool,
     /// Do not print the report
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// As records name it.
+fn limit(word: &str) -> Result<Limit, String> {
+    let found = serde_json::from_value(word.into());
+    found.map_err(|_| "no such limit; try server".to_owned())
 }

@@ -147,6 +147,13 @@ fn what_makes_no_sense_is_refused() {
         ("", 2, "BASE and NEW are missing"),
         ("lib:./old.so", 2, "BASE and NEW are missing"),
         ("futex spin flock", 2, "more than BASE and NEW: flock"),
+        (
+            "--judge true futex spin",
+            2,
+            "--judge takes no BASE and NEW",
+        ),
+        ("--require server futex spin", 2, "need --judge"),
+        ("--judge true --require serve", 2, "no such limit"),
         ("--fast futex spin", 2, "there is no option --fast"),
         ("futex spin --out", 2, "--out needs a value"),
         ("--build make HEAD~1 HEAD", 2, "--build needs --target"),
@@ -351,6 +358,34 @@ fn two_revisions_are_built_and_their_checkouts_removed() {
     );
 }
 
+/// A command without a server is never at the server's limit, on any machine.
+#[test]
+fn a_load_generator_is_judged_in_place_of_two_versions() {
+    let _beside = beside();
+    let place = Place::new();
+    let sample = root().join("tool/stats/src/printed/samples/wrk.txt");
+    let sample = sample.display();
+    let gated = gate(&place, &format!("--judge 'cat {sample}' --require server"));
+    assert_ne!(gated.code, 0, "{}", gated.stderr);
+    let parts = [
+        "```text\njostle judge: sh -c",
+        "wrk printed: 50,029 requests/s",
+        "jostle-gate/judge.html",
+    ];
+    for part in parts {
+        assert!(gated.comment.contains(part), "{part}: {}", gated.comment);
+    }
+    assert!(
+        gated.comment.starts_with("## jostle judge: "),
+        "{}",
+        gated.comment
+    );
+    assert!(gated.stderr.contains("Transfer/sec"), "{}", gated.stderr);
+    assert_eq!(place.read("jostle-gate/judge.md"), gated.comment);
+    assert!(place.file("jostle-gate/judge.jsonl").exists());
+    assert_eq!(gate(&place, "--judge 'exit 7'").code, 1);
+}
+
 /// The step of action.yml, as GitHub runs it: inputs in the environment, those that are not
 /// set empty.
 #[test]
@@ -364,7 +399,7 @@ fn the_action_runs_the_gate_and_sets_its_outputs() {
     let mut environment: Vec<(&str, &str)> = variables
         .map(|line| (line.trim().split(':').next().unwrap(), ""))
         .collect();
-    assert!(environment.len() >= 11, "{head}");
+    assert!(environment.len() >= 14, "{head}");
     let root = root().display().to_string();
     let [output, summary] =
         ["output", "summary"].map(|name| place.file(name).display().to_string());

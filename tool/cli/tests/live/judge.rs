@@ -158,6 +158,20 @@ fn the_figures_that_the_command_prints_are_read_and_its_output_is_its_own() {
 }
 
 #[test]
+fn the_report_has_a_format_and_the_exit_code_a_requirement() {
+    let _beside = beside();
+    let place = Place::new();
+    // Without a server it is never the server's limit.
+    let run = |line: &str| place.jostle(line).run_cleanly();
+    let done = run("judge --require server -- true").says("limit: ");
+    assert_ne!(done.code(), 0);
+    let done = run("judge --format json -- true");
+    assert_eq!(watched(&done.stderr).command, ["true"]);
+    run("judge --format markdown -- true").says("```text\njostle judge: true\n");
+    run("judge --require server -- false").exits(1);
+}
+
+#[test]
 fn the_command_has_a_terminal_where_jostle_has_one_and_its_streams_keep_their_order() {
     let _beside = beside();
     let place = Place::new();
@@ -252,6 +266,11 @@ fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
             "at least 10ms",
         ),
         ("judge".to_owned(), 2, "COMMAND"),
+        (
+            "judge --require servers -- touch ran".to_owned(),
+            2,
+            "no such limit",
+        ),
         (
             "judge -o x.jsonl -- no-such-program".to_owned(),
             1,
