@@ -97,7 +97,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
+    pub(crate) fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
         let remedy = match (call, cause.kind()) {
             ("read", _) | ("open to read", _) => "name a file that -o has written",
             (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {

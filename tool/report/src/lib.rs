@@ -7,6 +7,7 @@
 //! A new format is a file with a function and one line in [`FORMATS`], which
 //! help, man page and docs walk.
 
+mod benchmarks;
 pub mod calibrated;
 mod ceilings;
 mod checked;
@@ -194,6 +195,18 @@ pub static FORMATS: &[Format] = &[
         summary: "finished points as metrics in OpenMetrics' text, as --metrics serves them",
         tells_early_end: false,
         render: openmetrics::render,
+    },
+    Format {
+        name: "benchstat",
+        summary: "a line for each run in the format of Go's benchmarks, for benchstat",
+        tells_early_end: false,
+        render: benchmarks::benchstat,
+    },
+    Format {
+        name: "github-benchmark",
+        summary: "the headline of each point as JSON for github-action-benchmark's custom tools",
+        tells_early_end: false,
+        render: benchmarks::github,
     },
     Format {
         name: "edn",

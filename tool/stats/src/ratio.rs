@@ -121,7 +121,7 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
 /// Wolfe & Chicken, section 4.3), exactly or, with hundreds of runs, nearly
 /// (`rank_sum_cut`). Four runs of each are the fewest with an interval; `blocks` is the
 /// smaller number.
-pub(crate) fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
+pub fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
     let logs = |figures: &[f64]| -> Vec<f64> {
         let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
         usable.map(|x| x.ln()).collect()

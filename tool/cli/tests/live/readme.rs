@@ -1,5 +1,8 @@
 //! The console sessions of the README, run as they stand there.
 
+use crate::common::{Place, jostle, must_have};
+use std::process::Command;
+
 #[test]
 fn the_readme_s_sessions_are_true() {
     trycmd::TestCases::new().case("../../README.md");
@@ -9,4 +12,68 @@ fn the_readme_s_sessions_are_true() {
 #[test]
 fn the_sessions_of_compare_are_true() {
     trycmd::TestCases::new().case("tests/compare.md");
+}
+
+fn sample(name: &str) -> String {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/src/compare/samples");
+    format!("{samples}/{name}")
+}
+
+#[test]
+fn results_of_other_tools_are_compared_and_decide_nothing() {
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.in/base.jsonl");
+    let go = sample("go.txt");
+    let run = |line: &str| jostle(line).run();
+    run(&format!("compare {go} {go}"))
+        .exits(3)
+        .prints("BenchmarkJoin")
+        .prints("4 undecided (separate sittings");
+    for (line, says) in [
+        (format!("compare {go} {ours}"), "another tool's result"),
+        (format!("compare {go}"), "another tool's result"),
+        (format!("compare {go} {go} --html x.html"), "leave it out"),
+    ] {
+        run(&line).exits(2).says(says);
+    }
+    run(&format!("compare {ours} {go}")).exits(1);
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn benchstat_reads_what_is_written_for_it() {
+    must_have("go", "golang-go");
+    let place = Place::new();
+    let version = "golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da";
+    let mut go = Command::new("go");
+    let installed = go
+        .args(["install", version])
+        .env("GOBIN", place.path())
+        .status();
+    assert!(installed.unwrap().success());
+    for name in ["base", "slower"] {
+        let file = format!(
+            "{}/tests/compare.in/{name}.jsonl",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let done = place
+            .jostle(&format!("report {file} --format benchstat"))
+            .run();
+        std::fs::write(place.file(name), done.exits(0).stdout).unwrap();
+    }
+    let mut benchstat = Command::new(place.file("benchstat"));
+    let output = benchstat
+        .args(["base", "slower"])
+        .current_dir(place.path())
+        .output();
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.stderr.is_empty(),
+        "{:?}",
+        String::from_utf8(output.stderr)
+    );
+    // Nine runs of either side, 5.5 % apart, and the unit's direction is known.
+    for part in ["ops/s", "Contend/target=flock/workers=1", "+5.52%", "n=9"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
 }

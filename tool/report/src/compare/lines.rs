@@ -32,6 +32,8 @@ enum Line<'a> {
         ratio: Option<Interval>,
         runs: [usize; 2],
         #[serde(skip_serializing_if = "Option::is_none")]
+        floor: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         machine: Option<[f64; 2]>,
         said: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +81,7 @@ fn row((experiment, row): &(usize, Compared)) -> Line<'_> {
             high: ratio.high,
         }),
         runs: row.runs,
+        floor: row.floor.filter(|_| !row.invalid),
         machine: row.machine,
         said: row.said.name(),
         why: row.why.as_deref(),

@@ -5,10 +5,11 @@
 //! points by target and swept values.
 
 mod context;
+pub mod foreign;
 mod lines;
 mod text;
 
-pub(crate) use text::{closing, place, table};
+pub(crate) use text::{closing, floor_note, place, table};
 
 use crate::ResultSet;
 use jostle_model::record::At;
@@ -47,6 +48,8 @@ pub struct Comparison {
     pub within: f64,
     /// Whether runs of a block are pairs, and no anchor is needed.
     pub paired: bool,
+    /// Whether the runs are other tools', which nothing relates to one another.
+    pub separate: bool,
     /// What differs in environment and plan, one sentence each.
     pub context: Vec<String>,
     /// Each figure of each point in both, behind the number of its experiment
@@ -86,6 +89,10 @@ pub enum CompareError {
     },
 }
 
+/// Why figures of other tools are not decided.
+const WITHOUT: &str = "separate sittings: no anchor shows what the machine itself changed, and nothing shows that the runs \
+     were made in turns; measure both in one sitting, in turns (jostle stream exec:A exec:B)";
+
 /// Exit code: a figure got worse; stronger than [`UNDECIDED`].
 const REGRESSION: u8 = 4;
 
@@ -100,6 +107,21 @@ pub static COMPARE_FORMATS: &[(&str, &str)] = &[
 ];
 
 impl Comparison {
+    /// Of BASE and NEW by these names, without a row.
+    fn new(input: &Input<'_>, [base, new]: [String; 2]) -> Comparison {
+        Comparison {
+            base,
+            new,
+            within: input.within,
+            paired: input.new.is_none(),
+            separate: false,
+            context: Vec::new(),
+            rows: Vec::new(),
+            only: Vec::new(),
+            strict: input.strict,
+        }
+    }
+
     /// For scripts: 4 if a figure got worse; 3 if no figure could be decided, and with
     /// `strict` if one could not, or is of a point that is INVALID; otherwise 0.
     pub fn exit_code(&self) -> u8 {
@@ -138,16 +160,11 @@ pub fn compare(input: &Input<'_>) -> Result<Comparison, CompareError> {
         must_have(input.base_name, input.base, base_target)?;
         must_have(input.new_name, new, new_target)?;
     }
-    let mut comparison = Comparison {
-        base: context::name(input.base_name, input.base, input.targets.map(|t| t[0])),
-        new: context::name(input.new_name, new, input.targets.map(|t| t[1])),
-        within: input.within,
-        paired: input.new.is_none(),
-        context: Vec::new(),
-        rows: Vec::new(),
-        only: Vec::new(),
-        strict: input.strict,
-    };
+    let names = [
+        context::name(input.base_name, input.base, input.targets.map(|t| t[0])),
+        context::name(input.new_name, new, input.targets.map(|t| t[1])),
+    ];
+    let mut comparison = Comparison::new(input, names);
     for (number, (base, new)) in (1..).zip(matched(input.base, new)) {
         add(&mut comparison, input, number, base, new);
     }
@@ -158,6 +175,10 @@ pub fn compare(input: &Input<'_>) -> Result<Comparison, CompareError> {
         said.push(line.clone());
         first
     });
+    with_rows(input, comparison)
+}
+
+fn with_rows(input: &Input<'_>, comparison: Comparison) -> Result<Comparison, CompareError> {
     match comparison.rows.is_empty() {
         true => Err(CompareError::NothingInCommon {
             base: input.base_name.to_owned(),

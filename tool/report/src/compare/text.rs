@@ -1,7 +1,7 @@
 //! A comparison for people.
 
 use super::Comparison;
-use crate::format::{percent_typed, significant, wrap};
+use crate::format::{percent_typed, plus_minus, significant, wrap};
 use crate::grid::{Grid, Heading};
 use crate::markdown::{escaped, item};
 use jostle_model::record::At;
@@ -18,6 +18,9 @@ pub(super) fn text(comparison: &Comparison) -> String {
     }
     let (grid, notes) = table(comparison);
     text += &grid.text();
+    if let Some(note) = floor_note(comparison) {
+        text += &wrap("", note, WIDTH);
+    }
     for (at, note) in notes.iter().enumerate() {
         text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
     }
@@ -42,7 +45,10 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
         .iter()
         .enumerate()
         .map(|(at, note)| format!("[{}] {note}", at + 1));
-    let below: String = notes
+    let floor = floor_note(comparison).map(str::to_owned);
+    let below: String = floor
+        .into_iter()
+        .chain(notes)
         .chain(comparison.only.iter().cloned())
         .map(|note| item(&note))
         .collect();
@@ -82,6 +88,9 @@ pub(crate) fn place(at: At) -> String {
 /// nothing.
 const MACHINE: usize = 6;
 
+/// The column of the swept values, which other tools do not have.
+const AT: usize = 2;
+
 /// `0.90..0.92`: what the machine alone did to the figure; `-` where that
 /// rounds to nothing.
 fn machine(row: &Compared) -> String {
@@ -92,6 +101,13 @@ fn machine(row: &Compared) -> String {
         Some([least, most]) => format!("{least}..{most}"),
         None => "-".to_owned(),
     }
+}
+
+/// What the column A/A is; nothing where no row has it.
+pub(crate) fn floor_note(comparison: &Comparison) -> Option<&'static str> {
+    let has = |(_, row): &(usize, Compared)| row.floor.is_some();
+    let any = comparison.rows.iter().any(has);
+    any.then_some("A/A: two halves of the same side, within one sitting, n/2 runs")
 }
 
 /// A row for each figure, and the notes that findings refer to as `[1]`.
@@ -106,6 +122,7 @@ pub(crate) fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
         Heading::right("", "machine"),
         Heading::right("", "new/base"),
         Heading::right("", "95 %"),
+        Heading::right("", "A/A"),
         Heading::left("finding"),
     ];
     let mut notes = Vec::new();
@@ -121,6 +138,9 @@ pub(crate) fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     };
     if comparison.rows.iter().all(|(_, row)| machine(row) == "-") {
         leave_out(MACHINE);
+    }
+    if comparison.separate {
+        leave_out(AT);
     }
     // With several experiments each row says which one it is of.
     if comparison.rows.iter().all(|(number, _)| *number == 1) {
@@ -161,6 +181,9 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
         interval.map_or("-".to_owned(), |ratio| {
             format!("{:.2}..{:.2}", ratio.low, ratio.high)
         }),
+        row.floor
+            .filter(|_| !row.invalid)
+            .map_or("-".to_owned(), plus_minus),
         said,
     ]
 }
@@ -179,9 +202,10 @@ pub(crate) fn closing(comparison: &Comparison) -> String {
         0 => None,
         n => Some(format!("{n} {}", said.name())),
     });
-    let anchor = match comparison.paired {
-        true => "runs of the same blocks",
-        false => "new/base is corrected for the machine's own change",
+    let anchor = match (comparison.separate, comparison.paired) {
+        (true, _) => "separate sittings",
+        (_, true) => "runs of the same blocks",
+        (_, false) => "new/base is corrected for the machine's own change",
     };
     format!(
         "{} ({anchor}; within {} % is the same).",

@@ -7,7 +7,7 @@ use super::ratios::figure as ratios;
 use super::scale::Scale;
 use super::{about, chapter, document, figure};
 use crate::ResultSet;
-use crate::compare::{Comparison, closing, table};
+use crate::compare::{Comparison, closing, floor_note, table};
 use crate::page::pages;
 use jostle_stats::comparison::Said;
 use maud::{Markup, html};
@@ -100,6 +100,7 @@ fn rows(comparison: &Comparison) -> Markup {
     let (table, notes) = table(comparison);
     html! {
         (grid(&table))
+        @if let Some(note) = floor_note(comparison) { p.note { (note) } }
         @if !notes.is_empty() {
             ol.notes { @for note in &notes { li { (note) } } }
         }

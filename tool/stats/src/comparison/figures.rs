@@ -163,7 +163,7 @@ pub static FIGURES: &[Figure] = &[
 
 /// Whether a figure is the one that a workload is known by: what the table of
 /// `connect` leads with, else the throughput.
-pub(crate) fn is_headline(plan: &Plan, figure: &Figure) -> bool {
+pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
     figure.name
         == match (plan.workload.shape(), plan.only) {
             (Shape::Connect, None) => "connect_p50_ns",

@@ -10,7 +10,7 @@ pub mod figures;
 
 use crate::checks::neighbours;
 use crate::intervals::median;
-use crate::ratio::{Outcome, Ratio, by_block, outcome};
+use crate::ratio::{Outcome, Ratio, by_block, outcome, unpaired};
 use crate::summary::PointSummary;
 use figures::{Better, FIGURES, Figure, is_headline};
 use jostle_model::Plan;
@@ -61,6 +61,8 @@ pub struct Compared {
     pub ratio: Option<Ratio>,
     /// Runs that the ratio rests on.
     pub runs: [usize; 2],
+    /// By how much two halves of one side's runs differ ([`floor`]).
+    pub floor: Option<f64>,
     /// What the machine alone may have moved, between two sessions.
     pub machine: Option<[f64; 2]>,
     /// The finding.
@@ -125,7 +127,7 @@ fn one(
     new: &PointSummary<'_>,
     how: How,
 ) -> Option<Compared> {
-    let level = |point: &PointSummary<'_>| {
+    let values = |point: &PointSummary<'_>| {
         let runs = match figure.name.ends_with("_ns") {
             true => &point.timed,
             false => &point.runs,
@@ -134,17 +136,19 @@ fn one(
             true => point.rate_of(run, (figure.of)(run)?),
             false => (figure.of)(run),
         });
-        median(&each.collect::<Vec<_>>())
+        each.collect::<Vec<f64>>()
     };
+    let (base_runs, new_runs) = (values(base), values(new));
     let mut compared = Compared {
         base_target: base.target.to_owned(),
         new_target: new.target.to_owned(),
         at: base.at,
         figure,
-        base: level(base)?,
-        new: level(new)?,
+        base: median(&base_runs)?,
+        new: median(&new_runs)?,
         ratio: None,
         runs: [base.runs.len(), new.runs.len()],
+        floor: floor([&base_runs, &new_runs]),
         machine: None,
         said: Said::Undecided,
         why: None,
@@ -169,6 +173,24 @@ fn one(
     }
     judge(&mut compared, base, new, how);
     Some(compared)
+}
+
+/// The A/A floor of a comparison: by how much every second run of a side differs from the
+/// runs between them (Hodges-Lehmann), as a share; the larger of both sides. They are of one
+/// sitting, and have half the runs. None without two runs in each half.
+pub fn floor(sides: [&[f64]; 2]) -> Option<f64> {
+    let of = |runs: &&[f64]| {
+        let half = |first: usize| {
+            runs.iter()
+                .copied()
+                .skip(first)
+                .step_by(2)
+                .collect::<Vec<_>>()
+        };
+        let ratio = (runs.len() >= 4).then(|| unpaired(&half(0), &half(1)))??;
+        Some(ratio.ratio.ln().abs().exp() - 1.0)
+    };
+    sides.iter().filter_map(of).reduce(f64::max)
 }
 
 fn judge(compared: &mut Compared, base: &PointSummary<'_>, new: &PointSummary<'_>, how: How) {

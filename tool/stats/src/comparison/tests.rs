@@ -109,3 +109,28 @@ fn targets_of_one_result_are_compared_by_the_undisturbed_blocks() {
         assert_eq!((found.said, found.runs), (said, [blocks; 2]));
     }
 }
+
+#[test]
+fn the_floor_is_what_two_halves_of_a_side_differ_by() {
+    let flat = [100.0; 12];
+    let turns = [100.0, 110.0, 100.0, 110.0, 100.0, 110.0];
+    let drift: Vec<f64> = (0..12).map(|n| 100.0 + f64::from(n)).collect();
+    let table: &[(&[f64], &[f64], Option<f64>)] = &[
+        (&flat, &flat, Some(0.0)),
+        (&flat, &turns, Some(0.1)),
+        (&turns, &flat, Some(0.1)),
+        // Each half has two runs, or there is none.
+        (&turns[..4], &[], Some(0.1)),
+        (&turns[..3], &turns[..3], None),
+    ];
+    for (base, new, wanted) in table {
+        let found = floor([base, new]);
+        let near = |wanted: f64| found.is_some_and(|found| (found - wanted).abs() < 1e-9);
+        assert!(
+            wanted.map_or(found.is_none(), near),
+            "{base:?} {new:?}: {found:?}"
+        );
+    }
+    // Every second run: a drift over the sitting is in both halves.
+    assert!(floor([&drift, &[]]).unwrap() < 0.015);
+}

@@ -1,0 +1,188 @@
+//! `--format benchstat` and `--format github-benchmark`: the headline figure of each point for
+//! tools that follow a project's benchmarks over its commits.
+//!
+//! Points that are INVALID are left out, as everywhere.
+
+use crate::ResultSet;
+use crate::compare::place;
+use jostle_stats::comparison::figures::{Better, FIGURES, Figure, is_headline};
+use jostle_stats::intervals::median;
+use jostle_stats::summary::{PointSummary, summarize};
+use serde::Serialize;
+
+/// Each point that counts, with its headline figure and that figure's value of each run.
+fn each<T>(
+    sets: &[ResultSet],
+    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &Figure, &[f64]) -> T,
+) -> Vec<T> {
+    let mut all = Vec::new();
+    for set in sets {
+        let plan = &set.experiment.plan;
+        let points = summarize(&set.experiment, &set.points);
+        for point in points.iter().filter(|point| !point.verdict.is_invalid()) {
+            for figure in FIGURES.iter().filter(|figure| is_headline(plan, figure)) {
+                let runs = point.runs.iter().filter_map(|run| (figure.of)(run));
+                let runs: Vec<f64> = runs.collect();
+                if !runs.is_empty() {
+                    all.push(of(set, point, figure, &runs));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The format of Go's benchmarks (golang.org/design/14313-benchmark-format), a line for each
+/// run, in which benchstat finds what the runs of one name have in common.
+pub(crate) fn benchstat(sets: &[ResultSet]) -> String {
+    let mut units = Vec::new();
+    let lines = each(sets, |set, point, figure, runs| {
+        let unit = figure.label.replace(' ', "-");
+        let better = match figure.better {
+            Better::More => "higher",
+            Better::Less => "lower",
+        };
+        let unit_line = format!("Unit {unit} better={better}\n");
+        if !units.contains(&unit_line) {
+            units.push(unit_line);
+        }
+        let name = benchmark_name(set, point);
+        let line = |value: &f64| format!("{name}\t1\t{value} {unit}\n");
+        runs.iter().map(line).collect::<String>()
+    });
+    // benchstat compares what has the same settings: not two machines, but two kernels or
+    // versions of jostle.
+    let machine = sets.first().map_or(String::new(), |set| {
+        format!("cpu: {}\n", set.experiment.environment.cpu_model)
+    });
+    machine + &units.concat() + &lines.concat()
+}
+
+/// `BenchmarkContend/target=flock/workers=10`. A slash would begin another part, and a number
+/// behind a hyphen be taken for GOMAXPROCS.
+fn benchmark_name(set: &ResultSet, point: &PointSummary<'_>) -> String {
+    let workload = set.experiment.plan.workload.to_string();
+    let plain = |text: &str| text.replace(['/', ' ', '\t'], "_");
+    let at = serde_json::to_value(point.at).unwrap_or_default();
+    let at = at.as_object().into_iter().flatten();
+    let at =
+        at.map(|(name, value)| format!("/{name}={}", plain(value.to_string().trim_matches('"'))));
+    let (first, rest) = workload.split_at(1);
+    format!(
+        "Benchmark{}{rest}/target={}{}",
+        first.to_uppercase(),
+        plain(point.target),
+        at.collect::<String>()
+    )
+}
+
+/// An element of the JSON that github-action-benchmark takes of custom tools.
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    unit: String,
+    value: f64,
+    range: String,
+    extra: String,
+}
+
+/// For `tool: customBiggerIsBetter`; `connect` has times, so `customSmallerIsBetter`.
+pub(crate) fn github(sets: &[ResultSet]) -> String {
+    let entries = each(sets, |set, point, figure, runs| {
+        let least = runs.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = runs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let place = place(point.at);
+        Entry {
+            name: format!("{} {}, {place}", set.experiment.plan.workload, point.target)
+                .trim_end_matches([',', ' '])
+                .to_owned(),
+            unit: figure.label.to_owned(),
+            value: median(runs).unwrap_or(least),
+            range: format!("{least} to {most}"),
+            extra: format!("{}, {} runs", point.verdict.is, runs.len()),
+        }
+    });
+    serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+
+    /// What benchstat reads, by golang.org/design/14313-benchmark-format.
+    #[test]
+    fn every_line_is_one_that_benchstat_reads() {
+        let text = benchstat(&[made::set(), made::connections()]);
+        let (mut configured, mut results) = (0, 0);
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let Some(name) = words[0].strip_prefix("Benchmark") {
+                assert!(name.starts_with(char::is_uppercase), "{line}");
+                let numbers = (words[1].parse::<u64>(), words[2].parse::<f64>());
+                assert!(
+                    words.len() == 4 && numbers.0.is_ok() && numbers.1.is_ok(),
+                    "{line}"
+                );
+                assert!(
+                    text.contains(&format!("Unit {} better=", words[3])),
+                    "{line}"
+                );
+                results += 1;
+            } else if words[0] != "Unit" {
+                let (key, value) = line.split_once(": ").unwrap();
+                let plain = key.chars().all(|c| c.is_ascii_lowercase());
+                assert!(plain && !value.is_empty(), "{line}");
+                configured += 1;
+            }
+        }
+        assert!(
+            configured == 1 && results > made::set().points.len(),
+            "{text}"
+        );
+        assert!(
+            text.contains("BenchmarkContend/target=flock/workers=10\t1\t"),
+            "{text}"
+        );
+        assert!(text.contains("Unit ops/s better=higher\n"), "{text}");
+    }
+
+    /// As github-action-benchmark's `extract.ts` reads them.
+    #[test]
+    fn every_entry_has_what_github_action_benchmark_asks_for() {
+        let text = github(&[made::set()]);
+        let entries: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        assert!(!entries.is_empty());
+        for entry in &entries {
+            assert!(
+                entry["value"].as_f64().is_some_and(f64::is_finite),
+                "{entry}"
+            );
+            for name in ["name", "unit", "range", "extra"] {
+                assert!(
+                    entry[name].as_str().is_some_and(|text| !text.is_empty()),
+                    "{entry}"
+                );
+            }
+        }
+        let names: std::collections::BTreeSet<_> = entries
+            .iter()
+            .map(|entry| &entry["name"])
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(names.len(), entries.len(), "{text}");
+        assert!(text.contains("\"contend flock, 10 workers\""), "{text}");
+    }
+
+    #[test]
+    fn figures_of_points_that_are_invalid_are_in_neither() {
+        let broken = made::broken();
+        let valid = summarize(&broken.experiment, &broken.points);
+        let valid = valid
+            .iter()
+            .filter(|point| !point.verdict.is_invalid())
+            .count();
+        let entries: Vec<serde_json::Value> = serde_json::from_str(&github(&[broken])).unwrap();
+        assert_eq!(entries.len(), valid);
+    }
+}
