@@ -146,6 +146,23 @@ pub fn connections_of(pids: &[u32], parent: u32) -> Option<u64> {
     (all > 0).then_some(all)
 }
 
+/// How many connections at this port each of these processes has open; of those with none
+/// nothing is told. Empty where the kernel does not name sockets.
+pub fn shares_of(pids: &[u32], port: u16) -> Vec<u64> {
+    let at_port = Wanted {
+        own_port: port,
+        ..Wanted::default()
+    };
+    let sockets = SockDiag::open().and_then(|mut diag| diag.tcp(at_port));
+    let sockets = sockets.unwrap_or_default();
+    let open = sockets
+        .iter()
+        .filter(|socket| socket.state == sock_diag::ESTABLISHED);
+    let open: BTreeSet<u64> = open.map(|socket| socket.inode.into()).collect();
+    let own = |pid: &u32| sockets_of(*pid).intersection(&open).count() as u64;
+    pids.iter().map(own).filter(|own| *own > 0).collect()
+}
+
 fn holds(pid: u32, links: &BTreeSet<String>) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
     descriptors.into_iter().flatten().flatten().any(|entry| {
@@ -189,6 +206,9 @@ mod tests {
             let own = [std::process::id()];
             assert!(connections_of(&own, 0) >= Some(2));
             assert_eq!(connections_of(&own, own[0]), None);
+            // The server's end alone; a process without one has no share.
+            let port = listener.local_addr().unwrap().port();
+            assert_eq!(shares_of(&[own[0], u32::MAX], port), [1]);
             drop(listener);
             let is_closed = |_| {
                 std::thread::sleep(std::time::Duration::from_millis(10));

@@ -26,7 +26,7 @@ use jostle_model::serial::plans_to_toml;
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
-use jostle_sys::{cpu, files, ledger};
+use jostle_sys::{cpu, files, ledger, spawn};
 use jostle_targets::table::Family;
 use jostle_targets::{Spec, all_installed};
 use std::path::Path;
@@ -470,6 +470,13 @@ pub(crate) fn result_set(outcome: Outcome) -> Option<ResultSet> {
 fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     let mut environment = environment(machine, VERSION, COMMIT);
     for spec in &resolved.specs {
+        let words = spec.argument.as_deref().unwrap_or_default();
+        let first = words.split(['?', ' ']).next().unwrap_or_default();
+        let mark = spawn::find(first).or_else(|_| Path::new(first).canonicalize());
+        let mark = mark.ok().and_then(|path| files::program_mark(&path));
+        environment
+            .programs
+            .extend(mark.map(|mark| (spec.typed.clone(), mark)));
         if spec.entry.family == Family::File {
             let usual = ledger::usual_place();
             let path = spec.argument.as_deref().map_or(usual.as_path(), Path::new);

@@ -28,6 +28,7 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         settings: machine.settings.clone(),
         cgroup: machine.cgroup.name.clone(),
         file_systems: BTreeMap::new(),
+        programs: BTreeMap::new(),
         hash_sizes: machine.net.hash_sizes.clone(),
         hosts: Vec::new(),
         jostle: match commit {

@@ -159,6 +159,9 @@ pub struct Traffic {
     pub retransmitted: Vec<f64>,
     /// Open connections at the end of the interval.
     pub connections: Vec<f64>,
+    /// Open connections of each of the server's processes, at the look with most of them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub at_processes: Vec<u64>,
     /// Connections that were opened from this network namespace, by whomever.
     pub opened: Vec<f64>,
     /// Bytes that had arrived at the generator and that it had not read.

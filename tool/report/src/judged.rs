@@ -11,6 +11,7 @@ use jostle_model::judged::{Doubled, Limit, Output, Side, Watched};
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
+use jostle_stats::judge::shared_out;
 use jostle_stats::printed::FIGURES;
 use std::fmt::Write as _;
 use std::io::BufRead;
@@ -148,6 +149,9 @@ pub fn one(watched: &Watched) -> String {
     }
     out += &table(watched);
     out += &watched.output.as_ref().map_or(String::new(), printed);
+    if let Some(uneven) = watched.traffic.as_ref().and_then(shared_out) {
+        out += &wrap("  ! ", &(uneven + "."), WIDTH);
+    }
     out += &wrap("", &finding.meaning, WIDTH);
     if let Some(ended) = ended(watched) {
         out += &wrap("", &ended, WIDTH);

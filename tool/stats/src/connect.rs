@@ -4,6 +4,7 @@
 //! A jump is found in the medians that the table prints, and its cause in the ports that
 //! the kernel assigned.
 
+use crate::fairness::is_uneven;
 use crate::numbers::grouped;
 use crate::ratio::{Outcome, by_block};
 use crate::summary::PointSummary;
@@ -249,8 +250,12 @@ fn skew(points: &[&PointSummary<'_>]) -> Option<String> {
     }
     let all: u64 = sums.iter().sum();
     let share = |n: Option<&u64>| 100.0 * *n.unwrap_or(&0) as f64 / all.max(1) as f64;
+    let uneven = match is_uneven(&sums) {
+        true => ", less even than by chance",
+        false => "",
+    };
     Some(format!(
-        "of {} acceptors the busiest took {:.0} % and the idlest {:.0} % up to {} open",
+        "of {} acceptors the busiest took {:.0} % and the idlest {:.0} % up to {} open{uneven}",
         sums.len(),
         share(sums.iter().max()),
         share(sums.iter().min()),

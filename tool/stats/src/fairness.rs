@@ -95,6 +95,22 @@ pub struct DispersionTest {
     pub upper_p: f64,
 }
 
+/// Whether counts are uneven by more than chance: a lottery spreads them as widely in fewer
+/// than one of a thousand cases (chi-square, k - 1 degrees), and the largest is at least a
+/// quarter above its even share.
+pub fn is_uneven(counts: &[u64]) -> bool {
+    let each = counts.iter().map(|count| *count as f64);
+    let mean = each.clone().sum::<f64>() / counts.len().max(1) as f64;
+    let statistic: f64 = each
+        .clone()
+        .map(|count| (count - mean).powi(2) / mean)
+        .sum();
+    let largest = each.fold(0.0, f64::max);
+    counts.len() > 1
+        && largest >= 1.25 * mean
+        && chi_square_upper(statistic, (counts.len() - 1) as f64) < 1e-3
+}
+
 /// Fisher's index of dispersion (Statistical methods for research workers,
 /// 1925, section 16): for a lottery (workers - 1) x variance / mean is about
 /// chi-square with workers - 1 degrees, and sums over independent runs are so
@@ -126,6 +142,24 @@ mod tests {
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn a_distribution_is_uneven_only_beyond_chance_and_by_a_quarter() {
+        let table: &[(&[u64], bool)] = &[
+            (&[755, 80, 83, 82], true),
+            (&[250, 240, 262, 248], false),
+            // Surely uneven, by less than a quarter.
+            (&[120_000, 100_000, 100_000, 80_000], false),
+            // Twice its share, and chance would do it.
+            (&[2, 1, 1, 0], false),
+            (&[1000], false),
+            (&[0, 0], false),
+            (&[], false),
+        ];
+        for (counts, uneven) in table {
+            assert_eq!(is_uneven(counts), *uneven, "{counts:?}");
+        }
     }
 
     #[test]

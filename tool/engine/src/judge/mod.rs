@@ -407,6 +407,10 @@ impl<'a> Sampler<'a> {
         self.searched_ns += stat::own_cpu_ns() - before_ns;
         if let Some(sockets) = &mut self.sockets {
             sockets.look();
+            // Each descriptor of the server is looked at, so that this comes ever less often.
+            if self.watched.end_s.len().is_power_of_two() {
+                sockets.share_out(&self.kin.of(Whose::Server));
+            }
         }
     }
 

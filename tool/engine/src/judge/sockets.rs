@@ -251,6 +251,18 @@ impl Sockets {
         (others.into_iter().filter(is_client).collect(), servers)
     }
 
+    /// How many connections each of the server's processes has, if it has more than before.
+    pub(super) fn share_out(&mut self, server: &[u32]) {
+        let (Some((port, _)), true) = (self.port, server.len() > 1) else {
+            return;
+        };
+        let shares = jostle_sys::serving::shares_of(server, port);
+        let known = &mut self.columns.at_processes;
+        if shares.iter().sum::<u64>() > known.iter().sum() {
+            *known = shares;
+        }
+    }
+
     /// The columns, where a server's port was found.
     pub(super) fn into_columns(self) -> Option<Traffic> {
         let (port, _) = self.port?;

@@ -44,6 +44,10 @@ pub struct Environment {
     pub cgroup: Option<String>,
     /// File system of each target's path, by target as typed.
     pub file_systems: BTreeMap<String, String>,
+    /// What tells apart the library or program of each target that has one, by target as
+    /// typed: a hash of its bytes, and their number.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub programs: BTreeMap<String, String>,
     /// Entries of the kernel's hash tables for sockets, by the kernel's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub hash_sizes: BTreeMap<String, u64>,

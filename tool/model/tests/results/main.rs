@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 15] = [
+const KEYED_BY_DATA: [&str; 16] = [
     "codes",
     "decades",
     "errors",
@@ -23,6 +23,7 @@ const KEYED_BY_DATA: [&str; 15] = [
     "settings",
     "over",
     "own_cost",
+    "programs",
     "setup",
     "slab_caches",
     "sockstat",

@@ -52,7 +52,11 @@ pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
 /// The environment without fields that change from minute to minute.
 fn fields(environment: &Environment) -> Map<String, Value> {
     let mut fields = environment_fields(environment);
-    for volatile in ["memory_available_bytes", "steal_share_since_boot"] {
+    for volatile in [
+        "memory_available_bytes",
+        "steal_share_since_boot",
+        "programs",
+    ] {
         fields.remove(volatile);
     }
     fields

@@ -282,7 +282,16 @@ fn add(
             Some(other) => {
                 met.push((other.target.to_owned(), other.at));
                 let plan = &base_set.experiment.plan;
+                let both = [(base_set, point.target), (new_set, other.target)];
+                let same = is_same_file(both).then_some(SAME_FILE);
                 let rows = comparison::compare(plan, point, other, how).into_iter();
+                let rows = rows.map(|row| Compared {
+                    why: match (same, row.why) {
+                        (Some(same), Some(why)) => Some(format!("{same}; {why}")),
+                        (same, why) => why.or(same.map(str::to_owned)),
+                    },
+                    ..row
+                });
                 comparison.rows.extend(rows.map(|row| (number, row)));
             }
             None => alone.push((point.target.to_owned(), point.at)),
@@ -297,6 +306,14 @@ fn add(
     comparison
         .only
         .extend(only_in(&[("BASE", alone), ("NEW", unmet.collect())]));
+}
+
+/// What is said where a difference cannot be the program's.
+const SAME_FILE: &str = "both are the same file";
+
+fn is_same_file(both: [(&ResultSet, &str); 2]) -> bool {
+    let [base, new] = both.map(|(set, target)| set.experiment.environment.programs.get(target));
+    base.is_some() && base == new
 }
 
 fn only_in(sides: &[(&str, Vec<(String, At)>)]) -> Vec<String> {

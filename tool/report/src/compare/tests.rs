@@ -325,3 +325,19 @@ fn what_decides_nothing_exits_with_3_and_what_decides_something_with_0_unless_st
     broken(&mut new, 9); // sysv
     assert_eq!(compared(&base, &new).unwrap().exit_code(), 3);
 }
+
+#[test]
+fn what_is_the_same_file_in_both_is_told_to_be() {
+    let of = |mark: &str| {
+        let mut set = made::set();
+        let programs = &mut set.experiment.environment.programs;
+        programs.insert("flock".to_owned(), mark.to_owned());
+        set
+    };
+    let told = |base, new| {
+        let text = compared(&of(base), &of(new)).unwrap().render("text");
+        text.contains("both are the same file")
+    };
+    assert!(told("a-1", "a-1"));
+    assert!(!told("a-1", "b-1"));
+}

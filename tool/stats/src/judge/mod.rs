@@ -14,7 +14,7 @@ mod window;
 mod words;
 
 pub use doubled::{Run, settle};
-pub use printed::notes;
+pub use printed::{notes, shared_out};
 pub use words::doubling;
 
 use jostle_model::judged::{Finding, Limit, Side, Watched};

@@ -2,6 +2,7 @@
 //! them, and what the kernel saw of the same.
 
 use super::words::seconds;
+use crate::fairness::is_uneven;
 use crate::numbers::grouped;
 use crate::printed::{ERRORS, NOT_2XX};
 use jostle_model::judged::{Output, Printed, Traffic, Watched};
@@ -27,6 +28,22 @@ pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
         .chain(kernel)
         .chain(stalled(output, watched))
         .collect()
+}
+
+/// How the connections are shared out among the server's processes, if it is less even than
+/// by chance.
+pub fn shared_out(traffic: &Traffic) -> Option<String> {
+    let counts = &traffic.at_processes;
+    let all: u64 = counts.iter().sum();
+    is_uneven(counts).then(|| {
+        format!(
+            "{} of {} connections were at one of the server's {} processes, less even than by \
+             chance",
+            grouped(counts.iter().copied().max().unwrap_or(0)),
+            grouped(all),
+            counts.len()
+        )
+    })
 }
 
 fn figure(result: &Printed, name: &str) -> f64 {
@@ -175,6 +192,22 @@ mod tests {
         ];
         for (watched, note) in table {
             assert_eq!(notes_of(&planned, &watched), note);
+        }
+    }
+
+    #[test]
+    fn connections_at_one_of_several_processes_are_told() {
+        let at = |counts: &[u64]| Traffic {
+            at_processes: counts.to_vec(),
+            ..Traffic::default()
+        };
+        let told = shared_out(&at(&[80, 755, 83, 82])).unwrap();
+        assert!(
+            told.starts_with("755 of 1,000 connections were at one of the server's 4 processes")
+        );
+        // As chance has it, too few to tell, or one process.
+        for even in [&[250, 240, 262, 248][..], &[2, 0, 1, 0], &[1000], &[]] {
+            assert_eq!(shared_out(&at(even)), None, "{even:?}");
         }
     }
 

@@ -62,6 +62,7 @@ impl Planted {
                     time_wait: each(0.0),
                     ports_left: each(28_000.0),
                     ports: 28_232,
+                    ..Traffic::default()
                 }),
                 machine: Machine {
                     cpus: 2,

@@ -17,220 +17,45 @@ fn sample(name: &str) -> &'static str {
     SAMPLES.iter().find(|(there, _)| *there == name).unwrap().1
 }
 
+/// A sample, the number of the result in it, and its figures.
+const PRINTED: &str = "\
+ab 0 rate_per_s=4790.62 requests=5000 connections=20 mean_ms=4.175 p50_ms=4 p99_ms=11 max_ms=14 errors=0 not_2xx=0
+ab-errors 0 rate_per_s=16724.59 errors=0 not_2xx=1252
+hey 0 rate_per_s=8219.3955 requests=2000 mean_ms=2.3 p50_ms=1.3 p99_ms=13.9 max_ms=15.3 errors=0 not_2xx=0
+hey-errors 0 requests=2000 not_2xx=501 errors=0
+hey-closed 0 requests=400 errors=400 not_2xx=0
+wrk 0 rate_per_s=50029.16 requests=100119 connections=20 mean_ms=0.48025 max_ms=10.02 errors=0
+wrk-errors 0 p50_ms=0.346 p99_ms=3.51 not_2xx=24559
+k6 0 rate_per_s=12952.380592 requests=26026 connections=5 mean_ms=0.33422 p50_ms=0.20515 max_ms=12.76 errors=0
+k6-legacy 0 rate_per_s=11931.603961 requests=23866 connections=5 errors=5987
+k6-errors 0 requests=26166 errors=6489
+locust 0 rate_per_s=221.03 requests=796 mean_ms=18 p50_ms=16 p99_ms=58 max_ms=277 errors=95
+pgbench 0 rate_per_s=8593.848188 requests=15727 connections=10 mean_ms=1.164 errors=0
+pgbench-t 0 rate_per_s=221.926936 requests=400 connections=4 mean_ms=17.635
+pgbench-r 0 rate_per_s=74.732718 requests=400 mean_ms=53.524
+redis-benchmark 0 rate_per_s=23364.49 requests=20000 connections=20 mean_ms=0.626 p50_ms=0.287 p99_ms=5.679 max_ms=11.991
+redis-benchmark 1 rate_per_s=16736.40 p99_ms=8.271
+redis-benchmark-q 1 rate_per_s=12292.56 p50_ms=0.351
+redis-benchmark-csv 0 rate_per_s=13821.70 mean_ms=1.261 p50_ms=0.303 p99_ms=9.495 max_ms=13.839
+redis-benchmark-csv 1 rate_per_s=13596.19 max_ms=16.063
+sysbench 0 rate_per_s=1224.57 requests=2455 mean_ms=0.82 max_ms=28.31
+sysbench-oltp 0 rate_per_s=1355.77 requests=2721 connections=4 mean_ms=2.94 max_ms=14.12 errors=0
+vegeta 0 rate_per_s=200.43 requests=400 mean_ms=0.302967 p50_ms=0.265646 p99_ms=1.058 max_ms=4.362 errors=0 not_2xx=0
+vegeta-errors 0 errors=200 not_2xx=47
+wrk-close 0 rate_per_s=0 requests=0 errors=9981";
+
 #[test]
 fn figures_are_those_that_were_printed() {
-    let rate = "rate_per_s";
-    type Figures = [(&'static str, f64)];
-    let table: &[(&str, usize, &Figures)] = &[
-        (
-            "ab",
-            0,
-            &[
-                (rate, 4790.62),
-                ("requests", 5000.0),
-                ("connections", 20.0),
-                ("mean_ms", 4.175),
-                ("p50_ms", 4.0),
-                ("p99_ms", 11.0),
-                ("max_ms", 14.0),
-                (ERRORS, 0.0),
-                (NOT_2XX, 0.0),
-            ],
-        ),
-        (
-            "ab-errors",
-            0,
-            &[(rate, 16724.59), (ERRORS, 0.0), (NOT_2XX, 1252.0)],
-        ),
-        (
-            "hey",
-            0,
-            &[
-                (rate, 8219.3955),
-                ("requests", 2000.0),
-                ("mean_ms", 2.3),
-                ("p50_ms", 1.3),
-                ("p99_ms", 13.9),
-                ("max_ms", 15.3),
-                (ERRORS, 0.0),
-                (NOT_2XX, 0.0),
-            ],
-        ),
-        (
-            "hey-errors",
-            0,
-            &[("requests", 2000.0), (NOT_2XX, 501.0), (ERRORS, 0.0)],
-        ),
-        (
-            "hey-closed",
-            0,
-            &[("requests", 400.0), (ERRORS, 400.0), (NOT_2XX, 0.0)],
-        ),
-        (
-            "wrk",
-            0,
-            &[
-                (rate, 50029.16),
-                ("requests", 100_119.0),
-                ("connections", 20.0),
-                ("mean_ms", 0.48025),
-                ("max_ms", 10.02),
-                (ERRORS, 0.0),
-            ],
-        ),
-        (
-            "wrk-errors",
-            0,
-            &[("p50_ms", 0.346), ("p99_ms", 3.51), (NOT_2XX, 24559.0)],
-        ),
-        (
-            "k6",
-            0,
-            &[
-                (rate, 12952.380592),
-                ("requests", 26026.0),
-                ("connections", 5.0),
-                ("mean_ms", 0.33422),
-                ("p50_ms", 0.20515),
-                ("max_ms", 12.76),
-                (ERRORS, 0.0),
-            ],
-        ),
-        ("k6-errors", 0, &[("requests", 26166.0), (ERRORS, 6489.0)]),
-        (
-            "k6-legacy",
-            0,
-            &[
-                (rate, 11931.603961),
-                ("requests", 23866.0),
-                ("connections", 5.0),
-                (ERRORS, 5987.0),
-            ],
-        ),
-        (
-            "locust",
-            0,
-            &[
-                (rate, 221.03),
-                ("requests", 796.0),
-                ("mean_ms", 18.0),
-                ("p50_ms", 16.0),
-                ("p99_ms", 58.0),
-                ("max_ms", 277.0),
-                (ERRORS, 95.0),
-            ],
-        ),
-        (
-            "pgbench",
-            0,
-            &[
-                (rate, 8593.848188),
-                ("requests", 15727.0),
-                ("connections", 10.0),
-                ("mean_ms", 1.164),
-                (ERRORS, 0.0),
-            ],
-        ),
-        (
-            "pgbench-t",
-            0,
-            &[
-                (rate, 221.926936),
-                ("requests", 400.0),
-                ("connections", 4.0),
-                ("mean_ms", 17.635),
-            ],
-        ),
-        (
-            "pgbench-r",
-            0,
-            &[(rate, 74.732718), ("requests", 400.0), ("mean_ms", 53.524)],
-        ),
-        (
-            "redis-benchmark",
-            0,
-            &[
-                (rate, 23364.49),
-                ("requests", 20000.0),
-                ("connections", 20.0),
-                ("mean_ms", 0.626),
-                ("p50_ms", 0.287),
-                ("p99_ms", 5.679),
-                ("max_ms", 11.991),
-            ],
-        ),
-        ("redis-benchmark", 1, &[(rate, 16736.40), ("p99_ms", 8.271)]),
-        (
-            "redis-benchmark-q",
-            1,
-            &[(rate, 12292.56), ("p50_ms", 0.351)],
-        ),
-        (
-            "redis-benchmark-csv",
-            0,
-            &[
-                (rate, 13821.70),
-                ("mean_ms", 1.261),
-                ("p50_ms", 0.303),
-                ("p99_ms", 9.495),
-                ("max_ms", 13.839),
-            ],
-        ),
-        (
-            "redis-benchmark-csv",
-            1,
-            &[(rate, 13596.19), ("max_ms", 16.063)],
-        ),
-        (
-            "sysbench",
-            0,
-            &[
-                (rate, 1224.57),
-                ("requests", 2455.0),
-                ("mean_ms", 0.82),
-                ("max_ms", 28.31),
-            ],
-        ),
-        (
-            "sysbench-oltp",
-            0,
-            &[
-                (rate, 1355.77),
-                ("requests", 2721.0),
-                ("connections", 4.0),
-                ("mean_ms", 2.94),
-                ("max_ms", 14.12),
-                (ERRORS, 0.0),
-            ],
-        ),
-        (
-            "vegeta",
-            0,
-            &[
-                (rate, 200.43),
-                ("requests", 400.0),
-                ("mean_ms", 0.302967),
-                ("p50_ms", 0.265646),
-                ("p99_ms", 1.058),
-                ("max_ms", 4.362),
-                (ERRORS, 0.0),
-                (NOT_2XX, 0.0),
-            ],
-        ),
-        ("vegeta-errors", 0, &[(ERRORS, 200.0), (NOT_2XX, 47.0)]),
-        (
-            "wrk-close",
-            0,
-            &[(rate, 0.0), ("requests", 0.0), (ERRORS, 9981.0)],
-        ),
-    ];
-    for (name, nth, figures) in table {
-        let found = read(sample(name));
-        for (figure, value) in *figures {
+    for line in PRINTED.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let found = read(sample(words[0])).swap_remove(words[1].parse().unwrap());
+        for word in &words[2..] {
+            let (figure, value) = word.split_once('=').unwrap();
+            let printed = value.parse::<f64>().unwrap();
             assert_eq!(
-                found[*nth].figures.get(*figure),
-                Some(value),
-                "{name}: {figure} of {found:?}"
+                found.figures.get(figure),
+                Some(&printed),
+                "{line}: {figure}"
             );
         }
     }

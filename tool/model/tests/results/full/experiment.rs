@@ -36,6 +36,7 @@ pub(super) fn environment() -> Environment {
         settings: map("preemption", "full".to_owned()),
         cgroup: Some("v2 /".to_owned()),
         file_systems: map("flock", "tmpfs".to_owned()),
+        programs: map("lib:x.so", "0123456789abcdef-9".to_owned()),
         hash_sizes: map("TCP bind", 65_536),
         hosts: vec![HostHere {
             host: "host".to_owned(),

@@ -55,6 +55,7 @@ fn traffic() -> Traffic {
         server_unread_bytes: Some(vec![0.0]),
         backlog: Some(vec![0.0]),
         backlog_limit: Some(511),
+        at_processes: vec![755, 245],
         time_wait: vec![0.0],
         ports_left: vec![28_000.0],
         ports: 28_232,
