@@ -122,106 +122,96 @@ fn stalled(output: &Output, watched: &Watched) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn watched(open: f64, opened: f64) -> Watched {
-        Watched {
-            elapsed_s: 10.0,
-            traffic: Some(Traffic {
-                connections: vec![0.0, open],
-                opened: vec![opened, 0.0],
-                ..Traffic::default()
-            }),
-            ..Watched::default()
+    fn traffic(open: f64, opened: f64, at_processes: &[u64]) -> Traffic {
+        Traffic {
+            connections: vec![0.0, open],
+            opened: vec![opened, 0.0],
+            at_processes: at_processes.to_vec(),
+            ..Traffic::default()
         }
     }
 
-    fn notes_of(figures: &[(&str, f64)], watched: &Watched) -> String {
-        let figures = figures
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value));
+    /// The notes on figures such as `requests=5 errors=1`, and on waits of these seconds.
+    fn notes_on(figures: &str, stalled_s: f64, [open, opened]: [f64; 2]) -> String {
+        let figures = figures.split_whitespace().map(|figure| {
+            let (name, value) = figure.split_once('=').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        });
+        let result = Printed {
+            tool: "wrk".to_owned(),
+            test: None,
+            figures: figures.collect(),
+        };
         let output = Output {
-            results: vec![Printed {
-                tool: "wrk".to_owned(),
-                test: None,
-                figures: figures.collect(),
-            }],
+            results: vec![result],
+            stalled_s,
             ..Output::default()
         };
-        notes(&output, watched).join("; ")
+        let watched = Watched {
+            elapsed_s: 10.0,
+            traffic: Some(traffic(open, opened, &[])),
+            ..Watched::default()
+        };
+        notes(&output, &watched).join("; ")
     }
 
     #[test]
-    fn failures_from_one_in_a_hundred_requests_are_other_work() {
-        let quiet = watched(20.0, 20.0);
-        let table = [
+    fn figures_of_other_work_and_what_the_kernel_saw_otherwise_are_told() {
+        let planned = "connections=1000 requests=5000";
+        for (figures, stalled_s, kernel, note) in [
+            ("requests=1000 errors=0 not_2xx=0", 0.4, [20.0, 20.0], ""),
+            ("requests=1000 errors=4 not_2xx=5", 0.0, [20.0, 20.0], ""),
             (
-                &[("requests", 1000.0), (ERRORS, 0.0), (NOT_2XX, 0.0)][..],
-                "",
-            ),
-            (&[("requests", 1000.0), (ERRORS, 4.0), (NOT_2XX, 5.0)], ""),
-            (
-                &[("requests", 1000.0), (ERRORS, 4.0), (NOT_2XX, 6.0)],
-                "wrk printed 4 errors and 6 answers not 2xx at 1,000 requests: its figures are \
-                 those of other work",
+                "requests=1000 errors=4 not_2xx=6",
+                0.0,
+                [20.0, 20.0],
+                "wrk printed 4 errors and 6 answers not 2xx at 1,000 requests: ",
             ),
             // No request was answered.
             (
-                &[("requests", 0.0), (ERRORS, 9.0)],
-                "wrk printed 9 errors at 0 requests: its figures are those of other work",
+                "requests=0 errors=9",
+                0.0,
+                [1.0, 1.0],
+                "wrk printed 9 errors at 0 requests: ",
             ),
-        ];
-        for (figures, note) in table {
-            assert_eq!(notes_of(figures, &quiet), note);
-        }
-    }
-
-    #[test]
-    fn what_the_command_planned_stands_beside_what_the_kernel_saw() {
-        let planned = [("connections", 1000.0), ("requests", 5000.0)];
-        let fewer = "the command planned 1,000 connections, and the kernel saw at most 755 open";
-        let more =
-            "the command printed 5,000 requests, and the kernel saw 6,990 connections opened";
-        let table = [
-            (watched(1000.0, 1000.0), ""),
-            (watched(960.0, 1000.0), ""),
-            (watched(755.0, 800.0), fewer),
+            (planned, 0.0, [960.0, 1000.0], ""),
+            (
+                planned,
+                0.0,
+                [755.0, 800.0],
+                "the command planned 1,000 connections, and ",
+            ),
             // A connection for each request: few are open at a look.
-            (watched(20.0, 5000.0), ""),
-            (watched(20.0, 6990.0), more),
-            // Elsewhere.
-            (watched(0.0, 0.0), ""),
-        ];
-        for (watched, note) in table {
-            assert_eq!(notes_of(&planned, &watched), note);
+            (planned, 0.0, [20.0, 5000.0], ""),
+            (
+                planned,
+                0.0,
+                [20.0, 6990.0],
+                "the command printed 5,000 requests, and the kernel ",
+            ),
+            // The server is elsewhere.
+            (planned, 0.0, [0.0, 0.0], ""),
+            (
+                "",
+                1.5,
+                [1.0, 1.0],
+                "the command may have waited for 1.5 s until ",
+            ),
+        ] {
+            let told = notes_on(figures, stalled_s, kernel);
+            assert!(
+                told.starts_with(note) && told.is_empty() == note.is_empty(),
+                "{told}"
+            );
         }
     }
 
     #[test]
     fn connections_at_one_of_several_processes_are_told() {
-        let at = |counts: &[u64]| Traffic {
-            at_processes: counts.to_vec(),
-            ..Traffic::default()
-        };
-        let told = shared_out(&at(&[80, 755, 83, 82])).unwrap();
+        let told = shared_out(&traffic(1.0, 1.0, &[80, 755, 83, 82])).unwrap();
         assert!(
             told.starts_with("755 of 1,000 connections were at one of the server's 4 processes")
         );
-        // As chance has it, too few to tell, or one process.
-        for even in [&[250, 240, 262, 248][..], &[2, 0, 1, 0], &[1000], &[]] {
-            assert_eq!(shared_out(&at(even)), None, "{even:?}");
-        }
-    }
-
-    #[test]
-    fn output_that_was_not_taken_is_told() {
-        let stalled = |stalled_s| Output {
-            stalled_s,
-            ..Output::default()
-        };
-        assert!(notes(&stalled(0.4), &watched(1.0, 1.0)).is_empty());
-        let told = notes(&stalled(1.5), &watched(1.0, 1.0));
-        assert_eq!(
-            told,
-            ["the command may have waited for 1.5 s until its output was taken"]
-        );
+        assert_eq!(shared_out(&traffic(1.0, 1.0, &[250, 240, 262, 248])), None);
     }
 }

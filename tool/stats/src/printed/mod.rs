@@ -6,7 +6,7 @@
 //!
 //! - words are compared one by one, whatever the space between them; a last word `...` is the
 //!   rest of a line
-//! - `{name}` is a number, `{name:s}`, `{name:us}` one in that unit, `{name:t}` one with its
+//! - `{name}` is a number, `{name:s}` one of seconds, `{name:t}` one with its
 //!   unit (`1.2ms`, `1m3s`); all times become milliseconds. `{_}` is any text, `{name*}` and
 //!   `{_*}` may be several words
 //! - `{one+other}` is a number of both names
@@ -273,7 +273,6 @@ impl Figures {
             ("codes", _) => return self.codes(given),
             (_, "t") => duration_ms(given)?,
             (_, "s") => plain()? * 1e3,
-            (_, "us") => plain()? / 1e3,
             _ => plain()?,
         };
         if name == "code" {

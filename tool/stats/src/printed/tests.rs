@@ -7,10 +7,10 @@ macro_rules! samples {
 }
 
 /// Outputs of real runs; docs/judge.md has the versions.
-const SAMPLES: [(&str, &str); 22] = samples!(
-    "ab" "ab-errors" "hey" "hey-errors" "hey-closed" "k6" "k6-errors" "k6-legacy" "locust"
+const SAMPLES: [(&str, &str); 20] = samples!(
+    "ab" "ab-errors" "hey" "hey-errors" "hey-closed" "k6" "k6-errors" "locust"
     "pgbench" "pgbench-t" "pgbench-r" "redis-benchmark" "redis-benchmark-q" "redis-benchmark-csv"
-    "sysbench" "sysbench-oltp" "vegeta" "vegeta-errors" "wrk" "wrk-errors" "wrk-close"
+    "sysbench-oltp" "vegeta" "vegeta-errors" "wrk" "wrk-errors" "wrk-close"
 );
 
 fn sample(name: &str) -> &'static str {
@@ -27,7 +27,6 @@ hey-closed 0 requests=400 errors=400 not_2xx=0
 wrk 0 rate_per_s=50029.16 requests=100119 connections=20 mean_ms=0.48025 max_ms=10.02 errors=0
 wrk-errors 0 p50_ms=0.346 p99_ms=3.51 not_2xx=24559
 k6 0 rate_per_s=12952.380592 requests=26026 connections=5 mean_ms=0.33422 p50_ms=0.20515 max_ms=12.76 errors=0
-k6-legacy 0 rate_per_s=11931.603961 requests=23866 connections=5 errors=5987
 k6-errors 0 requests=26166 errors=6489
 locust 0 rate_per_s=221.03 requests=796 mean_ms=18 p50_ms=16 p99_ms=58 max_ms=277 errors=95
 pgbench 0 rate_per_s=8593.848188 requests=15727 connections=10 mean_ms=1.164 errors=0
@@ -38,7 +37,6 @@ redis-benchmark 1 rate_per_s=16736.40 p99_ms=8.271
 redis-benchmark-q 1 rate_per_s=12292.56 p50_ms=0.351
 redis-benchmark-csv 0 rate_per_s=13821.70 mean_ms=1.261 p50_ms=0.303 p99_ms=9.495 max_ms=13.839
 redis-benchmark-csv 1 rate_per_s=13596.19 max_ms=16.063
-sysbench 0 rate_per_s=1224.57 requests=2455 mean_ms=0.82 max_ms=28.31
 sysbench-oltp 0 rate_per_s=1355.77 requests=2721 connections=4 mean_ms=2.94 max_ms=14.12 errors=0
 vegeta 0 rate_per_s=200.43 requests=400 mean_ms=0.302967 p50_ms=0.265646 p99_ms=1.058 max_ms=4.362 errors=0 not_2xx=0
 vegeta-errors 0 errors=200 not_2xx=47
