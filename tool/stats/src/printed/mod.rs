@@ -14,6 +14,8 @@
 //!   are added
 //! - a line `...` is any lines up to the next one, except the beginning of another result
 //! - `~` is an empty line; elsewhere they are passed over
+//! - `=` is the end of a result whose last line may be any: it is whole if its rate makes the
+//!   requests of its `total_ms`
 //! - `< ` begins a line that came somewhere before
 //! - `----` stands between the formats of one tool
 //!
@@ -29,6 +31,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("k6", include_str!("formats/k6.txt")),
     ("locust", include_str!("formats/locust.txt")),
     ("pgbench", include_str!("formats/pgbench.txt")),
+    ("oha", include_str!("formats/oha.txt")),
     (
         "redis-benchmark",
         include_str!("formats/redis-benchmark.txt"),
@@ -62,6 +65,9 @@ pub const ERRORS: &str = "errors";
 
 /// Answers whose status is an error; some tools count redirections among them.
 pub const NOT_2XX: &str = "not_2xx";
+
+/// The time of a whole result, which is compared and not kept.
+const TOTAL: &str = "total_ms";
 
 /// Failures that a format counts, by the beginning of their place in it.
 const COUNTED: [(&str, &str); 5] = [
@@ -123,6 +129,7 @@ enum Step<'a> {
     Before(Vec<&'a str>),
     Empty,
     Any,
+    Whole,
 }
 
 fn steps(format: &str) -> Vec<Step<'_>> {
@@ -135,6 +142,7 @@ fn step(line: &str) -> Step<'_> {
     match kind {
         "..." => Step::Any,
         "~" => Step::Empty,
+        "=" => Step::Whole,
         "?" => Step::Maybe(words(rest)),
         "*" => Step::Often(words(rest)),
         "<" => Step::Before(words(rest)),
@@ -169,13 +177,15 @@ fn result(steps: &[Step<'_>], before: &[&str], lines: &[&str]) -> Option<(usize,
                 at += 1;
             }
             Step::Maybe(words) | Step::Often(words) => {
-                while lines.get(at).is_some_and(|line| found.take(words, line)) {
-                    at += 1;
+                let next = |at: usize| (at..lines.len()).find(|at| !lines[*at].trim().is_empty());
+                while let Some(line) = next(at).filter(|line| found.take(words, lines[*line])) {
+                    at = line + 1;
                     if matches!(step, Step::Maybe(_)) {
                         break;
                     }
                 }
             }
+            Step::Whole => found.is_whole().then_some(())?,
             Step::Once(words) => {
                 while !found.take(words, lines.get(at)?) {
                     let passed = any || lines[at].trim().is_empty();
@@ -219,6 +229,17 @@ impl Figures {
             self.add(&name, number);
         }
         true
+    }
+
+    /// Whether no request is missing, as far as the digits of rate and time tell.
+    fn is_whole(&mut self) -> bool {
+        let number = |name| self.numbers.get(name).copied();
+        let requests = number("requests").unwrap_or(0.0);
+        let (rate_per_s, total_ms) = (number("rate_per_s"), self.numbers.remove(TOTAL));
+        let all = rate_per_s
+            .zip(total_ms)
+            .map(|(rate, total)| rate * total / 1e3);
+        all.is_some_and(|all| (all - requests).abs() <= (1e-6 * requests).max(0.5))
     }
 
     fn add(&mut self, name: &str, number: f64) {
@@ -323,7 +344,7 @@ impl Figures {
 
 /// A time with its unit, as Go and wrk print it: `1.23ms`, `450.00us`, `365µs`, `1m2.5s`, `0`.
 fn duration_ms(text: &str) -> Option<f64> {
-    const UNITS: [(&str, f64); 8] = [
+    const UNITS: [(&str, f64); 9] = [
         ("h", 3.6e6),
         ("ms", 1.0),
         ("m", 6e4),
@@ -331,9 +352,15 @@ fn duration_ms(text: &str) -> Option<f64> {
         ("µs", 1e-3),
         ("μs", 1e-3),
         ("ns", 1e-6),
+        ("secs", 1e3),
         ("s", 1e3),
     ];
-    let (mut rest, mut all) = (text, 0.0);
+    let text = &text.replace(' ', "");
+    if text.starts_with("NaN") || text.trim_start_matches('-').starts_with("inf") {
+        // Of no requests.
+        return Some(f64::NAN);
+    }
+    let (mut rest, mut all) = (text.as_str(), 0.0);
     while !rest.is_empty() {
         let end = rest
             .find(|char: char| char.is_alphabetic())

@@ -7,8 +7,8 @@ macro_rules! samples {
 }
 
 /// Outputs of real runs; docs/judge.md has the versions.
-const SAMPLES: [(&str, &str); 20] = samples!(
-    "ab" "ab-errors" "hey" "hey-errors" "hey-closed" "k6" "k6-errors" "locust"
+const SAMPLES: [(&str, &str); 24] = samples!(
+    "ab" "ab-errors" "hey" "hey-errors" "hey-closed" "k6" "k6-errors" "locust" "oha" "oha-errors" "oha-closed" "oha-z"
     "pgbench" "pgbench-t" "pgbench-r" "redis-benchmark" "redis-benchmark-q" "redis-benchmark-csv"
     "sysbench-oltp" "vegeta" "vegeta-errors" "wrk" "wrk-errors" "wrk-close"
 );
@@ -29,6 +29,10 @@ wrk-errors 0 p50_ms=0.346 p99_ms=3.51 not_2xx=24559
 k6 0 rate_per_s=12952.380592 requests=26026 connections=5 mean_ms=0.33422 p50_ms=0.20515 max_ms=12.76 errors=0
 k6-errors 0 requests=26166 errors=6489
 locust 0 rate_per_s=221.03 requests=796 mean_ms=18 p50_ms=16 p99_ms=58 max_ms=277 errors=95
+oha 0 rate_per_s=18558.9333 requests=2000 mean_ms=0.991 p50_ms=0.1833 p99_ms=13.0248 max_ms=13.722 errors=0
+oha-errors 0 requests=2000 errors=0 not_2xx=487
+oha-closed 0 requests=50 errors=50
+oha-z 0 requests=17985 errors=5 not_2xx=0
 pgbench 0 rate_per_s=8593.848188 requests=15727 connections=10 mean_ms=1.164 errors=0
 pgbench-t 0 rate_per_s=221.926936 requests=400 connections=4 mean_ms=17.635
 pgbench-r 0 rate_per_s=74.732718 requests=400 mean_ms=53.524
@@ -110,7 +114,10 @@ fn every_format_says_where_it_begins_and_ends_and_names_known_figures() {
             let first = steps.iter().find(|step| !matches!(step, Step::Before(_)));
             assert!(matches!(first, Some(Step::Once(_))), "{tool}");
             assert!(
-                matches!(steps.last(), Some(Step::Once(_) | Step::Empty)),
+                matches!(
+                    steps.last(),
+                    Some(Step::Once(_) | Step::Empty | Step::Whole)
+                ),
                 "{tool}"
             );
             for pair in steps.windows(2).filter(|pair| pair[0] == Step::Any) {
@@ -120,7 +127,7 @@ fn every_format_says_where_it_begins_and_ends_and_names_known_figures() {
                 let names = place.split(['}', ':', '*']).next().unwrap();
                 for name in names.split('+') {
                     let figure = FIGURES.iter().any(|(figure, _)| *figure == name);
-                    let other = ["_", "test", "code", "codes"].contains(&name);
+                    let other = ["_", "test", "code", "codes", TOTAL].contains(&name);
                     assert!(figure || other, "{tool}: {name}");
                 }
             }
