@@ -316,10 +316,19 @@ pub fn is_gone(pid: u32) -> bool {
 
 /// Whether a process is stopped, by a signal or a tracer, as /proc/PID/stat has it.
 pub fn is_halted(pid: u32) -> bool {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    matches!(state(pid), Some(b'T' | b't'))
+}
+
+/// Whether a process has ended, reaped or not.
+pub fn is_over(pid: u32) -> bool {
+    matches!(state(pid), None | Some(b'Z' | b'X'))
+}
+
+/// The letter of /proc/PID/stat; None once the process is reaped.
+fn state(pid: u32) -> Option<u8> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let name_ends = text.iter().rposition(|byte| *byte == b')');
-    let state = name_ends.and_then(|at| text.get(at + 2));
-    matches!(state, Some(b'T' | b't'))
+    name_ends.and_then(|at| text.get(at + 2)).copied()
 }
 
 /// Kills a process at once; one that is gone is no error.

@@ -127,6 +127,16 @@ pub fn sockets_of(pid: u32) -> BTreeSet<u64> {
     entries.filter_map(inode).collect()
 }
 
+/// Whether any of these sockets is a Unix socket.
+pub fn has_unix(inodes: &BTreeSet<u64>) -> bool {
+    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut lines = text.lines().skip(1);
+    lines.any(|line| {
+        let inode = line.split_whitespace().nth(6);
+        inode.is_some_and(|inode| inode.parse().is_ok_and(|inode| inodes.contains(&inode)))
+    })
+}
+
 /// The TCP connections that these processes have open; those that they have inherited
 /// from `parent` are not theirs. None where the kernel does not name sockets, or there is
 /// none.
@@ -234,6 +244,7 @@ mod tests {
             assert!((0..500).any(is_ours));
             let client = UnixStream::connect(&path).unwrap();
             let accepted = listener.accept().unwrap();
+            assert!(has_unix(&sockets_of(std::process::id())) && !has_unix(&BTreeSet::new()));
             drop(listener);
             assert!((0..500).any(is_ours));
             drop((client, accepted));

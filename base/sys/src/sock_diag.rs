@@ -7,6 +7,7 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Tcp {
     pub unsent: u32,
     /// What it has carried so far; absent of a listener and of one in TIME_WAIT.
     pub carried: Option<Carried>,
+    /// Until its timer ends, in milliseconds: of one in TIME_WAIT until that ends.
+    pub expires_ms: u32,
     /// By which the kernel finds it again.
     pub id: Id,
 }
@@ -57,10 +60,41 @@ pub struct Carried {
     pub segments: u64,
     /// Segments that were sent again.
     pub retransmitted: u64,
+    /// Time since it sent data, and since it received data, in milliseconds.
+    pub idle_ms: [u32; 2],
+}
+
+impl Carried {
+    /// Whether it has sent something since it last received anything: the other end owes an
+    /// answer, if it answers at all. The kernel counts in ticks of up to 10 ms.
+    /// None where both happened in the same tick.
+    pub fn awaits_answer(self) -> Option<bool> {
+        let [sent_ms, received_ms] = self.idle_ms;
+        (sent_ms != received_ms).then_some(sent_ms < received_ms)
+    }
+}
+
+impl Tcp {
+    /// The address of its own end, and of the other end.
+    pub fn addresses(&self) -> [SocketAddr; 2] {
+        let Id(family, id) = self.id;
+        let of = |at: usize, port: u16| {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&id[at..at + 16]);
+            let address = match i32::from(family) {
+                libc::AF_INET => IpAddr::from([bytes[0], bytes[1], bytes[2], bytes[3]]),
+                _ => IpAddr::from(bytes).to_canonical(),
+            };
+            SocketAddr::new(address, port)
+        };
+        [of(4, self.own_port), of(20, self.other_port)]
+    }
 }
 
 /// A connection that both ends have open.
 pub(crate) const ESTABLISHED: u8 = 1;
+/// A client whose first segment was not answered yet.
+pub const SYN_SENT: u8 = 2;
 /// A socket that accepts.
 pub const LISTEN: u8 = 10;
 /// A connection that is closed, whose ports are not free yet.
@@ -77,6 +111,8 @@ pub struct Wanted {
     pub listeners: bool,
     /// With what they have carried.
     pub carried: bool,
+    /// Those in TIME_WAIT, and no others.
+    pub time_wait: bool,
 }
 
 /// A netlink socket for queries.
@@ -204,7 +240,10 @@ impl SockDiag {
 /// struct nlmsghdr and struct inet_diag_req, of which the kernel reads no family.
 fn request(wanted: Wanted) -> [u8; REQUEST] {
     let connections: u32 = 0b11_1111_1110; // ESTABLISHED to LAST_ACK
-    let states = connections & !(1 << TIME_WAIT) | u32::from(wanted.listeners) << LISTEN;
+    let states = match wanted.time_wait {
+        true => 1 << TIME_WAIT,
+        false => connections & !(1 << TIME_WAIT) | u32::from(wanted.listeners) << LISTEN,
+    };
     let extensions = u8::from(wanted.carried) << (INFO - 1);
     let mut bytes = [0; REQUEST];
     bytes[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
@@ -257,6 +296,7 @@ fn socket(message: &[u8]) -> Option<Tcp> {
         unread: u32_at(message, 56)?,
         unsent: u32_at(message, 60)?,
         carried: None,
+        expires_ms: u32_at(message, 52)?,
         id: Id(family as u8, id),
     };
     let mut rest = message.get(MESSAGE..)?;
@@ -284,6 +324,7 @@ fn carried(info: &[u8]) -> Option<Carried> {
     let wide = |at: usize| Some(u64::from_ne_bytes(info.get(at..at + 8)?.try_into().ok()?));
     Some(Carried {
         retransmitted: u32_at(info, 100)?.into(),
+        idle_ms: [u32_at(info, 44)?, u32_at(info, 52)?],
         sent_bytes: wide(120)?,
         received_bytes: wide(128)?,
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
@@ -317,6 +358,7 @@ mod tests {
             other_port,
             listeners: true,
             carried: true,
+            ..Wanted::default()
         };
         diag.tcp(wanted).unwrap()
     }
@@ -370,7 +412,9 @@ mod tests {
                 assert!(server.is_loopback && server.inode > 0);
                 let ends = of(&mut diag, 0, port);
                 assert_eq!(ends.len(), 1, "{ends:?}");
-                assert_eq!(ends[0].own_port, client.local_addr().unwrap().port());
+                let own = client.local_addr().unwrap();
+                assert_eq!(ends[0].addresses(), [own, client.peer_addr().unwrap()]);
+                assert_eq!(ends[0].own_port, own.port());
                 assert!(ends[0].carried.unwrap().segments >= 2);
                 assert_ne!(ends[0].cookie, server.cookie);
             }

@@ -12,17 +12,14 @@ use jostle_engine::environment::environment;
 use jostle_engine::experiment::exit;
 use jostle_engine::judge::{Order, watch};
 use jostle_engine::keeper;
-use jostle_model::judged::{Limit, Turn, Watched};
+use jostle_model::judged::{Doubled, Limit, Turn, Watched};
 use jostle_model::record::Record;
 use jostle_report::Writer;
 use jostle_report::judged::{self, Judgements};
-use jostle_stats::judge::{Run, settle};
+use jostle_stats::judge::{Run, is_open, looks, settle};
 use jostle_sys::limits::Machine;
 use jostle_sys::spawn;
 use std::time::SystemTime;
-
-/// Pairs without `--repeat`: the fewest that have an interval.
-const PAIRS: u32 = 6;
 
 /// Pairs, at most.
 const MOST_PAIRS: u32 = 1_000;
@@ -81,29 +78,28 @@ fn both(done: Result<u8, Failure>, shown: Result<(), Failure>) -> Result<u8, Fai
 
 /// The runs to make: one, or pairs.
 fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
-    if !args.double {
-        return Ok(vec![None]);
+    if !args.double && args.copies.is_none() {
+        return match args.repeat {
+            Some(_) => Err(Failure::Usage(
+                "--repeat: pairs need --double or --copies".to_owned(),
+            )),
+            None => Ok(vec![None]),
+        };
     }
-    let loads: Vec<u64> = words
-        .iter()
-        .filter_map(|word| braced(word))
-        .map(|(_, load, _)| load)
-        .collect();
-    let [load] = loads[..] else {
-        return Err(Failure::Usage(
-            "--double: put the number of connections in braces, once, such as -c {50}".to_owned(),
-        ));
+    let loads = match args.copies {
+        Some(copies) => [1, copies.into()],
+        None => braces(words)?,
     };
-    let pairs = args.repeat.unwrap_or(PAIRS);
-    if load == 0 || load > u64::from(u32::MAX) || pairs == 0 || pairs > MOST_PAIRS {
-        return Err(Failure::Usage(format!(
-            "--double: the number in braces is at least 1, and --repeat 1 to {MOST_PAIRS}"
-        )));
+    let most = looks().max().unwrap_or(0) as u32;
+    let pairs = args.repeat.unwrap_or(most);
+    if pairs == 0 || pairs > MOST_PAIRS {
+        return Err(Failure::Usage(format!("--repeat: 1 to {MOST_PAIRS}")));
     }
-    let turn = |block: u32, doubled| Turn {
+    let turn = |block: u32, doubled: bool| Turn {
         block: block.into(),
-        load: if doubled { 2 * load } else { load },
+        load: loads[usize::from(doubled)],
         doubled,
+        copies: args.copies.is_some(),
     };
     // Every second pair is in reverse order, so that a drift of the machine affects both
     // loads alike.
@@ -112,6 +108,29 @@ fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
         [turn(block, first), turn(block, !first)]
     });
     Ok(pairs.map(Some).collect())
+}
+
+/// The number in the braces of `--double`, and its double.
+fn braces(words: &[String]) -> Result<[u64; 2], Failure> {
+    let loads = words.iter().filter_map(|word| braced(word));
+    match loads.map(|(_, load, _)| load).collect::<Vec<u64>>()[..] {
+        [load] if load > 0 && load <= u64::from(u32::MAX) => Ok([load, 2 * load]),
+        _ => Err(Failure::Usage(
+            "--double: put the number of connections in braces, once, such as -c {50}; it is at \
+             least 1"
+                .to_owned(),
+        )),
+    }
+}
+
+/// The command so many times at the same time: it fails if one of them does.
+fn copied(words: &[String], copies: u64) -> Vec<String> {
+    const SCRIPT: &str = "n=$1; shift; all=; failed=0; \
+        while [ $n -gt 0 ]; do \"$@\" & all=\"$all $!\"; n=$((n - 1)); done; \
+        for one in $all; do wait $one || failed=$?; done; exit $failed";
+    let shell = ["sh", "-c", SCRIPT, "sh"].map(str::to_owned);
+    let shell = shell.into_iter().chain([copies.to_string()]);
+    shell.chain(words.iter().cloned()).collect()
 }
 
 /// What stands before the braces, the number in them, and what follows.
@@ -144,14 +163,21 @@ impl Bench<'_> {
         let machine = environment(&Machine::read(), VERSION, COMMIT);
         for (nth, turn) in (1..).zip(turns) {
             if let (Some(turn), false) = (turn, self.args.quiet) {
-                let load = turn.load;
+                let what = if turn.copies { "copies" } else { "load" };
+                let most = if self.args.repeat.is_some() {
+                    ""
+                } else {
+                    "at most "
+                };
                 say_if_taken(&format!(
-                    "jostle: run {nth} of {}: load {load}\n",
-                    turns.len()
+                    "jostle: run {nth} of {most}{}: {what} {}\n",
+                    turns.len(),
+                    turn.load
                 ));
             }
             let order = Order {
                 command: match turn {
+                    Some(turn) if turn.copies => copied(&self.words, turn.load),
                     Some(turn) => filled(&self.words, turn.load),
                     None => self.words.clone(),
                 },
@@ -175,17 +201,31 @@ impl Bench<'_> {
             if code == exit::FAILED || turns.len() == 1 {
                 return Ok(code);
             }
+            if nth % 2 == 0 && self.is_decided(nth / 2) {
+                break;
+            }
         }
         Ok(exit::DONE)
     }
 
+    /// Whether so many pairs are enough: at the [`looks`], unless `--repeat` fixes them.
+    fn is_decided(&self, pairs: usize) -> bool {
+        let looked = self.args.repeat.is_none() && looks().any(|look| look == pairs);
+        looked && self.pairs().is_some_and(|doubled| !is_open(&doubled))
+    }
+
+    fn pairs(&self) -> Option<Doubled> {
+        let runs: Vec<Run> = self.found.watched.iter().filter_map(Run::of).collect();
+        settle(&self.words, &runs, self.args.repeat.is_none())
+    }
+
     /// What the pairs show, once all of them are there.
     fn settle(&mut self, code: u8) -> Result<u8, Failure> {
-        if !self.args.double || code != exit::DONE {
+        let is_pairs = self.args.double || self.args.copies.is_some();
+        if !is_pairs || code != exit::DONE {
             return Ok(code);
         }
-        let runs: Vec<Run> = self.found.watched.iter().filter_map(Run::of).collect();
-        let Some(doubled) = settle(&self.words, &runs) else {
+        let Some(doubled) = self.pairs() else {
             return Err(Failure::Failed(anyhow!(
                 "no TCP connections of the command were seen, so that its work cannot be \
                  compared; let it use TCP and run for a second or more"
@@ -236,10 +276,12 @@ impl Bench<'_> {
     }
 }
 
-/// The exit code of one run. A failure of the command comes first.
+/// The exit code of one run. A failure of the command comes first; that there is nothing to
+/// judge is one too.
 fn code_of(watched: &Watched, required: Option<Limit>) -> u8 {
-    match watched.exit {
-        Some(0) => exit_code(watched.finding.limit, required),
+    match (watched.exit, watched.finding.limit) {
+        (Some(0), Limit::Nothing) => exit::FAILED,
+        (Some(0), limit) => exit_code(limit, required),
         _ => exit::FAILED,
     }
 }
@@ -307,6 +349,7 @@ mod tests {
             server: None,
             every: jostle_model::Nanos(SHORTEST_NS),
             double,
+            copies: None,
             repeat,
             output: None,
             overwrite: false,
@@ -347,6 +390,25 @@ mod tests {
             ..Watched::default()
         };
         assert_eq!(code_of(&failed, Some(Limit::Undecided)), exit::FAILED);
+    }
+
+    #[test]
+    fn copies_are_pairs_of_one_command_and_several_and_only_pairs_are_repeated() {
+        let mut args = args("wrk -c50", false, Some(1));
+        assert!(turns(&args, &args.command).is_err());
+        (args.copies, args.repeat) = (Some(2), None);
+        let turns = turns(&args, &args.command).ok().unwrap();
+        let loads: Vec<u64> = turns.iter().flatten().map(|turn| turn.load).collect();
+        assert_eq!((turns.len(), &loads[..4]), (24, &[1, 2, 2, 1][..]));
+        let words = copied(&["sh", "-c", "echo x; exit 3"].map(str::to_owned), 2);
+        let done = std::process::Command::new(&words[0])
+            .args(&words[1..])
+            .output()
+            .unwrap();
+        assert_eq!(
+            (done.status.code(), &done.stdout[..]),
+            (Some(3), &b"x\nx\n"[..])
+        );
     }
 
     #[test]

@@ -53,6 +53,12 @@ pub struct Watched {
     /// Their TCP connections; absent where none were found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traffic: Option<Traffic>,
+    /// What the kernel counted; absent where it does not tell, and in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub network: Option<Network>,
+    /// Whether the command had Unix sockets, whose traffic cannot be seen.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub unix_sockets: bool,
     /// The machine's CPUs.
     pub machine: Machine,
     /// What the command printed; absent where it kept its own streams.
@@ -97,6 +103,9 @@ pub struct Turn {
     pub load: u64,
     /// Whether it is the doubled one.
     pub doubled: bool,
+    /// Whether `load` is the number of copies of the command (`--copies`).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub copies: bool,
 }
 
 /// Threads of the generator, or of the server.
@@ -113,6 +122,12 @@ pub struct Side {
     pub queued_s: Option<Vec<f64>>,
     /// Time for which it was stopped by a signal.
     pub stopped_s: Vec<f64>,
+    /// Time for which all its processes had ended; absent where some lived to the end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gone_s: Option<Vec<f64>>,
+    /// The process that used most CPU time; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub largest: Option<Process>,
     /// Time for which a CPU quota of its control groups kept it from running, summed
     /// over CPUs; absent without a quota.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -128,6 +143,22 @@ pub struct Side {
     pub allowed_cpus: Option<u64>,
     /// The threads that were busiest over the whole run, at most eight.
     pub busiest: Vec<Thread>,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// As the kernel names it (comm).
+    pub name: String,
+    /// Its number.
+    pub pid: u64,
+    /// Most threads at a time.
+    pub threads: u64,
+    /// GOMAXPROCS of its environment.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gomaxprocs: Option<u64>,
+    /// CPU time of all its threads.
+    pub cpu_s: Vec<f64>,
 }
 
 /// One thread.
@@ -162,14 +193,21 @@ pub struct Traffic {
     /// Open connections of each of the server's processes, at the look with most of them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub at_processes: Vec<u64>,
-    /// Connections that were opened from this network namespace, by whomever.
+    /// Connections that were opened to this server. In older records: to any, from this
+    /// network namespace.
     pub opened: Vec<f64>,
+    /// Connections whose first segment (SYN) had no answer yet; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connecting: Option<Vec<f64>>,
     /// Bytes that had arrived at the generator and that it had not read.
     pub generator_unread_bytes: Vec<f64>,
     /// Bytes that had arrived at the server and that it had not read; absent where its
     /// sockets are not on this machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_unread_bytes: Option<Vec<f64>>,
+    /// Connections on which it had not read all that had arrived; absent as above.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_unread: Option<Vec<f64>>,
     /// Connections that waited to be accepted; absent as above.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backlog: Option<Vec<f64>>,
@@ -182,6 +220,47 @@ pub struct Traffic {
     pub ports_left: Vec<f64>,
     /// Ports that there are for them.
     pub ports: u64,
+    /// Other servers that the command was connected to.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub others: Vec<Peer>,
+    /// Servers that the server itself was connected to.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub downstream: Vec<Peer>,
+}
+
+/// Connections to one server, as of looks that came twice a second or less often.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its address and port.
+    pub at: String,
+    /// Most connections at a time.
+    pub connections: u64,
+    /// Bytes that they carried in both directions.
+    pub bytes: u64,
+    /// Share of the looks at them that met one which had sent later than received: it waited
+    /// for an answer. Absent where nearly all had done both in the same tick of the clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_share: Option<f64>,
+}
+
+/// What the kernel counted in this network namespace, by whomever it was caused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Attempts to connect (ActiveOpens).
+    pub opened: Vec<f64>,
+    /// Attempts that failed (AttemptFails).
+    pub failed: Vec<f64>,
+    /// Connections that a full accept queue refused (ListenOverflows).
+    pub overflows: Vec<f64>,
+    /// All segments that listeners dropped (ListenDrops).
+    pub dropped: Vec<f64>,
+    /// First segments of connections that were sent again (TCPSynRetrans).
+    pub syn_again: Vec<f64>,
+    /// Acknowledgements that their timer sent (DelayedACKs).
+    pub delayed_acks: Vec<f64>,
+    /// The times after which the first segment of a connection is sent again, each since
+    /// the one before; by the settings of this kernel.
+    pub syn_again_after_s: Vec<f64>,
 }
 
 /// The machine's CPUs.
@@ -211,8 +290,16 @@ pub enum Limit {
     Server,
     /// The CPUs, ports or the hypervisor of this machine.
     Machine,
+    /// What the server itself waits for: another server.
+    Downstream,
+    /// The ports of this machine for new connections.
+    Ports,
+    /// A timer of TCP, which no load shortens.
+    Timer,
     /// Neither: each connection waits for its answer.
     Path,
+    /// There was no server, no traffic, or the command failed.
+    Nothing,
     /// Undecided.
     #[default]
     Undecided,
@@ -225,7 +312,11 @@ impl Limit {
             Limit::Generator => "generator",
             Limit::Server => "server",
             Limit::Machine => "machine",
+            Limit::Downstream => "downstream",
+            Limit::Ports => "ports",
+            Limit::Timer => "timer",
             Limit::Path => "path",
+            Limit::Nothing => "nothing",
             Limit::Undecided => "undecided",
         }
     }
@@ -239,6 +330,14 @@ pub struct Finding {
     /// From when on, since the start of the command; absent where nothing was.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub since_s: Option<f64>,
+    /// Until when, where it ended before the judged time did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub until_s: Option<f64>,
+    /// The limit of each second, or of each sixtieth of a longer run, from `from_s` on:
+    /// G generator, S server, D downstream, M machine, P ports, T timer, - path, ? undecided,
+    /// . no traffic. Absent in older records.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub seconds: String,
     /// Where traffic began: what lies before is not judged.
     pub from_s: f64,
     /// Where it ended.
@@ -262,9 +361,12 @@ pub struct Finding {
 /// What interleaved pairs of a load and its double settled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Doubled {
-    /// The command with `{N}` in it.
+    /// The command with `{N}` in it; with `--copies` as it is.
     pub command: Vec<String>,
-    /// The load, and the doubled one.
+    /// Whether copies of the command were compared (`--copies`).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub copies: bool,
+    /// The load and the doubled one, or numbers of copies.
     pub loads: [u64; 2],
     /// What work was measured by: `bytes` or `connections`.
     pub measure: String,

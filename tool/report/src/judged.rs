@@ -7,7 +7,7 @@ use crate::FileError;
 use crate::file::{lines, record, torn_note};
 use crate::format::{padded, significant, wrap};
 use crate::markdown::fenced;
-use jostle_model::judged::{Doubled, Limit, Output, Side, Watched};
+use jostle_model::judged::{Doubled, Limit, Output, Peer, Side, Watched};
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
@@ -130,8 +130,12 @@ fn heading(watched: &Watched) -> String {
     let since = finding
         .since_s
         .filter(|since| *since > finding.from_s + 1.0);
-    let since = since.map_or(String::new(), |since| format!(" from {since:.1} s on"));
+    let since = match (finding.since_s, finding.until_s) {
+        (Some(since), Some(until)) => format!(" from {since:.1} to {until:.1} s"),
+        _ => since.map_or(String::new(), |since| format!(" from {since:.1} s on")),
+    };
     match finding.limit {
+        Limit::Nothing => "limit: nothing to judge".to_owned(),
         Limit::Path => format!("limit: path, neither generator nor server ({of})"),
         Limit::Undecided => format!("limit: undecided ({of})"),
         limit => format!("limit: {}{since} ({of})", limit.name()),
@@ -147,6 +151,7 @@ pub fn one(watched: &Watched) -> String {
     for reason in &finding.reasons {
         out += &wrap("  - ", &(reason.to_owned() + "."), WIDTH);
     }
+    out += &seconds(watched);
     out += &table(watched);
     out += &watched.output.as_ref().map_or(String::new(), printed);
     if let Some(uneven) = watched.traffic.as_ref().and_then(shared_out) {
@@ -184,6 +189,33 @@ fn printed(output: &Output) -> String {
     out + &notes
         .map(|note| wrap("  ! ", &(note.to_owned() + "."), WIDTH))
         .collect::<String>()
+}
+
+/// The limit of each second, and what its letters are; nothing where it was one throughout.
+fn seconds(watched: &Watched) -> String {
+    const WORDS: [(char, &str); 9] = [
+        ('G', "generator"),
+        ('S', "server"),
+        ('D', "downstream"),
+        ('M', "machine"),
+        ('P', "ports"),
+        ('T', "timer"),
+        ('-', "path"),
+        ('?', "undecided"),
+        ('.', "no traffic"),
+    ];
+    let finding = &watched.finding;
+    let letters = &finding.seconds;
+    if letters.chars().all(|letter| letters.starts_with(letter)) {
+        return String::new();
+    }
+    let used = WORDS.iter().filter(|(letter, _)| letters.contains(*letter));
+    let used: Vec<String> = used
+        .map(|(letter, word)| format!("{letter} {word}"))
+        .collect();
+    let each_s = (finding.to_s - finding.from_s) / letters.chars().count() as f64;
+    let text = format!("{letters}  {each_s:.1} s each: {}", used.join(", "));
+    wrap("  ", &text, WIDTH)
 }
 
 /// How the command ended, where that was no success.
@@ -299,6 +331,18 @@ pub(crate) fn machine(watched: &Watched) -> String {
             within.sum(&traffic.retransmitted),
         ));
     }
+    let beside = watched.traffic.as_ref().map(|traffic| {
+        let named = |what: &'static str, peers: &[Peer]| -> Vec<String> {
+            let each = peers.iter();
+            each.map(|peer| format!("{what} {} ({} connections)", peer.at, peer.connections))
+                .collect()
+        };
+        [
+            named("the command also to", &traffic.others),
+            named("the server to", &traffic.downstream),
+        ]
+    });
+    parts.extend(beside.into_iter().flatten().flatten());
     if let Some(others_s) = &watched.machine.others_s {
         parts.push(format!("other programs {:.2} CPUs", within.share(others_s)));
     }
@@ -356,7 +400,16 @@ pub fn doubled(doubled: &Doubled) -> String {
     };
     let scale = if unit == "MB/s" { 1e6 } else { 1.0 };
     let command: Vec<String> = doubled.command.iter().map(|word| quoted(word)).collect();
-    let mut out = wrap("jostle judge --double: ", &command.join(" "), WIDTH);
+    let option = if doubled.copies {
+        "--copies"
+    } else {
+        "--double"
+    };
+    let mut out = wrap(
+        &format!("jostle judge {option}: "),
+        &command.join(" "),
+        WIDTH,
+    );
     let _ = writeln!(out, "limit: {}", doubled.limit.name());
     out += &wrap("  - ", &(doubled.reason.clone() + "."), WIDTH);
     let _ = writeln!(out, "  {load} and {twice}, {unit}, a pair a line:");
@@ -520,6 +573,7 @@ pub(crate) mod tests {
     fn pairs() -> Doubled {
         Doubled {
             command: vec!["wrk".to_owned(), "-c{50}".to_owned()],
+            copies: false,
             loads: [50, 100],
             measure: "bytes".to_owned(),
             rates_per_s: vec![[2e6, 3e6]],
@@ -543,6 +597,23 @@ pub(crate) mod tests {
             "port 6379: 50 connections, 2.00 MB/s",
             "jostle itself 0.004 CPUs",
             "The server does at least as much.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let mut changed = made();
+        changed.finding.seconds = "GG.".to_owned();
+        (changed.finding.since_s, changed.finding.until_s) = (Some(0.0), Some(2.0));
+        let others = &mut changed.traffic.as_mut().unwrap().others;
+        others.push(Peer {
+            at: "127.0.0.1:81".to_owned(),
+            connections: 3,
+            ..Peer::default()
+        });
+        let text = one(&changed);
+        for part in [
+            "limit: generator from 0.0 to 2.0 s",
+            "GG.  1.0 s each: G generator, . no traffic",
+            "the command also to\n  127.0.0.1:81 (3 connections)",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

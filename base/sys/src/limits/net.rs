@@ -4,6 +4,7 @@
 use super::slurp;
 use super::text::field;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Limits on connections; what a kernel does not offer is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,24 +84,67 @@ impl Reuse {
     }
 }
 
-/// TCP connections that this network namespace has had since it exists.
+/// What TCP has counted in this network namespace since it exists, by whomever it was caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Opened from here.
-    pub active: u64,
-    /// Opened by others.
-    pub passive: u64,
+pub struct Counted {
+    /// Attempts to connect (ActiveOpens).
+    pub opened: u64,
+    /// Attempts that failed (AttemptFails).
+    pub failed: u64,
+    /// Connections that a full accept queue refused (ListenOverflows).
+    pub overflows: u64,
+    /// All segments that listeners dropped (ListenDrops).
+    pub dropped: u64,
+    /// First segments (SYN) that were sent again (TCPSynRetrans).
+    pub syn_again: u64,
+    /// Acknowledgements that their timer sent (DelayedACKs).
+    pub delayed_acks: u64,
 }
 
-impl Opened {
+impl Counted {
     /// None where /proc does not tell.
-    pub fn read() -> Option<Opened> {
-        let text = slurp("/proc/net/snmp")?;
-        Some(Opened {
-            active: column(&text, "Tcp:", "ActiveOpens")?,
-            passive: column(&text, "Tcp:", "PassiveOpens")?,
+    pub fn read() -> Option<Counted> {
+        let [tcp, more] = ["/proc/net/snmp", "/proc/net/netstat"].map(slurp);
+        let (tcp, more) = (tcp?, more.unwrap_or_default());
+        let more = |name| column(&more, "TcpExt:", name).unwrap_or(0);
+        Some(Counted {
+            opened: column(&tcp, "Tcp:", "ActiveOpens")?,
+            failed: column(&tcp, "Tcp:", "AttemptFails")?,
+            overflows: more("ListenOverflows"),
+            dropped: more("ListenDrops"),
+            syn_again: more("TCPSynRetrans"),
+            delayed_acks: more("DelayedACKs"),
         })
     }
+}
+
+/// The times after which the first segment of a connection is sent again, in seconds, each
+/// since the one before: by the settings of this network namespace.
+pub fn syn_again_after_s() -> Vec<f64> {
+    let number =
+        |name: &str| -> Option<u32> { field(&slurp(format!("/proc/sys/net/ipv4/{name}"))?, 0) };
+    // A kernel without the setting (before 6.5) doubles the time from the first on.
+    let linear = number("tcp_syn_linear_timeouts").unwrap_or(0);
+    syn_schedule(number("tcp_syn_retries").unwrap_or(6), linear)
+}
+
+/// `linear` times after a second each, which do not count as retries, then doubled up to two
+/// minutes (TCP_TIMEOUT_INIT and TCP_RTO_MAX, include/net/tcp.h). With 6 and 4 a segment to an
+/// address that did not answer was sent again after 1.0, 2.1, 3.1, 4.1, 5.1, 7.1, 11.3 and
+/// 19.5 s (Linux 6.18).
+fn syn_schedule(retries: u32, linear: u32) -> Vec<f64> {
+    const MOST_S: f64 = 120.0;
+    let doubled = |nth: u32| nth.saturating_sub(linear).min(7);
+    let each = (0..(linear + retries).min(127)).map(doubled);
+    each.map(|times| f64::from(1 << times).min(MOST_S))
+        .collect()
+}
+
+/// How long a port stays in TIME_WAIT before [`Reuse`] gives it again.
+pub fn reuse_after() -> Duration {
+    let delay = slurp("/proc/sys/net/ipv4/tcp_tw_reuse_delay").and_then(|text| field(&text, 0));
+    // Before 6.14 the kernel counted in whole seconds, and required more than one.
+    Duration::from_millis(delay.unwrap_or(2_000))
 }
 
 /// A column of a table with a line of names and one of numbers under the same first word.
@@ -284,7 +328,18 @@ mod tests {
         let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin MaxConn ActiveOpens\nTcp: 200 -1 77\n";
         assert_eq!(column(text, "Tcp:", "ActiveOpens"), Some(77));
         assert_eq!(column(text, "Tcp:", "NoSuch"), None);
-        assert!(Opened::read().is_some() && time_wait().is_some());
+        assert!(Counted::read().is_some() && time_wait().is_some());
+    }
+
+    #[test]
+    fn a_syn_is_sent_again_after_equal_times_and_then_after_twice_as_long_each_time() {
+        assert_eq!(
+            syn_schedule(6, 4)[..8],
+            [1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 4.0, 8.0]
+        );
+        assert_eq!(syn_schedule(6, 0), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
+        assert_eq!(syn_schedule(9, 0)[7..], [120.0, 120.0]);
+        assert!(!syn_again_after_s().is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The command runs as it is; its input and output are its own. The report follows on stderr.\n\
-    Exit codes: 3 the generator was at its limit, or not what --require names; 1 the command failed or could not be started.\n\
+    Exit codes: 3 the generator was at its limit, or not what --require names; 1 nothing to judge, or the command failed.\n\
     Examples: jostle judge -- redis-benchmark -c 50 -n 1000000 -t get\n\
     \u{20}         jostle judge --double -- wrk -t2 -c{50} -d5s http://127.0.0.1:8080/"
 )]
@@ -26,8 +26,11 @@ pub(crate) struct Judge {
     /// Run the command with the number in braces and with twice that, in interleaved pairs
     #[arg(long)]
     pub double: bool,
-    /// Pairs of --double [default: 6]
-    #[arg(long, value_name = "PAIRS", requires = "double")]
+    /// Run the command once and so many times at the same time, in interleaved pairs
+    #[arg(long, value_name = "N", conflicts_with = "double", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub copies: Option<u32>,
+    /// Pairs of --double or --copies [default: 6, and 9 or 12 where these do not decide]
+    #[arg(long, value_name = "PAIRS")]
     pub repeat: Option<u32>,
     /// Also write the result file, a record for each run
     #[arg(short, long, value_name = "FILE")]

@@ -103,7 +103,9 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
         .jostle("judge -- sh -c")
         .word("echo mine; cat; echo too >&2")
         .run_cleanly();
-    let done = done.exits(0).says("too\n").says("let the command run");
+    // Connections of other programs in this namespace may be the command's: then undecided.
+    let done = done.says("too\n").says("limit: ");
+    assert!(matches!(done.code(), 0 | 1), "{}", done.transcript());
     assert_eq!(done.stdout, "mine\n");
     run("sh -c")
         .word("exit 7")
@@ -116,15 +118,13 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
         .exits(1)
         .says("ended by SIGSEGV");
     // What it leaves running is ended too.
-    run("sh -c")
-        .word("sleep 1000 & sleep 1000 &")
-        .run_cleanly()
-        .exits(0);
+    let left = run("sh -c").word("sleep 1000 & sleep 1000 &").run_cleanly();
+    assert!(matches!(left.code(), 0 | 1), "{}", left.transcript());
     let whole = place
         .jostle("judge --quiet --")
         .word("printf '%s-' a 'b c'")
         .run_cleanly();
-    assert_eq!(whole.exits(0).says_nothing().stdout, "a-b c-");
+    assert_eq!(whole.says_nothing().stdout, "a-b c-");
 }
 
 #[test]
@@ -221,7 +221,34 @@ fn a_script_without_job_control_is_not_hung_up() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
-    assert_eq!(said, "mine\nexit code 0\n", "{done:?}");
+    assert!(said.starts_with("mine\nexit code "), "{done:?}");
+}
+
+#[test]
+fn a_server_that_is_killed_is_recorded_to_the_end_of_the_run() {
+    let _beside = beside();
+    let mut redis = Redis::start("");
+    let load = format!(
+        "touch began; until [ -e enough ]; do timeout 1 redis-benchmark -p {} -c 10 -n 100000000 \
+         -t get --csv; sleep 0.1; done; true",
+        redis.port
+    );
+    let line = "judge -o found.jsonl --overwrite -- sh -c";
+    let mut run = redis.place.jostle(line).word(&load).in_background();
+    run.until("a command", |run| {
+        run.place.file("began").exists().then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    redis.child.kill().unwrap();
+    // The longer both take, the more is recorded.
+    std::thread::sleep(Duration::from_secs(1));
+    std::fs::write(redis.place.file("enough"), "").unwrap();
+    run.end();
+    let found = watched(&redis.place.read("found.jsonl"));
+    let sum = |column: &[f64]| column.iter().sum::<f64>();
+    let gone_s = found.server.as_ref().and_then(|side| side.gone_s.as_ref());
+    assert!(sum(gone_s.unwrap()) > 0.0, "{found:?}");
+    assert!(sum(&found.network.unwrap().failed) > 0.0);
 }
 
 #[test]
@@ -260,6 +287,7 @@ fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
         ),
         ("judge --double -- touch ran".to_owned(), 2, "in braces"),
         ("judge --repeat 3 -- touch ran".to_owned(), 2, "--double"),
+        ("judge --copies 1 -- touch ran".to_owned(), 2, "2..=64"),
         (
             "judge --every 1us -- touch ran".to_owned(),
             2,
@@ -380,6 +408,19 @@ fn a_result_is_printed_again_and_drawn() {
     assert!(traffic.bytes.iter().sum::<f64>() > 0.0, "{traffic:?}");
     let cpu = |side: &jostle_model::judged::Side| side.cpu_s.iter().sum::<f64>();
     assert!(cpu(&watched.generator) > 0.0 && cpu(watched.server.as_ref().unwrap()) > 0.0);
+    // What later rules look at.
+    let network = watched.network.as_ref().unwrap();
+    assert_eq!(network.opened.len(), watched.end_s.len());
+    assert!(traffic.server_unread.is_some() && traffic.connecting.is_some());
+    let largest = watched.generator.largest.as_ref().unwrap();
+    assert!(
+        largest.name.contains("redis") && cpu(&watched.generator) > 0.0,
+        "{largest:?}"
+    );
+    assert!(
+        watched.end_s.last().unwrap() + 0.01 >= watched.elapsed_s,
+        "the last interval"
+    );
     let other = redis
         .place
         .jostle("contend null -w 1 -t 0.1 --runs 1 -o other.jsonl --quiet")

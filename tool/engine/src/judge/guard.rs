@@ -18,6 +18,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How long processes that were killed may take to end.
@@ -43,7 +44,12 @@ pub(super) enum News {
         /// When, on the monotonic clock.
         at_ns: u64,
     },
-    /// It has ended.
+    /// It has ended, and its clocks can still be read: until [`Guard::let_go`].
+    Over {
+        /// When, on the monotonic clock.
+        at_ns: u64,
+    },
+    /// It is gone.
     Ended {
         /// Its exit code, or
         code: Option<i32>,
@@ -51,8 +57,6 @@ pub(super) enum News {
         signal: Option<i32>,
         /// CPU time of the command and of all children that it waited for.
         cpu_ns: u64,
-        /// When, on the monotonic clock.
-        at_ns: u64,
     },
 }
 
@@ -141,6 +145,14 @@ impl Guard {
         self.wait()?.map(Some).ok_or_else(gone)
     }
 
+    /// The command's clocks were read.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub(super) fn let_go(&self) -> io::Result<()> {
+        self.news.get_ref().write_all(&[0])
+    }
+
     /// Sends the command a signal; one that has ended is no error.
     pub(super) fn signal(&self, signal: i32) {
         let signal = Signal::from_named_raw(signal);
@@ -177,10 +189,14 @@ fn live(parent: &UnixStream, words: &[String], ends: Option<Ends>) -> io::Result
     drop(ends);
     let command = pid.as_raw_nonzero().get() as u32;
     report(parent, &News::Started { pid: command })?;
+    let (let_go, may_go) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(|| watch(parent, pid));
-        // Nothing is ever sent: what ends this is jostle's end, or that it has seen enough.
-        let _ = { parent }.read(&mut [0]);
+        scope.spawn(|| watch(parent, pid, may_go));
+        // What ends this is jostle's end, or that it has seen enough.
+        while matches!({ parent }.read(&mut [0]), Ok(1)) {
+            let _ = let_go.send(());
+        }
+        drop(let_go);
         process::kill(command);
         process::end_children(PATIENCE);
     });
@@ -229,7 +245,7 @@ fn execute(command: &mut Command, ends: Option<&Ends>) -> io::Error {
 }
 
 /// Reports what happens to the command until it has ended.
-fn watch(parent: &UnixStream, pid: Pid) {
+fn watch(parent: &UnixStream, pid: Pid, may_go: Receiver<()>) {
     let command = pid.as_raw_nonzero().get() as u32;
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
     let stops = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
@@ -244,6 +260,10 @@ fn watch(parent: &UnixStream, pid: Pid) {
             let stopped = status.stopped();
             report(parent, &News::Stopped { stopped, at_ns })
         } else {
+            if report(parent, &News::Over { at_ns }).is_err() {
+                return;
+            }
+            let _ = may_go.recv();
             let Some(ended) = process::reap_one(command) else {
                 return;
             };
@@ -253,7 +273,6 @@ fn watch(parent: &UnixStream, pid: Pid) {
                     code: ended.code,
                     signal: ended.signal,
                     cpu_ns: ended.usage.user_ns + ended.usage.system_ns,
-                    at_ns,
                 },
             );
             return;

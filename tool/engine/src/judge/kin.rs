@@ -2,6 +2,7 @@
 //! when its parent ends before it.
 
 use jostle_sys::census::{self, Identity};
+use jostle_sys::process;
 use jostle_sys::stat::CpuClock;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +32,8 @@ pub(super) struct Member {
     clock: Option<CpuClock>,
     /// CPU time up to the latest look.
     used_ns: u64,
+    /// CPU time in the latest interval.
+    pub latest_ns: u64,
     /// CPU time since it was first seen, or since its birth if that was seen.
     pub total_ns: u64,
 }
@@ -75,12 +78,22 @@ impl Kin {
         self.reckon();
     }
 
-    /// Names the server's processes, once they are known.
-    pub(super) fn serve(&mut self, roots: &[u32]) {
+    /// Names the server's processes, once they are known, and returns the CPU time of these
+    /// that was booked as that of other programs.
+    pub(super) fn serve(&mut self, roots: &[u32]) -> u64 {
+        let others = self.of(Whose::Other);
         let is_ours = |pid: &&u32| Some(**pid) == self.command || self.tool.contains(pid);
         let roots = roots.iter().filter(|pid| !is_ours(pid));
         self.server.extend(roots);
         self.reckon();
+        let now = others.iter().filter_map(|pid| self.members.get(pid));
+        let now = now.filter(|member| member.whose == Whose::Server);
+        now.map(|member| member.total_ns).sum()
+    }
+
+    /// Whether the server had processes, and none of them runs any more.
+    pub(super) fn server_is_gone(&self) -> bool {
+        !self.server.is_empty() && self.of(Whose::Server).into_iter().all(process::is_over)
     }
 
     /// Decides anew whose each process is.
@@ -111,6 +124,7 @@ impl Kin {
             };
             let more = now.saturating_sub(member.used_ns);
             member.used_ns = member.used_ns.max(now);
+            member.latest_ns = more;
             member.total_ns += more;
             *used.entry(member.whose).or_default() += more;
         }
@@ -161,6 +175,7 @@ impl Kin {
             parent: identity.parent,
             clock,
             used_ns: before.unwrap_or(0),
+            latest_ns: 0,
             total_ns: 0,
         };
         self.members.insert(pid, member);

@@ -163,6 +163,8 @@ struct Sampler<'a> {
     sockets: Option<Sockets>,
     ticks: Option<MachineTicks>,
     complete: bool,
+    /// Sockets that the command has from jostle, such as its input and output.
+    inherited: BTreeSet<u64>,
     /// CPU time that the latest look spent on finding the server. Few looks do, and it is
     /// no part of what looks may take.
     searched_ns: u64,
@@ -171,6 +173,8 @@ struct Sampler<'a> {
     most_cpus: f64,
     /// The monotonic times at which the command was stopped or went on.
     stops: Vec<(u64, bool)>,
+    /// When the command ended, once it has.
+    over_ns: Option<u64>,
     end: Option<End>,
     interrupted: bool,
     watched: Watched,
@@ -196,10 +200,12 @@ impl<'a> Sampler<'a> {
             sockets: Sockets::open(port),
             ticks: stat::machine_ticks().ok(),
             complete: census::is_complete(),
+            inherited: inodes(&[std::process::id(), guard.pid]),
             searched_ns: 0,
             generator_ns: 0,
             most_cpus: 0.0,
             stops: Vec::new(),
+            over_ns: None,
             end: None,
             interrupted: false,
             watched: Watched {
@@ -224,8 +230,16 @@ impl<'a> Sampler<'a> {
     fn know(&mut self, at: &ServerAt) {
         let server = Server::of(Some(at), "", &[]);
         server.look();
-        self.kin.serve(&server.roots());
+        self.serve(&server.roots());
         self.found = Some((server, at.to_string()));
+    }
+
+    /// What the server did before it was found was booked as that of other programs.
+    fn serve(&mut self, roots: &[u32]) {
+        let booked_ns = self.kin.serve(roots);
+        if let Some(others_s) = &mut self.watched.machine.others_s {
+            self.server.take_over(booked_ns, others_s);
+        }
     }
 
     fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
@@ -238,17 +252,23 @@ impl<'a> Sampler<'a> {
             let asked_ns = clock::monotonic() + ASKED_NS;
             match self.guard.news(next_ns.min(asked_ns))? {
                 Some(News::Stopped { stopped, at_ns }) => self.stops.push((at_ns, stopped)),
+                Some(News::Over { at_ns }) => {
+                    // The last interval, while its clocks can be read.
+                    self.over_ns = Some(at_ns);
+                    self.look(at_ns.max(self.last_ns + 1));
+                    self.guard.let_go()?;
+                    next_ns = u64::MAX;
+                }
                 Some(News::Ended {
                     code,
                     signal,
                     cpu_ns,
-                    at_ns,
                 }) => {
                     self.end = Some(End {
                         code,
                         signal,
                         cpu_ns,
-                        at_ns,
+                        at_ns: self.over_ns.unwrap_or(self.last_ns),
                     });
                 }
                 Some(News::Started { .. } | News::Failed { .. }) | None => {}
@@ -320,6 +340,9 @@ impl<'a> Sampler<'a> {
             used(Whose::Server),
             span_s,
         );
+        if self.kin.server_is_gone() {
+            self.server.gone(span_s);
+        }
         self.watched
             .machine
             .tool_s
@@ -329,7 +352,7 @@ impl<'a> Sampler<'a> {
             others.push(rounded(used(Whose::Other) as f64 / 1e9));
         }
         self.look_at_machine();
-        self.look_at_sockets(&generators);
+        self.look_at_sockets(&generators, around);
     }
 
     /// All processes of the machine are looked at twice a second, and at each of the first
@@ -378,44 +401,59 @@ impl<'a> Sampler<'a> {
         self.watched.machine.stolen_s.push(stolen_s);
     }
 
-    fn look_at_sockets(&mut self, generators: &[u32]) {
+    fn look_at_sockets(&mut self, generators: &[u32], around: bool) {
         /// Looks at which the server's processes are looked for again: some fork
-        /// others, or take over, when the first connections come.
+        /// others, or take over, when the first connections come. So are other connections of
+        /// both sides, and again once in so many looks.
         const AGAIN: [usize; 2] = [10, 30];
+        const SELDOM: usize = 64;
+        let looks = self.watched.end_s.len();
+        let before_ns = stat::own_cpu_ns();
         let Some(sockets) = &mut self.sockets else {
             return;
         };
-        let inodes = |pids: &[u32]| -> BTreeSet<u64> {
-            let each = pids.iter().take(64);
-            each.flat_map(|pid| jostle_sys::serving::sockets_of(*pid))
-                .collect()
-        };
-        let before_ns = stat::own_cpu_ns();
         let port = match sockets.is_found() {
             true => None,
-            false => sockets.find(&inodes(generators)),
+            false => {
+                let inodes = inodes(generators);
+                let own: BTreeSet<u64> = inodes.difference(&self.inherited).copied().collect();
+                let port = sockets.find(&own);
+                let is_found = sockets.is_found();
+                let hidden = !is_found && !own.is_empty() && jostle_sys::serving::has_unix(&own);
+                self.watched.unix_sockets |= hidden;
+                port
+            }
         };
         if let (Some(port), None) = (port, &self.found) {
             self.know(&ServerAt::Port(port));
             self.server.begin(&self.kin.of(Whose::Server));
         } else if let Some((server, _)) = &self.found
-            && AGAIN.contains(&self.watched.end_s.len())
+            && AGAIN.contains(&looks)
         {
             server.look();
-            self.kin.serve(&server.roots());
+            let roots = server.roots();
+            self.serve(&roots);
         }
         self.searched_ns += stat::own_cpu_ns() - before_ns;
-        if let Some(sockets) = &mut self.sockets {
-            sockets.look();
-            // Each descriptor of the server is looked at, so that this comes ever less often.
-            if self.watched.end_s.len().is_power_of_two() {
-                sockets.share_out(&self.kin.of(Whose::Server));
-            }
+        let Some(sockets) = &mut self.sockets else {
+            return;
+        };
+        let again = AGAIN.contains(&looks) || looks.is_multiple_of(SELDOM);
+        if again && sockets.is_found() {
+            sockets.look_beside(&inodes(generators), 0);
+        }
+        if self.found.is_some() && (again || (around && sockets.has_downstream())) {
+            sockets.look_beside(&inodes(&self.kin.of(Whose::Server)), 1);
+        }
+        sockets.look();
+        // Each descriptor of the server is looked at, so that this comes ever less often.
+        if looks.is_power_of_two() {
+            sockets.share_out(&self.kin.of(Whose::Server));
         }
     }
 
-    fn finish(self) -> Watched {
-        let end = self.end.unwrap_or_default();
+    fn finish(mut self) -> Watched {
+        let end = self.end.take().unwrap_or_default();
         let intervals = self.watched.end_s.len();
         let most_s = (self.last_ns - self.began_ns) as f64 / 1e9;
         let cpus = cpu::allowed().len();
@@ -426,8 +464,14 @@ impl<'a> Sampler<'a> {
             cpu_s: rounded((ns as f64 / 1e9).min(most_s * cpus as f64)),
         });
         let server = self.server.finish(intervals);
-        let rest_s = end.at_ns.saturating_sub(self.last_ns) as f64 / 1e9;
-        let seen_share = seen_share(self.generator_ns, end.cpu_ns, self.most_cpus * rest_s);
+        // Children that ended in the last interval are in the command's account alone.
+        let last_s = self.watched.span_s.last().copied().unwrap_or(0.0);
+        let used_s = self.generator.latest_s();
+        let possible_s = (self.most_cpus * last_s - used_s).max(0.0);
+        let missing_s = end.cpu_ns.saturating_sub(self.generator_ns) as f64 / 1e9;
+        self.generator.credit(missing_s.min(possible_s), last_s);
+        let seen_share = seen_share(self.generator_ns, end.cpu_ns, possible_s);
+        let (traffic, network) = self.sockets.map(Sockets::into_columns).unzip();
         let mut watched = Watched {
             elapsed_s: rounded(end.at_ns.saturating_sub(self.began_ns) as f64 / 1e9),
             exit: end.code,
@@ -437,7 +481,8 @@ impl<'a> Sampler<'a> {
             generator: self.generator.finish(intervals),
             seen_share,
             server: (server.processes > 0).then_some(server),
-            traffic: self.sockets.and_then(Sockets::into_columns),
+            traffic: traffic.flatten(),
+            network,
             ..self.watched
         };
         watched.machine = Machine {
@@ -448,6 +493,13 @@ impl<'a> Sampler<'a> {
         watched.finding = jostle_stats::judge::find(&watched);
         watched
     }
+}
+
+/// The sockets that these processes have open.
+fn inodes(pids: &[u32]) -> BTreeSet<u64> {
+    let each = pids.iter().take(64);
+    each.flat_map(|pid| jostle_sys::serving::sockets_of(*pid))
+        .collect()
 }
 
 /// Share of the command's CPU time that belongs to processes that were seen. After the last

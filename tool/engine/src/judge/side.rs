@@ -1,12 +1,12 @@
 //! One side of the load, the generator or the server, in each interval: its CPU time,
 //! its waiting, and what kept it from running.
 
-use super::kin::Kin;
+use super::kin::{Kin, Member};
 use super::rounded;
-use super::threads::Threads;
-use jostle_model::judged::Side;
+use super::threads::{self, Threads};
+use jostle_model::judged::{Process, Side};
 use jostle_sys::limits::cgroup::{self, Quota};
-use jostle_sys::{cpu, process};
+use jostle_sys::{cpu, process, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -33,6 +33,9 @@ pub(super) struct Watch {
     allowed: BTreeMap<u32, Vec<usize>>,
     queued_s: Vec<f64>,
     throttled_s: Vec<f64>,
+    gone_s: Vec<f64>,
+    /// By number; the time and the threads of each.
+    processes: BTreeMap<u32, Process>,
 }
 
 impl Watch {
@@ -44,6 +47,11 @@ impl Watch {
 
     /// At the end of an interval.
     pub(super) fn look(&mut self, kin: &Kin, pids: &[u32], used_ns: u64, span_s: f64) {
+        for pid in pids {
+            if let Some(member) = kin.members.get(pid) {
+                self.follow(*pid, member);
+            }
+        }
         self.side.processes = self.side.processes.max(pids.len() as u64);
         self.side.cpu_s.push(rounded(used_ns as f64 / 1e9));
         self.queued_s.push(rounded(self.threads.look(pids)));
@@ -52,6 +60,58 @@ impl Watch {
         let throttled_s = self.throttled_s();
         self.throttled_s.push(rounded(throttled_s));
         self.look_at_limits(pids);
+    }
+
+    fn follow(&mut self, pid: u32, member: &Member) {
+        let interval = self.side.cpu_s.len();
+        if self.processes.len() >= PROCESSES && !self.processes.contains_key(&pid) {
+            return;
+        }
+        let process = self.processes.entry(pid).or_insert_with(|| Process {
+            pid: pid.into(),
+            gomaxprocs: gomaxprocs(pid),
+            ..Process::default()
+        });
+        if process.cpu_s.len().is_power_of_two() {
+            // Programs are executed after they were forked.
+            process.name = threads::name(pid, pid).unwrap_or_else(|| member.name.clone());
+            process.threads = process.threads.max(stat::threads_of(pid).len() as u64);
+            process.gomaxprocs = process.gomaxprocs.or_else(|| gomaxprocs(pid));
+        }
+        process.cpu_s.resize(interval, 0.0);
+        process.cpu_s.push(rounded(member.latest_ns as f64 / 1e9));
+    }
+
+    /// All its processes had ended at the latest look.
+    pub(super) fn gone(&mut self, span_s: f64) {
+        self.gone_s
+            .resize(self.side.cpu_s.len().saturating_sub(1), 0.0);
+        self.gone_s.push(rounded(span_s));
+    }
+
+    /// CPU time of the latest interval.
+    pub(super) fn latest_s(&self) -> f64 {
+        self.side.cpu_s.last().copied().unwrap_or(0.0)
+    }
+
+    /// CPU time of the latest interval that belongs to processes which had ended by its end;
+    /// their threads ran as in the interval before.
+    pub(super) fn credit(&mut self, missing_s: f64, span_s: f64) {
+        self.threads.credit(missing_s, span_s);
+        if let Some(last) = self.side.cpu_s.last_mut() {
+            *last = rounded(*last + missing_s);
+        }
+    }
+
+    /// CPU time of earlier intervals, of which the latest are taken first from `others_s`,
+    /// where it was booked before the processes were known.
+    pub(super) fn take_over(&mut self, ns: u64, others_s: &mut [f64]) {
+        let mut left_s = ns as f64 / 1e9;
+        for (own, others) in self.side.cpu_s.iter_mut().zip(others_s).rev() {
+            let moved = left_s.min(*others);
+            (*own, *others) = (rounded(*own + moved), rounded(*others - moved));
+            left_s -= moved;
+        }
     }
 
     /// Corrects the stopped time of the latest interval: the guard has recorded each time
@@ -112,6 +172,15 @@ impl Watch {
             .as_ref()
             .map(|quota| quota.group.display().to_string());
         let allowed: BTreeSet<usize> = self.allowed.into_values().flatten().collect();
+        let total = |process: &Process| process.cpu_s.iter().sum::<f64>();
+        let processes = self.processes.into_values();
+        let mut largest = processes.max_by(|a, b| total(a).total_cmp(&total(b)));
+        if let Some(process) = &mut largest {
+            process.cpu_s.resize(intervals, 0.0);
+        }
+        let mut gone_s = self.gone_s;
+        let is_gone = !gone_s.is_empty();
+        gone_s.resize(intervals, 0.0);
         let mut throttled_s = self.throttled_s;
         throttled_s.resize(intervals, 0.0);
         Side {
@@ -122,6 +191,8 @@ impl Watch {
             quota_group: group,
             allowed_cpus: Some(allowed.len() as u64).filter(|cpus| *cpus > 0),
             busiest: self.threads.busiest(),
+            gone_s: is_gone.then_some(gone_s),
+            largest,
             ..self.side
         }
     }
@@ -134,4 +205,12 @@ fn is_stopped(kin: &Kin, pids: &[u32]) -> bool {
     let works = |pid: &&u32| used(pid) as f64 >= WORKS * all as f64;
     let mut working = pids.iter().filter(works).take(LOOKED_AT);
     working.any(|pid| process::is_halted(*pid))
+}
+
+/// GOMAXPROCS of its environment.
+fn gomaxprocs(pid: u32) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = text.split(|byte| *byte == 0);
+    let value = words.find_map(|word| word.strip_prefix(b"GOMAXPROCS="))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
 }

@@ -1,10 +1,11 @@
 //! The TCP connections between the command and its server: the server's port, found by
 //! what the command connects to, then queues and what was carried in each interval.
 
-use jostle_model::judged::Traffic;
-use jostle_sys::limits::net::{self, Net, Opened, Reuse};
-use jostle_sys::sock_diag::{Carried, LISTEN, SockDiag, Tcp, Wanted};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use jostle_model::judged::{Network, Peer, Traffic};
+use jostle_sys::limits::net::{self, Counted, Net, Reuse};
+use jostle_sys::sock_diag::{Carried, LISTEN, SYN_SENT, SockDiag, Tcp, Wanted};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Sockets that are asked for all at once, where there are no more: each question walks the
@@ -16,9 +17,26 @@ const FEW: usize = 1_000;
 /// are in TIME_WAIT.
 const KNOWN: usize = 256;
 
-/// Time after which a port in TIME_WAIT may be taken again, where the kernel allows that:
-/// it counts in whole seconds, and requires more than one.
-const REUSED_AFTER: Duration = Duration::from_secs(2);
+/// Ports that are left by the estimate, under which those in TIME_WAIT are counted one by one.
+const FEW_PORTS: u64 = 1_000;
+
+/// TCP_TIMEWAIT_LEN (include/net/tcp.h).
+const TIME_WAIT_MS: u32 = 60_000;
+
+/// New connections to local ports by which the server is found where no look met the
+/// command's own sockets, because each lives for less than a look; and the share of them
+/// that must lead to one port.
+const NEW: usize = 20;
+const NEW_SHARE: f64 = 0.8;
+
+/// Connections to one address.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    connections: u64,
+    bytes: HashMap<u64, u64>,
+    /// How often a connection was met that waited for an answer, and that did not.
+    waited: [u32; 2],
+}
 
 /// What connects to what.
 #[derive(Debug)]
@@ -26,12 +44,26 @@ pub(super) struct Sockets {
     diag: SockDiag,
     /// The server's port, and whether its sockets are of this machine.
     port: Option<(u16, bool)>,
+    /// Its address, where other servers have the same port.
+    address: Option<IpAddr>,
     /// Ports that new connections may have.
     ports: u64,
     /// By cookie, what each connection had carried at the latest look.
     carried: HashMap<u64, Carried>,
-    opened: Opened,
+    counted: Option<Counted>,
+    network: Network,
     reuse: Reuse,
+    reuse_after: Duration,
+    /// Clients' sockets to other ports, or to any before the server is found.
+    others: HashSet<u64>,
+    /// New ones among them, by the port that they lead to.
+    newly_to: BTreeMap<u16, usize>,
+    /// The share of the new connections that led to the server, as of the latest look that met any.
+    share: f64,
+    /// New connections elsewhere at the latest look at all sockets.
+    new_elsewhere: usize,
+    /// What the command, and the server, were connected to beside.
+    peers: [BTreeMap<SocketAddr, Group>; 2],
     /// Connections that were opened lately, by interval.
     lately: VecDeque<(Instant, u64)>,
     /// Whether the clients are on the loopback.
@@ -58,8 +90,16 @@ impl Sockets {
             port: port.map(|port| (port, true)),
             ports: ports.saturating_sub(net.reserved),
             carried: HashMap::new(),
-            opened: Opened::read().unwrap_or_default(),
+            address: None,
+            counted: Counted::read(),
+            network: Network::default(),
             reuse: Reuse::read(),
+            reuse_after: net::reuse_after(),
+            others: HashSet::new(),
+            newly_to: BTreeMap::new(),
+            share: 1.0,
+            new_elsewhere: 0,
+            peers: Default::default(),
             lately: VecDeque::new(),
             is_loopback: false,
             are_few: false,
@@ -69,9 +109,26 @@ impl Sockets {
         };
         // What connections carried before belongs to no interval.
         sockets.look();
+        let all = sockets.diag.tcp(Wanted {
+            listeners: true,
+            ..Wanted::default()
+        });
+        let all = all.unwrap_or_default();
+        sockets.are_few = all.len() < FEW;
+        sockets.note_new(&all, None);
+        sockets.newly_to.clear();
         sockets.columns = Traffic::default();
+        sockets.network = Network {
+            syn_again_after_s: net::syn_again_after_s(),
+            ..Network::default()
+        };
         sockets.intervals = 0;
         Some(sockets)
+    }
+
+    /// Whether the server was seen to be connected to servers of its own.
+    pub(super) fn has_downstream(&self) -> bool {
+        !self.peers[1].is_empty()
     }
 
     /// Whether the server's port is known.
@@ -91,19 +148,102 @@ impl Sockets {
         };
         let all = self.diag.tcp(wanted).ok()?;
         self.are_few = all.len() < FEW;
-        self.port = Some(most_connected(&all, inodes)?);
+        self.note_new(&all, None);
+        let (port, address) = match most_connected(&all, inodes) {
+            Some((to, is_local)) => ((to.port(), is_local), Some(to.ip())),
+            None => ((self.newly_connected(&all)?, true), None),
+        };
+        self.port = Some(port);
+        // A server that listens at one address has others beside it, or it is far away.
+        let listeners = all.iter().filter(|socket| is_listener(socket, port.0));
+        self.address = address.filter(|_| !port.1 || listeners.count() > 1);
         self.port.filter(|(_, local)| *local).map(|(port, _)| port)
+    }
+
+    /// Notes clients' sockets that were not there before, those of the server apart, and
+    /// returns how many are new.
+    fn note_new(&mut self, all: &[Tcp], server: Option<u16>) -> usize {
+        let serves = listening(all.iter());
+        let clients = all.iter().filter(|socket| {
+            let is_end = serves.contains(&socket.own_port) || socket.state == LISTEN;
+            !is_end && Some(socket.other_port) != server && Some(socket.own_port) != server
+        });
+        let mut newly = 0;
+        let mut others = HashSet::new();
+        for socket in clients {
+            if !self.others.contains(&socket.cookie) {
+                *self.newly_to.entry(socket.other_port).or_default() += 1;
+                newly += 1;
+            }
+            others.insert(socket.cookie);
+        }
+        self.others = others;
+        newly
+    }
+
+    /// The port to which nearly all connections lead that are new since the start.
+    fn newly_connected(&self, all: &[Tcp]) -> Option<u16> {
+        let serves = listening(all.iter());
+        let local = self
+            .newly_to
+            .iter()
+            .filter(|(port, _)| serves.contains(port));
+        let (port, most) = local.max_by_key(|(_, count)| **count)?;
+        let sum: usize = self.newly_to.values().sum();
+        (sum >= NEW && *most as f64 >= NEW_SHARE * sum as f64).then_some(*port)
+    }
+
+    /// Notes what these sockets are connected to beside the judged server: of the command
+    /// (0), or of the server (1), whose connections wait for answers.
+    pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) {
+        let wanted = Wanted {
+            listeners: true,
+            carried: true,
+            ..Wanted::default()
+        };
+        let all = self.diag.tcp(wanted).unwrap_or_default();
+        let serves = listening(all.iter());
+        let judged = self.port.map(|(port, _)| port);
+        let mut now: BTreeMap<SocketAddr, u64> = BTreeMap::new();
+        let own = all
+            .iter()
+            .filter(|socket| inodes.contains(&u64::from(socket.inode)));
+        for socket in own.filter(|socket| !serves.contains(&socket.own_port)) {
+            let Some(carried) = socket.carried.filter(|_| socket.other_port != 0) else {
+                continue;
+            };
+            let to = socket.addresses()[1];
+            if judged == Some(to.port()) && self.address.is_none_or(|own| own == to.ip()) {
+                continue;
+            }
+            let group = self.peers[which].entry(to).or_default();
+            let bytes = carried.sent_bytes + carried.received_bytes;
+            group.bytes.insert(socket.cookie, bytes);
+            if let Some(awaits) = carried.awaits_answer() {
+                group.waited[usize::from(!awaits)] += 1;
+            }
+            let open = now.entry(to).or_default();
+            *open += 1;
+            group.connections = group.connections.max(*open);
+        }
     }
 
     /// At the end of an interval.
     pub(super) fn look(&mut self) {
         // Read before the sockets: what is opened in between counts at the next look.
-        let opened = Opened::read();
-        let are_known = opened == Some(self.opened);
-        let opened = opened.unwrap_or(self.opened);
-        let newly = opened.active.saturating_sub(self.opened.active);
-        self.opened = opened;
-        let (clients, servers) = self.both(are_known);
+        let counted = Counted::read().or(self.counted);
+        let opened = count(&mut self.network, self.counted, counted);
+        self.counted = counted;
+        let (clients, servers) = self.both(opened == 0);
+        let is_new = |socket: &&Tcp| !self.carried.contains_key(&socket.cookie);
+        let new_here = clients.iter().filter(is_new).count();
+        if new_here == 0 && !clients.is_empty() {
+            // Those that are here are kept.
+            self.share = 0.0;
+        } else if opened > 0 && new_here + self.new_elsewhere > 0 {
+            self.share = new_here as f64 / (new_here + self.new_elsewhere) as f64;
+        }
+        let newly = (opened as f64 * self.share).round();
         let mut carried = HashMap::with_capacity(clients.len());
         let (mut bytes, mut segments, mut again) = (0, 0, 0);
         for socket in clients.iter().chain(&servers) {
@@ -127,13 +267,26 @@ impl Sockets {
         if let Some(client) = clients.first() {
             self.is_loopback = client.is_loopback;
         }
-        let used = self.taken(time_wait, newly, Instant::now()) + clients.len() as u64;
+        let mut taken = self.taken(time_wait, opened, Instant::now());
+        if self.ports.saturating_sub(taken) < FEW_PORTS {
+            // Most may be the server's ends: these take no port.
+            taken = self.ports_in_time_wait().unwrap_or(taken);
+        }
+        let used = taken + clients.len() as u64;
         let columns = &mut self.columns;
         columns.bytes.push(bytes as f64);
         columns.segments.push(segments as f64);
         columns.retransmitted.push(again as f64);
         columns.connections.push(clients.len() as f64);
-        columns.opened.push(newly as f64);
+        columns.opened.push(newly);
+        let connecting = clients
+            .iter()
+            .filter(|socket| socket.state == SYN_SENT)
+            .count();
+        columns
+            .connecting
+            .get_or_insert_default()
+            .push(connecting as f64);
         columns.time_wait.push(time_wait as f64);
         columns
             .ports_left
@@ -151,18 +304,38 @@ impl Sockets {
     /// connections in a minute than there are ports.
     fn taken(&mut self, time_wait: u64, newly: u64, now: Instant) -> u64 {
         self.lately.push_back((now, newly));
-        let is_old = |(at, _): &(Instant, u64)| now.duration_since(*at) > REUSED_AFTER;
+        let is_old = |(at, _): &(Instant, u64)| now.duration_since(*at) > self.reuse_after;
         while self.lately.front().is_some_and(is_old) {
             self.lately.pop_front();
         }
-        let reused = match self.reuse {
+        match self.reuses() {
+            true => time_wait.min(self.lately.iter().map(|(_, opened)| opened).sum()),
+            false => time_wait,
+        }
+    }
+
+    /// Ports of clients in TIME_WAIT to the server that are not given again yet.
+    fn ports_in_time_wait(&mut self) -> Option<u64> {
+        let (port, _) = self.port?;
+        let wanted = Wanted {
+            other_port: port,
+            time_wait: true,
+            ..Wanted::default()
+        };
+        let all = self.diag.tcp(wanted).ok()?;
+        let reused = self.reuses();
+        let is_taken = |socket: &&Tcp| {
+            let age_ms = TIME_WAIT_MS.saturating_sub(socket.expires_ms);
+            !reused || u128::from(age_ms) < self.reuse_after.as_millis()
+        };
+        Some(all.iter().filter(is_taken).count() as u64)
+    }
+
+    fn reuses(&self) -> bool {
+        match self.reuse {
             Reuse::Always => true,
             Reuse::Loopback => self.is_loopback,
             Reuse::Never => false,
-        };
-        match reused {
-            true => time_wait.min(self.lately.iter().map(|(_, opened)| opened).sum()),
-            false => time_wait,
         }
     }
 
@@ -184,6 +357,9 @@ impl Sockets {
             }
         };
         push(&mut self.columns.server_unread_bytes, unread);
+        let is_unread = |socket: &&Tcp| socket.state != LISTEN && socket.unread > 0;
+        let unread = servers.iter().filter(is_unread).count();
+        push(&mut self.columns.server_unread, unread as f64);
         push(&mut self.columns.backlog, waiting as f64);
         if limit > 0 {
             self.columns.backlog_limit = Some(limit);
@@ -193,6 +369,7 @@ impl Sockets {
     /// Sockets of clients, and of the server. `are_known`: no connection was opened since
     /// the latest look.
     fn both(&mut self, are_known: bool) -> (Vec<Tcp>, Vec<Tcp>) {
+        self.new_elsewhere = 0;
         let Some((port, local)) = self.port else {
             return Default::default();
         };
@@ -202,6 +379,18 @@ impl Sockets {
             None if local && self.are_few => self.at_once(port),
             None => self.each(port, local),
         };
+        // The address tells apart the servers of one port, and their clients.
+        let keep = |sockets: Vec<Tcp>, end: usize| match self.address {
+            Some(address) => sockets
+                .into_iter()
+                .filter(|socket| {
+                    let own = socket.addresses()[end].ip();
+                    own == address || (socket.state == LISTEN && own.is_unspecified())
+                })
+                .collect(),
+            None => sockets,
+        };
+        let (clients, servers) = (keep(clients, 1), keep(servers, 0));
         if clients.len() + servers.len() <= KNOWN {
             self.known = Some(clients.iter().chain(&servers).cloned().collect());
         }
@@ -245,6 +434,7 @@ impl Sockets {
         };
         let all = self.diag.tcp(all).unwrap_or_default();
         self.are_few = all.len() < FEW;
+        self.new_elsewhere = self.note_new(&all, Some(port));
         let (servers, others): (Vec<Tcp>, Vec<Tcp>) =
             all.into_iter().partition(|socket| socket.own_port == port);
         let is_client = |socket: &Tcp| socket.other_port == port;
@@ -263,39 +453,87 @@ impl Sockets {
         }
     }
 
-    /// The columns, where a server's port was found.
-    pub(super) fn into_columns(self) -> Option<Traffic> {
-        let (port, _) = self.port?;
-        let connected = self.columns.connections.iter().any(|open| *open > 0.0);
-        let opened = self.columns.opened.iter().any(|opened| *opened > 0.0);
-        (connected || opened).then_some(Traffic {
+    /// The columns: of the connections, where a server's port was found, and of what the
+    /// kernel counted.
+    pub(super) fn into_columns(self) -> (Option<Traffic>, Network) {
+        let [others, downstream] = self.peers.map(|groups| {
+            let each = groups.into_iter().map(|(at, group)| group.into_peer(at));
+            let mut each: Vec<Peer> = each.collect();
+            each.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
+            each.truncate(NAMED);
+            each
+        });
+        let any = |column: &[f64]| column.iter().any(|value| *value > 0.0);
+        let is_seen = any(&self.columns.connections) || any(&self.columns.opened);
+        let traffic = self.port.filter(|_| is_seen).map(|(port, _)| Traffic {
             port: port.into(),
             ports: self.ports,
+            others,
+            downstream,
             ..self.columns
-        })
+        });
+        (traffic, self.network)
     }
 }
 
-/// The port that most of these sockets are connected to, and whether this machine has
-/// its other end.
-fn most_connected(all: &[Tcp], inodes: &BTreeSet<u64>) -> Option<(u16, bool)> {
-    let own = |socket: &&Tcp| inodes.contains(&u64::from(socket.inode));
-    // Where the command serves too, its clients are not its servers.
-    let serves: BTreeSet<u16> = all
-        .iter()
-        .filter(own)
-        .filter(|socket| socket.state == LISTEN)
-        .map(|socket| socket.own_port)
-        .collect();
-    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-    for socket in all.iter().filter(own) {
-        if socket.other_port != 0 && !serves.contains(&socket.own_port) {
-            *counts.entry(socket.other_port).or_default() += 1;
+/// Other servers that are named.
+const NAMED: usize = 3;
+
+impl Group {
+    fn into_peer(self, at: SocketAddr) -> Peer {
+        /// Fewer tell nothing.
+        const MET: u32 = 5;
+        let [waited, idle] = self.waited;
+        let met = waited + idle;
+        Peer {
+            at: at.to_string(),
+            connections: self.connections,
+            bytes: self.bytes.values().sum(),
+            waiting_share: (met >= MET).then(|| f64::from(waited) / f64::from(met)),
         }
     }
-    let (port, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    let is_local = all.iter().any(|socket| socket.own_port == port);
-    Some((port, is_local))
+}
+
+/// Adds what was counted in an interval, and returns the attempts to connect.
+fn count(network: &mut Network, before: Option<Counted>, now: Option<Counted>) -> u64 {
+    let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
+    let mut push = |column: fn(&mut Network) -> &mut Vec<f64>, of: fn(&Counted) -> u64| {
+        column(network).push(of(&now).saturating_sub(of(&before)) as f64);
+    };
+    push(|to| &mut to.opened, |of| of.opened);
+    push(|to| &mut to.failed, |of| of.failed);
+    push(|to| &mut to.overflows, |of| of.overflows);
+    push(|to| &mut to.dropped, |of| of.dropped);
+    push(|to| &mut to.syn_again, |of| of.syn_again);
+    push(|to| &mut to.delayed_acks, |of| of.delayed_acks);
+    now.opened.saturating_sub(before.opened)
+}
+
+/// The ports at which these sockets accept.
+fn listening<'a>(sockets: impl Iterator<Item = &'a Tcp>) -> BTreeSet<u16> {
+    let listeners = sockets.filter(|socket| socket.state == LISTEN);
+    listeners.map(|socket| socket.own_port).collect()
+}
+
+fn is_listener(socket: &Tcp, port: u16) -> bool {
+    socket.state == LISTEN && socket.own_port == port
+}
+
+/// The address that most of these sockets are connected to, and whether this machine has
+/// its other end.
+fn most_connected(all: &[Tcp], inodes: &BTreeSet<u64>) -> Option<(SocketAddr, bool)> {
+    let own = |socket: &&Tcp| inodes.contains(&u64::from(socket.inode));
+    // Where the command serves too, its clients are not its servers.
+    let serves = listening(all.iter().filter(own));
+    let mut counts: BTreeMap<SocketAddr, usize> = BTreeMap::new();
+    for socket in all.iter().filter(own) {
+        if socket.other_port != 0 && !serves.contains(&socket.own_port) {
+            *counts.entry(socket.addresses()[1]).or_default() += 1;
+        }
+    }
+    let (to, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    let is_local = all.iter().any(|socket| socket.own_port == to.port());
+    Some((to, is_local))
 }
 
 #[cfg(test)]
@@ -309,6 +547,7 @@ mod tests {
         let taken = |reuse, is_loopback| {
             let mut sockets = Sockets::open(None).unwrap();
             (sockets.reuse, sockets.is_loopback) = (reuse, is_loopback);
+            sockets.reuse_after = Duration::from_secs(2);
             sockets.lately.clear();
             let start = Instant::now();
             let at = |seconds| start + Duration::from_secs(seconds);
@@ -352,12 +591,12 @@ mod tests {
                 socket(8, 80, 4001, 1),
             ];
             let own = (1..=7).collect();
-            assert_eq!(most_connected(&all, &own), Some((80, true)));
-            assert_eq!(
-                most_connected(&all, &BTreeSet::from([3])),
-                Some((443, false))
-            );
-            assert_eq!(most_connected(&all, &BTreeSet::new()), None);
+            let found = |own: &BTreeSet<u64>| {
+                most_connected(&all, own).map(|(to, is_local)| (to.port(), is_local))
+            };
+            assert_eq!(found(&own), Some((80, true)));
+            assert_eq!(found(&BTreeSet::from([3])), Some((443, false)));
+            assert_eq!(found(&BTreeSet::new()), None);
             // This process serves itself: only a port that is told can be watched.
             let mut sockets = Sockets::open(Some(port)).unwrap();
             let (mut client, mut server) = (&clients[0], &accepted[0]);
@@ -384,7 +623,7 @@ mod tests {
             // Among all sockets.
             (sockets.are_few, sockets.known) = (true, None);
             later(&mut sockets, 220);
-            let traffic = sockets.into_columns().unwrap();
+            let traffic = sockets.into_columns().0.unwrap();
             assert_eq!(traffic.connections, [3.0, 3.0, 3.0]);
             assert_eq!(traffic.bytes, [500.0, 70.0, 70.0]);
             assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0, 240.0]));

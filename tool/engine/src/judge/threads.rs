@@ -135,6 +135,23 @@ impl Threads {
         self.followed.insert((pid, tid), followed);
     }
 
+    /// Books CPU time of the latest interval to the threads that were gone at its end, in
+    /// proportion to the interval before; the time in the queue grows with it.
+    pub(super) fn credit(&mut self, missing_s: f64, span_s: f64) {
+        let latest = self.intervals;
+        let mut gone: Vec<&mut Followed> = self.followed.values_mut().collect();
+        gone.retain(|thread| thread.first + thread.series.len() + 1 == latest);
+        let last = |thread: &Followed| thread.series.last().copied().unwrap_or_default();
+        let all_s: f64 = gone.iter().map(|thread| last(thread).0).sum();
+        for thread in gone {
+            let (cpu_s, queued_s) = last(thread);
+            let times = missing_s / all_s.max(f64::MIN_POSITIVE);
+            let cpu_s = (cpu_s * times).min(span_s);
+            let queued_s = (queued_s * times).min(span_s - cpu_s);
+            thread.series.push((cpu_s, queued_s));
+        }
+    }
+
     /// Drops the series of all but the busiest; those that live are followed anew.
     fn sweep(&mut self, kept: usize) {
         let mut totals: Vec<((u32, u32), f64)> = self
@@ -179,7 +196,7 @@ impl Threads {
 }
 
 /// As the kernel names it (comm); characters that steer a terminal are question marks.
-fn name(pid: u32, tid: u32) -> Option<String> {
+pub(super) fn name(pid: u32, tid: u32) -> Option<String> {
     let text = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     let printed = |c: char| if c.is_control() { '?' } else { c };
     let text = String::from_utf8_lossy(&text);
@@ -189,6 +206,34 @@ fn name(pid: u32, tid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_ended_within_the_latest_interval_is_booked_as_the_one_before() {
+        let thread = |first, series: &[(f64, f64)]| Followed {
+            clock: None,
+            last: Scheduled::default(),
+            name: String::new(),
+            looks: 0,
+            first,
+            series: series.to_vec(),
+        };
+        let gone = [
+            thread(0, &[(0.01, 0.0), (0.06, 0.03)]),
+            thread(1, &[(0.02, 0.0)]),
+        ];
+        let before = thread(0, &[(0.09, 0.0)]);
+        let mut threads = Threads {
+            followed: (1..).map(|tid| (1, tid)).zip(gone).collect(),
+            intervals: 3,
+            ..Threads::default()
+        };
+        threads.followed.insert((2, 2), before);
+        threads.credit(0.04, 0.05);
+        let latest = |key| threads.followed[&key].series.last().copied().unwrap();
+        assert_eq!(latest((1, 1)), (0.03, 0.015));
+        assert_eq!(latest((1, 2)), (0.01, 0.0));
+        assert_eq!(threads.followed[&(2, 2)].series.len(), 1);
+    }
 
     #[test]
     fn a_thread_that_spins_is_the_busiest_and_has_a_value_for_each_interval() {

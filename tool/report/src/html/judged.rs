@@ -65,12 +65,17 @@ fn title(watched: &Watched) -> String {
         Limit::Generator => "The generator was the limit",
         Limit::Server => "The server was the limit",
         Limit::Machine => "The machine was the limit",
+        Limit::Downstream => "A server behind the server was the limit",
+        Limit::Ports => "The ports of this machine were the limit",
+        Limit::Timer => "A timer of TCP was the limit",
+        Limit::Nothing => "There was nothing to judge",
         Limit::Path => "Neither side was the limit: each connection waited for its answer",
         Limit::Undecided => "It is undecided which side was the limit",
     };
-    match finding.since_s.filter(|since| *since > finding.from_s) {
-        Some(since) => format!("{limit} from {since:.1} s on"),
-        None => limit.to_owned(),
+    match (finding.since_s, finding.until_s) {
+        (Some(since), Some(until)) => format!("{limit} from {since:.1} to {until:.1} s"),
+        (Some(since), None) if since > finding.from_s => format!("{limit} from {since:.1} s on"),
+        _ => limit.to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! directions where connections are kept, connections opened where each request has its
 //! own. Both are in proportion to the requests as long as they are of one kind.
 
-use super::{BUSY, ROOM, window};
+use super::{BUSY, ROOM, may_be_held, window};
 use crate::intervals::median;
 use crate::judge::window::Window;
 use crate::ratio::{self, EQUAL_WITHIN, Outcome, Ratio};
@@ -20,10 +20,13 @@ pub struct Run {
     /// Whether connections were opened for requests.
     reopens: bool,
     busy: Option<f64>,
+    /// Whether one lock may hold the generator to a CPU.
+    held: bool,
     limit: Limit,
     block: u64,
     load: u64,
     doubled: bool,
+    copies: bool,
 }
 
 impl Run {
@@ -40,16 +43,33 @@ impl Run {
             // Others open a few in the meantime.
             reopens: opened >= 4.0 * open + 100.0,
             busy: watched.finding.generator_busy_share,
+            held: !turn.copies
+                && watched.finding.limit != Limit::Server
+                && may_be_held(&window).is_some(),
             limit: watched.finding.limit,
             block: turn.block,
             load: turn.load,
             doubled: turn.doubled,
+            copies: turn.copies,
         })
     }
 }
 
-/// What the pairs show. None without one whole pair.
-pub fn settle(command: &[String], runs: &[Run]) -> Option<Doubled> {
+/// Pairs after which `--double` without `--repeat` looks whether they decide.
+pub fn looks() -> impl Iterator<Item = usize> {
+    ratio::LOOKS.into_iter().map(|(pairs, _)| pairs)
+}
+
+/// Whether more pairs would decide.
+pub fn is_open(doubled: &Doubled) -> bool {
+    let (least, most) = (1.0 - EQUAL_WITHIN, 1.0 + EQUAL_WITHIN);
+    let (low, high) = (doubled.low, doubled.high);
+    low <= most && high >= least && (low < least || high > most)
+}
+
+/// What the pairs show. None without one whole pair. `at_looks`: whether more pairs follow
+/// if these do not decide.
+pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Doubled> {
     let reopens = runs.iter().filter(|run| run.reopens).count() * 2 > runs.len();
     let rate = |run: &Run| {
         if reopens {
@@ -70,18 +90,30 @@ pub fn settle(command: &[String], runs: &[Run]) -> Option<Doubled> {
         .iter()
         .map(|[single, doubled]| (*single, *doubled))
         .collect();
-    let found = ratio::paired(&each)?;
+    let found = match at_looks {
+        true => ratio::paired_at_look(&each)?,
+        false => ratio::paired(&each)?,
+    };
     let busy = |doubled: bool| {
         let each = runs.iter().filter(|run| run.doubled == doubled);
         median(&each.filter_map(|run| run.busy).collect::<Vec<_>>())
     };
-    let kept = runs
-        .iter()
-        .filter(|run| run.limit == Limit::Machine)
-        .count()
-        * 2
-        > runs.len();
-    let (limit, reason) = decide(&found, busy(false), busy(true), kept);
+    let mostly = |limits: &[Limit]| {
+        let of_it = runs.iter().filter(|run| limits.contains(&run.limit));
+        of_it.count() * 2 > runs.len()
+    };
+    let seen = Seen {
+        busy: [busy(false), busy(true)],
+        is_machine: mostly(&[Limit::Machine, Limit::Ports]),
+        is_timer: mostly(&[Limit::Timer]),
+        is_generator: mostly(&[Limit::Generator]),
+        is_held: runs.iter().any(|run| run.held),
+        what: match runs.iter().find(|run| run.copies && run.doubled) {
+            Some(run) => format!("{} copies", run.load),
+            None => "twice the load".to_owned(),
+        },
+    };
+    let (limit, reason) = decide(&found, &seen);
     let load = |doubled: bool| {
         runs.iter()
             .find(|run| run.doubled == doubled)
@@ -89,6 +121,7 @@ pub fn settle(command: &[String], runs: &[Run]) -> Option<Doubled> {
     };
     Some(Doubled {
         command: command.to_vec(),
+        copies: runs.iter().any(|run| run.copies),
         loads: [load(false)?, load(true)?],
         measure: if reopens { "connections" } else { "bytes" }.to_owned(),
         rates_per_s: pairs,
@@ -101,13 +134,32 @@ pub fn settle(command: &[String], runs: &[Run]) -> Option<Doubled> {
     })
 }
 
-fn decide(found: &Ratio, single: Option<f64>, doubled: Option<f64>, kept: bool) -> (Limit, String) {
+/// What the runs of all pairs showed.
+struct Seen {
+    /// The generator's busiest thread, in runs with the load and with the doubled one.
+    busy: [Option<f64>; 2],
+    is_machine: bool,
+    is_timer: bool,
+    is_generator: bool,
+    is_held: bool,
+    /// What was doubled.
+    what: String,
+}
+
+fn decide(found: &Ratio, of_runs: &Seen) -> (Limit, String) {
     let (least, most) = (1.0 - EQUAL_WITHIN, 1.0 + EQUAL_WITHIN);
-    let seen = format!("twice the load did {:.2} times the work", found.ratio);
+    let seen = format!("{} did {:.2} times the work", of_runs.what, found.ratio);
+    let [single, doubled] = of_runs.busy;
     let busiest = [single, doubled].into_iter().flatten().fold(0.0, f64::max);
     if !found.interval {
         let reason = format!("{seen} over {} pairs; an interval needs 6", found.blocks);
         return (Limit::Undecided, reason);
+    }
+    if found.low > most && of_runs.is_timer {
+        return (
+            Limit::Timer,
+            format!("{seen}, because each connection waits for the same timer"),
+        );
     }
     if found.low > most {
         return (
@@ -134,7 +186,18 @@ fn decide(found: &Ratio, single: Option<f64>, doubled: Option<f64>, kept: bool) 
             format!("{seen}, but the generator could not offer it: {busy}"),
         );
     }
-    if kept {
+    if of_runs.is_generator {
+        let reason = format!("{seen}, but most runs were at the generator's limit");
+        return (Limit::Generator, reason);
+    }
+    if of_runs.is_held {
+        let reason = format!(
+            "{seen}, but one lock may hold the generator's threads to one CPU: compare with \
+             --copies 2"
+        );
+        return (Limit::Undecided, reason);
+    }
+    if of_runs.is_machine {
         return (
             Limit::Machine,
             format!("{seen}, and most runs were at a limit of the machine"),
@@ -162,8 +225,10 @@ fn meaning(limit: Limit) -> &'static str {
         Limit::Machine => {
             "The figures that the command printed are those of this machine, not of the server alone."
         }
-        Limit::Path | Limit::Undecided => {
-            "Whether the figures that the command printed are the server's is not settled."
+        Limit::Timer => {
+            "The figures that the command printed are those of a timer: neither more load on each \
+             connection nor a faster server shortens it."
         }
+        _ => "Whether the figures that the command printed are the server's is not settled.",
     }
 }

@@ -2,22 +2,26 @@
 //! series.
 //!
 //! busy = (CPU time + run-queue wait) / wall time of the busiest thread, as for jostle's
-//! own generators. The first rule that holds decides, in this order: too little was
-//! seen; the generator was stopped, throttled by a quota, or busy; the hypervisor; the
-//! server was stopped, throttled or busy; other programs; all CPUs, ports, the accept
-//! queue, lost segments. With none of these the load itself was the limit: its
-//! connections wait for answers.
+//! own generators. The first rule that holds decides, in this order: there was nothing to
+//! judge, or too little was seen; the generator was stopped or throttled by a quota; the
+//! hypervisor; the server had ended or was stopped; ports; the generator was busy; the
+//! server was throttled or busy; a generator held to one CPU; timers, the backlog and the
+//! server's own server; other programs; all CPUs; the server's pool; lost segments.
+//! With none of these the load itself was the limit: its connections wait for answers.
 
 mod doubled;
+mod nothing;
 mod printed;
+mod waits;
 mod window;
 mod words;
 
-pub use doubled::{Run, settle};
+pub use doubled::{Run, is_open, looks, settle};
 pub use printed::{notes, shared_out};
-pub use words::doubling;
+pub use words::{copying, doubling};
 
-use jostle_model::judged::{Finding, Limit, Side, Watched};
+use jostle_model::judged::{Finding, Limit, Process, Side, Watched};
+use std::ops::RangeInclusive;
 use window::{Busy, Window};
 
 /// A thread that is busy for so much of its time is at its limit.
@@ -44,8 +48,8 @@ const FULL: f64 = 0.95;
 /// Share of the segments that were sent again.
 const LOST: f64 = 0.01;
 
-/// Ports under which connections fail.
-const PORTS: f64 = 64.0;
+/// CPUs of which a process that is held to one uses so many.
+const HELD: RangeInclusive<f64> = 0.9..=1.05;
 
 /// Traffic for less time, or in fewer intervals, tells nothing.
 const SHORTEST_S: f64 = 0.5;
@@ -60,7 +64,7 @@ const MISSING: f64 = 0.05;
 /// A generator that is at its limit in so much of the time bends the mean.
 const PARTLY: f64 = 0.25;
 
-/// The bottleneck, the reasons, since when, and what it means for the figures.
+/// The bottleneck, the reasons, since when and until when, and what it means for the figures.
 pub fn find(watched: &Watched) -> Finding {
     let window = Window::new(watched, window::of(watched));
     let generator = window.busiest(&watched.generator);
@@ -68,33 +72,63 @@ pub fn find(watched: &Watched) -> Finding {
         .server
         .as_ref()
         .and_then(|side| window.busiest(side));
-    let mut state = unseen(&window).unwrap_or_else(|| state(&window));
+    let unseen = nothing::at_all(&window).or_else(|| unseen(&window));
+    let is_seen = unseen.is_none();
+    // In a single second two threads with room may use one CPU together by chance.
+    let is_held = held(&window).is_some();
+    let mut state = unseen.unwrap_or_else(|| state(&window, is_held));
     let parts = window.parts();
-    let limits: Vec<Limit> = parts.iter().map(|part| self::state(part).limit).collect();
+    let limits: Vec<Limit> = parts
+        .iter()
+        .map(|part| self::state(part, is_held).limit)
+        .collect();
     let of_generator = limits
         .iter()
         .filter(|limit| **limit == Limit::Generator)
         .count();
-    let decided = !matches!(state.limit, Limit::Generator) && unseen(&window).is_none();
+    // A generator that cannot connect is busy trying.
+    let connects = state.limit != Limit::Ports && window.gone() < STILL;
+    let decided = is_seen && state.limit != Limit::Generator && connects;
     if decided && of_generator >= 2 && of_generator as f64 >= PARTLY * limits.len() as f64 {
-        state = partly(&parts, &limits, state);
+        state = partly(&parts, &limits, is_held, state);
     }
-    let since_s = matches!(
-        state.limit,
-        Limit::Generator | Limit::Server | Limit::Machine
-    )
-    .then(|| since(&window, &parts, &limits, state.limit));
-    state.reasons.extend(words::beside(&window, state.limit));
+    let state = nothing::failed(&window, state);
+    let [since_s, until_s] = match state.limit {
+        Limit::Path | Limit::Nothing | Limit::Undecided => [None; 2],
+        limit => bounds(&window, &parts, &limits, is_held, limit),
+    };
+    let mut reasons = state.reasons;
+    reasons.extend(words::beside(&window, state.limit));
     Finding {
         limit: state.limit,
         since_s: since_s.map(tenths),
+        until_s: until_s.map(tenths),
+        seconds: match is_seen {
+            true => parts.iter().zip(&limits).map(letter).collect(),
+            false => String::new(),
+        },
         from_s: tenths(window.start_s()),
         to_s: tenths(window.stop_s()),
         generator_busy_share: generator.map(|busy| thousandths(busy.share())),
         server_busy_share: server.map(|busy| thousandths(busy.share())),
-        reasons: state.reasons,
+        reasons,
         meaning: words::meaning(state.limit, watched).to_owned(),
-        next: words::next(state.limit, watched),
+        next: words::next(state.limit, state.by_copies, watched),
+    }
+}
+
+/// As [`Finding::seconds`] has it.
+fn letter((part, limit): (&Window<'_>, &Limit)) -> char {
+    match limit {
+        Limit::Generator => 'G',
+        Limit::Server => 'S',
+        Limit::Downstream => 'D',
+        Limit::Machine => 'M',
+        Limit::Ports => 'P',
+        Limit::Timer => 'T',
+        _ if part.is_silent() => '.',
+        Limit::Path => '-',
+        Limit::Undecided | Limit::Nothing => '?',
     }
 }
 
@@ -110,6 +144,8 @@ fn thousandths(value: f64) -> f64 {
 struct State {
     limit: Limit,
     reasons: Vec<String>,
+    /// Whether more copies of the generator would decide, rather than more load.
+    by_copies: bool,
 }
 
 impl State {
@@ -117,6 +153,7 @@ impl State {
         State {
             limit,
             reasons: vec![reason],
+            by_copies: false,
         }
     }
 }
@@ -142,8 +179,9 @@ fn unseen(window: &Window<'_>) -> Option<State> {
     None
 }
 
-/// The first rule that holds.
-fn state(window: &Window<'_>) -> State {
+/// The first rule that holds. `is_held`: whether the generator is held to one CPU over the
+/// whole run.
+fn state(window: &Window<'_>, is_held: bool) -> State {
     let watched = window.watched;
     let generator = window.busiest(&watched.generator);
     let server = watched
@@ -152,13 +190,21 @@ fn state(window: &Window<'_>) -> State {
         .and_then(|side| window.busiest(side));
     still_generator(window)
         .or_else(|| stolen(window))
+        .or_else(|| still_server(window))
+        .or_else(|| waits::for_ports(window))
         .or_else(|| busy_generator(window, generator, server))
         .or_else(|| limited_server(window, server))
+        .or_else(|| held(window).filter(|_| is_held))
+        .or_else(|| waits::for_timer(window))
+        .or_else(|| waits::for_backlog(window))
+        .or_else(|| waits::downstream(window))
         .or_else(|| neighbours(window, generator, server))
         .or_else(|| full(window))
+        .or_else(|| waits::for_pool(window, generator, server))
         .or_else(|| network(window))
         .or_else(|| reads_late(window, generator))
-        .unwrap_or_else(|| neither(generator, server))
+        .or_else(|| silent(window))
+        .unwrap_or_else(|| neither(window, generator, server))
 }
 
 fn still_generator(window: &Window<'_>) -> Option<State> {
@@ -217,12 +263,19 @@ fn busy_generator(
     Some(state)
 }
 
+/// A generator that tries to connect again and again is busy while its server is gone.
+fn still_server(window: &Window<'_>) -> Option<State> {
+    let side = window.watched.server.as_ref()?;
+    let gone = window.gone();
+    if gone >= STILL {
+        return Some(State::new(Limit::Server, words::gone(window, gone)));
+    }
+    let stopped = window.share(&side.stopped_s);
+    (stopped >= STILL).then(|| State::new(Limit::Server, words::stopped("server", stopped)))
+}
+
 fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State> {
     let side = window.watched.server.as_ref()?;
-    let stopped = window.share(&side.stopped_s);
-    if stopped >= STILL {
-        return Some(State::new(Limit::Server, words::stopped("server", stopped)));
-    }
     let throttled = window.throttled(side);
     if throttled >= STILL {
         return Some(State::new(
@@ -250,10 +303,55 @@ fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
     (used >= BUSY * cpus).then_some((used, cpus))
 }
 
+/// A generator whose largest process uses one CPU, or as many as GOMAXPROCS allows, in nine
+/// tenths of the seconds, while each of its threads has room: a lock that all its threads
+/// need (an interpreter's), or the setting, holds it there.
+fn held(window: &Window<'_>) -> Option<State> {
+    let process = window.watched.generator.largest.as_ref()?;
+    let cpus = held_to(process)?;
+    let parts = window.parts();
+    let is_full = |part: &&Window<'_>| HELD.contains(&(part.share(&process.cpu_s) / cpus));
+    let full = parts.iter().filter(is_full).count();
+    let busiest = window.busiest(&window.watched.generator)?;
+    (full > 0 && full as f64 >= 0.9 * parts.len() as f64 && busiest.share() < BUSY).then(|| {
+        let reason = words::held(process, cpus, window.share(&process.cpu_s));
+        State::new(Limit::Generator, reason)
+    })
+}
+
+/// The CPUs that a process with several threads cannot exceed, if it is held. None of one
+/// with a single thread: that is busy by itself.
+fn held_to(process: &Process) -> Option<f64> {
+    let cpus = process.gomaxprocs.unwrap_or(1).max(1) as f64;
+    (process.threads > 1).then_some(cpus)
+}
+
+/// The generator's largest process, if it used as many CPUs as it may be held to.
+fn may_be_held<'a>(window: &Window<'a>) -> Option<&'a Process> {
+    let process = window.watched.generator.largest.as_ref()?;
+    let cpus = held_to(process)?;
+    HELD.contains(&(window.share(&process.cpu_s) / cpus))
+        .then_some(process)
+}
+
 /// Share of the time in which other programs may have run in a thread's place: it waited,
 /// and they ran. None where others cannot be seen.
+///
+/// Where both sides may run on all CPUs, a thread also waits for the other threads of both: of
+/// its waiting, others cause as large a part as their part of the CPU time that all of these
+/// used. Of a side that is bound to CPUs nobody knows whom it shares them with.
 fn harm(window: &Window<'_>, busy: Busy<'_>) -> Option<f64> {
-    window.others().map(|others| others.min(busy.queued))
+    let others = window.others()?;
+    let watched = window.watched;
+    let sides = [Some(&watched.generator), watched.server.as_ref()];
+    let sides = || sides.into_iter().flatten();
+    let is_everywhere = |side: &Side| side.allowed_cpus == Some(watched.machine.cpus);
+    let rivals = match sides().all(is_everywhere) {
+        true => sides().map(|side| window.share(&side.cpu_s)).sum::<f64>() - busy.cpu,
+        false => 0.0,
+    };
+    let part = others / (others + rivals.max(0.0)).max(f64::MIN_POSITIVE);
+    Some(others.min(busy.queued * part))
 }
 
 fn neighbours(
@@ -303,16 +401,6 @@ fn network(window: &Window<'_>) -> Option<State> {
             .unwrap_or_default()
             .to_vec()
     };
-    let least = within(&traffic.ports_left)
-        .into_iter()
-        .fold(f64::INFINITY, f64::min);
-    if traffic.ports > 0 && least < PORTS {
-        let time_wait = within(&traffic.time_wait).into_iter().fold(0.0, f64::max);
-        return Some(State::new(
-            Limit::Machine,
-            words::ports(traffic.ports, least, time_wait),
-        ));
-    }
     let limit = traffic.backlog_limit.unwrap_or(0) as f64;
     let backlog = within(traffic.backlog.as_deref().unwrap_or_default());
     let full = backlog
@@ -335,13 +423,30 @@ fn reads_late(window: &Window<'_>, generator: Option<Busy<'_>>) -> Option<State>
     (late >= 0.5).then(|| State::new(Limit::Undecided, words::reads_late(late, busy)))
 }
 
-fn neither(generator: Option<Busy<'_>>, server: Option<Busy<'_>>) -> State {
+/// Undecided: nothing was carried for whole seconds, and no rule says why.
+fn silent(window: &Window<'_>) -> Option<State> {
+    let parts = window.parts();
+    let silent: Vec<&Window<'_>> = parts.iter().filter(|part| part.is_silent()).collect();
+    let silent_s: f64 = silent.iter().map(|part| part.wall_s).sum();
+    let first = silent.first()?;
+    (silent_s >= HARMED * window.wall_s)
+        .then(|| State::new(Limit::Undecided, words::silent(silent_s, first.start_s())))
+}
+
+fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy<'_>>) -> State {
     let Some(generator) = generator else {
         return State::new(Limit::Undecided, words::NO_SCHEDSTAT.to_owned());
     };
     let Some(server) = server else {
         return State::new(Limit::Undecided, words::no_server(generator));
     };
+    if let Some(process) = may_be_held(window) {
+        let reason = words::perhaps_held(process, window.share(&process.cpu_s));
+        return State {
+            by_copies: true,
+            ..State::new(Limit::Undecided, reason)
+        };
+    }
     match generator.share() <= ROOM && server.share() <= ROOM {
         true => State::new(Limit::Path, words::idle(generator, server)),
         false => State::new(Limit::Undecided, words::between(generator, server)),
@@ -349,7 +454,7 @@ fn neither(generator: Option<Busy<'_>>, server: Option<Busy<'_>>) -> State {
 }
 
 /// The generator was at its limit in a part of the time only.
-fn partly(parts: &[Window<'_>], limits: &[Limit], whole: State) -> State {
+fn partly(parts: &[Window<'_>], limits: &[Limit], is_held: bool, whole: State) -> State {
     let of_generator = || {
         parts
             .iter()
@@ -358,28 +463,57 @@ fn partly(parts: &[Window<'_>], limits: &[Limit], whole: State) -> State {
     };
     let time_s: f64 = of_generator().map(|(part, _)| part.wall_s).sum();
     let all_s: f64 = parts.iter().map(|part| part.wall_s).sum();
-    let why = of_generator().next().map(|(part, _)| state(part).reasons);
+    let why = of_generator()
+        .next()
+        .map(|(part, _)| state(part, is_held).reasons);
     let mut reasons = vec![words::partly(time_s, all_s)];
     reasons.extend(why.into_iter().flatten().take(1));
     reasons.extend(whole.reasons);
     State {
         limit: Limit::Generator,
         reasons,
+        by_copies: false,
     }
 }
 
-/// The first part from which on the limit holds in four fifths of the parts.
-fn since(whole: &Window<'_>, parts: &[Window<'_>], limits: &[Limit], limit: Limit) -> f64 {
+/// Since when the limit holds: in four fifths of the parts from there on. Until when, if it
+/// ended a second or more before the run did.
+fn bounds(
+    whole: &Window<'_>,
+    parts: &[Window<'_>],
+    limits: &[Limit],
+    is_held: bool,
+    limit: Limit,
+) -> [Option<f64>; 2] {
     let holds = |at: &usize| {
         let rest = &limits[*at..];
         let same = rest.iter().filter(|other| **other == limit).count();
         limits[*at] == limit && same as f64 >= 0.8 * rest.len() as f64
     };
+    let is_it = |other: &Limit| *other == limit;
     let first = (0..limits.len()).find(holds);
-    let first = first.or_else(|| limits.iter().position(|other| *other == limit));
-    first
-        .and_then(|at| parts.get(at))
-        .map_or(whole.start_s(), Window::start_s)
+    let first = first.or_else(|| limits.iter().position(is_it));
+    let last = limits.iter().rposition(is_it);
+    // To the look: a part is a second.
+    let looks = |at: usize| {
+        let part = parts.get(at)?;
+        let each = part.range.clone();
+        let each = each.map(|at| Window::new(whole.watched, at..at + 1));
+        let held = each.filter(|look| state(look, is_held).limit == limit);
+        let (from_s, to_s) = held.fold((f64::INFINITY, 0.0_f64), |(from, to), look| {
+            (from.min(look.start_s()), to.max(look.stop_s()))
+        });
+        Some(match from_s < to_s {
+            true => [from_s, to_s],
+            false => [part.start_s(), part.stop_s()],
+        })
+    };
+    let since_s = first.and_then(looks).map(|[from_s, _]| from_s);
+    let until_s = last.and_then(looks).map(|[_, to_s]| to_s);
+    [
+        Some(since_s.unwrap_or(whole.start_s())),
+        until_s.filter(|until_s| *until_s <= whole.stop_s() - 1.0),
+    ]
 }
 
 #[cfg(test)]

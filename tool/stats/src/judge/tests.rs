@@ -1,7 +1,9 @@
 //! Planted records: runs with a known truth, and the required finding.
 
+mod waiting;
+
 use super::*;
-use jostle_model::judged::{Machine, Side, Thread, Traffic, Turn};
+use jostle_model::judged::{Doubled, Machine, Network, Peer, Process, Side, Thread, Traffic, Turn};
 use jostle_model::record::Neighbour;
 
 /// Looks in a planted run, ten a second.
@@ -63,6 +65,15 @@ impl Planted {
                     ports_left: each(28_000.0),
                     ports: 28_232,
                     ..Traffic::default()
+                }),
+                network: Some(Network {
+                    opened: each(0.0),
+                    failed: each(0.0),
+                    overflows: each(0.0),
+                    syn_again: each(0.0),
+                    delayed_acks: each(0.0),
+                    syn_again_after_s: vec![1.0, 1.0, 2.0],
+                    ..Network::default()
                 }),
                 machine: Machine {
                     cpus: 2,
@@ -139,6 +150,7 @@ fn where_both_have_room_connections_wait_and_doubling_them_would_show() {
         block: 1,
         load: 50,
         doubled: false,
+        copies: false,
     };
     let found = Planted::of(0.3, 0.4)
         .with(|run| run.pair = Some(turn))
@@ -266,9 +278,6 @@ fn the_machine_is_the_limit_where_its_cpus_or_ports_are_used_up_or_stolen() {
     Planted::of(0.3, 0.12)
         .with(|run| bound(server(run), 0.93))
         .is(Limit::Server, "the server used 0.93 of the one CPU");
-    Planted::of(0.4, 0.3)
-        .with(|run| traffic(run).ports_left[LOOKS / 2] = 3.0)
-        .is(Limit::Machine, "3 were left");
 }
 
 #[test]
@@ -317,6 +326,7 @@ fn start_and_end_without_traffic_are_left_out() {
         .with(|run| {
             traffic(run).bytes[..20].fill(0.0);
             traffic(run).bytes[90..].fill(0.0);
+            traffic(run).connections[90..].fill(0.0);
             run.generator.busiest[0].cpu_s[..20].fill(0.1);
             run.generator.busiest[0].cpu_s[90..].fill(0.1);
         })
@@ -329,12 +339,15 @@ fn start_and_end_without_traffic_are_left_out() {
             run.generator.stopped_s[40..60].fill(0.1);
         })
         .is(Limit::Generator, "stopped");
-    assert_eq!((found.from_s, found.to_s), (0.1, 9.9));
+    assert_eq!((found.from_s, found.to_s), (0.1, 10.0));
 }
 
 #[test]
 fn what_was_hardly_seen_is_not_judged() {
-    let short = |run: &mut Watched| traffic(run).bytes[3..].fill(0.0);
+    let short = |run: &mut Watched| {
+        traffic(run).bytes[3..].fill(0.0);
+        traffic(run).connections[3..].fill(0.0);
+    };
     Planted::of(0.95, 0.4)
         .with(short)
         .is(Limit::Undecided, "let the command run");
@@ -382,6 +395,7 @@ fn pairs(ratio: f64, busy: f64) -> Vec<Run> {
                 block,
                 load,
                 doubled,
+                copies: false,
             });
             // A percent of noise, as machines have it.
             let noise = 1.0 + 0.01 * (block as f64 - 3.5) / 3.5;
@@ -415,7 +429,7 @@ fn pairs_settle_what_watching_cannot() {
         (1.0, 0.95, Limit::Generator),
         (1.0, 0.8, Limit::Undecided),
     ] {
-        let doubled = settle(&command, &pairs(ratio, busy)).unwrap();
+        let doubled = settle(&command, &pairs(ratio, busy), false).unwrap();
         assert_eq!(doubled.limit, limit, "{ratio} {busy}: {doubled:#?}");
         assert_eq!(
             (doubled.loads, doubled.measure.as_str()),
@@ -424,9 +438,9 @@ fn pairs_settle_what_watching_cannot() {
         assert_eq!(doubled.rates_per_s.len(), 6);
     }
     // Under six pairs there is no interval.
-    let few = settle(&command, &pairs(1.4, 0.3)[..8]).unwrap();
+    let few = settle(&command, &pairs(1.4, 0.3)[..8], false).unwrap();
     assert_eq!(few.limit, Limit::Undecided);
-    assert!(settle(&command, &pairs(1.4, 0.3)[..1]).is_none());
+    assert!(settle(&command, &pairs(1.4, 0.3)[..1], false).is_none());
 }
 
 #[test]
@@ -437,6 +451,7 @@ fn where_each_request_has_its_connection_connections_are_the_work() {
                 block,
                 load: 50,
                 doubled,
+                copies: false,
             });
             let traffic = traffic(run);
             // Few live from one look to the next: bytes tell little of the work.
@@ -448,7 +463,7 @@ fn where_each_request_has_its_connection_connections_are_the_work() {
     let runs: Vec<Run> = (1..=6)
         .flat_map(|block| [run(block, false), run(block, true)])
         .collect();
-    let doubled = settle(&["ab".to_owned()], &runs).unwrap();
+    let doubled = settle(&["ab".to_owned()], &runs, false).unwrap();
     assert_eq!(doubled.measure, "connections");
     assert!((doubled.ratio - 1.5).abs() < 1e-9, "{doubled:?}");
     assert_eq!(doubled.limit, Limit::Generator);

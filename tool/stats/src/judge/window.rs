@@ -15,7 +15,9 @@ const FEW: usize = 6;
 /// A thread that works for less of its time shares no throttling with the others.
 const WORKS: f64 = 0.1;
 
-/// From the first interval with traffic to the last one.
+/// From the first interval with traffic to the last one in which the command still had
+/// connections, or tried to connect: a server that stands still at the end is a part of the
+/// run, and a generator that writes its report is not.
 pub(super) fn of(watched: &Watched) -> Range<usize> {
     let activity = activity(watched);
     let positive: Vec<f64> = activity
@@ -31,10 +33,33 @@ pub(super) fn of(watched: &Watched) -> Range<usize> {
         return 0..0;
     };
     let last = activity.iter().rposition(is_active).unwrap_or(first);
-    match last - first + 1 {
-        few if few < FEW => first..last + 1,
+    let on = last_on(watched).max(last);
+    match on - first + 1 {
+        few if few < FEW => first..on + 1,
+        _ if on > last || has_end(watched, on) => first + 1..on + 1,
         _ => first + 1..last,
     }
+}
+
+/// Whether the command ended with this interval. Older records have none for its end.
+fn has_end(watched: &Watched, interval: usize) -> bool {
+    watched.network.is_some() && interval + 1 == watched.span_s.len()
+}
+
+/// The last interval at whose end connections were open, or in which attempts failed. The
+/// interval in which the command ended closes them.
+fn last_on(watched: &Watched) -> usize {
+    let of = |column: Option<&Vec<f64>>| {
+        let column = column.map(Vec::as_slice).unwrap_or_default();
+        column.iter().rposition(|value| *value > 0.0)
+    };
+    let open = of(watched.traffic.as_ref().map(|traffic| &traffic.connections));
+    let open = open.map(|open| match has_end(watched, open + 1) {
+        true => open + 1,
+        false => open,
+    });
+    let failed = of(watched.network.as_ref().map(|network| &network.failed));
+    open.max(failed).unwrap_or(0)
 }
 
 /// Traffic for each second of an interval: bytes, connections opened where none lived
@@ -83,6 +108,38 @@ impl<'a> Window<'a> {
     /// Its share of a column that is time.
     pub(super) fn share(&self, column: &[f64]) -> f64 {
         self.sum(column) / self.wall_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// The values of a column at its looks.
+    pub(super) fn looks<'b>(&self, column: &'b [f64]) -> &'b [f64] {
+        let end = self.range.end.min(column.len());
+        column
+            .get(self.range.start.min(end)..end)
+            .unwrap_or_default()
+    }
+
+    /// The mean of a column that is a number of connections, over its time.
+    pub(super) fn mean(&self, column: &[f64]) -> f64 {
+        let each = self
+            .looks(column)
+            .iter()
+            .zip(self.looks(&self.watched.span_s));
+        let sum: f64 = each.map(|(value, span)| value * span).sum();
+        sum / self.wall_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// The share of the time for which all the server's processes had ended.
+    pub(super) fn gone(&self) -> f64 {
+        let server = self.watched.server.as_ref();
+        server
+            .and_then(|side| side.gone_s.as_deref())
+            .map_or(0.0, |gone_s| self.share(gone_s))
+    }
+
+    /// Whether its connections, if they can be seen, carried nothing and none was opened.
+    pub(super) fn is_silent(&self) -> bool {
+        let traffic = self.watched.traffic.as_ref();
+        traffic.is_some_and(|of| self.sum(&of.bytes) + self.sum(&of.opened) <= 0.0)
     }
 
     /// When it begins, since the start of the command.

@@ -1,13 +1,18 @@
 //! The sentences of a judgement. Each quotes figures of the record.
 
 use super::window::{Busy, Window};
-use super::{BUSY, SHORTEST_S};
-use jostle_model::judged::{Limit, Side, Watched};
+use super::{BUSY, HARMED, SHORTEST_S, waits};
+use jostle_model::judged::{Limit, Peer, Process, Side, Watched};
 use jostle_model::text::quoted;
 
 /// Where the kernel counts no time in run queues.
 pub(super) const NO_SCHEDSTAT: &str = "the kernel counts no run-queue wait (no schedstat), or no thread of \
                                 the command lived long enough to be seen";
+
+pub(super) const UNIX_SOCKETS: &str = "the command used Unix sockets, whose traffic cannot be \
+                                      seen; name its server (--server unix:PATH)";
+
+pub(super) const NO_CONNECTION: &str = "the command opened no TCP connection";
 
 fn percent(share: f64) -> String {
     match 100.0 * share {
@@ -29,6 +34,32 @@ pub(super) fn too_short(window: &Window<'_>) -> String {
     )
 }
 
+pub(super) fn no_connection_of_its_own(opened: f64, watched: &Watched) -> String {
+    format!(
+        "none of the {opened:.0} connections that were opened meanwhile was seen to be the \
+         command's, in {} looks",
+        watched.span_s.len()
+    )
+}
+
+pub(super) fn refused(opened: f64, failed: f64) -> String {
+    format!(
+        "{failed:.0} of {opened:.0} attempts to connect failed, and no connection carried a byte: \
+         nobody listens where the command connects to"
+    )
+}
+
+pub(super) fn failed(watched: &Watched) -> String {
+    let how = match (watched.exit, &watched.signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => signal.clone(),
+        (None, None) => "how is unknown".to_owned(),
+    };
+    format!(
+        "the command failed ({how}): its figures are missing, or are those of a part of its work"
+    )
+}
+
 pub(super) fn short_lived(seen: f64) -> String {
     format!(
         "{} of the command's CPU time belongs to processes that ended before they could be watched",
@@ -40,6 +71,22 @@ pub(super) fn stopped(side: &str, share: f64) -> String {
     format!(
         "the {side} was stopped by a signal for {} of the time",
         percent(share)
+    )
+}
+
+pub(super) fn gone(window: &Window<'_>, share: f64) -> String {
+    let column = window
+        .watched
+        .server
+        .as_ref()
+        .and_then(|side| side.gone_s.as_ref());
+    let spans = column.into_iter().flatten().zip(&window.watched.end_s);
+    let since = spans.clone().find(|(gone_s, _)| **gone_s > 0.0);
+    let since_s = since.map_or(0.0, |(gone_s, end_s)| end_s - gone_s);
+    format!(
+        "the server's processes had ended for {} of the time, since {}",
+        percent(share),
+        seconds(since_s)
     )
 }
 
@@ -148,6 +195,94 @@ pub(super) fn ports(ports: u64, left: f64, time_wait: f64) -> String {
     )
 }
 
+pub(super) fn held(process: &Process, cpus: f64, used: f64) -> String {
+    let (limit, by) = match process.gomaxprocs {
+        Some(setting) => (cpus, format!("GOMAXPROCS={setting}")),
+        None => (
+            1.0,
+            "one lock for all of them, such as an interpreter's,".to_owned(),
+        ),
+    };
+    format!(
+        "the generator's process {} (pid {}) used {used:.2} CPUs, all the time close to {limit:.0}, \
+         though none of its {} threads was busy: {by} holds it there",
+        process.name, process.pid, process.threads
+    )
+}
+
+pub(super) fn perhaps_held(process: &Process, used: f64) -> String {
+    format!(
+        "neither side's threads were busy, but the {} threads of the generator's process {} (pid \
+         {}) used {used:.2} CPUs together: a lock may hold them there, which more copies of the \
+         command would show",
+        process.threads, process.name, process.pid
+    )
+}
+
+pub(super) fn silent(silent_s: f64, from_s: f64) -> String {
+    format!(
+        "nothing was carried for {}, first from {} on, and neither side was seen to be kept from \
+         running",
+        seconds(silent_s),
+        seconds(from_s)
+    )
+}
+
+pub(super) fn delayed(share: f64) -> String {
+    format!(
+        "each connection waited for delayed acknowledgements (40 ms each) for {} of the time: one \
+         end writes a message in two parts without TCP_NODELAY; write it at once, or set \
+         TCP_NODELAY",
+        percent(share)
+    )
+}
+
+/// What a full accept queue costs: the schedule of this kernel's SYNs.
+fn refusals(window: &Window<'_>) -> Option<String> {
+    let network = window.watched.network.as_ref()?;
+    let [overflows, again] =
+        [&network.overflows, &network.syn_again].map(|column| window.sum(column));
+    let after: Vec<String> = network
+        .syn_again_after_s
+        .iter()
+        .map(f64::to_string)
+        .collect();
+    (overflows >= 1.0).then(|| {
+        format!(
+            "a full accept queue refused {overflows:.0} connections, and {again:.0} SYNs were sent \
+             again, {} s after one another: give listen() a larger backlog, and raise net.core.somaxconn",
+            after.join(", ")
+        )
+    })
+}
+
+pub(super) fn refused_by_queue(window: &Window<'_>, share: f64) -> String {
+    format!(
+        "{} of the connections waited for an answer to their SYN: {}",
+        percent(share),
+        refusals(window).unwrap_or_default()
+    )
+}
+
+pub(super) fn downstream(peer: &Peer) -> String {
+    format!(
+        "the server itself waited for {}: it has {} connections there, which were waiting for an \
+         answer in {} of the looks",
+        peer.at,
+        peer.connections,
+        percent(peer.waiting_share.unwrap_or(0.0))
+    )
+}
+
+pub(super) fn unread_at_server(unread: f64, open: f64, server: Busy<'_>) -> String {
+    format!(
+        "requests lay unread at the server on {unread:.0} of {open:.0} connections, while its \
+         busiest thread was busy for {} of the time: its pool of workers is the limit, or what \
+         these wait for (a lock, a disk, another server)",
+        percent(server.share())
+    )
+}
+
 pub(super) fn backlog(limit: f64) -> String {
     format!("the server's accept queue was full: {limit:.0} connections waited to be accepted")
 }
@@ -217,6 +352,14 @@ pub(super) fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
     if stolen >= 0.02 && limit != Limit::Machine {
         beside.push(self::stolen(stolen));
     }
+    if limit != Limit::Server || waits::for_backlog(window).is_none() {
+        beside.extend(refusals(window));
+    }
+    if let (Some(share), true) = (waits::delayed(window), limit != Limit::Timer)
+        && share >= HARMED
+    {
+        beside.push(delayed(share));
+    }
     let unread = unread(window).filter(|late| *late >= 0.5);
     if let (Some(late), Limit::Generator) = (unread, limit) {
         beside.push(format!(
@@ -239,6 +382,19 @@ pub(super) fn meaning(limit: Limit, watched: &Watched) -> &'static str {
             "The figures that the command printed are those of this machine in this state, not of \
              the server alone."
         }
+        Limit::Downstream => {
+            "The figures that the command printed are those of what the server waits for; the \
+             server itself could do more."
+        }
+        Limit::Ports => {
+            "The figures that the command printed are those of this machine's ports: widen \
+             net.ipv4.ip_local_port_range, or let the command keep its connections."
+        }
+        Limit::Timer => {
+            "The figures that the command printed are those of a timer: neither more load on each \
+             connection nor a faster server shortens it."
+        }
+        Limit::Nothing => "There is nothing to judge.",
         Limit::Path => {
             "The figures that the command printed are those of its number of connections, each of \
              which waits for its answer; the server does at least as much."
@@ -255,11 +411,20 @@ pub(super) fn meaning(limit: Limit, watched: &Watched) -> &'static str {
 }
 
 /// The command that would decide.
-pub(super) fn next(limit: Limit, watched: &Watched) -> Option<String> {
+pub(super) fn next(limit: Limit, by_copies: bool, watched: &Watched) -> Option<String> {
     if watched.pair.is_some() || !matches!(limit, Limit::Path | Limit::Undecided) {
         return None;
     }
-    doubling(&watched.command)
+    match by_copies {
+        true => Some(copying(&watched.command)),
+        false => doubling(&watched.command),
+    }
+}
+
+/// The command that runs this one once and twice at the same time.
+pub fn copying(command: &[String]) -> String {
+    let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+    format!("jostle judge --copies 2 -- {}", words.join(" "))
 }
 
 /// The command that runs this one with its number of connections and with twice as many.

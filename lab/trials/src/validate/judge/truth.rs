@@ -115,6 +115,7 @@ fn others_s(watched: &Watched, hog: Option<u32>) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::validate::store::Store;
     use jostle_model::judged::{Machine, Side as Watch, Thread};
     use jostle_model::record::Neighbour;
 
@@ -169,6 +170,32 @@ pub(super) mod tests {
     fn three(per_s: [f64; 3], generator: f64, server: f64) -> [Run; 3] {
         let of = |at: u32| run(at, per_s[at as usize], generator, server);
         [of(0), of(1), of(2)]
+    }
+
+    /// The series of lab/record, judged by the rules of today: no trial may be called the
+    /// opposite of what it is, and no fewer may be decided than when they were recorded.
+    #[test]
+    fn recorded_runs_are_judged_as_they_were() {
+        for (file, saturated, clean) in [
+            ("validate-judge.jsonl", 360, 371),
+            ("validate-judge-2.jsonl", 92, 82),
+        ] {
+            let path = format!("{}/../record/{file}", env!("CARGO_MANIFEST_DIR"));
+            let runs = Store::<Run>::read(path.as_ref()).unwrap().lines;
+            let trials = trials(&runs);
+            let wrong: Vec<_> = trials.iter().filter(|trial| trial.is_wrong()).collect();
+            let named = wrong.iter().map(|trial| (trial.run.session, trial.run.at));
+            assert!(wrong.is_empty(), "{file}: {:?}", named.collect::<Vec<_>>());
+            let decided = |truth| {
+                let of_it = trials.iter().filter(|t| t.truth == truth && !t.spoilt);
+                of_it.filter(|trial| trial.is_decided()).count()
+            };
+            let found = [decided(Truth::Saturated), decided(Truth::Clean)];
+            assert!(
+                found[0] >= saturated && found[1] >= clean,
+                "{file}: {found:?}"
+            );
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use super::experiment::environment;
 use super::point::verdict;
 use jostle_model::judged::{
-    self, Doubled, Finding, Limit, Output, Printed, Thread, Traffic, Turn, Watched,
+    self, Doubled, Finding, Limit, Network, Output, Peer, Printed, Process, Thread, Traffic, Turn,
+    Watched,
 };
 use jostle_model::record::*;
 
@@ -29,6 +30,14 @@ fn watched_side() -> judged::Side {
         cpu_s: vec![0.1],
         queued_s: Some(vec![0.0]),
         stopped_s: vec![0.0],
+        gone_s: Some(vec![0.0]),
+        largest: Some(Process {
+            name: "wrk".to_owned(),
+            pid: 7,
+            threads: 1,
+            gomaxprocs: Some(1),
+            cpu_s: vec![0.1],
+        }),
         throttled_s: Some(vec![0.0]),
         quota_cpus: Some(0.5),
         quota_group: Some("/g".to_owned()),
@@ -51,14 +60,40 @@ fn traffic() -> Traffic {
         retransmitted: vec![0.0],
         connections: vec![1.0],
         opened: vec![1.0],
+        connecting: Some(vec![0.0]),
         generator_unread_bytes: vec![0.0],
         server_unread_bytes: Some(vec![0.0]),
+        server_unread: Some(vec![0.0]),
         backlog: Some(vec![0.0]),
         backlog_limit: Some(511),
         at_processes: vec![755, 245],
         time_wait: vec![0.0],
         ports_left: vec![28_000.0],
         ports: 28_232,
+        others: vec![peer()],
+        downstream: vec![peer()],
+    }
+}
+
+fn peer() -> Peer {
+    Peer {
+        at: "127.0.0.1:81".to_owned(),
+        connections: 1,
+        bytes: 1,
+        waiting_share: Some(1.0),
+    }
+}
+
+fn network() -> Network {
+    let each = || vec![0.0];
+    Network {
+        opened: each(),
+        failed: each(),
+        overflows: each(),
+        dropped: each(),
+        syn_again: each(),
+        delayed_acks: each(),
+        syn_again_after_s: vec![1.0],
     }
 }
 
@@ -77,6 +112,7 @@ pub(super) fn watched() -> Watched {
             block: 1,
             load: 50,
             doubled: true,
+            copies: true,
         }),
         end_s: vec![0.1],
         span_s: vec![0.1],
@@ -84,6 +120,8 @@ pub(super) fn watched() -> Watched {
         seen_share: Some(1.0),
         server: Some(watched_side()),
         traffic: Some(traffic()),
+        network: Some(network()),
+        unix_sockets: true,
         machine: judged::Machine {
             cpus: 2,
             stolen_s: vec![0.0],
@@ -104,6 +142,8 @@ pub(super) fn watched() -> Watched {
         finding: Finding {
             limit: Limit::Generator,
             since_s: Some(0.1),
+            until_s: Some(0.5),
+            seconds: "G".to_owned(),
             from_s: 0.1,
             to_s: 0.9,
             generator_busy_share: Some(0.95),
@@ -118,6 +158,7 @@ pub(super) fn watched() -> Watched {
 pub(super) fn doubled() -> Doubled {
     Doubled {
         command: vec!["wrk".to_owned()],
+        copies: true,
         loads: [50, 100],
         measure: "bytes".to_owned(),
         rates_per_s: vec![[1.0, 2.0]],

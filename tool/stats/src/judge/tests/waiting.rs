@@ -1,0 +1,344 @@
+//! Runs in which something else than a busy thread was the limit, and runs with nothing to judge.
+
+use super::*;
+
+fn network(run: &mut Watched) -> &mut Network {
+    run.network.as_mut().unwrap()
+}
+
+/// Its largest process has eight threads, none busy, which use so much of a CPU together.
+fn threaded(run: &mut Watched, cpu: f64) {
+    run.generator.cpu_s = column(cpu);
+    run.generator.largest = Some(Process {
+        name: "python3".to_owned(),
+        pid: 70,
+        threads: 8,
+        gomaxprocs: None,
+        cpu_s: column(cpu),
+    });
+}
+
+fn largest(run: &mut Watched) -> &mut Process {
+    run.generator.largest.as_mut().unwrap()
+}
+
+#[test]
+fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
+    let found = Planted::of(0.2, 0.3)
+        .with(|run| threaded(run, 0.98))
+        .is(Limit::Generator, "all the time close to 1");
+    assert_eq!(found.seconds, "GGGGGGGGG");
+    Planted::of(0.4, 0.3)
+        .with(|run| {
+            run.machine.cpus = 4;
+            threaded(run, 1.95);
+            largest(run).gomaxprocs = Some(2);
+        })
+        .is(Limit::Generator, "GOMAXPROCS=2 holds it there");
+    // One CPU in the mean: other copies would show.
+    let found = Planted::of(0.3, 0.3)
+        .with(|run| {
+            threaded(run, 0.7);
+            largest(run).cpu_s[LOOKS / 2..].fill(0.12);
+        })
+        .is(Limit::Undecided, "a lock may hold them");
+    let next = "jostle judge --copies 2 -- redis-benchmark -c 50";
+    assert_eq!(found.next.as_deref(), Some(next));
+    // Two threads that use more, and a server that is busy itself.
+    Planted::of(0.6, 0.3)
+        .with(|run| {
+            run.machine.cpus = 4;
+            threaded(run, 1.2);
+        })
+        .is(Limit::Path, "neither");
+    Planted::of(0.5, 0.95)
+        .with(|run| threaded(run, 0.98))
+        .is(Limit::Server, "busy");
+}
+
+#[test]
+fn a_server_that_stands_still_or_ends_at_the_end_of_the_run_is_the_limit() {
+    // Stopped from 3.0 to 4.9 s of 5: nothing is carried, and connections stay open.
+    let short = |run: &mut Watched| {
+        for column in [&mut run.end_s, &mut run.span_s] {
+            column.truncate(50);
+        }
+        traffic(run).bytes[30..].fill(0.0);
+    };
+    let found = Planted::of(0.4, 0.5)
+        .with(|run| {
+            short(run);
+            server(run).stopped_s[30..49].fill(SPAN_S);
+        })
+        .is(Limit::Server, "stopped by a signal for 39 %");
+    assert_eq!((found.since_s, found.to_s), (Some(3.0), 5.0));
+    assert!(found.seconds.ends_with("SS"), "{found:?}");
+    // Killed at 2.6 s of 4, while its generator tries again and again to connect.
+    let found = Planted::of(0.4, 0.5)
+        .with(|run| {
+            short(run);
+            traffic(run).bytes[26..].fill(0.0);
+            traffic(run).connections[26..].fill(0.0);
+            network(run).failed[26..].fill(500.0);
+            run.generator.busiest[0].cpu_s[26..].fill(SPAN_S);
+            server(run).gone_s = Some(column(0.0));
+            server(run).gone_s.as_mut().unwrap()[26..].fill(SPAN_S);
+        })
+        .is(Limit::Server, "had ended for 49 % of the time, since 2.6 s");
+    assert_eq!(found.since_s, Some(2.6));
+    // Silence that nothing explains is no path.
+    Planted::of(0.4, 0.5)
+        .with(|run| traffic(run).bytes[50..].fill(0.0))
+        .is(Limit::Undecided, "nothing was carried for");
+}
+
+#[test]
+fn until_when_a_limit_held_is_told() {
+    let found = Planted::of(0.3, 0.4)
+        .with(|run| {
+            run.generator.throttled_s = Some(column(0.0));
+            run.generator.throttled_s.as_mut().unwrap()[..31].fill(0.05);
+        })
+        .is(Limit::Generator, "a CPU quota");
+    assert_eq!((found.since_s, found.until_s), (Some(0.1), Some(3.1)));
+    assert_eq!(found.seconds, "GGG------");
+}
+
+#[test]
+fn without_a_server_or_traffic_or_success_there_is_nothing_to_judge() {
+    let alone = |run: &mut Watched| {
+        (run.server, run.traffic) = (None, None);
+    };
+    Planted::of(0.95, 0.0)
+        .with(alone)
+        .is(Limit::Nothing, "opened no TCP connection");
+    Planted::of(0.95, 0.0)
+        .with(|run| {
+            alone(run);
+            network(run).opened.fill(700.0);
+            network(run).failed.fill(700.0);
+        })
+        .is(Limit::Nothing, "70000 of 70000 attempts to connect failed");
+    // Other programs open a connection a second.
+    Planted::of(0.95, 0.0)
+        .with(|run| {
+            alone(run);
+            network(run).opened.fill(0.1);
+        })
+        .is(Limit::Nothing, "none of the 10 connections");
+    Planted::of(0.95, 0.0)
+        .with(|run| {
+            alone(run);
+            run.unix_sockets = true;
+        })
+        .is(Limit::Undecided, "Unix sockets");
+    let failed = |run: &mut Watched| run.exit = Some(7);
+    let found = Planted::of(0.95, 0.4)
+        .with(failed)
+        .is(Limit::Nothing, "failed (exit code 7)");
+    assert!(found.reasons[1].contains("busy for"), "{found:?}");
+    Planted::of(0.95, 0.4)
+        .with(|run| {
+            failed(run);
+            traffic(run).ports_left[LOOKS - 1] = 3.0;
+        })
+        .is(Limit::Ports, "3 were left");
+    Planted::of(0.95, 0.4)
+        .with(|run| {
+            failed(run);
+            server(run).gone_s = Some(column(0.0));
+            server(run).gone_s.as_mut().unwrap()[LOOKS - 1] = 0.05;
+        })
+        .is(Limit::Server, "since 9.9 s");
+}
+
+#[test]
+fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
+    Planted::of(0.95, 0.3)
+        .with(|run| traffic(run).ports_left[40..60].fill(3.0))
+        .is(Limit::Ports, "3 were left");
+    Planted::of(0.4, 0.3)
+        .with(|run| traffic(run).ports_left[LOOKS / 2] = 3.0)
+        .is(Limit::Path, "neither");
+}
+
+#[test]
+fn timers_queues_and_servers_behind_the_server_are_named() {
+    // Ten connections that wait for 40 ms after each of their requests.
+    let found = Planted::of(0.02, 0.02)
+        .with(|run| {
+            traffic(run).connections.fill(10.0);
+            network(run).delayed_acks.fill(22.0);
+        })
+        .is(
+            Limit::Timer,
+            "delayed acknowledgements (40 ms each) for 88 %",
+        );
+    assert_eq!(found.seconds, "TTTTTTTTT");
+    let refused = |run: &mut Watched, waiting: f64| {
+        traffic(run).connecting = Some(vec![waiting; LOOKS]);
+        network(run).overflows.fill(2.0);
+        network(run).syn_again.fill(1.0);
+    };
+    Planted::of(0.1, 0.3).with(|run| refused(run, 23.0)).is(
+        Limit::Server,
+        "46 % of the connections waited for an answer to their SYN",
+    );
+    let found = Planted::of(0.1, 0.3)
+        .with(|run| refused(run, 2.0))
+        .is(Limit::Path, "neither");
+    assert!(
+        found.reasons[1].contains("1, 1, 2 s after one another"),
+        "{found:?}"
+    );
+    // No look met a refused connection, and none was refused.
+    Planted::of(0.1, 0.3)
+        .with(|run| traffic(run).connecting = Some(vec![23.0; LOOKS]))
+        .is(Limit::Path, "neither");
+    let unread = |run: &mut Watched| traffic(run).server_unread = Some(vec![40.0; LOOKS]);
+    Planted::of(0.1, 0.3).with(unread).is(
+        Limit::Server,
+        "requests lay unread at the server on 40 of 50 connections",
+    );
+    Planted::of(0.1, 0.8)
+        .with(unread)
+        .is(Limit::Undecided, "nor had both of them room");
+    let behind = |run: &mut Watched, connections: u64, share: f64| {
+        unread(run);
+        traffic(run).downstream = vec![Peer {
+            at: "127.0.0.1:5432".to_owned(),
+            connections,
+            bytes: 1,
+            waiting_share: Some(share),
+        }];
+    };
+    Planted::of(0.1, 0.3)
+        .with(|run| behind(run, 10, 0.9))
+        .is(Limit::Downstream, "waited for 127.0.0.1:5432");
+    // A connection that only sends, such as a log; and one that is mostly idle.
+    Planted::of(0.1, 0.3)
+        .with(|run| behind(run, 1, 1.0))
+        .is(Limit::Server, "unread");
+    Planted::of(0.1, 0.3)
+        .with(|run| behind(run, 10, 0.2))
+        .is(Limit::Server, "unread");
+}
+
+#[test]
+fn a_wait_for_a_cpu_that_both_sides_share_is_not_all_of_other_programs() {
+    let both = |run: &mut Watched, others: f64| {
+        for side in [&mut run.generator, run.server.as_mut().unwrap()] {
+            side.allowed_cpus = Some(2);
+            queue(side, 0.28);
+        }
+        run.generator.cpu_s = column(0.9);
+        hog(run, others);
+    };
+    Planted::of(0.4, 0.4)
+        .with(|run| both(run, 0.2))
+        .is(Limit::Path, "neither");
+    Planted::of(0.4, 0.3)
+        .with(|run| both(run, 0.65))
+        .is(Limit::Machine, "while other programs used 0.65 CPUs");
+}
+
+/// Pairs whose doubled runs do `ratio` times the work, where `change` was done to each run.
+fn changed(ratio: f64, change: impl Fn(&mut Watched)) -> Doubled {
+    let run = |block: u64, doubled: bool| {
+        let planted = Planted::of(0.2, 0.3).with(|run| {
+            run.pair = Some(Turn {
+                block,
+                doubled,
+                load: 50,
+                ..Turn::default()
+            });
+            if doubled {
+                traffic(run).bytes.fill(1e5 * ratio);
+            }
+            change(run);
+            run.finding = find(run);
+        });
+        Run::of(&planted.watched).unwrap()
+    };
+    let runs = (1..=6).flat_map(|block| [run(block, false), run(block, true)]);
+    settle(&["x".to_owned()], &runs.collect::<Vec<_>>(), false).unwrap()
+}
+
+#[test]
+fn pairs_know_what_watching_found() {
+    let timer = |run: &mut Watched| network(run).delayed_acks.fill(120.0);
+    assert_eq!(changed(2.0, timer).limit, Limit::Timer);
+    assert_eq!(
+        changed(1.0, |run| threaded(run, 0.98)).limit,
+        Limit::Generator
+    );
+    let wavering = |run: &mut Watched| {
+        threaded(run, 0.7);
+        largest(run).cpu_s[LOOKS / 2..].fill(0.12);
+    };
+    let found = changed(1.0, wavering);
+    assert_eq!(found.limit, Limit::Undecided);
+    assert!(found.reason.contains("--copies 2"), "{found:?}");
+    // More copies are what settles that.
+    let copies = |run: &mut Watched| {
+        run.pair.as_mut().unwrap().copies = true;
+        wavering(run);
+    };
+    let found = changed(1.0, copies);
+    assert_eq!(found.limit, Limit::Server, "{found:?}");
+    assert!(found.reason.starts_with("50 copies did 1.00"), "{found:?}");
+    // Connections that the command opened to another server are none of this one's work.
+    let other = |run: &mut Watched| network(run).opened.fill(5_000.0);
+    let found = changed(1.9, other);
+    assert_eq!(
+        (found.limit, found.measure.as_str()),
+        (Limit::Generator, "bytes")
+    );
+}
+
+#[test]
+fn a_sequence_of_pairs_ends_when_an_interval_of_all_its_looks_decides() {
+    assert_eq!(looks().collect::<Vec<_>>(), [6, 9, 12]);
+    let doubled = |low: f64, high: f64| Doubled {
+        low,
+        high,
+        ..Doubled::default()
+    };
+    for (low, high, open) in [
+        (1.06, 1.5, false),
+        (0.96, 1.04, false),
+        (0.5, 0.94, false),
+        (0.94, 1.02, true),
+        (1.0, 1.2, true),
+        (0.8, 1.3, true),
+    ] {
+        assert_eq!(is_open(&doubled(low, high)), open, "{low} to {high}");
+    }
+    // At nine pairs a sequence has the wider interval.
+    let mut runs = Vec::new();
+    for block in 1..=9 {
+        for is_double in [false, true] {
+            let planted = Planted::of(0.2, 0.3).with(|run| {
+                run.pair = Some(Turn {
+                    block,
+                    load: 1,
+                    doubled: is_double,
+                    ..Turn::default()
+                });
+                let factor = if is_double {
+                    1.0 + 0.1 * block as f64
+                } else {
+                    1.0
+                };
+                traffic(run).bytes.fill(1e5 * factor);
+            });
+            runs.push(Run::of(&planted.watched).unwrap());
+        }
+    }
+    let [fixed, sequence] =
+        [false, true].map(|at_looks| settle(&["x".to_owned()], &runs, at_looks).unwrap());
+    assert!(
+        sequence.low < fixed.low && sequence.high > fixed.high,
+        "{sequence:?} {fixed:?}"
+    );
+}

@@ -1,0 +1,115 @@
+//! What connections wait for beside CPUs: ports, timers of TCP, the accept queue, the
+//! server's workers, and the server's own server.
+//!
+//! Each share is one of the connections' time: how many of them waited, by how many there
+//! were. A look meets a wait in proportion to its length.
+
+use super::window::{Busy, Window};
+use super::{BUSY, HARMED, ROOM, State, words};
+use jostle_model::judged::{Limit, Peer};
+
+/// Ports under which connections fail.
+const PORTS: f64 = 64.0;
+
+/// Share of the connections' time that decides.
+pub(super) const MOSTLY: f64 = 0.5;
+
+/// The same of connections that a full accept queue refused: each waits for a second, and the
+/// rest of their time is the work itself.
+pub(super) const REFUSED: f64 = 0.25;
+
+/// How long an acknowledgement is delayed on a connection that answers nothing
+/// (TCP_DELACK_MIN, include/net/tcp.h).
+pub(super) const DELAYED_S: f64 = 0.04;
+
+/// Share of the looks in which requests lie unread at a server that does not read. One with
+/// room that reads is met with none unread in 0.3 of them.
+const UNREAD: f64 = 0.9;
+
+/// Share of the connections on which requests lie unread then.
+const OF_CONNECTIONS: f64 = 0.2;
+
+/// For a tenth of the looks no port was left.
+pub(super) fn for_ports(window: &Window<'_>) -> Option<State> {
+    let ports_left = window.looks(&window.watched.traffic.as_ref()?.ports_left);
+    let few = ports_left.iter().filter(|left| **left < PORTS).count();
+    match few as f64 >= HARMED * ports_left.len() as f64 {
+        true => few_ports(window),
+        false => None,
+    }
+}
+
+/// At one look no port was left.
+pub(super) fn few_ports(window: &Window<'_>) -> Option<State> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let ports_left = window.looks(&traffic.ports_left).iter().copied();
+    let least = ports_left.fold(f64::INFINITY, f64::min);
+    let time_wait = window.looks(&traffic.time_wait).iter().copied();
+    let time_wait = time_wait.fold(0.0, f64::max);
+    (traffic.ports > 0 && least < PORTS)
+        .then(|| State::new(Limit::Ports, words::ports(traffic.ports, least, time_wait)))
+}
+
+/// Share of the connections' time that acknowledgements were delayed.
+pub(super) fn delayed(window: &Window<'_>) -> Option<f64> {
+    let delayed = window.share(&window.watched.network.as_ref()?.delayed_acks) * DELAYED_S;
+    let open = window.mean(&window.watched.traffic.as_ref()?.connections);
+    (open > 0.0).then(|| (delayed / open).min(1.0))
+}
+
+pub(super) fn for_timer(window: &Window<'_>) -> Option<State> {
+    let share = delayed(window).filter(|share| *share >= MOSTLY)?;
+    Some(State::new(Limit::Timer, words::delayed(share)))
+}
+
+/// Share of the connections that waited for an answer to their first segment, where accept
+/// queues refused some.
+pub(super) fn refused(window: &Window<'_>) -> Option<f64> {
+    let network = window.watched.network.as_ref()?;
+    let traffic = window.watched.traffic.as_ref()?;
+    let connecting = window.mean(traffic.connecting.as_ref()?);
+    let open = window.mean(&traffic.connections);
+    (window.sum(&network.overflows) >= 1.0 && open > 0.0).then(|| connecting / open)
+}
+
+pub(super) fn for_backlog(window: &Window<'_>) -> Option<State> {
+    let share = refused(window).filter(|share| *share >= REFUSED)?;
+    Some(State::new(
+        Limit::Server,
+        words::refused_by_queue(window, share),
+    ))
+}
+
+/// The server waits for a server of its own: most of its connections there, as many as it has
+/// clients or as its pool has, wait for an answer. One of many clients' servers has a connection
+/// that only sends, such as a log.
+pub(super) fn downstream(window: &Window<'_>) -> Option<State> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let clients = window.mean(&traffic.connections);
+    let waits = |peer: &&Peer| peer.waiting_share >= Some(MOSTLY);
+    let several = |peer: &&Peer| peer.connections as f64 >= clients.min(2.0);
+    let each = traffic.downstream.iter().filter(waits).filter(several);
+    let peer = each.max_by_key(|peer| peer.connections)?;
+    let server = window.busiest(window.watched.server.as_ref()?)?;
+    (clients > 0.0 && server.share() <= ROOM)
+        .then(|| State::new(Limit::Downstream, words::downstream(peer)))
+}
+
+/// Requests lie unread at a server that has room: what reads them is a limited number of
+/// workers, which wait for something else.
+pub(super) fn for_pool(
+    window: &Window<'_>,
+    generator: Option<Busy<'_>>,
+    server: Option<Busy<'_>>,
+) -> Option<State> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let column = traffic.server_unread.as_ref()?;
+    let unread = window.looks(column);
+    let several = unread.iter().filter(|unread| **unread >= 2.0).count();
+    let (mean, open) = (window.mean(column), window.mean(&traffic.connections));
+    let server = server?;
+    let is_idle = server.share() <= ROOM && generator?.share() < BUSY;
+    let stands = several as f64 >= UNREAD * unread.len().max(1) as f64;
+    (is_idle && stands && mean >= OF_CONNECTIONS * open)
+        .then(|| State::new(Limit::Server, words::unread_at_server(mean, open, server)))
+}
