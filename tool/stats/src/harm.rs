@@ -86,21 +86,25 @@ const UNHARMED: Harm = Harm {
 pub(crate) fn bound_of_all(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
     let each: Option<Vec<Harm>> = each(experiment, runs).into_iter().flatten().collect();
     let each = each.filter(|each| !each.is_empty())?;
-    let over = |of: fn(&Harm) -> f64| {
-        // Infinite bounds take part in the median like others.
-        let mut ends: Vec<f64> = each.iter().map(of).collect();
-        ends.sort_by(f64::total_cmp);
-        let half = ends.len() / 2;
-        match ends.len() % 2 {
-            1 => ends[half],
-            _ => (ends[half - 1] + ends[half]) / 2.0,
-        }
-    };
+    // Infinite bounds take part in the median like others.
+    let over = |of: fn(&Harm) -> f64| median(each.iter().map(of).collect());
+    // The row prints the median of the shares, which is not one over that of their inverses.
+    let of_ideal: Option<Vec<f64>> = runs.iter().map(|run| run.of_ideal).collect();
+    let ideal = of_ideal.map_or(f64::INFINITY, |shares| (1.0 / median(shares)).max(1.0));
     Some(Harm {
         share: over(|harm| harm.share),
         low: over(|harm| harm.low),
-        high: over(|harm| harm.high),
+        high: over(|harm| harm.high).min(ideal),
     })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() % 2 {
+        1 => values[half],
+        _ => (values[half - 1] + values[half]) / 2.0,
+    }
 }
 
 /// The widest interval of a run that takes part in a comparison.
@@ -144,17 +148,25 @@ pub fn each(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<Option<Harm>
             return Some(None);
         };
         let foreign = (foreign_s(accounts).unwrap_or(0.0) + lost_s) / accounts.between_s;
-        // An open loop does not do more than it was asked for.
-        let offered = run.open_loop.as_ref().map_or(f64::INFINITY, |open| {
-            (open.planned as f64 / open.done.max(1) as f64).max(1.0)
-        });
         Some(Some(Harm {
             share,
             low: low(run, accounts, foreign.min(1.0), quickest_per_s),
-            high: (1.0 / (1.0 - share)).min(offered),
+            high: (1.0 / (1.0 - share)).min(most(run)),
         }))
     };
     runs.iter().map(of_run).collect()
+}
+
+/// What the rate cannot exceed, as a multiple of it: an open loop does no more than it was
+/// asked for, a closed one no more than a lock without any cost would.
+fn most(run: &Point) -> f64 {
+    let offered = run.open_loop.as_ref();
+    let offered = offered.map(|open| open.planned as f64 / open.done.max(1) as f64);
+    let ideal = run.of_ideal.map(|share| 1.0 / share);
+    // A lock that does not exclude may exceed the ideal.
+    offered
+        .or(ideal)
+        .map_or(f64::INFINITY, |most| most.max(1.0))
 }
 
 /// f of a run by its accounts alone, without soft interrupts. None where nothing is known.
@@ -417,6 +429,7 @@ mod tests {
 
     fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Point {
         let mut point = point();
+        point.of_ideal = None;
         point.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
@@ -670,6 +683,25 @@ mod tests {
         };
         assert_eq!(high(2_000, 2_000), 1.0);
         assert_eq!(high(2_100, 2_000), 1.05);
+    }
+
+    /// Beside a lock at 93 % of the ideal stood "up to 17 times as much".
+    #[test]
+    fn the_upper_end_is_at_most_the_ideal() {
+        let shared = |share| {
+            let mut run = disturbed(Some(4.7), Some(9.0), 0.0);
+            run.of_ideal = Some(share);
+            run
+        };
+        for (share, most) in [(0.5, 2.0), (0.93, 1.0 / 0.93), (0.01, 1.0 / 0.06)] {
+            let high = found(&shared(share)).unwrap().high;
+            assert!((high - most).abs() < 1e-9, "{share}: {high}");
+        }
+        // It did not exclude.
+        assert_eq!(found(&shared(1.7)).unwrap().high, 1.0);
+        // Median of two shares: 0.5.
+        let both = bound(&experiment(), &[&shared(0.2), &shared(0.8)]).unwrap();
+        assert_eq!(both.high, 2.0);
     }
 
     #[test]

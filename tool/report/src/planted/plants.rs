@@ -226,6 +226,8 @@ pub(super) fn stolen(asked: &Asked, ticks: f64, busy_ticks: u64) -> Vec<Point> {
 pub(super) fn beside(asked: &Asked, seconds: f64) -> Vec<Point> {
     one(asked, |point| {
         let seconds = asked.first(seconds);
+        // The bound ends at the ideal.
+        point.of_ideal = None;
         point.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,

@@ -20,8 +20,8 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d). X is the \
-             measured figure; f the share of the window in which other programs, kernel threads, \
+            "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at most \
+             the ideal. X is the measured figure; f the share of the window in which other programs, kernel threads, \
              soft interrupts or the hypervisor ran on CPUs that ours may use; C the greatest rate \
              that was seen; d = (min(CPU time of others, time that ours waited for a CPU) + soft \
              interrupts + steal) / (window times the CPUs that the work can use at once, for \
@@ -181,6 +181,7 @@ mod tests {
 
     fn beside(others_s: f64, waited_s: f64) -> Point {
         let mut point = point();
+        point.of_ideal = None;
         point.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
