@@ -2,7 +2,12 @@
 
 use crate::order::{Merged, RunData};
 use jostle_model::record::{Distribution, Slice};
-use jostle_stats::histogram::Histogram;
+use jostle_stats::histogram::{self, Histogram};
+
+/// Waits of readers and of writers, where both take the lock.
+pub(crate) const READER_WAITS: &str = "reader_wait_ns";
+/// See [`READER_WAITS`].
+pub(crate) const WRITER_WAITS: &str = "writer_wait_ns";
 
 /// What the keeper merged, as a histogram with its exact figures.
 pub(crate) fn histogram(merged: &Merged) -> Histogram {
@@ -34,4 +39,21 @@ pub(crate) fn series(data: &RunData) -> Vec<Slice> {
             mean_release_ns: mean(released(at).1, released(at).0),
         })
         .collect()
+}
+/// Adds so many values of this size.
+pub(crate) fn add(merged: &mut Merged, value: u64, count: u64) {
+    if count == 0 {
+        return;
+    }
+    let floor = histogram::floor(histogram::index(value));
+    let buckets = &mut merged.buckets.0;
+    if buckets.is_empty() {
+        (merged.min, merged.max) = (value, value);
+    }
+    match buckets.binary_search_by_key(&floor, |(floor, _)| *floor) {
+        Ok(at) => buckets[at].1 += count,
+        Err(at) => buckets.insert(at, (floor, count)),
+    }
+    merged.sum += value * count;
+    (merged.min, merged.max) = (merged.min.min(value), merged.max.max(value));
 }

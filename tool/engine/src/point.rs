@@ -1,6 +1,6 @@
 //! From what a generator's workers measured to the record of a point.
 
-use crate::merged::{histogram, series};
+use crate::merged::{READER_WAITS, WRITER_WAITS, histogram, series};
 use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
 use crate::{kept, requested, spread};
 use jostle_model::Nanos;
@@ -279,6 +279,13 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &RunData, over: &[Na
     }
     let acquire = histogram(figure("acquire_ns"));
     point.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
+    if let Some(censored) = &data.censored_by_mode {
+        let of = |name, mode: usize| {
+            censor::waits(&histogram(figure(name)), &histogram(&censored[mode]), over)
+        };
+        point.reader_wait_ns = of(READER_WAITS, 0).map(Box::new);
+        point.writer_wait_ns = of(WRITER_WAITS, 1).map(Box::new);
+    }
     point.hold_ns = histogram(figure("hold_ns")).distribution(over);
     point.release_ns = histogram(figure("release_ns")).distribution(over);
     let may_fail = |contend: &ContendOrder| contend.try_only || contend.acquire_timeout.is_some();

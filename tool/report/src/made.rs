@@ -70,6 +70,8 @@ pub(crate) fn counts_only() -> ResultSet {
             ceiling_per_s: None,
             of_ideal: None,
             acquire_ns: None,
+            reader_wait_ns: None,
+            writer_wait_ns: None,
             hold_ns: None,
             handoff_ns: None,
             release_ns: None,

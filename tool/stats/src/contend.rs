@@ -10,7 +10,7 @@ use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
 use jostle_model::plan::Range;
-use jostle_model::record::{PerWorker, Point, Reason};
+use jostle_model::record::{PerWorker, Point, Reason, Waits};
 
 /// Probability under which a lottery is ruled out.
 const P: f64 = 0.01;
@@ -97,18 +97,52 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let mut text = match (first, order) {
         (Some(first), Some(order)) => join(&first, &order),
         (Some(only), None) | (None, Some(only)) => only.text,
-        (None, None) => return None,
+        (None, None) => return readers_and_writers(many).map(|text| format!("{text}.")),
     };
     if let Some(growth) = cpu_growth(few, many) {
         text.push_str("; ");
         text.push_str(&growth);
     }
-    if let Some(waiting) = waiting(many) {
+    for clause in [readers_and_writers(many), waiting(many)]
+        .into_iter()
+        .flatten()
+    {
         text.push_str("; ");
-        text.push_str(&waiting);
+        text.push_str(&clause);
     }
     text.push('.');
     Some(text)
+}
+
+/// Rotations from which on a wait is starvation. In a queue each other worker is served at
+/// most once before it ends, which takes one.
+const STARVES: f64 = 3.0;
+
+/// `writers starve: half of them wait 2.1 s or longer, readers 12 us`. The medians over the
+/// runs of each mode's median wait, or of the least that it can be.
+fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
+    let wait_ns = |mode: fn(&Point) -> Option<&Waits>| {
+        let waits = point.timed.iter().filter_map(|run| mode(run));
+        let each = waits.map(|waits| {
+            let known = waits.kaplan_meier.get("p50");
+            known
+                .or_else(|| waits.at_least.get("p50"))
+                .map(|ns| *ns as f64)
+        });
+        median(&each.flatten().collect::<Vec<_>>())
+    };
+    let readers = wait_ns(|run| run.reader_wait_ns.as_deref())?;
+    let writers = wait_ns(|run| run.writer_wait_ns.as_deref())?;
+    let rotation_ns = point.at.workers? as f64 * 1e9 / point.throughput_per_s?.median;
+    let starve = |ns: f64, other: f64| ns > STARVES * rotation_ns && other <= STARVES * rotation_ns;
+    let [read, write] = [readers, writers].map(time);
+    Some(if starve(writers, readers) {
+        format!("writers starve: half of them wait {write} or longer, readers {read}")
+    } else if starve(readers, writers) {
+        format!("readers starve: half of them wait {read} or longer, writers {write}")
+    } else {
+        format!("readers wait {read} and writers {write} in the median")
+    })
 }
 
 /// `a waiting lock costs 12.0 round trips and 240 us of server CPU a minute (with 999
@@ -401,6 +435,46 @@ mod tests {
         // So long a hold of so many locks: hardly anybody waited.
         let text = said(4e11);
         assert!(!text.contains("waiting lock"), "{text}");
+    }
+
+    /// `--shared 0.9`: writers waited 300 times as long, without a word.
+    #[test]
+    fn it_is_said_who_starves_readers_or_writers() {
+        use jostle_model::record::Percentiles;
+        // Ten workers, 1,000 locks a second: a rotation takes 10 ms.
+        let said = |readers_ns: u64, writers_ns: u64, reached: bool| {
+            let mut made = made(6).with("flock", 1_000.0, 40.0, &queue(10, 500));
+            for point in &mut made.points {
+                let waits = |ns: u64, reached: bool| {
+                    let p50 = Percentiles::from([("p50", ns)]);
+                    let (kaplan_meier, at_least) = match reached {
+                        true => (p50, Percentiles::default()),
+                        false => (Percentiles::default(), p50),
+                    };
+                    Some(Box::new(Waits {
+                        kaplan_meier,
+                        at_least,
+                        ..Waits::default()
+                    }))
+                };
+                point.reader_wait_ns = waits(readers_ns, true);
+                point.writer_wait_ns = waits(writers_ns, reached);
+            }
+            made.says("flock")
+        };
+        let waits = "; readers wait 7.0 ms and writers 20 ms in the median.";
+        let text = said(7_000_000, 20_000_000, true);
+        assert!(text.ends_with(waits), "{text}");
+        let starve = "; writers starve: half of them wait 2.1 s or longer, readers 7.0 ms.";
+        let text = said(7_000_000, 2_100_000_000, true);
+        assert!(text.ends_with(starve), "{text}");
+        // Most of them got nothing within the window.
+        assert!(said(7_000_000, 2_100_000_000, false).ends_with(starve));
+        let text = said(31_000_000, 9_000_000, true);
+        assert!(
+            text.contains("; readers starve: half of them wait 31 ms"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -42,6 +42,10 @@ pub enum Figure {
     Renewal,
 }
 
+/// Waits of writers, where readers and writers take the lock (`--shared`): such runs renew
+/// nothing within the window. `Acquire` has those of readers then.
+pub const WRITERS: Figure = Figure::Renewal;
+
 impl Figure {
     /// All, in the order of the page.
     pub const ALL: [Figure; 7] = [
@@ -86,6 +90,12 @@ pub enum Word {
     PendingAfter,
     /// Stamp of the attempt that had no grant when the window closed; one: it has none.
     CensoredAt,
+    /// One while its latest attempt is a writer's among readers.
+    Writes,
+    /// Attempts of a writer among readers that ended without a grant, and their time.
+    WritesFailed,
+    /// See `WritesFailed`.
+    WritesFailedNs,
     /// One while asleep between two operations.
     Idling,
     /// Grants since the start.
@@ -315,7 +325,7 @@ impl<'a> Page<'a> {
 
     /// Folds one value into a figure.
     #[inline(always)]
-    pub(crate) fn fold(&self, figure: Figure, value: u64) {
+    pub fn fold(&self, figure: Figure, value: u64) {
         let bucket = histogram::index(value);
         let count = &self.counts[figure as usize][bucket];
         count.store(count.load(Relaxed).saturating_add(1), Relaxed);

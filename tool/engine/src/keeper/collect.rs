@@ -2,13 +2,14 @@
 
 use super::accounts::{Books, Known};
 use super::run::{Reading, Seen, how_it_ended};
+use crate::merged::{READER_WAITS, WRITER_WAITS, add};
 use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Buckets, Count, Counts, Machine};
 use jostle_stats::histogram;
 use jostle_sys::process::Ended;
 use jostle_sys::stat::{self, Scheduled};
-use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, Word};
+use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, WRITERS, Word};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
 use rustix::process::Signal;
@@ -61,7 +62,7 @@ pub(super) fn collect(
     data.kept = seen.kept.clone().map(Box::new);
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
-        figures(&mut data, &pages);
+        figures(&mut data, order, &pages);
         waits(&mut data, order, &pages, closes);
         exclusion(&mut data, &pages, witness, &dead);
     }
@@ -260,11 +261,21 @@ fn errors(data: &mut RunData, pages: &[Page<'_>], seen: &Seen) {
     }
 }
 
-fn figures(data: &mut RunData, pages: &[Page<'_>]) {
-    for figure in Figure::ALL {
-        let merged = merge(pages, figure);
+fn figures(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>]) {
+    let mut insert = |name: &str, figures: &[Figure]| {
+        let merged = merge(pages, figures);
         if !merged.buckets.0.is_empty() {
-            data.figures.insert(figure.name().to_owned(), merged);
+            data.figures.insert(name.to_owned(), merged);
+        }
+    };
+    for figure in Figure::ALL {
+        match figure {
+            Figure::Acquire if order.has_readers() => {
+                insert(figure.name(), &[Figure::Acquire, WRITERS]);
+                insert(READER_WAITS, &[Figure::Acquire]);
+            }
+            WRITERS if order.has_readers() => insert(WRITER_WAITS, &[WRITERS]),
+            _ => insert(figure.name(), &[figure]),
         }
     }
     let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
@@ -291,13 +302,16 @@ fn figures(data: &mut RunData, pages: &[Page<'_>]) {
         .collect();
 }
 
-fn merge(pages: &[Page<'_>], figure: Figure) -> Merged {
+fn merge(pages: &[Page<'_>], figures: &[Figure]) -> Merged {
     let mut counts = BTreeMap::new();
     let mut merged = Merged {
         min: u64::MAX,
         ..Merged::default()
     };
-    for page in pages {
+    let each = pages
+        .iter()
+        .flat_map(|page| figures.iter().map(move |figure| (page, *figure)));
+    for (page, figure) in each {
         let mut any = false;
         page.buckets(figure, |bucket, count| {
             any = true;
@@ -339,6 +353,7 @@ fn unstamped(order: &RunOrder, release: u64, closes: u64) -> Option<u64> {
 fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
     let mut censored = BTreeMap::<usize, u64>::new();
     let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
+    let mut by_mode = [Merged::default(), Merged::default()];
     data.longest_wait_ns = Vec::with_capacity(pages.len());
     for page in pages {
         // A worker that was killed could not note it by itself.
@@ -348,6 +363,7 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
         };
         let waited = (pending > 1 && pending < closes).then(|| closes - pending);
         if let Some(waited) = waited {
+            add(&mut by_mode[page.get(Word::Writes) as usize & 1], waited, 1);
             *censored.entry(histogram::index(waited)).or_default() += 1;
             (sum, min, max) = (sum + waited, min.min(waited), max.max(waited));
         }
@@ -363,8 +379,21 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
     }
     let timeouts = match data.timeouts {
         0 => Merged::default(),
-        _ => merge(pages, Figure::Refused),
+        _ => merge(pages, &[Figure::Refused]),
     };
+    if order.has_readers() {
+        let of_writers = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+        let [count, ns] = [Word::WritesFailed, Word::WritesFailedNs].map(of_writers);
+        let of_readers = (
+            data.timeouts.saturating_sub(count),
+            timeouts.sum.saturating_sub(ns),
+        );
+        // Timeouts end after nearly equal times: their mean stands for each.
+        for (mode, (count, ns)) in by_mode.iter_mut().zip([of_readers, (count, ns)]) {
+            add(mode, ns / count.max(1), count);
+        }
+        data.censored_by_mode = Some(Box::new(by_mode));
+    }
     for (floor, count) in &timeouts.buckets.0 {
         *censored.entry(histogram::index(*floor)).or_default() += count;
     }
@@ -623,5 +652,37 @@ mod tests {
         contend.acquire_timeout = Some(Nanos(100));
         order.workload = WorkloadOrder::Contend(contend);
         assert_eq!(waited(&order, &attempts).pending, 1);
+    }
+
+    #[test]
+    fn waits_of_readers_and_writers_stand_apart_and_together() {
+        let mut order = crate::experiment::tests::order("flock");
+        order.workload = WorkloadOrder::Contend(ContendOrder {
+            shared: 0.9,
+            ..ContendOrder::bare()
+        });
+        let shared = Shared::new(2).unwrap();
+        let pages = [shared.page(0), shared.page(1)];
+        let (reader, writer) = (&pages[0], &pages[1]);
+        [5, 7]
+            .iter()
+            .for_each(|ns| reader.fold(Figure::Acquire, *ns));
+        writer.fold(WRITERS, 90);
+        // One of each waits at the end, and one of each has given up.
+        reader.set(Word::PendingSince, 9_900);
+        writer.set(Word::PendingSince, 2_000);
+        writer.set(Word::Writes, 1);
+        let failed = [40, 60].iter();
+        failed.for_each(|ns| reader.fold(Figure::Refused, *ns));
+        writer.set(Word::WritesFailed, 1);
+        writer.set(Word::WritesFailedNs, 60);
+        let mut data = RunData::default();
+        figures(&mut data, &order, &pages);
+        data.timeouts = 2;
+        waits(&mut data, &order, &pages, 10_000);
+        let sums = [Figure::Acquire.name(), READER_WAITS, WRITER_WAITS];
+        assert_eq!(sums.map(|name| data.figures[name].sum), [102, 12, 90]);
+        let cut = data.censored_by_mode.unwrap().map(|of| of.sum);
+        assert_eq!((cut, data.censored.sum), ([140, 8_060], 8_200));
     }
 }

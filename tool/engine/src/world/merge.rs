@@ -48,6 +48,11 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
         ),
         figures: figures(whole, parts),
         censored: merged(all().map(|one| &one.censored)),
+        censored_by_mode: all().any(|one| one.censored_by_mode.is_some()).then(|| {
+            let of =
+                |mode: usize| all().filter_map(move |one| one.censored_by_mode.as_ref()?.get(mode));
+            Box::new([merged(of(0)), merged(of(1))])
+        }),
         stamped: sum(|one| one.stamped),
         contended: sum(|one| one.contended),
         streak: most(|one| one.streak),

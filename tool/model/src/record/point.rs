@@ -98,6 +98,12 @@ pub struct Point {
     /// Wait of the granted acquisitions, censored attempts accounted for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_ns: Option<Waits>,
+    /// The same of readers alone, where readers and writers take the lock (`--shared`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reader_wait_ns: Option<Box<Waits>>,
+    /// The same of writers alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub writer_wait_ns: Option<Box<Waits>>,
     /// Time for which the lock was really held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold_ns: Option<Distribution>,

@@ -6,7 +6,7 @@ use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Count, Distribution, Kept, PerWorker, Percentiles, Point, Recovery, Spread,
+    Count, Distribution, Kept, PerWorker, Percentiles, Point, Recovery, Spread, Waits,
 };
 use jostle_stats::open_loop;
 use jostle_stats::summary::PointSummary;
@@ -259,6 +259,20 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
         };
         let stem = format!("wait_{name}_at_least");
         all.push(Figure::new(stem, "ns", Over::Middle, above));
+    }
+    let modes: [(&str, fn(&Point) -> Option<&Waits>); 2] = [
+        ("reader_wait", |run| run.reader_wait_ns.as_deref()),
+        ("writer_wait", |run| run.writer_wait_ns.as_deref()),
+    ];
+    for (stem, waits) in modes {
+        for name in ["p50", "p99"] {
+            let known = move |run: &Point| Some(*waits(run)?.kaplan_meier.get(name)? as f64);
+            let stem = format!("{stem}_{name}");
+            let above = format!("{stem}_at_least");
+            all.push(Figure::new(stem, "ns", Over::Interval, known));
+            let least = move |run: &Point| Some(*waits(run)?.at_least.get(name)? as f64);
+            all.push(Figure::new(above, "ns", Over::Middle, least));
+        }
     }
     all.push(Figure::new("censored", "", Over::Sum, |run| {
         run.acquire_ns.as_ref().map(|waits| waits.censored as f64)

@@ -61,6 +61,9 @@ pub struct RunData {
     /// Spans of the attempts that had no grant by the end of the window, or
     /// that their timeout ended.
     pub censored: Merged,
+    /// The same of readers, and of writers, where both take the lock.
+    #[serde(default)]
+    pub censored_by_mode: Option<Box<[Merged; 2]>>,
     /// Stamped grants, and those of them that were contended.
     pub stamped: u64,
     /// See `stamped`.

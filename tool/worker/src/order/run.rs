@@ -178,6 +178,11 @@ impl RunOrder {
         stream && self.workload.meets() && self.workers > 1
     }
 
+    /// Whether readers take the lock beside writers.
+    pub fn has_readers(&self) -> bool {
+        matches!(&self.workload, WorkloadOrder::Contend(contend) if contend.shared > 0.0)
+    }
+
     /// The longest that a worker may need after the window's end: it finishes
     /// its hold.
     pub fn patience(&self) -> Nanos {

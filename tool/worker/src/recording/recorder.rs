@@ -8,7 +8,7 @@
 use super::Common;
 use crate::grants::Pen;
 use crate::order::{ContendOrder, RunOrder};
-use crate::page::{Figure, Page, SLICES, Shared, Word, phase};
+use crate::page::{Figure, Page, SLICES, Shared, WRITERS, Word, phase};
 use crate::witness::{Before, Guard};
 use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
@@ -108,9 +108,16 @@ impl<'a> Recorder<'a> {
             1 => 0,
             keys => self.rng.below(keys as u64) as usize,
         };
-        let mode = match self.contend.shared {
-            share if share > 0.0 && self.rng.unit_f64() < share => Mode::Shared,
-            _ => Mode::Exclusive,
+        let share = self.contend.shared;
+        if share == 0.0 {
+            return (key, Mode::Exclusive);
+        }
+        let writes = self.rng.unit_f64() >= share;
+        self.page.set(Word::Writes, u64::from(writes));
+        let mode = if writes {
+            Mode::Exclusive
+        } else {
+            Mode::Shared
         };
         (key, mode)
     }
@@ -299,7 +306,7 @@ impl<'a> Recorder<'a> {
         if of.grant >= opens && of.grant < closes {
             self.page.add(Word::Operations, 1);
             self.page.add(Word::Stamped, 1);
-            self.figures.fold(Figure::Acquire, wait);
+            self.figures.fold(self.waits_of(of.mode), wait);
             self.figures.fold(Figure::Hold, of.release - of.grant);
             if answered {
                 self.figures.fold(Figure::Release, released - of.release);
@@ -327,11 +334,19 @@ impl<'a> Recorder<'a> {
         of.grant >= closes
     }
 
+    #[inline(always)]
+    fn waits_of(&self, mode: Mode) -> Figure {
+        match mode {
+            Mode::Exclusive if self.contend.shared > 0.0 => WRITERS,
+            _ => Figure::Acquire,
+        }
+    }
+
     /// Makes the memory for values like these during the warm-up, so that the window takes
     /// no faults for them.
     #[cold]
     fn warm_up(&self, of: &Grant, wait: u64, released: u64) {
-        self.figures.touch(Figure::Acquire, wait);
+        self.figures.touch(self.waits_of(of.mode), wait);
         self.figures.touch(Figure::Hold, of.release - of.grant);
         self.figures.touch(Figure::Release, released - of.release);
         if of.before.release > of.attempt {
@@ -364,6 +379,10 @@ impl<'a> Recorder<'a> {
         self.page.add(word, 1);
         if attempt > 0 {
             self.figures.fold(Figure::Refused, now - attempt);
+            let writes = self.page.get(Word::Writes);
+            self.page.add(Word::WritesFailed, writes);
+            self.page
+                .add(Word::WritesFailedNs, writes * (now - attempt));
         }
     }
 }

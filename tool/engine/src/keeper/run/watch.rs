@@ -6,7 +6,7 @@ use jostle_model::plan::Measure;
 use jostle_model::record::Buckets;
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, CpuClock};
-use jostle_worker::page::{Figure, Page, Stage, Word};
+use jostle_worker::page::{Figure, Page, Stage, WRITERS, Word};
 
 impl Run<'_> {
     /// Tells the parent how far the run is, where somebody watches and it is time.
@@ -58,20 +58,23 @@ impl Run<'_> {
             0 | 1 => "acquire_ns",
             _ => "batch_ns",
         };
-        let merged = self.merged(Figure::Acquire);
+        let merged = self.merged(match self.order.has_readers() {
+            true => &[Figure::Acquire, WRITERS],
+            false => &[Figure::Acquire],
+        });
         (!merged.buckets.0.is_empty()).then(|| (name.to_owned(), merged))
     }
 
     /// As the collection merges pages at the end, by a table instead of a tree: this is
     /// done while workers work.
-    fn merged(&self, figure: Figure) -> Merged {
+    fn merged(&self, figures: &[Figure]) -> Merged {
         let mut counts = vec![0; histogram::LEN];
         let mut merged = Merged {
             min: u64::MAX,
             ..Merged::default()
         };
-        for worker in 0..self.order.workers {
-            let page = self.shared.page(worker);
+        let pages = (0..self.order.workers).map(|worker| self.shared.page(worker));
+        for (page, figure) in pages.flat_map(|page| figures.iter().map(move |of| (page, *of))) {
             let mut any = false;
             page.buckets(figure, |bucket, count| {
                 any = true;

@@ -228,6 +228,8 @@ pub(super) fn point() -> Point {
             throughput_per_s: vec![1.0],
         }),
         acquire_ns: Some(waits()),
+        reader_wait_ns: Some(Box::new(waits())),
+        writer_wait_ns: Some(Box::new(waits())),
         hold_ns: Some(distribution()),
         handoff_ns: Some(distribution()),
         handoff_same_cpu_ns: Some(distribution()),
