@@ -306,7 +306,7 @@ fn most(list: &Option<List>) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::made;
-    use jostle_model::record::End;
+    use jostle_model::record::{Accounts, End};
     use jostle_stats::checks::clock;
     use jostle_stats::summary::summarize;
 
@@ -377,6 +377,28 @@ mod tests {
         let mut set = clean();
         set.points[0].errors.insert("ENOLCK".to_owned(), 1);
         assert_eq!(of(&set), "jostle doctor");
+    }
+
+    /// Beside programs that took 83 % of the CPUs the next command was `--rate 50`.
+    #[test]
+    fn a_sweep_of_rates_beside_other_programs_is_asked_again_as_it_was() {
+        let after = |others_s: f64| {
+            let mut set = made::rated(&[400, 400], 4);
+            for point in &mut set.points {
+                point.accounts = Some(Box::new(Accounts {
+                    between_s: 1.0,
+                    cpus: 1,
+                    others_s: Some(others_s),
+                    ..Accounts::default()
+                }));
+            }
+            of(&set)
+        };
+        assert_eq!(
+            after(0.83),
+            "jostle rate lockd --rate 100:2000 --wait-quiet 60s"
+        );
+        assert_eq!(after(0.01), "jostle rate lockd --rate 100");
     }
 
     #[test]

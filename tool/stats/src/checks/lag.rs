@@ -1,6 +1,8 @@
 //! Did the generator send its requests when they were due?
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use crate::harm::{BEARABLE, foreign_share};
+use crate::intervals::median;
 use crate::open_loop::{self, pooled};
 use crate::sleeping;
 use jostle_model::Remedy;
@@ -35,7 +37,7 @@ pub static CHECK: Check = Check {
              on a busy virtual machine, and one whose idle CPUs halt at once takes longer",
     fooled_by: "a kernel without schedstat, on which answers that are read late look like a slow \
                 target; steal, which no task's waiting holds",
-    advice: "a lower rate, more CPUs for the generators (--place), or a quieter hour",
+    advice: "a quiet moment where other programs run, a lower rate, more CPUs for the generators (--place), or a quieter hour",
     words: |reason| match reason.unit.as_str() {
         SHARE => format!(
             "{} of the planned requests were not sent although a slot was free{}",
@@ -82,11 +84,21 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         measured: Some(fault.measured),
         limit: Some(fault.limit),
         seen: Some(fault.text + &canary),
-        remedy: slower(evidence),
+        remedy: match beside_others(evidence) {
+            true => Some(Remedy::wait_quiet()),
+            false => slower(evidence),
+        },
         ..Found::default()
     };
     let reason = CHECK.reason_in(fault.unit, fault.is, EVERYTHING, found);
     Some(reason)
+}
+
+/// Whether other programs ran for so much of the window that the generator may be late
+/// because of them. A lower rate is then the answer to another question.
+fn beside_others(evidence: &Evidence<'_>) -> bool {
+    let shares = evidence.runs.iter().filter_map(|run| foreign_share(run));
+    median(&shares.collect::<Vec<_>>()).is_some_and(|share| share >= BEARABLE)
 }
 
 /// The listed rates below this one; a tenth of it where it is the lowest.
@@ -274,7 +286,8 @@ mod tests {
     use crate::checks::Evidence;
     use crate::fixtures::{experiment, judge, judge_in, late};
     use crate::open_loop::tests::Run;
-    use jostle_model::record::{Is, LimitedBy, Point};
+    use jostle_model::Remedy;
+    use jostle_model::record::{Accounts, Is, LimitedBy, Point};
 
     fn found(run: Run) -> Is {
         judge(&CHECK, &[run.point()]).map_or(Is::Valid, |reason| reason.is)
@@ -309,6 +322,28 @@ mod tests {
             };
             assert_eq!(found(run), is, "{generator_lag_us} {response_us}");
         }
+    }
+
+    /// Beside programs that took 83 % the remedy was a twentieth of the rate.
+    #[test]
+    fn beside_other_programs_the_remedy_is_a_quiet_moment() {
+        let remedy = |others_s: f64| {
+            let mut point = Run {
+                generator_lag_us: 900,
+                response_us: 1_000,
+                ..Run::at(100)
+            }
+            .point();
+            point.accounts = Some(Box::new(Accounts {
+                between_s: 2.0,
+                cpus: 1,
+                others_s: Some(others_s),
+                ..Accounts::default()
+            }));
+            judge(&CHECK, &[point]).unwrap().remedy.unwrap()
+        };
+        assert_eq!(remedy(0.09), Remedy::with("--rate", 10));
+        assert_eq!(remedy(1.66), Remedy::wait_quiet());
     }
 
     /// Sends 91 us late, and a canary 108 us late, were called a fault on an idle
