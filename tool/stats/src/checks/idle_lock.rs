@@ -79,12 +79,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         let found = Found {
             measured: Some(worst),
             limit: Some(LEAST_SLICES as f64 / 10.0),
-            seen: Some(format!(
-                "the lock stood still: none of {workers} workers was let in for the last {:.2} of \
-                 {window_s:.2} s{}",
-                worst * window_s,
-                why_still(evidence)
-            )),
+            seen: Some(left_behind(evidence).unwrap_or_else(|| {
+                format!(
+                    "the lock stood still: none of {workers} workers was let in for the last \
+                     {:.2} of {window_s:.2} s{}",
+                    worst * window_s,
+                    why_still(evidence)
+                )
+            })),
             ..Found::default()
         };
         return Some(CHECK.reason(Is::Invalid, EVERYTHING, found));
@@ -217,6 +219,37 @@ fn why_still(evidence: &Evidence<'_>) -> String {
     }
 }
 
+/// A lock that was granted before this run, and to nobody from its first moment on: what held
+/// it is of the run before. A lock that stops within a run has granted something in it.
+fn left_behind(evidence: &Evidence<'_>) -> Option<String> {
+    let granted = |run: &Point| {
+        run.operations > 0 || run.exclusion.as_ref().is_some_and(|seen| seen.checked > 0)
+    };
+    let never = evidence
+        .runs
+        .iter()
+        .find(|run| !granted(run) && run.exclusion.is_some())?;
+    let seen = never
+        .causes
+        .as_deref()
+        .map_or(0, |causes| causes.found.len());
+    let probed = evidence
+        .experiment
+        .calibration
+        .own_cost
+        .contains_key(&never.target);
+    let before = probed || evidence.runs.iter().any(|run| granted(run));
+    (before && seen == 0).then(|| {
+        format!(
+            "none of {} workers was let in from the first moment of run {} on, and the lock was \
+             granted before it: a run before left it behind taken (a program that does not release \
+             at the end of its input, or a lease that outlasts its owner)",
+            evidence.workers(),
+            never.run
+        )
+    })
+}
+
 /// The share of the window, at its end, without any grant. None if it is too short, or has
 /// another cause than the lock.
 fn still(run: &Point, plan: &Plan) -> Option<f64> {
@@ -317,7 +350,7 @@ fn free(run: &Point, workers: u64, wake_up_ns: f64) -> Option<Free> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, experiment, judge, judge_in, point, slices};
-    use jostle_model::record::{Accounts, Causes, Is, Point, Readings, Waits};
+    use jostle_model::record::{Accounts, Causes, Exclusion, Is, Point, Readings, Waits};
     use jostle_model::{Busy, List, Nanos, Plan};
 
     /// Ten workers, of which nobody is let in for the last tenths of 5 s.
@@ -339,6 +372,33 @@ mod tests {
         let text = judge(&CHECK, &[stopped(7)]).unwrap().text;
         let part = "none of 10 workers was let in for the last 3.50 of 5.00 s";
         assert!(text.contains(part), "{text}");
+    }
+
+    /// A lease that the peer of the run before left behind was "a wake-up was lost".
+    #[test]
+    fn a_lock_that_is_taken_from_the_first_moment_on_after_a_good_run_was_left_behind() {
+        let never = || {
+            let mut point = stopped(10);
+            (point.run, point.operations) = (2, 0);
+            point.exclusion = Some(Exclusion::default());
+            point
+        };
+        let text = judge(&CHECK, &[point(), never()]).unwrap().text;
+        let part = "none of 10 workers was let in from the first moment of run 2 on, and the lock \
+                    was granted before it: a run before left it behind taken";
+        assert!(text.contains(part) && !text.contains("wake-up"), "{text}");
+        // Granted in the warm-up; granted never; held by somebody who was seen.
+        let mut warm = never();
+        warm.exclusion.as_mut().unwrap().checked = 1;
+        let mut held = never();
+        held.causes = Some(Box::new(Causes {
+            found: vec!["sleep (812) holds it".to_owned()],
+            ..Causes::default()
+        }));
+        for runs in [[point(), warm], [never(), never()], [point(), held]] {
+            let text = judge(&CHECK, &runs).unwrap().text;
+            assert!(text.starts_with("the lock stood still"), "{text}");
+        }
     }
 
     /// Nobody asks any more, and the errors have a check of their own.
