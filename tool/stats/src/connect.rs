@@ -5,6 +5,7 @@
 //! the kernel assigned.
 
 use crate::fairness::is_uneven;
+use crate::intervals::median;
 use crate::numbers::grouped;
 use crate::ratio::{Outcome, by_block};
 use crate::summary::PointSummary;
@@ -116,9 +117,47 @@ fn jump<'a, 'b>(
         .max_by(|one, other| one.2.total_cmp(&other.2))
 }
 
-/// Whether all its points may be used, and none of them is a jump.
+/// Whether all its points may be used, and none of them is a jump or has one within it.
 fn is_flat(points: &[&PointSummary<'_>]) -> bool {
-    points.iter().all(|point| cost(point).is_some()) && jump(points).is_none()
+    let usable = points.iter().all(|point| cost(point).is_some());
+    usable && jump(points).is_none() && hidden(points).is_none()
+}
+
+/// The first row whose p99 or CPU time contradicts its median, and these figures: of the
+/// connections since the row before most may lie below a cliff.
+fn hidden<'a, 'b>(points: &[&'b PointSummary<'a>]) -> Option<(&'b PointSummary<'a>, String)> {
+    let mut usable = points.iter().filter(|point| cost(point).is_some());
+    let first = *usable.clone().next()?;
+    usable.find_map(|point| Some((*point, against(first, point)?)))
+}
+
+/// What in this row contradicts its median: against the first row, or within it. In one row
+/// alone a p99 may be the machine's, unless the mean follows it.
+fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String> {
+    let p99 = |point: &PointSummary<'_>| Some(point.connect_p99_ns?.median);
+    let cpu = |point: &PointSummary<'_>| Some(1e3 * point.cpu_us_per_operation?.median);
+    let grew = |of: Option<f64>, from: Option<f64>| {
+        of.zip(from).is_some_and(|(of, from)| of >= JUMP * from)
+    };
+    let each = point.runs.iter();
+    let means = each.filter_map(|run| Some(run.connect_ns.as_ref()?.mean));
+    let mean = median(&means.collect::<Vec<_>>());
+    let p50 = cost(point);
+    let within =
+        grew(p99(point), p50) && mean.zip(p50).is_some_and(|(mean, p50)| mean >= FLAT * p50);
+    let said = [
+        (within || grew(p99(point), p99(first)), "p99", p99(point)),
+        (within, "the mean", mean),
+        (
+            grew(cpu(point), cpu(first)),
+            "the client's CPU time for each",
+            cpu(point),
+        ),
+    ];
+    let said = said.into_iter().filter(|(against, ..)| *against);
+    let said = said.filter_map(|(_, name, ns)| Some(format!("{name} is {}", time(ns?))));
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join(", "))
 }
 
 fn sentence(plan: &Plan, points: &[&PointSummary<'_>], flat_with: Option<u64>) -> Option<String> {
@@ -128,7 +167,7 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>], flat_with: Option<u64>) -
             said.push(jumped(plan, below, above, times));
             said.extend(why(plan, below, above, flat_with));
         }
-        None => said.extend(course(plan, points)),
+        None => said.extend(within_a_row(plan, points).or_else(|| course(plan, points))),
     }
     said.extend(skew(points));
     said.extend(ended(points));
@@ -144,6 +183,18 @@ fn jumped(plan: &Plan, below: &PointSummary<'_>, above: &PointSummary<'_>, times
         time(cost(above).unwrap_or(0.0)),
         time(cost(below).unwrap_or(0.0)),
     )
+}
+
+/// In place of a sentence that the row's other figures contradict.
+fn within_a_row(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    let (point, against) = hidden(points)?;
+    Some(format!(
+        "{} takes {} in the median up to {} open, but {against}: some take far longer, and more \
+         values of --open show from which number on",
+        call(plan),
+        time(cost(point)?),
+        grouped(point.at.open?)
+    ))
 }
 
 /// Ports of one parity were given until none was left; then the others.
@@ -380,6 +431,53 @@ mod tests {
                 "connect() takes as long with 15,000 open as with 1,000, within 5 % (8.2 us)."
                     .to_owned()
             )
+        );
+    }
+
+    /// 629 us at 20,000 open were "takes 18 us": most connects since 1,000 lie below the cliff.
+    #[test]
+    fn a_flat_median_is_not_reported_where_p99_or_cpu_time_contradict_it() {
+        let with = |p99_us: u64, mean_us: u64, cpu_us: f64| {
+            let mut points = runs(1, 1_000, 18.0, [1_000, 0]);
+            points.extend(runs(1, 20_000, 18.0, [13_116, 5_884]));
+            for point in &mut points {
+                let last = point.at.open == Some(20_000);
+                let [p99_us, mean_us] = if last { [p99_us, mean_us] } else { [30, 19] };
+                let connect = point.connect_ns.as_mut().unwrap();
+                connect.percentiles.insert("p99", 1_000 * p99_us);
+                connect.mean = 1e3 * mean_us as f64;
+                point.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
+            }
+            (said(&points)[0].1.clone(), points)
+        };
+        let (text, mut points) = with(629, 210, 220.0);
+        let against = "but p99 is 629 us, the mean is 210 us, the client's CPU time for each is \
+                       220 us: some take far longer, and more values of --open show from which \
+                       number on.";
+        let median = "connect() takes 18 us in the median up to 20,000 open, ";
+        assert_eq!(text, format!("{median}{against}"));
+        // One row alone has nothing to compare with but itself.
+        points.retain(|point| point.at.open == Some(20_000));
+        assert!(
+            said(&points)[0]
+                .1
+                .contains("but p99 is 629 us, the mean is 210 us: some")
+        );
+        assert!(
+            with(31, 19, 76.0)
+                .0
+                .contains("but the client's CPU time for each is 76 us")
+        );
+        let (flat, mut points) = with(80, 20, 30.0);
+        assert!(
+            flat.starts_with("connect() takes as long with 20,000"),
+            "{flat}"
+        );
+        // A machine's hiccups in the only row.
+        points.retain(|point| point.at.open == Some(20_000));
+        assert_eq!(
+            said(&points)[0].1,
+            "connect() takes 18 us up to 20,000 open."
         );
     }
 
