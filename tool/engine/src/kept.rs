@@ -23,6 +23,10 @@ pub(crate) fn record(kept: &KeptData, late: Option<&Merged>, over: &[Nanos]) -> 
         connections: kept.connections,
         cpu_s: kept.cpu_ns.map(seconds),
         server_cpu_s: kept.server_cpu_ns.map(seconds),
+        server_idle_cpu_us_per_s: kept
+            .server_idle_ns
+            .filter(|(_, between)| *between > 0)
+            .map(|(cpu, between)| 1e6 * cpu as f64 / between as f64),
         server_memory_before_bytes: kept.server_memory_bytes.map(|(before, _)| before),
         server_memory_bytes: kept.server_memory_bytes.map(|(_, held)| held),
     }

@@ -28,6 +28,10 @@ pub(crate) static COLUMNS: &[Column] = &[
     figure(["server", "us/min"], |point| {
         each(point, 2, |kept| kept.server_cpu_us)
     }),
+    // Without what the server uses while it has no locks.
+    figure(["less", "idle"], |point| {
+        each(point, 2, |kept| kept.own_server_cpu_us)
+    }),
     figure(["server", "bytes"], |point| {
         each(point, 2, |kept| kept.memory_bytes)
     }),

@@ -20,6 +20,8 @@ pub struct KeptSummary {
     pub cpu_us: Option<Estimate>,
     /// The same of the server.
     pub server_cpu_us: Option<Estimate>,
+    /// The same without what the server uses while it has no locks.
+    pub own_server_cpu_us: Option<Estimate>,
     /// What the server's memory grew by for one lock, in bytes.
     pub memory_bytes: Option<Estimate>,
     /// TCP connections of the workers.
@@ -44,6 +46,7 @@ pub fn summarize(runs: &[&Point]) -> Option<KeptSummary> {
         renewals: over_runs(Kept::renewals_per_minute),
         cpu_us: over_runs(Kept::cpu_us_per_minute),
         server_cpu_us: over_runs(Kept::server_cpu_us_per_minute),
+        own_server_cpu_us: over_runs(Kept::own_server_cpu_us_per_minute),
         memory_bytes: over_runs(Kept::server_memory_bytes_each),
         connections: first.connections,
         latest_ns: kept().filter_map(Kept::latest_ns).max(),
@@ -91,15 +94,29 @@ fn cost(kept: &KeptSummary, among: Option<u64>) -> Option<String> {
         (true, Some(renewals)) => format!("{} renewals", significant(renewals.median, 3)),
         _ => "no renewals".to_owned(),
     };
-    let cpu = kept.server_cpu_us.map(|us| {
-        let spent = time(us.median * 1e3);
-        format!(" and {spent} of server CPU")
-    });
+    let cpu = kept
+        .server_cpu_us
+        .map(|with| server_cpu(with.median, kept.own_server_cpu_us));
     Some(format!(
         "a held lock costs {renewals}{} a minute (with {})",
         cpu.unwrap_or_default(),
         held(kept.locks, among)
     ))
+}
+
+/// ` and 240 us of server CPU (1.02 ms with what the idle server uses)`.
+fn server_cpu(with_us: f64, without: Option<Estimate>) -> String {
+    /// Share of the idle server's time below which a difference from it says nothing.
+    const STANDS_OUT: f64 = 0.25;
+    let with = time(with_us * 1e3);
+    match without.map(|without| without.median) {
+        None => format!(" and {with} of server CPU"),
+        Some(own_us) if own_us > STANDS_OUT * (with_us - own_us) => {
+            let own = time(own_us * 1e3);
+            format!(" and {own} of server CPU ({with} with what the idle server uses)")
+        }
+        Some(_) => format!(" and no server CPU beyond the idle server's ({with} with it)"),
+    }
 }
 
 fn lateness(kept: &KeptSummary) -> Option<String> {
@@ -176,6 +193,22 @@ mod tests {
             "a held lock costs 6.00 renewals and 24 us of server CPU a minute (with 1,000 \
              locks); with so many, renewals came up to 3.5 ms late."
         );
+    }
+
+    /// etcd's raft ticks were the cost of the only lock that it held.
+    #[test]
+    fn what_the_idle_server_uses_is_not_the_lock_s_and_both_are_printed() {
+        let idle = |us_per_s| Kept {
+            server_idle_cpu_us_per_s: Some(us_per_s),
+            ..leased(900, 0)
+        };
+        let text = said(&[run(100, idle(300.0))]);
+        let part = "6.00 renewals and 60 us of server CPU (240 us with what the idle server \
+                    uses) a minute (with 100 locks)";
+        assert!(text.contains(part), "{text}");
+        let text = said(&[run(100, idle(390.0))]);
+        let part = "and no server CPU beyond the idle server's (240 us with it) a minute";
+        assert!(text.contains(part), "{text}");
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub struct Kept {
     /// CPU time of the server's processes in that time; absent on another host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_cpu_s: Option<f64>,
+    /// CPU time of the server's processes for each second before the first lock, the workers
+    /// being connected.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_idle_cpu_us_per_s: Option<f64>,
     /// Memory of the server's processes (Pss, and page tables) before the first lock, the
     /// workers being connected.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -85,6 +89,13 @@ impl Kept {
         self.each_minute(self.server_cpu_s? * 1e6)
     }
 
+    /// The same without what the server used while it had no locks; less than nothing where
+    /// it then used more.
+    pub fn own_server_cpu_us_per_minute(&self) -> Option<f64> {
+        let idle_us = self.server_idle_cpu_us_per_s? * self.kept_s;
+        self.each_minute(self.server_cpu_s? * 1e6 - idle_us)
+    }
+
     /// What the server's memory has grown by for one lock, in bytes; less than nothing
     /// where it has shrunk for other reasons.
     pub fn server_memory_bytes_each(&self) -> Option<f64> {
@@ -117,6 +128,7 @@ mod tests {
             renewals: 300,
             cpu_s: Some(0.01),
             server_cpu_s: Some(0.02),
+            server_idle_cpu_us_per_s: Some(500.0),
             round_trips: Some(150),
             bytes: Some(5_000),
             connections: Some(2),
@@ -130,6 +142,7 @@ mod tests {
             (kept.bytes_per_minute(), 100.0),
             (kept.cpu_us_per_minute(), 200.0),
             (kept.server_cpu_us_per_minute(), 400.0),
+            (kept.own_server_cpu_us_per_minute(), 100.0),
             (kept.server_memory_bytes_each(), -100.0),
             (kept.connections_each(), 0.02),
         ];

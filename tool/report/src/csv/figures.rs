@@ -537,6 +537,11 @@ fn kept() -> Vec<Figure> {
             Kept::server_cpu_us_per_minute,
         ),
         each(
+            "kept_own_server_cpu",
+            "us_per_lock_minute",
+            Kept::own_server_cpu_us_per_minute,
+        ),
+        each(
             "kept_server_memory",
             "bytes_per_lock",
             Kept::server_memory_bytes_each,

@@ -51,6 +51,9 @@ pub struct KeptData {
     pub cpu_ns: Option<u64>,
     /// CPU time of the server in that time, where its process is ours to look at.
     pub server_cpu_ns: Option<u64>,
+    /// The same before the first lock, and for how long that was looked at.
+    #[serde(default)]
+    pub server_idle_ns: Option<(u64, u64)>,
     /// Memory of the server's processes before the first lock, and at the end of that time.
     pub server_memory_bytes: Option<(u64, u64)>,
 }

@@ -45,6 +45,10 @@ impl Run<'_> {
         let span = self.order.workload.keeps();
         let kept = span > Nanos::ZERO;
         let resident = kept.then(|| self.books.server.resident_bytes()).flatten();
+        let idle = match kept {
+            true => self.look_at_idle(span, children)?,
+            false => None,
+        };
         let mut opened = Reading::default();
         let opens = self.start(children, |children| opened = self.read(children))?;
         self.watch.opens(opens);
@@ -53,7 +57,7 @@ impl Run<'_> {
             self.await_all(self.shared.midway(), children)?;
             let held_bytes = self.held_bytes(before)?;
             if kept {
-                keep = Some(self.keep(span, resident, children)?);
+                keep = Some(self.keep(span, (resident, idle), children)?);
             }
             peak = Some(self.resume(held_bytes));
         }

@@ -23,10 +23,18 @@ pub(super) struct Keep {
     /// What the workers had counted at both ends.
     counted: [Counted; 2],
     connections: Option<u64>,
+    idle: Option<Idle>,
     /// The memory of the server before the first lock, and at the end of the time for which
     /// all of them were held.
     memory_bytes: Option<(u64, u64)>,
 }
+
+/// The clocks at both ends of a time in which the server had no locks.
+pub(super) struct Idle(Reading, Reading);
+
+/// For how long an idle server is looked at: a tenth of the time for which locks are kept,
+/// within these, and no longer than that.
+const IDLE_NS: [u64; 2] = [1_000_000_000, 5_000_000_000];
 
 /// Refuses to keep locks for too few of the leases that the service has granted, which may
 /// be longer than those that were asked for.
@@ -58,12 +66,48 @@ struct Counted {
 }
 
 impl Run<'_> {
+    /// What the server uses while workers are connected and hold nothing, before locks are
+    /// kept for so long. None where nothing is known of the server.
+    pub(super) fn look_at_idle(
+        &self,
+        span: Nanos,
+        children: &mut Children,
+    ) -> Result<Option<Idle>, Aborted> {
+        if self.books.server.family().is_empty() {
+            return Ok(None);
+        }
+        let opened = self.read(children);
+        let long = (span.0 / 10).clamp(IDLE_NS[0], IDLE_NS[1]).min(span.0);
+        let until = opened.at_ns + long;
+        while self.now() < until {
+            let left = Duration::from_nanos(until.saturating_sub(self.now()));
+            self.heed_parent(left.min(LOOK))?;
+            children.reap();
+            self.refuse_losses(children)?;
+        }
+        let closed = self.read(children);
+        Ok(Some(Idle(opened, closed)))
+    }
+
+    /// CPU time of the server between two readings.
+    fn server_ns(&self, from: &Reading, to: &Reading, workers_ns: u64) -> Option<u64> {
+        let carriers: Vec<u32> = from.cpu_ns.keys().copied().collect();
+        let known = Known {
+            between_ns: to.at_ns.saturating_sub(from.at_ns),
+            workers: &carriers,
+            workers_ns,
+            ..Known::default()
+        };
+        let accounts = self.books.close(&from.entry, &to.entry, &known);
+        accounts.server_s.map(|s| (s * 1e9) as u64)
+    }
+
     /// Lets the workers keep what they hold for so long. `before`: the server's memory
     /// before the first lock.
     pub(super) fn keep(
         &self,
         span: Nanos,
-        before: Option<u64>,
+        (before, idle): (Option<u64>, Option<Idle>),
         children: &mut Children,
     ) -> Result<Keep, Aborted> {
         let connections = self.connections(children);
@@ -84,6 +128,7 @@ impl Run<'_> {
             closed,
             counted,
             connections,
+            idle,
             memory_bytes: before.zip(after),
         })
     }
@@ -117,16 +162,10 @@ impl Run<'_> {
         // One that has ended before knows nothing of what it used meanwhile.
         let complete = pages.iter().all(|page| page.get(Word::KeptFor) > 0);
         let cpu_ns = complete.then(|| sum(Word::KeptCpu));
-        let carriers: Vec<u32> = keep.opened.cpu_ns.keys().copied().collect();
-        let known = Known {
-            between_ns,
-            workers: &carriers,
-            workers_ns: cpu_ns.unwrap_or(0),
-            ..Known::default()
+        let idle = |Idle(from, to): &Idle| {
+            let used_ns = self.server_ns(from, to, 0)?;
+            Some((used_ns, to.at_ns.saturating_sub(from.at_ns)))
         };
-        let accounts = self
-            .books
-            .close(&keep.opened.entry, &keep.closed.entry, &known);
         let first = pages.first().filter(|page| page.get(Word::Lease) > 0);
         let round_trips = to.round_trips - from.round_trips;
         KeptData {
@@ -141,7 +180,8 @@ impl Run<'_> {
             traffic: (to.round_trips > 0).then_some((round_trips, to.bytes - from.bytes)),
             connections: keep.connections,
             cpu_ns,
-            server_cpu_ns: accounts.server_s.map(|s| (s * 1e9) as u64),
+            server_cpu_ns: self.server_ns(&keep.opened, &keep.closed, cpu_ns.unwrap_or(0)),
+            server_idle_ns: keep.idle.as_ref().and_then(idle),
             server_memory_bytes: keep.memory_bytes,
         }
     }

@@ -343,6 +343,7 @@ fn kept() -> Kept {
         connections: Some(1),
         cpu_s: Some(0.1),
         server_cpu_s: Some(0.1),
+        server_idle_cpu_us_per_s: Some(1.0),
         server_memory_before_bytes: Some(1),
         server_memory_bytes: Some(2),
     }
