@@ -331,6 +331,18 @@ fn state(pid: u32) -> Option<u8> {
     name_ends.and_then(|at| text.get(at + 2)).copied()
 }
 
+/// Whether a process has ended or is about to: its program runs no more (`PF_EXITING`).
+pub fn is_exiting(pid: u32) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let flags = text
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(6));
+    flags
+        .and_then(|flags| flags.parse::<u64>().ok())
+        .is_none_or(|flags| flags & PF_EXITING != 0)
+}
+
 /// Kills a process at once; one that is gone is no error.
 pub fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {

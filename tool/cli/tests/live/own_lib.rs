@@ -350,6 +350,36 @@ fn what_no_header_knows_is_named_with_its_function_and_its_value() {
     }
 }
 
+/// A minute of silence ended with "what the tool itself costs could not be measured".
+#[test]
+fn a_function_that_never_returns_or_dies_at_once_is_named_and_the_point_invalid() {
+    let _beside = beside();
+    let place = broken(&[]);
+    let table = [
+        (
+            "hangs-in-acquire",
+            "errors",
+            "jostle_acquire did not return",
+        ),
+        (
+            "hangs-in-release",
+            "errors",
+            "jostle_release did not return",
+        ),
+        ("hangs-in-leave", "errors", "jostle_leave did not return"),
+        (
+            "dies-in-release",
+            "deaths",
+            "killed by SIGSEGV inside jostle_release",
+        ),
+    ];
+    for (fault, check, expected) in table {
+        let done = contend(&place, fault, "-w 3 -b 100us -t 0.5").exits(3);
+        let text = &reason(&done.point(), check).unwrap().text.clone();
+        assert!(text.contains(expected), "{text}: {}", done.transcript());
+    }
+}
+
 #[test]
 fn a_library_that_hears_no_signal_is_ended() {
     let _beside = beside();

@@ -47,6 +47,12 @@ struct self {
 static int *volatile nowhere;
 static void crash(void) { *nowhere = 0; }
 
+static void hang(void)
+{
+    for (;;)
+        pause();
+}
+
 static int is(struct shared *all, const char *fault) { return !strcmp(all->fault, fault); }
 
 #if defined(DIES_AT_LOAD) || defined(PRINTS)
@@ -78,8 +84,7 @@ int jostle_prepare(void *shared, const char *args, unsigned workers, unsigned ke
     if (is(all, "dies-in-prepare"))
         abort();
     if (is(all, "hangs-in-prepare"))
-        for (;;)
-            pause();
+        hang();
     if (is(all, "prepares-7"))
         return 7;
     return 0;
@@ -118,6 +123,8 @@ int jostle_acquire(void *handle, unsigned key, int is_shared, int64_t deadline_n
     struct lock *lock = &self->shared->locks[key];
     unsigned expected = FREE;
     (void)token;
+    if (is(self->shared, "hangs-in-acquire"))
+        hang();
     if (is_shared)
         return -ENOTSUP;
     if (is(self->shared, "dies-in-acquire") && self->shared->workers > 1 &&
@@ -152,6 +159,10 @@ int jostle_release(void *handle, unsigned key, int is_shared)
     }
     if (is(self->shared, "releases-9"))
         return 9;
+    if (is(self->shared, "hangs-in-release"))
+        hang();
+    if (is(self->shared, "dies-in-release"))
+        crash();
     /* After some time a lock is not freed. (A single worker would wait for itself
      * before the first run, when jostle measures its own cost.) */
     int leaks = is(self->shared, "leaks") || is(self->shared, "deaf");
@@ -168,6 +179,8 @@ void jostle_leave(void *handle)
 {
     struct self *self = handle;
     struct timespec left = {3, 0};
+    if (is(self->shared, "hangs-in-leave"))
+        hang();
     if (is(self->shared, "leaves-late") && self->shared->workers > 1)
         while (nanosleep(&left, &left) == -1 && errno == EINTR)
             ;

@@ -60,7 +60,7 @@ pub(super) fn collect(
         courses(&mut data, order, &pages, &seen, opens);
     }
     data.kept = seen.kept.clone().map(Box::new);
-    errors(&mut data, &pages, &seen);
+    errors(&mut data, order, &pages, &seen);
     if order.measure == Measure::Full {
         figures(&mut data, order, &pages);
         waits(&mut data, order, &pages, closes);
@@ -154,18 +154,27 @@ fn deaths(order: &RunOrder, seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
 
 /// The function of a user's library in which a worker ended: its own code neither exits nor
 /// faults. Empty where that is not known.
-fn inside(order: &RunOrder, ended: &Ended, page: &Page<'_>) -> &'static str {
+fn inside(order: &RunOrder, ended: &Ended, page: &Page<'_>) -> String {
     // These come from outside, as a rule.
     const SENT: [Signal; 3] = [Signal::KILL, Signal::TERM, Signal::INT];
     let sent = SENT
         .iter()
         .any(|signal| ended.signal == Some(signal.as_raw()));
-    let told =
+    let call = called(order, page).filter(|_| !sent);
+    call.map_or(String::new(), |call| format!(" inside {call}"))
+}
+
+/// The function of a user's library in which its worker is, or was at its end. None where
+/// that is not known.
+fn called(order: &RunOrder, page: &Page<'_>) -> Option<&'static str> {
+    let noted =
         order.measure == Measure::Full && matches!(order.workload, WorkloadOrder::Contend(_));
-    match order.target.starts_with("lib:") && told && !sent {
-        false => "",
-        true if page.get(Word::PendingSince) > 0 => " inside jostle_acquire",
-        true => " inside jostle_release",
+    (noted && order.target.starts_with("lib:")).then_some(())?;
+    let is = |stage: Stage| page.get(Word::Stage) == stage as u64;
+    match page.get(Word::PendingSince) > 0 {
+        _ if is(Stage::Done) || is(Stage::Failed) => Some("jostle_leave"),
+        true => Some("jostle_acquire"),
+        false => Some("jostle_release"),
     }
 }
 
@@ -239,7 +248,7 @@ fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
     }
 }
 
-fn errors(data: &mut RunData, pages: &[Page<'_>], seen: &Seen) {
+fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
     for page in pages {
         if let Some(message) = page.message() {
             let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
@@ -250,6 +259,11 @@ fn errors(data: &mut RunData, pages: &[Page<'_>], seen: &Seen) {
             }
         }
     }
+    // Asked to end its wait, and killed 2 s later.
+    let stuck = seen.children.killed.iter().map(|worker| &pages[*worker]);
+    let call = stuck.filter_map(|page| called(order, page)).next();
+    data.messages
+        .extend(call.map(|call| format!("{call} did not return")));
     let before_release: u64 = pages.iter().map(|page| page.get(Word::BeforeRelease)).sum();
     for (name, count) in [
         ("handoff_before_release", before_release),

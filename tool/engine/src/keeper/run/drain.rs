@@ -2,7 +2,7 @@
 
 use super::{Children, Run};
 use jostle_model::plan::Measure;
-use jostle_sys::signal;
+use jostle_sys::{process, signal};
 use jostle_worker::page::{Stage, Word};
 use std::time::Duration;
 
@@ -42,8 +42,15 @@ impl Run<'_> {
         }
         if !children.alive.is_empty() {
             children.killed = children.alive.values().cloned().flatten().collect();
-            let stuck = |worker: &&usize| !self.has_ended(**worker);
-            children.stuck = children.killed.iter().filter(stuck).count() as u64;
+            let each = children.alive.iter();
+            let stuck = each.map(|(pid, workers)| match self.is_in_leave(*pid) {
+                true => workers.len(),
+                false => workers
+                    .clone()
+                    .filter(|worker| !self.has_ended(*worker))
+                    .count(),
+            });
+            children.stuck = stuck.sum::<usize>() as u64;
             self.clear_away(children);
         }
     }
@@ -54,11 +61,21 @@ impl Run<'_> {
     /// process that has that list may be without a CPU for long.
     fn leave_to_exit(&self, children: &Children) -> u64 {
         const EXIT: Duration = Duration::from_secs(20);
+        /// A `jostle_leave` that waits for others of its workers.
+        const LEAVE: Duration = Duration::from_secs(2);
         let mut left = children.alive.values().cloned().flatten();
         match left.all(|worker| self.has_ended(worker)) {
+            true if children.alive.keys().any(|pid| self.is_in_leave(*pid)) => {
+                LEAVE.as_nanos() as u64
+            }
             true => EXIT.as_nanos() as u64,
             false => 0,
         }
+    }
+
+    /// Whether a user's library may keep the process: it does not exit yet.
+    fn is_in_leave(&self, pid: u32) -> bool {
+        self.order.target.starts_with("lib:") && !process::is_exiting(pid)
     }
 
     fn has_ended(&self, worker: usize) -> bool {

@@ -4,6 +4,7 @@
 
 use super::{Aborted, Children, Reading, Run};
 use crate::keeper::accounts::Known;
+use crate::kept::idle_ns;
 use crate::order::{KeptData, LEASES, RunOrder};
 use jostle_model::time::Nanos;
 use jostle_sys::serving;
@@ -31,10 +32,6 @@ pub(super) struct Keep {
 
 /// The clocks at both ends of a time in which the server had no locks.
 pub(super) struct Idle(Reading, Reading);
-
-/// For how long an idle server is looked at: a tenth of the time for which locks are kept,
-/// within these, and no longer than that.
-const IDLE_NS: [u64; 2] = [1_000_000_000, 5_000_000_000];
 
 /// Refuses to keep locks for too few of the leases that the service has granted, which may
 /// be longer than those that were asked for.
@@ -77,8 +74,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let opened = self.read(children);
-        let long = (span.0 / 10).clamp(IDLE_NS[0], IDLE_NS[1]).min(span.0);
-        let until = opened.at_ns + long;
+        let until = opened.at_ns + idle_ns(span);
         while self.now() < until {
             let left = Duration::from_nanos(until.saturating_sub(self.now()));
             self.heed_parent(left.min(LOOK))?;
