@@ -5,14 +5,6 @@ use crate::order::{KeptData, Merged};
 use jostle_model::Nanos;
 use jostle_model::record::Kept;
 
-/// For how long an idle server is looked at before locks are kept for this span: a tenth of
-/// it, 1 to 5 s, and no longer than it.
-pub(crate) fn idle_ns(span: Nanos) -> u64 {
-    (span.0 / 10)
-        .clamp(1_000_000_000, 5_000_000_000)
-        .min(span.0)
-}
-
 /// The record. `late`: from when each renewal was due until it was confirmed.
 pub(crate) fn record(kept: &KeptData, late: Option<&Merged>, over: &[Nanos]) -> Kept {
     let seconds = |ns: u64| ns as f64 / 1e9;

@@ -6,7 +6,7 @@
 //! test it. The time of a network is not included. Once pilots have run, `schedule` has
 //! better figures.
 
-use crate::kept::idle_ns;
+use crate::order::idle_ns;
 use crate::resolve::Resolved;
 use crate::resolve::recover::makes_sense;
 use crate::schedule::{self, Asked, Pilot, Timing};

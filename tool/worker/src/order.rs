@@ -18,7 +18,7 @@ pub use connect::{Closed, Demand, Lost, Reached, SideData, SweepOrder};
 pub use contend::ContendOrder;
 pub use contend::NO_TIME;
 pub use data::{GrantLog, Merged, RunData};
-pub use hold::{HoldOrder, KeptData, LEASES};
+pub use hold::{HoldOrder, KeptData, LEASES, idle_ns};
 pub use rate::{OpenLoopData, OpenLoopOrder, RateOrder};
 pub use recover::{RecoverData, RecoverOrder};
 pub use requests::{RequestData, RequestOrder};

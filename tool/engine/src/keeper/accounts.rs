@@ -23,7 +23,7 @@ use jostle_sys::serving::sockets_of;
 use jostle_sys::sock_diag::{SockDiag, Wanted};
 use jostle_sys::stat::{self, MachineTicks};
 use owners::Kin;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Neighbours that are named.
@@ -51,6 +51,8 @@ pub(super) struct Books {
     /// When the window has closed and workers and what they started are still there.
     closing: RefCell<Look>,
     began_ns: u64,
+    /// When workers were let go, and when their window had closed.
+    worked_ns: [Cell<u64>; 2],
     /// Asks for the segments of connections; None where nothing is asked over them.
     diag: RefCell<Option<SockDiag>>,
     /// The sockets of the workers.
@@ -144,9 +146,15 @@ impl Books {
             before: Look::take(),
             closing: RefCell::default(),
             began_ns: jostle_sys::clock::monotonic(),
+            worked_ns: Default::default(),
             diag: RefCell::default(),
             sockets: RefCell::default(),
         }
+    }
+
+    /// Workers are let go.
+    pub(super) fn starts(&self) {
+        self.worked_ns[0].set(jostle_sys::clock::monotonic());
     }
 
     /// Looks at who is there once the window has closed and before workers are
@@ -158,6 +166,7 @@ impl Books {
             *self.sockets.borrow_mut() = workers.flat_map(|pid| sockets_of(*pid)).collect();
         }
         *self.closing.borrow_mut() = Look::take();
+        self.worked_ns[1].set(jostle_sys::clock::monotonic());
     }
 
     /// CPU time of all processes so far, for whoever watches: exact where the kernel
@@ -248,6 +257,12 @@ impl Books {
             }
             match kin.owner(*pid) {
                 Owner::Worker => {}
+                Owner::Request if !after.identities.contains_key(pid) => {
+                    let [from, to] = [0, 1].map(|edge| self.worked_ns[edge].get());
+                    let share = known.between_ns as f64 / to.saturating_sub(from).max(1) as f64;
+                    let ended = closing.identities.get(pid).map_or(0, |peer| peer.reaped_ns);
+                    sums.requests_ns += used + (ended as f64 * share.min(1.0)) as u64;
+                }
                 Owner::Request => sums.requests_ns += used + reaped,
                 Owner::Server => sums.server_ns += used + reaped,
                 Owner::Tool => sums.tool_ns += used,

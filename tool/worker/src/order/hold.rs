@@ -22,6 +22,14 @@ pub struct HoldOrder {
     pub lease: Option<Nanos>,
 }
 
+/// For how long an idle server is looked at before locks are kept for this span: a tenth of
+/// it, 1 to 5 s, and no longer than it.
+pub fn idle_ns(span: Nanos) -> u64 {
+    (span.0 / 10)
+        .clamp(1_000_000_000, 5_000_000_000)
+        .min(span.0)
+}
+
 /// What keeping the locks of all workers came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptData {

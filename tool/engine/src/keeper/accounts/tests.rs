@@ -105,6 +105,35 @@ fn what_a_worker_kept_is_booked_to_requests() {
     assert_eq!(accounts.others_s, Some(0.5));
 }
 
+/// A lock in bash starts a flock(1) for each call, which lives for a millisecond. Their time was
+/// that of other programs, on an idle machine.
+#[test]
+fn what_a_kept_program_s_children_used_is_its_own() {
+    const WORKER: u32 = 5_000_000;
+    let books = Books {
+        closing: RefCell::new(look(&[
+            (WORKER, identity("jostle-worker", 1, 0), 0),
+            // Over warm-up and window, of which the window is four fifths.
+            (WORKER + 1, identity("bash", WORKER, 2_500_000_000), 0),
+            (WORKER + 2, identity("make", 1, 900_000_000), 0),
+        ])),
+        worked_ns: [1_000_000_000, 6_000_000_000].map(Cell::new),
+        ..books(Vec::new())
+    };
+    let closed = Entry {
+        census: Census::from([(WORKER + 1, 1_000_000_000), (WORKER + 2, 500_000_000)]),
+        ..Entry::default()
+    };
+    let known = Known {
+        between_ns: 4_000_000_000,
+        workers: &[WORKER],
+        ..Known::default()
+    };
+    let accounts = books.close(&Entry::default(), &closed, &known);
+    assert_eq!(accounts.requests_s, Some(3.0));
+    assert_eq!(accounts.others_s, Some(0.5));
+}
+
 pub(super) fn books(cpus: Vec<usize>) -> Books {
     Books {
         top: 20,
@@ -116,6 +145,7 @@ pub(super) fn books(cpus: Vec<usize>) -> Books {
         before: Look::default(),
         closing: RefCell::default(),
         began_ns: 0,
+        worked_ns: Default::default(),
         diag: RefCell::default(),
         sockets: RefCell::default(),
     }

@@ -4,8 +4,7 @@
 
 use super::{Aborted, Children, Reading, Run};
 use crate::keeper::accounts::Known;
-use crate::kept::idle_ns;
-use crate::order::{KeptData, LEASES, RunOrder};
+use crate::order::{KeptData, LEASES, RunOrder, idle_ns};
 use jostle_model::time::Nanos;
 use jostle_sys::serving;
 use jostle_targets::LEASE_FACT;

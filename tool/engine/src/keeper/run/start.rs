@@ -47,6 +47,7 @@ impl Run<'_> {
             begins + RAMP_PATIENCE_NS / 10 + run + self.order.patience().0,
             Relaxed,
         );
+        self.books.starts();
         self.shared.go().store(1, Release);
         futex::wake(self.shared.go(), futex::ALL);
     }
