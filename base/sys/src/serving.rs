@@ -4,6 +4,7 @@
 //! /proc/net), and /proc/PID/fd beside its owner. Other users' descriptors can be looked at by
 //! root alone.
 
+use crate::census::{self, Identity};
 use crate::sock_diag::{self, SockDiag, Wanted};
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,14 +24,28 @@ pub enum Address {
 const ESTABLISHED: &str = "01";
 const LISTEN: &str = "0A";
 
-/// The processes that hold the accepted connections of an address, or else those that
-/// listen there. Empty where nobody does, or where it cannot be seen.
+/// The processes that hold the accepted connections of an address, with those that listen
+/// there and started them: a session of PostgreSQL may end before anybody looks again. Where
+/// there are no connections, those that listen. Empty where nobody does, or where it cannot be
+/// seen.
 pub fn serving(address: &Address) -> Vec<u32> {
-    let connected = owners(&inodes(address, Kind::Connected));
-    match connected.is_empty() {
-        true => owners(&inodes(address, Kind::Listening)),
-        false => connected,
-    }
+    let mut found = owners(&inodes(address, Kind::Connected));
+    // A session that has ended since says nothing about who started it.
+    found.retain(|pid| Identity::of(*pid).is_some());
+    let listening = owners(&inodes(address, Kind::Listening)).into_iter();
+    let started = |pid: &u32| {
+        found
+            .iter()
+            .any(|one| one != pid && census::descends_from(*one, *pid))
+    };
+    let parents: Vec<u32> = match found.is_empty() {
+        true => listening.collect(),
+        false => listening
+            .filter(|pid| *pid > 1 && !found.contains(pid) && started(pid))
+            .collect(),
+    };
+    found.extend(parents);
+    found
 }
 
 /// Whether anybody listens at an address, visible or not.
@@ -227,6 +242,30 @@ mod tests {
             assert!((0..500).any(is_closed));
             assert!(is_ours());
             drop((client, accepted));
+        }
+
+        /// PostgreSQL: only a session was found, which was gone when its CPU time was asked for.
+        #[test]
+        fn the_listener_that_started_the_owner_of_a_connection_serves_too() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = Address::Port(listener.local_addr().unwrap().port());
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (accepted, _) = listener.accept().unwrap();
+            let mut session = std::process::Command::new("sleep")
+                .arg("100")
+                .stdin(std::os::fd::OwnedFd::from(accepted))
+                .spawn()
+                .unwrap();
+            let own = std::process::id();
+            let both = |_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                let found = serving(&address);
+                found.contains(&own) && found.contains(&session.id())
+            };
+            let found = (0..500).any(both);
+            session.kill().unwrap();
+            session.wait().unwrap();
+            assert!(found);
         }
 
         #[test]
