@@ -260,7 +260,8 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
         let stem = format!("wait_{name}_at_least");
         all.push(Figure::new(stem, "ns", Over::Middle, above));
     }
-    let modes: [(&str, fn(&Point) -> Option<&Waits>); 2] = [
+    type Of = fn(&Point) -> Option<&Waits>;
+    let modes: [(&str, Of); 2] = [
         ("reader_wait", |run| run.reader_wait_ns.as_deref()),
         ("writer_wait", |run| run.writer_wait_ns.as_deref()),
     ];
