@@ -10,8 +10,8 @@ use crate::{COMMIT, Failure, VERSION, messages, print, shown, told};
 use anyhow::{Context, anyhow};
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::exit;
-use jostle_engine::judge::{Order, watch};
 use jostle_engine::keeper;
+use jostle_judge::{Order, watch};
 use jostle_model::judged::{Doubled, Limit, Turn, Watched};
 use jostle_model::record::Record;
 use jostle_report::Writer;
@@ -34,7 +34,7 @@ const SHORTEST_NS: u64 = 10_000_000;
 /// What is impossible, before anything has started; that the command could not be
 /// started, or its guard was killed.
 pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
-    let words = jostle_engine::judge::words(&args.command);
+    let words = jostle_judge::words(&args.command);
     let turns = turns(args, &words)?;
     if args.every.0 < SHORTEST_NS {
         return Err(Failure::Usage("--every: at least 10ms".to_owned()));
@@ -400,15 +400,6 @@ mod tests {
         let turns = turns(&args, &args.command).ok().unwrap();
         let loads: Vec<u64> = turns.iter().flatten().map(|turn| turn.load).collect();
         assert_eq!((turns.len(), &loads[..4]), (24, &[1, 2, 2, 1][..]));
-        let words = copied(&["sh", "-c", "echo x; exit 3"].map(str::to_owned), 2);
-        let done = std::process::Command::new(&words[0])
-            .args(&words[1..])
-            .output()
-            .unwrap();
-        assert_eq!(
-            (done.status.code(), &done.stdout[..]),
-            (Some(3), &b"x\nx\n"[..])
-        );
     }
 
     #[test]
@@ -419,5 +410,22 @@ mod tests {
         }
         let none = args("wrk -c{50}", true, Some(0));
         assert!(turns(&none, &none.command).is_err());
+    }
+
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn copies_print_what_each_prints_and_end_as_one_of_them() {
+            let words = copied(&["sh", "-c", "echo x; exit 3"].map(str::to_owned), 2);
+            let done = std::process::Command::new(&words[0])
+                .args(&words[1..])
+                .output()
+                .unwrap();
+            assert_eq!(
+                (done.status.code(), &done.stdout[..]),
+                (Some(3), &b"x\nx\n"[..])
+            );
+        }
     }
 }

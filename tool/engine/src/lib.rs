@@ -17,7 +17,6 @@ mod during;
 pub mod environment;
 pub mod experiment;
 pub mod hosts;
-pub mod judge;
 pub mod keeper;
 mod kept;
 mod merged;

@@ -13,7 +13,7 @@ mod server;
 
 pub(super) use owners::Owner;
 pub(super) use queues::Queues;
-pub(crate) use server::Server;
+pub use server::Server;
 pub use server::{check, processes, unseen};
 
 use crate::order::RunOrder;

@@ -30,8 +30,9 @@ mod spread;
 mod together;
 mod watch;
 
-pub(crate) use accounts::Server;
-pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
+pub use accounts::{
+    Server, check as check_server, processes as server_processes, unseen as unseen_server,
+};
 pub use servers::{NOT_LAUNCHED, PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
 
 use crate::order::{

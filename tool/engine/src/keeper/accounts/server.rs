@@ -26,7 +26,7 @@ const THREADS: usize = 512;
 
 /// Where its processes are found.
 #[derive(Default)]
-pub(crate) struct Server {
+pub struct Server {
     how: How,
     /// Found so far.
     roots: RefCell<BTreeSet<u32>>,
@@ -52,7 +52,7 @@ pub(crate) struct Reading {
 impl Server {
     /// The server of a target. `embedded`: its processes, where it has named them itself or
     /// they were launched.
-    pub(crate) fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
+    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
         let spec = Spec::parse(target).ok();
         let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
         let (how, known) = match (named, embedded) {
@@ -68,7 +68,7 @@ impl Server {
 
     /// Looks for its processes behind our connections; called outside the window, when
     /// connections may be open.
-    pub(crate) fn look(&self) {
+    pub fn look(&self) {
         if let How::Address(address) = &self.how {
             let found = serving::serving(address).into_iter();
             self.roots
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Its processes, without their descendants.
-    pub(crate) fn roots(&self) -> Vec<u32> {
+    pub fn roots(&self) -> Vec<u32> {
         let mut roots: Vec<u32> = self.roots.borrow().iter().copied().collect();
         if let How::Group(group) = &self.how {
             roots.extend(group.processes());

@@ -11,8 +11,8 @@ mod side;
 mod sockets;
 mod threads;
 
-use crate::keeper::Server;
 use guard::{Guard, News};
+use jostle_engine::keeper::Server;
 use jostle_model::ServerAt;
 use jostle_model::judged::{Machine, Turn, Watched};
 use jostle_model::record::{Environment, Neighbour, SCHEMA};
