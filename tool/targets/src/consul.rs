@@ -386,6 +386,8 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        Server::plain(Address::Tcp(ground.address())).leader().map(drop)
+        Server::plain(Address::Tcp(ground.address()))
+            .leader()
+            .map(drop)
     }
 }
