@@ -5,6 +5,7 @@ use crate::ResultSet;
 use jostle_model::record::Reason;
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 type Of = fn(&PointSummary<'_>) -> Option<Estimate>;
 
@@ -41,16 +42,20 @@ static FIGURES: &[(&str, Of)] = &[
 
 /// The document.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
+    let files: BTreeSet<_> = sets.iter().map(|set| &set.file).collect();
     let of_set = |set: &ResultSet| -> Vec<Value> {
         let points = summarize(&set.experiment, &set.points);
-        points.iter().map(|point| object(set, point)).collect()
+        let file = set.file.as_ref().filter(|_| files.len() > 1);
+        let objects = points.iter().map(|point| object(set, file, point));
+        objects.collect()
     };
     let all: Vec<Value> = sets.iter().flat_map(of_set).collect();
     // A list of objects always has a text.
     serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
 }
 
-fn object(set: &ResultSet, point: &PointSummary<'_>) -> Value {
+/// `file`: where there are several.
+fn object(set: &ResultSet, file: Option<&String>, point: &PointSummary<'_>) -> Value {
     let known = FIGURES.iter().filter(|_| point.is_usable());
     let known = known.filter_map(|(name, of)| Some(((*name).to_owned(), estimate(of(point)?))));
     let figures: Map<String, Value> = known.collect();
@@ -58,7 +63,7 @@ fn object(set: &ResultSet, point: &PointSummary<'_>) -> Value {
         |reason: &Reason| json!({ "is": reason.is, "check": reason.check, "text": reason.text });
     let reasons: Vec<Value> = point.verdict.reasons.iter().map(reason).collect();
     json!({
-        "file": set.file,
+        "file": file,
         "label": set.label,
         "started_at": set.experiment.started_at,
         "workload": point.workload.as_str(),
