@@ -288,7 +288,7 @@ pub enum Limit {
     Generator,
     /// The server: the command's figures are the server's.
     Server,
-    /// The CPUs, ports or the hypervisor of this machine.
+    /// The CPUs or the hypervisor of this machine.
     Machine,
     /// What the server itself waits for: another server.
     Downstream,

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Time limit for a service to accept a connection. After it the service counts as
 /// unreachable.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// Of a look whether somebody is there.
+/// How long a look whether somebody is there may take.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Where a service listens.

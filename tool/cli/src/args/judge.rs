@@ -58,5 +58,6 @@ pub(crate) struct Judge {
 /// As records name it.
 fn limit(word: &str) -> Result<Limit, String> {
     let found = serde_json::from_value(word.into());
-    found.map_err(|_| "no such limit; try server".to_owned())
+    // The error lists the limits that there are.
+    found.map_err(|error| error.to_string())
 }

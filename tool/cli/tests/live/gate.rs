@@ -153,7 +153,11 @@ fn what_makes_no_sense_is_refused() {
             "--judge takes no BASE and NEW",
         ),
         ("--require server futex spin", 2, "need --judge"),
-        ("--judge true --require serve", 2, "no such limit"),
+        (
+            "--judge true --require serve",
+            2,
+            "expected one of `generator`",
+        ),
         ("--fast futex spin", 2, "there is no option --fast"),
         ("futex spin --out", 2, "--out needs a value"),
         ("--build make HEAD~1 HEAD", 2, "--build needs --target"),

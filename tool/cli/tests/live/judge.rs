@@ -298,7 +298,7 @@ fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
         (
             "judge --require servers -- touch ran".to_owned(),
             2,
-            "no such limit",
+            "expected one of `generator`, `server`",
         ),
         (
             "judge -o x.jsonl -- no-such-program".to_owned(),

@@ -107,7 +107,7 @@ pub static COMPARE_FORMATS: &[(&str, &str)] = &[
 ];
 
 impl Comparison {
-    /// Of BASE and NEW by these names, without a row.
+    /// A comparison of BASE and NEW, which have these names, without a row yet.
     fn new(input: &Input<'_>, [base, new]: [String; 2]) -> Comparison {
         Comparison {
             base,

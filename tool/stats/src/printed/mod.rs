@@ -357,7 +357,7 @@ fn duration_ms(text: &str) -> Option<f64> {
     ];
     let text = &text.replace(' ', "");
     if text.starts_with("NaN") || text.trim_start_matches('-').starts_with("inf") {
-        // Of no requests.
+        // The tool made no request.
         return Some(f64::NAN);
     }
     let (mut rest, mut all) = (text.as_str(), 0.0);
