@@ -9,6 +9,7 @@ pub mod census;
 pub mod clock;
 pub mod cpu;
 pub mod errno;
+pub mod exits;
 pub mod files;
 pub mod futex;
 pub mod ledger;

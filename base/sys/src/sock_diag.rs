@@ -331,18 +331,18 @@ fn carried(info: &[u8]) -> Option<Carried> {
     })
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at + 2)?;
     Some(u16::from_ne_bytes(bytes.try_into().ok()?))
 }
 
 /// Messages and attributes begin at multiples of four.
-fn aligned(length: usize) -> usize {
+pub(crate) fn aligned(length: usize) -> usize {
     length.div_ceil(4) * 4
 }
 

@@ -196,7 +196,8 @@ fn a_report_is_what_the_run_printed_in_every_format() {
         // What a gate reads has the points that are not INVALID, which a busy machine
         // may make all of them.
         assert!(
-            done.stdout.contains("null") || ["benchstat", "github-benchmark"].contains(&format.name),
+            done.stdout.contains("null")
+                || ["benchstat", "github-benchmark"].contains(&format.name),
             "{}",
             done.transcript()
         );

@@ -16,9 +16,10 @@ pub(super) use queues::Queues;
 pub use server::Server;
 pub use server::{check, processes, unseen};
 
-use crate::order::RunOrder;
+use crate::order::{RunOrder, WorkloadOrder};
 use jostle_model::record::{Accounts, Neighbour};
 use jostle_sys::census::{self, Census, Identity, Whole};
+use jostle_sys::exits::{Exit, Exits};
 use jostle_sys::serving::sockets_of;
 use jostle_sys::sock_diag::{SockDiag, Wanted};
 use jostle_sys::stat::{self, MachineTicks};
@@ -29,7 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Neighbours that are named.
 const NAMED: usize = 3;
 
-/// What stands for programs that began and ended within the window, with the number 0.
+/// What stands for programs that began and ended within the window and were not told by
+/// name, with the number 0.
 const ENDED: &str = "programs that ended";
 
 /// CPU time under which the CPUs of a process are not looked up.
@@ -57,6 +59,9 @@ pub(super) struct Books {
     diag: RefCell<Option<SockDiag>>,
     /// The sockets of the workers.
     sockets: RefCell<BTreeSet<u64>>,
+    /// Tells of programs that end; None without the right to ask, and where ours start
+    /// programs of their own, which telling would delay.
+    exits: Option<Exits>,
 }
 
 /// All processes at a moment outside of the window.
@@ -88,6 +93,8 @@ pub(super) struct Entry {
     packets: BTreeMap<usize, u64>,
     /// By cookie and inode, those that each TCP connection of this machine has carried.
     segments: BTreeMap<(u64, u32), u64>,
+    /// Threads that ended since the entry before.
+    ended: Vec<Exit>,
     server: server::Reading,
 }
 
@@ -127,7 +134,10 @@ impl Books {
         /// Workers up to which asking for their connections takes well under a millisecond.
         const FEW: usize = 500;
         let asks = server.is_known() && order.workers <= FEW;
-        let books = Books::with(server, cpus, order.share.is_some());
+        let mut books = Books::with(server, cpus, order.share.is_some());
+        if let WorkloadOrder::Contend(_) | WorkloadOrder::Hold(_) = order.workload {
+            books.exits = Exits::listen().ok();
+        }
         *books.diag.borrow_mut() = asks.then(SockDiag::open).and_then(Result::ok);
         books
     }
@@ -149,6 +159,7 @@ impl Books {
             worked_ns: Default::default(),
             diag: RefCell::default(),
             sockets: RefCell::default(),
+            exits: None,
         }
     }
 
@@ -206,8 +217,15 @@ impl Books {
             whole_ns: self.whole.as_ref().and_then(|whole| whole.read(&self.cpus)),
             packets: stat::packets(),
             segments: self.segments(),
+            ended: self.ended(),
             server,
         }
+    }
+
+    /// None where more ended than the kernel could tell.
+    fn ended(&self) -> Vec<Exit> {
+        let told = self.exits.as_ref().map(Exits::drain);
+        told.and_then(Result::ok).unwrap_or_default()
     }
 
     fn segments(&self) -> BTreeMap<(u64, u32), u64> {
@@ -271,6 +289,7 @@ impl Books {
                 Owner::Other => sums.other(*pid, &kin.name(*pid), used, reaped),
             }
         }
+        sums.ended(&closed.ended, &kin, &after);
         self.accounts(opened, closed, known, sums)
     }
 
@@ -311,8 +330,9 @@ impl Books {
         // never with more than is left.
         let most = known.between_ns * cpus as u64;
         let dead_ns = sums.dead_ns.min(rest_ns.unwrap_or(most));
-        // Their names are gone, and who waited for them need not have started them.
-        sums.others.push(neighbour(0, ENDED, dead_ns));
+        let told_ns = sums.name_the_dead(dead_ns);
+        // Who waited for the rest need not have started them.
+        sums.others.push(neighbour(0, ENDED, dead_ns - told_ns));
         let on_ours = |from: &MachineTicks, to: &MachineTicks| {
             let (from, to) = (from.on(&self.cpus), to.on(&self.cpus));
             [0, 1].map(|n| to[n].saturating_sub(from[n]))
@@ -419,6 +439,8 @@ struct Sums {
     alive_ns: u64,
     /// Programs that ended, by those that waited for them.
     dead_ns: u64,
+    /// Those that the kernel told of, by what they are called here; in ticks.
+    dead: BTreeMap<String, u64>,
     others: Vec<Neighbour>,
     kernel_threads: Vec<Neighbour>,
 }
@@ -428,6 +450,38 @@ impl Sums {
         self.alive_ns += used;
         self.dead_ns += reaped;
         self.others.push(neighbour(pid, name, used));
+    }
+
+    /// Books what ended to its name and to who started it, if that is nobody of ours.
+    fn ended(&mut self, told: &[Exit], kin: &Kin<'_>, after: &Look) {
+        let names: BTreeMap<u32, &str> = told.iter().map(|one| (one.pid, &*one.name)).collect();
+        for exit in told {
+            let is_other = kin.owner(exit.parent) == Owner::Other;
+            if !is_other || after.identities.contains_key(&exit.pid) {
+                continue;
+            }
+            let by = match (exit.parent, kin.name(exit.parent)) {
+                // It inherits what others started.
+                (1, _) => None,
+                (ended, unknown) if unknown == "?" => names.get(&ended).map(|name| (*name).into()),
+                (pid, name) => Some(format!("{name} ({pid})")),
+            };
+            let by = by.map_or_else(String::new, |by| format!(" started by {by}"));
+            *self.dead.entry(format!("{}{by}", exit.name)).or_default() += 1000 * exit.used_us;
+        }
+    }
+
+    /// Adds them to the others, with at most that CPU time in all; how much they have.
+    fn name_the_dead(&mut self, dead_ns: u64) -> u64 {
+        let ticks_ns: u64 = self.dead.values().sum();
+        let scale = (dead_ns as f64 / ticks_ns.max(1) as f64).min(1.0);
+        let mut told_ns = 0;
+        for (name, ns) in std::mem::take(&mut self.dead) {
+            let ns = (ns as f64 * scale) as u64;
+            told_ns += ns;
+            self.others.push(neighbour(0, &name, ns));
+        }
+        told_ns.min(dead_ns)
     }
 
     fn kernel(&mut self, pid: u32, name: &str, used: u64) {

@@ -91,9 +91,9 @@ pub struct Readings {
 /// Another process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// As the kernel names it (comm).
+    /// As the kernel names it (comm); of programs that ended also who started them.
     pub name: String,
-    /// Its number; 0 for all programs together that began and ended within the window.
+    /// Its number; 0 for programs that ended within the window.
     pub pid: u64,
     /// CPU time within the two readings.
     pub cpu_s: f64,

@@ -148,6 +148,7 @@ pub(super) fn books(cpus: Vec<usize>) -> Books {
         worked_ns: Default::default(),
         diag: RefCell::default(),
         sockets: RefCell::default(),
+        exits: None,
     }
 }
 
@@ -203,6 +204,53 @@ fn programs_that_ended_have_no_name_and_no_more_time_than_is_left() {
     let named: Vec<_> = named.collect();
     assert_eq!(named, [("programs that ended", 0.7), ("bash", 0.04)]);
     assert!((accounts.others_s.unwrap() - 0.74).abs() < 1e-9);
+}
+
+/// A program that started others for a millisecond each was named with all their time, and
+/// later nobody was.
+#[test]
+fn programs_that_ended_are_named_with_who_started_them_where_the_kernel_tells() {
+    let exit = |name: &str, pid, parent, used_us| Exit {
+        name: name.to_owned(),
+        pid,
+        parent,
+        used_us,
+    };
+    let told = [
+        exit("sleep", 61, 51, 300_000),
+        exit("sleep", 62, 51, 300_000),
+        exit("ld", 63, 64, 200_000), // whose parent ended too
+        exit("cc", 64, 99, 0),
+        exit("worker", 70, 22, 900_000),
+        exit("a thread", 51, 1, 900_000), // of a process that lives
+    ];
+    let after = look(&[
+        (51, identity("bash", 1, 0), 5),
+        (22, identity("jostle", 20, 0), 5),
+    ]);
+    let none = BTreeMap::new();
+    let kin = Kin {
+        looks: [&after.identities, &none, &none],
+        top: 20,
+        of_a_job: false,
+        workers: &[22],
+        server: Vec::new(),
+    };
+    let named = |dead_ns| {
+        let mut sums = Sums::default();
+        sums.ended(&told, &kin, &after);
+        let told_ns = sums.name_the_dead(dead_ns);
+        let others = largest(sums.others);
+        let others = others.into_iter().map(|one| (one.name, one.cpu_s));
+        (told_ns, others.collect::<Vec<_>>())
+    };
+    let both = |sleep, ld| {
+        let sleeps = ("sleep started by bash (51)".to_owned(), sleep);
+        vec![sleeps, ("ld started by cc".to_owned(), ld)]
+    };
+    assert_eq!(named(1_000_000_000), (800_000_000, both(0.6, 0.2)));
+    // Ticks are coarse, and no more is shared out than there was.
+    assert_eq!(named(400_000_000), (400_000_000, both(0.3, 0.1)));
 }
 
 /// Under `taskset -c 0` the other CPU's interrupts and programs were taken for ours.
