@@ -1,0 +1,39 @@
+// A load generator: client PORT CONNECTIONS SECONDS.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func main() {
+	connections, _ := strconv.Atoi(os.Args[2])
+	seconds, _ := strconv.ParseFloat(os.Args[3], 64)
+	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}}
+	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	var done atomic.Int64
+	var all sync.WaitGroup
+	for range connections {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for time.Now().Before(end) {
+				answer, err := client.Get("http://127.0.0.1:" + os.Args[1] + "/")
+				if err != nil {
+					continue
+				}
+				io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+				done.Add(1)
+			}
+		}()
+	}
+	all.Wait()
+	fmt.Println(done.Load(), "requests")
+}
