@@ -252,6 +252,16 @@ const OF_REFERENCE: &[Package] = &[
         brings: "/usr/include/mariadb/mysql.h",
         why: "the client that the target `mariadb` is compared with",
     },
+    Package {
+        name: "hey",
+        brings: "hey",
+        why: "a load generator in Go that `validate judge-cases` runs",
+    },
+    Package {
+        name: "sysbench",
+        brings: "sysbench",
+        why: "one for databases, in C and Lua, for the same",
+    },
 ];
 
 /// What `cargo xtask dist` needs beside them.

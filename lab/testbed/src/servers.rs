@@ -50,6 +50,8 @@ pub enum Server {
     Zookeeper,
     /// memcached.
     Memcached,
+    /// Another program, by [`launch`].
+    Other,
 }
 
 /// Where a server runs: on any CPU, and in our own control group, unless this says
@@ -77,13 +79,14 @@ impl Server {
             Server::Etcd | Server::CurrentEtcd => "etcd",
             Server::Zookeeper => "zookeeper",
             Server::Memcached => "memcached",
+            Server::Other => "other",
         }
     }
 
     /// The Debian packages that it comes from.
     pub fn packages(self) -> &'static [&'static str] {
         match self {
-            Server::Lockd | Server::Slow => &[],
+            Server::Lockd | Server::Slow | Server::Other => &[],
             Server::Redis => &["redis-server"],
             Server::Nginx => &["nginx-light"],
             Server::Python => &["python3-venv"],
@@ -126,7 +129,10 @@ impl Server {
             | Server::Etcd
             | Server::CurrentEtcd
             | Server::Zookeeper
-            | Server::Memcached => foreign(self, placed),
+            | Server::Memcached => launch(self, placed, |address, directory| {
+                words(self, address, directory)
+            }),
+            Server::Other => bail!("another program is launched by its command line"),
         }
     }
 }
@@ -169,7 +175,7 @@ impl Running {
                 format!("mariadb://{}@{}", databases::MARIADB_USER, self.address)
             }
             (_, End::Slapd(slapd)) => slapd.url("(uid=user{n})"),
-            (Server::Nginx | Server::Python | Server::Slapd, _) => {
+            (Server::Nginx | Server::Python | Server::Slapd | Server::Other, _) => {
                 format!("http://{}/", self.address)
             }
         }
@@ -178,8 +184,10 @@ impl Running {
 
 /// A server of jostle's own: it ends with its standard input.
 fn own(server: Server, jostle: &Path, name: &str, placed: Placed<'_>) -> anyhow::Result<Running> {
-    let mut serve = placed.begin();
+    let begin = placed.words();
+    let mut serve = Command::new(&begin[0]);
     serve
+        .args(&begin[1..])
         .arg(jostle)
         .args(["serve", name])
         .stdout(Stdio::piped());
@@ -197,35 +205,42 @@ fn own(server: Server, jostle: &Path, name: &str, placed: Placed<'_>) -> anyhow:
 
 impl Placed<'_> {
     /// What a command line begins with that keeps to it.
-    fn begin(self) -> Command {
-        let mut command = Command::new("sh");
+    pub fn words(self) -> Vec<String> {
         let enter = match self.group {
             Some(group) => format!("echo 0 > {}/cgroup.procs && ", group.display()),
             None => String::new(),
         };
-        command.args(["-c", &format!("{enter}exec \"$@\""), "sh"]);
+        let mut words = ["sh", "-c", &format!("{enter}exec \"$@\""), "sh"]
+            .map(str::to_owned)
+            .to_vec();
         if let Some(cpu) = self.cpu {
-            command.args(["taskset", "-c", &cpu.to_string()]);
+            words.extend(["taskset", "-c", &cpu.to_string()].map(str::to_owned));
         }
-        command
+        words
     }
 }
 
-/// A program of the system, in a directory of its own.
-fn foreign(server: Server, placed: Placed<'_>) -> anyhow::Result<Running> {
+/// Launches a program in a directory of its own, and waits until it accepts connections.
+/// `words` makes its command line, by where it listens and that directory.
+///
+/// # Errors
+/// Where it does not answer in time, and those of `words`.
+pub fn launch(
+    server: Server,
+    placed: Placed<'_>,
+    words: impl FnOnce(SocketAddr, &Path) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Running> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let directory = tempfile::Builder::new()
         .prefix("jostle-validate-")
         .tempdir()?;
-    let words = words(server, address, directory.path())?;
-    let line = placed.begin();
+    let words = words(address, directory.path())?;
     let mut guardian = Command::new("sh");
     guardian
         .args(["-c", slapd::GUARDIAN, "sh"])
         // From here on the guardian removes it.
         .arg(directory.keep())
-        .arg(line.get_program())
-        .args(line.get_args())
+        .args(placed.words())
         .args(words)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -271,7 +286,7 @@ fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Resul
         }
         Server::Zookeeper => stores::zookeeper(address, directory)?,
         Server::Memcached => stores::memcached(address),
-        Server::Lockd | Server::Slow | Server::Slapd => {
+        Server::Lockd | Server::Slow | Server::Slapd | Server::Other => {
             return Err(anyhow!("{server:?} is started in another way"));
         }
     };

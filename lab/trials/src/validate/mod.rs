@@ -70,6 +70,13 @@ pub(crate) enum Subject {
         #[arg(long)]
         short: bool,
     },
+    /// Many load generators and servers, each with a limit that is known: what jostle judge says
+    JudgeCases {
+        #[command(flatten)]
+        generators: Generators,
+        #[command(flatten)]
+        how: judge::cases::How,
+    },
     /// Foreign load generators with and without jostle judge: what watching costs
     JudgeCost(Generators),
     /// An idle machine: nearly all of it must be VALID
@@ -186,6 +193,9 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             saturation::rows(*seconds, save.as_deref(), *quick, length)?
         }
         Subject::Judge { generators, short } => judge::rows(&generators.wanted(*short))?,
+        Subject::JudgeCases { generators, how } => {
+            judge::cases::rows(&generators.wanted(false), *how)?
+        }
         Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted(false))?,
         Subject::Clean {
             collect,

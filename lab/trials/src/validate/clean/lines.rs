@@ -157,7 +157,7 @@ fn command(server: Server, address: SocketAddr) -> String {
     let port = address.port();
     match server {
         Server::Lockd | Server::Slow | Server::Redis => format!("redis-cli -p {port} ping"),
-        Server::Nginx | Server::Python => format!("curl -s http://{address}/"),
+        Server::Nginx | Server::Python | Server::Other => format!("curl -s http://{address}/"),
         Server::Slapd => format!(
             "ldapsearch -x -LLL -H ldap://{address} -b {} (uid=user1) cn",
             slapd::BASE

@@ -91,14 +91,17 @@ impl Bench {
     fn serve(&mut self, generator: Generator) -> anyhow::Result<()> {
         let server = generator.server();
         if self.servers.iter().all(|running| running.server != server) {
-            let placed = Placed {
-                cpu: Some(self.cpu(Side::Server)),
-                group: Some(self.group(Side::Server).path()),
-            };
-            let running = server.start_at(&self.jostle, placed)?;
+            let running = server.start_at(&self.jostle, self.placed(Side::Server))?;
             self.servers.push(running);
         }
         generator.prepare(self.address(generator)?)
+    }
+
+    fn placed(&self, side: Side) -> Placed<'_> {
+        Placed {
+            cpu: Some(self.cpu(side)),
+            group: Some(self.group(side).path()),
+        }
     }
 
     fn cpu(&self, side: Side) -> usize {
@@ -117,15 +120,9 @@ impl Bench {
 
     /// The generator's command in its place.
     fn line(&self, generator: Generator, amount: Amount) -> anyhow::Result<Vec<String>> {
-        // The shell enters the group and becomes the generator.
-        let enter = format!(
-            "echo 0 > {}/cgroup.procs && exec taskset -c {} \"$@\"",
-            self.group(Side::Generator).path().display(),
-            self.cpu(Side::Generator)
-        );
-        let shell = ["sh", "-c", &enter, "sh"].map(str::to_owned);
         let command = generator.command(self.address(generator)?, amount)?;
-        Ok(shell.into_iter().chain(command).collect())
+        let begin = self.placed(Side::Generator).words();
+        Ok(begin.into_iter().chain(command).collect())
     }
 
     /// Without jostle: the rate that the generator prints.
@@ -258,7 +255,7 @@ struct Beside {
 }
 
 /// What a command prints, of both streams.
-fn printed(command: &mut Command, codes: &[i32]) -> anyhow::Result<String> {
+pub(super) fn printed(command: &mut Command, codes: &[i32]) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot run `{}`", shell::typed(command)))?;
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
@@ -273,7 +270,7 @@ fn printed(command: &mut Command, codes: &[i32]) -> anyhow::Result<String> {
     Ok(format!("{out}{err}"))
 }
 
-fn read(part: &Path) -> anyhow::Result<Watched> {
+pub(super) fn read(part: &Path) -> anyhow::Result<Watched> {
     let text = std::fs::read_to_string(part).context("jostle wrote no record")?;
     let mut lines = text.lines();
     let line = lines.next().context("jostle wrote no record")?;

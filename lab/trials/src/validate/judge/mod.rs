@@ -3,9 +3,11 @@
 //!
 //! A session is a chain of runs of one generator: left alone, planted, left alone,
 //! planted, ..., left alone. [`truth`] has the definitions, [`generators`] what is run,
-//! [`plants`] what is planted. [`cost`] is another question: what watching costs.
+//! [`plants`] what is planted. [`cost`] is another question: what watching costs. [`cases`]
+//! are generators and servers whose limits are known beforehand.
 
 mod bench;
+pub(super) mod cases;
 pub(super) mod cost;
 mod generators;
 mod plants;
