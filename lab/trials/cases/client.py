@@ -1,6 +1,9 @@
-"""Load generators: client.py asyncio|threads|split|redis PORT CONNECTIONS SECONDS.
+"""Load generators: client.py MODE PORT CONNECTIONS SECONDS.
 
-`split` writes each request in two parts, without TCP_NODELAY; `redis` sends PING.
+asyncio, threads  each connection sends one request after the other
+split             the same in two parts, without TCP_NODELAY
+fresh             a connection for each request, which the client closes
+redis             sends PING, by asyncio
 """
 import asyncio
 import socket
@@ -28,12 +31,22 @@ async def all_of_them():
 
 
 def thread(nth):
+    while time.monotonic() < END:
+        try:
+            one_connection(nth)
+        except OSError:
+            time.sleep(0.001)
+
+
+def one_connection(nth):
     with socket.create_connection(("127.0.0.1", PORT)) as connection:
         while time.monotonic() < END:
             for part in PARTS:
                 connection.sendall(part)
             connection.recv(4096)
             done[nth] += 1
+            if MODE == "fresh":
+                break
 
 
 if MODE in ("asyncio", "redis"):
