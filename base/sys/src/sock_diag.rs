@@ -60,6 +60,8 @@ pub struct Carried {
     pub segments: u64,
     /// Segments that were sent again.
     pub retransmitted: u64,
+    /// Bytes that were written and that no segment has carried yet.
+    pub unsent: u32,
     /// Time since it sent data, and since it received data, in milliseconds.
     pub idle_ms: [u32; 2],
 }
@@ -328,6 +330,8 @@ fn carried(info: &[u8]) -> Option<Carried> {
         sent_bytes: wide(120)?,
         received_bytes: wide(128)?,
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
+        // Since Linux 4.6.
+        unsent: u32_at(info, 144).unwrap_or(0),
     })
 }
 

@@ -287,6 +287,15 @@ impl Sockets {
             .connecting
             .get_or_insert_default()
             .push(connecting as f64);
+        let unsent = |socket: &&Tcp| socket.carried.is_some_and(|now| now.unsent > 0);
+        let unsent = clients.iter().chain(&servers).filter(unsent).count();
+        columns.unsent.get_or_insert_default().push(unsent as f64);
+        let awaits = |socket: &Tcp| socket.carried.and_then(Carried::awaits_answer);
+        let idle = clients
+            .iter()
+            .filter(|client| awaits(client) == Some(false));
+        let idle = idle.count();
+        columns.idle.get_or_insert_default().push(idle as f64);
         columns.time_wait.push(time_wait as f64);
         columns
             .ports_left

@@ -208,6 +208,14 @@ pub struct Traffic {
     /// Connections on which it had not read all that had arrived; absent as above.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_unread: Option<Vec<f64>>,
+    /// Ends, of both sides, at which something was written that no segment had carried yet;
+    /// absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unsent: Option<Vec<f64>>,
+    /// Connections on which the generator had received later than it had sent: no answer was
+    /// owed; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle: Option<Vec<f64>>,
     /// Connections that waited to be accepted; absent as above.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backlog: Option<Vec<f64>>,

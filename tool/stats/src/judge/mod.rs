@@ -448,7 +448,13 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
         };
     }
     match generator.share() <= ROOM && server.share() <= ROOM {
-        true => State::new(Limit::Path, words::idle(generator, server)),
+        true => State::new(
+            Limit::Path,
+            match waits::idle(window).filter(|idle| *idle >= waits::MOSTLY) {
+                Some(idle) => words::paced(idle, generator, server),
+                None => words::idle(generator, server),
+            },
+        ),
         false => State::new(Limit::Undecided, words::between(generator, server)),
     }
 }

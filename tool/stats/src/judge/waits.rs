@@ -50,11 +50,23 @@ pub(super) fn few_ports(window: &Window<'_>) -> Option<State> {
         .then(|| State::new(Limit::Ports, words::ports(traffic.ports, least, time_wait)))
 }
 
-/// Share of the connections' time that acknowledgements were delayed.
+/// Share of the connections' time that something written waited for a delayed acknowledgement
+/// before it was sent (Nagle). One may also be late because the answer is, and nothing waits for
+/// it then; older records do not tell.
 pub(super) fn delayed(window: &Window<'_>) -> Option<f64> {
+    let traffic = window.watched.traffic.as_ref()?;
     let delayed = window.share(&window.watched.network.as_ref()?.delayed_acks) * DELAYED_S;
-    let open = window.mean(&window.watched.traffic.as_ref()?.connections);
-    (open > 0.0).then(|| (delayed / open).min(1.0))
+    let open = window.mean(&traffic.connections);
+    let unsent = traffic.unsent.as_ref().map(|column| window.mean(column));
+    (open > 0.0).then(|| (delayed.min(unsent.unwrap_or(open)) / open).min(1.0))
+}
+
+/// Share of the connections on which no answer was owed: the generator had not asked yet.
+pub(super) fn idle(window: &Window<'_>) -> Option<f64> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let open = window.mean(&traffic.connections);
+    let idle = window.mean(traffic.idle.as_ref()?);
+    (open > 0.0).then(|| idle / open)
 }
 
 pub(super) fn for_timer(window: &Window<'_>) -> Option<State> {

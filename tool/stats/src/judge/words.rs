@@ -330,6 +330,14 @@ pub(super) fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!("neither side was busy: {}", both(generator, server))
 }
 
+pub(super) fn paced(idle: f64, generator: Busy<'_>, server: Busy<'_>) -> String {
+    format!(
+        "{}, and no answer was owed on {} of the connections: the command keeps a pace of its own",
+        self::idle(generator, server),
+        percent(idle)
+    )
+}
+
 pub(super) fn between(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!(
         "neither side was at its limit, nor had both of them room: {}",
@@ -397,7 +405,8 @@ pub(super) fn meaning(limit: Limit, watched: &Watched) -> &'static str {
         Limit::Nothing => "There is nothing to judge.",
         Limit::Path => {
             "The figures that the command printed are those of its number of connections, each of \
-             which waits for its answer; the server does at least as much."
+             which waits for its answer, or of the pace that it keeps; the server does at least as \
+             much."
         }
         Limit::Undecided if watched.server.is_none() => {
             "Whether the figures that the command printed are the server's cannot be told without \

@@ -64,6 +64,8 @@ fn traffic() -> Traffic {
         generator_unread_bytes: vec![0.0],
         server_unread_bytes: Some(vec![0.0]),
         server_unread: Some(vec![0.0]),
+        unsent: Some(vec![0.0]),
+        idle: Some(vec![0.0]),
         backlog: Some(vec![0.0]),
         backlog_limit: Some(511),
         at_processes: vec![755, 245],

@@ -163,6 +163,21 @@ fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
 }
 
 #[test]
+fn a_command_that_keeps_a_pace_is_told_from_connections_that_wait() {
+    let reason = |idle: f64| {
+        let found = Planted::of(0.1, 0.1).with(|run| {
+            traffic(run).connections.fill(10.0);
+            traffic(run).idle = Some(vec![idle; LOOKS]);
+        });
+        found.is(Limit::Path, "neither").reasons.remove(0)
+    };
+    assert!(
+        reason(9.5).ends_with("on 95 % of the connections: the command keeps a pace of its own")
+    );
+    assert!(!reason(4.0).contains("pace"));
+}
+
+#[test]
 fn timers_queues_and_servers_behind_the_server_are_named() {
     // Ten connections that wait for 40 ms after each of their requests.
     let found = Planted::of(0.02, 0.02)
@@ -175,6 +190,14 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
             "delayed acknowledgements (40 ms each) for 88 %",
         );
     assert_eq!(found.seconds, "TTTTTTTTT");
+    // Acknowledgements that are late because the answers are: nothing waits for them.
+    Planted::of(0.02, 0.02)
+        .with(|run| {
+            traffic(run).connections.fill(10.0);
+            traffic(run).unsent = Some(column(0.0));
+            network(run).delayed_acks.fill(22.0);
+        })
+        .is(Limit::Path, "neither");
     let refused = |run: &mut Watched, waiting: f64| {
         traffic(run).connecting = Some(vec![waiting; LOOKS]);
         network(run).overflows.fill(2.0);
