@@ -305,6 +305,11 @@ impl Sockets {
             open.map(|socket| u64::from(socket.unread)).sum::<u64>() as f64
         };
         columns.generator_unread_bytes.push(unread(&clients));
+        let late = clients.iter().filter(|client| client.unread > 0).count();
+        columns
+            .generator_unread
+            .get_or_insert_default()
+            .push(late as f64);
         self.look_at_server(&servers, unread(&servers));
         self.intervals += 1;
     }

@@ -201,6 +201,9 @@ pub struct Traffic {
     pub connecting: Option<Vec<f64>>,
     /// Bytes that had arrived at the generator and that it had not read.
     pub generator_unread_bytes: Vec<f64>,
+    /// Connections on which it had not read all that had arrived; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generator_unread: Option<Vec<f64>>,
     /// Bytes that had arrived at the server and that it had not read; absent where its
     /// sockets are not on this machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -5,8 +5,8 @@
 //! own generators. The first rule that holds decides, in this order: there was nothing to
 //! judge, or too little was seen; the generator was stopped or throttled by a quota; the
 //! hypervisor; the server had ended or was stopped; ports; the generator was busy; the
-//! server was throttled or busy; a generator held to one CPU; timers, the backlog and the
-//! server's own server; other programs; all CPUs; the server's pool; lost segments.
+//! server was throttled or busy; a generator held to one CPU; timers, the backlog, the
+//! server's own server and its pool; other programs; all CPUs; lost segments.
 //! With none of these the load itself was the limit: its connections wait for answers.
 
 mod doubled;
@@ -198,9 +198,9 @@ fn state(window: &Window<'_>, is_held: bool) -> State {
         .or_else(|| waits::for_timer(window))
         .or_else(|| waits::for_backlog(window))
         .or_else(|| waits::downstream(window))
+        .or_else(|| waits::for_pool(window, generator, server))
         .or_else(|| neighbours(window, generator, server))
         .or_else(|| full(window))
-        .or_else(|| waits::for_pool(window, generator, server))
         .or_else(|| network(window))
         .or_else(|| reads_late(window, generator))
         .or_else(|| silent(window))
@@ -366,7 +366,10 @@ fn neighbours(
             _ => 0.0,
         })
     };
-    let (of_generator, of_server) = (harmed(generator), harmed(server));
+    // A generator that waits for a CPU delays the connections that wait for it, and no others.
+    let is_late = waits::late(window).is_none_or(|late| late >= HARMED);
+    let of_generator = if is_late { harmed(generator) } else { 0.0 };
+    let of_server = harmed(server);
     if of_generator <= 0.0 && of_server <= 0.0 {
         return None;
     }

@@ -57,16 +57,29 @@ pub(super) fn delayed(window: &Window<'_>) -> Option<f64> {
     let traffic = window.watched.traffic.as_ref()?;
     let delayed = window.share(&window.watched.network.as_ref()?.delayed_acks) * DELAYED_S;
     let open = window.mean(&traffic.connections);
-    let unsent = traffic.unsent.as_ref().map(|column| window.mean(column));
-    (open > 0.0).then(|| (delayed.min(unsent.unwrap_or(open)) / open).min(1.0))
+    let unsent = traffic.unsent.as_ref();
+    let unsent = unsent.and_then(|column| of_connections(window, column));
+    (open > 0.0).then(|| (delayed / open).min(unsent.unwrap_or(1.0)).min(1.0))
 }
 
 /// Share of the connections on which no answer was owed: the generator had not asked yet.
 pub(super) fn idle(window: &Window<'_>) -> Option<f64> {
+    of_connections(window, window.watched.traffic.as_ref()?.idle.as_ref()?)
+}
+
+/// Share of the connections' time that the generator added: answers lay unread, or it had not
+/// asked again. Where each request has its connection, that waits before anything arrives.
+pub(super) fn late(window: &Window<'_>) -> Option<f64> {
     let traffic = window.watched.traffic.as_ref()?;
-    let open = window.mean(&traffic.connections);
-    let idle = window.mean(traffic.idle.as_ref()?);
-    (open > 0.0).then(|| idle / open)
+    let opened: f64 = traffic.opened.iter().sum();
+    let most = traffic.connections.iter().copied().fold(0.0, f64::max);
+    let unread = of_connections(window, traffic.generator_unread.as_ref()?)?;
+    (opened < 2.0 * most).then_some(unread.max(idle(window)?))
+}
+
+fn of_connections(window: &Window<'_>, column: &[f64]) -> Option<f64> {
+    let open = window.mean(&window.watched.traffic.as_ref()?.connections);
+    (open > 0.0).then(|| window.mean(column) / open)
 }
 
 pub(super) fn for_timer(window: &Window<'_>) -> Option<State> {

@@ -62,6 +62,7 @@ fn traffic() -> Traffic {
         opened: vec![1.0],
         connecting: Some(vec![0.0]),
         generator_unread_bytes: vec![0.0],
+        generator_unread: Some(vec![0.0]),
         server_unread_bytes: Some(vec![0.0]),
         server_unread: Some(vec![0.0]),
         unsent: Some(vec![0.0]),

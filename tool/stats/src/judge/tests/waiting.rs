@@ -163,6 +163,28 @@ fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
 }
 
 #[test]
+fn a_generator_that_waits_for_a_cpu_is_the_limit_only_where_connections_wait_for_it() {
+    let beside = |late: f64| {
+        Planted::of(0.2, 0.2).with(|run| {
+            queue(&mut run.generator, 0.2);
+            run.machine.others_s = Some(column(1.0));
+            traffic(run).opened.fill(0.0);
+            traffic(run).generator_unread = Some(vec![50.0 * late; LOOKS]);
+            traffic(run).idle = Some(column(0.0));
+        })
+    };
+    beside(0.2).is(Limit::Generator, "was runnable for 20 %");
+    beside(0.02).is(Limit::Path, "neither");
+    // Requests that lie unread at a server with room tell more than a generator that waits.
+    beside(0.2)
+        .with(|run| traffic(run).server_unread = Some(vec![30.0; LOOKS]))
+        .is(
+            Limit::Server,
+            "requests lay unread at the server on 30 of 50",
+        );
+}
+
+#[test]
 fn a_command_that_keeps_a_pace_is_told_from_connections_that_wait() {
     let reason = |idle: f64| {
         let found = Planted::of(0.1, 0.1).with(|run| {
