@@ -269,6 +269,7 @@ fn machine(cpu_s: f64) -> Machine {
         steal_share: None,
         throttled_periods: Some(0),
         halts: Some(0),
+        tcp: None,
     }
 }
 

@@ -12,7 +12,9 @@ use crate::made;
 use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Place};
-use jostle_model::record::{Accounts, Anchor, Distribution, Experiment, Is, Point, Reason, Server};
+use jostle_model::record::{
+    Accounts, Anchor, Distribution, Experiment, Is, Point, Reason, Server, TcpCounts,
+};
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
 use jostle_stats::summary::summarize;
@@ -95,7 +97,8 @@ const fn fine(
 }
 
 /// Faults that no option mends: their reasons have no remedy.
-const UNMENDED: [&str; 6] = [
+const UNMENDED: [&str; 7] = [
+    "queues",
     "exclusion",
     "lost_update",
     "deaths",
@@ -210,6 +213,19 @@ static CASES: &[Case] = &[
                 counted: Some(1_000 - dose as u64),
                 difference: Some(-(asked.first(dose) as i64)),
                 ..Server::default()
+            });
+        })
+    }),
+    whole("queues", SUSPECT, [0.0, 1.0], connect, |asked, dose| {
+        one(asked, |point| {
+            point.connect_ns = Some(Distribution {
+                max: 1_045_000_000,
+                ..Distribution::default()
+            });
+            point.machine.tcp = Some(TcpCounts {
+                overflows: dose as u64,
+                syn_again: 1,
+                delayed_acks: 0,
             });
         })
     }),

@@ -74,6 +74,7 @@ pub(crate) fn point() -> Point {
             steal_share: Some(2.0 / 422.0),
             throttled_periods: Some(0),
             halts: Some(0),
+            tcp: None,
         },
         hold_ns: Some(distribution(4725, 1_001_000)),
         handoff_ns: Some(distribution(4700, 5_000)),

@@ -42,6 +42,7 @@ pub mod spoilt;
 pub mod spread;
 pub mod summary;
 pub mod tail;
+mod tcp;
 pub mod trend;
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use super::run::{Reading, Seen, how_it_ended};
 use crate::merged::{READER_WAITS, WRITER_WAITS, add};
 use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
 use jostle_model::plan::{Carrier, Measure};
-use jostle_model::record::{Buckets, Count, Counts, Machine};
+use jostle_model::record::{Buckets, Count, Counts, Machine, TcpCounts};
 use jostle_stats::histogram;
+use jostle_sys::limits::net::Counted;
 use jostle_sys::process::Ended;
 use jostle_sys::stat::{self, Scheduled};
 use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, WRITERS, Word};
@@ -600,6 +601,16 @@ fn workers_cpu(opened: &Reading, closed: &Reading) -> Option<u64> {
     })
 }
 
+/// What TCP counted between two readings.
+pub(super) fn tcp_counts(from: Option<Counted>, to: Option<Counted>) -> Option<TcpCounts> {
+    let (from, to) = from.zip(to)?;
+    Some(TcpCounts {
+        overflows: to.overflows.saturating_sub(from.overflows),
+        syn_again: to.syn_again.saturating_sub(from.syn_again),
+        delayed_acks: to.delayed_acks.saturating_sub(from.delayed_acks),
+    })
+}
+
 fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
     let (from, to) = (&opened.machine, &closed.machine);
     let busy = to.busy.saturating_sub(from.busy);
@@ -624,6 +635,7 @@ fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
             _ => None,
         },
         halts: Some(halts),
+        tcp: tcp_counts(opened.tcp, closed.tcp),
     }
 }
 

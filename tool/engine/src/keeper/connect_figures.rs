@@ -9,7 +9,7 @@ use jostle_model::connect::Stopped;
 use jostle_model::record::{Accounts, Buckets, Machine};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
-use jostle_sys::limits::net::{self, KernelMemory};
+use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::stat::{self, CpuClock, MachineTicks};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
 use jostle_worker::workloads::connect::decade;
@@ -36,6 +36,7 @@ struct Clocks {
     machine: MachineTicks,
     harness_ns: u64,
     throttled: Option<u64>,
+    tcp: Option<Counted>,
     at_ns: u64,
     /// Time that our processes waited for a CPU.
     waited_ns: Option<u64>,
@@ -84,6 +85,7 @@ impl Figures {
         let mut clocks = Clocks {
             machine: stat::machine_ticks().unwrap_or_default(),
             throttled: sweep.context.throttled(),
+            tcp: Counted::read(),
             at_ns: sweep.context.clock.now(),
             waited_ns: waited(sweep),
             ..Clocks::default()
@@ -349,6 +351,7 @@ fn machine(from: &Clocks, to: &Clocks) -> Machine {
             .zip(to.throttled)
             .map(|(from, to)| to.saturating_sub(from)),
         halts: None,
+        tcp: super::collect::tcp_counts(from.tcp, to.tcp),
     }
 }
 

@@ -7,7 +7,7 @@
 use super::{Host, Part};
 use crate::order::{RunData, Sides};
 use jostle_model::plan::Place;
-use jostle_model::record::{Accounts, Machine, Neighbour};
+use jostle_model::record::{Accounts, Machine, Neighbour, TcpCounts};
 use std::collections::BTreeSet;
 
 /// Fewer ticks say nothing about a share of a hundredth.
@@ -47,6 +47,14 @@ pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
         halts: any_sum(of_all().map(|m| m.halts)),
+        tcp: once
+            .iter()
+            .filter_map(|m| m.tcp)
+            .reduce(|one, other| TcpCounts {
+                overflows: one.overflows + other.overflows,
+                syn_again: one.syn_again + other.syn_again,
+                delayed_acks: one.delayed_acks + other.delayed_acks,
+            }),
         between_s: between_s(&once),
     }
 }

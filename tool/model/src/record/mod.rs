@@ -34,7 +34,8 @@ pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
 pub use kept::Kept;
 pub use point::{
-    Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
+    Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, TcpCounts,
+    Workers,
 };
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};

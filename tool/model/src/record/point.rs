@@ -314,6 +314,20 @@ pub struct Machine {
     /// (SIGSTOP) or continued since the look before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub halts: Option<u64>,
+    /// What TCP counted meanwhile; absent where no server is asked, and in older files.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp: Option<TcpCounts>,
+}
+
+/// What TCP counted in this network namespace, by whomever it was caused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpCounts {
+    /// Connections that a full accept queue refused (ListenOverflows).
+    pub overflows: u64,
+    /// First segments of connections that were sent again (TCPSynRetrans).
+    pub syn_again: u64,
+    /// Acknowledgements that their timer sent (DelayedACKs).
+    pub delayed_acks: u64,
 }
 
 /// Fairness: workers without an acquisition count everywhere.

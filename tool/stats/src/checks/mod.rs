@@ -42,6 +42,7 @@ pub mod not_contended;
 pub mod own_cost;
 pub mod precision;
 pub mod profiled;
+pub mod queues;
 pub mod rotations;
 pub mod selection;
 pub mod server_counts;
@@ -102,6 +103,7 @@ pub static CHECKS: &[&Check] = &[
     &concurrency::CHECK,
     &server_counts::CHECK,
     &accepted::CHECK,
+    &queues::CHECK,
     &throttled::CHECK,
     &halted::CHECK,
     &clock::CHECK,

@@ -6,6 +6,7 @@
 
 use super::window::{Busy, Window};
 use super::{BUSY, HARMED, ROOM, State, words};
+use crate::tcp::DELAYED_S;
 use jostle_model::judged::{Limit, Peer};
 
 /// Ports under which connections fail.
@@ -17,10 +18,6 @@ pub(super) const MOSTLY: f64 = 0.5;
 /// The same of connections that a full accept queue refused: each waits for a second, and the
 /// rest of their time is the work itself.
 pub(super) const REFUSED: f64 = 0.25;
-
-/// How long an acknowledgement is delayed on a connection that answers nothing
-/// (TCP_DELACK_MIN, include/net/tcp.h).
-pub(super) const DELAYED_S: f64 = 0.04;
 
 /// Share of the looks in which requests lie unread at a server that does not read. One with
 /// room that reads is met with none unread in 0.3 of them.

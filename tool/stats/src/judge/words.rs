@@ -2,6 +2,7 @@
 
 use super::window::{Busy, Window};
 use super::{BUSY, HARMED, SHORTEST_S, waits};
+use crate::tcp;
 use jostle_model::judged::{Limit, Peer, Process, Side, Watched};
 use jostle_model::text::quoted;
 
@@ -230,10 +231,9 @@ pub(super) fn silent(silent_s: f64, from_s: f64) -> String {
 
 pub(super) fn delayed(share: f64) -> String {
     format!(
-        "each connection waited for delayed acknowledgements (40 ms each) for {} of the time: one \
-         end writes a message in two parts without TCP_NODELAY; write it at once, or set \
-         TCP_NODELAY",
-        percent(share)
+        "each connection waited for delayed acknowledgements (40 ms each) for {} of the time: {}",
+        percent(share),
+        tcp::NAGLE
     )
 }
 
@@ -249,9 +249,10 @@ fn refusals(window: &Window<'_>) -> Option<String> {
         .collect();
     (overflows >= 1.0).then(|| {
         format!(
-            "a full accept queue refused {overflows:.0} connections, and {again:.0} SYNs were sent \
-             again, {} s after one another: give listen() a larger backlog, and raise net.core.somaxconn",
-            after.join(", ")
+            "{}, {} s after one another: {}",
+            tcp::refused(overflows, again),
+            after.join(", "),
+            tcp::BACKLOG
         )
     })
 }

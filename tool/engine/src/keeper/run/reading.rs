@@ -4,6 +4,7 @@ use super::{Children, Run};
 use crate::keeper::accounts::Entry;
 use jostle_sys::limits::cgroup::Throttled;
 use jostle_sys::limits::cpu_group::CpuGroup;
+use jostle_sys::limits::net::Counted;
 use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
 use std::collections::BTreeMap;
 
@@ -28,6 +29,8 @@ pub(crate) struct Reading {
     pub throttled: Option<u64>,
     /// The same of each generator that has a quota of its own.
     pub groups: Vec<Throttled>,
+    /// What TCP counted, where a server is asked.
+    pub tcp: Option<Counted>,
 }
 
 impl Run<'_> {
@@ -55,6 +58,7 @@ impl Run<'_> {
             entry,
             harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
             throttled: self.context.throttled(),
+            tcp: self.work.is_remote().then(Counted::read).flatten(),
             groups: self.groups.iter().map(CpuGroup::throttled).collect(),
         }
     }

@@ -95,6 +95,11 @@ fn machine() -> Machine {
         steal_share: Some(0.1),
         throttled_periods: Some(1),
         halts: Some(1),
+        tcp: Some(TcpCounts {
+            overflows: 1,
+            syn_again: 1,
+            delayed_acks: 1,
+        }),
     }
 }
 

@@ -1,0 +1,186 @@
+//! Did a timer of TCP run: did connections wait for a full accept queue, or messages for an
+//! acknowledgement?
+
+use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use crate::numbers::time;
+use crate::tcp;
+use jostle_model::plan::Workload;
+use jostle_model::record::{Distribution, Is, Point, Reason, TcpCounts};
+
+/// Share of the timer that the longest time has to reach: clocks step by a tick.
+const NEARLY: f64 = 0.9;
+
+/// Delayed acknowledgements for each operation.
+const MOSTLY: f64 = 0.5;
+
+/// By how much a median may exceed the timer and still be its time.
+const BEYOND: f64 = 1.25;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "queues",
+    asks: "Did connections or messages wait for a timer of TCP?",
+    unit: "connections",
+    threshold: || {
+        format!(
+            "of `connect`, `stream`, `rate`, `churn` and `spread`: one or more refused by a full \
+             accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
+             longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
+             while the median is {} to {}: SUSPECT",
+            time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
+            time(NEARLY * tcp::DELAYED_S * 1e9),
+            time(BEYOND * tcp::DELAYED_S * 1e9)
+        )
+    },
+    source: "TCP_TIMEOUT_INIT and TCP_DELACK_MIN (include/net/tcp.h): a timer that runs is the \
+             time that is measured, whatever server or load; a full accept queue drops a SYN \
+             without a word",
+    fooled_by: "the counters are those of the network namespace: another program's full queue, \
+                while something here took a second for another reason; and a server that answers \
+                after 40 ms by itself, to a client that acknowledges late",
+    advice: "listen() with a larger backlog and net.core.somaxconn; TCP_NODELAY, or each message in \
+             one write",
+    words: seen,
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    use Workload::{Churn, Connect, Rate, Spread, Stream};
+    let asked = [Connect, Stream, Rate, Churn, Spread];
+    if !asked.contains(&evidence.experiment.plan.workload) {
+        return None;
+    }
+    let runs = || {
+        evidence
+            .runs
+            .iter()
+            .filter_map(|run| Some((*run, run.machine.tcp?)))
+    };
+    let sum = |figure: fn(&TcpCounts) -> u64, runs: &[(&Point, TcpCounts)]| -> f64 {
+        runs.iter().map(|(_, tcp)| figure(tcp) as f64).sum()
+    };
+    let waited: Vec<_> = runs().filter(|(run, tcp)| refused(run, tcp)).collect();
+    if !waited.is_empty() {
+        let overflows = sum(|tcp| tcp.overflows, &waited);
+        let again = sum(|tcp| tcp.syn_again, &waited);
+        let longest = waited.iter().map(|(run, _)| longest_ns(run)).max();
+        let text = format!(
+            "{}, the first of each after {} or later; the longest time is {}: {}",
+            tcp::refused(overflows, again),
+            time(tcp::SYN_AGAIN_S * 1e9),
+            time(longest.unwrap_or(0) as f64),
+            tcp::BACKLOG
+        );
+        return Some(reason("connections", overflows, 0.0, text));
+    }
+    let delayed: Vec<_> = runs().filter(|(run, tcp)| delayed(run, tcp)).collect();
+    let operations: f64 = delayed.iter().map(|(run, _)| run.operations as f64).sum();
+    (!delayed.is_empty()).then(|| {
+        let share = sum(|tcp| tcp.delayed_acks, &delayed) / operations;
+        let text = format!(
+            "acknowledgements were delayed (40 ms each) at {} of the operations: {}",
+            percent(share.min(1.0)),
+            tcp::NAGLE
+        );
+        reason("share", share, MOSTLY, text)
+    })
+}
+
+fn reason(unit: &str, measured: f64, limit: f64, text: String) -> Reason {
+    let found = Found {
+        measured: Some(measured),
+        limit: Some(limit),
+        seen: Some(text),
+        ..Found::default()
+    };
+    CHECK.reason_in(unit, Is::Suspect, EVERYTHING, found)
+}
+
+fn refused(run: &Point, tcp: &TcpCounts) -> bool {
+    let least_ns = NEARLY * tcp::SYN_AGAIN_S * 1e9;
+    tcp.overflows > 0 && tcp.syn_again > 0 && longest_ns(run) as f64 >= least_ns
+}
+
+fn delayed(run: &Point, tcp: &TcpCounts) -> bool {
+    let range = NEARLY * tcp::DELAYED_S * 1e9..=BEYOND * tcp::DELAYED_S * 1e9;
+    let medians = times(run).filter_map(|of| of.percentiles.get("p50").copied());
+    run.operations > 0
+        && tcp.delayed_acks as f64 >= MOSTLY * run.operations as f64
+        && medians.into_iter().any(|ns| range.contains(&(ns as f64)))
+}
+
+fn longest_ns(run: &Point) -> u64 {
+    times(run).map(|of| of.max).max().unwrap_or(0)
+}
+
+/// The times of a run that have a connection or an answer in them.
+fn times(run: &Point) -> impl Iterator<Item = &Distribution> {
+    let waits = run.acquire_ns.as_ref().map(|waits| &waits.granted);
+    let others = [
+        &run.connect_ns,
+        &run.response_ns,
+        &run.service_ns,
+        &run.batch_ns,
+    ];
+    let phases = run.phases.iter().map(|phase| &phase.span);
+    others.into_iter().flatten().chain(waits).chain(phases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{experiment, judge_in, point};
+    use jostle_model::record::Percentiles;
+
+    fn text(workload: Workload, max: u64, p50: u64, tcp: [u64; 3]) -> Option<String> {
+        let mut experiment = experiment();
+        experiment.plan.workload = workload;
+        let [overflows, syn_again, delayed_acks] = tcp;
+        let mut run = point();
+        run.operations = 1_000;
+        run.acquire_ns = None;
+        run.connect_ns = Some(Distribution {
+            max,
+            percentiles: Percentiles::from_iter([("p50", p50)]),
+            ..Distribution::default()
+        });
+        run.machine.tcp = Some(TcpCounts {
+            overflows,
+            syn_again,
+            delayed_acks,
+        });
+        judge_in(&CHECK, &experiment, &[run]).map(|reason| reason.text)
+    }
+
+    #[test]
+    fn a_full_queue_is_reported_where_something_took_as_long_as_its_timer() {
+        let of = |max, tcp| text(Workload::Connect, max, 14_000, tcp);
+        let found = of(1_045_000_000, [212, 40, 0]).unwrap();
+        assert_eq!(
+            found,
+            "a full accept queue refused 212 connections, and 40 SYNs were sent again, the first of \
+             each after 1.0 s or later; the longest time is 1.0 s: give listen() a larger backlog, \
+             and raise net.core.somaxconn"
+        );
+        assert_eq!(of(899_000_000, [212, 40, 0]), None);
+        assert_eq!(of(1_045_000_000, [0, 40, 0]), None);
+        assert_eq!(of(1_045_000_000, [212, 0, 0]), None);
+        // Waits for a lock last as long for other reasons.
+        assert_eq!(
+            text(Workload::Contend, 1_045_000_000, 14_000, [212, 40, 0]),
+            None
+        );
+    }
+
+    #[test]
+    fn delayed_acknowledgements_are_reported_where_the_median_is_their_time() {
+        let of = |p50, acks| text(Workload::Stream, 50_000_000, p50, [0, 0, acks]);
+        let found = of(44_000_000, 990).unwrap();
+        assert!(
+            found.starts_with("acknowledgements were delayed (40 ms each) at 99.0 % of"),
+            "{found}"
+        );
+        assert!(of(44_000_000, 499).is_none());
+        assert!(of(51_000_000, 990).is_none() && of(200_000, 990).is_none());
+    }
+}
