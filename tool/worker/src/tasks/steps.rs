@@ -26,11 +26,11 @@ pub(super) struct Steps<'a> {
 }
 
 /// Reports the progress of a task.
-pub(super) struct Finish<'a>(Box<dyn Fn(Told) + 'a>);
+pub(super) struct Finish<'a>(Box<dyn Fn(Progress) + 'a>);
 
 /// The progress that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Progress {
     /// All its locks are held, or never will be.
     Held,
     /// It is done, or never will be.
@@ -41,15 +41,15 @@ impl<'a> Finish<'a> {
     /// Counted with the crew.
     pub(super) fn new(crew: &'a Crew<'a>) -> Finish<'a> {
         Finish(Box::new(|told| match told {
-            Told::Held => crew.count(crew.shared.midway()),
-            Told::Finished => crew.count(crew.shared.finished()),
+            Progress::Held => crew.count(crew.shared.midway()),
+            Progress::Finished => crew.count(crew.shared.finished()),
         }))
     }
 
     /// All locks are held.
     pub(super) fn held(&self, notes: &Tally<'_>) {
         notes.page.set(Word::HeldAt, notes.clock.now());
-        (self.0)(Told::Held);
+        (self.0)(Progress::Held);
     }
 
     /// The end, which may have come before all locks were held.
@@ -60,9 +60,9 @@ impl<'a> Finish<'a> {
         }
         let holds = matches!(notes.counted, Counted::Hold(_));
         if holds && notes.page.get(Word::HeldAt) == 0 {
-            (self.0)(Told::Held);
+            (self.0)(Progress::Held);
         }
-        (self.0)(Told::Finished);
+        (self.0)(Progress::Finished);
     }
 }
 
