@@ -107,12 +107,9 @@ impl<'a> Sweep<'a> {
         let processes = crew.clients + crew.servers + crew.listeners;
         let board = Board::new(processes, order.acceptors as usize, stretches(&order.open))
             .map_err(|e| aborted(format!("no memory for histograms: {e}")))?;
-        let sources = match order.bind_no_port {
-            None => Vec::new(),
-            Some(_) => (0..order.sources)
-                .map(|nth| source(order.sources, order.sweep, nth))
-                .collect(),
-        };
+        let bound = order.bind_no_port.is_some();
+        let numbers = 0..if bound { order.sources } else { 0 };
+        let sources = numbers.map(|nth| source(order.sources, order.sweep, nth));
         Ok(Sweep {
             context,
             order,
@@ -122,7 +119,7 @@ impl<'a> Sweep<'a> {
             deaths: Vec::new(),
             endpoint,
             listening,
-            sources,
+            sources: sources.collect(),
             backlog,
             descriptors,
             machine: Machine::read(),

@@ -256,10 +256,20 @@ fn waiting(load: &Demand, machine: &Machine) -> Option<String> {
 /// and what lifts it.
 pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machine) -> String {
     let open = nth.saturating_sub(1);
+    let what = meaning(call, error, open, load, machine);
+    let call = match call {
+        "memory" => String::new(),
+        call => format!("{call}(): "),
+    };
+    let things = if load.alone { "sockets" } else { "connections" };
+    format!("{error} after {open} {things}: {call}{what}")
+}
+
+fn meaning(call: &str, error: &str, open: u64, load: &Demand, machine: &Machine) -> String {
     let range = load.port_range.or(machine.net.ports.map(PortRange::from));
     let ports = range.map_or_else(|| "the range".to_owned(), |range| range.to_string());
     let more = || range.map_or_else(|| "--sources 2".to_owned(), |range| more_ports(load, range));
-    let what = match (error, call) {
+    match (error, call) {
         ("EADDRNOTAVAIL", _) if load.has_ports => format!(
             "no port of {ports} is left from {} to {}{}; {}",
             counted(load.sources, "source address", "source addresses"),
@@ -325,14 +335,7 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machi
             "a source address of 127.0.0.0/8 reaches this machine only; --sources 1".to_owned()
         }
         _ => "the system's limits are listed by `jostle doctor`".to_owned(),
-    };
-    let call = if call == "memory" {
-        String::new()
-    } else {
-        format!("{call}(): ")
-    };
-    let things = if load.alone { "sockets" } else { "connections" };
-    format!("{error} after {open} {things}: {call}{what}")
+    }
 }
 
 /// The same as an option, where one lifts it.

@@ -53,18 +53,6 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
                 |mode: usize| all().filter_map(move |one| one.censored_by_mode.as_ref()?.get(mode));
             Box::new([merged(of(0)), merged(of(1))])
         }),
-        stamped: sum(|one| one.stamped),
-        contended: sum(|one| one.contended),
-        streak: most(|one| one.streak),
-        streak_waited: most(|one| one.streak_waited),
-        timeouts: sum(|one| one.timeouts),
-        refusals: sum(|one| one.refusals),
-        checked: sum(|one| one.checked),
-        violations: sum(|one| one.violations),
-        holder_died: sum(|one| one.holder_died),
-        lost_updates: sum(|one| one.lost_updates),
-        tokens: (sum(|one| one.tokens.0), sum(|one| one.tokens.1)),
-        reader_coverage: reader_coverage(whole, parts),
         cpu_ns: known(|one| one.cpu_ns),
         spun_ns: sum(|one| one.spun_ns),
         idled: (sum(|one| one.idled.0), sum(|one| one.idled.1)),
@@ -92,10 +80,32 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
         anchor: parts.first().and_then(|part| part.of.data.anchor),
         spread: spread(hosts, parts),
         requests: requests(parts),
-        ..RunData::default()
+        ..locks(whole, parts)
     };
     words(&mut data, hosts, parts);
     data
+}
+
+/// What became of attempts, and what the hosts' witnesses saw.
+fn locks(whole: &RunOrder, parts: &[Part]) -> RunData {
+    let all = || parts.iter().map(|part| &part.of.data);
+    let most = |figure: fn(&RunData) -> u64| all().map(figure).max().unwrap_or(0);
+    let sum = |figure: fn(&RunData) -> u64| all().map(figure).sum::<u64>();
+    RunData {
+        stamped: sum(|one| one.stamped),
+        contended: sum(|one| one.contended),
+        streak: most(|one| one.streak),
+        streak_waited: most(|one| one.streak_waited),
+        timeouts: sum(|one| one.timeouts),
+        refusals: sum(|one| one.refusals),
+        checked: sum(|one| one.checked),
+        violations: sum(|one| one.violations),
+        holder_died: sum(|one| one.holder_died),
+        lost_updates: sum(|one| one.lost_updates),
+        tokens: (sum(|one| one.tokens.0), sum(|one| one.tokens.1)),
+        reader_coverage: reader_coverage(whole, parts),
+        ..RunData::default()
+    }
 }
 
 /// What is known on all hosts.

@@ -10,7 +10,6 @@ use crate::experiment::tests::order;
 use crate::hosts::HostData;
 use crate::keeper::KeeperError;
 use crate::order::{Closed, Reached, Reply, Request, RunData, RunOrder};
-use crate::world::Hosts;
 use jostle_model::connect::Stopped;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
