@@ -29,10 +29,8 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
     let over = &plan.over();
     let window_s = data.window_ns as f64 / 1e9;
     let operations: u64 = data.operations.iter().sum();
-    let throughput_per_s = match window_s > 0.0 {
-        true => operations as f64 / window_s,
-        false => 0.0,
-    };
+    let per_s = operations as f64 / window_s;
+    let throughput_per_s = if window_s > 0.0 { per_s } else { 0.0 };
     let idle_mean_ns = (data.idled.1 > 0).then(|| data.idled.0 as f64 / data.idled.1 as f64);
     let contend = contended(order);
     let ceiling_per_s =
@@ -58,10 +56,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
         // Only for `contend`: in other workloads each worker does the same number of
         // operations whatever the lock does, or takes what is due when it is free.
         per_worker: contend.and_then(|contend| per_worker(order, contend, data)),
-        names: match &order.workload {
-            WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
-            _ => None,
-        },
+        names: names(order),
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
         thread_loads: match &data.spread {
@@ -101,6 +96,13 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
         point.series = series(data);
     }
     point
+}
+
+fn names(order: &RunOrder) -> Option<String> {
+    match &order.workload {
+        WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
+        _ => None,
+    }
 }
 
 /// What disturbed a run, and what went wrong or was planted.

@@ -333,13 +333,8 @@ fn summary<'a>(
     let over_timed = |figure| over(&timed, figure);
     let clean = clean::clean(&runs);
     let cleaned = cleaned(&runs, clean.as_ref());
-    let rates = |figure: fn(&Point) -> Option<f64>| -> Vec<f64> {
-        let each = runs.iter().zip(&cleaned);
-        each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
-            .collect()
-    };
-    let of_ideal = estimate(&rates(|run| run.of_ideal));
-    let rates = rates(|run| Some(run.throughput_per_s));
+    let of_ideal = estimate(&rates(&runs, &cleaned, |run| run.of_ideal));
+    let rates = rates(&runs, &cleaned, |run| Some(run.throughput_per_s));
     let throughput_per_s = estimate(&rates);
     PointSummary {
         workload: experiment.plan.workload,
@@ -412,6 +407,13 @@ fn cleaned(runs: &[&Point], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
     };
     let each = runs.iter().zip(&clean.per_s);
     each.map(|(run, per_s)| Some((*per_s)? / run.throughput_per_s.max(f64::MIN_POSITIVE)))
+        .collect()
+}
+
+/// A rate of each run, in its clean slices.
+fn rates(runs: &[&Point], cleaned: &[Option<f64>], figure: fn(&Point) -> Option<f64>) -> Vec<f64> {
+    let each = runs.iter().zip(cleaned);
+    each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
         .collect()
 }
 

@@ -265,6 +265,22 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machi
     format!("{error} after {open} {things}: {call}{what}")
 }
 
+/// Why no server was reached.
+fn unreached(error: &str) -> &'static str {
+    match error {
+        "ECONNREFUSED" => {
+            "nobody listens there (any more), or the server refuses; start it, or correct the \
+             address"
+        }
+        "ENOENT" => "there is no socket at this path; start the server",
+        "EACCES" | "EPERM" => {
+            "the system forbids it: rights on the path, a firewall, or a full conntrack table \
+             (net.netfilter.nf_conntrack_max)"
+        }
+        _ => "there is no way to this address",
+    }
+}
+
 fn meaning(call: &str, error: &str, open: u64, load: &Demand, machine: &Machine) -> String {
     let range = load.port_range.or(machine.net.ports.map(PortRange::from));
     let ports = range.map_or_else(|| "the range".to_owned(), |range| range.to_string());
@@ -298,16 +314,8 @@ fn meaning(call: &str, error: &str, open: u64, load: &Demand, machine: &Machine)
             machine.kernel.file_max.unwrap_or(0),
             machine.kernel.file_max.unwrap_or(0).saturating_mul(2)
         ),
-        ("ECONNREFUSED", _) => {
-            "nobody listens there (any more), or the server refuses; start it, or correct the \
-             address"
-                .to_owned()
-        }
-        ("ENOENT", _) => "there is no socket at this path; start the server".to_owned(),
-        ("EACCES" | "EPERM", _) => {
-            "the system forbids it: rights on the path, a firewall, or a full conntrack table \
-             (net.netfilter.nf_conntrack_max)"
-                .to_owned()
+        ("ENETUNREACH" | "EHOSTUNREACH" | "ECONNREFUSED" | "ENOENT" | "EACCES" | "EPERM", _) => {
+            unreached(error).to_owned()
         }
         ("ETIMEDOUT", _) => format!(
             "no answer for 5 s: the server does not accept and its backlog is full (at most \
@@ -330,7 +338,6 @@ fn meaning(call: &str, error: &str, open: u64, load: &Demand, machine: &Machine)
              4.2"
             .to_owned()
         }
-        ("ENETUNREACH" | "EHOSTUNREACH", _) => "there is no way to this address".to_owned(),
         ("EINVAL", "connect") => {
             "a source address of 127.0.0.0/8 reaches this machine only; --sources 1".to_owned()
         }
