@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use super::Shared;
 use crate::catalog::{Body, Procedure, Snapshot};
 use crate::http::{Answer, Method, Request};
-use crate::lua::{Code, Outcome, State};
+use crate::lua::{Code, Interpreter, Outcome};
 use crate::query::Args;
 use crate::sizecheck::{SizecheckError, sizecheck};
 use crate::stats::{self, Known, ProcedureStats, count};
@@ -20,7 +20,7 @@ use crate::stats::{self, Known, ProcedureStats, count};
 pub(super) struct ThreadState {
     generation: u64,
     snapshot: Snapshot,
-    states: HashMap<u64, State>,
+    states: HashMap<u64, Interpreter>,
 }
 
 /// Whether a request was answered.
@@ -180,7 +180,7 @@ impl ThreadState {
             Some(state) => state,
             None => {
                 let (limits, spool) = (shared.config.call, shared.spool.clone());
-                match State::new(code, limits, spool, Arc::clone(&shared.log)) {
+                match Interpreter::new(code, limits, spool, Arc::clone(&shared.log)) {
                     Ok(state) => state,
                     Err(why) => return Outcome::Failed(why),
                 }
