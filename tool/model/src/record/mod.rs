@@ -2,6 +2,7 @@
 //!
 //! Field names carry their unit. What was not measured is absent, never zero.
 //! The comments on fields are for readers of the file: `jostle explain FIELD` prints them.
+//! Their links start in `tool/docs`.
 //! These types are the file's format and nothing else: workers fold into shared pages of
 //! their own layout.
 
