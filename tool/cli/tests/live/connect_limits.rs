@@ -72,11 +72,9 @@ fn a_full_accept_queue_is_named_and_a_longer_one_is_not() {
             drop(kept);
         });
         let done = sweep(&format!("tcp://{address} --open 20")).run();
-        let queues = done
-            .points()
+        done.points()
             .iter()
-            .find_map(|point| Some(reason(point, "queues")?.text.clone()));
-        queues
+            .find_map(|point| Some(reason(point, "queues")?.text.clone()))
     };
     let text = in_five_tries("a connection that a full queue refused", || found(2, true));
     assert!(text.starts_with("a full accept queue refused "), "{text}");
