@@ -17,6 +17,7 @@ use jostle_stats::rng::Rng;
 use jostle_stats::summary::summarize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::rc::Rc;
 
 /// What a writer prints of a point.
 #[derive(Debug, PartialEq)]
@@ -54,16 +55,29 @@ fn in_json(set: &ResultSet) -> Vec<Judged> {
     verdicts.collect()
 }
 
-type Row = BTreeMap<String, String>;
+/// A row of csv. Thousands of them share the names of their columns.
+#[derive(Debug)]
+struct Row {
+    places: Rc<BTreeMap<String, usize>>,
+    cells: ::csv::StringRecord,
+}
 
 fn rows(text: &str) -> Vec<Row> {
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
-    reader.deserialize().map(Result::unwrap).collect()
+    let names = reader.headers().unwrap().iter().map(str::to_owned);
+    let places: BTreeMap<String, usize> = names.zip(0..).collect();
+    let places = Rc::new(places);
+    let row = |cells| Row {
+        places: places.clone(),
+        cells,
+    };
+    reader.records().map(Result::unwrap).map(row).collect()
 }
 
 /// Empty where the column was left out.
 fn cell<'a>(row: &'a Row, name: &str) -> &'a str {
-    row.get(name).map_or("", String::as_str)
+    let place = row.places.get(name);
+    place.and_then(|at| row.cells.get(*at)).unwrap_or_default()
 }
 
 /// The cells that identify a point within its result.
@@ -146,11 +160,11 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
     for row in &rows {
         let (judged, printed) = &keyed[&key(row)];
         assert_eq!(verdict(row), *printed);
-        let mut runs = set.points.iter().filter(|run| {
-            run.target == judged.target
-                && run.at == judged.at
-                && run.run.to_string() == cell(row, "run")
-        });
+        let number: u32 = cell(row, "run").parse().unwrap();
+        let mut runs = set
+            .points
+            .iter()
+            .filter(|run| run.run == number && run.at == judged.at && run.target == judged.target);
         let run = runs.next().unwrap();
         assert_eq!(cell(row, "run_verdict"), run.verdict.is.to_string());
         let value: f64 = cell(row, "value").parse().unwrap();
