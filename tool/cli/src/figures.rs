@@ -7,7 +7,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use jostle_model::text::redacted;
-use jostle_report::ResultSet;
+use jostle_report::{Drawn, ResultSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -66,9 +66,9 @@ pub(crate) fn reserve(dir: Option<&Path>, option: &str) -> Result<(), Failure> {
 /// # Errors
 /// What the system says; a file of that name that holds something else; that no program
 /// is installed that makes a PNG.
-pub(crate) fn write(dir: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()> {
+pub(crate) fn write(dir: Option<&Path>, drawn: impl FnOnce() -> Vec<Drawn>) -> anyhow::Result<()> {
     let Some(dir) = dir else { return Ok(()) };
-    let drawn = jostle_report::drawn(sets);
+    let drawn = drawn();
     if drawn.is_empty() {
         return Err(anyhow!(
             "these results have no figure: no point was measured; `jostle report` prints why"

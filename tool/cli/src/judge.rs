@@ -312,9 +312,9 @@ pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Resu
             "results of `jostle judge` have one form of csv: leave --tidy out".to_owned(),
         ));
     }
-    if report.figures.is_some() {
+    if report.card.is_some() {
         return Err(Failure::Usage(
-            "results of `jostle judge` have no figures as files; --html draws them".to_owned(),
+            "results of `jostle judge` have no card; --figures writes their figures".to_owned(),
         ));
     }
     let page = html::reserve(report.html.as_deref())?;
@@ -326,6 +326,8 @@ pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Resu
     if let Some(page) = page {
         html::write_text(page, &jostle_report::html_of_judged(found))?;
     }
+    let drawn = || jostle_report::drawn_of_judged(found);
+    crate::figures::write(report.figures.as_deref(), drawn)?;
     let limited = |found: &Judgements| match &found.doubled[..] {
         [] => found
             .watched

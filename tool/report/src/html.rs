@@ -32,10 +32,11 @@ use jostle_model::plan::Workload;
 use jostle_model::text::printable;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use scale::Scale;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use card::card;
 pub use compared::compared;
-pub use drawn::{Drawn, drawn};
+pub use drawn::{Drawn, drawn, drawn_of_judged};
 pub use judged::judged;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -89,7 +90,7 @@ fn document(title: &str, scale: Scale, body: &Markup) -> String {
         }
     };
     // Names may turn the direction of writing round; the page has no such mark of its own.
-    printable(&page.into_string()).into_owned() + "\n"
+    shared(&printable(&page.into_string())) + "\n"
 }
 
 fn title(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
@@ -148,6 +149,7 @@ fn chapter(
     html! {
         section.chapter {
             @if several { p.kicker { "jostle " (chapter.workload) } }
+            (doubts(chapter))
             @if !answers.is_empty() {
                 section.answer {
                     h2 { (question) }
@@ -233,25 +235,79 @@ fn figure(figure: &Figure) -> Markup {
     }
 }
 
+/// Its cells have no end tags, which a page with thousands of them need not have either.
 fn data(data: &Data) -> Markup {
+    let mut rows = String::new();
+    for row in &data.rows {
+        rows += "<tr>";
+        for (at, cell) in row.iter().enumerate() {
+            let (class, text) = match cell {
+                // The style sheet knows the first and the last.
+                Cell::Text(text) if at == 0 || at + 1 == row.len() => ("", text.as_str()),
+                Cell::Text(text) => (" class=left", text.as_str()),
+                Cell::Figure(text) => ("", text.as_str()),
+                Cell::None => (" class=none", "–"),
+            };
+            rows += &format!("<td{class}>{}", html! { (text) }.0);
+        }
+    }
     html! {
-        div.wide { table.data.cards {
+        div.wide { table.data.cards style=(cards(data.headings.iter().cloned())) {
             thead { tr { @for heading in &data.headings { th scope="col" { (heading) } } } }
-            tbody { @for row in &data.rows { tr.first {
-                @for (cell, heading) in row.iter().zip(&data.headings) { (data_cell(cell, heading)) }
-            } } }
+            tbody { (PreEscaped(rows)) }
         } }
     }
 }
 
-fn data_cell(cell: &Cell, heading: &str) -> Markup {
-    match cell {
-        Cell::Text(text) => html! { td.left data-label=(heading) { (text) } },
-        Cell::Figure(value, text) => {
-            html! { td data-label=(heading) { data value=(value) { (text) } } }
-        }
-        Cell::None => html! { td.none data-label=(heading) { "–" } },
+/// Columns for which the style sheet has a rule.
+#[cfg(test)]
+const CARDS: usize = 24;
+
+/// The headings of a table's columns for a phone, where each row is a card and each cell
+/// bears its own.
+fn cards(headings: impl Iterator<Item = String>) -> String {
+    let quoted = |(text, n): (String, u32)| {
+        format!(
+            "--h{n}:'{}'",
+            text.replace('\\', "\\\\").replace('\'', "\\'")
+        )
+    };
+    headings.zip(1..).map(quoted).collect::<Vec<_>>().join(";")
+}
+
+/// What speaks against each point, once for all figures that show it.
+fn doubts(chapter: &Chapter<'_>) -> Markup {
+    let spots = chapter.series.iter().flat_map(|series| &series.spots);
+    html! { ul.doubts hidden { @for spot in spots { @let text = figures::doubts(spot); @if !text.is_empty() {
+        li data-row=(spot.number) { (text) }
+    } } } }
+}
+
+/// The page with each group of ticks once, however many drawings have the same.
+fn shared(page: &str) -> String {
+    const GROUP: &str = "<g class=\"ticks ";
+    let mut pieces = page.split(GROUP);
+    let mut whole = pieces.next().unwrap_or_default().to_owned();
+    let groups: Vec<(&str, &str)> = pieces
+        .filter_map(|piece| piece.split_once("</g>"))
+        .collect();
+    let mut known: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (group, _) in &groups {
+        let next = known.len();
+        known.entry(group).or_insert((next, 0)).1 += 1;
     }
+    let mut drawn = BTreeSet::new();
+    for (group, rest) in groups {
+        let (number, times) = known[group];
+        let class = group.split('"').next().unwrap_or_default();
+        whole += &match (times, drawn.insert(number)) {
+            (1, _) => format!("{GROUP}{group}</g>"),
+            (_, true) => format!("<g id=\"t{number}\" class=\"ticks {group}</g>"),
+            (_, false) => format!("<use class=\"ticks {class}\" href=\"#t{number}\"/>"),
+        };
+        whole += rest;
+    }
+    whole
 }
 
 #[cfg(test)]

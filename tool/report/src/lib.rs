@@ -51,6 +51,8 @@ mod agree;
 mod made;
 #[cfg(test)]
 mod planted;
+#[cfg(test)]
+mod questions;
 
 pub use command::command;
 pub use csv::tidy;
@@ -58,7 +60,8 @@ pub use edn::{History, histories};
 pub use file::{FileError, MOST_LINE_BYTES, Writer, lines, name_of, open, read, read_from};
 pub use html::live;
 pub use html::{
-    Drawn, MARK, card, compared as html_of_compared, drawn, html, judged as html_of_judged,
+    Drawn, MARK, card, compared as html_of_compared, drawn, drawn_of_judged, html,
+    judged as html_of_judged,
 };
 pub use table::render_within as table_within;
 

@@ -14,8 +14,10 @@ use jostle_stats::recover::{Seen, found};
 
 mod hosts;
 mod rated;
+mod wide;
 pub(crate) use hosts::hosts;
 pub(crate) use rated::rated;
+pub(crate) use wide::wide;
 
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
 pub(crate) fn set() -> ResultSet {

@@ -4,7 +4,7 @@
 
 mod expected;
 
-use crate::common::browser::{load_and_wait, load_at_and_do};
+use crate::common::browser::Browser;
 use crate::common::{Place, beside};
 use expected::{Wanted, wanted, wanted_of_judge};
 use jostle_report::judged;
@@ -261,37 +261,35 @@ fn page(place: &Place, file: &str, nth: usize) -> (Vec<ResultSet>, String) {
     (sets, place.read("page.html"))
 }
 
-/// The drawings of a page at both widths, before and after its switches are used.
-fn looked_at(place: &Place, page: &str) -> [Vec<Drawing>; 4] {
-    let text = page.replace('&', "&amp;").replace('"', "&quot;");
-    let frame = |width: u32| {
-        format!(
-            "<iframe style=\"border:0;width:{width}px;height:900px\" srcdoc=\"{text}\"></iframe>"
-        )
-    };
-    let around = place.file("frames.html");
-    let frames = frame(1280) + &frame(390);
-    fs::write(
-        &around,
-        format!("<!DOCTYPE html><meta charset=\"utf-8\"><body>{frames}</body>"),
-    )
-    .unwrap();
-    let script = format!(
-        "{READ} addEventListener('load', () => {{
-            const frames = [...document.querySelectorAll('iframe')].map(f => f.contentDocument);
-            const other = page => page.documentElement.dataset.y === 'log' ? 'linear' : 'log';
-            found.views = frames.map(read);
-            for (const page of frames) {{
-                const kind = other(page);
-                for (const axis of ['x', 'y']) page.getElementById(`${{axis}}-${{kind}}`).click();
-            }}
-            found.views.push(...frames.map(read));
-            done();
-        }});"
-    );
-    let (found, console) = load_and_wait(place, &around, &script);
-    assert_eq!(console, [""; 0]);
-    serde_json::from_value(found["views"].clone()).unwrap()
+/// On a screen, on a phone and on paper: pixels between its margins.
+const VIEWS: [(&str, u32); 3] = [("screen", 1280), ("screen", 390), ("print", 703)];
+
+/// The drawings that the browser shows.
+fn read(browser: &mut Browser) -> Vec<Drawing> {
+    let found = browser.run(&format!("{READ} found.view = read(document);"));
+    serde_json::from_value(found["view"].clone()).unwrap()
+}
+
+/// The drawings of a page in all views, before and after its switches are used.
+fn looked_at(browser: &mut Browser, place: &Place, page: &str) -> Vec<Vec<Drawing>> {
+    fs::write(place.file("page.html"), page).unwrap();
+    browser.go(&place.file("page.html"), "");
+    let mut drawings = Vec::new();
+    for before in [true, false] {
+        for (media, width) in VIEWS {
+            browser.width(width);
+            browser.media(media);
+            drawings.push(read(browser));
+        }
+        if before {
+            browser.run(
+                "const kind = document.documentElement.dataset.y === 'log' ? 'linear' : 'log';
+                 for (const axis of ['x', 'y']) document.getElementById(`${axis}-${kind}`).click();",
+            );
+        }
+    }
+    assert_eq!(browser.console, [""; 0]);
+    drawings
 }
 
 /// Everything that is off in these drawings, and how many figures there were.
@@ -314,10 +312,11 @@ fn compared(
 fn every_drawing_of_every_workload_shows_the_figures_of_the_record() {
     let _beside = beside();
     let place = Place::new();
+    let mut browser = Browser::open(&place);
     for (file, nth) in PAGES {
         let (sets, page) = page(&place, file, *nth);
         let points = summarize(&sets[0].experiment, &sets[0].points);
-        for (view, drawings) in looked_at(&place, &page).iter().enumerate() {
+        for (view, drawings) in looked_at(&mut browser, &place, &page).iter().enumerate() {
             let (faults, shown) = compared(drawings, &sets[0], &points);
             assert_eq!(faults, [""; 0], "{file}, view {view}");
             assert!(shown > 8, "{file}: {shown}");
@@ -333,18 +332,18 @@ fn a_page_whose_scales_were_swapped_is_found_out() {
     let points = summarize(&sets[0].experiment, &sets[0].points);
     let swapped = page.replacen("data-y=\"log\"", "data-y=\"linear\"", 1);
     assert_ne!(page, swapped);
-    let [wide, narrow, ..] = looked_at(&place, &swapped);
-    for drawings in [wide, narrow] {
-        assert!(compared(&drawings, &sets[0], &points).0.len() > 20);
+    let looks = looked_at(&mut Browser::open(&place), &place, &swapped);
+    for drawings in &looks[..VIEWS.len()] {
+        assert!(compared(drawings, &sets[0], &points).0.len() > 20);
     }
 }
 
 /// The drawings of the page `page.html` at a fragment.
-fn at(place: &Place, fragment: &str) -> Vec<Drawing> {
-    let script = format!("{READ} found.view = read(document);");
-    let (found, console) = load_at_and_do(place, &place.file("page.html"), fragment, &script);
-    assert_eq!(console, [""; 0]);
-    serde_json::from_value(found["view"].clone()).unwrap()
+fn at(browser: &mut Browser, place: &Place, fragment: &str) -> Vec<Drawing> {
+    browser.go(&place.file("page.html"), fragment);
+    let drawings = read(browser);
+    assert_eq!(browser.console, [""; 0]);
+    drawings
 }
 
 #[test]
@@ -356,8 +355,9 @@ fn the_drawings_of_judge_show_its_record_on_the_scale_that_the_address_asks_for(
     let found = judged::read_from(&mut json.as_bytes(), "judge.jsonl").unwrap();
     let line = format!("report {PAGES_OF_TESTS}/judge.jsonl --html page.html");
     place.jostle(&line).run().exits(0);
+    let mut browser = Browser::open(&place);
     for (fragment, log) in [("", false), ("#y=log", true), ("#x=log&y=linear", false)] {
-        let drawings = at(&place, fragment);
+        let drawings = at(&mut browser, &place, fragment);
         assert!(drawings.len() >= 3, "{fragment}");
         for drawing in drawings {
             let wanted = wanted_of_judge(&found.watched[0], &drawing.title);
@@ -376,8 +376,9 @@ fn a_page_follows_its_address_to_either_scale() {
     let place = Place::new();
     let (sets, _) = page(&place, "lockscale", 0);
     let points = summarize(&sets[0].experiment, &sets[0].points);
+    let mut browser = Browser::open(&place);
     for (fragment, log) in [("#y=log", true), ("#y=linear", false)] {
-        let drawings = at(&place, fragment);
+        let drawings = at(&mut browser, &place, fragment);
         assert_eq!(
             compared(&drawings, &sets[0], &points).0,
             [""; 0],

@@ -3,7 +3,7 @@
 //! axes, keys and pointer reach every figure, and the figures are those of the
 //! result file.
 
-use crate::common::browser::{load, load_and_do};
+use crate::common::browser::{Browser, load_and_do};
 use crate::common::{Place, Signal, beside};
 use jostle_model::record::Record;
 use std::fs;
@@ -58,10 +58,9 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
     let script = "
         const chart = [...document.querySelectorAll('figure')]
             .find(f => f.querySelector('strong').textContent === 'Throughput');
-        found.marks = [...chart.querySelectorAll('.pt')]
-            .map(m => [m.parentNode.dataset.of, +m.dataset.v, m.getBoundingClientRect().width]);
+        found.rows = [...chart.querySelectorAll('.pt')].flatMap(m => m.dataset.say.split('|'));
         found.data = [...chart.querySelectorAll('table.data tbody tr')]
-            .map(r => [...r.querySelectorAll('data')].map(d => +d.value));
+            .map(r => [...r.cells].map(c => c.textContent.replace(',', '')));
         found.table = [...document.querySelectorAll('table.points tbody tr:not(.why)')].map(r => r.innerText);
         found.text = document.body.innerText;
         found.requests = performance.getEntriesByType('resource').length;
@@ -71,29 +70,38 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
     assert_eq!(found["requests"], 0);
     let expected = figures(|point| point.throughput_per_s);
     assert_eq!(expected.len(), 4);
-    let marks = found["marks"].as_array().unwrap();
-    assert_eq!(marks.len(), 4);
-    for (whose, values) in &expected {
-        let mark = marks.iter().find(|mark| mark[0] == whose.as_str()).unwrap();
-        assert_eq!(mark[1].as_f64().unwrap(), median(values.clone()), "{whose}");
-        assert!(mark[2].as_f64().unwrap() > 5.0, "{whose} cannot be seen");
-    }
-    for row in found["data"].as_array().unwrap() {
-        let numbers: Vec<f64> = row
+    // Each point has a mark, which refers to its row.
+    let mut marks: Vec<&str> = found["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r.as_str().unwrap())
+        .collect();
+    marks.sort_unstable();
+    assert_eq!(marks, ["0", "1", "2", "3"]);
+    let data = found["data"].as_array().unwrap();
+    assert_eq!(data.len(), 4);
+    for row in data {
+        let cells: Vec<&str> = row
             .as_array()
             .unwrap()
             .iter()
-            .map(|n| n.as_f64().unwrap())
+            .map(|c| c.as_str().unwrap())
             .collect();
-        let [_, middle, low, high] = numbers[..] else {
-            panic!("{row}")
-        };
-        let known = expected
-            .iter()
-            .find(|(_, values)| median(values.clone()) == middle);
+        let known = expected.iter().find(|(whose, _)| {
+            whose.replace(',', "") == format!("{} {} workers", cells[0], cells[1])
+        });
         let values = &known.unwrap().1;
-        assert_eq!(low, values.iter().copied().fold(f64::INFINITY, f64::min));
-        assert_eq!(high, values.iter().copied().fold(0.0, f64::max));
+        let ends = [
+            median(values.clone()),
+            values.iter().copied().fold(f64::INFINITY, f64::min),
+            values.iter().copied().fold(0.0, f64::max),
+        ];
+        for (cell, value) in cells[2..].iter().zip(ends) {
+            // Six significant digits.
+            let shown: f64 = cell.parse().unwrap();
+            assert!((shown / value - 1.0).abs() < 1e-5, "{shown} {value}");
+        }
     }
     // The console's table, cell by cell.
     let console = place
@@ -136,10 +144,11 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
         const look = () => ({
             x: [...chart.querySelectorAll('.x text')].filter(t => t.getClientRects().length).map(t => t.textContent),
             y: [...chart.querySelectorAll('.y text')].filter(t => t.getClientRects().length).map(t => t.textContent),
-            marks: [...chart.querySelectorAll('.pt')].map(m => {
-                const box = m.getBoundingClientRect(), all = chart.querySelector('svg').getBoundingClientRect();
-                return [box.left + box.width / 2 - all.left, box.top + box.height / 2 - all.top];
-            }),
+            marks: [...chart.querySelectorAll('.pt')].flatMap(m => {
+                const says = m.dataset.say.split('|');
+                const vertices = [...m.getAttribute('d').matchAll(/M([\\d.]+) ([\\d.]+)/g)];
+                return vertices.map(([, x, y], n) => [+says[n], +x, +y]);
+            }).sort((a, b) => a[0] - b[0]).map(([, x, y]) => [x, y]),
             line: chart.querySelector('.line').getAttribute('d'),
         });
         const key = k => document.dispatchEvent(new KeyboardEvent('keydown', { key: k }));
@@ -198,9 +207,14 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
         "{low} {high}"
     );
 
-    let asked = load(&place, &page, "#x=linear&y=log");
-    assert_eq!(asked.console, [""; 0]);
-    assert!(asked.dom.contains("data-x=\"linear\" data-y=\"log\""));
+    let mut browser = Browser::open(&place);
+    browser.go(&page, "#x=linear&y=log");
+    let asked = browser.run("found.scales = {...document.documentElement.dataset};");
+    assert_eq!(browser.console, [""; 0]);
+    assert_eq!(
+        (&asked["scales"]["x"], &asked["scales"]["y"]),
+        (&"linear".into(), &"log".into())
+    );
 }
 
 #[test]
@@ -211,8 +225,12 @@ fn pointer_and_keys_reach_the_exact_figures() {
         const chart = document.querySelector('figure svg.chart');
         const tip = document.getElementById('tip');
         const point = (x, y) => chart.dispatchEvent(new PointerEvent('pointermove', { clientX: x, clientY: y }));
-        const mark = chart.querySelectorAll('.pt')[1], box = mark.getBoundingClientRect();
-        point(box.left + box.width / 2 - 3, box.top + box.height / 2 + 2);
+        const mark = [...chart.querySelectorAll('.pt')].find(m => m.dataset.say.split('|').includes('1'));
+        const nth = mark.dataset.say.split('|').indexOf('1');
+        const [, x, y] = [...mark.getAttribute('d').matchAll(/M([\\d.]+) ([\\d.]+)/g)][nth];
+        const at = new DOMPoint(+x, +y).matrixTransform(mark.getScreenCTM());
+        const box = { left: at.x, top: at.y };
+        point(at.x - 3, at.y + 2);
         found.pointed = tip.hidden ? null : tip.innerText;
         point(box.left - 150, box.top + 100);
         found.away = tip.hidden;
@@ -234,7 +252,7 @@ fn pointer_and_keys_reach_the_exact_figures() {
         .find(|(whose, _)| whose == "flock, 1,000 workers")
         .unwrap()
         .1;
-    let expected = format!("{:.3} locks/s", median(values.clone()));
+    let expected = format!("locks/s: {:.3}", median(values.clone()));
     assert!(pointed.starts_with("flock, 1,000 workers"), "{pointed}");
     assert!(pointed.contains(&expected), "{pointed} has no {expected}");
     assert!(
@@ -258,12 +276,8 @@ fn a_mistake_in_a_script_would_be_heard() {
     let place = Place::new();
     let page = place.file("wrong.html");
     fs::write(&page, "<!DOCTYPE html><script>nothing.is()</script>").unwrap();
-    let loaded = load(&place, &page, "");
-    assert!(
-        loaded.console[0].contains("nothing is not defined"),
-        "{:?}",
-        loaded.console
-    );
+    let (_, console) = load_and_do(&place, &page, "");
+    assert!(console[0].contains("nothing is not defined"), "{console:?}");
 }
 
 #[test]
@@ -297,9 +311,15 @@ fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
     fs::write(place.file("cut.jsonl"), &whole[..whole.len() / 2]).unwrap();
     let line = format!("report page.jsonl {RECORD} cut.jsonl --html page.html");
     place.jostle(&line).run().exits(0);
-    let loaded = load(&place, &place.file("page.html"), "");
-    assert_eq!(loaded.console, [""; 0]);
-    assert!(loaded.dom.contains("was torn by a crash"));
+    let script = "found.text = document.body.textContent;";
+    let (found, console) = load_and_do(&place, &place.file("page.html"), script);
+    assert_eq!(console, [""; 0]);
+    assert!(
+        found["text"]
+            .as_str()
+            .unwrap()
+            .contains("was torn by a crash")
+    );
 }
 
 #[test]
@@ -315,7 +335,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
     assert!(page.contains("This experiment ended early: interrupted"));
     // Two short runs that other programs spoilt have no figure to draw.
     let disturbed = page.contains("kept it from its CPUs");
-    assert!(disturbed || page.contains("data-of=\"null, 2 workers\""));
+    assert!(disturbed || page.contains("class=\"pt mark c0\""));
     // Without a finished point there is no page, and no empty file.
     let mut run = place
         .jostle("contend null -w 2 -t 30 --html none.html")

@@ -441,8 +441,8 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
         "class=\"stack c0\"",
         "<table class=\"headline cards points\">",
         // One row of the first table, and one that a later event added.
-        "<tr class=\"first\"><td class=\"left\" data-label=\"target\">null</td>",
-        "<tr class=\"first\"><td class=\"left\" data-label=\"target\">flock</td>",
+        "<tr class=\"first\"><td class=\"left\">null</td>",
+        "<tr class=\"first\"><td class=\"left\">flock</td>",
         "Operations of each worker, ascending",
     ];
     let mut missing = Vec::new();

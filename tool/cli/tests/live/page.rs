@@ -2,13 +2,14 @@
 //! lie on each other, whichever record it shows; the conclusion stands first. Labels,
 //! figures as files, and the page of a comparison.
 
-use crate::common::browser::load_and_do;
+use crate::common::browser::{Browser, load_and_do};
 use crate::common::{Place, beside, must_have};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/record");
+const PAGES_OF_TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages");
 const COMPARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.in");
 
 /// Every result file of record/; the other files there are series of the lab.
@@ -27,61 +28,42 @@ fn records() -> Vec<PathBuf> {
     files
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('"', "&quot;")
-}
-
-/// For each frame of the document: by how much it is too wide, the words of figures that lie
-/// on others, and the tables whose columns are out of sight.
+/// By how much a page is too wide, the words of figures that lie on others, and the tables
+/// whose columns are out of sight.
 const LOOK: &str = "
     const apart = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) <= 1
         || Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) <= 3;
-    found.frames = [...document.querySelectorAll('iframe')].map(frame => {
-        const page = frame.contentDocument, width = frame.contentWindow.innerWidth;
-        const over = [], cut = [];
-        for (const chart of page.querySelectorAll('svg.chart')) {
-            const words = [...chart.querySelectorAll('text')]
-                .filter(t => t.textContent.trim() && t.getClientRects().length)
-                .map(t => [t.textContent, t.getBoundingClientRect()]);
-            words.forEach(([text, box], at) => {
-                for (const [other, its] of words.slice(at + 1)) {
-                    if (!apart(box, its)) over.push([chart.getAttribute('aria-label'), text, other]);
-                }
-                if (box.left < -1 || box.right > width + 1) over.push([text, 'is outside']);
-            });
-        }
-        for (const table of page.querySelectorAll('table.headline')) {
-            const around = table.parentNode;
-            if (around.scrollWidth > around.clientWidth + 1) cut.push(table.innerText.slice(0, 60));
-        }
-        const charts = page.querySelectorAll('svg.chart').length;
-        return { page: frame.title, width, scroll: page.documentElement.scrollWidth, over, cut, charts };
-    });
+    const width = innerWidth;
+    const over = [], cut = [];
+    for (const chart of document.querySelectorAll('svg.chart')) {
+        const words = [...chart.querySelectorAll('text')]
+            .filter(t => t.textContent.trim() && t.getClientRects().length)
+            .map(t => [t.textContent, t.getBoundingClientRect()]);
+        words.forEach(([text, box], at) => {
+            for (const [other, its] of words.slice(at + 1)) {
+                if (!apart(box, its)) over.push([chart.getAttribute('aria-label'), text, other]);
+            }
+            if (box.left < -1 || box.right > width + 1) over.push([text, 'is outside']);
+        });
+    }
+    for (const table of document.querySelectorAll('table.headline')) {
+        const around = table.parentNode;
+        if (around.scrollWidth > around.clientWidth + 1) cut.push(table.innerText.slice(0, 60));
+    }
+    const charts = document.querySelectorAll('svg.chart').length;
+    Object.assign(found, { width, scroll: document.documentElement.scrollWidth, over, cut, charts });
 ";
 
-/// What a page looks like in frames of these widths.
-fn looked_at(place: &Place, pages: &[PathBuf], widths: &[u32]) -> Vec<serde_json::Value> {
-    let mut frames = String::new();
-    for page in pages {
-        let text = escaped(&fs::read_to_string(page).unwrap());
-        for width in widths {
-            let title = page.file_stem().unwrap().to_string_lossy();
-            frames += &format!(
-                "<iframe title=\"{title}\" style=\"border:0;width:{width}px;height:900px\" \
-                 srcdoc=\"{text}\"></iframe>\n"
-            );
-        }
-    }
-    let around = place.file("frames.html");
-    fs::write(
-        &around,
-        format!("<!DOCTYPE html><meta charset=\"utf-8\"><body>{frames}</body>"),
-    )
-    .unwrap();
-    let script = format!("addEventListener('load', () => {{ {LOOK} done(); }});");
-    let (found, console) = crate::common::browser::load_and_wait(place, &around, &script);
-    assert_eq!(console, [""; 0]);
-    found["frames"].as_array().unwrap().clone()
+/// What a page looks like at these widths.
+fn looked_at(browser: &mut Browser, page: &Path, widths: &[u32]) -> Vec<serde_json::Value> {
+    browser.go(page, "");
+    let look = |width: &u32| {
+        browser.width(*width);
+        browser.run(LOOK)
+    };
+    let looks = widths.iter().map(look).collect();
+    assert_eq!(browser.console, [""; 0]);
+    looks
 }
 
 #[test]
@@ -89,18 +71,21 @@ fn looked_at(place: &Place, pages: &[PathBuf], widths: &[u32]) -> Vec<serde_json
 fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() {
     let _beside = beside();
     let place = Place::new();
+    let mut browser = Browser::open(&place);
     for record in records() {
         let name = record.file_stem().unwrap().to_string_lossy().into_owned();
         let line = format!("report {} --html {name}.html", record.display());
         place.jostle(&line).run().exits(0);
         let page = place.file(&format!("{name}.html"));
-        let frames = looked_at(&place, &[page], &[400, 1300]);
-        assert_eq!(frames.len(), 2);
-        for frame in frames {
+        for frame in looked_at(&mut browser, &page, &[400, 1300]) {
             let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
-            assert!(scroll <= width && width > Some(0), "{frame}");
+            assert!(scroll <= width && width > Some(0), "{name}: {frame}");
             for part in ["over", "cut"] {
-                assert_eq!(frame[part].as_array().unwrap().len(), 0, "{part}: {frame}");
+                assert_eq!(
+                    frame[part].as_array().unwrap().len(),
+                    0,
+                    "{name}, {part}: {frame}"
+                );
             }
             assert!(frame["charts"].as_u64() > Some(0), "{frame}");
         }
@@ -116,7 +101,7 @@ fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
                style=\"width:900px\">wide</div><svg class=\"chart\" width=\"90\" height=\"90\"><text \
                x=\"5\" y=\"20\">one</text><text x=\"9\" y=\"20\">other</text></svg>";
     fs::write(&page, bad).unwrap();
-    let frames = looked_at(&place, &[page], &[400]);
+    let frames = looked_at(&mut Browser::open(&place), &page, &[400]);
     assert!(
         frames[0]["scroll"].as_u64() > frames[0]["width"].as_u64(),
         "{frames:?}"
@@ -240,6 +225,21 @@ fn every_figure_is_a_file_of_its_own() {
         .exits(1)
         .says("holds something else");
     assert_eq!(place.read("drawn/01-contend-throughput.svg"), "mine");
+}
+
+#[test]
+fn the_figures_of_judge_are_files_too() {
+    let _beside = beside();
+    must_have("rsvg-convert", "librsvg2-bin");
+    let place = Place::new();
+    let line = format!("report {PAGES_OF_TESTS}/judge.jsonl --figures drawn");
+    place.jostle(&line).run().exits(0);
+    let svg = place.read("drawn/01-judge-busiest-threads.svg");
+    assert!(svg.starts_with("<svg xmlns"), "{svg:.80}");
+    let png = fs::read(place.file("drawn/01-judge-busiest-threads.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+    let card = line.replace("--figures drawn", "--card card.svg");
+    place.jostle(&card).run().exits(2).says("have no card");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //! figure, the verdict and the command. 1200 by 630 pixels, as links are shown.
 
 use super::chapter::chapters;
-use super::conclusion::subject;
+use super::conclusion::{finding, subject};
 use super::drawn::{drawn_size, style};
 use super::figures::answer;
-use super::scale::cut;
+use super::scale::{Scale, cut};
 use crate::ResultSet;
 use crate::command::command;
 use crate::format::{counted, lines};
@@ -36,7 +36,8 @@ pub fn card(sets: &[ResultSet]) -> Option<String> {
         _ => Vec::new(),
     };
     let subject = subject(&chapters, sets);
-    let title = lines(findings.first().map_or(&subject, |first| *first), TITLE);
+    let title = finding(sets, &pages);
+    let title = lines(title.as_ref().unwrap_or(&subject), TITLE);
     let figures = answer(chapter).map_or(Vec::new(), |(_, figures)| figures);
     let figure = figures
         .first()
@@ -51,7 +52,7 @@ pub fn card(sets: &[ResultSet]) -> Option<String> {
     let document = html! {
         svg xmlns="http://www.w3.org/2000/svg" data-made-by="jostle" width=(WIDTH) height=(HEIGHT)
             viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
-            style { (PreEscaped(style())) }
+            style { (PreEscaped(style(Scale::Log))) }
             rect width="100%" height="100%" fill="#fff" {}
             (text(LEFT, 44.0, 20, "#59626c", &format!("jostle {}: {}", chapter.workload, cut(&subject, 90))))
             @for (nth, line) in title.iter().take(3).enumerate() {

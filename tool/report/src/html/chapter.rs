@@ -58,6 +58,8 @@ pub(crate) struct Series<'a> {
 /// One point of a series.
 #[derive(Debug)]
 pub(crate) struct Spot<'a> {
+    /// Its place among all of the chapter, and so its row in each table of data.
+    pub number: usize,
     /// The swept value.
     pub x: f64,
     /// All that is known of it.
@@ -140,7 +142,12 @@ fn series<'a>(
             });
             let target = point.target;
             let times = point.timed.iter().map(|run| times(run)).collect();
-            let spot = Spot { x, point, times };
+            let spot = Spot {
+                number: 0,
+                x,
+                point,
+                times,
+            };
             match series.iter_mut().find(|s| s.set == set && s.label == label) {
                 Some(series) => series.spots.push(spot),
                 None => series.push(Series {
@@ -244,6 +251,10 @@ fn arrange(series: &mut [Series<'_>], several: bool) {
         series.index = at;
         series.spots.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
+    let spots = series.iter_mut().flat_map(|series| &mut series.spots);
+    spots
+        .enumerate()
+        .for_each(|(number, spot)| spot.number = number);
 }
 
 /// `flock`, `2 workers`: the target, and what varies beside the axis.

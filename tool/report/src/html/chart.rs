@@ -1,12 +1,14 @@
 //! One drawing: axes, areas, lines, marks and the labels beside them, as SVG.
 //!
-//! Each element has its position in both scales, logarithmic and linear: `data-d` (a path)
-//! and `data-at` (a place) hold four numbers for each vertex, x log, x linear, y log, y
-//! linear. The drawing first shows those of one scale, which is the page's; the script
-//! switches to the others and computes nothing.
+//! Each element has its position in both scales, logarithmic and linear. The drawing first
+//! shows those of one scale, which is the page's; `data-across` and `data-up` hold what the
+//! other scale has instead for each vertex; a drawing's own `data-across` holds pairs of both
+//! for all of its vertices, which have the same few swept values. The script switches and computes nothing.
+//! `data-say` holds for each vertex what it tells: a row of the figure's table, a row and a
+//! column, or a text.
 
 use super::scale::{Axis, Both, Scale, cut};
-use super::strokes::{apart, four, place, vertex, x_ticks, y_ticks};
+use super::strokes::{Path, across, apart, other, place, x_ticks, y_ticks};
 use maud::{Markup, html};
 
 /// What text needs in a drawing.
@@ -53,21 +55,19 @@ fn room(size: Size) -> Room {
     if is_large(size) { OF_LARGE } else { OF_SMALL }
 }
 
-/// Shapes of marks, around (0, 0), by series, so that colour is not all that
+/// Shapes of marks, around their point, by series, so that colour is not all that
 /// tells series apart.
 const SHAPES: [&str; 6] = [
-    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z",
-    "M-3.6-3.6H3.6V3.6H-3.6Z",
-    "M0-4.8L4.6 3.4H-4.6Z",
-    "M0-5L5 0L0 5L-5 0Z",
-    "M0 4.8L4.6-3.4H-4.6Z",
-    "M-4.4-1.5H-1.5V-4.4H1.5V-1.5H4.4V1.5H1.5V4.4H-1.5V1.5H-4.4Z",
+    "m-4 0a4 4 0 1 1 0 .1z",
+    "m-3.6-3.6h7.2v7.2h-7.2z",
+    "m0-4.8l4.6 8.2h-9.2z",
+    "m0-5l5 5l-5 5l-5-5z",
+    "m0 4.8l4.6-8.2h-9.2z",
+    "m-4.4-1.5h2.9v-2.9h3v2.9h2.9v3h-2.9v2.9h-3v-2.9h-2.9z",
 ];
-const CROSS: &str = "M-4-4L4 4M-4 4L4-4";
-/// A point, as wide as its stroke.
-const POINT: &str = "M0 0h0";
+const CROSS: &str = "m-4-4l8 8m-8 0l8-8";
 /// Upwards: the true value lies above.
-const ARROW: &str = "M0 3V-7M-3-4L0-7L3-4";
+const ARROW: &str = "m0 3v-10m-3 3l3-3l3 3";
 /// How many colours the style sheet has.
 const COLOURS: usize = 8;
 
@@ -108,7 +108,7 @@ impl Style {
         html! {
             svg.swatch.(self.colour()) width="30" height="12" viewBox="-15 -6 30 12" aria-hidden="true" {
                 path.line d="M-14 0H14" stroke-dasharray=(self.dashes()) {}
-                path.mark d=(SHAPES[self.shape]) {}
+                path.mark d=(format!("M0 0{}", SHAPES[self.shape])) {}
             }
         }
     }
@@ -125,8 +125,6 @@ pub(super) enum Look {
     Invalid,
     /// An arrow: the figure is a lower bound.
     AtLeast,
-    /// Too small to be seen; for pointing at.
-    Unseen,
 }
 
 /// A figure of a drawing.
@@ -136,17 +134,8 @@ pub(super) struct Mark {
     pub look: Look,
     /// Swept value and figure, the latter as recorded.
     pub at: (f64, f64),
-    /// The figure in words, for a hover text.
+    /// What it tells: the number of a row of the figure's table, or a text.
     pub says: String,
-}
-
-/// What hover texts of one point have in common.
-#[derive(Clone, Debug)]
-pub(super) struct Told {
-    /// Series and swept value.
-    pub whose: String,
-    /// The reasons of its verdict.
-    pub doubts: String,
 }
 
 /// A drawing in the making.
@@ -164,7 +153,9 @@ pub(super) struct Chart {
     pub y: Axis,
     x_title: String,
     y_title: String,
-    layers: Vec<Markup>,
+    layers: Vec<Path>,
+    /// Above all lines.
+    marks: Vec<Path>,
     labels: Vec<Label>,
     tags: Vec<Tag>,
     rows: Vec<(usize, Style)>,
@@ -187,6 +178,33 @@ struct Label {
     class: String,
     at: (Both, Both),
     y: Both,
+}
+
+/// Pixels that a curve may lie beside its pieces.
+const STRAIGHT: f64 = 0.25;
+
+/// Whether a place lies on the line between two others, whichever scale each axis has.
+fn is_between(at: (Both, Both), from: (Both, Both), to: (Both, Both)) -> bool {
+    let scales = [Scale::Log, Scale::Linear];
+    let pairs = scales
+        .iter()
+        .flat_map(|x| scales.iter().map(move |y| (x, y)));
+    pairs.into_iter().all(|(x, y)| {
+        let [(ax, ay), (bx, by), (cx, cy)] = [from, at, to].map(|p| (x.of(p.0), y.of(p.1)));
+        (ay + (cy - ay) * (bx - ax) / (cx - ax) - by).abs() <= STRAIGHT
+    })
+}
+
+/// The one path of all strokes of a kind.
+fn of_kind<'p>(paths: &'p mut Vec<Path>, class: &str, stroke: &'static str) -> &'p mut Path {
+    let known = paths
+        .iter()
+        .position(|path| path.class == class && path.stroke == stroke);
+    let at = known.unwrap_or_else(|| {
+        paths.push(Path::new(class, stroke, "none"));
+        paths.len() - 1
+    });
+    &mut paths[at]
 }
 
 /// Width and height of a drawing.
@@ -238,6 +256,7 @@ impl Chart {
             x_title: x.1,
             y_title: y.1,
             layers: Vec::new(),
+            marks: Vec::new(),
             labels: Vec::new(),
             tags: Vec::new(),
             rows: Vec::new(),
@@ -270,24 +289,24 @@ impl Chart {
 
     /// An upright line from foot to top.
     pub(super) fn upright(&mut self, class: &str, x: f64) {
-        let (x, ends) = (self.x.at(x), [self.bottom(), self.top].map(Both::same));
-        let mut d = [String::new(), String::new()];
-        vertex(&mut d, self.scale, 'M', (x, ends[0]));
-        vertex(&mut d, self.scale, 'L', (x, ends[1]));
-        self.push_path(class, None, &d);
+        let ends = [self.bottom(), self.top].map(|y| (self.x.at(x), Both::same(y)));
+        self.push(class, "none", &ends);
     }
 
     /// A strip from foot to top between two swept values.
     pub(super) fn strip(&mut self, class: &str, from: f64, to: f64) {
         let (low, high) = (Both::same(self.bottom()), Both::same(self.top));
         let (from, to) = (self.x.at(from), self.x.at(to));
-        let corners = [(from, low), (from, high), (to, high), (to, low)];
-        let mut d = [String::new(), String::new()];
-        for (command, corner) in "MLLL".chars().zip(corners) {
-            vertex(&mut d, self.scale, command, corner);
-        }
-        d.iter_mut().for_each(|d| d.push('Z'));
-        self.push_path(class, None, &d);
+        self.push(
+            class,
+            "none",
+            &[(from, low), (from, high), (to, high), (to, low)],
+        );
+        self.layers
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(Path::close);
     }
 
     fn at(&self, (x, y): (f64, f64), by: f64) -> (Both, Both) {
@@ -295,85 +314,104 @@ impl Chart {
     }
 
     /// A line through these points.
-    pub(super) fn line(&mut self, class: &str, dashes: &str, points: &[(f64, f64)]) {
+    pub(super) fn line(&mut self, class: &str, dashes: &'static str, points: &[(f64, f64)]) {
+        self.telling(class, dashes, points, &[]);
+    }
+
+    /// The same of points each of which tells something.
+    pub(super) fn telling(
+        &mut self,
+        class: &str,
+        dashes: &'static str,
+        points: &[(f64, f64)],
+        says: &[String],
+    ) {
         if points.len() > 1 {
-            let d = self.path(points, 0.0, false);
-            self.push_path(&format!("line {class}"), Some(dashes), &d);
+            let points: Vec<(Both, Both)> = points.iter().map(|p| self.at(*p, 0.0)).collect();
+            self.push(&format!("line {class}"), dashes, &points);
+            if let Some(line) = self.layers.last_mut() {
+                line.says = says.to_vec();
+            }
         }
+    }
+
+    /// The same without vertices that a straight piece shows on every scale.
+    pub(super) fn curve(&mut self, class: &str, points: &[(f64, f64)]) {
+        let places: Vec<(Both, Both)> = points.iter().map(|p| self.at(*p, 0.0)).collect();
+        let mut kept = vec![0];
+        for end in 2..places.len() {
+            let from = kept[kept.len() - 1];
+            let between = from + 1..end;
+            if between
+                .into_iter()
+                .any(|at| !is_between(places[at], places[from], places[end]))
+            {
+                kept.push(end - 1);
+            }
+        }
+        kept.push(points.len().saturating_sub(1));
+        let kept: Vec<(f64, f64)> = kept
+            .iter()
+            .filter_map(|at| points.get(*at))
+            .copied()
+            .collect();
+        self.line(class, "none", &kept);
     }
 
     /// The area between two lines, given as x, lower and upper end.
     pub(super) fn area(&mut self, class: &str, points: &[(f64, f64, f64)]) {
         let upper = points.iter().map(|(x, _, high)| (*x, *high));
         let lower = points.iter().rev().map(|(x, low, _)| (*x, *low));
-        let around: Vec<(f64, f64)> = upper.chain(lower).collect();
-        let d = self.path(&around, 0.0, true);
-        self.push_path(&format!("area {class}"), None, &d);
+        let around: Vec<(Both, Both)> = upper.chain(lower).map(|p| self.at(p, 0.0)).collect();
+        self.push(&format!("area {class}"), "none", &around);
+        self.layers
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(Path::close);
     }
 
     /// Points without a figure of their own to point at.
     pub(super) fn dots(&mut self, class: &str, points: &[(f64, f64)], by: f64) {
-        self.strokes(&format!("dots {class}"), points, by, "h0");
-    }
-
-    /// A short level line at each point, such as at a percentile that no line through
-    /// neighbours shows.
-    pub(super) fn ticks(&mut self, class: &str, points: &[(f64, f64)]) {
-        self.strokes(&format!("tick {class}"), points, 0.0, "m-6,0h12");
-    }
-
-    /// The same stroke at each point; nothing of none.
-    fn strokes(&mut self, class: &str, points: &[(f64, f64)], by: f64, stroke: &str) {
-        if points.is_empty() {
-            return;
-        }
-        let mut d = [String::new(), String::new()];
         for point in points {
-            vertex(&mut d, self.scale, 'M', self.at(*point, by));
-            d[0].push_str(stroke);
-            d[1] += &format!("{stroke} ");
+            let at = self.at(*point, by);
+            of_kind(&mut self.layers, &format!("dots {class}"), "h0").add(self.scale, 'M', at);
         }
-        self.push_path(class, None, &d);
+    }
+
+    /// A short level line, such as at a percentile that no line through neighbours shows.
+    pub(super) fn tick(&mut self, class: &str, point: (f64, f64), says: String) {
+        let at = self.at(point, 0.0);
+        let ticks = of_kind(&mut self.layers, &format!("tick {class}"), "m-6,0h12");
+        ticks.add(self.scale, 'M', at);
+        ticks.says.push(says);
     }
 
     /// An upright bar from one value to another.
     pub(super) fn bar(&mut self, class: &str, x: f64, ends: (f64, f64), by: f64) {
-        let d = self.path(&[(x, ends.0), (x, ends.1)], by, false);
-        self.push_path(&format!("bar {class}"), None, &d);
+        let ends = [('M', ends.0), ('L', ends.1)].map(|(c, y)| (c, self.at((x, y), by)));
+        let bars = of_kind(&mut self.layers, &format!("bar {class}"), "");
+        ends.into_iter()
+            .for_each(|(c, at)| bars.add(self.scale, c, at));
     }
 
-    /// The figures of one point, each a mark.
-    pub(super) fn marks(&mut self, style: Style, by: f64, told: &Told, marks: &[Mark]) {
-        let marks: Vec<Markup> = marks
-            .iter()
-            .map(|mark| self.mark(style, by, mark))
-            .collect();
-        let doubts = Some(&told.doubts).filter(|doubts| !doubts.is_empty());
-        self.layers.push(html! {
-            g.(style.colour()) data-of=(told.whose) data-doubts=[doubts] { @for mark in marks { (mark) } }
-        });
-    }
-
-    fn mark(&self, style: Style, by: f64, mark: &Mark) -> Markup {
-        let (x, y) = match mark.look {
-            Look::Invalid => {
-                let foot = Both::same(self.bottom() - 5.0);
-                (self.x.at(mark.at.0).moved(by), foot)
+    /// Figures of one series.
+    pub(super) fn marks(&mut self, style: Style, by: f64, marks: &[Mark]) {
+        for mark in marks {
+            let mut at = self.at(mark.at, by);
+            let (shape, kind) = match mark.look {
+                Look::Valid => (SHAPES[style.shape], "mark"),
+                Look::Suspect => (SHAPES[style.shape], "mark suspect"),
+                Look::Invalid => (CROSS, "mark invalid"),
+                Look::AtLeast => (ARROW, "mark least"),
+            };
+            if mark.look == Look::Invalid {
+                at.1 = Both::same(self.bottom() - 5.0);
             }
-            _ => self.at(mark.at, by),
-        };
-        let (shape, kind) = match mark.look {
-            Look::Valid => (SHAPES[style.shape], "mark"),
-            Look::Suspect => (SHAPES[style.shape], "mark suspect"),
-            Look::Invalid => (CROSS, "mark invalid"),
-            Look::AtLeast => (ARROW, "mark least"),
-            Look::Unseen => (POINT, "mark unseen"),
-        };
-        let value = (mark.look != Look::Invalid).then_some(mark.at.1);
-        let says = Some(&mark.says).filter(|says| !says.is_empty());
-        html! {
-            path.pt.(kind) d=(shape) data-at=(four(x, y)) transform=(place(self.scale, x, y))
-                data-v=[value] data-says=[says] {}
+            let class = format!("pt {kind} {}", style.colour());
+            let path = of_kind(&mut self.marks, &class, shape);
+            path.add(self.scale, 'M', at);
+            path.says.push(mark.says.replace('|', "/"));
         }
     }
 
@@ -389,23 +427,12 @@ impl Chart {
         });
     }
 
-    fn path(&self, points: &[(f64, f64)], by: f64, closed: bool) -> [String; 2] {
-        let mut d = [String::new(), String::new()];
-        for (n, point) in points.iter().enumerate() {
-            let command = if n == 0 { 'M' } else { 'L' };
-            vertex(&mut d, self.scale, command, self.at(*point, by));
+    fn push(&mut self, class: &str, dashes: &'static str, points: &[(Both, Both)]) {
+        let mut path = Path::new(class, "", dashes);
+        for (n, at) in points.iter().enumerate() {
+            path.add(self.scale, if n == 0 { 'M' } else { 'L' }, *at);
         }
-        if closed {
-            d.iter_mut().for_each(|d| d.push('Z'));
-        }
-        d
-    }
-
-    fn push_path(&mut self, class: &str, dashes: Option<&str>, [shown, both]: &[String; 2]) {
-        let dashes = dashes.filter(|dashes| *dashes != "none");
-        self.layers.push(html! {
-            path class=(class) d=(shown) data-d=(both.trim_end()) stroke-dasharray=[dashes] {}
-        });
+        self.layers.push(path);
     }
 
     /// The whole drawing; `name` is its text for screen readers.
@@ -413,35 +440,34 @@ impl Chart {
         self.spread_labels();
         self.shorten_tags();
         let (left, bottom, (width, height)) = (self.left, self.bottom(), self.size);
+        let leaders: Vec<Path> = self.labels.iter().map(|label| self.leader(label)).collect();
+        let paths = || leaders.iter().chain(&self.layers).chain(&self.marks);
+        let across = across(paths());
         let beside = if is_large(self.size) { 5.0 } else { 4.0 };
         html! {
             svg.chart.large[is_large(self.size)] viewBox=(format!("0 0 {width} {height}"))
-                width=(width) height=(height) role="img" tabindex="0" aria-label=(name) {
+                width=(width) height=(height) role="img" tabindex="0" aria-label=(name)
+                data-across=[&across] {
                 text.unit x="0" y=(self.room.line - 2.0) { (self.y_title) }
-                @for (kind, ticks) in [("y log", &self.y.log_ticks), ("y lin", &self.y.linear_ticks)] {
-                    g class=(kind) { (y_ticks(ticks, left, self.right, beside)) }
-                }
-                @for (kind, ticks) in [("x log", &self.x.log_ticks), ("x lin", &self.x.linear_ticks)] {
-                    g class=(kind) { (x_ticks(ticks, bottom, self.room.line)) }
-                }
+                @for (kind, ticks) in self.y.shown("ticks y") { g class=(kind) { (y_ticks(ticks, left, self.right, beside)) } }
+                @for (kind, ticks) in self.x.shown("ticks x") { g class=(kind) { (x_ticks(ticks, bottom, self.room.line)) } }
                 path.axis d=(format!("M{left} {bottom}H{}", self.right)) {}
                 text.unit x=(self.right) y=(height - 4.0) text-anchor="end" { (self.x_title) }
-                @for label in &self.labels { (self.leader(label)) }
-                @for layer in &self.layers { (layer) }
+                @for path in paths() { (path.draw(across.is_none())) }
                 @for (row, style) in &self.rows {
                     @let y = self.room.line * (*row as f64 + 2.0) - 7.0;
-                    path.mark.(style.colour()) d=(SHAPES[style.shape])
+                    path.mark.(style.colour()) d=(format!("M0 0{}", SHAPES[style.shape]))
                         transform=(format!("translate({} {y})", left - 12.0)) {}
                 }
                 @for tag in &self.tags {
                     @let y = Both::same(self.room.line * (tag.row as f64 + 2.0) - 2.0);
                     text.tag.(tag.class) text-anchor="middle"
-                        data-at=(four(tag.x, y)) transform=(place(self.scale, tag.x, y)) { (tag.text) }
+                        data-across=[other(self.scale, tag.x)] transform=(place(self.scale, tag.x, y)) { (tag.text) }
                 }
                 @for label in &self.labels {
                     @let x = Both::same(self.right + 8.0);
                     @let y = label.y.moved(beside);
-                    text.label.(label.class) data-at=(four(x, y)) transform=(place(self.scale, x, y)) {
+                    text.label.(label.class) data-up=[other(self.scale, y)] transform=(place(self.scale, x, y)) {
                         (cut(&label.text, self.room.letters))
                     }
                 }
@@ -450,12 +476,11 @@ impl Chart {
     }
 
     /// From the point that a label names to the label.
-    fn leader(&self, label: &Label) -> Markup {
-        let mut d = [String::new(), String::new()];
-        vertex(&mut d, self.scale, 'M', label.at);
-        let end = (Both::same(self.right + 6.0), label.y);
-        vertex(&mut d, self.scale, 'L', end);
-        html! { path.leader d=(d[0]) data-d=(d[1].trim_end()) {} }
+    fn leader(&self, label: &Label) -> Path {
+        let mut path = Path::new("leader", "", "none");
+        path.add(self.scale, 'M', label.at);
+        path.add(self.scale, 'L', (Both::same(self.right + 6.0), label.y));
+        path
     }
 
     /// Shortens the words of a row to their first letters if they would touch. Words at

@@ -8,8 +8,9 @@ use super::scale::Scale;
 use super::{about, chapter, document, figure};
 use crate::ResultSet;
 use crate::compare::{Comparison, closing, floor_note, table};
+use crate::format::counted;
 use crate::page::pages;
-use jostle_stats::comparison::Said;
+use jostle_stats::comparison::{Compared, Said};
 use maud::{Markup, html};
 
 /// The page of a comparison of these results; without `new`, of two targets of `base`.
@@ -20,8 +21,8 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
     let word = word(comparison);
     let body = html! {
         section.conclusion #conclusion aria-label="Conclusion" {
-            p.kicker { "jostle compare" }
-            h1 { (super::conclusion::subject(&chapters, &sets)) }
+            p.kicker { "jostle compare: " (super::conclusion::subject(&chapters, &sets)) }
+            h1 { (title(comparison)) }
             p.badge { span.word.(word) { (word) } " " (closing(comparison))
                 @if too_few_runs(comparison) { " Too few runs: " code { "--runs 12" } "." }
             }
@@ -76,6 +77,36 @@ fn word(comparison: &Comparison) -> &'static str {
     let order = [Said::Worse, Said::Better, Said::Same];
     let found = order.into_iter().find(|said| is(*said));
     found.unwrap_or(Said::Undecided).name()
+}
+
+/// Whether it got slower: the figure that changed most of those that got worse, or else of
+/// those that got better.
+fn title(comparison: &Comparison) -> String {
+    let of = |said: Said| -> Vec<&Compared> {
+        let rows = comparison.rows.iter().map(|(_, row)| row);
+        rows.filter(|row| row.said == said).collect()
+    };
+    for (said, words) in [(Said::Worse, "got worse"), (Said::Better, "got better")] {
+        let rows = of(said);
+        let change =
+            |row: &&&Compared| row.ratio_told().map_or(0.0, |ratio| ratio.ratio.ln().abs());
+        let most = rows.iter().max_by(|a, b| change(a).total_cmp(&change(b)));
+        if let Some((row, ratio)) = most.and_then(|row| Some((row, row.ratio_told()?))) {
+            let (name, label) = (super::ratios::name(row, false, true), row.figure.label);
+            let more = match rows.len() {
+                1 => String::new(),
+                rows => format!(", and {} more", counted(rows as u64 - 1, "figure")),
+            };
+            return format!(
+                "{name}, {words}: {:.2} times the {label}{more}.",
+                ratio.ratio
+            );
+        }
+    }
+    match of(Said::Same).is_empty() {
+        true => "It is undecided whether anything changed.".to_owned(),
+        false => "Nothing that could be decided changed.".to_owned(),
+    }
 }
 
 /// Whether no ratio has an interval, so that nothing could be decided.
@@ -144,6 +175,21 @@ mod tests {
         };
         let says = |runs| page_of(set(runs), set(runs)).contains("Too few runs: <code>--runs 12");
         assert!(says(2) && !says(9));
+    }
+
+    /// The title named targets and workers, whatever had changed.
+    #[test]
+    fn the_title_answers_whether_it_got_slower() {
+        let set = |per_s: f64| [crate::compare::tests::set(per_s, 1.0)];
+        let titled = |new: f64| {
+            let page = page_of(set(1000.0), set(new));
+            let title = page.split("<h1>").nth(1).unwrap();
+            title.split("</h1>").next().unwrap().to_owned()
+        };
+        let slower = titled(500.0);
+        assert!(slower.contains("got worse: 0.50 times the"), "{slower}");
+        assert!(titled(2000.0).contains("got better: 2.00 times the"));
+        assert_eq!(titled(1000.0), "Nothing that could be decided changed.");
     }
 
     #[test]

@@ -18,13 +18,13 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
     let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
     html! {
         section.conclusion #conclusion aria-label="Conclusion" {
-            @match pages {
-                // The title of one experiment is what was found.
-                [Page { findings, .. }] if !findings.is_empty() => {
+            // The title of one experiment is what was found.
+            @match finding(sets, pages) {
+                Some(finding) => {
                     p.kicker { "jostle " (workloads.join(", ")) ": " (subject(chapters, sets)) }
-                    h1 { (prose(&findings[0])) }
+                    h1 { (prose(&finding)) }
                 }
-                _ => {
+                None => {
                     p.kicker { "jostle " (workloads.join(", ")) }
                     h1 { (subject(chapters, sets)) }
                 }
@@ -36,6 +36,52 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
                 }
             } }
         }
+    }
+}
+
+/// What was found in one experiment: the first finding or, where nothing is ranked, the
+/// first clause of what is said of the first target. None of several experiments, and of
+/// points that are all INVALID.
+pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
+    let ([set], [page]) = (sets, pages) else {
+        return None;
+    };
+    if let Some(first) = page.findings.first() {
+        return Some(first.clone());
+    }
+    let (target, sentence) = page.sentences.first()?;
+    let clause = first_clause(sentence);
+    let usable = !is_all_invalid(set) && !clause.contains("INVALID");
+    let one = page.sentences.iter().all(|(other, _)| other == target);
+    usable.then(|| match one {
+        // Above the title stands its name.
+        true => format!("{}.", capital(clause)),
+        false => format!("{}: {clause}.", short(target)),
+    })
+}
+
+/// Up to the first `;` or `:` outside parentheses, without a stop.
+fn first_clause(sentence: &str) -> &str {
+    let is_open = |end: usize| {
+        let count = |letter| sentence[..end].matches(letter).count();
+        count('(') > count(')')
+    };
+    let ends = ["; ", ": "]
+        .iter()
+        .flat_map(|end| sentence.match_indices(end));
+    let end = ends.map(|(end, _)| end).filter(|end| !is_open(*end)).min();
+    sentence[..end.unwrap_or(sentence.len())].trim_end_matches('.')
+}
+
+/// With a capital, except of a call such as `connect()`.
+fn capital(clause: &str) -> String {
+    let first = clause.split(' ').next().unwrap_or_default();
+    match clause.chars().next().filter(|_| !first.ends_with("()")) {
+        Some(letter) => letter
+            .to_uppercase()
+            .chain(clause.chars().skip(1))
+            .collect(),
+        None => clause.to_owned(),
     }
 }
 
@@ -119,6 +165,7 @@ fn of_set(
             (verdict(set))
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @for note in &set.notes { p.warning { (prose(note)) "." } }
+            // The first is the title already.
             @for finding in page.findings.iter().skip(usize::from(alone)) { p.finding { (prose(finding)) } }
             // Without a figure, what to do is all that there is to take away.
             @if invalid { (next(page)) }
@@ -157,7 +204,7 @@ fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
         @if !targets.is_empty() {
             dl.sentences { @for target in targets {
                 dt { (super::mark_of(chapter, at, target)) (target) }
-                dd { @for sentence in of(target) { p { (prose(sentence)) } } }
+                dd { @for sentence in of(target) { p { (told(sentence)) } } }
             } }
         }
         @for sentence in of("") { p.note { (prose(sentence)) } }
@@ -229,6 +276,19 @@ fn prose(sentence: &str) -> Markup {
     })
 }
 
+/// A sentence of a target. Two owners at a time, which a lock is there to prevent, stand in
+/// red.
+fn told(sentence: &str) -> Markup {
+    let split = sentence
+        .find("two believed")
+        .map(|at| sentence.split_at(at));
+    let Some((before, rest)) = split else {
+        return prose(sentence);
+    };
+    let end = rest.find([',', ';']).unwrap_or(rest.len());
+    html! { (prose(before)) span.worse { (rest[..end]) } (prose(&rest[end..])) }
+}
+
 fn broken_between_words(text: &str, is_whole: fn(&str) -> bool) -> Markup {
     html! {
         @for (nth, word) in text.split(' ').enumerate() {
@@ -255,6 +315,31 @@ mod tests {
         assert_eq!(super::subject(&[], &[]), "No results");
     }
 
+    /// The title of one target's page was its parameters.
+    #[test]
+    fn a_title_without_a_ranking_is_the_first_clause() {
+        let titled = |set: ResultSet| {
+            let sets = [set];
+            finding(&sets, &crate::page::pages(&sets))
+        };
+        let found = titled(made::connections()).unwrap();
+        assert!(found.starts_with("tcp from 1: connect() takes"), "{found}");
+        assert!(!found.contains(';') && found.ends_with('.'), "{found}");
+        assert_eq!(titled(made::broken()), None);
+        let both = [made::set(), made::set()];
+        assert_eq!(finding(&both, &crate::page::pages(&both)), None);
+    }
+
+    #[test]
+    fn a_clause_ends_outside_parentheses_and_a_call_keeps_its_small_letter() {
+        let said =
+            "after a kill the next grant came within 2 s (median; 3 s at most), two believed; more";
+        let clause = first_clause(said);
+        assert!(clause.ends_with("at most), two believed"), "{clause}");
+        assert!(capital(clause).starts_with("After a kill"));
+        assert_eq!(capital("connect() has no jump"), "connect() has no jump");
+    }
+
     #[test]
     fn the_verdict_is_the_worst_and_counts() {
         let text = verdict(&made::broken()).into_string();
@@ -262,6 +347,14 @@ mod tests {
             text.contains("invalid") && text.contains("INVALID"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn two_owners_at_a_time_stand_in_red() {
+        let text =
+            told("kept, two believed that they owned for up to 4 ms, and more").into_string();
+        let red = "<span class=\"worse\">two believed that they owned for up to 4 ms</span>";
+        assert_eq!(text, format!("kept, {red}, and more"));
     }
 
     #[test]

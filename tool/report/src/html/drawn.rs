@@ -3,8 +3,10 @@
 
 use super::chapter::chapters;
 use super::figures::{Figure, Panel, answer, groups};
+use super::scale::Scale;
 use super::{STYLE, ratios};
 use crate::ResultSet;
+use crate::judged::Judgements;
 use maud::{PreEscaped, html};
 use std::collections::BTreeMap;
 
@@ -23,26 +25,45 @@ pub struct Drawn {
 
 /// All figures, in the order of the page.
 pub fn drawn(sets: &[ResultSet]) -> Vec<Drawn> {
-    let style = style();
     let mut all = Vec::new();
     for chapter in &chapters(sets) {
         let (_, answers) = answer(chapter).unwrap_or_default();
         let groups = groups(chapter, &answers);
         let members: Vec<&ResultSet> = chapter.sets.iter().map(|at| &sets[*at]).collect();
         let ratios = ratios::of_chapter(&members, &chapter.labels);
-        let detail = groups.iter().flat_map(|group| &group.figures);
-        for figure in answers.iter().chain(&ratios).chain(detail) {
-            for panel in &figure.charts {
-                let number = all.len() + 1;
-                let title = slug(&figure.title);
-                all.push(Drawn {
-                    name: format!("{number:02}-{}-{title}", chapter.workload),
-                    svg: svg(figure, panel, &style),
-                });
-            }
-        }
+        let detail = groups.into_iter().flat_map(|group| group.figures);
+        let figures: Vec<Figure> = answers.into_iter().chain(ratios).chain(detail).collect();
+        add(&mut all, chapter.workload.as_str(), Scale::Log, &figures);
     }
     all
+}
+
+/// Those of results of `judge`, on the linear scale that their page opens with.
+pub fn drawn_of_judged(found: &[Judgements]) -> Vec<Drawn> {
+    let mut all = Vec::new();
+    for watched in found.iter().flat_map(|file| &file.watched) {
+        add(
+            &mut all,
+            "judge",
+            Scale::Linear,
+            &super::judged::figures(watched),
+        );
+    }
+    all
+}
+
+/// Each drawing of these figures, numbered on.
+fn add(all: &mut Vec<Drawn>, of: &str, scale: Scale, figures: &[Figure]) {
+    let style = style(scale);
+    for figure in figures {
+        for panel in &figure.charts {
+            let number = all.len() + 1;
+            all.push(Drawn {
+                name: format!("{number:02}-{of}-{}", slug(&figure.title)),
+                svg: svg(figure, panel, &style),
+            });
+        }
+    }
 }
 
 fn svg(figure: &Figure, panel: &Panel, style: &str) -> String {
@@ -79,7 +100,7 @@ pub(super) fn drawn_size(panel: &Panel) -> (f64, f64) {
 
 /// The page's rules for drawings, with the light colours in place of their names: other
 /// programs than browsers know no variables.
-pub(super) fn style() -> String {
+pub(super) fn style(scale: Scale) -> String {
     let colours: BTreeMap<&str, &str> = STYLE
         .lines()
         .take_while(|line| !line.starts_with('}'))
@@ -89,7 +110,11 @@ pub(super) fn style() -> String {
         .collect();
     let (_, rest) = STYLE.split_once("/* drawings */").unwrap_or_default();
     let (rules, _) = rest.split_once("/* end of drawings */").unwrap_or_default();
-    let mut rules = rules.replace("[data-x=log] .x.lin, [data-y=log] .y.lin", ".x.lin, .y.lin");
+    let hidden = match scale {
+        Scale::Log => ".x.lin, .y.lin",
+        Scale::Linear => ".x.log, .y.log",
+    };
+    let mut rules = rules.replace("[data-x=log] .x.lin, [data-y=log] .y.lin", hidden);
     for (name, colour) in colours {
         rules = rules.replace(&format!("var({name})"), colour);
     }
@@ -131,6 +156,21 @@ mod tests {
             assert!(one.svg.starts_with("<svg xmlns"), "{}", one.svg);
             // Of both scales the logarithmic one shows.
             assert!(one.svg.contains(".x.lin, .y.lin { display: none; }"));
+        }
+    }
+
+    /// Judge's figures open linear: on logarithmic ticks they would lie.
+    #[test]
+    fn the_figures_of_judge_are_files_with_linear_ticks() {
+        let file = Judgements {
+            watched: vec![crate::judged::tests::made()],
+            ..Judgements::default()
+        };
+        let all = drawn_of_judged(&[file]);
+        assert_eq!(all[0].name, "01-judge-busiest-threads");
+        assert!(all.len() > 2);
+        for one in &all {
+            assert!(one.svg.contains(".x.log, .y.log { display: none; }"));
         }
     }
 

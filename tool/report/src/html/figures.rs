@@ -16,7 +16,7 @@ mod shares;
 pub(super) use answer::answer;
 
 use super::chapter::{Chapter, Series, Spot};
-use super::chart::{Look, Mark, Size, Told};
+use super::chart::{Look, Mark, Size};
 use jostle_model::plan::Workload;
 use jostle_model::record::Is;
 use maud::{Markup, html};
@@ -87,8 +87,8 @@ pub(crate) struct Data {
 pub(crate) enum Cell {
     /// Words.
     Text(String),
-    /// As it was recorded, and as it is read.
-    Figure(f64, String),
+    /// A number as it is read.
+    Figure(String),
     /// Not measured.
     None,
 }
@@ -148,9 +148,9 @@ enum Subject {
     Machine,
 }
 
-/// Above a panel of small multiples.
-fn caption(series: &Series<'_>) -> Markup {
-    html! { (series.style.swatch()) " " (series.label) }
+/// Above a panel of small multiples; those of many need not be told apart.
+fn caption(chapter: &Chapter<'_>, series: &Series<'_>) -> Markup {
+    html! { @if !is_crowded(chapter) { (series.style.swatch()) " " } (series.label) }
 }
 
 /// A drawing for each series on the same axes, or one for all where nothing is
@@ -172,7 +172,7 @@ fn panels<'s, 'a, T>(
     let panel = |one: &(&'s Series<'a>, T)| Panel {
         size,
         label: (chapter.series.len() > 1).then(|| one.0.label.clone()),
-        caption: (chapter.series.len() > 1).then(|| caption(one.0)),
+        caption: (chapter.series.len() > 1).then(|| caption(chapter, one.0)),
         drawing: draw(size, &[one]),
     };
     all.iter().map(panel).collect()
@@ -200,7 +200,7 @@ fn overlaid<'s, 'a>(
     let panel = |one: &'s Series<'a>| Panel {
         size: SMALL,
         label: Some(one.label.clone()),
-        caption: Some(caption(one)),
+        caption: Some(caption(chapter, one)),
         drawing: draw(SMALL, &[one]),
     };
     all.into_iter().map(panel).collect()
@@ -221,16 +221,21 @@ fn beside(chapter: &Chapter<'_>, series: &Series<'_>) -> f64 {
     }
 }
 
-/// What the hover texts of a point have in common: whose figures these are, and
-/// what speaks against them.
-fn told(chapter: &Chapter<'_>, series: &Series<'_>, spot: &Spot<'_>) -> Told {
+/// What speaks against the figures of a point.
+pub(super) fn doubts(spot: &Spot<'_>) -> String {
     let reasons = spot.point.verdict.reasons.iter();
     let reasons: Vec<String> = reasons
         .map(|reason| format!("{}: {}", reason.is, reason.text))
         .collect();
-    Told {
-        whose: format!("{}, {}", series.label, chapter.place(spot.x)),
-        doubts: reasons.join("\n"),
+    reasons.join("\n")
+}
+
+/// The mark of a point, which tells its row.
+fn mark(spot: &Spot<'_>, at: (f64, f64)) -> Mark {
+    Mark {
+        look: look(spot),
+        at,
+        says: spot.number.to_string(),
     }
 }
 
@@ -244,24 +249,37 @@ fn look(spot: &Spot<'_>) -> Look {
 }
 
 /// In the place of figures that must not be read.
-fn cross(x: f64) -> Mark {
+fn cross(spot: &Spot<'_>, x: f64) -> Mark {
     Mark {
         look: Look::Invalid,
-        at: (x, 0.0),
-        says: String::new(),
+        ..mark(spot, (x, 0.0))
     }
 }
 
-/// First columns of every table of data.
-fn key_headings(chapter: &Chapter<'_>) -> Vec<String> {
-    vec!["series".to_owned(), chapter.swept.replace('_', " ")]
-}
-
-fn key_cells(series: &Series<'_>, spot: &Spot<'_>) -> Vec<Cell> {
-    vec![
-        Cell::text(&series.label),
-        Cell::Figure(spot.x, crate::format::significant(spot.x, 1)),
-    ]
+/// A row for each point, in order: series and swept value, what is known of it, and the
+/// verdict. Points of which nothing is known have `columns` without a figure.
+fn data<'c, 'a>(
+    chapter: &'c Chapter<'a>,
+    columns: Vec<String>,
+    known: impl Fn(&'c Series<'a>, &'c Spot<'a>) -> Option<Vec<Cell>>,
+) -> Data {
+    let mut rows = Vec::new();
+    for series in &chapter.series {
+        for spot in &series.spots {
+            let mut cells = vec![
+                Cell::text(&series.label),
+                Cell::Figure(crate::format::significant(spot.x, 1)),
+            ];
+            let nothing = || vec![Cell::None; columns.len()];
+            cells.extend(known(series, spot).unwrap_or_else(nothing));
+            cells.push(verdict_cell(spot));
+            rows.push(cells);
+        }
+    }
+    let mut headings = vec!["series".to_owned(), chapter.swept.replace('_', " ")];
+    headings.extend(columns);
+    headings.push("verdict".to_owned());
+    Data { headings, rows }
 }
 
 /// The reasons stand below the headline.
@@ -269,14 +287,12 @@ fn verdict_cell(spot: &Spot<'_>) -> Cell {
     Cell::text(spot.point.verdict.is.to_string())
 }
 
-/// The points whose neighbours on both sides have no value: no line
-/// through neighbours would show them.
-fn lone(points: &[(f64, Option<f64>)]) -> Vec<(f64, f64)> {
+/// Which points have neighbours without a value on both sides: no line through neighbours
+/// would show them.
+fn lone(points: &[(f64, Option<f64>)]) -> impl Iterator<Item = usize> {
     let has = |at: usize| points.get(at).is_some_and(|(_, value)| value.is_some());
-    let alone = |at: &usize| !has(at + 1) && (*at == 0 || !has(at - 1));
-    let all = (0..points.len()).filter(alone);
-    all.filter_map(|at| Some((points[at].0, points[at].1?)))
-        .collect()
+    let alone = move |at: &usize| has(*at) && !has(at + 1) && (*at == 0 || !has(at - 1));
+    (0..points.len()).filter(alone)
 }
 
 /// Spots that may be shown, in stretches without an INVALID one between.

@@ -45,7 +45,7 @@ pub(super) fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> 
 /// A table of texts.
 pub(super) fn grid(grid: &Grid) -> Markup {
     html! {
-        div.wide { table.headline.cards {
+        div.wide { table.headline.cards style=(cards(&grid.columns)) {
             (head(&grid.columns))
             tbody { @for row in &grid.rows { tr.first[first(row)] {
                 @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
@@ -61,6 +61,10 @@ fn head(columns: &[Heading]) -> Markup {
             (column.title[1])
         }
     } } } }
+}
+
+fn cards(columns: &[Heading]) -> String {
+    super::cards(columns.iter().map(heading))
 }
 
 /// Its column's heading in one line: `gene-`, `rators` is one word.
@@ -81,7 +85,7 @@ fn td(cell: &str, column: &Heading) -> Markup {
         (true, _) => "left".to_owned(),
         (false, _) => "right".to_owned(),
     };
-    html! { td.(class) data-label=(heading(column)) { (cell) } }
+    html! { td.(class) { (cell) } }
 }
 
 /// The style of `worse[1]`.
@@ -101,7 +105,7 @@ fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
     let columns = &headline.grid.columns;
     let below = below(headline);
     html! {
-        div.wide.long[points.len() > LONG] { table.headline.cards.points {
+        div.wide.long[points.len() > LONG] { table.headline.cards.points style=(cards(columns)) {
             (head(columns))
             tbody { @for (number, row) in headline.grid.rows.iter().enumerate() {
                 tr.first[first(row)] {

@@ -2,6 +2,7 @@
 
 use super::chart::{Chart, Style, frame};
 use super::document;
+use super::figures::{Data, Figure, Panel};
 use super::headline::grid;
 use super::scale::{Axis, Scale};
 use super::units::Unit;
@@ -46,16 +47,32 @@ fn run(watched: &Watched) -> Markup {
         }
         section.chapter {
             h2 { "When was which side busy?" }
-            div.figures {
-                (figure(watched, "Busiest threads", Unit::Share, busy(watched)))
-                (figure(watched, "Kept from running", Unit::Share, kept(watched)))
-                (figure(watched, "CPUs in use", Unit::Number("CPUs"), cpus(watched)))
-                (figure(watched, "Bytes carried", Unit::PerSecond("MB/s"), carried(watched)))
-                (figure(watched, "Connections opened", Unit::PerSecond("opened/s"), opened(watched)))
-                (figure(watched, "Unread bytes", Unit::Bytes, unread(watched)))
-            }
+            div.figures { @for figure in figures(watched) { figure.large {
+                figcaption { strong { (figure.title) } }
+                @for panel in &figure.charts { (panel.drawing) }
+            } } }
         }
     }
+}
+
+/// What was watched over the time of the run, in the order of the page.
+pub(super) fn figures(watched: &Watched) -> Vec<Figure> {
+    let figures = [
+        ("Busiest threads", Unit::Share, busy(watched)),
+        ("Kept from running", Unit::Share, kept(watched)),
+        ("CPUs in use", Unit::Number("CPUs"), cpus(watched)),
+        ("Bytes carried", Unit::PerSecond("MB/s"), carried(watched)),
+        (
+            "Connections opened",
+            Unit::PerSecond("opened/s"),
+            opened(watched),
+        ),
+        ("Unread bytes", Unit::Bytes, unread(watched)),
+    ];
+    let figures = figures.into_iter();
+    figures
+        .filter_map(|(title, unit, lines)| figure(watched, title, unit, &lines))
+        .collect()
 }
 
 /// The finding.
@@ -226,14 +243,14 @@ fn unread(watched: &Watched) -> Vec<Line> {
     std::iter::once(generator).chain(server).collect()
 }
 
-/// Nothing where all lines are empty.
-fn figure(watched: &Watched, title: &str, unit: Unit, lines: Vec<Line>) -> Markup {
+/// None where all lines are empty.
+fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<Figure> {
     let all: Vec<f64> = lines
         .iter()
         .flat_map(|line| line.values.iter().copied())
         .collect();
     if all.iter().all(|value| *value <= 0.0) {
-        return html! {};
+        return None;
     }
     let longest = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
     let (across, up) = frame(SIZE, longest);
@@ -257,12 +274,17 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: Vec<Line>) -> Marku
             chart.label(&style.colour(), *last, line.name);
         }
     }
-    html! {
-        figure.large {
-            figcaption { strong { (title) } }
-            (chart.draw(&format!("{title} over the time since the command's start")))
-        }
-    }
+    Some(Figure {
+        title: title.to_owned(),
+        note: String::new(),
+        charts: vec![Panel {
+            size: SIZE,
+            label: None,
+            caption: None,
+            drawing: chart.draw(&format!("{title} over the time since the command's start")),
+        }],
+        data: Data::default(),
+    })
 }
 
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {

@@ -1,33 +1,32 @@
-// Chooses between the two scales of each axis, and tells the figures of a mark.
-// All positions were computed before: data-d and data-at hold for each vertex
-// x log, x linear, y log, y linear.
+// Chooses between the two scales of each axis, and tells the figures of a point.
+// All places were computed before: data-across and data-up hold for each vertex of a path
+// where it stands on the scale that the page does not open with (of a whole drawing, pairs
+// of both); data-say what it tells.
 (() => {
   'use strict';
   const root = document.documentElement;
   const form = document.getElementById('switches');
   const tip = document.getElementById('tip');
-  const linear = axis => root.dataset[axis] === 'linear' ? 1 : 0;
-
-  const place = four => [+four[linear('x')], +four[2 + linear('y')]];
-
-  function path(d) {
-    const words = d.split(' ');
-    let out = '';
-    for (let at = 0; at < words.length;) {
-      const command = words[at++];
-      out += command;
-      if (command === 'M' || command === 'L') {
-        out += place(words.slice(at, at + 4)).join(' ');
-        at += 4;
-      }
-    }
-    return out;
-  }
+  const opened = { x: root.dataset.x, y: root.dataset.y };
+  const VERTEX = /([ML(])(-?[\d.]+) (-?[\d.]+)/g;
+  const places = new WeakMap(), points = new WeakMap();
 
   function redraw() {
-    for (const each of document.querySelectorAll('[data-d]')) each.setAttribute('d', path(each.dataset.d));
-    for (const each of document.querySelectorAll('[data-at]')) {
-      each.setAttribute('transform', `translate(${place(each.dataset.at.split(' ')).join(' ')})`);
+    const [across, up] = ['x', 'y'].map(axis => root.dataset[axis] !== opened[axis]);
+    for (const chart of document.querySelectorAll('svg.chart')) {
+      const pairs = across ? (chart.dataset.across ?? '').split(' ') : [];
+      const moved = Object.fromEntries(pairs.flatMap((x, at) => at % 2 ? [] : [[x, pairs[at + 1]]]));
+      for (const each of chart.querySelectorAll('path, [transform]')) {
+        const name = each.hasAttribute('transform') ? 'transform' : 'd';
+        if (!places.has(each)) places.set(each, each.getAttribute(name));
+        const xs = across && each.dataset.across?.split(' '), ys = up && each.dataset.up?.split(' ');
+        let at = -1;
+        each.setAttribute(name, places.get(each).replace(VERTEX, (_, command, x, y) => {
+          at++;
+          return `${command}${xs ? xs[at] : moved[x] ?? x} ${ys ? ys[at] : y}`;
+        }));
+      }
+      points.delete(chart);
     }
     hide();
   }
@@ -41,21 +40,49 @@
     try { history.replaceState(null, '', `#x=${root.dataset.x}&y=${root.dataset.y}`); } catch { /* see above */ }
   }
 
+  // Everything of a chart that can be pointed at, in the order of its table.
+  function told(chart) {
+    if (!points.has(chart)) {
+      const all = [...chart.querySelectorAll('[data-say]')].flatMap(path => {
+        const says = path.dataset.say.split('|');
+        return [...path.getAttribute('d').matchAll(VERTEX)].map(([, , x, y], n) => ({ x: +x, y: +y, say: says[n] }));
+      });
+      points.set(chart, all.sort((a, b) => parseFloat(a.say) - parseFloat(b.say) || 0));
+    }
+    return points.get(chart);
+  }
+
+  // A row of the figure's table, one of its cells, or a text.
+  function words(chart, say) {
+    const [, row, column] = say.match(/^(\d+)(?:\.(\d+))?$/) ?? [];
+    if (!row) return say;
+    const figure = chart.closest('figure');
+    const heads = [...figure.querySelectorAll('table.data th')].map(e => e.textContent);
+    const cells = [...figure.querySelectorAll('table.data tbody tr')[row].cells].map(e => e.textContent);
+    const lines = [`${cells[0]}, ${cells[1]} ${+cells[1] === 1 ? heads[1].replace(/s$/, '') : heads[1]}`];
+    for (let at = 2; at < heads.length - 1; at++) {
+      if (cells[at] !== '–' && (!column || at === +column)) lines.push(`${heads[at]}: ${cells[at]}`);
+    }
+    const doubts = chart.closest('.chapter').querySelector(`.doubts [data-row="${row}"]`);
+    return lines.concat(doubts ? doubts.textContent : []).join('\n');
+  }
+
   let shown = null;
   function hide() {
-    if (shown) shown.classList.remove('on');
+    document.querySelector('circle.on')?.remove();
     shown = null;
     tip.hidden = true;
   }
-  function show(mark) {
-    if (mark === shown) return;
+  function show(chart, point) {
+    if (point === shown) return;
     hide();
-    shown = mark;
-    mark.classList.add('on');
-    const { of, doubts } = mark.parentNode.dataset;
-    tip.textContent = [of, mark.dataset.says, doubts].filter(Boolean).join('\n');
+    shown = point;
+    const ring = document.createElementNS(chart.namespaceURI, 'circle');
+    for (const [name, value] of Object.entries({ class: 'on', r: 6, cx: point.x, cy: point.y })) ring.setAttribute(name, value);
+    chart.append(ring);
+    tip.textContent = words(chart, point.say);
     tip.hidden = false;
-    const at = mark.getBoundingClientRect();
+    const at = ring.getBoundingClientRect();
     const room = document.documentElement.clientWidth - tip.offsetWidth - 12;
     tip.style.left = `${scrollX + Math.max(8, Math.min(at.right + 10, room))}px`;
     const above = at.top - tip.offsetHeight - 10;
@@ -67,25 +94,26 @@
     const scale = box.width / chart.viewBox.baseVal.width;
     const [x, y] = [(event.clientX - box.left) / scale, (event.clientY - box.top) / scale];
     let best = null, least = 30;
-    for (const mark of chart.querySelectorAll('.pt')) {
-      const [mx, my] = place(mark.dataset.at.split(' '));
-      const far = Math.hypot(mx - x, my - y);
-      if (far < least) [best, least] = [mark, far];
+    for (const point of told(chart)) {
+      const far = Math.hypot(point.x - x, point.y - y);
+      if (far < least) [best, least] = [point, far];
     }
     return best;
   }
 
+  // To the next that tells something else.
   function step(chart, by) {
-    const marks = [...chart.querySelectorAll('.pt')];
-    if (!marks.length) return;
-    const from = marks.indexOf(shown);
-    show(marks[from < 0 ? (by > 0 ? 0 : marks.length - 1) : (from + by + marks.length) % marks.length]);
+    const all = told(chart);
+    const steps = all.filter((point, at) => !at || point.say !== all[at - 1].say);
+    if (!steps.length) return;
+    const from = shown ? steps.findIndex(point => point.say === shown.say) : -1;
+    show(chart, steps[from < 0 ? (by > 0 ? 0 : steps.length - 1) : (from + by + steps.length) % steps.length]);
   }
 
   for (const chart of document.querySelectorAll('svg.chart')) {
     chart.addEventListener('pointermove', event => {
-      const mark = nearest(chart, event);
-      if (mark) show(mark); else hide();
+      const point = nearest(chart, event);
+      if (point) show(chart, point); else hide();
     });
     chart.addEventListener('pointerleave', hide);
     chart.addEventListener('blur', hide);
@@ -101,7 +129,7 @@
   document.addEventListener('keydown', event => {
     if (event.key === 'Escape') hide();
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === 'x' || event.key === 'y') choose(event.key, linear(event.key) ? 'log' : 'linear');
+    if (event.key === 'x' || event.key === 'y') choose(event.key, root.dataset[event.key] === 'log' ? 'linear' : 'log');
   });
   function follow() {
     const asked = new URLSearchParams(location.hash.slice(1));

@@ -179,14 +179,15 @@ fn draw(rows: &[&Compared], within: f64, title: &str) -> Markup {
 /// The class and the shape of a finding: never told by colour alone.
 fn look(said: Said) -> (&'static str, &'static str) {
     match said {
-        Said::Worse => ("worse", "M0 6L5.5-4.5H-5.5Z"),
-        Said::Better => ("better", "M0-6L5.5 4.5H-5.5Z"),
-        Said::Same => ("alike", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z"),
-        Said::Undecided => ("open", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z"),
+        Said::Worse => ("worse", "m0 6l5.5-10.5h-11z"),
+        Said::Better => ("better", "m0-6l5.5 10.5h-11z"),
+        Said::Same => ("alike", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
+        Said::Undecided => ("open", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
     }
 }
 
-fn name(row: &Compared, one_target: bool, one_figure: bool) -> String {
+/// What a row is called: its targets, where they stand, and the figure.
+pub(super) fn name(row: &Compared, one_target: bool, one_figure: bool) -> String {
     let mut parts = Vec::new();
     if !one_target || place(row.at).is_empty() {
         parts.push(row.base_target.clone());
@@ -213,10 +214,11 @@ fn draw_row(
     let ratio = row.ratio_told();
     let interval = ratio.filter(|ratio| ratio.interval);
     let says = match ratio {
-        Some(ratio) => format!("{:.3}: {}", ratio.ratio, row.said.name()),
+        Some(ratio) => format!("{name}\n{:.3}: {}", ratio.ratio, row.said.name()),
         None => row.said.name().to_owned(),
     };
-    let why = row.why.as_deref();
+    let says = [Some(says.as_str()), row.why.as_deref()];
+    let says = says.into_iter().flatten().collect::<Vec<_>>().join("\n");
     html! {
         text.name x="0" y=(y + 5.0) { (cut(&name, LETTERS)) }
         @if let Some(ratio) = ratio {
@@ -224,10 +226,8 @@ fn draw_row(
             @if let Some(known) = interval {
                 path.bar.(class) d=(format!("M{:.1} {y}H{:.1}", across.at(known.low), across.at(known.high))) {}
             }
-            g.(class) data-of=(name) data-doubts=[why] {
-                path.pt.mark d=(shape) data-at=(format!("{x:.1} {x:.1} {y} {y}"))
-                    transform=(format!("translate({x:.1} {y})")) data-v=(ratio.ratio) data-says=(says) {}
-            }
+            path class=(format!("pt mark {class}")) d=(format!("M{x:.1} {y}{shape}"))
+                data-say=(says.replace('|', "/")) {}
         }
         text.finding.(class) x=(LARGE.0 - FINDINGS + 12.0) y=(y + 5.0) {
             @match ratio {
@@ -245,13 +245,11 @@ fn data(rows: &[&Compared]) -> Data {
     let row = |row: &&Compared| {
         let figure = |value: f64| match row.invalid {
             true => Cell::None,
-            false => Cell::Figure(value, significant(value, 3)),
+            false => Cell::Figure(significant(value, 3)),
         };
         let ratio = row.ratio_told();
         let part = |value: Option<f64>| {
-            value.map_or(Cell::None, |value| {
-                Cell::Figure(value, format!("{value:.3}"))
-            })
+            value.map_or(Cell::None, |value| Cell::Figure(format!("{value:.3}")))
         };
         let interval = ratio.filter(|ratio| ratio.interval);
         vec![
@@ -286,7 +284,7 @@ mod tests {
         assert_eq!(found[0].title, "new against old");
         assert_eq!(found[0].data.rows.len(), 2);
         let drawn = found[0].charts[0].drawing.0.as_str();
-        assert_eq!(drawn.matches("class=\"pt mark\"").count(), 2, "{drawn}");
+        assert_eq!(drawn.matches("class=\"pt mark ").count(), 2, "{drawn}");
         assert_eq!(drawn.matches("0.50 worse").count(), 2, "{drawn}");
     }
 

@@ -143,7 +143,8 @@ impl Axis {
     pub(super) fn of_names(names: &[String], pixels: [f64; 2]) -> Axis {
         let mut axis = Axis::bare(pixels, None, [0.5, names.len() as f64 + 0.5]);
         let room = (pixels[1] - pixels[0]).abs() / names.len().max(1) as f64;
-        let letters = (room / LETTER) as usize;
+        // Names that touch are read as one.
+        let letters = ((room - BETWEEN) / LETTER) as usize;
         let tick = |(at, name): (usize, &String)| Tick {
             at: axis.at(at as f64 + 1.0).linear,
             label: cut(name, letters.max(3)),
@@ -161,6 +162,17 @@ impl Axis {
             log_ticks: Vec::new(),
             linear_ticks: Vec::new(),
         }
+    }
+
+    /// The ticks of either scale, for groups of this class; one where both have the same.
+    pub(super) fn shown(&self, class: &str) -> Vec<(String, &[Tick])> {
+        if self.log_ticks == self.linear_ticks {
+            return vec![(class.to_owned(), &self.log_ticks)];
+        }
+        vec![
+            (format!("{class} log"), &self.log_ticks),
+            (format!("{class} lin"), &self.linear_ticks),
+        ]
     }
 
     /// Where a value stands.
@@ -414,5 +426,10 @@ mod tests {
         let axis = Axis::of_names(&names, [0.0, 200.0]);
         assert_eq!(axis.at(1.0), Both::same(50.0));
         assert_eq!(labels(&axis.log_ticks), ["flock", "redis://1…"]);
+        // Eight of them on a phone lay on each other.
+        let names = ["memcached"; 8].map(str::to_owned);
+        let axis = Axis::of_names(&names, [0.0, 492.0]);
+        let letters = labels(&axis.log_ticks)[0].chars().count() as f64;
+        assert!(letters * LETTER + BETWEEN <= 492.0 / 8.0, "{letters}");
     }
 }

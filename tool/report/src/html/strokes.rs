@@ -1,8 +1,9 @@
-//! Pieces of a drawing as SVG: ticks, the vertices of a path for both scales, and labels
-//! that are moved apart.
+//! Pieces of a drawing as SVG: ticks, paths that have a place on both scales, and labels that
+//! are moved apart.
 
 use super::scale::{Both, Scale, Tick};
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// These heights, each at least a line from the next, between top and bottom.
@@ -51,23 +52,98 @@ pub(super) fn joined(ticks: &[&Tick], mark: impl Fn(String) -> String) -> String
     ticks.iter().map(|tick| mark(number(tick.at))).collect()
 }
 
-/// Adds a vertex to what is shown at first, on this scale, and to what the script chooses
-/// from.
-pub(super) fn vertex(
-    [shown, both]: &mut [String; 2],
-    scale: Scale,
-    command: char,
-    (x, y): (Both, Both),
-) {
-    // Writing to a String cannot fail.
-    let [at, up] = [x, y].map(|both| number(scale.of(both)));
-    let _ = write!(shown, "{command}{at} {up}");
-    let _ = write!(both, "{command} {} ", four(x, y));
+/// A path in the making, each vertex at a place that both scales have.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    /// What kind of line it is, and its colour.
+    pub class: String,
+    /// Drawn at each vertex.
+    pub stroke: &'static str,
+    /// `none` of a line without gaps.
+    dashes: &'static str,
+    shown: String,
+    /// Where each vertex stands across.
+    across: Vec<String>,
+    /// Where each vertex stands on the other scale, across and up.
+    other: [Vec<String>; 2],
+    moves: [bool; 2],
+    /// What each vertex tells a reader who points at it; empty where none does.
+    pub says: Vec<String>,
 }
 
-pub(super) fn four(x: Both, y: Both) -> String {
-    let numbers = [x.log, x.linear, y.log, y.linear].map(number);
-    numbers.join(" ")
+impl Path {
+    /// Without vertices, each of which will have this stroke.
+    pub(super) fn new(class: &str, stroke: &'static str, dashes: &'static str) -> Path {
+        Path {
+            class: class.to_owned(),
+            stroke,
+            dashes,
+            ..Path::default()
+        }
+    }
+
+    /// A vertex, as the first scale shows it.
+    pub(super) fn add(&mut self, scale: Scale, command: char, (x, y): (Both, Both)) {
+        let [at, up] = [x, y].map(|both| number(scale.of(both)));
+        // Writing to a String cannot fail.
+        let _ = write!(self.shown, "{command}{at} {up}{}", self.stroke);
+        for (axis, both) in [x, y].into_iter().enumerate() {
+            let moved = other(scale, both);
+            self.moves[axis] |= moved.is_some();
+            self.other[axis].push(moved.unwrap_or_else(|| number(both.log)));
+        }
+        self.across.push(at);
+    }
+
+    /// Back to where it began.
+    pub(super) fn close(&mut self) {
+        self.shown.push('Z');
+    }
+
+    /// The element; places that the other scale has too are not repeated. Without `across`
+    /// the drawing tells where its vertices stand.
+    pub(super) fn draw(&self, across: bool) -> Markup {
+        let [across, up] = [0, 1].map(|axis| {
+            let own = self.moves[axis] && (across || axis == 1);
+            own.then(|| self.other[axis].join(" "))
+        });
+        let says = (!self.says.is_empty()).then(|| self.says.join("|"));
+        let dashes = Some(self.dashes).filter(|dashes| !["", "none"].contains(dashes));
+        html! {
+            path class=(self.class) d=(self.shown) data-across=[across] data-up=[up] data-say=[says]
+                stroke-dasharray=[dashes] {}
+        }
+    }
+}
+
+/// Pairs of where vertices stand across, on either scale; None where one place on the first
+/// is several on the other.
+pub(super) fn across<'p>(paths: impl Iterator<Item = &'p Path>) -> Option<String> {
+    let mut known = BTreeMap::new();
+    for path in paths {
+        for (shown, other) in path.across.iter().zip(&path.other[0]) {
+            if known
+                .insert(shown, other)
+                .is_some_and(|before| before != other)
+            {
+                return None;
+            }
+        }
+    }
+    let moved = known.iter().filter(|(shown, other)| shown != other);
+    let pairs: Vec<String> = moved
+        .map(|(shown, other)| format!("{shown} {other}"))
+        .collect();
+    Some(pairs.join(" "))
+}
+
+/// The place on the scale that is not shown; None where it is the same.
+pub(super) fn other(scale: Scale, both: Both) -> Option<String> {
+    let [shown, other] = match scale {
+        Scale::Log => [both.log, both.linear],
+        Scale::Linear => [both.linear, both.log],
+    };
+    Some(number(other)).filter(|other| *other != number(shown))
 }
 
 pub(super) fn place(scale: Scale, x: Both, y: Both) -> String {

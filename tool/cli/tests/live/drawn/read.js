@@ -6,17 +6,25 @@ function read(page) {
   const vertices = (e, m = e.getScreenCTM()) => [...e.getAttribute('d').matchAll(/[ML](-?[\d.]+)[ ,](-?[\d.]+)/g)]
     .map(([, x, y]) => on(e, +x, +y, m));
   const middle = e => { const b = e.getBoundingClientRect(); return [(b.left + b.right) / 2, (b.top + b.bottom) / 2]; };
-  // A tick is at its line; the text that is nearest to the line names it.
+  // A tick is at its line; the text that is nearest to the line names it. A drawing may show
+  // the group of another, through the matrix of its own `use`.
   const ticks = (svg, axis) => {
     const along = axis === 'x' ? 0 : 1;
-    const group = [...svg.querySelectorAll(`g.${axis}`)].find(g => seen(g.querySelector('text')));
+    const shown = [...svg.querySelectorAll(`.ticks.${axis}`)].find(seen);
+    const own = shown?.getScreenCTM();
+    const group = shown?.localName === 'use' ? page.querySelector(shown.getAttribute('href')) : shown;
     const paths = group ? [...group.querySelectorAll(axis === 'x' ? '.minor' : '.grid')]
       : axis === 'x' ? [...svg.querySelectorAll(':scope > .grid')] : [];
     const texts = group ? [...group.querySelectorAll('text')]
       : paths.map(p => p.nextElementSibling);
-    const lines = paths.flatMap(p => vertices(p)).map(v => v[along]);
+    const lines = paths.flatMap(p => vertices(p, own)).map(v => v[along]);
+    const named = text => {
+      if (!own) return middle(text);
+      const box = text.getBBox();
+      return on(text, box.x + box.width / 2, box.y + box.height / 2, own);
+    };
     return texts.map(text => {
-      const near = middle(text)[along];
+      const near = named(text)[along];
       const line = lines.reduce((best, l) => Math.abs(l - near) < Math.abs(best - near) ? l : best, Infinity);
       return [text.textContent, line];
     });
@@ -24,7 +32,7 @@ function read(page) {
   const part = e => ({
     kind: e.getAttribute('class'),
     at: e.matches('circle') ? [on(e, +e.getAttribute('cx'), +e.getAttribute('cy'))]
-      : e.matches('.pt') ? [on(e, 0, 0)] : vertices(e),
+      : vertices(e),
   });
   const drawn = '.line, .area, .bar, .dots, .tick, .pt, .run, .median';
   return [...page.querySelectorAll('figure svg.chart')].filter(seen).map(svg => {

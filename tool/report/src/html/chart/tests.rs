@@ -10,13 +10,6 @@ fn chart() -> Chart {
     Chart::new(size, 5, (x, "workers".to_owned()), (y, "time".to_owned()))
 }
 
-fn told(text: &str) -> Told {
-    Told {
-        whose: text.to_owned(),
-        doubts: text.to_owned(),
-    }
-}
-
 fn valid(says: &str) -> Mark {
     Mark {
         look: Look::Valid,
@@ -29,36 +22,76 @@ fn valid(says: &str) -> Mark {
 fn whatever_has_a_position_has_it_for_both_scales() {
     let mut chart = chart();
     chart.line("c0", "none", &[(1.0, 10.0), (100.0, 1000.0)]);
-    chart.marks(Style::default(), 0.0, &told("flock"), &[valid("100 ns")]);
+    chart.marks(Style::default(), 0.0, &[valid("100 ns")]);
     let svg = chart.draw("x").into_string();
-    let line = svg.split("class=\"line c0\"").nth(1).unwrap();
-    let both: Vec<&str> = line.split('"').nth(3).unwrap().split(' ').collect();
-    assert_eq!(both.len(), 2 * 5);
-    assert_eq!((both[0], both[5]), ("M", "L"));
-    let shown = line.split('"').nth(1).unwrap();
-    assert_eq!(
-        shown,
-        format!("M{} {}L{} {}", both[1], both[3], both[6], both[8])
+    // The swept values of a whole drawing are pairs, heights stand with each path.
+    let line = attributes(&svg, "line c0");
+    let at = [(1.0, 10.0), (100.0, 1000.0)].map(|point| chart_at(point));
+    let [from, to] = at.map(|(x, y)| format!("{} {}", number(x.log), number(y.log)));
+    assert_eq!(line["d"], format!("M{from}L{to}"));
+    let ups = at.map(|(_, y)| number(y.linear)).join(" ");
+    assert_eq!(line["data-up"], ups);
+    let pairs = attributes(&svg, "chart")["data-across"].clone();
+    for (x, _) in at {
+        assert!(
+            pairs.contains(&format!("{} {}", number(x.log), number(x.linear))),
+            "{pairs}"
+        );
+    }
+    assert_eq!(attributes(&svg, "pt mark c0")["data-say"], "100 ns");
+}
+
+/// The attributes of the element of this class.
+fn attributes(svg: &str, class: &str) -> std::collections::BTreeMap<String, String> {
+    let element = svg.split(&format!("class=\"{class}\"")).nth(1).unwrap();
+    let words = element
+        .split('>')
+        .next()
+        .unwrap()
+        .split('"')
+        .collect::<Vec<_>>();
+    let pairs = words.chunks(2).filter(|pair| pair.len() == 2);
+    let name = |text: &str| text.trim().trim_end_matches('=').to_owned();
+    pairs
+        .map(|pair| (name(pair[0]), pair[1].to_owned()))
+        .collect()
+}
+
+fn chart_at(point: (f64, f64)) -> (Both, Both) {
+    chart().at(point, 0.0)
+}
+
+/// Two swept values that stand at one place on the first scale do not on the other.
+#[test]
+fn where_one_place_would_be_two_each_path_has_its_own() {
+    let (across, up) = frame((300.0, 200.0), 5);
+    let x = Axis::of_sweep(&[0.001, 0.002, 100.0], across);
+    let y = Axis::of_values(Unit::Time(1.0), &[10.0, 1000.0], up);
+    let axes = ((x, String::new()), (y, String::new()));
+    let mut chart = Chart::new((300.0, 200.0), 5, axes.0, axes.1).opening(Scale::Linear);
+    chart.line("c0", "none", &[(0.001, 10.0), (0.002, 10.0), (100.0, 10.0)]);
+    let svg = chart.draw("x").into_string();
+    assert!(
+        !attributes(&svg, "chart").contains_key("data-across"),
+        "{svg}"
     );
-    assert!(svg.contains("data-v=\"100\" data-says=\"100 ns\""));
+    let own = attributes(&svg, "line c0")["data-across"].clone();
+    assert_eq!(own.split(' ').count(), 3);
 }
 
 #[test]
 fn a_drawing_that_opens_linear_shows_linear_positions() {
     let mut chart = chart().opening(Scale::Linear);
     chart.line("c0", "none", &[(1.0, 10.0), (100.0, 1000.0)]);
-    chart.marks(Style::default(), 0.0, &told("flock"), &[valid("100 ns")]);
+    chart.marks(Style::default(), 0.0, &[valid("100 ns")]);
     let svg = chart.draw("x").into_string();
-    let line = svg.split("class=\"line c0\"").nth(1).unwrap();
-    let both: Vec<&str> = line.split('"').nth(3).unwrap().split(' ').collect();
-    let shown = line.split('"').nth(1).unwrap();
-    assert_eq!(
-        shown,
-        format!("M{} {}L{} {}", both[2], both[4], both[7], both[9])
-    );
-    let mark = svg.split("class=\"pt mark\"").nth(1).unwrap();
-    let four: Vec<&str> = mark.split('"').nth(3).unwrap().split(' ').collect();
-    assert!(mark.contains(&format!("translate({} {})", four[1], four[3])));
+    let [from, to] = [(1.0, 10.0), (100.0, 1000.0)].map(|point| chart_at(point));
+    let place = |(x, y): (Both, Both)| format!("{} {}", number(x.linear), number(y.linear));
+    let line = attributes(&svg, "line c0");
+    assert_eq!(line["d"], format!("M{}L{}", place(from), place(to)));
+    let mark = attributes(&svg, "pt mark c0");
+    let at = format!("M{}m", place(chart_at((10.0, 100.0))));
+    assert!(mark["d"].starts_with(&at), "{mark:?}");
 }
 
 #[test]
@@ -83,11 +116,11 @@ fn an_invalid_mark_has_no_value() {
     let mark = Mark {
         look: Look::Invalid,
         at: (10.0, 12_345.0),
-        says: String::new(),
+        says: "INVALID: no".to_owned(),
     };
-    chart.marks(Style::default(), 0.0, &told("INVALID: no"), &[mark]);
+    chart.marks(Style::default(), 0.0, &[mark]);
     let svg = chart.draw("x").into_string();
-    assert!(!svg.contains("12345") && !svg.contains("data-v"));
+    assert!(!svg.contains("12345"));
     assert!(svg.contains("INVALID: no"));
 }
 
@@ -95,7 +128,7 @@ fn an_invalid_mark_has_no_value() {
 fn names_cannot_break_out() {
     let mut chart = chart();
     let evil = "\"><script>alert(1)</script>";
-    chart.marks(Style::default(), 0.0, &told(evil), &[valid(evil)]);
+    chart.marks(Style::default(), 0.0, &[valid(evil)]);
     chart.label("c0", (10.0, 10.0), evil);
     let svg = chart.draw(evil).into_string();
     assert!(!svg.contains("<script"), "{svg}");

@@ -1,7 +1,7 @@
 //! Along the run: its ten slices, a drawing for each series with a line for
 //! each point, and whether they drift.
 
-use super::{Cell, Chapter, Data, Figure, key_cells, key_headings, panels, told, verdict_cell};
+use super::{Cell, Chapter, Data, Figure, panels};
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame};
 use crate::html::scale::Axis;
@@ -117,7 +117,7 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Figure> {
             false => track.note.to_owned(),
         },
         charts,
-        data: data(chapter, unit, &all),
+        data: table(chapter, unit, &all),
     })
 }
 
@@ -215,12 +215,22 @@ fn draw(
                 several => 1 + at * (SHADES - 1) / (several - 1),
             };
             let class = format!("{} shade{shade}", series.style.colour());
-            chart.line(&class, series.style.dashes(), &course.slices);
-            let mut told = told(chapter, series, course.spot);
-            if let Some(drift) = course.drift {
-                told.whose += &format!("\ndrifts by {} along the run", percent(drift));
-            }
-            chart.marks(series.style, 0.0, &told, &marks(track, unit, course));
+            // Series and swept value stand before the tenths.
+            let say = |slice: &(f64, f64)| format!("{}.{}", course.spot.number, slice.0 + 1.0);
+            let says: Vec<String> = course.slices.iter().map(say).collect();
+            chart.telling(&class, series.style.dashes(), &course.slices, &says);
+            let usual = bursts::usual(course.slices.iter().map(|slice| slice.1));
+            let bursts = course
+                .slices
+                .iter()
+                .filter(|slice| track.title == "Mean response" && bursts::is_one(slice.1, usual));
+            let mark = |slice: &(f64, f64)| Mark {
+                look: Look::Valid,
+                at: *slice,
+                says: say(slice),
+            };
+            let marks: Vec<Mark> = bursts.map(mark).collect();
+            chart.marks(series.style, 0.0, &marks);
             if let Some(last) = course.slices.last() {
                 let class = if course.drift.is_some() {
                     "drift"
@@ -238,46 +248,22 @@ fn draw(
     chart.draw(&format!("{}{whose}, along the run", track.title))
 }
 
-/// A mark for each slice; one that is a burst can be seen.
-fn marks(track: &Track, unit: Unit, course: &Course<'_, '_>) -> Vec<Mark> {
-    let usual = bursts::usual(course.slices.iter().map(|slice| slice.1));
-    let mark = |slice: &(f64, f64)| {
-        let burst = track.title == "Mean response" && bursts::is_one(slice.1, usual);
-        Mark {
-            look: if burst { Look::Valid } else { Look::Unseen },
-            at: *slice,
-            says: format!(
-                "tenth {}: {}{}",
-                slice.0,
-                unit.exact(slice.1),
-                if burst { ", a burst" } else { "" }
-            ),
-        }
-    };
-    course.slices.iter().map(mark).collect()
-}
-
-fn data(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
-    let mut headings = key_headings(chapter);
-    headings.extend((1..=10).map(|slice| slice.to_string()));
-    headings.extend(["drift".to_owned(), "verdict".to_owned()]);
-    let mut rows = Vec::new();
-    for (series, courses) in all {
-        for course in courses {
-            let mut cells = key_cells(series, course.spot);
-            cells.extend((1..=10).map(|slice| {
-                let known = course.slices.iter().find(|(at, _)| *at == f64::from(slice));
-                known.map_or(Cell::None, |(_, v)| Cell::Figure(*v, unit.cell(*v)))
-            }));
-            let drift = course
-                .drift
-                .map(|drift| Cell::Figure(drift, percent(drift)));
-            cells.push(drift.unwrap_or_else(|| Cell::text("none")));
-            cells.push(verdict_cell(course.spot));
-            rows.push(cells);
-        }
-    }
-    Data { headings, rows }
+fn table(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
+    let tenths = (1..=10).map(|slice| slice.to_string());
+    let columns = tenths.chain(["drift".to_owned()]).collect();
+    super::data(chapter, columns, |_, spot| {
+        let mut courses = all.iter().flat_map(|(_, courses)| courses);
+        let course = courses.find(|course| course.spot.number == spot.number)?;
+        let cell = |slice: i32| {
+            let mut slices = course.slices.iter();
+            let known = slices.find(|(at, _)| *at == f64::from(slice));
+            known.map_or(Cell::None, |(_, v)| Cell::Figure(unit.cell(*v)))
+        };
+        let mut cells: Vec<Cell> = (1..=10).map(cell).collect();
+        let drift = course.drift.map(|drift| Cell::Figure(percent(drift)));
+        cells.push(drift.unwrap_or_else(|| Cell::text("none")));
+        Some(cells)
+    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 
 use super::overlay::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, Subject, cross, key_cells, key_headings, lone, look, panels,
-    stretches, told, verdict_cell,
+    Cell, Chapter, Data, Figure, Subject, cross, is_crowded, lone, mark, panels, stretches,
 };
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame};
@@ -34,6 +33,8 @@ const NAMES: [(&str, &str); 5] = [
     ("p999", "p99.9"),
     ("max", "max"),
 ];
+/// Those of a drawing among many; the table has all.
+const FEW: [&str; 3] = ["p50", "p99", "max"];
 const NANOS: Unit = Unit::Time(1.0);
 
 /// Field, subject, title and note of those that have words of their own, in the
@@ -250,7 +251,7 @@ fn figure(chapter: &Chapter<'_>, spread: &Spread) -> Option<Figure> {
         title: spread.title.clone(),
         note: spread.note.to_owned(),
         charts,
-        data: data(chapter, &all),
+        data: table(chapter, &all),
     })
 }
 
@@ -278,7 +279,12 @@ fn draw(
     );
     let mut chart = Chart::new(size, longest, x, y);
     for (series, levels) in shown {
-        draw_series(&mut chart, chapter, series, levels);
+        let mut levels = levels.clone();
+        if is_crowded(chapter) {
+            let drawn = |levels: &mut Levels| levels.retain(|name, _| FEW.contains(name));
+            levels.iter_mut().for_each(drawn);
+        }
+        draw_series(&mut chart, chapter, series, &levels);
     }
     let whose = match shown {
         [(series, _)] => format!("{} of {}", spread.title, series.label),
@@ -299,18 +305,28 @@ fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, le
             let known: Vec<(f64, Option<f64>)> = known
                 .map(|(x, levels)| (*x, levels.get(name).map(|level| level.0)))
                 .collect();
-            let line: Vec<(f64, f64)> = known
-                .iter()
-                .filter_map(|(x, y)| Some((*x, (*y)?)))
-                .collect();
+            let shown = stretch.iter().zip(&known);
+            let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
+                .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
+                .unzip();
             let dashes = if name == "p50" {
                 series.style.dashes()
             } else {
                 "none"
             };
-            chart.line(&format!("{class} {name}"), dashes, &line);
+            // The marks of the median tell the same.
+            let says = if name == "p50" { Vec::new() } else { says };
+            chart.telling(&format!("{class} {name}"), dashes, &line, &says);
             if name != "p50" {
-                chart.ticks(&format!("{class} {name}"), &lone(&known));
+                for at in lone(&known) {
+                    let (x, y) = known[at];
+                    let point = (x, y.unwrap_or_default());
+                    chart.tick(
+                        &format!("{class} {name}"),
+                        point,
+                        stretch[at].number.to_string(),
+                    );
+                }
             }
         }
         if let [x] = xs[..] {
@@ -385,54 +401,44 @@ fn marks(
     levels: &Levels,
 ) {
     let x = chapter.x_of(series, spot.x);
-    let mut told = told(chapter, series, spot);
     if !spot.usable() {
-        chart.marks(series.style, 0.0, &told, &[cross(x)]);
+        chart.marks(series.style, 0.0, &[cross(spot, x)]);
         return;
     }
-    for (name, label) in NAMES.iter().rev() {
-        if let Some((value, bound)) = levels.get(name) {
-            let at_least = if *bound { "at least " } else { "" };
-            told.whose += &format!("\n{label} {at_least}{}", NANOS.exact(*value));
+    for (name, (value, bound)) in levels {
+        let own = mark(spot, (x, *value));
+        match (*name, *bound) {
+            (_, true) => chart.marks(
+                series.style,
+                0.0,
+                &[Mark {
+                    look: Look::AtLeast,
+                    ..own
+                }],
+            ),
+            ("p50", _) => chart.marks(series.style, 0.0, &[own]),
+            _ => {}
         }
     }
-    let mark = |(name, (value, bound)): (&&str, &(f64, bool))| Mark {
-        look: match (*name, *bound) {
-            (_, true) => Look::AtLeast,
-            ("p50", _) => look(spot),
-            _ => Look::Unseen,
-        },
-        at: (x, *value),
-        says: String::new(),
-    };
-    let marks: Vec<Mark> = levels.iter().map(mark).collect();
-    chart.marks(series.style, 0.0, &told, &marks);
 }
 
-fn data(chapter: &Chapter<'_>, all: &[OfSeries<'_, '_>]) -> Data {
+fn table(chapter: &Chapter<'_>, all: &[OfSeries<'_, '_>]) -> Data {
     let measured = |(name, _): &&(&'static str, &str)| {
         let mut levels = all.iter().flat_map(|(_, levels)| levels);
         levels.any(|levels| levels.contains_key(name))
     };
     let names: Vec<(&str, &str)> = NAMES.iter().filter(measured).copied().collect();
-    let mut headings = key_headings(chapter);
-    headings.extend(names.iter().map(|(_, label)| (*label).to_owned()));
-    headings.push("verdict".to_owned());
-    let mut rows = Vec::new();
-    for (series, levels) in all {
-        for (spot, levels) in series.spots.iter().zip(levels) {
-            let cell = |(name, _): &(&str, &str)| match levels.get(name) {
-                None => Cell::None,
-                Some((value, false)) => Cell::Figure(*value, NANOS.exact(*value)),
-                Some((value, true)) => Cell::Figure(*value, format!("≥ {}", NANOS.exact(*value))),
-            };
-            let mut cells = key_cells(series, spot);
-            cells.extend(names.iter().map(cell));
-            cells.push(verdict_cell(spot));
-            rows.push(cells);
-        }
-    }
-    Data { headings, rows }
+    let columns = names.iter().map(|(_, label)| (*label).to_owned());
+    super::data(chapter, columns.collect(), |series, spot| {
+        let (_, levels) = all.iter().find(|(other, _)| other.index == series.index)?;
+        let at = series.spots.iter().position(|other| other.x == spot.x)?;
+        let cell = |(name, _): &(&str, &str)| match levels[at].get(name) {
+            None => Cell::None,
+            Some((value, false)) => Cell::Figure(NANOS.exact(*value)),
+            Some((value, true)) => Cell::Figure(format!("≥ {}", NANOS.exact(*value))),
+        };
+        Some(names.iter().map(cell).collect())
+    })
 }
 
 #[cfg(test)]

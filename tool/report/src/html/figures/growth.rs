@@ -3,7 +3,7 @@
 //!
 //! A drawing for each series, since what one allows would cover the others.
 
-use super::{Cell, Chapter, Data, Figure, Series, Size, cross, look, panels, stretches, told};
+use super::{Cell, Chapter, Data, Figure, Series, Size, cross, doubts, mark, panels, stretches};
 use crate::html::chapter::Spot;
 use crate::html::chart::{Chart, Mark, frame};
 use crate::html::scale::Axis;
@@ -98,22 +98,25 @@ fn draw(
             chart.area("bend", &ends.map(|x| (x, low, high)));
         }
         for curve in curves(fit) {
-            chart.line(&format!("law {}", series.style.colour()), "none", &curve);
+            chart.curve(&format!("law {}", series.style.colour()), &curve);
         }
         for spot in stretches(series).into_iter().flatten() {
             let Some(level) = level(of, spot) else {
                 continue;
             };
+            let whose = format!("{}, {}", series.label, chapter.place(spot.x));
             let mark = Mark {
-                look: look(spot),
-                at: (spot.x, level),
-                says: unit.exact(level),
+                says: format!("{whose}\n{}\n{}", unit.exact(level), doubts(spot)),
+                ..mark(spot, (spot.x, level))
             };
-            chart.marks(series.style, 0.0, &told(chapter, series, spot), &[mark]);
+            chart.marks(series.style, 0.0, &[mark]);
         }
         for spot in series.spots.iter().filter(|spot| !spot.usable()) {
-            let cross = cross(spot.x);
-            chart.marks(series.style, 0.0, &told(chapter, series, spot), &[cross]);
+            let cross = Mark {
+                says: doubts(spot),
+                ..cross(spot, spot.x)
+            };
+            chart.marks(series.style, 0.0, &[cross]);
         }
     }
     chart.draw(&format!(
@@ -166,7 +169,7 @@ fn data(grown: &[Grown<'_, '_>]) -> Data {
 }
 
 fn whole(value: u64) -> Cell {
-    Cell::Figure(value as f64, value.to_string())
+    Cell::Figure(value.to_string())
 }
 
 fn exponent(interval: Interval) -> Cell {
@@ -174,7 +177,7 @@ fn exponent(interval: Interval) -> Cell {
         "{:.2} ({:.2} to {:.2})",
         interval.estimate, interval.low, interval.high
     );
-    Cell::Figure(interval.estimate, words)
+    Cell::Figure(words)
 }
 
 #[cfg(test)]

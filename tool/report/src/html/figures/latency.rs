@@ -4,8 +4,7 @@
 
 use super::overlay::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, LARGE, beside, cross, key_cells, key_headings, lone, look,
-    overlaid, stretches, told, verdict_cell,
+    Cell, Chapter, Data, Figure, LARGE, beside, cross, lone, look, mark, overlaid, stretches,
 };
 use crate::format::grouped;
 use crate::html::chapter::{Series, Spot};
@@ -230,7 +229,7 @@ pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
         charts: overlaid(chapter, LARGE, |size, shown| {
             draw(chapter, of, (&all, size), shown)
         }),
-        data: data(chapter, of, &all),
+        data: table(chapter, of, &all),
     })
 }
 
@@ -301,46 +300,59 @@ fn draw_level(
         let position = series.spots.iter().position(|other| other.x == spot.x)?;
         spots[position][at]
     };
-    let median = |spot: &Spot<'_>| reading(spot).map(|reading| reading.median);
-    let line_class = match at {
-        0 => class.clone(),
-        _ => format!("{class} p99"),
+    let line_class = if at == 0 {
+        class.clone()
+    } else {
+        format!("{class} p99")
     };
     for stretch in stretches(series) {
-        let place = |spot: &Spot<'_>| (chapter.x_of(series, spot.x), median(spot));
-        let known: Vec<(f64, Option<f64>)> = stretch.iter().map(place).collect();
-        let line = known.iter().filter_map(|(x, y)| Some((*x, (*y)?)));
-        let line: Vec<(f64, f64)> = line.collect();
-        chart.line(&line_class, series.style.dashes(), &line);
+        let known: Vec<(f64, Option<f64>)> = stretch
+            .iter()
+            .map(|spot| {
+                (
+                    chapter.x_of(series, spot.x),
+                    reading(spot).map(|r| r.median),
+                )
+            })
+            .collect();
+        let shown = stretch.iter().zip(&known).filter(|(_, (_, y))| y.is_some());
+        let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
+            .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
+            .unzip();
+        // The marks of the median tell the same.
+        let says = if at == 0 { Vec::new() } else { says };
+        chart.telling(&line_class, series.style.dashes(), &line, &says);
         if at > 0 && chapter.sweeps() {
-            chart.ticks(&line_class, &lone(&known));
+            for at in lone(&known) {
+                let (x, y) = known[at];
+                let point = (x, y.unwrap_or_default());
+                chart.tick(&line_class, point, stretch[at].number.to_string());
+            }
         }
     }
     let mut last = None;
     for spot in &series.spots {
         let x = chapter.x_of(series, spot.x);
-        let mut told = told(chapter, series, spot);
         let Some(reading) = reading(spot) else {
             if at == 0 && !spot.usable() {
-                chart.marks(series.style, by, &told, &[cross(x)]);
+                chart.marks(series.style, by, &[cross(spot, x)]);
             }
             continue;
         };
         if let Some(ends) = reading.ends.filter(|_| at == 0) {
             chart.bar(&class, x, ends, by);
         }
-        told.whose += &format!("\n{} {}", level.name, reading.words());
-        let mark = Mark {
-            look: match (reading.at_least, at, chapter.sweeps()) {
-                (true, ..) => Look::AtLeast,
-                (_, 0, _) => look(spot),
-                (_, _, true) => Look::Unseen,
-                (_, _, false) => Look::Suspect,
-            },
-            at: (x, reading.median),
-            says: String::new(),
+        let look = match (reading.at_least, at, chapter.sweeps()) {
+            (true, ..) => Some(Look::AtLeast),
+            (_, 0, _) => Some(look(spot)),
+            (_, _, true) => None,
+            (_, _, false) => Some(Look::Suspect),
         };
-        chart.marks(series.style, by, &told, &[mark]);
+        let mark = look.map(|look| Mark {
+            look,
+            ..mark(spot, (x, reading.median))
+        });
+        chart.marks(series.style, by, mark.as_slice());
         last = Some((x, reading.median));
     }
     if let Some(last) = last.filter(|_| chapter.sweeps()) {
@@ -352,23 +364,16 @@ fn draw_level(
     }
 }
 
-fn data(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> Data {
-    let mut headings = key_headings(chapter);
-    headings.extend(of.levels.iter().map(|level| level.name.to_owned()));
-    headings.push("verdict".to_owned());
-    let mut rows = Vec::new();
-    for (series, spots) in all {
-        for (spot, levels) in series.spots.iter().zip(spots) {
-            let mut cells = key_cells(series, spot);
-            cells.extend(levels.iter().map(|level| match level {
-                Some(reading) => Cell::Figure(reading.median, reading.words()),
-                None => Cell::None,
-            }));
-            cells.push(verdict_cell(spot));
-            rows.push(cells);
-        }
-    }
-    Data { headings, rows }
+fn table(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> Data {
+    let columns = of.levels.iter().map(|level| level.name.to_owned());
+    super::data(chapter, columns.collect(), |series, spot| {
+        let at = series.spots.iter().position(|other| other.x == spot.x)?;
+        let cell = |level: &Option<Reading>| match level {
+            Some(reading) => Cell::Figure(reading.words()),
+            None => Cell::None,
+        };
+        Some(all[series.index].1[at].iter().map(cell).collect())
+    })
 }
 
 #[cfg(test)]

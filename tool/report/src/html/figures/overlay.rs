@@ -2,17 +2,18 @@
 //! over the runs, its interval, and each run.
 
 use super::{
-    Cell, Chapter, Data, Figure, LARGE, SMALL, Subject, beside, cross, is_crowded, key_cells,
-    key_headings, look, overlaid, stretches, told, verdict_cell,
+    Cell, Chapter, Figure, LARGE, SMALL, Subject, beside, cross, data, is_crowded, mark, overlaid,
+    stretches,
 };
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Mark, Size, frame_below};
+use crate::html::chart::{Chart, Size, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
 use jostle_model::plan::Workload;
 use jostle_model::record::{LimitedBy, Point};
 use jostle_stats::intervals::{estimate, median};
 use jostle_stats::summary::Estimate;
+use std::collections::BTreeSet;
 
 /// One figure over the sweep.
 struct Measure {
@@ -252,7 +253,7 @@ fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
         title,
         note,
         charts,
-        data: data(chapter, unit, spots(), &found),
+        data: table(chapter, unit, &found),
     })
 }
 
@@ -331,7 +332,7 @@ fn draw(
         chart.label("ideal", end, word);
     }
     for series in shown {
-        draw_series(&mut chart, chapter, series, unit, found);
+        draw_series(&mut chart, chapter, series, found);
     }
     chart.draw(&format!("{title}, by {}", chapter.swept_words()))
 }
@@ -348,7 +349,6 @@ fn draw_series(
     chart: &mut Chart,
     chapter: &Chapter<'_>,
     series: &Series<'_>,
-    unit: Unit,
     found: &[Known<'_, '_>],
 ) {
     let class = series.style.colour();
@@ -368,42 +368,23 @@ fn draw_series(
     for known in &of_series {
         let x = chapter.x_of(series, known.spot.x);
         let runs: Vec<(f64, f64)> = known.runs.iter().map(|y| (x, *y)).collect();
-        if runs.len() > 1 && of_series.len() <= DOTTED {
+        if runs.len() > 1 && of_series.len() <= DOTTED && !is_crowded(chapter) {
             chart.dots(&class, &runs, by);
         }
         if runs.len() > 1 {
             chart.bar(&class, x, (known.over_runs.low, known.over_runs.high), by);
         }
-        let median = known.over_runs.median;
-        let mark = Mark {
-            look: look(known.spot),
-            at: (x, median),
-            says: unit.exact(median) + &interval(unit, &known.over_runs),
-        };
-        chart.marks(
-            series.style,
-            by,
-            &told(chapter, series, known.spot),
-            &[mark],
-        );
+        let mark = mark(known.spot, (x, known.over_runs.median));
+        chart.marks(series.style, by, &[mark]);
     }
     for spot in series.spots.iter().filter(|spot| !spot.usable()) {
-        let cross = cross(chapter.x_of(series, spot.x));
-        chart.marks(series.style, by, &told(chapter, series, spot), &[cross]);
+        let cross = cross(spot, chapter.x_of(series, spot.x));
+        chart.marks(series.style, by, &[cross]);
     }
     let named = chapter.sweeps() && !is_crowded(chapter);
     if let Some(last) = of_series.last().filter(|_| named) {
         let end = (chapter.x_of(series, last.spot.x), last.over_runs.median);
         chart.label(&class, end, &series.short);
-    }
-}
-
-fn interval(unit: Unit, known: &Estimate) -> String {
-    let (low, high) = (unit.exact(known.low), unit.exact(known.high));
-    match (known.runs, known.interval) {
-        (1, _) => "\none run".to_owned(),
-        (n, true) => format!("\n{low} to {high}: 95 % interval of the median of {n} runs"),
-        (n, false) => format!("\n{low} to {high}: range of {n} runs"),
     }
 }
 
@@ -458,45 +439,32 @@ fn ideals(chapter: &Chapter<'_>, shown: &[&Series<'_>]) -> Vec<Vec<(f64, f64)>> 
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
-fn data<'s, 'a: 's>(
-    chapter: &Chapter<'_>,
-    unit: Unit,
-    spots: impl Iterator<Item = (&'s Series<'a>, &'s Spot<'a>)>,
-    found: &[Known<'_, '_>],
-) -> Data {
-    let mut headings = key_headings(chapter);
-    headings.push(unit.heading("median"));
-    headings.extend(["from", "to", "of", "each run", "verdict"].map(str::to_owned));
-    let row = |(series, spot): (&Series<'_>, &Spot<'_>)| {
-        let mut cells = key_cells(series, spot);
+/// Without the single runs where there are too many points to draw them.
+fn table(chapter: &Chapter<'_>, unit: Unit, found: &[Known<'_, '_>]) -> super::Data {
+    let crowded = is_crowded(chapter);
+    let kind = |known: &Known<'_, '_>| match (known.over_runs.runs, known.over_runs.interval) {
+        (1, _) => "one run".to_owned(),
+        (runs, true) => format!("95 % interval of {runs} runs"),
+        (runs, false) => format!("range of {runs} runs"),
+    };
+    // Said once where it is the same for all.
+    let kinds: BTreeSet<String> = found.iter().map(kind).collect();
+    let one = kinds.first().filter(|_| kinds.len() == 1);
+    let mut columns = vec![unit.heading("median")];
+    columns.push(one.map_or_else(|| "from".to_owned(), |kind| format!("{kind}, from")));
+    columns.push("to".to_owned());
+    columns.extend(one.is_none().then(|| "of".to_owned()));
+    columns.extend((!crowded).then(|| "each run".to_owned()));
+    data(chapter, columns, |_, spot| {
         let known = found
             .iter()
-            .find(|known| known.series.index == series.index && known.spot.x == spot.x);
-        cells.extend(match known {
-            None => vec![Cell::None; 5],
-            Some(known) => {
-                let figure = |value: f64| Cell::Figure(value, unit.cell(value));
-                let over = &known.over_runs;
-                let kind = if over.interval {
-                    "95 % interval"
-                } else {
-                    "range"
-                };
-                let runs: Vec<String> = known.runs.iter().map(|v| unit.cell(*v)).collect();
-                vec![
-                    figure(over.median),
-                    figure(over.low),
-                    figure(over.high),
-                    Cell::text(format!("{kind}, {} runs", over.runs)),
-                    Cell::text(runs.join(" · ")),
-                ]
-            }
-        });
-        cells.push(verdict_cell(spot));
-        cells
-    };
-    Data {
-        headings,
-        rows: spots.map(row).collect(),
-    }
+            .find(|known| known.spot.number == spot.number)?;
+        let over = &known.over_runs;
+        let ends = [over.median, over.low, over.high];
+        let mut cells = ends.map(|value| Cell::Figure(unit.cell(value))).to_vec();
+        cells.extend(one.is_none().then(|| Cell::text(kind(known))));
+        let runs: Vec<String> = known.runs.iter().map(|v| unit.cell(*v)).collect();
+        cells.extend((!crowded).then(|| Cell::text(runs.join(" · "))));
+        Some(cells)
+    })
 }

@@ -193,14 +193,14 @@ fn data(rows: &[Row<'_, '_>]) -> Data {
         row.runs.iter().enumerate().map(|(nth, run)| {
             let grant = match run {
                 _ if !row.spot.usable() => Cell::None,
-                Came::After(ns) => Cell::Figure(*ns as f64, unit.cell(*ns as f64)),
+                Came::After(ns) => Cell::Figure(unit.cell(*ns as f64)),
                 Came::Kept => Cell::text("the owner kept it"),
                 Came::Never => Cell::text("never within the limit"),
             };
             vec![
                 Cell::text(&row.series.label),
                 Cell::text(&row.fault),
-                Cell::Figure((nth + 1) as f64, (nth + 1).to_string()),
+                Cell::Figure((nth + 1).to_string()),
                 grant,
                 verdict_cell(row.spot),
             ]

@@ -2,12 +2,9 @@
 //! for each series.
 
 use super::overlay::x_title;
-use super::{
-    Cell, Chapter, Data, Figure, cross, key_cells, key_headings, look, panels, stretches, told,
-    verdict_cell,
-};
+use super::{Cell, Chapter, Data, Figure, cross, mark, panels, stretches};
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Look, Mark, frame};
+use crate::html::chart::{Chart, frame};
 use crate::html::scale::Axis;
 use crate::html::units::{Unit, trimmed};
 use jostle_model::record::Point;
@@ -115,7 +112,7 @@ fn figure(
         let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
         let mut chart = Chart::new(size, longest, x, y);
         for (series, shares) in shown {
-            draw_series(&mut chart, chapter, series, shares, unit);
+            draw_series(&mut chart, chapter, series, shares);
         }
         chart.draw(&format!("{title}, by {}", chapter.swept_words()))
     });
@@ -123,7 +120,7 @@ fn figure(
         title: title.to_owned(),
         note: note.to_owned(),
         charts,
-        data: data(chapter, unit, &all),
+        data: table(chapter, unit, &all),
     })
 }
 
@@ -132,7 +129,6 @@ fn draw_series(
     chapter: &Chapter<'_>,
     series: &Series<'_>,
     shares: &[Option<Share>],
-    unit: Unit,
 ) {
     let class = series.style.colour();
     let share_at = |spot: &Spot<'_>| {
@@ -157,12 +153,20 @@ fn draw_series(
                 chart.area(&format!("{class} to-p99"), &edges);
             }
         }
-        chart.line(&format!("{class} max"), "none", &line(|share| share.least));
-        chart.line(&format!("{class} max"), "none", &line(|share| share.most));
+        let known = stretch.iter().filter(|spot| share_at(spot).is_some());
+        let says: Vec<String> = known.map(|spot| spot.number.to_string()).collect();
+        for end in [line(|share| share.least), line(|share| share.most)] {
+            chart.telling(&format!("{class} max"), "none", &end, &says);
+        }
         chart.line(&class, series.style.dashes(), &line(|share| share.mean));
     }
     for (spot, share) in series.spots.iter().zip(shares) {
-        marks(chart, chapter, series, spot, share.as_ref(), unit);
+        let x = chapter.x_of(series, spot.x);
+        let mark = match share {
+            Some(share) => Some(mark(spot, (x, share.mean))),
+            None => (!spot.usable()).then(|| cross(spot, x)),
+        };
+        chart.marks(series.style, 0.0, mark.as_slice());
     }
     let known = series.spots.iter().zip(shares).rev();
     let last = known
@@ -179,66 +183,19 @@ fn draw_series(
     }
 }
 
-fn marks(
-    chart: &mut Chart,
-    chapter: &Chapter<'_>,
-    series: &Series<'_>,
-    spot: &Spot<'_>,
-    share: Option<&Share>,
-    unit: Unit,
-) {
-    let x = chapter.x_of(series, spot.x);
-    let mut told = told(chapter, series, spot);
-    let Some(share) = share else {
-        if !spot.usable() {
-            chart.marks(series.style, 0.0, &told, &[cross(x)]);
-        }
-        return;
-    };
-    told.whose += &format!(
-        "\nmost {}\nmean {}\nleast {}{}",
-        unit.exact(share.most),
-        unit.exact(share.mean),
-        unit.exact(share.least),
-        share.beside,
-    );
-    let ends = [
-        (look(spot), share.mean),
-        (Look::Unseen, share.least),
-        (Look::Unseen, share.most),
-    ];
-    let marks = ends.map(|(look, value)| Mark {
-        look,
-        at: (x, value),
-        says: String::new(),
-    });
-    chart.marks(series.style, 0.0, &told, &marks);
-}
-
-fn data(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
-    let mut headings = key_headings(chapter);
-    headings.push(unit.heading("least"));
-    headings.extend(["mean", "most", "beside", "verdict"].map(str::to_owned));
-    let mut rows = Vec::new();
-    for (series, shares) in all {
-        for (spot, share) in series.spots.iter().zip(shares) {
-            let mut cells = key_cells(series, spot);
-            cells.extend(match share {
-                None => vec![Cell::None; 4],
-                Some(share) => {
-                    let figure = |value: f64| Cell::Figure(value, unit.cell(value));
-                    let beside = share.beside.trim().to_owned();
-                    vec![
-                        figure(share.least),
-                        figure(share.mean),
-                        figure(share.most),
-                        Cell::Text(beside),
-                    ]
-                }
-            });
-            cells.push(verdict_cell(spot));
-            rows.push(cells);
-        }
-    }
-    Data { headings, rows }
+fn table(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
+    let mut columns = vec![unit.heading("least")];
+    columns.extend(["mean", "most", "beside"].map(str::to_owned));
+    super::data(chapter, columns, |series, spot| {
+        let (_, shares) = all.iter().find(|(other, _)| other.index == series.index)?;
+        let at = series.spots.iter().position(|other| other.x == spot.x)?;
+        let share = shares[at].as_ref()?;
+        let figure = |value: f64| Cell::Figure(unit.cell(value));
+        Some(vec![
+            figure(share.least),
+            figure(share.mean),
+            figure(share.most),
+            Cell::text(share.beside.trim()),
+        ])
+    })
 }
