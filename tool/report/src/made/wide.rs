@@ -19,9 +19,8 @@ pub(crate) fn wide(targets: usize, workers: usize) -> ResultSet {
     let known = experiment.plan.targets.clone();
     let names: Vec<String> = (1..=targets).map(|n| format!("lock{n:02}")).collect();
     let costs = experiment.calibration.own_cost.clone();
-    let cost = |(at, name): (usize, &String)| {
-        Some((name.clone(), costs.get(&known[at % known.len()])?.clone()))
-    };
+    let cost =
+        |(at, name): (usize, &String)| Some((name.clone(), *costs.get(&known[at % known.len()])?));
     experiment.calibration.own_cost = names.iter().enumerate().filter_map(cost).collect();
     experiment.plan.workers = Some(List(WORKERS[..workers].to_vec()));
     experiment.plan.targets.clone_from(&names);

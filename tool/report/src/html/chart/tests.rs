@@ -26,7 +26,7 @@ fn whatever_has_a_position_has_it_for_both_scales() {
     let svg = chart.draw("x").into_string();
     // The swept values of a whole drawing are pairs, heights stand with each path.
     let line = attributes(&svg, "line c0");
-    let at = [(1.0, 10.0), (100.0, 1000.0)].map(|point| chart_at(point));
+    let at = [(1.0, 10.0), (100.0, 1000.0)].map(chart_at);
     let [from, to] = at.map(|(x, y)| format!("{} {}", number(x.log), number(y.log)));
     assert_eq!(line["d"], format!("M{from}L{to}"));
     let ups = at.map(|(_, y)| number(y.linear)).join(" ");
@@ -85,7 +85,7 @@ fn a_drawing_that_opens_linear_shows_linear_positions() {
     chart.line("c0", "none", &[(1.0, 10.0), (100.0, 1000.0)]);
     chart.marks(Style::default(), 0.0, &[valid("100 ns")]);
     let svg = chart.draw("x").into_string();
-    let [from, to] = [(1.0, 10.0), (100.0, 1000.0)].map(|point| chart_at(point));
+    let [from, to] = [(1.0, 10.0), (100.0, 1000.0)].map(chart_at);
     let place = |(x, y): (Both, Both)| format!("{} {}", number(x.linear), number(y.linear));
     let line = attributes(&svg, "line c0");
     assert_eq!(line["d"], format!("M{}L{}", place(from), place(to)));
