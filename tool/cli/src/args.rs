@@ -177,6 +177,10 @@ pub(crate) struct Run {
     /// measurement
     #[arg(long)]
     pub quick: bool,
+    /// Measure what is missing in a result file after an interrupt or a crash, and add it there:
+    /// on the same boot, with the same program; an incomplete block is repeated
+    #[arg(long, conflicts_with_all = ["quick", "output", "dry_run"])]
+    pub resume: bool,
     /// Run the commands and libraries that a result file names, without asking
     #[arg(long)]
     pub yes: bool,

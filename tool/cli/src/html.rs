@@ -3,7 +3,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use jostle_model::text::redacted;
-use jostle_report::{ResultSet, Writer};
+use jostle_report::{FileError, ResultSet, Writer};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -18,14 +18,14 @@ pub(crate) struct Page {
     new: bool,
 }
 
-/// Opens the files of -o and --html, as [`reserve`] and [`Writer::create`] do. The page
+/// Opens the files of -o and --html, as [`reserve`] and `open` do. The page
 /// comes first, because reserving it changes nothing that could not be taken back.
 ///
 /// # Errors
 /// As those two, and where both are the same file.
 pub(crate) fn reserve_both(
     output: Option<&Path>,
-    overwrite: bool,
+    open: &dyn Fn(&Path) -> Result<Writer, FileError>,
     page: Option<&Path>,
 ) -> Result<(Option<Writer>, Option<Page>), Failure> {
     refuse_one_file(output, page)?;
@@ -33,7 +33,7 @@ pub(crate) fn reserve_both(
     // Once more: two names of a file that did not exist, such as a link and what it points
     // to, are known to be the same only now.
     refuse_one_file(output, page)?;
-    let writer = output.map(|path| Writer::create(path, overwrite));
+    let writer = output.map(open);
     let writer = writer.transpose().map_err(anyhow::Error::from)?;
     Ok((writer, reserved))
 }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn refusal(output: &Path, page: &Path) -> String {
-        match reserve_both(Some(output), true, Some(page)) {
+        match reserve_both(Some(output), &|path| Writer::create(path, true), Some(page)) {
             Err(Failure::Usage(text)) => text,
             Err(Failure::Failed(error)) => format!("failed: {error:#}"),
             Ok(_) => "accepted".to_owned(),
@@ -195,7 +195,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&old).unwrap(), "results");
         // Nor does a refused result leave an empty page.
         let page = directory.path().join("page.html");
-        assert!(reserve_both(Some(&old), false, Some(&page)).is_err());
+        assert!(
+            reserve_both(Some(&old), &|path| Writer::create(path, false), Some(&page)).is_err()
+        );
         assert!(!page.exists());
     }
 }

@@ -47,8 +47,8 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
             format!("cannot start {program}; check its name and PATH, or name its whole path")
         })?;
     }
-    let (writer, page) =
-        html::reserve_both(args.output.as_deref(), args.overwrite, args.html.as_deref())?;
+    let open = |path: &std::path::Path| Writer::create(path, args.overwrite);
+    let (writer, page) = html::reserve_both(args.output.as_deref(), &open, args.html.as_deref())?;
     // Until the last run, because each one forks.
     messages::hold();
     let mut bench = Bench {

@@ -22,6 +22,7 @@ mod progress;
 mod questions;
 mod quiet;
 mod ranks;
+mod resume;
 mod screen;
 mod serve;
 mod signals;
@@ -39,6 +40,7 @@ use jostle_model::text::{printable, redacted};
 use jostle_report::{ResultSet, judged};
 use jostle_sys::limits::Machine;
 use ranks::JoinJob;
+use resume::Rest;
 use screen::Screen;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
@@ -213,6 +215,9 @@ fn write_out(text: &str) -> anyhow::Result<()> {
 }
 
 fn run_plan(run: &Run) -> Result<u8, Failure> {
+    if run.resume {
+        return resume_result(run);
+    }
     let asked = plan_file::load(&run.plan)?;
     if asked.is_result && !consent::may_run(run, &asked.plans)? {
         return Ok(0);
@@ -226,6 +231,26 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
         plans = quick.into_iter().zip(from).collect();
     }
     measure::measure_from(plans, &run.output)
+}
+
+/// Measures what is missing in a result file.
+fn resume_result(run: &Run) -> Result<u8, Failure> {
+    let read = jostle_report::read_whole_lines(&run.plan).map_err(anyhow::Error::from);
+    let (sets, bytes) = read?;
+    let Some(rest) = Rest::of(&run.plan, sets, bytes) else {
+        let file = run.plan.display();
+        complain(&format!(
+            "{file} is complete, and nothing was measured; jostle report {file} prints it"
+        ));
+        return Ok(0);
+    };
+    let plans = rest.plans.iter().cloned();
+    let plans: Vec<(Plan, String)> = plans.map(|plan| (plan, String::new())).collect();
+    if !consent::may_run(run, &plans)? {
+        return Ok(0);
+    }
+    messages::hold();
+    measure::resume(rest, &run.output)
 }
 
 /// Names the points that `--quick` leaves out.

@@ -7,11 +7,12 @@ use crate::live::Live;
 use crate::progress::{Line, span};
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
+use crate::resume::{self, Rest};
 use crate::signals::Signals;
 use crate::{COMMIT, Failure, VERSION, check_tidy, html, messages, print, print_results, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
-use jostle_engine::experiment::{self, Hooks, Outcome};
+use jostle_engine::experiment::{self, Earlier, Hooks, Outcome, Session};
 use jostle_engine::keeper;
 use jostle_engine::preflight::neighbours::Look;
 use jostle_engine::proven;
@@ -19,7 +20,7 @@ use jostle_engine::resolve::{Resolved, resolve_over};
 use jostle_engine::takes;
 use jostle_engine::world::{World, launched};
 use jostle_model::plan::Plan;
-use jostle_model::record::{Environment, Record};
+use jostle_model::record::{Environment, Record, Scheduled};
 use jostle_model::serial::plans_to_toml;
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
@@ -53,17 +54,27 @@ pub(crate) fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> 
 /// As [`measure`].
 pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Result<u8, Failure> {
     match ranks::join(output.dry_run)? {
-        Place::Alone => measure_here(plans, output, None),
+        Place::Alone => measure_here(plans, output, None, None),
         Place::Served(code) => Ok(code),
         Place::First(mut crew) => {
             // Report errors first: dropping the crew may end all ranks, this process
             // included.
-            let code = told(measure_here(plans, output, Some(&mut crew)));
+            let code = told(measure_here(plans, output, Some(&mut crew), None));
             messages::settle();
             drop(crew);
             Ok(code)
         }
     }
+}
+
+/// Measures what is missing in a result file, and adds it there.
+///
+/// # Errors
+/// As [`measure`], and what differs from when the file was written.
+pub(crate) fn resume(rest: Rest, output: &Output) -> Result<u8, Failure> {
+    let plans = rest.plans.iter().cloned();
+    let plans = plans.map(|plan| (plan, String::new())).collect();
+    measure_here(plans, output, None, Some(rest))
 }
 
 /// `crew` is the crew of a job of several ranks, which was started before the plans were
@@ -72,6 +83,7 @@ fn measure_here(
     plans: Vec<(Plan, String)>,
     output: &Output,
     crew: Option<&mut Crew>,
+    mut rest: Option<Rest>,
 ) -> Result<u8, Failure> {
     check_tidy(&output.format, output.tidy)?;
     let hosts = launched().map_or(1, |launched| launched.size);
@@ -87,6 +99,14 @@ fn measure_here(
     let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
     let look = look.then(Look::now);
     let machine = Machine::read();
+    let mut session = Parts {
+        scheduled: resume::this_session(),
+        earlier: None,
+        quick: output.quick,
+    };
+    if let Some(rest) = &mut rest {
+        session.earlier = resume::earlier_of(rest, &resolved[0], &machine, &session.scheduled)?;
+    }
     before::find_programs(&resolved)?;
     let notes = {
         let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
@@ -102,11 +122,13 @@ fn measure_here(
     };
     // After the fork of the keeper, which would otherwise inherit the open ports.
     let live = Live::open(output)?;
-    let (mut writer, page) = html::reserve_both(
-        output.output.as_deref(),
-        output.overwrite,
-        output.html.as_deref(),
-    )?;
+    let file = rest.as_ref().map(|rest| rest.path.as_path());
+    let file = file.or(output.output.as_deref());
+    let open = |path: &Path| match &rest {
+        Some(rest) => Writer::append(path, rest.bytes.len() as u64),
+        None => Writer::create(path, output.overwrite),
+    };
+    let (mut writer, page) = html::reserve_both(file, &open, output.html.as_deref())?;
     let line = Line::new(!output.quiet && !output.no_progress, !output.quiet);
     announce(&line, &notes, &resolved, &machine);
     let waited = look.and_then(|first| {
@@ -123,13 +145,19 @@ fn measure_here(
     let sinks = Sinks {
         writer: writer.as_mut(),
         live: live.as_ref(),
+        line: Some(&line),
     };
-    let quick = output.quick;
-    let ran = match waited {
+    let mut ran = match waited {
         Some(exit) => Ran::interrupted(exit),
-        None => run_all(crew, &mut resolved, &machine, sinks, &line, quick),
+        None => run_all(crew, &mut resolved, &machine, sinks, session),
     };
     drop(line);
+    let file = file.map(Path::to_owned);
+    let finished = rest.map_or_else(Vec::new, |rest| rest.finished);
+    ran.sets.splice(..0, finished);
+    for set in &mut ran.sets {
+        set.file = file.as_ref().map(|path| path.display().to_string());
+    }
     if let Some(live) = live {
         live.end(ran.error.as_deref().unwrap_or("finished"));
     }
@@ -139,7 +167,7 @@ fn measure_here(
         // stops reading our output.
         crate::complain(text);
     }
-    deliver(ran, page, output, &crew.signals)
+    deliver(ran, page, output, file.as_deref(), &crew.signals)
 }
 
 /// What `--dry-run` prints.
@@ -208,18 +236,30 @@ impl Ran {
     }
 }
 
+/// What the experiments of a command share.
+struct Parts {
+    /// Boot and program.
+    scheduled: Scheduled,
+    /// The measured part of the first one.
+    earlier: Option<Earlier>,
+    quick: bool,
+}
+
 /// Runs the experiments, until one ends with an error.
 fn run_all(
     crew: &mut Crew,
     resolved: &mut [Resolved],
     machine: &Machine,
     sinks: Sinks<'_>,
-    line: &Line,
-    quick: bool,
+    mut parts: Parts,
 ) -> Ran {
     // The wait for other programs does not count.
     let began = Instant::now();
-    let Sinks { mut writer, live } = sinks;
+    let Sinks {
+        mut writer,
+        live,
+        line,
+    } = sinks;
     let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
     let mut ran = Ran {
         sets: Vec::new(),
@@ -228,10 +268,20 @@ fn run_all(
     };
     for (nth, experiment) in resolved.iter_mut().enumerate() {
         let share = || takes::share(&plans[nth..], began.elapsed());
-        experiment.time_limit = quick.then(share);
+        experiment.time_limit = parts.quick.then(share);
         let sinks = Sinks {
             writer: writer.as_deref_mut(),
             live,
+            line,
+        };
+        let then = plans[nth + 1..].iter().map(|plan| plan.clone().redacted());
+        let session = Session {
+            started_at: rfc3339(SystemTime::now()),
+            scheduled: Scheduled {
+                then: then.collect(),
+                ..parts.scheduled.clone()
+            },
+            earlier: parts.earlier.take(),
         };
         let outcome = one(
             &mut crew.world,
@@ -240,7 +290,7 @@ fn run_all(
             machine,
             sinks,
             &crew.signals,
-            Some(line),
+            session,
         );
         ran.exit = worse(ran.exit, outcome.end.exit);
         ran.error = outcome.end.error.clone();
@@ -252,11 +302,12 @@ fn run_all(
     ran
 }
 
-/// Prints the results and writes the page; returns the exit code.
+/// Prints the results and writes the page; returns the exit code. `file`: the result file.
 fn deliver(
     ran: Ran,
     page: Option<html::Page>,
     output: &Output,
+    file: Option<&Path>,
     signals: &Signals,
 ) -> Result<u8, Failure> {
     let Ran {
@@ -274,7 +325,7 @@ fn deliver(
             exit = worse(exit, code);
             error.get_or_insert_with(|| "interrupted".to_owned());
         }
-        kept = match (&unprinted, output.output.as_deref()) {
+        kept = match (&unprinted, file) {
             (_, Some(path)) => Kept::File {
                 path,
                 printed: unprinted.is_none(),
@@ -393,6 +444,8 @@ pub(crate) struct Sinks<'a> {
     pub writer: Option<&'a mut Writer>,
     /// The page and the metrics.
     pub live: Option<&'a Live>,
+    /// The line of progress.
+    pub line: Option<&'a Line>,
 }
 
 pub(crate) fn one(
@@ -402,9 +455,20 @@ pub(crate) fn one(
     machine: &Machine,
     sinks: Sinks<'_>,
     signals: &Signals,
-    line: Option<&Line>,
+    session: Session,
 ) -> Outcome {
-    let Sinks { mut writer, live } = sinks;
+    let Sinks {
+        mut writer,
+        live,
+        line,
+    } = sinks;
+    if let (Some(live), Some(earlier)) = (live, &session.earlier) {
+        live.record(&Record::Experiment(Box::new(earlier.experiment.clone())));
+        let points = earlier.points.iter().cloned().map(Box::new);
+        points
+            .map(Record::Point)
+            .for_each(|point| live.record(&point));
+    }
     line.inspect(|line| line.restart());
     let mut record = |record: &Record| {
         live.inspect(|live| live.record(record));
@@ -428,13 +492,12 @@ pub(crate) fn one(
         },
         record: &mut record,
     };
-    let started_at = rfc3339(SystemTime::now());
     experiment::run(
         world,
         clock,
         resolved,
         surroundings(resolved, machine),
-        started_at,
+        session,
         hooks,
     )
 }
@@ -442,11 +505,13 @@ pub(crate) fn one(
 pub(crate) fn result_set(outcome: Outcome) -> Option<ResultSet> {
     Some(ResultSet {
         fits: outcome.fits,
+        scheduled: Some(outcome.scheduled),
+        resumed: outcome.resumed,
         ..ResultSet::new(outcome.experiment?, outcome.points, Some(outcome.end))
     })
 }
 
-fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
+pub(crate) fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     let mut environment = environment(machine, VERSION, COMMIT);
     for spec in &resolved.specs {
         let words = spec.argument.as_deref().unwrap_or_default();

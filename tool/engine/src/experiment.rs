@@ -26,11 +26,13 @@ use crate::schedule::{self, Asked, Schedule, Timing};
 use crate::world::{self, Ran, World};
 use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, End, Environment, Experiment, Fit, Null, Point, Record};
+use jostle_model::record::{
+    At, End, Environment, Experiment, Fit, Null, Point, Record, Resumed, Scheduled,
+};
 use jostle_stats::{intervals, spoilt};
 use jostle_sys::clock::Clock;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Exit codes that an experiment can end with.
 pub mod exit {
@@ -112,6 +114,32 @@ pub struct Hooks<'a> {
     pub record: &'a mut dyn FnMut(&Record) -> Result<(), String>,
 }
 
+/// The command that an experiment belongs to.
+#[derive(Debug)]
+pub struct Session {
+    /// Wall-clock start, RFC 3339 in UTC.
+    pub started_at: String,
+    /// Boot, program and the plans that follow; the experiment adds its schedule.
+    pub scheduled: Scheduled,
+    /// What an earlier command measured of this experiment, which is then resumed.
+    pub earlier: Option<Earlier>,
+}
+
+/// The part of an experiment that is measured already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    /// As it was recorded.
+    pub experiment: Experiment,
+    /// Its schedule, which is kept.
+    pub scheduled: Scheduled,
+    /// The runs of the complete blocks.
+    pub points: Vec<Point>,
+    /// Where it was resumed before, and where it goes on now.
+    pub resumed: Vec<Resumed>,
+    /// What it took so far.
+    pub elapsed: Duration,
+}
+
 /// The result of an experiment. It holds all points that were finished, however the
 /// experiment ended.
 #[derive(Debug)]
@@ -120,6 +148,10 @@ pub struct Outcome {
     pub experiment: Option<Experiment>,
     /// In the order of the runs.
     pub points: Vec<Point>,
+    /// What was decided before the first run.
+    pub scheduled: Scheduled,
+    /// Where it was resumed.
+    pub resumed: Vec<Resumed>,
     /// How figures grow, where something was swept and all runs were made.
     pub fits: Vec<Fit>,
     /// What was given up for the budget, in words.
@@ -146,26 +178,34 @@ pub fn run(
     clock: Clock,
     resolved: &Resolved,
     mut environment: Environment,
-    started_at: String,
+    session: Session,
     mut hooks: Hooks<'_>,
 ) -> Outcome {
-    let started = Instant::now();
+    let now = Instant::now();
+    let before = session.earlier.as_ref().map(|earlier| earlier.elapsed);
+    let started = before.and_then(|before| now.checked_sub(before));
     environment.hosts = hosts::here(world.hosts());
     let mut course = Course {
         world,
         resolved,
         clock,
-        started,
+        session,
+        resumed: Vec::new(),
+        started: started.unwrap_or(now),
+        block: 0,
+        left_out: 0,
         experiment: None,
         points: Vec::new(),
         fits: Vec::new(),
         concessions: Vec::new(),
         hooks: &mut hooks,
     };
-    let stop = course.go(environment, started_at).err();
+    let stop = course.go(environment).err();
     let end = course.end(stop);
     let Course {
         experiment,
+        session,
+        resumed,
         points,
         fits,
         concessions,
@@ -173,6 +213,8 @@ pub fn run(
     } = course;
     Outcome {
         experiment,
+        scheduled: session.scheduled,
+        resumed,
         points,
         fits,
         concessions,
@@ -184,7 +226,13 @@ struct Course<'a, 'h> {
     world: &'a mut World,
     resolved: &'a Resolved,
     clock: Clock,
+    session: Session,
+    resumed: Vec<Resumed>,
     started: Instant,
+    /// The last block that was begun, from 1.
+    block: u32,
+    /// Runs that do not count, because their block was interrupted.
+    left_out: usize,
     experiment: Option<Experiment>,
     points: Vec<Point>,
     fits: Vec<Fit>,
@@ -193,13 +241,23 @@ struct Course<'a, 'h> {
 }
 
 impl Course<'_, '_> {
-    fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
+    fn go(&mut self, environment: Environment) -> Result<(), Stop> {
         if self.resolved.plan.workload == Workload::Connect {
-            return self.go_connect(environment, started_at);
+            return self.go_connect(environment);
         }
         if self.resolved.plan.workload == Workload::Recover {
-            return self.go_recover(environment, started_at);
+            return self.go_recover(environment);
         }
+        let (experiment, schedule) = match self.take_up()? {
+            Some(experiment) => (experiment, Schedule::of(&self.session.scheduled)),
+            None => self.schedule(environment)?,
+        };
+        self.blocks(&experiment, &self.resolved.points(), &schedule)?;
+        self.conclude()
+    }
+
+    /// Measures the tool's own cost and the pilots, decides the schedule and opens the file.
+    fn schedule(&mut self, environment: Environment) -> Result<(Experiment, Schedule), Stop> {
         let mut calibration = self.calibrate()?;
         let points = self.resolved.points();
         let left_out = self.ceilings(&points, &mut calibration)?;
@@ -219,9 +277,10 @@ impl Course<'_, '_> {
         schedule.concessions.extend(left_out);
         self.concessions = schedule.concessions.clone();
         let plan = self.plan_as_scheduled(&columns, &schedule);
-        let experiment = self.begin(plan, calibration, environment, started_at)?;
-        self.blocks(&experiment, &points, &schedule)?;
-        self.conclude()
+        self.session.scheduled.blocks = schedule.blocks;
+        self.session.scheduled.times = schedule.times();
+        let experiment = self.begin(plan, calibration, environment)?;
+        Ok((experiment, schedule))
     }
 
     fn asked(&self) -> Asked {
@@ -262,46 +321,47 @@ impl Course<'_, '_> {
         points: &[(usize, At)],
         schedule: &Schedule,
     ) -> Result<(), Stop> {
-        let block_takes: u64 = schedule
-            .points
-            .iter()
-            .flatten()
-            .map(|t| t.window.0 + t.warmup.0 + t.overhead.0)
-            .sum();
+        let block_takes = schedule.takes().0 / u64::from(schedule.blocks.max(1));
         let kept = schedule.points.iter().flatten().count();
-        let takes = Nanos(block_takes * u64::from(schedule.blocks));
+        let left = schedule.blocks.saturating_sub(self.block);
+        let takes = Nanos(block_takes * u64::from(left));
         let limits = Limits {
             concessions: &schedule.concessions,
             over: over(self.resolved, !self.asked().holds(takes)),
         };
         (self.hooks.progress)(Progress::Planned {
             points: kept,
-            rounds: schedule.blocks as usize,
+            rounds: left as usize,
             takes,
             limits,
         });
-        let began = Instant::now();
-        let mut block = 0;
-        loop {
-            block += 1;
+        let (began, first) = (Instant::now(), self.block);
+        let mut took = Nanos(block_takes);
+        while self.block == 0 || self.wants_block(experiment, schedule, took) {
+            self.block += 1;
+            let block = self.block;
             let seed = experiment.plan.seed();
             for nth in schedule::block_order(points.len(), block, seed) {
                 if let Some(timing) = schedule.points[nth] {
                     self.run(experiment, points[nth], nth, block, timing)?;
                 }
             }
-            let took = Nanos(began.elapsed().as_nanos() as u64 / u64::from(block));
+            took = Nanos(began.elapsed().as_nanos() as u64 / u64::from(block - first));
             if block == 1 {
                 self.say_slower(took, Nanos(block_takes), schedule.blocks);
             }
-            let repeated = schedule::repeats(schedule.blocks, block, self.spoilt_blocks());
-            let done = block - repeated.min(block);
-            let more = done < schedule.blocks
-                || experiment.plan.runs.is_none() && self.goes_on(done, Nanos(block_takes));
-            if !more || self.has_spent(done, repeated, took) || self.is_late(took) {
-                return Ok(());
-            }
         }
+        Ok(())
+    }
+
+    /// Whether another block is due. `took`: what one takes.
+    fn wants_block(&self, experiment: &Experiment, schedule: &Schedule, took: Nanos) -> bool {
+        let repeated = schedule::repeats(schedule.blocks, self.block, self.spoilt_blocks());
+        let done = self.block - repeated.min(self.block);
+        let block = Nanos(schedule.takes().0 / u64::from(schedule.blocks.max(1)));
+        let more =
+            done < schedule.blocks || experiment.plan.runs.is_none() && self.goes_on(done, block);
+        more && !self.has_spent(done, repeated, took) && !self.is_late(took)
     }
 
     /// Tells what it will take after all, where the pilots were far off.

@@ -2,6 +2,7 @@
 //! points and blocks. tool/docs/method/statistics.md.
 
 use jostle_model::Nanos;
+use jostle_model::record::{RunTimes, Scheduled};
 use jostle_stats::rng::Rng;
 use std::collections::BTreeSet;
 
@@ -122,6 +123,32 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// The schedule of an experiment that is resumed. Its plan has only the points that
+    /// were kept.
+    pub(crate) fn of(scheduled: &Scheduled) -> Schedule {
+        let timing = |times: &RunTimes| Timing {
+            window: Nanos(times.window_ns),
+            warmup: Nanos(times.warmup_ns),
+            overhead: Nanos(times.overhead_ns),
+        };
+        Schedule {
+            points: scheduled.times.iter().map(|t| Some(timing(t))).collect(),
+            blocks: scheduled.blocks,
+            concessions: Vec::new(),
+        }
+    }
+
+    /// As [`Schedule::of`] takes it.
+    pub(crate) fn times(&self) -> Vec<RunTimes> {
+        let kept = self.points.iter().flatten();
+        let times = kept.map(|timing| RunTimes {
+            window_ns: timing.window.0,
+            warmup_ns: timing.warmup.0,
+            overhead_ns: timing.overhead.0,
+        });
+        times.collect()
+    }
+
     /// What all its runs take together, as far as is known.
     pub(crate) fn takes(&self) -> Nanos {
         let block: u64 = self.points.iter().flatten().map(Timing::total).sum();

@@ -10,7 +10,8 @@ use jostle_model::text::redacted;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::fs::TryLockError;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -20,6 +21,12 @@ pub enum FileError {
     /// The file has results, and may not be overwritten.
     #[error("{path} holds results already; name another file, or replace it with --overwrite")]
     Exists {
+        /// The file.
+        path: String,
+    },
+    /// Another process writes it.
+    #[error("another jostle writes to {path}; wait until it ends, or name another file")]
+    Busy {
         /// The file.
         path: String,
     },
@@ -137,8 +144,8 @@ const STANDARD_INPUT: &str = "-";
 pub struct Writer {
     path: String,
     file: File,
-    /// Whether the file still holds an older result, which the first record replaces.
-    replaces: bool,
+    /// The first record cuts an older file to this length, and follows.
+    keeps_bytes: Option<u64>,
 }
 
 impl Writer {
@@ -149,6 +156,27 @@ impl Writer {
     /// # Errors
     /// [`FileError::Exists`], and whatever the system says.
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Writer, FileError> {
+        let writer = Writer::open(path)?;
+        match writer.keeps_bytes.is_some() && !overwrite {
+            true => Err(FileError::Exists { path: writer.path }),
+            false => Ok(writer),
+        }
+    }
+
+    /// Opens a result file to write behind its first `keeps_bytes`. The first record cuts
+    /// off the rest.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn append(path: impl AsRef<Path>, keeps_bytes: u64) -> Result<Writer, FileError> {
+        let writer = Writer::open(path)?;
+        Ok(Writer {
+            keeps_bytes: Some(keeps_bytes),
+            ..writer
+        })
+    }
+
+    fn open(path: impl AsRef<Path>) -> Result<Writer, FileError> {
         let name = path.as_ref().display().to_string();
         let system = |cause| FileError::system("open", &name, cause);
         // open() must not truncate the file, because its content is checked first. It must not
@@ -162,14 +190,14 @@ impl Writer {
             .map_err(system)?;
         fcntl_setfl(&file, OFlags::empty()).map_err(|errno| system(errno.into()))?;
         let found = file.metadata().map_err(system)?;
-        let replaces = found.is_file() && found.len() > 0;
-        if replaces && !overwrite {
-            return Err(FileError::Exists { path: name });
+        // File systems without locks are written to as they are.
+        if found.is_file() && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(FileError::Busy { path: name });
         }
         Ok(Writer {
             path: name,
             file,
-            replaces,
+            keeps_bytes: (found.is_file() && found.len() > 0).then_some(0),
         })
     }
 
@@ -181,9 +209,9 @@ impl Writer {
         let mut line = redacted(&record_to_json(record)).into_owned();
         line.push('\n');
         let system = |cause| FileError::system("write", &self.path, cause);
-        if self.replaces {
-            self.file.set_len(0).map_err(system)?;
-            self.replaces = false;
+        if let Some(bytes) = self.keeps_bytes.take() {
+            self.file.set_len(bytes).map_err(system)?;
+            self.file.seek(SeekFrom::Start(bytes)).map_err(system)?;
         }
         // One call, so that a crash tears at most this line.
         (&self.file).write_all(line.as_bytes()).map_err(system)?;
@@ -231,6 +259,22 @@ impl Writer {
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<ResultSet>, FileError> {
     let path = path.as_ref();
     read_from(&mut open(path)?, &name_of(path))
+}
+
+/// The experiments of a result file, and the bytes of its whole lines: a crash can cut the last
+/// line.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_whole_lines(path: &Path) -> Result<(Vec<ResultSet>, Vec<u8>), FileError> {
+    let name = name_of(path);
+    let mut input = open(path)?;
+    let mut bytes = Vec::new();
+    let read = input.read_to_end(&mut bytes);
+    read.map_err(|cause| FileError::system("read", &name, cause))?;
+    let ends = bytes.iter().rposition(|byte| *byte == b'\n');
+    bytes.truncate(ends.map_or(0, |at| at + 1));
+    Ok((read_from(&mut bytes.as_slice(), &name)?, bytes))
 }
 
 /// Opens a result file to read it; standard input for `-`.
@@ -342,6 +386,8 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
             };
             sets.push(ResultSet::new(experiment, Vec::new(), None));
         }
+        (Record::Scheduled(scheduled), Some(set)) => set.scheduled = Some(*scheduled),
+        (Record::Resumed(resumed), Some(set)) => set.resumed.push(*resumed),
         (Record::Point(point), Some(set)) => set.points.push(*point),
         (Record::Fit(fit), Some(set)) => set.fits.push(*fit),
         (Record::End(end), Some(set)) => set.end = Some(end),
@@ -356,6 +402,8 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
         (Record::Calibrated(_), _) => {}
         // `judged` reads those; they need no experiment.
         (Record::Judged(_) | Record::Doubled(_), _) => {}
+        (Record::Scheduled(_), None) => return Err("a schedule that belongs to no experiment"),
+        (Record::Resumed(_), None) => return Err("a break that belongs to no experiment"),
         (Record::Closing(_), None) => return Err("a closing that belongs to no experiment"),
         (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
         (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),

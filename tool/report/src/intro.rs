@@ -19,6 +19,10 @@ pub(crate) fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     }
     how.extend(plan.in_flight.map(|n| format!("{n} in flight")));
     how.extend(runs(points));
+    how.extend(set.resumed.iter().map(|resumed| {
+        let (block, when) = (resumed.block, &resumed.started_at);
+        format!("resumed with run {block} of each at {when}")
+    }));
     how.extend(plan.hold.map(|hold| busy("hold", hold)));
     how.extend(plan.idle.map(|idle| busy("idle", idle)));
     how.extend(
@@ -165,12 +169,24 @@ mod tests {
     use super::intro;
     use crate::{ResultSet, made};
     use jostle_model::plan::Carrier;
-    use jostle_model::record::{Latencies, SERVER_VERSION};
+    use jostle_model::record::{Latencies, Resumed, SERVER_VERSION};
     use jostle_model::{Busy, List, Nanos};
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
         intro(set, &summarize(&set.experiment, &set.points))
+    }
+
+    #[test]
+    fn a_break_stands_where_the_runs_do() {
+        let mut set = made::set();
+        set.resumed = vec![Resumed {
+            started_at: "2026-01-01T00:00:00Z".to_owned(),
+            block: 3,
+            left_out: 1,
+        }];
+        let says = "6 runs of each, resumed with run 3 of each at 2026-01-01T00:00:00Z, hold";
+        assert!(of(&set).contains(says), "{}", of(&set));
     }
 
     #[test]

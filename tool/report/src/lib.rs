@@ -57,7 +57,9 @@ mod questions;
 pub use command::command;
 pub use csv::tidy;
 pub use edn::{History, histories};
-pub use file::{FileError, MOST_LINE_BYTES, Writer, lines, name_of, open, read, read_from};
+pub use file::{
+    FileError, MOST_LINE_BYTES, Writer, lines, name_of, open, read, read_from, read_whole_lines,
+};
 pub use html::live;
 pub use html::{
     Drawn, MARK, card, compared as html_of_compared, drawn, drawn_of_judged, html,
@@ -65,7 +67,7 @@ pub use html::{
 };
 pub use table::render_within as table_within;
 
-use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
+use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record, Resumed, Scheduled};
 use jostle_stats::summary::{PointSummary, summarize};
 
 /// One experiment with everything that belongs to it.
@@ -78,6 +80,10 @@ pub struct ResultSet {
     /// How figures grow; where the file holds none, they are made from the
     /// points.
     pub fits: Vec<Fit>,
+    /// What was decided before the first run; absent in files of older versions.
+    pub scheduled: Option<Scheduled>,
+    /// Where it was resumed after a break, in order.
+    pub resumed: Vec<Resumed>,
     /// How it ended; absent where the file stops before.
     pub end: Option<End>,
     /// What a reader of the file should know about it, one sentence each.
@@ -96,6 +102,8 @@ impl ResultSet {
             experiment,
             points,
             fits: Vec::new(),
+            scheduled: None,
+            resumed: Vec::new(),
             end,
             notes: Vec::new(),
             file: None,
@@ -130,11 +138,21 @@ impl ResultSet {
         let judged: Vec<Judged> = judged.iter().map(PointSummary::judged).collect();
         let verdicts = judged.into_iter().map(Box::new).map(Record::Verdict);
         let experiment = Record::Experiment(Box::new(self.experiment.clone()));
-        let points = self.points.iter().cloned().map(Box::new).map(Record::Point);
+        let scheduled = self.scheduled.clone().map(Box::new).map(Record::Scheduled);
+        let mut resumed = self.resumed.iter().peekable();
+        let mut runs = Vec::new();
+        for point in &self.points {
+            while let Some(here) = resumed.next_if(|resumed| resumed.block <= point.block) {
+                runs.push(Record::Resumed(Box::new(here.clone())));
+            }
+            runs.push(Record::Point(Box::new(point.clone())));
+        }
+        runs.extend(resumed.cloned().map(Box::new).map(Record::Resumed));
         let fits = self.fits.iter().cloned().map(Box::new).map(Record::Fit);
         let end = self.end.clone().map(Record::End);
         let records = std::iter::once(experiment)
-            .chain(points)
+            .chain(scheduled)
+            .chain(runs)
             .chain(verdicts)
             .chain(fits);
         records.chain(end)

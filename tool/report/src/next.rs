@@ -10,6 +10,7 @@ use crate::workloads::shown;
 use jostle_model::defaults;
 use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
+use jostle_model::text::quoted;
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, exclusion, lost_update};
@@ -32,6 +33,9 @@ pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let ended = set.end.as_ref().is_some_and(|end| end.error.is_none());
     if points.is_empty() || !ended {
+        if let Some(resume) = resume(set) {
+            return resume;
+        }
         let mut again = plan.clone();
         again.seed = None;
         return command(&again);
@@ -43,6 +47,17 @@ pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         Step::Measure(plan) => command(&plan),
         Step::Type(text) => text,
     }
+}
+
+/// The command that measures the rest of an interrupted experiment; None if no file has what
+/// it needs.
+fn resume(set: &ResultSet) -> Option<String> {
+    let file = set.file.as_deref().filter(|file| *file != "-")?;
+    let can = set
+        .scheduled
+        .as_ref()
+        .is_some_and(|known| !known.boot.is_empty());
+    can.then(|| format!("jostle run {} --resume", quoted(file)))
 }
 
 /// A point, and a reason that it has.
@@ -306,7 +321,7 @@ fn most(list: &Option<List>) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::made;
-    use jostle_model::record::{Accounts, End};
+    use jostle_model::record::{Accounts, End, Scheduled};
     use jostle_stats::checks::clock;
     use jostle_stats::summary::summarize;
 
@@ -322,6 +337,21 @@ mod tests {
         set.experiment.plan.duration = None;
         set.experiment.plan.runs = None;
         set
+    }
+
+    #[test]
+    fn an_interrupted_result_file_is_resumed() {
+        let mut set = made::set();
+        set.end.as_mut().unwrap().error = Some("interrupted".to_owned());
+        set.file = Some("my runs.jsonl".to_owned());
+        assert_eq!(of(&set).split(' ').nth(1), Some("contend"), "an old file");
+        set.scheduled = Some(Scheduled {
+            boot: "b".to_owned(),
+            ..Scheduled::default()
+        });
+        assert_eq!(of(&set), "jostle run 'my runs.jsonl' --resume");
+        set.file = Some("-".to_owned());
+        assert_eq!(of(&set).split(' ').nth(1), Some("contend"), "a pipe");
     }
 
     #[test]

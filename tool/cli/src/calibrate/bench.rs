@@ -6,7 +6,7 @@ use super::trial::{Agreement, Trial};
 use crate::args::{Calibrate, Cli, Verb};
 use crate::progress::Line;
 use crate::signals::Signals;
-use crate::{Failure, measure, messages};
+use crate::{Failure, measure, messages, resume};
 use jostle_engine::experiment::exit;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::resolve::resolve;
@@ -190,9 +190,12 @@ impl Bench {
             self.clock,
             &resolved,
             &self.machine,
-            measure::Sinks::default(),
+            measure::Sinks {
+                line: Some(&self.line),
+                ..measure::Sinks::default()
+            },
             &self.signals,
-            Some(&self.line),
+            resume::only_this(),
         );
         if let Some(code) = self.signals.exit_code() {
             return Err(Stop::Ended(code));

@@ -424,3 +424,55 @@ mod alone {
         is_clean(run.end().exits(143));
     }
 }
+
+/// After an interrupt, and after a crash that cut the last line: each run is in the file once,
+/// those of the experiment that had not begun, too.
+#[test]
+fn an_interrupted_plan_is_resumed_to_its_end() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let plan = "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flock:locks\"]\nworkers = [1, 2]\n\
+                hold = \"1ms\"\nduration = \"1s\"\nwarmup = \"50ms\"\nruns = 4\n\n\
+                [[experiment]]\nworkload = \"connect\"\ntargets = [\"unix\"]\nopen = [50, 100]\n\
+                sources = [1]\nruns = 2\n";
+    std::fs::write(place.file("plan.toml"), plan).unwrap();
+    let mut run = place
+        .jostle("run plan.toml -o result.jsonl")
+        .in_background();
+    run.until_points("result.jsonl", 3);
+    run.signal(Signal::INT);
+    let resume = "run result.jsonl --resume";
+    let next = format!("Next: jostle {resume}");
+    let done = is_clean(run.end().exits(130).prints(&next));
+    let mut run = done.place.jostle(resume).in_background();
+    run.until_points("result.jsonl", 5);
+    run.signal(Signal::KILL);
+    let place = is_clean(run.end().exits(137)).place;
+    let cut = place.read("result.jsonl") + "{\"record\":\"point\",\"tar";
+    std::fs::write(place.file("result.jsonl"), cut).unwrap();
+    let done = is_clean(place.jostle(resume).run());
+    assert!([0, 3].contains(&done.code()), "{}", done.transcript());
+    let done = done
+        .prints("flock:locks")
+        .prints("resumed with")
+        .prints("unix");
+    let points = done.place.points("result.jsonl");
+    let runs: std::collections::BTreeSet<_> =
+        points.iter().map(|p| (&p.target, p.at, p.run)).collect();
+    assert_eq!(
+        (points.len(), runs.len()),
+        (12, 12),
+        "{}",
+        done.transcript()
+    );
+    let report = done.place.jostle("report result.jsonl").run().exits(0);
+    assert_eq!(report.stdout, done.stdout);
+    let says = "result.jsonl is complete, and nothing was measured";
+    report
+        .place
+        .jostle(resume)
+        .run()
+        .exits(0)
+        .says(says)
+        .prints_nothing();
+}

@@ -15,13 +15,9 @@ use std::time::Instant;
 
 impl Course<'_, '_> {
     /// As `go`, for faults.
-    pub(super) fn go_recover(
-        &mut self,
-        environment: Environment,
-        started_at: String,
-    ) -> Result<(), Stop> {
+    pub(super) fn go_recover(&mut self, environment: Environment) -> Result<(), Stop> {
         // Its stamps are the processes' own, which read the common clock.
-        let experiment = self.begin_uncalibrated("monotonic", environment, started_at)?;
+        let experiment = self.begin_uncalibrated("monotonic", environment)?;
         let points = self.resolved.points();
         let runs = self.resolved.plan.runs.unwrap_or(1);
         let plan = &self.resolved.plan;
@@ -29,17 +25,18 @@ impl Course<'_, '_> {
             .iter()
             .map(|(target, at)| takes::fault_ns(plan, &self.resolved.specs[*target], at.fault))
             .sum();
+        let left = runs.saturating_sub(self.block);
         (self.hooks.progress)(Progress::Planned {
             points: points.len(),
-            rounds: runs as usize,
-            takes: Nanos(takes * u64::from(runs)),
+            rounds: left as usize,
+            takes: Nanos(takes * u64::from(left)),
             limits: Limits {
                 concessions: &[],
                 over: None,
             },
         });
         let seed = experiment.plan.seed();
-        for block in 1..=runs {
+        for block in self.block + 1..=runs {
             let began = Instant::now();
             for nth in schedule::block_order(points.len(), block, seed) {
                 let stream = u64::from(block - 1) * points.len() as u64 + nth as u64;
@@ -66,9 +63,10 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
         let plan = &self.resolved.plan;
         let order = RecoverOrder {
-            target: spec
-                .whole()
-                .replace("{run}", &(self.points.len() + 1).to_string()),
+            target: spec.whole().replace(
+                "{run}",
+                &(self.points.len() + self.left_out + 1).to_string(),
+            ),
             fault,
             waiters: plan.waiters() as usize,
             within: plan.within(),

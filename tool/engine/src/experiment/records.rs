@@ -18,7 +18,6 @@ impl Course<'_, '_> {
         plan: Plan,
         calibration: Calibration,
         environment: Environment,
-        started_at: String,
     ) -> Result<Experiment, Stop> {
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
@@ -34,21 +33,42 @@ impl Course<'_, '_> {
                 .iter()
                 .filter_map(|spec| Some((spec.typed.clone(), spec.entry.facts()?)))
                 .collect(),
-            started_at,
+            started_at: self.session.started_at.clone(),
         };
         self.sink(Record::Experiment(Box::new(experiment.clone())))?;
         self.experiment = Some(experiment.clone());
+        let scheduled = self.session.scheduled.clone();
+        self.sink(Record::Scheduled(Box::new(scheduled)))?;
         Ok(experiment)
     }
 
-    /// As `begin`, for workloads whose runs have no cycle of a lock: the tool's own cost
+    /// Goes on with an experiment that an earlier command has begun; None if there is none.
+    pub(super) fn take_up(&mut self) -> Result<Option<Experiment>, Stop> {
+        let Some(earlier) = self.session.earlier.take() else {
+            return Ok(None);
+        };
+        self.session.scheduled = earlier.scheduled;
+        self.points = earlier.points;
+        self.experiment = Some(earlier.experiment.clone());
+        self.resumed = earlier.resumed;
+        if let Some(last) = self.resumed.last().cloned() {
+            self.block = last.block.saturating_sub(1);
+            self.left_out = self.resumed.iter().map(|r| r.left_out as usize).sum();
+            self.sink(Record::Resumed(Box::new(last)))?;
+        }
+        Ok(Some(earlier.experiment))
+    }
+
+    /// As `take_up` or `begin`, for workloads whose runs have no cycle of a lock: the tool's own cost
     /// is not measured, and the plan stays as it was resolved.
     pub(super) fn begin_uncalibrated(
         &mut self,
         clock: &str,
         environment: Environment,
-        started_at: String,
     ) -> Result<Experiment, Stop> {
+        if let Some(experiment) = self.take_up()? {
+            return Ok(experiment);
+        }
         let calibration = Calibration {
             clock: clock.to_owned(),
             stamp_ns: self.clock.cost_ns(),
@@ -56,7 +76,7 @@ impl Course<'_, '_> {
             ..Calibration::default()
         };
         let plan = self.resolved.plan.clone().redacted();
-        self.begin(plan, calibration, environment, started_at)
+        self.begin(plan, calibration, environment)
     }
 
     /// Judges a measured run, writes it and reports it as done.

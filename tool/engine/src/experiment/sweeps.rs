@@ -29,33 +29,34 @@ const USUAL_BLOCKS: u32 = 6;
 
 impl Course<'_, '_> {
     /// As `go`, for connections.
-    pub(super) fn go_connect(
-        &mut self,
-        environment: Environment,
-        started_at: String,
-    ) -> Result<(), Stop> {
+    pub(super) fn go_connect(&mut self, environment: Environment) -> Result<(), Stop> {
         let clock = self.clock.source().name();
-        let experiment = self.begin_uncalibrated(clock, environment, started_at)?;
+        let experiment = self.begin_uncalibrated(clock, environment)?;
         let curves = self.curves();
-        let mut block = 0;
-        loop {
-            block += 1;
+        let mut took = Nanos::ZERO;
+        while self.block == 0 || self.wants_sweeps(took) {
+            self.block += 1;
+            let block = self.block;
             let began = Instant::now();
             let seed = experiment.plan.seed();
             for nth in schedule::block_order(curves.len(), block, seed) {
                 let sweep = u64::from(block - 1) * curves.len() as u64 + nth as u64;
                 self.sweep(&experiment, curves[nth], block, sweep)?;
             }
-            let took = Nanos(began.elapsed().as_nanos() as u64);
-            if block == 1 {
+            let is_first = took == Nanos::ZERO;
+            took = Nanos(began.elapsed().as_nanos() as u64);
+            if is_first {
                 self.say_planned(curves.len(), took);
             }
-            let planned = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
-            let repeated = schedule::repeats(planned, block, self.spoilt_blocks());
-            if !self.another_block(block - repeated.min(block), took) || self.is_late(took) {
-                return self.conclude();
-            }
         }
+        self.conclude()
+    }
+
+    /// Whether another block is due, when one takes so long.
+    fn wants_sweeps(&self, took: Nanos) -> bool {
+        let planned = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
+        let repeated = schedule::repeats(planned, self.block, self.spoilt_blocks());
+        self.another_block(self.block - repeated.min(self.block), took) && !self.is_late(took)
     }
 
     /// A target with so many sources and other listeners.

@@ -19,6 +19,7 @@ mod judged;
 mod kept;
 mod point;
 mod recovery;
+mod resume;
 mod spread;
 mod verdict;
 mod waiting;
@@ -39,6 +40,7 @@ pub use point::{
     Workers,
 };
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
+pub use resume::{Resumed, RunTimes, Scheduled};
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 
@@ -62,6 +64,10 @@ pub const READS: [&str; 2] = ["jostle/1", SCHEMA];
 pub enum Record {
     /// Opens an experiment; everything up to its `end` belongs to it.
     Experiment(Box<Experiment>),
+    /// What was decided before the first run; after the experiment.
+    Scheduled(Box<Scheduled>),
+    /// The experiment was resumed after a break.
+    Resumed(Box<Resumed>),
     /// One run of one point.
     Point(Box<Point>),
     /// How the connections of a point were closed.

@@ -53,9 +53,14 @@ pub fn record_from_json(line: &str) -> Result<Record, NotARecord> {
     let record = record(value).map_err(wrong)?;
     // A machine's limits may be very large numbers.
     match (beyond, &record) {
-        (None, _) | (_, Record::Experiment(_) | Record::Calibrated(_) | Record::Judged(_)) => {
-            Ok(record)
-        }
+        (None, _)
+        | (
+            _,
+            Record::Experiment(_)
+            | Record::Scheduled(_)
+            | Record::Calibrated(_)
+            | Record::Judged(_),
+        ) => Ok(record),
         (Some(number), _) => Err(NotARecord::Beyond(number)),
     }
 }
@@ -91,6 +96,8 @@ fn record(value: Value) -> Result<Record, Error> {
     };
     Ok(match kind.as_str() {
         "experiment" => Record::Experiment(of(fields)?),
+        "scheduled" => Record::Scheduled(of(fields)?),
+        "resumed" => Record::Resumed(of(fields)?),
         "point" => Record::Point(of(fields)?),
         "closing" => Record::Closing(of(fields)?),
         "fit" => Record::Fit(of(fields)?),
@@ -247,6 +254,8 @@ mod tests {
     #[test]
     fn every_kind_of_record_that_is_written_is_read() {
         let records = [
+            Record::Scheduled(Box::default()),
+            Record::Resumed(Box::default()),
             Record::Point(Box::default()),
             Record::Closing(Box::default()),
             Record::Fit(Box::default()),

@@ -5,7 +5,7 @@ mod experiment;
 mod judge;
 mod point;
 
-use experiment::experiment;
+use experiment::{experiment, scheduled};
 use jostle_model::record::*;
 use judge::{doubled, judged, watched};
 use point::{closing, fit, point};
@@ -17,15 +17,22 @@ fn map<V>(key: &str, value: V) -> BTreeMap<String, V> {
 }
 
 /// One of each kind.
-pub(crate) fn records() -> [Value; 8] {
+pub(crate) fn records() -> [Value; 10] {
     let end = End {
         exit: 0,
         error: Some("interrupted".to_owned()),
         elapsed_s: 1.0,
     };
+    let resumed = Resumed {
+        started_at: "2026-01-01T00:00:00Z".to_owned(),
+        block: 2,
+        left_out: 1,
+    };
     [
         Record::Experiment(Box::new(experiment())),
         Record::Point(Box::new(point())),
+        Record::Scheduled(Box::new(scheduled())),
+        Record::Resumed(Box::new(resumed)),
         Record::Closing(Box::new(closing())),
         Record::Verdict(Box::new(judged())),
         Record::Fit(Box::new(fit())),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::made;
+use jostle_model::record::{Resumed, Scheduled};
 
 fn records(set: &ResultSet) -> Vec<Record> {
     let experiment = Record::Experiment(Box::new(set.experiment.clone()));
@@ -174,6 +175,7 @@ fn finished_results_are_replaced_only_on_demand() {
         writer.write(&record).unwrap();
     }
     assert_eq!(read(&path).unwrap(), [made::set()]);
+    drop(writer);
     // Empty, it is free to use.
     std::fs::write(&path, "").unwrap();
     assert!(Writer::create(&path, false).is_ok());
@@ -280,4 +282,50 @@ fn paths_that_cannot_be_written_or_read_are_named() {
     assert!(error.contains("cannot open to read") && error.contains("No such file"));
     let error = read(directory.path()).unwrap_err().to_string();
     assert!(error.contains("Is a directory"), "{error}");
+}
+
+#[test]
+fn a_resumed_result_is_read_as_it_was_written() {
+    let mut set = made::set();
+    let breaks = [1, 3, 3, 7].map(|block| Resumed {
+        started_at: "2026-01-01T00:00:00Z".to_owned(),
+        block,
+        left_out: 1,
+    });
+    set.scheduled = Some(Scheduled::default());
+    set.resumed = breaks.to_vec();
+    let text = text_of(&set);
+    assert_eq!(parse(&text).unwrap(), [set]);
+    let kinds = text.lines().filter_map(|line| line.split('"').nth(3));
+    let kinds: Vec<&str> = kinds.collect();
+    assert_eq!(kinds[..4], ["experiment", "scheduled", "resumed", "point"]);
+}
+
+#[test]
+fn a_cut_line_is_replaced_by_what_follows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cut.jsonl");
+    let whole = text_of(&made::set());
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let text = lines[..3].concat();
+    std::fs::write(&path, format!("{text}{}", &lines[3][..40])).unwrap();
+    let (sets, bytes) = read_whole_lines(&path).unwrap();
+    assert_eq!((sets[0].points.len(), bytes.len()), (2, text.len()));
+    let mut writer = Writer::append(&path, bytes.len() as u64).unwrap();
+    let point = record_from_json(lines[3]).unwrap();
+    writer.write(&point).unwrap();
+    writer.write(&point).unwrap();
+    let expected = format!("{text}{}{}", lines[3], lines[3]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+}
+
+#[test]
+fn a_file_has_one_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one.jsonl");
+    let first = Writer::create(&path, false).unwrap();
+    let second = Writer::append(&path, 0).unwrap_err().to_string();
+    assert!(second.contains("another jostle writes to"), "{second}");
+    drop(first);
+    Writer::append(&path, 0).unwrap();
 }

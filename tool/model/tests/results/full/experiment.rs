@@ -102,3 +102,18 @@ pub(super) fn experiment() -> Experiment {
         started_at: "2026-01-01T00:00:00Z".to_owned(),
     }
 }
+
+pub(super) fn scheduled() -> Scheduled {
+    let times = RunTimes {
+        window_ns: 1,
+        warmup_ns: 1,
+        overhead_ns: 1,
+    };
+    Scheduled {
+        boot: "boot".to_owned(),
+        program: "1-1".to_owned(),
+        blocks: 6,
+        times: vec![times],
+        then: vec![plan()],
+    }
+}
