@@ -6,6 +6,7 @@
 mod args;
 mod calibrate;
 mod compare;
+mod completion;
 mod consent;
 mod doctor;
 mod explain;
@@ -77,6 +78,7 @@ pub fn main_of_ranks(join_job: JoinJob) -> ExitCode {
 
 /// The program: reads its command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
+    completion::answer();
     if std::env::args_os().len() < 2 {
         // Exit code 2, because a script that passes no arguments has an error.
         let _ = std::io::stderr().write_all(questions::page().as_bytes());
@@ -111,7 +113,7 @@ pub fn main() -> ExitCode {
         Verb::Doctor { fix } => examine(fix),
         Verb::Serve { server, at, keep } => serve::serve(&server, at.as_deref(), keep.as_deref()),
         Verb::Disturb { words } => calibrate::disturb(&words),
-        Verb::Completions { shell } => complete(shell),
+        Verb::Completions { shell } => completion::script(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
     };
     let code = told(done);
@@ -366,13 +368,6 @@ fn examine(fix: bool) -> Result<u8, Failure> {
         true => doctor::commands(&findings, std::os::unix::process::parent_id()),
         false => doctor::render(&findings),
     })?;
-    Ok(0)
-}
-
-fn complete(shell: clap_complete::Shell) -> Result<u8, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut visible(Cli::command()), "jostle", &mut script);
-    print(&String::from_utf8_lossy(&script))?;
     Ok(0)
 }
 

@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// The plans of `tool/plans/` by name, which every jostle has in itself.
-const BUILT_IN: [(&str, &str); 7] = [
+pub(crate) const BUILT_IN: [(&str, &str); 7] = [
     ("cern", include_str!("../../plans/cern.toml")),
     ("connections", include_str!("../../plans/connections.toml")),
     ("lockscale", include_str!("../../plans/lockscale.toml")),

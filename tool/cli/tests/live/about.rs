@@ -4,6 +4,7 @@
 use crate::common::{Place, jostle, must_have};
 use jostle_targets::TABLE;
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn version_and_help_say_what_there_is() {
@@ -159,25 +160,56 @@ fn completions_are_scripts_that_their_shell_accepts() {
             .exits(0)
             .says_nothing()
             .stdout;
-        assert!(script.contains("acquire-timeout"), "{shell}");
+        assert!(script.contains("JOSTLE_COMPLETE"), "{shell}");
         fs::write(place.file(shell), script).unwrap();
     }
     place.program(&["bash", "-n", "bash"]);
-    let complete = "source ./bash; COMP_WORDS=(jostle cont); COMP_CWORD=1; _jostle jostle cont jostle; echo ${COMPREPLY[@]}";
-    assert_eq!(place.program(&["bash", "-c", complete]).0.trim(), "contend");
 }
 
+/// A real bash presses TAB: the words come from the program, the files from the directory.
 #[test]
-fn hidden_verbs_are_not_offered() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = jostle(&format!("completions {shell}"))
-            .run()
-            .exits(0)
-            .stdout;
-        assert!(script.contains("calibrate"), "{shell}");
-        for hidden in ["disturb", "the keeper's business"] {
-            assert!(!script.contains(hidden), "{shell} offers {hidden}");
-        }
+fn targets_checks_plans_and_files_are_completed() {
+    must_have("bash", "bash");
+    let place = Place::new();
+    let script = place.jostle("completions bash").run().exits(0).stdout;
+    fs::write(place.file("script"), script).unwrap();
+    for name in ["a.jsonl", "a.toml", "a.txt", "sub/c.jsonl"] {
+        fs::create_dir_all(place.file(name).parent().unwrap()).unwrap();
+        fs::write(place.file(name), "").unwrap();
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_jostle")).parent().unwrap();
+    let words = |line: &str| {
+        let (before, last) = line.rsplit_once(' ').unwrap();
+        let complete = format!(
+            "PATH={}:$PATH; source ./script; COMP_WORDS=({before} \"$1\"); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_TYPE=9; \
+             _clap_complete_jostle jostle \"$1\" \"\"; printf '%s ' \"${{COMPREPLY[@]}}\"",
+            program.display()
+        );
+        let (printed, _) = place.program(&["bash", "-c", &complete, "bash", last]);
+        printed.trim().to_owned()
+    };
+    for (line, expected) in [
+        ("jostle cont", "contend"),
+        ("jostle dist", ""),
+        ("jostle contend flo", "flock"),
+        ("jostle contend flock sys", "sysv sysv-undo"),
+        ("jostle stream lockd mem", "memcached"),
+        ("jostle contend lib", "lib:"),
+        ("jostle connect tc", "tcp"),
+        ("jostle rate lockd --null ex", "exec:"),
+        ("jostle contend --acquire-ti", "--acquire-timeout"),
+        ("jostle explain neigh", "neighbours"),
+        ("jostle targets zoo", "zookeeper"),
+        ("jostle man cal", "call calibrate"),
+        ("jostle run a", "a.jsonl a.toml"),
+        ("jostle run lock", "lockscale"),
+        ("jostle run sub/", "sub/c.jsonl"),
+        ("jostle report a", "a.jsonl"),
+        ("jostle compare a.jsonl s", "sub/"),
+        ("jostle report x --format summ", "summary"),
+    ] {
+        assert_eq!(words(line), expected, "{line}");
     }
 }
 
