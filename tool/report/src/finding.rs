@@ -442,7 +442,7 @@ mod tests {
                 "lockd is the cheapest in its server's CPU with 453 ns per operation, before redis \
                  with 2.7 us per operation (1 worker, 1,000,000 locks).",
                 "procd is the cheapest in CPU with 3.5 us per request, before procd-call with 45 us per \
-                 request and exec:perl -e 'exit(-s $ARGV[0] \u{2026} with 642 us per request (2 \
+                 request and exec:perl -e 'ex\u{2026}6)' /etc/passwd with 642 us per request (2 \
                  workers, 10,000 operations).",
             ]
         );

@@ -32,6 +32,7 @@ mod json;
 pub mod judged;
 mod kept;
 mod markdown;
+mod names;
 mod next;
 pub mod openmetrics;
 mod over;

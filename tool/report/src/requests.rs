@@ -8,6 +8,7 @@ use crate::columns::{
 };
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
+use crate::names::shortened;
 use jostle_model::record::{Is, Point};
 use jostle_stats::requested::{is_resolved, noun};
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -65,11 +66,7 @@ pub(crate) static COLUMNS: &[Column] = &[
 
 /// Commands may be as long as they like; the sentences have them whole.
 pub(crate) fn short(target: &str) -> String {
-    const WIDEST: usize = 32;
-    match target.chars().count() > WIDEST {
-        true => target.chars().take(WIDEST - 1).chain(['…']).collect(),
-        false => target.to_owned(),
-    }
+    shortened(target, 32)
 }
 
 fn micros(nanos: Option<Estimate>) -> Option<String> {

@@ -3,9 +3,12 @@
 use crate::ResultSet;
 use crate::failures::FAILURES;
 use crate::format::{padded, wrap};
+use crate::names::named;
+use crate::next::next;
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
 use jostle_model::text::one_line;
+use jostle_stats::summary::summarize;
 
 /// As wide as a terminal is at least, and paper.
 pub(crate) const WIDTH: usize = 80;
@@ -24,17 +27,22 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 /// The same in lines of at most this many columns, except for words that are longer
 /// themselves.
 pub fn render_within(sets: &[ResultSet], width: usize) -> String {
-    let pages = pages(sets);
+    let named = named(sets);
+    let mut pages = pages(&named.sets);
     let several = pages.len() > 1;
-    let pages = pages.iter().zip(sets);
-    let pages: Vec<String> = pages
-        .map(|(one, set)| page(one, width, several || set.label.is_some()))
-        .collect();
-    pages.join("\n")
+    let mut texts = Vec::new();
+    for ((one, set), names) in pages.iter_mut().zip(sets).zip(&named.notes) {
+        if !names.is_empty() {
+            // It is typed, and needs the whole names.
+            one.next = next(set, &summarize(&set.experiment, &set.points));
+        }
+        texts.push(page(one, width, several || set.label.is_some(), names));
+    }
+    texts.join("\n")
 }
 
 /// The circumstances stand below the table, or above it where they tell it from others.
-fn page(page: &Page, width: usize, entitled: bool) -> String {
+fn page(page: &Page, width: usize, entitled: bool, names: &[(String, String)]) -> String {
     let prose = |first: &str, text: &str| wrap(first, text, width.min(WIDEST_PROSE));
     let intro = prose("", &page.intro);
     let below = page.headline.is_some() && !entitled;
@@ -49,6 +57,9 @@ fn page(page: &Page, width: usize, entitled: bool) -> String {
         }
         for (at, note) in headline.notes.iter().enumerate() {
             text += &prose(&format!("[{}] ", at + 1), note);
+        }
+        for (short, whole) in names {
+            text += &prose("", &format!("{short} is {whole}"));
         }
         if below {
             text += &intro;

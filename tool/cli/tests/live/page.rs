@@ -93,6 +93,28 @@ fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() 
 }
 
 #[test]
+fn a_name_of_200_letters_fits_a_phone() {
+    let _beside = beside();
+    let place = Place::new();
+    let record = fs::read_to_string(format!("{RECORDS}/default.jsonl")).unwrap();
+    let name = format!("\"lib:/{}x.so\"", "verylongdirectory/".repeat(11));
+    fs::write(place.file("long.jsonl"), record.replace("\"flock\"", &name)).unwrap();
+    place
+        .jostle("report long.jsonl --html long.html")
+        .run()
+        .exits(0);
+    let frames = looked_at(&place, &[place.file("long.html")], &[390, 1280]);
+    assert_eq!(frames.len(), 2);
+    for frame in frames {
+        let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
+        assert!(scroll <= width && width > Some(0), "{frame}");
+        for part in ["over", "cut"] {
+            assert_eq!(frame[part].as_array().unwrap().len(), 0, "{part}: {frame}");
+        }
+    }
+}
+
+#[test]
 fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
     let _beside = beside();
     let place = Place::new();
