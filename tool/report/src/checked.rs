@@ -232,6 +232,12 @@ fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
     let costs = by_target(points, |point| point.own_cost);
     let is_short = |cost: &OwnCost| cost.pair_ns < SHORT * cost.added_ns;
     let (short, long): (Vec<_>, Vec<_>) = costs.into_iter().partition(|(_, cost)| is_short(cost));
+    if let Some(adds) = adds_to_many(&short) {
+        return [beside_long_pairs(&long, false), Some(adds)]
+            .into_iter()
+            .flatten()
+            .collect();
+    }
     let adds: Vec<String> = short
         .iter()
         .map(|(target, cost)| {
@@ -245,6 +251,31 @@ fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
         sentences.push(format!("Full measuring adds {}.", adds.join(", ")));
     }
     sentences
+}
+
+/// Targets whose own cost stands beside each; of more the range does.
+const NAMED: usize = 4;
+
+fn adds_to_many(short: &[(&str, OwnCost)]) -> Option<String> {
+    let range = |figure: &dyn Fn(&OwnCost) -> f64| {
+        let mut all: Vec<f64> = short.iter().map(|(_, cost)| figure(cost)).collect();
+        all.sort_by(f64::total_cmp);
+        let (least, most) = (all.first()?, all.last()?);
+        Some(format!(
+            "{} to {} ns",
+            significant(*least, 2),
+            significant(*most, 2)
+        ))
+    };
+    (short.len() > NAMED).then_some(())?;
+    let (adds, pair) = (
+        range(&|cost| cost.added_ns.max(0.0))?,
+        range(&|cost| cost.pair_ns)?,
+    );
+    let count = short.len();
+    Some(format!(
+        "Full measuring adds {adds} to the {pair} of {count} targets."
+    ))
 }
 
 /// The path's part of an uncontended pair, if the path alone was measured too.
@@ -306,9 +337,10 @@ fn thinned(points: &[PointSummary<'_>]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::checked;
+    use super::{adds_to_many, checked};
     use crate::{ResultSet, made};
     use jostle_model::record::Across;
+    use jostle_model::record::OwnCost;
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
@@ -428,6 +460,23 @@ mod tests {
             let said = costing(costs);
             assert!(said.contains(part), "{said}");
         }
+    }
+
+    #[test]
+    fn the_own_cost_of_many_targets_is_a_range() {
+        let cost = |pair_ns: f64, added_ns: f64| OwnCost {
+            pair_ns,
+            added_ns,
+            ..OwnCost::default()
+        };
+        let many = ["a", "b", "c", "d", "e"].map(|name| (name, cost(500.0, 100.0)));
+        let mut many = many.to_vec();
+        assert_eq!(adds_to_many(&many[..4]), None);
+        many[2].1 = cost(20.0, 2000.0);
+        assert_eq!(
+            adds_to_many(&many).unwrap(),
+            "Full measuring adds 100 to 2,000 ns to the 20 to 500 ns of 5 targets."
+        );
     }
 
     #[test]

@@ -4,7 +4,11 @@
 //! result file has the others.
 
 use jostle_model::record::{Is, Reason};
+use jostle_stats::checks::neighbours;
 use jostle_stats::summary::PointSummary;
+
+/// Ranges of rows that a note lists; more are counted, since each row has the note's mark.
+const RANGES: usize = 5;
 
 /// One note: its rows, from 0, each with the reason that it has.
 type Note<'a> = Vec<(usize, &'a Reason)>;
@@ -12,6 +16,8 @@ type Note<'a> = Vec<(usize, &'a Reason)>;
 /// All notes, in the order of the rows.
 pub(crate) struct Footnotes<'a> {
     notes: Vec<Note<'a>>,
+    /// Rows of the table.
+    rows: usize,
 }
 
 impl<'a> Footnotes<'a> {
@@ -27,7 +33,10 @@ impl<'a> Footnotes<'a> {
                 }
             }
         }
-        Footnotes { notes }
+        Footnotes {
+            notes,
+            rows: points.len(),
+        }
     }
 
     /// The references of a row to its notes: `[1][3]`.
@@ -40,7 +49,10 @@ impl<'a> Footnotes<'a> {
 
     /// The notes without their numbers: `rows 2, 4-6: the window holds 2 rotations`.
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.notes.iter().map(text).collect()
+        self.notes
+            .iter()
+            .map(|note| text(note, self.rows))
+            .collect()
     }
 }
 
@@ -50,6 +62,10 @@ fn is_alike(one: &Reason, other: &Reason) -> bool {
         let words = match (&reason.seen, reason.unit.is_empty()) {
             // A file of the first schema has the sentence alone.
             (_, true) => without_numbers(&reason.text),
+            // Beside each run there are other programs.
+            (Some(seen), false) if reason.check == neighbours::CHECK.name => {
+                seen.split(' ').take(2).collect()
+            }
             (Some(seen), false) => without_numbers(seen),
             (None, false) => String::new(),
         };
@@ -67,7 +83,7 @@ fn without_numbers(text: &str) -> String {
     text.replace(|c: char| c.is_ascii_digit() || ".,".contains(c), "")
 }
 
-fn text(note: &Note<'_>) -> String {
+fn text(note: &Note<'_>, all: usize) -> String {
     let (worst, reason) = note
         .iter()
         .copied()
@@ -78,15 +94,29 @@ fn text(note: &Note<'_>) -> String {
         .unwrap_or_else(|| unreachable!("a note has a row"));
     let rows: Vec<usize> = note.iter().map(|(row, _)| row + 1).collect();
     let same = note.iter().all(|(_, other)| other.text == reason.text);
-    match (rows.len(), same) {
-        (1, _) => reason.text.clone(),
-        (_, true) => format!("rows {}: {}", ranges(&rows), reason.text),
-        (_, false) => format!(
-            "rows {}, worst {}: {}",
-            ranges(&rows),
-            worst + 1,
-            reason.text
-        ),
+    let is_many = rows.chunk_by(|one, next| *next == one + 1).count() > RANGES;
+    let rows = match rows.len() {
+        1 => return reason.text.clone(),
+        count if is_many => format!("{count} of {all} points are {}", reason.is) + &off(note),
+        _ => format!("rows {}", ranges(&rows)),
+    };
+    match (same, is_many) {
+        (true, _) => format!("{rows}: {}", reason.text),
+        (false, true) => format!("{rows}, worst row {}: {}", worst + 1, reason.text),
+        (false, false) => format!("{rows}, worst {}: {}", worst + 1, reason.text),
+    }
+}
+
+/// By how much other programs may have moved the figures of all the rows.
+fn off(note: &Note<'_>) -> String {
+    let moved = note.iter().filter(|(_, reason)| reason.bound.is_some());
+    let off = moved.filter_map(|(_, reason)| reason.measured);
+    let (low, high) = off.fold((f64::INFINITY, 0.0_f64), |(low, high), off| {
+        (low.min(off), high.max(off))
+    });
+    match low <= high {
+        true => format!(", {:.0} to {:.0} % off", 100.0 * low, 100.0 * high),
+        false => String::new(),
     }
 }
 
@@ -161,6 +191,54 @@ mod tests {
         });
         assert_eq!(texts.len(), 3, "{texts:?}");
         assert_eq!(marks[0], "[1]");
+    }
+
+    /// 14 targets by 12 points had ten notes about other programs.
+    #[test]
+    fn many_rows_are_counted_and_other_programs_have_one_note() {
+        let mut set = made::set();
+        let points: Vec<_> = set
+            .points
+            .drain(..)
+            .filter(|p| p.target == "sysv")
+            .collect();
+        for n in 1..=12 {
+            set.points.extend(points.iter().cloned().map(|mut point| {
+                point.at.workers = point.at.workers.map(|workers| workers + n);
+                point
+            }));
+        }
+        let mut points = summarize(&set.experiment, &set.points);
+        let all = points.len();
+        for (nth, point) in points
+            .iter_mut()
+            .enumerate()
+            .filter(|(nth, _)| nth % 2 == 0)
+        {
+            let share = 0.26 + 0.01 * nth as f64;
+            point.verdict.reasons.push(Reason {
+                check: neighbours::CHECK.name.to_owned(),
+                is: Is::Invalid,
+                measured: Some(share),
+                limit: Some(0.25),
+                unit: neighbours::CHECK.unit.to_owned(),
+                bound: Some(jostle_model::record::Bound::default()),
+                seen: Some(format!("other programs (cc ({nth}) 9 %) kept it")),
+                text: format!("other programs (cc ({nth}) 9 %) kept it"),
+                ..Reason::default()
+            });
+        }
+        let texts = Footnotes::of(&points).texts();
+        let about: Vec<&String> = texts.iter().filter(|text| text.contains("(cc")).collect();
+        let last = (all - 1) / 2 * 2;
+        let expected = format!(
+            "{} of {all} points are INVALID, 26 to {} % off, worst row {}: other programs (cc \
+             ({last}) 9 %) kept it",
+            all.div_ceil(2),
+            26 + last,
+            last + 1
+        );
+        assert_eq!(about, [&expected]);
     }
 
     #[test]

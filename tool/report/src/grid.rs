@@ -71,6 +71,9 @@ impl Heading {
 /// The title of the column of verdicts, which stands in the first lines of a row.
 const VERDICT: &str = "verdict";
 
+/// Rows of a table that is seen as a whole.
+const SCREEN: usize = 24;
+
 impl Grid {
     /// In columns as wide as their content, for a terminal.
     pub(crate) fn text(&self) -> String {
@@ -89,7 +92,11 @@ impl Grid {
             }
         }
         let blocks = self.blocks(&widths, width);
-        let blocks = blocks.iter().map(|block| self.block(block, &widths, 2));
+        let blocks = blocks.iter().enumerate().map(|(nth, block)| match nth {
+            0 => self.block(block, &widths, 2),
+            _ if self.rows.len() <= SCREEN => self.block(block, &widths, 2),
+            _ => self.with_figures(block).block(block, &widths, 2),
+        });
         blocks.collect::<Vec<_>>().join("\n")
     }
 
@@ -129,6 +136,31 @@ impl Grid {
         }
         blocks.push([keys, block, last].concat());
         blocks
+    }
+
+    /// The rows that have something in these columns beside their keys: those of INVALID points
+    /// have dashes.
+    fn with_figures(&self, columns: &[usize]) -> Grid {
+        let keys = self.columns.iter().take_while(|column| column.key).count();
+        let mut named = vec![String::new(); keys];
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            for (name, cell) in named.iter_mut().zip(row) {
+                if !cell.is_empty() {
+                    name.clone_from(cell);
+                }
+            }
+            let mut cells = columns.iter().filter(|at| **at >= keys);
+            if cells.any(|at| !["", "-"].contains(&row[*at].as_str())) {
+                // A key that stands once for several rows stands beside the first that is left.
+                let names = named.iter_mut().map(std::mem::take);
+                rows.push(names.chain(row[keys..].iter().cloned()).collect());
+            }
+        }
+        Grid {
+            columns: self.columns.clone(),
+            rows,
+        }
     }
 
     fn width(&self, columns: &[usize], widths: &[usize], gap: usize) -> usize {
@@ -293,6 +325,35 @@ mod tests {
         grid.rows[0][0] = "x".repeat(70_000);
         let widest = grid.text().lines().map(|line| line.chars().count()).max();
         assert_eq!(widest, Some(70_000 + 15));
+    }
+
+    #[test]
+    fn where_a_long_table_continues_rows_of_dashes_are_left_out() {
+        let figures = ["1", "-", "-", "2"];
+        let rows = (0..2 * SCREEN).map(|at| {
+            let target = if at % 4 == 0 { "t" } else { "" };
+            vec![
+                target.to_owned(),
+                "x".repeat(20),
+                figures[at % 4].to_owned(),
+            ]
+        });
+        let mut grid = Grid {
+            columns: vec![
+                Heading::left("target").key(),
+                Heading::right("", "wide"),
+                Heading::right("", "n"),
+            ],
+            rows: rows.collect(),
+        };
+        // Of the first target the row with its name is left, of the second another one.
+        grid.rows[4][2] = "-".to_owned();
+        let text = grid.fitted(27);
+        let (first, second) = text.split_once("\n\n").unwrap();
+        assert_eq!(first.lines().count(), 1 + 2 * SCREEN, "{text}");
+        assert_eq!(second.lines().count(), SCREEN, "{text}");
+        let lines: Vec<&str> = second.lines().take(4).collect();
+        assert_eq!(lines, ["target  n", "t       1", "        2", "t       2"]);
     }
 
     #[test]

@@ -15,7 +15,6 @@ use crate::requests::accounts;
 use crate::spread::tables;
 use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
-use jostle_model::text::alike;
 use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -86,7 +85,7 @@ fn page(set: &ResultSet) -> Page {
         accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
         over: over(times, &points),
         findings: findings(set, &points).sentences,
-        sentences: merged(sentences(&set.experiment, &points)),
+        sentences: merged(sentences(&set.experiment, &points), &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
         growth: closing(&growth(set, &points)),
         ended: set.ended_early(),
@@ -98,19 +97,28 @@ fn page(set: &ResultSet) -> Page {
 /// Targets named before a sentence that they share, at most; the others are counted.
 const SHARING: usize = 3;
 
-/// A sentence that is true of several targets once, under their names. Those about INVALID
-/// points share one where they differ by numbers alone, and it has the first one's.
-fn merged(sentences: Vec<(String, String)>) -> Vec<(String, String)> {
-    let mut all: Vec<(Vec<String>, String)> = Vec::new();
+/// A sentence that is true of several targets once, under their names. The notes of the table
+/// have the reasons for INVALID, so that several targets with the same one are counted.
+fn merged(sentences: Vec<(String, String)>, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let why = |target: &str| {
+        let mut of_it = points.iter().filter(|point| point.target == target);
+        of_it.find_map(|point| Some(point.verdict.why_invalid()?.check.as_str()))
+    };
+    let mut all: Vec<(Vec<String>, Option<&str>, String)> = Vec::new();
     for (target, text) in sentences {
+        let check = text.starts_with("INVALID").then(|| why(&target)).flatten();
         let same =
-            |other: &str| other == text || (text.starts_with("INVALID") && alike(other, &text));
-        match all.iter_mut().find(|(_, other)| same(other)) {
-            Some((targets, _)) if !target.is_empty() => targets.push(target),
-            _ => all.push((vec![target], text)),
+            |other: &Option<&str>, said: &str| said == text || (check.is_some() && *other == check);
+        match all.iter_mut().find(|(_, other, said)| same(other, said)) {
+            Some((targets, ..)) if !target.is_empty() => targets.push(target),
+            _ => all.push((vec![target], check, text)),
         }
     }
-    let named = all.into_iter().map(|(targets, text)| {
+    let named = all.into_iter().map(|(targets, check, text)| {
+        let text = match check {
+            Some(check) if targets.len() > 1 => invalid_of(&targets, check, points),
+            _ => text,
+        };
         let more = targets.len().saturating_sub(SHARING);
         let named = targets[..targets.len() - more].join(", ");
         match more {
@@ -119,6 +127,23 @@ fn merged(sentences: Vec<(String, String)>) -> Vec<(String, String)> {
         }
     });
     named.collect()
+}
+
+/// How many points of these targets are INVALID by this check.
+fn invalid_of(targets: &[String], check: &str, points: &[PointSummary<'_>]) -> String {
+    let of_them = points
+        .iter()
+        .filter(|point| targets.iter().any(|t| t == point.target));
+    let of_them: Vec<_> = of_them.collect();
+    let by = of_them.iter().filter(|point| {
+        let why = point.verdict.why_invalid();
+        why.is_some_and(|reason| reason.check == check)
+    });
+    format!(
+        "INVALID ({check}): {} of {} points.",
+        by.count(),
+        of_them.len()
+    )
 }
 
 /// The fits of the file. They are computed from the points if the file has none, because
@@ -163,15 +188,10 @@ mod tests {
     fn a_sentence_of_several_targets_stands_once() {
         let of = |all: &[(&str, &str)]| {
             let all = all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
-            merged(all.collect())
+            merged(all.collect(), &[])
         };
-        let invalid = ["a", "b", "c", "d", "e"].map(|target| (target, "INVALID: 24 % taken."));
-        let mut all = invalid.to_vec();
-        all[1].1 = "INVALID: 98 % taken.";
-        let expected = (
-            "a, b, c and 2 more".to_owned(),
-            "INVALID: 24 % taken.".to_owned(),
-        );
+        let all = ["a", "b", "c", "d", "e"].map(|target| (target, "holds to 10."));
+        let expected = ("a, b, c and 2 more".to_owned(), "holds to 10.".to_owned());
         assert_eq!(of(&all), [expected]);
         // Other figures are other findings.
         let two = [
@@ -181,6 +201,20 @@ mod tests {
         ];
         assert_eq!(of(&two)[0], ("a, c".to_owned(), "holds to 10.".to_owned()));
         assert_eq!(of(&two).len(), 2);
+    }
+
+    #[test]
+    fn targets_that_are_invalid_for_one_reason_are_counted() {
+        let mut set = made::set();
+        for point in &mut set.points {
+            point.machine.stolen_ticks = 1000;
+        }
+        let said = page(&set).sentences;
+        let [(targets, text)] = &said[..] else {
+            panic!("{said:?}")
+        };
+        assert_eq!(targets, "flock, sysv");
+        assert_eq!(text, "INVALID (steal): 4 of 4 points.");
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub struct Reason {
 }
 
 /// Limits of a figure, as multiples of the measured one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
     /// It is at least this many times the measured one; zero where nothing bounds it.
     pub low: f64,
