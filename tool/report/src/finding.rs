@@ -1,9 +1,11 @@
-//! What tells the targets of an experiment apart: the first sentence of a result, and the
-//! title of its page.
+//! What tells the targets of an experiment apart, or what its only one does: the first sentence
+//! of a result, and the title of its page.
 //!
 //! A target stands before another only where runs of the same blocks decide it
 //! ([`jostle_stats::comparison`]), at one point that both have. INVALID points take no part.
 //! The sentences are ordered by how far the first and the last target lie apart.
+
+mod alone;
 
 use crate::ResultSet;
 use crate::compare::place;
@@ -145,7 +147,7 @@ struct Ranking<'p, 'a> {
 /// What there is to say of the targets of a result.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// The sentences, the first of which is the title; none about one target.
+    /// The sentences, the first of which is the title.
     pub sentences: Vec<String>,
     /// How the title of the figure begins that shows the first; empty of none.
     pub figure: &'static str,
@@ -157,8 +159,17 @@ pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings
         sentences: vec![undecided(points, why)],
         figure: "",
     };
-    if points.iter().all(|point| point.target == points[0].target) {
+    let Some(first) = points.first() else {
         return Findings::default();
+    };
+    if points.iter().all(|point| point.target == first.target) {
+        return match alone::finding(points) {
+            Some(sentence) => Findings {
+                sentences: vec![sentence],
+                figure: "",
+            },
+            None => undecided(""),
+        };
     }
     let usable: Vec<&PointSummary<'_>> = points.iter().filter(|point| point.is_usable()).collect();
     let Some(at) = common(&usable) else {
@@ -203,21 +214,25 @@ fn is_of(kind: &Kind, workload: Workload) -> bool {
 /// have the same.
 fn common(points: &[&PointSummary<'_>]) -> Option<At> {
     let have = |at: At| points.iter().filter(|point| point.at == at).count();
-    let load = |at: At| {
-        (
-            at.workers,
-            at.operations,
-            at.keys,
-            at.rate,
-            at.generators,
-            at.open,
-        )
-    };
     let most = points
         .iter()
         .max_by_key(|point| (have(point.at), load(point.at)))?
         .at;
     (have(most) > 1).then_some(most)
+}
+
+/// How much is asked for at a point; greater is more.
+fn load(at: At) -> [Option<u64>; 6] {
+    let At {
+        workers,
+        operations,
+        keys,
+        rate,
+        generators,
+        open,
+        ..
+    } = at;
+    [workers, operations, keys, rate, generators, open]
 }
 
 /// None where no two targets are told apart by this figure; then `why` has a reason.
@@ -454,12 +469,66 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_few_runs_decides_nothing_and_one_target_has_no_rank() {
+    fn a_record_of_few_runs_decides_nothing() {
         assert_eq!(
             of_record("default"),
             [["Nothing is decided: 5 runs of each target, and an order takes 6 (--runs 12)."]]
         );
-        assert_eq!(of_record("hosts-strong"), [[""; 0]]);
+    }
+
+    /// Of each kind of run, and where nothing may be used.
+    #[test]
+    fn a_single_target_is_told_by_what_it_does() {
+        let only = |mut set: ResultSet, target: &str| {
+            set.points.retain(|point| point.target == target);
+            of(&set).concat()
+        };
+        let mut spoilt = made::set();
+        for point in &mut spoilt.points {
+            point.machine.stolen_ticks = 1000;
+        }
+        let mut starving = made::set();
+        for point in &mut starving.points {
+            point.operations = point.operations.max(40_000);
+        }
+        let record = |name: &str| of_record(name).concat().concat();
+        let found = [
+            only(made::set(), "flock"),
+            only(starving, "flock"),
+            only(made::counts_only(), "spin"),
+            only(made::recovered(), "flock"),
+            only(made::recovered(), "redis"),
+            of(&made::connections()).concat(),
+            of(&made::rated(&[1_000, 1_000, 1_000], 1_000)).concat(),
+            of(&made::broken()).concat(),
+            only(spoilt, "sysv"),
+            record("hosts-strong"),
+            record("connect-20k"),
+            record("recover-zookeeper"),
+        ];
+        assert_eq!(
+            found,
+            [
+                "flock serves 948 locks/s (1,000 workers); the rate with 10 workers is the same, \
+                 within 5 %.",
+                "flock starves 100 of 1,000 waiters at 948 locks/s; the rate with 10 workers is the \
+                 same, within 5 %.",
+                "spin serves 9,018,000 locks/s to 2 workers, each 22,000,000 to 23,000,000 times.",
+                "flock grants again within 240 us after kill, and keeps the lock owned through stop.",
+                "redis grants again within 1.9 s after stop; two believed for 600 us to own it \
+                 after stop.",
+                "tcp opens a connection in 8.2 us with 15,000 open.",
+                "lockd holds 2,000 requests/s.",
+                "busted is broken: 6 of 28350 acquisitions found another owner inside: this lock \
+                 does not exclude (worker 3 met worker 5 on key 0).",
+                "Nothing is decided: 2 of 2 points are INVALID: the hypervisor took 96.8 % of the \
+                 CPU time (run it again).",
+                "ldap://198.18.1.…g?(uid=user{n}) serves 4,626 requests/s (3 generators).",
+                "tcp opens a connection in 5.6 us with 20,000 open.",
+                "zookeeper grants again within 2.8 s after kill, stop, cut and server-stop; two \
+                 believed for 4.1 ms to own it after stop, cut, server-kill and server-stop.",
+            ]
+        );
     }
 
     #[test]

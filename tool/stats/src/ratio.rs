@@ -180,7 +180,7 @@ fn ratio_of<F: Fn(f64) -> usize>(
 
 /// [`paired`] on a figure of two points, over the runs of each block that can be compared.
 /// `time` is 1 for a time and -1 for a rate.
-pub(crate) fn by_block(
+pub fn by_block(
     base: &PointSummary<'_>,
     other: &PointSummary<'_>,
     time: f64,

@@ -1,0 +1,187 @@
+//! The first sentence about a single target: what it does at the greatest load that is not
+//! INVALID, and what that is beside the least one, where runs of the same blocks decide it.
+
+use super::{listed, load, rate};
+use crate::compare::place;
+use crate::format::{grouped, time};
+use crate::requests::short;
+use jostle_model::plan::{Shape, Workload};
+use jostle_model::record::{Claim, Reason};
+use jostle_stats::checks::{exclusion, lost_update};
+use jostle_stats::rate::knee;
+use jostle_stats::ratio::{Outcome, by_block};
+use jostle_stats::recover::Summary;
+use jostle_stats::summary::PointSummary;
+
+/// None without a figure that may be used.
+pub(super) fn finding(points: &[PointSummary<'_>]) -> Option<String> {
+    if let Some(broken) = broken(points) {
+        return Some(broken);
+    }
+    let mut usable: Vec<&PointSummary<'_>> = points.iter().filter(|p| p.is_usable()).collect();
+    usable.sort_by_key(|point| load(point.at));
+    let (few, many) = (*usable.first()?, *usable.last()?);
+    let says = match many.workload.shape() {
+        Shape::Contend if many.workload == Workload::Contend => contended(many),
+        Shape::Contend | Shape::Stream | Shape::Hold => served(many),
+        Shape::Connect => connected(many),
+        Shape::Rate => return held(&usable),
+        Shape::Spread => spread(&usable),
+        Shape::Recover => recovered(&usable),
+    }?;
+    let grown = grown(few, many).unwrap_or_default();
+    Some(format!("{} {says}{grown}.", short(many.target)))
+}
+
+/// That the lock does not exclude, whatever else is known of it.
+fn broken(points: &[PointSummary<'_>]) -> Option<String> {
+    points.iter().find_map(|point| {
+        let mut reasons = point.verdict.reasons.iter();
+        let proves = |reason: &&Reason| {
+            [exclusion::CHECK.name, lost_update::CHECK.name].contains(&reason.check.as_str())
+        };
+        let reason = reasons.find(proves)?;
+        Some(format!(
+            "{} is broken: {}.",
+            short(point.target),
+            reason.text
+        ))
+    })
+}
+
+/// `starves 80 of 1,000 waiters at 945 locks/s`, where the window is long enough to tell.
+fn contended(point: &PointSummary<'_>) -> Option<String> {
+    let rate = rate(point.throughput_per_s?.median, point);
+    let workers = grouped(point.at.workers?);
+    let mut reasons = point.verdict.reasons.iter();
+    let is_told = !reasons.any(|reason| reason.claims.contains(&Claim::Distribution));
+    match point.per_worker.filter(|_| is_told) {
+        Some(shares) if shares.none > 0 => {
+            let none = grouped(shares.none);
+            Some(format!("starves {none} of {workers} waiters at {rate}"))
+        }
+        Some(shares) if point.at.workers > Some(1) => {
+            let (min, max) = (grouped(shares.min), grouped(shares.max));
+            Some(format!(
+                "serves {rate} to {workers} workers, each {min} to {max} times"
+            ))
+        }
+        _ => Some(format!("serves {rate}{}", at(point))),
+    }
+}
+
+/// `serves 40,782 operations/s, p99 0.10 ms (2 workers, 20,000 operations)`.
+fn served(point: &PointSummary<'_>) -> Option<String> {
+    let rate = rate(point.throughput_per_s?.median, point);
+    let p99 = point.acquire_p99_ns.or(point.batch_p99_ns);
+    let p99 = p99.map_or(String::new(), |ns| format!(", p99 {}", time(ns.median)));
+    Some(format!("serves {rate}{p99}{}", at(point)))
+}
+
+fn connected(point: &PointSummary<'_>) -> Option<String> {
+    let (does, p50) = match (point.connect_p50_ns, point.bind_p50_ns) {
+        (Some(p50), _) => ("opens a connection", p50),
+        (None, p50) => ("binds a socket", p50?),
+    };
+    let open = grouped(point.at.open?);
+    Some(format!("{does} in {} with {open} open", time(p50.median)))
+}
+
+/// `lockd holds 10,000 requests/s with p99 0.5 ms, and not 20,000.`
+fn held(rates: &[&PointSummary<'_>]) -> Option<String> {
+    let name = short(rates.first()?.target);
+    let asked = |point: &PointSummary<'_>| point.at.rate.map(grouped);
+    let Some(at) = knee(rates) else {
+        return Some(format!(
+            "{name} does not hold {} requests/s.",
+            asked(rates[0])?
+        ));
+    };
+    let p99 = rates[at].response_p99_ns;
+    let p99 = p99.map_or(String::new(), |ns| format!(" with p99 {}", time(ns.median)));
+    let next = rates.get(at + 1).and_then(|point| asked(point));
+    let not = next.map_or(String::new(), |next| format!(", and not {next}"));
+    Some(format!(
+        "{name} holds {} requests/s{p99}{not}.",
+        asked(rates[at])?
+    ))
+}
+
+fn spread(points: &[&PointSummary<'_>]) -> Option<String> {
+    let per_s = |point: &PointSummary<'_>| point.throughput_per_s.map(|rate| rate.median);
+    let most = points
+        .iter()
+        .filter_map(|point| Some((per_s(point)?, *point)));
+    let (per_s, most) = most.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let limit = match most.is_of_generators() {
+        true => ", the most that its generators can send",
+        false => "",
+    };
+    Some(format!("serves {}{limit}{}", rate(per_s, most), at(most)))
+}
+
+/// `grants again within 1.2 s after kill, stop`, or that it does not, and for how long two
+/// believed that they owned.
+fn recovered(points: &[&PointSummary<'_>]) -> Option<String> {
+    let all: Vec<Summary> = points
+        .iter()
+        .filter_map(|point| Summary::of(point))
+        .collect();
+    let named = |of: &dyn Fn(&Summary) -> bool| {
+        let faults = all.iter().filter(|one| of(one));
+        listed(&faults.map(|one| one.fault.to_string()).collect::<Vec<_>>())
+    };
+    let worst = all.iter().filter_map(|one| one.worst_ns).reduce(f64::max);
+    let never = all.iter().find(|one| one.never > 0);
+    let mut says = match (never, worst) {
+        (Some(one), _) => format!(
+            "grants nothing within {} after {}",
+            time(one.within_ns as f64),
+            named(&|one| one.never > 0)
+        ),
+        (None, Some(worst)) => format!(
+            "grants again within {} after {}",
+            time(worst),
+            named(&|one| one.worst_ns.is_some())
+        ),
+        (None, None) => format!("keeps the lock owned through {}", named(&|_| true)),
+    };
+    let kept = named(&|one| one.granted_ns.is_empty() && one.never == 0);
+    if worst.is_some() && !kept.is_empty() {
+        says += &format!(", and keeps the lock owned through {kept}");
+    }
+    let believed = all.iter().filter_map(|one| one.two_believed_ns).max();
+    if let Some(ns) = believed.filter(|ns| *ns > 0) {
+        let after = named(&|one| one.two_believed_ns > Some(0));
+        says += &format!(
+            "; two believed for {} to own it after {after}",
+            time(ns as f64)
+        );
+    }
+    (!all.is_empty()).then_some(says)
+}
+
+/// `; 0.53 times the rate with 10 workers`, if that is decided.
+fn grown(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
+    let has_rate = matches!(
+        few.workload.shape(),
+        Shape::Contend | Shape::Stream | Shape::Hold
+    );
+    if few.at == many.at || !has_rate {
+        return None;
+    }
+    let ratio = by_block(few, many, -1.0, |run| Some(run.throughput_per_s))?;
+    let place = place(few.at);
+    Some(match ratio.outcome {
+        Outcome::Differs => format!("; {:.2} times the rate with {place}", ratio.ratio),
+        Outcome::Same => format!("; the rate with {place} is the same, within 5 %"),
+        Outcome::Undecided => return None,
+    })
+}
+
+fn at(point: &PointSummary<'_>) -> String {
+    match place(point.at).as_str() {
+        "" => String::new(),
+        place => format!(" ({place})"),
+    }
+}
