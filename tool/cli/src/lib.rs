@@ -36,8 +36,9 @@ use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
 use jostle_engine::preflight::neighbours::{Look, between};
 use jostle_engine::takes;
+use jostle_engine::world::launched;
 use jostle_model::plan::Plan;
-use jostle_model::text::{printable, redacted};
+use jostle_model::text::{printable, quoted, redacted};
 use jostle_report::{ResultSet, judged};
 use jostle_sys::limits::Machine;
 use ranks::JoinJob;
@@ -237,12 +238,22 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
 
 /// Measures what is missing in a result file.
 fn resume_result(run: &Run) -> Result<u8, Failure> {
+    if launched().is_some_and(|launched| launched.size > 1) {
+        return match ranks::are_others() {
+            true => Ok(0),
+            false => Err(Failure::Usage(
+                "--resume goes on with a measurement of one host; start it without mpirun"
+                    .to_owned(),
+            )),
+        };
+    }
     let read = jostle_report::read_whole_lines(&run.plan).map_err(anyhow::Error::from);
     let (sets, bytes) = read?;
     let Some(rest) = Rest::of(&run.plan, sets, bytes) else {
-        let file = run.plan.display();
+        let file = run.plan.display().to_string();
+        let report = quoted(&file);
         complain(&format!(
-            "{file} is complete, and nothing was measured; jostle report {file} prints it"
+            "{file} is complete, and nothing was measured; jostle report {report} prints it"
         ));
         return Ok(0);
     };

@@ -143,7 +143,7 @@ fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
         return Some("it does not hold what resuming needs".to_owned());
     };
     let environment = &set.experiment.environment;
-    if known.boot != now.session.boot {
+    if known.boot.is_empty() || known.boot != now.session.boot {
         return Some("the machine was started again since, or it is another one".to_owned());
     }
     if known.program != now.session.program || environment.jostle != now.environment.jostle {
@@ -172,8 +172,7 @@ fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
     }
     let planned = |point: &Point| now.points.contains(&(point.target.as_str(), point.at));
     let foreign = set.points.iter().find(|point| !planned(point));
-    let times = set.experiment.plan.workload.has_window() || known.blocks > 0;
-    let lacks = times && known.times.len() != now.points.len();
+    let lacks = known.blocks > 0 && known.times.len() != now.points.len();
     (foreign.is_some() || lacks).then(|| "its runs are not those of its plan".to_owned())
 }
 

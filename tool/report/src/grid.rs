@@ -138,6 +138,12 @@ impl Grid {
         blocks
     }
 
+    /// Whether a row has something beside its keys.
+    pub(crate) fn has_figures(&self) -> bool {
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        !self.with_figures(&all).rows.is_empty()
+    }
+
     /// The rows that have something in these columns beside their keys: those of INVALID points
     /// have dashes.
     fn with_figures(&self, columns: &[usize]) -> Grid {

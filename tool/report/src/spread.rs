@@ -101,6 +101,7 @@ pub(crate) fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled
         bursts::TIMES
     );
     tables.push(titled(title, along(&points)));
+    tables.retain(|table| table.grid.has_figures());
     tables
 }
 
@@ -288,11 +289,25 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
 
 #[cfg(test)]
 mod tests {
+    use super::tables;
     use crate::{made, markdown, table};
+    use jostle_stats::summary::summarize;
 
     #[test]
     fn weak_generators_and_strong_ones_as_people_see_them() {
         insta::assert_snapshot!(table::render(&[made::spread()]));
+    }
+
+    /// Two tables of dashes stood below.
+    #[test]
+    fn without_a_figure_there_is_no_table_below() {
+        let mut set = made::spread();
+        let of = |set: &crate::ResultSet| tables(&[], &summarize(&set.experiment, &set.points));
+        assert_eq!(of(&set).len(), 2);
+        for point in &mut set.points {
+            point.machine.stolen_ticks = 1000;
+        }
+        assert_eq!(of(&set), []);
     }
 
     #[test]
