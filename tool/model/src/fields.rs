@@ -35,8 +35,10 @@ impl Described {
 }
 
 /// The records, as a line's `record` names them, each with its type.
-const RECORDS: [(&str, &str); 9] = [
+const RECORDS: [(&str, &str); 11] = [
     ("experiment", "Experiment"),
+    ("scheduled", "Scheduled"),
+    ("resumed", "Resumed"),
     ("point", "Point"),
     ("closing", "Closing"),
     ("verdict", "Judged"),
@@ -56,7 +58,7 @@ const SOURCES: &[(&str, &str)] = sources! {
     "record/mod.rs" "record/accounts.rs" "record/at.rs" "record/causes.rs"
     "record/distribution.rs" "record/environment.rs" "record/exclusion.rs" "record/facts.rs"
     "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/point.rs" "record/recovery.rs"
-    "record/spread.rs" "record/verdict.rs"
+    "record/resume.rs" "record/spread.rs" "record/verdict.rs"
     "calibrated.rs" "connect.rs" "hosts.rs" "judged.rs" "open_loop.rs"
 };
 
