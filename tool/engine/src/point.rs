@@ -110,6 +110,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
             grants: data.received,
             round_trips,
             bytes,
+            failovers: Some(data.failovers).filter(|count| *count > 0),
         });
     if let Some(requests) = &data.requests {
         requested::fill_in(&mut point, requests, data, over);

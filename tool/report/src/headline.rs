@@ -226,6 +226,7 @@ mod tests {
                 grants: 100,
                 round_trips: 200,
                 bytes: 6_400,
+                failovers: None,
             });
         });
         let all = titles(&served);

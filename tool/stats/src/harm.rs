@@ -655,6 +655,7 @@ mod tests {
             grants: 100_000,
             round_trips: 100_000,
             bytes: 0,
+            ..Default::default()
         });
         assert_eq!(share(&served), 0.0);
         served.operations = 90_000;

@@ -254,6 +254,19 @@ impl CallError {
         self.errno == Errno::TIME.raw_os_error()
     }
 
+    /// Whether the connection failed, or its server cannot serve now, so that another server
+    /// of the same service may.
+    #[cold]
+    pub fn is_of_this_server(&self) -> bool {
+        let errnos = [
+            Errno::CONNRESET,
+            Errno::PIPE,
+            Errno::HOSTUNREACH,
+            Errno::TIME,
+        ];
+        errnos.map(Errno::raw_os_error).contains(&self.errno)
+    }
+
     /// The error for a kind of wait that the lock's table entry excludes.
     #[cold]
     fn unsupported(call: &'static str) -> CallError {
@@ -348,7 +361,7 @@ pub trait Lock {
     }
 
     /// Takes its session up again on a new connection, as the field's libraries do after the
-    /// old one has failed. False if it has no session that outlives a connection, or the
+    /// old one has failed: with the next server, where the service has several. False if it has no session that outlives a connection, or the
     /// session has ended. An attempt that failed goes on with the next [`Lock::acquire`].
     ///
     /// # Errors
@@ -407,6 +420,8 @@ pub struct Traffic {
     pub round_trips: u64,
     /// Bytes of both directions, without the headers of TCP and below.
     pub bytes: u64,
+    /// How often the worker's session went on at another server of the service.
+    pub failovers: u64,
 }
 
 impl Traffic {
@@ -495,7 +510,7 @@ pub struct Setup<'a> {
     /// Whether workers renew the leases of what they hold ([`Lock::renew`]).
     pub kept: bool,
     /// Whether workers that lose their connection take up their sessions on new ones
-    /// ([`Lock::resume`]).
+    /// ([`Lock::resume`]), even where there is one server only.
     pub stays: bool,
     /// The lease that was asked for, for targets with leases; None: the target's default.
     /// It is rounded up to a unit that the service accepts (seconds or milliseconds).

@@ -423,6 +423,10 @@ pub struct ServerTraffic {
     pub round_trips: u64,
     /// Bytes of both directions, without the headers of TCP and below.
     pub bytes: u64,
+    /// How often a worker's session went on at another server of the service; absent where
+    /// that is never.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failovers: Option<u64>,
 }
 
 impl ServerTraffic {

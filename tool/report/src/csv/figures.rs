@@ -472,6 +472,9 @@ fn costs() -> Vec<Figure> {
         Figure::new("network", "bytes_per_grant", Interval, |run| {
             Some(run.traffic?.for_each_grant()?.1)
         }),
+        Figure::new("failovers", "", Sum, |run| {
+            Some(run.traffic?.failovers? as f64)
+        }),
         Figure::new("server_memory", "bytes_per_held_lock", Interval, |run| {
             run.server?.bytes_per_held_lock
         }),

@@ -304,6 +304,7 @@ pub(super) fn point() -> Point {
             grants: 100,
             round_trips: 200,
             bytes: 6_400,
+            failovers: Some(2),
         }),
         server: Some(Server {
             counted: Some(1),
