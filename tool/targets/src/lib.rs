@@ -64,6 +64,7 @@ use std::time::Duration;
 use program::{Launched, Program, Recipe};
 
 pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+pub use file_set::WORKER;
 pub use keeping::Keeping;
 pub use locks::{Locks, launches, prepare};
 pub use spec::{Spec, all_installed};
