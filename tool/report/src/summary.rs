@@ -37,6 +37,7 @@ static FIGURES: &[(&str, Of)] = &[
     ("close_p50_ns", |p| p.close_p50_ns),
     ("slab_bytes_each", |p| p.slab_bytes_each),
     ("blocked_share", |p| p.blocked_share),
+    ("free_share", |p| p.free_share),
     ("next_grant_ns", |p| p.next_grant_ns),
 ];
 

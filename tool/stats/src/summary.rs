@@ -117,6 +117,8 @@ pub struct PointSummary<'a> {
     pub requests: Option<RequestSummary>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
+    /// Share of the time in which a lock was free while its next owner waited.
+    pub free_share: Option<Estimate>,
     /// Median time of a hand-off.
     pub handoff_p50_ns: Option<Estimate>,
     /// Longest wait over all runs.
@@ -387,6 +389,7 @@ fn summary<'a>(
         slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
         requests: requested::summarize(&runs, &timed),
         blocked_share: over_runs(|run| run.blocked_share),
+        free_share: over_timed(Point::free_share),
         handoff_p50_ns: over_timed(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: timed
             .iter()

@@ -235,6 +235,7 @@ fn rates() -> Vec<Figure> {
         Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
         Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
         Figure::new("blocked", "share", Interval, |run| run.blocked_share),
+        Figure::new("free", "share", Interval, Point::free_share),
     ]
 }
 
