@@ -32,6 +32,7 @@ static FIGURES: &[(&str, Of)] = &[
     ("response_p99_ns", |p| p.response_p99_ns),
     ("connect_p50_ns", |p| p.connect_p50_ns),
     ("connect_p99_ns", |p| p.connect_p99_ns),
+    ("connect_last_p50_ns", |p| p.connect_last_p50_ns),
     ("bind_p50_ns", |p| p.bind_p50_ns),
     ("accept_p50_ns", |p| p.accept_p50_ns),
     ("close_p50_ns", |p| p.close_p50_ns),

@@ -105,6 +105,8 @@ pub struct PointSummary<'a> {
     pub connect_p50_ns: Option<Estimate>,
     /// See `connect_p50_ns`.
     pub connect_p99_ns: Option<Estimate>,
+    /// Median time of the last connects before the listed number.
+    pub connect_last_p50_ns: Option<Estimate>,
     /// Median time of bind(), accept4() and the first close().
     pub bind_p50_ns: Option<Estimate>,
     /// See `bind_p50_ns`.
@@ -383,6 +385,7 @@ fn summary<'a>(
         batch_p99_ns: over_timed(|run| percentile(run.batch_ns.as_ref()?, "p99")),
         connect_p50_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p50")),
         connect_p99_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p99")),
+        connect_last_p50_ns: over_runs(|run| percentile(run.connect_last_ns.as_ref()?, "p50")),
         bind_p50_ns: over_runs(|run| percentile(run.bind_ns.as_ref()?, "p50")),
         accept_p50_ns: over_runs(|run| percentile(run.accept_ns.as_ref()?, "p50")),
         close_p50_ns: over_runs(|run| percentile(run.close_ns.as_ref()?, "p50")),

@@ -164,6 +164,9 @@ pub struct Point {
     /// The same, of those to which the kernel gave an even port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_even_ns: Option<Distribution>,
+    /// The same of the last hundred before the listed number; absent where that is all of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connect_last_ns: Option<Distribution>,
     /// The same, of those to which the kernel gave an odd port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_odd_ns: Option<Distribution>,

@@ -430,6 +430,7 @@ static DISTRIBUTIONS: &[(&str, Part)] = &[
     ("release_batch", |run| run.release_batch_ns.as_ref()),
     ("failed_try", |run| run.failed_try_ns.as_ref()),
     ("connect", |run| run.connect_ns.as_ref()),
+    ("connect_last", |run| run.connect_last_ns.as_ref()),
     ("connect_even", |run| run.connect_even_ns.as_ref()),
     ("connect_odd", |run| run.connect_odd_ns.as_ref()),
     ("bind", |run| run.bind_ns.as_ref()),
