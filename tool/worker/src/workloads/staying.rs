@@ -16,10 +16,8 @@ pub(crate) struct Staying<L> {
     failovers: u64,
 }
 
-/// How the search for another server ended.
-enum Found {
-    /// The call can be made again.
-    Another,
+/// Why a call was not made again.
+enum Ended {
     /// The run ended.
     Interrupted,
     /// The time was up.
@@ -32,48 +30,17 @@ impl<L: Lock> Staying<L> {
         Staying { lock, failovers: 0 }
     }
 
-    /// After a failure: looks for another server for as long as the lease lives, and until a
-    /// time of `CLOCK_MONOTONIC` at most. `first_ns` is when the call was first found to fail.
+    /// Makes a call, and after a failure again at other servers: for as long as the lease
+    /// lives, and until a time of `CLOCK_MONOTONIC` at most.
     ///
     /// # Errors
     /// The failure, where no other server can help.
-    #[cold]
-    fn find_another(
-        &mut self,
-        failure: CallError,
-        first_ns: u64,
-        until_ns: u64,
-    ) -> Result<Found, CallError> {
-        if !failure.is_of_this_server() {
-            return Err(failure);
-        }
-        let lease_ns = self.lock.keeping().map_or(0, |keeping| keeping.lease_ns);
-        let over_ns = first_ns.saturating_add(lease_ns);
-        loop {
-            if signal::interrupted() {
-                return Ok(Found::Interrupted);
-            }
-            let resumed = self.lock.resume();
-            self.failovers += u64::from(resumed == Ok(true));
-            let now_ns = clock::monotonic();
-            match resumed {
-                Ok(false) => return Err(failure),
-                _ if now_ns >= until_ns => return Ok(Found::Late),
-                _ if now_ns >= over_ns => return Err(failure),
-                Ok(true) => return Ok(Found::Another),
-                Err(_) => clock::sleep(AGAIN_NS, signal::interrupted),
-            }
-        }
-    }
-
-    /// Makes a call, again and again at other servers if need be. None: the search for one
-    /// ended before.
     #[inline]
     fn at_any<T>(
         &mut self,
         until_ns: u64,
         mut call: impl FnMut(&mut L) -> Result<T, CallError>,
-    ) -> Result<Result<T, Found>, CallError> {
+    ) -> Result<Result<T, Ended>, CallError> {
         match call(&mut self.lock) {
             Ok(done) => Ok(Ok(done)),
             Err(failure) => self.elsewhere(failure, until_ns, call),
@@ -86,25 +53,35 @@ impl<L: Lock> Staying<L> {
         mut failure: CallError,
         until_ns: u64,
         mut call: impl FnMut(&mut L) -> Result<T, CallError>,
-    ) -> Result<Result<T, Found>, CallError> {
-        let first_ns = clock::monotonic();
-        loop {
-            match self.find_another(failure, first_ns, until_ns)? {
-                Found::Another => {}
-                ended => return Ok(Err(ended)),
+    ) -> Result<Result<T, Ended>, CallError> {
+        let lease_ns = self.lock.keeping().map_or(0, |keeping| keeping.lease_ns);
+        let over_ns = clock::monotonic().saturating_add(lease_ns);
+        while failure.is_of_this_server() {
+            if signal::interrupted() {
+                return Ok(Err(Ended::Interrupted));
             }
-            match call(&mut self.lock) {
-                Ok(done) => return Ok(Ok(done)),
-                Err(another) => failure = another,
+            let resumed = self.lock.resume();
+            self.failovers += u64::from(resumed == Ok(true));
+            let now_ns = clock::monotonic();
+            match resumed {
+                Ok(false) => break,
+                _ if now_ns >= until_ns => return Ok(Err(Ended::Late)),
+                _ if now_ns >= over_ns => break,
+                Ok(true) => match call(&mut self.lock) {
+                    Ok(done) => return Ok(Ok(done)),
+                    // A server that is reached and cannot serve yet.
+                    Err(another) => failure = another,
+                },
+                Err(_) => {}
             }
-            // A server that is reached and cannot serve yet.
             clock::sleep(AGAIN_NS, signal::interrupted);
         }
+        Err(failure)
     }
 }
 
 /// A call that is not an attempt has no other end than the run's.
-fn made<T>(ended: Result<T, Found>, call: &'static str) -> Result<T, CallError> {
+fn made<T>(ended: Result<T, Ended>, call: &'static str) -> Result<T, CallError> {
     ended.map_err(|_| CallError::new(call, Errno::INTR))
 }
 
@@ -117,13 +94,13 @@ impl<L: Lock> Lock for Staying<L> {
             Wait::Block { last_resort_ns } => last_resort_ns,
         };
         let ended = self.at_any(until_ns, |lock| lock.acquire(key, mode, wait))?;
-        Ok(ended.unwrap_or_else(|found| match found {
+        Ok(ended.unwrap_or_else(|ended| match ended {
             // The attempt that failed may still stand in a queue.
-            Found::Late => {
+            Ended::Late => {
                 let last = self.lock.acquire(key, mode, Wait::Try);
                 last.unwrap_or(Outcome::Refused)
             }
-            Found::Another | Found::Interrupted => Outcome::Interrupted,
+            Ended::Interrupted => Outcome::Interrupted,
         }))
     }
 
