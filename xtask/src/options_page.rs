@@ -1,6 +1,6 @@
 //! tool/docs/options.md: every option, from the model's table.
 
-use jostle_model::options::{DefaultValue, Heading, Kind, OPTIONS, Opt, Use};
+use jostle_model::options::{DefaultValue, Heading, OPTIONS, Opt, Use, ValueKind};
 use jostle_model::plan::Workload;
 
 const INTRO: &str = "\
@@ -68,16 +68,16 @@ fn value(option: &Opt) -> String {
         jostle_model::time::Unit::Seconds => "s",
     };
     let kind = match option.kind {
-        Kind::Flag => "true, false".to_owned(),
-        Kind::Count => "whole number".to_owned(),
-        Kind::Share => "number".to_owned(),
-        Kind::List => "list".to_owned(),
-        Kind::Time => format!("time ({bare})"),
-        Kind::Busy => format!("time ({bare}), may be negative"),
-        Kind::Times => format!("times ({bare}), `1ms:1s`"),
-        Kind::Choice(words) => words.join(", "),
-        Kind::Form(forms) => forms.to_owned(),
-        Kind::Text => "text".to_owned(),
+        ValueKind::Flag => "true, false".to_owned(),
+        ValueKind::Count => "whole number".to_owned(),
+        ValueKind::Share => "number".to_owned(),
+        ValueKind::List => "list".to_owned(),
+        ValueKind::Time => format!("time ({bare})"),
+        ValueKind::Busy => format!("time ({bare}), may be negative"),
+        ValueKind::Times => format!("times ({bare}), `1ms:1s`"),
+        ValueKind::Choice(words) => words.join(", "),
+        ValueKind::Form(forms) => forms.to_owned(),
+        ValueKind::Text => "text".to_owned(),
     };
     match option.range() {
         Some(range) => format!("{kind}, {range}"),

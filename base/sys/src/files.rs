@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// How a lock excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LockKind {
     /// One owner: `LOCK_EX`, `F_WRLCK`.
     Exclusive,
     /// Many owners: `LOCK_SH`, `F_RDLCK`.
@@ -48,10 +48,10 @@ pub struct Bytes {
 /// EWOULDBLOCK if it is taken and `block` is false; EINTR if a signal ended the
 /// wait; otherwise the system's error.
 #[inline]
-pub fn flock(file: impl AsFd, kind: Kind, block: bool) -> Result<(), Errno> {
+pub fn flock(file: impl AsFd, kind: LockKind, block: bool) -> Result<(), Errno> {
     let kind = match kind {
-        Kind::Exclusive => libc::LOCK_EX,
-        Kind::Shared => libc::LOCK_SH,
+        LockKind::Exclusive => libc::LOCK_EX,
+        LockKind::Shared => libc::LOCK_SH,
     };
     flock_call(file, if block { kind } else { kind | libc::LOCK_NB })
 }
@@ -88,13 +88,13 @@ fn flock_call(file: impl AsFd, operation: libc::c_int) -> Result<(), Errno> {
 pub fn record_lock(
     file: impl AsFd,
     holder: Holder,
-    kind: Kind,
+    kind: LockKind,
     bytes: Bytes,
     block: bool,
 ) -> Result<(), Errno> {
     let kind = match kind {
-        Kind::Exclusive => libc::F_WRLCK,
-        Kind::Shared => libc::F_RDLCK,
+        LockKind::Exclusive => libc::F_WRLCK,
+        LockKind::Shared => libc::F_RDLCK,
     };
     record(file, holder, kind, bytes, block)
 }
@@ -309,18 +309,18 @@ mod tests {
         let (_dir, path) = file();
         let (one, two) = (open(&path, true).unwrap(), open(&path, true).unwrap());
         let bytes = Bytes { start: 0, len: 1 };
-        flock(&one, Kind::Exclusive, true).unwrap();
-        assert_eq!(flock(&two, Kind::Shared, false), Err(Errno::WOULDBLOCK));
+        flock(&one, LockKind::Exclusive, true).unwrap();
+        assert_eq!(flock(&two, LockKind::Shared, false), Err(Errno::WOULDBLOCK));
         // The kinds do not see each other.
-        record_lock(&two, Holder::OpenFile, Kind::Exclusive, bytes, true).unwrap();
+        record_lock(&two, Holder::OpenFile, LockKind::Exclusive, bytes, true).unwrap();
         assert_eq!(
-            record_lock(&one, Holder::OpenFile, Kind::Shared, bytes, false),
+            record_lock(&one, Holder::OpenFile, LockKind::Shared, bytes, false),
             Err(Errno::AGAIN)
         );
         record_release(&two, Holder::OpenFile, bytes).unwrap();
-        record_lock(&one, Holder::OpenFile, Kind::Shared, bytes, false).unwrap();
+        record_lock(&one, Holder::OpenFile, LockKind::Shared, bytes, false).unwrap();
         flock_release(&one).unwrap();
-        flock(&two, Kind::Exclusive, false).unwrap();
+        flock(&two, LockKind::Exclusive, false).unwrap();
     }
 
     #[test]
@@ -328,11 +328,11 @@ mod tests {
         let (_dir, path) = file();
         let (one, two) = (open(&path, true).unwrap(), open(&path, true).unwrap());
         let bytes = Bytes { start: 16, len: 16 };
-        record_lock(&one, Holder::Process, Kind::Exclusive, bytes, true).unwrap();
-        record_lock(&two, Holder::Process, Kind::Exclusive, bytes, false).unwrap();
+        record_lock(&one, Holder::Process, LockKind::Exclusive, bytes, true).unwrap();
+        record_lock(&two, Holder::Process, LockKind::Exclusive, bytes, false).unwrap();
         // But an open file description is another owner than the process.
         assert_eq!(
-            record_lock(&two, Holder::OpenFile, Kind::Exclusive, bytes, false),
+            record_lock(&two, Holder::OpenFile, LockKind::Exclusive, bytes, false),
             Err(Errno::AGAIN)
         );
     }

@@ -123,7 +123,7 @@ impl<'a> Listed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::{self, Kind};
+    use crate::files::{self, LockKind};
     use std::os::fd::AsFd;
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
             takers(&all, &files, OwnedBy::Flock)
         };
         assert!(takers().is_empty());
-        files::flock(file.as_file().as_fd(), Kind::Exclusive, false).unwrap();
+        files::flock(file.as_file().as_fd(), LockKind::Exclusive, false).unwrap();
         assert_eq!(takers(), [std::process::id()]);
         let of_an_open_file = "1: OFDLCK ADVISORY  WRITE -1 fe:00:11 0 EOF";
         assert_eq!(Listed::of(of_an_open_file, OwnedBy::Record).unwrap().pid, 0);
@@ -159,7 +159,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let owners = || of_files(&[file.path()], OwnedBy::Flock);
         assert!(owners().is_empty());
-        files::flock(file.as_file().as_fd(), Kind::Exclusive, false).unwrap();
+        files::flock(file.as_file().as_fd(), LockKind::Exclusive, false).unwrap();
         let pids: Vec<u32> = owners().into_iter().map(|(pid, _)| pid).collect();
         assert_eq!(pids, [std::process::id()]);
         assert!(of_files(&[file.path()], OwnedBy::Record).is_empty());

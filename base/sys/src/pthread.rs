@@ -27,7 +27,7 @@ unsafe extern "C" {
 
 /// What a mutex does beyond excluding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MutexKind {
     /// Nothing: the default kind.
     Plain,
     /// `PTHREAD_MUTEX_ROBUST`: tells the next owner if the last one died.
@@ -50,7 +50,7 @@ pub enum Locked {
 /// own. They are used through a [`Handle`].
 #[derive(Clone, Debug)]
 pub struct Mutexes {
-    kind: Kind,
+    kind: MutexKind,
     region: Arc<Region>,
     count: usize,
 }
@@ -63,8 +63,8 @@ impl Mutexes {
     /// lacks the kind; for priority inheritance also ENOSYS where the kernel
     /// (before 5.14) or glibc (before 2.35) cannot wait for such a mutex on
     /// `CLOCK_MONOTONIC`.
-    pub fn new(kind: Kind, count: usize) -> io::Result<Mutexes> {
-        if kind == Kind::PriorityInheritance && !waits_on_monotonic_with_pi() {
+    pub fn new(kind: MutexKind, count: usize) -> io::Result<Mutexes> {
+        if kind == MutexKind::PriorityInheritance && !waits_on_monotonic_with_pi() {
             return Err(Errno::NOSYS.into());
         }
         let region = Arc::new(Region::new(count.saturating_mul(LINE))?);
@@ -97,7 +97,7 @@ impl Mutexes {
 struct Attributes(MaybeUninit<libc::pthread_mutexattr_t>);
 
 impl Attributes {
-    fn new(kind: Kind) -> io::Result<Attributes> {
+    fn new(kind: MutexKind) -> io::Result<Attributes> {
         let mut attributes = MaybeUninit::uninit();
         let at = attributes.as_mut_ptr();
         // SAFETY: `init` initialises what `at` points to, the other calls set
@@ -109,14 +109,14 @@ impl Attributes {
                 libc::PTHREAD_PROCESS_SHARED,
             ))?;
             match kind {
-                Kind::Plain => {}
-                Kind::Robust => {
+                MutexKind::Plain => {}
+                MutexKind::Robust => {
                     check(libc::pthread_mutexattr_setrobust(
                         at,
                         libc::PTHREAD_MUTEX_ROBUST,
                     ))?;
                 }
-                Kind::PriorityInheritance => {
+                MutexKind::PriorityInheritance => {
                     check(libc::pthread_mutexattr_setprotocol(
                         at,
                         libc::PTHREAD_PRIO_INHERIT,
@@ -135,7 +135,7 @@ pub struct Handle {
     /// A raw pointer, which also keeps the handle from other threads.
     base: *mut u8,
     count: usize,
-    kind: Kind,
+    kind: MutexKind,
     region: Arc<Region>,
 }
 
@@ -226,7 +226,7 @@ impl Drop for Handle {
         // The thread's robust list may point at a mutex that it still holds;
         // glibc writes to it at the next lock, so the memory must not go.
         // Counting what is held would cost every operation more than this.
-        if self.kind == Kind::Robust {
+        if self.kind == MutexKind::Robust {
             std::mem::forget(Arc::clone(&self.region));
         }
     }
@@ -279,7 +279,11 @@ mod tests {
     use super::*;
     use crate::clock::monotonic;
 
-    const KINDS: [Kind; 3] = [Kind::Plain, Kind::Robust, Kind::PriorityInheritance];
+    const KINDS: [MutexKind; 3] = [
+        MutexKind::Plain,
+        MutexKind::Robust,
+        MutexKind::PriorityInheritance,
+    ];
 
     #[test]
     fn another_thread_is_refused_until_it_is_free() {
@@ -310,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_robust_mutex_tells_of_the_death_of_its_owner_once() {
-        let mutexes = Mutexes::new(Kind::Robust, 1).unwrap();
+        let mutexes = Mutexes::new(MutexKind::Robust, 1).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| mutexes.handle().lock(0).unwrap());
         });

@@ -215,17 +215,7 @@ impl Settings {
             metrics: self.metrics.as_deref().map(address::parse).transpose()?,
             log_level: self.level(),
             log_format: self.format(),
-            table: table::Limits {
-                name_bytes: self.max_name.unwrap_or(512),
-                waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
-                waiters: self.max_waiters.unwrap_or(100_000),
-                memory_bytes: size(self.max_memory, part(2, 1 << 30)),
-                sessions: self.max_sessions.unwrap_or(10_000),
-                wait_ms: match self.max_wait.unwrap_or(0) {
-                    0 => None,
-                    seconds => Some(seconds.saturating_mul(1000)),
-                },
-            },
+            table: self.table_limits(size(self.max_memory, part(2, 1 << 30))),
             max_connections: self.max_connections.unwrap_or(10_000),
             max_request: size(self.max_request, 64 << 10),
             max_output: size(self.max_output, 1 << 20),
@@ -240,6 +230,20 @@ impl Settings {
         };
         config.check()?;
         Ok(config)
+    }
+
+    fn table_limits(&self, memory_bytes: usize) -> table::Limits {
+        table::Limits {
+            name_bytes: self.max_name.unwrap_or(512),
+            waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
+            waiters: self.max_waiters.unwrap_or(100_000),
+            memory_bytes,
+            sessions: self.max_sessions.unwrap_or(10_000),
+            wait_ms: match self.max_wait.unwrap_or(0) {
+                0 => None,
+                seconds => Some(seconds.saturating_mul(1000)),
+            },
+        }
     }
 
     fn password(

@@ -64,7 +64,7 @@ pub(crate) enum Verb {
     Calibrate(Calibrate),
     /// List the targets and what each can do
     Targets(Targets),
-    /// Explain a check: what it asks, its threshold and source, what fools it, what to do
+    /// Explain a check (threshold, source, what fools it, what to do), or a field of a result file
     Explain(Explain),
     /// Show this machine's limits that would bend a measurement, with remedies
     Doctor {
@@ -217,8 +217,9 @@ pub(crate) struct Report {
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The check, as it stands in a verdict; without it, all are listed
-    #[arg(value_name = "CHECK")]
+    /// The check, as it stands in a verdict, or a field or record of a result file, such as
+    /// of_ideal or point.per_worker; without it, all checks are listed
+    #[arg(value_name = "NAME")]
     pub check: Option<String>,
     /// text, or markdown with all checks
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "markdown"])]

@@ -1,26 +1,33 @@
-//! `jostle explain`: the table of checks, for people and for tool/docs/verdicts.md.
+//! `jostle explain`: the table of checks, for people and for tool/docs/verdicts.md, and what the
+//! fields of a result file mean.
 
 use crate::args::Explain;
 use crate::{Failure, print};
+use jostle_model::fields::{self, Described, Part};
 use jostle_report::format::wrap;
 use jostle_stats::checks::{CHECKS, Check, named};
 
 const WIDTH: usize = 80;
 
-/// Prints one check, or all of them in a line each, and returns the exit code.
+/// Prints one check, the records and fields of a name, or all checks in a line each, and returns
+/// the exit code.
 ///
 /// # Errors
-/// A name that no check has.
+/// A name that neither a check nor a field has.
 pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
     let text = match (&asked.check, asked.format.as_str()) {
         (None, "markdown") => page(),
         (None, _) => list(),
         (Some(name), format) => {
-            let check = named(name).ok_or_else(|| unknown(name))?;
-            match format {
+            let check = named(name).map(|check| match format {
                 "markdown" => section(check),
                 _ => text(check),
+            });
+            let found: Vec<String> = check.into_iter().chain(fields_of(name)).collect();
+            if found.is_empty() {
+                return Err(unknown(name));
             }
+            found.join("\n")
         }
     };
     print(&text)?;
@@ -30,9 +37,53 @@ pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
     Failure::Usage(format!(
-        "there is no check `{name}`; the checks are: {}",
+        "there is no check and no field of a result file `{name}`; `jostle explain point` lists \
+         the fields of a run, the checks are: {}",
         names.join(", ")
     ))
+}
+
+/// The parts of a result file that have this name or place, and the fields of this name; without
+/// any those whose meaning names it, such as a key of a map.
+fn fields_of(name: &str) -> Option<String> {
+    let parts = fields::parts();
+    let is_named = |part: &&Part| part.place == name;
+    let whole = parts.iter().filter(is_named).map(whole_part);
+    let fields = |wanted: &dyn Fn(&Described) -> bool| -> String {
+        let all = parts
+            .iter()
+            .flat_map(|part| part.fields.iter().map(move |field| (&part.place, field)));
+        all.filter(|(_, field)| wanted(field))
+            .map(|(place, field)| one_field(&format!("{place}."), field))
+            .collect()
+    };
+    let whole: String = whole.collect();
+    let found = whole + &fields(&|field| field.bare_name() == name);
+    let word = format!("`{name}`");
+    let or_mentioned = match found.is_empty() {
+        true => fields(&|field| field.meaning.contains(&word)),
+        false => found,
+    };
+    Some(or_mentioned).filter(|text| !text.is_empty())
+}
+
+fn whole_part(part: &Part) -> String {
+    let fields = part.fields.iter().map(|field| one_field("  ", field));
+    wrap(&format!("{}: ", part.place), &part.meaning, WIDTH) + &fields.collect::<String>()
+}
+
+/// A field, its values, and where the fields in it stand.
+fn one_field(before: &str, field: &Described) -> String {
+    let below = field
+        .part
+        .iter()
+        .map(|part| format!(" (jostle explain {part})"));
+    let meaning = field.meaning.clone() + &below.collect::<String>();
+    let values = field
+        .values
+        .iter()
+        .map(|(value, meaning)| wrap(&format!("    {value}: "), meaning, WIDTH));
+    wrap(&format!("{before}{}: ", field.name), &meaning, WIDTH) + &values.collect::<String>()
 }
 
 fn list() -> String {
@@ -82,22 +133,10 @@ const INTRODUCTION: &str = "# Verdicts
 Each point has one verdict, the worst of its reasons; table, csv, json, markdown, page and
 `compare` print the same one. `jostle explain CHECK` prints a section of this page.
 
-- **VALID**: no check found anything against the figures. It claims no more than that: each section says what
-  fools its check, and a check without enough data judges nothing.
-- **SUSPECT**: something may have distorted a figure. The reason says what, by how much where that is known, and what
-  to type.
-- **INVALID**: the figures must not be used. They are not printed, and no sentence, fit, knee or limit is drawn from
-  them. A lower bound (`>=`) may stand in their place. Points of the same blocks are compared all the same, where no
-  reason touches `ratio`.
-
-A reason has a *severity* (SUSPECT or INVALID), the *claims* that it touches (`absolute`: a figure by itself;
-`ratio`: one figure against another of the same blocks; `distribution`: percentiles and fairness; all three, unless
-the check's threshold says otherwise), what was
-*measured* and the *limit* that it crossed, both in a *unit*, and a *remedy*: a command, or an option with its
-value, which stands in brackets behind the sentence where there is one. A *bound*, where there is one, says where the figure would lie
-without what was found, as multiples of the measured one. [results.md](results.md) lists the fields.
-
-In a result file each run has a verdict of its own too (`run_verdict`), which judges that run alone.
+[METHOD.md](../../METHOD.md#what-does-a-verdict-claim) states what VALID, SUSPECT and INVALID claim. From an INVALID
+point no sentence, fit, knee or limit is drawn; points of the same blocks are compared all the same, where no reason
+touches `ratio`. A reason touches all three claims (`absolute`, `ratio`, `distribution`) unless the check's threshold
+says otherwise. `jostle explain verdict` has its fields.
 
 The checks, the gravest first:
 ";
@@ -105,7 +144,11 @@ The checks, the gravest first:
 fn section(check: &Check) -> String {
     let mut text = format!("## `{}`\n\n{}\n\n", check.name, check.asks);
     for (heading, part) in parts(check) {
-        text += &format!("- *{heading}:* {part}\n");
+        text += &match heading {
+            "Threshold" => format!("- *Threshold ({}):* {part}\n", check.unit),
+            "Unit" => String::new(),
+            _ => format!("- *{heading}:* {part}\n"),
+        };
     }
     text
 }
@@ -143,5 +186,26 @@ mod tests {
             panic!("a usage error");
         };
         assert!(text.contains("rotations"), "{text}");
+    }
+
+    #[test]
+    fn a_field_is_explained_by_its_name_and_a_part_by_its_place() {
+        let cases = [
+            (
+                "of_ideal",
+                "point.of_ideal?: throughput_per_s / ceiling_per_s.\n",
+            ),
+            ("point.per_worker", "  jain: Jain's index"),
+            ("told_by", "    release: Its release, which failed."),
+            ("end", "end: How an experiment ended.\n  exit: "),
+            // A key of a map.
+            ("page_faults", "point.counts{}?: What the kernel counted"),
+            ("p99", "(percentiles)"),
+        ];
+        for (name, expected) in cases {
+            let text = fields_of(name).unwrap();
+            assert!(text.contains(expected), "{name}: {text}");
+        }
+        assert_eq!(fields_of("nothing_of_it"), None);
     }
 }

@@ -29,10 +29,12 @@ fn sources(name: &str) -> BTreeMap<String, Vec<PathBuf>> {
         let first = below.components().next().unwrap().as_os_str();
         let module = Path::new(first).file_stem().unwrap().to_str().unwrap();
         let is_source = file.extension().is_some_and(|extension| extension == "rs");
-        // A file of tests alone may use any module.
-        let is_test = file
-            .file_stem()
-            .is_some_and(|stem| stem == "tests" || stem == "live_tests");
+        // A file of tests alone may use any module, and so may what stands in its folder.
+        let stems = below
+            .components()
+            .map(|part| Path::new(part.as_os_str()).file_stem());
+        let mut stems = stems.flatten();
+        let is_test = stems.any(|stem| stem == "tests" || stem == "live_tests");
         if is_source && !is_test && !["lib", "arrows"].contains(&module) {
             modules.entry(module.to_owned()).or_default().push(file);
         }

@@ -29,11 +29,8 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
     let over = &plan.over();
     let window_s = data.window_ns as f64 / 1e9;
     let operations: u64 = data.operations.iter().sum();
-    let throughput_per_s = if window_s > 0.0 {
-        operations as f64 / window_s
-    } else {
-        0.0
-    };
+    let per_s = operations as f64 / window_s;
+    let throughput_per_s = if window_s > 0.0 { per_s } else { 0.0 };
     let idle_mean_ns = (data.idled.1 > 0).then(|| data.idled.0 as f64 / data.idled.1 as f64);
     let contend = contended(order);
     let ceiling_per_s =
@@ -56,62 +53,30 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
         idle_mean_ns,
         of_ideal: ceiling_per_s.map(|ceiling| throughput_per_s / ceiling),
         placement: plan.place().to_string(),
-        machine: data.machine,
-        accounts: data.accounts.clone(),
         // Only for `contend`: in other workloads each worker does the same number of
         // operations whatever the lock does, or takes what is due when it is free.
         per_worker: contend.and_then(|contend| per_worker(order, contend, data)),
-        names: match &order.workload {
-            WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
-            _ => None,
-        },
+        names: names(order),
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
         thread_loads: match &data.spread {
             Some(spread) => spread::thread_loads(order, spread, data.window_ns),
             None => data.thread_loads.iter().copied().map(thread_load).collect(),
         },
-        workers: Some(Workers {
-            operations: data.operations.clone(),
-            longest_wait_us: data
-                .longest_wait_ns
-                .iter()
-                .map(|ns| ns.div_ceil(1_000))
-                .collect(),
-            elapsed_ns: data.elapsed_ns.clone(),
-            throughput_per_s: rates(data),
-        }),
+        workers: Some(workers(data)),
         timeouts: contend.and_then(|contend| contend.acquire_timeout.map(|_| data.timeouts)),
-        errors: data.errors.clone(),
-        messages: data.messages.clone(),
-        causes: data.causes.clone(),
-        deaths: data.deaths.clone(),
-        truth: data.truth.clone(),
-        setup: data.setup.clone(),
-        during: data.during.clone(),
-        anchor: data.anchor,
-        ..Point::default()
+        ..circumstances(data)
     };
     if contend.is_some_and(|contend| contend.try_only) {
-        point
-            .setup
-            .insert("refused_tries".to_owned(), data.refusals as f64);
+        let refused = "refused_tries".to_owned();
+        point.setup.insert(refused, data.refusals as f64);
     }
     cpu(&mut point, data);
     let late = data.figures.get("renewal_late_ns");
     let record = |kept| Box::new(kept::record(kept, late, over));
     point.kept = data.kept.as_deref().map(record);
     point.server = server(order, operations, data);
-    // Not for requests, even those of a lock service: each of their operations is one request.
-    point.traffic = data
-        .traffic
-        .filter(|_| data.requests.is_none())
-        .map(|(round_trips, bytes)| ServerTraffic {
-            grants: data.received,
-            round_trips,
-            bytes,
-            failovers: Some(data.failovers).filter(|count| *count > 0),
-        });
+    point.traffic = traffic(data);
     if let Some(requests) = &data.requests {
         requested::fill_in(&mut point, requests, data, over);
         point.spread = data.spread.as_deref().map(|spread| {
@@ -131,6 +96,51 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
         point.series = series(data);
     }
     point
+}
+
+fn names(order: &RunOrder) -> Option<String> {
+    match &order.workload {
+        WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
+        _ => None,
+    }
+}
+
+/// What disturbed a run, and what went wrong or was planted.
+fn circumstances(data: &RunData) -> Point {
+    Point {
+        machine: data.machine,
+        accounts: data.accounts.clone(),
+        errors: data.errors.clone(),
+        messages: data.messages.clone(),
+        causes: data.causes.clone(),
+        deaths: data.deaths.clone(),
+        truth: data.truth.clone(),
+        setup: data.setup.clone(),
+        during: data.during.clone(),
+        anchor: data.anchor,
+        ..Point::default()
+    }
+}
+
+fn workers(data: &RunData) -> Workers {
+    let longest_ns = data.longest_wait_ns.iter();
+    Workers {
+        operations: data.operations.clone(),
+        longest_wait_us: longest_ns.map(|ns| ns.div_ceil(1_000)).collect(),
+        elapsed_ns: data.elapsed_ns.clone(),
+        throughput_per_s: rates(data),
+    }
+}
+
+/// Not for requests, even those of a lock service: each of their operations is one request.
+fn traffic(data: &RunData) -> Option<ServerTraffic> {
+    let (round_trips, bytes) = data.traffic.filter(|_| data.requests.is_none())?;
+    Some(ServerTraffic {
+        grants: data.received,
+        round_trips,
+        bytes,
+        failovers: Some(data.failovers).filter(|count| *count > 0),
+    })
 }
 
 /// What workers that contended were to do.

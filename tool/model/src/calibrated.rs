@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One calibration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibrated {
-    /// [`crate::record::SCHEMA`].
+    /// `jostle/2`.
     pub schema: String,
     /// Where, and of which build.
     #[serde(flatten)]
@@ -18,9 +18,9 @@ pub struct Calibrated {
     pub started_at: String,
     /// Wall time of all of it, monotonic.
     pub elapsed_s: f64,
-    /// How often each row was tried.
+    /// How often each row was tried: 1, or the number of `--full --trials`.
     pub trials: u64,
-    /// In the order of tool/docs/calibrate.md.
+    /// One for each thing that was planted.
     pub rows: Vec<Finding>,
 }
 
@@ -56,7 +56,7 @@ pub struct Finding {
     pub control: String,
     /// Over all trials.
     pub outcome: Outcome,
-    /// The reason, if the row did not pass.
+    /// Why it is not a pass, or what was wrong in a trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// Trials in which the tool was right.
@@ -65,8 +65,8 @@ pub struct Finding {
     pub failed: u64,
     /// Trials that could not tell.
     pub untold: u64,
-    /// Bounds of the share of trials in which it is right, with 95 %; of more
-    /// than one trial that could tell.
+    /// Lower and upper 95 % bound of the share of trials in which the tool is right
+    /// (Clopper-Pearson), among those that could tell; from two trials on.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub right_share: Option<[f64; 2]>,
     /// Wall time of its trials.

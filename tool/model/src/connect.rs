@@ -121,8 +121,8 @@ pub(crate) fn swept(plan: &Plan) -> Vec<At> {
     points
 }
 
-/// Figures about a number of open connections. The point's distributions cover only the
-/// connections that it adds to those of the point before.
+/// Figures about the connections that a point of `connect` adds to those of the point before in
+/// the same sweep. `window_s` of the point is their time; `run` and `block` number sweeps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
     /// Open when the first one of this point was made.
@@ -132,8 +132,8 @@ pub struct Connections {
     /// From the first connection of the sweep to the last, the pauses in which
     /// figures were read left out.
     pub total_s: f64,
-    /// Median of connect() (of bind() with `--only bind`) over that of the point
-    /// before in the same sweep.
+    /// p50 over the p50 of the point before; absent where that point holds fewer than 1000
+    /// connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub to_previous: Option<f64>,
     /// The side that connects.
@@ -141,7 +141,8 @@ pub struct Connections {
     /// The side that accepts, where it is on this machine and ours.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<Side>,
-    /// Connections that each acceptor took in this point.
+    /// Connections that each acceptor took; absent for one acceptor. `per_worker` has their
+    /// fairness.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub accepted: Vec<u64>,
     /// Connections that found an even port, and an odd one.
@@ -150,20 +151,24 @@ pub struct Connections {
     /// The ports that the kernel may choose from.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port_range: Option<PortRange>,
-    /// Pairs of a source address and a destination, each with ports of its own.
+    /// Sets of ports that fill one by one: source addresses times destination ports, or source
+    /// addresses alone where bind() takes the port.
     pub pairs: u64,
-    /// What the kernel's slab caches grew by since the sweep began, for each
-    /// connection with the ends that are on this machine.
+    /// Growth of the sockets' part of the kernel's slabs since the sweep began, for each
+    /// connection with its ends on this machine
+    /// ([how](method/connections.md#what-is-counted-as-memory)); absent under 1000 connections,
+    /// and where it shrank.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub slab_bytes_each: Option<f64>,
-    /// The caches that grew most, in bytes for each connection.
+    /// The same for single caches: those above 8 bytes, the caches of files included. The
+    /// kernel merges caches of like size under one name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub slab_caches: BTreeMap<String, f64>,
-    /// What available memory fell by, for each connection.
+    /// The same for MemAvailable, which moves with everything else on the machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_bytes_each: Option<f64>,
-    /// TCP sockets of this network namespace: in use, waiting to be freed
-    /// (`orphan`), in TIME_WAIT (`tw`), allocated, and pages of their buffers.
+    /// TCP sockets of this network namespace (/proc/net/sockstat): `inuse`, `orphan`, `tw`,
+    /// `alloc`, and `mem` in pages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub sockstat: BTreeMap<String, u64>,
     /// Sockets in TIME_WAIT that this sweep left, when all were closed.
@@ -176,13 +181,12 @@ pub struct Connections {
     /// Which limits come next, the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub next_limits: Vec<NextLimit>,
-    /// Connections that were not open any more at the end of this point, of all that
-    /// the sweep had opened: the peer had closed or reset them. Absent where nothing
-    /// is connected.
+    /// Connections of the whole sweep that the peer had closed or reset by the end of this
+    /// point; absent with `only` and in older files.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
-    /// The number of the first of these, in the order of opening; absent with
-    /// several hosts, each of which has an order of its own.
+    /// The number of the first of these, in the order of opening, from 1; absent where none was
+    /// lost, and with several hosts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_lost: Option<u64>,
     /// How many were opened when the sweep's first loss was seen.
@@ -191,7 +195,8 @@ pub struct Connections {
     /// What ended the sweep here: which call, with which error, after how many.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stopped: Option<Stopped>,
-    /// By decade of connections open: `1k..10k`. In the last point of a sweep.
+    /// Last point of a sweep: from a decade of connections open (`1k..10k`) to medians over the
+    /// whole sweep.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub decades: BTreeMap<String, Decade>,
 }
@@ -209,8 +214,8 @@ pub struct Side {
     /// See `cpu_user_s`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_system_s: Option<f64>,
-    /// Our own memory for each connection that is open, shared pages by their
-    /// share, page tables included.
+    /// jostle's own memory for each open connection: private pages, the share of shared ones,
+    /// page tables; absent under 1000.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_bytes_each: Option<f64>,
 }

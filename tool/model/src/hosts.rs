@@ -47,9 +47,9 @@ pub struct HostPart {
     pub host: String,
     /// Its clock less rank 0's.
     pub clock_ahead_ns: i64,
-    /// Its uncertainty (half-width).
+    /// Half-width of the interval in which that is known.
     pub clock_within_ns: u64,
-    /// By how much it began later than agreed, in rank 0's time, give or take
+    /// By how much it began later than agreed (negative: earlier), in rank 0's time, ±
     /// `clock_within_ns`.
     pub late_ns: i64,
     /// Its workers.

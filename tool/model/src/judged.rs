@@ -8,10 +8,12 @@ use crate::record::{Environment, Neighbour};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One command, watched from its start to its end.
+/// One run of a load generator. Columns have one value for each interval between two looks:
+/// times, bytes and counts are sums over the interval, queues and numbers of connections those
+/// at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
-    /// The version of the result file.
+    /// `jostle/2`.
     pub schema: String,
     /// The command and its arguments.
     pub command: Vec<String>,
@@ -75,7 +77,7 @@ pub struct Output {
     pub bytes: u64,
     /// For how long the command may have waited until its output was taken.
     pub stalled_s: f64,
-    /// The results in it, in their order; empty where no format is known.
+    /// What is known of it, in its order.
     pub results: Vec<Printed>,
     /// What a reader of these figures has to know, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -90,7 +92,8 @@ pub struct Printed {
     /// The tool's name of what it measured, if it measures several things.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test: Option<String>,
-    /// Figures by name, with their unit in it.
+    /// Any of `rate_per_s`, `requests`, `connections`, `mean_ms`, `p50_ms`, `p99_ms`, `max_ms`,
+    /// `errors`, `not_2xx`, as printed.
     pub figures: BTreeMap<String, f64>,
 }
 
@@ -193,8 +196,8 @@ pub struct Traffic {
     /// Open connections of each of the server's processes, at the look with most of them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub at_processes: Vec<u64>,
-    /// Connections that were opened to this server. In older records: to any, from this
-    /// network namespace.
+    /// Connections that were opened to this server, by the share of new ones that looks met
+    /// there; without `network` those of the whole network namespace.
     pub opened: Vec<f64>,
     /// Connections whose first segment (SYN) had no answer yet; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -231,10 +234,10 @@ pub struct Traffic {
     pub ports_left: Vec<f64>,
     /// Ports that there are for them.
     pub ports: u64,
-    /// Other servers that the command was connected to.
+    /// The three largest other servers that the command was connected to.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub others: Vec<Peer>,
-    /// Servers that the server itself was connected to.
+    /// The three largest servers that the server itself was connected to.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub downstream: Vec<Peer>,
 }

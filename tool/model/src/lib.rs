@@ -9,6 +9,7 @@
 pub mod calibrated;
 pub mod connect;
 pub mod defaults;
+pub mod fields;
 pub mod hosts;
 pub mod judged;
 mod list;

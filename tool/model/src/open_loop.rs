@@ -4,14 +4,16 @@
 use crate::record::{Distribution, Percentiles};
 use serde::{Deserialize, Serialize};
 
-/// What became of the requests whose intended start lay in the window, and how
-/// late they were sent: planned = done + failed + dropped + `in_flight`.
+/// The requests of `rate` whose intended start lay in the window. `planned` is always the sum
+/// of `done`, `failed`, `dropped` and `in_flight`. `operations` counts the successes that
+/// *ended* in the window. `service_ns`, `failed_ns` and `series` go by intended start; `codes`
+/// and `errors` are of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
     /// Intended starts within the window, by the schedule that was fixed before
     /// the run.
     pub planned: u64,
-    /// Answered as expected, if need be after the window.
+    /// Answered as expected, in the window or in the second after it.
     pub done: u64,
     /// Answered with another code, or not in time.
     pub failed: u64,
@@ -22,8 +24,8 @@ pub struct OpenLoop {
     /// The part of `dropped` for which there was a free slot, so that the generator could
     /// have sent them.
     pub dropped_with_slot: u64,
-    /// The part of `dropped` that still waited to be sent when the window closed; the
-    /// others had waited for longer than the plan allows.
+    /// The part of `dropped` that still waited when the window closed; the others had waited
+    /// longer than `drop-after`.
     pub dropped_at_end: u64,
     /// The generator's lag: from the intended start, or from the time at which a slot was
     /// free if that was later, to the sending.
@@ -36,8 +38,8 @@ pub struct OpenLoop {
     /// ms.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub canary_lag_ns: Option<Distribution>,
-    /// Percentiles of the response time that account for unanswered requests; those of
-    /// `response_ns` if all were answered.
+    /// Percentiles of the response time, with dropped requests and those in flight taken as
+    /// censored.
     #[serde(skip_serializing_if = "Percentiles::is_empty", default)]
     pub response_kaplan_meier: Percentiles,
     /// Lower bounds of percentiles that are not known exactly.

@@ -6,7 +6,7 @@
 //! options ([`crate::options`]); here are the words that they take.
 
 use crate::list::List;
-use crate::options::{Kind, OPTIONS};
+use crate::options::{OPTIONS, ValueKind};
 use crate::text::redacted;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -52,7 +52,7 @@ macro_rules! words {
         }
 
         impl $crate::options::Value for $name {
-            const KIND: $crate::options::Kind = $crate::options::Kind::Choice(&[$($word),+]);
+            const KIND: $crate::options::ValueKind = $crate::options::ValueKind::Choice(&[$($word),+]);
             const EXAMPLE: &'static str = {
                 let words = [$($word),+];
                 words[words.len() - 1]
@@ -262,7 +262,10 @@ impl Plan {
                 *text = without;
             }
         }
-        for option in OPTIONS.iter().filter(|option| option.kind == Kind::Text) {
+        for option in OPTIONS
+            .iter()
+            .filter(|option| option.kind == ValueKind::Text)
+        {
             let text = option.get(&self).unwrap_or_default();
             if let Cow::Owned(without) = redacted(&text) {
                 // Any text will do.

@@ -1,7 +1,7 @@
 //! A plan as the command that asks for it, with defaults left out; and a plan with an
 //! option changed as it is typed.
 
-use jostle_model::options::{Kind, OPTIONS, Opt};
+use jostle_model::options::{OPTIONS, Opt, ValueKind};
 use jostle_model::text::quoted;
 use jostle_model::{Plan, defaults};
 
@@ -47,8 +47,8 @@ pub(crate) fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
 fn typed(opt: &Opt, value: &str) -> String {
     let flag = opt.flag();
     match (opt.kind, value) {
-        (Kind::Flag, "true") => flag,
-        (Kind::Flag, _) => format!("{flag}={value}"),
+        (ValueKind::Flag, "true") => flag,
+        (ValueKind::Flag, _) => format!("{flag}={value}"),
         _ => format!("{flag} {}", quoted(brief(opt, value))),
     }
 }

@@ -4,7 +4,7 @@ use crate::ResultSet;
 use crate::columns::{Column, TARGET, always, figure};
 use crate::format::{counted, time};
 use jostle_stats::recover::history::tokens_grow;
-use jostle_stats::recover::{Of, Summary};
+use jostle_stats::recover::{Fraction, Summary};
 use jostle_stats::summary::PointSummary;
 
 /// The columns of `recover`.
@@ -69,7 +69,7 @@ fn signed(nanos: i64) -> String {
     }
 }
 
-fn of(of: Of) -> Option<String> {
+fn of(of: Fraction) -> Option<String> {
     match (of.of, of.all()) {
         (0, _) => None,
         (_, Some(true)) => Some("yes".to_owned()),

@@ -96,30 +96,30 @@ impl Found {
         let tokens = tokens::look_at(of_key, leased);
         for (at, met) in &tokens.repeated {
             self.across.tokens_repeated += 1;
-            self.tell(&of_key[*at], &of_key[*met], hosts, Kind::Repeated);
+            self.tell(&of_key[*at], &of_key[*met], hosts, Violation::Repeated);
         }
         for (at, met) in &tokens.out_of_order {
             self.across.tokens_out_of_order += 1;
-            self.tell(&of_key[*at], &of_key[*met], hosts, Kind::OutOfOrder);
+            self.tell(&of_key[*at], &of_key[*met], hosts, Violation::OutOfOrder);
         }
         if of_key.iter().all(|grant| grant.host == of_key[0].host) {
             return;
         }
         let is_common = |grant: &&Placed| common.contains(grant.g.middle());
         self.across.checked += of_key.iter().filter(is_common).count() as u64;
-        for (entrant, met) in overlaps(of_key, Of::Entrants, |grant| grant.entitled) {
+        for (entrant, met) in overlaps(of_key, Members::Entrants, |grant| grant.entitled) {
             self.across.violations += 1;
-            self.tell(&of_key[entrant], &of_key[met], hosts, Kind::Overlap);
+            self.tell(&of_key[entrant], &of_key[met], hosts, Violation::Overlap);
         }
         let met = |ends: fn(&Placed) -> Option<Span>| {
             let mut met = vec![false; of_key.len()];
-            let pairs = overlaps(of_key, Of::All, ends);
+            let pairs = overlaps(of_key, Members::All, ends);
             pairs.into_iter().for_each(|(at, _)| met[at] = true);
             met
         };
         let entitled = met(|grant| grant.entitled);
         let any = met(|grant| Some(grant.r));
-        let lapsed = overlaps(of_key, Of::Entrants, |grant| Some(grant.r));
+        let lapsed = overlaps(of_key, Members::Entrants, |grant| Some(grant.r));
         let lapsed = lapsed.iter().filter(|(entrant, _)| !entitled[*entrant]);
         self.across.lapsed_overlap += lapsed.count() as u64;
         let unclear = unclear(of_key);
@@ -130,7 +130,7 @@ impl Found {
         }
     }
 
-    fn tell(&mut self, late: &Placed, early: &Placed, hosts: &[HostLog<'_>], kind: Kind) {
+    fn tell(&mut self, late: &Placed, early: &Placed, hosts: &[HostLog<'_>], kind: Violation) {
         // The earliest are kept; all are counted.
         let at = late.g.middle();
         let full = self.told.len() == EXAMPLES;
@@ -166,32 +166,32 @@ impl Found {
 
 /// What two grants are to each other.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Violation {
     Overlap,
     Repeated,
     OutOfOrder,
 }
 
-impl Kind {
+impl Violation {
     fn words(self, late: &Placed, early: &Placed, hosts: &[HostLog<'_>]) -> String {
         let who = |grant: &Placed| format!("worker {} of {}", grant.worker, hosts[grant.host].name);
         let origin = hosts[0].clock.place(hosts[0].from_ns).middle();
         let at = (late.g.middle() - origin) as f64 / 1e9;
         let token = |grant: &Placed| grant.token.unwrap_or(0);
         match self {
-            Kind::Overlap => format!(
+            Violation::Overlap => format!(
                 "{} was let in at {at:.6} s while {} was inside, together for at least {}",
                 who(late),
                 who(early),
                 words(place::together_ns(late, early))
             ),
-            Kind::Repeated => format!(
+            Violation::Repeated => format!(
                 "{} was let in at {at:.6} s with the token {} that {} had",
                 who(late),
                 token(late),
                 who(early)
             ),
-            Kind::OutOfOrder => format!(
+            Violation::OutOfOrder => format!(
                 "{} was let in at {at:.6} s with the token {}, when {} had come and gone with {}",
                 who(late),
                 token(late),
@@ -273,7 +273,7 @@ type Pair = (usize, usize);
 
 /// Whose overlaps are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum Members {
     /// The grant of each pair that may have come later.
     Entrants,
     /// Both grants of each pair.
@@ -288,21 +288,21 @@ enum Of {
 /// entered itself. A grant shorter than its clock's uncertainty has y <= x, but still
 /// overlaps with a grant that contains all of its possible positions; it queries at y. Of
 /// two such grants, neither contains the other.
-fn overlaps(grants: &[Placed], of: Of, ends: impl Fn(&Placed) -> Option<Span>) -> Vec<Pair> {
+fn overlaps(grants: &[Placed], of: Members, ends: impl Fn(&Placed) -> Option<Span>) -> Vec<Pair> {
     /// At equal times, grants query before others are entered.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    enum Does {
+    enum Step {
         Asks,
         Enters,
     }
     let end = |grant: &Placed| ends(grant).map(|span| span.least);
-    let asks_early = |grant: &Placed, end: i64| of == Of::All || end <= grant.g.most;
+    let asks_early = |grant: &Placed, end: i64| of == Members::All || end <= grant.g.most;
     let mut events = Vec::with_capacity(grants.len());
     for (at, grant) in grants.iter().enumerate() {
         let Some(end) = end(grant) else { continue };
-        events.push((grant.g.most, Does::Enters, at, end));
+        events.push((grant.g.most, Step::Enters, at, end));
         if asks_early(grant, end) {
-            events.push((end, Does::Asks, at, end));
+            events.push((end, Step::Asks, at, end));
         }
     }
     events.sort_unstable();
@@ -310,12 +310,12 @@ fn overlaps(grants: &[Placed], of: Of, ends: impl Fn(&Placed) -> Option<Span>) -
     let mut found = Vec::new();
     for (_, does, at, end) in events {
         let grant = &grants[at];
-        if (does == Does::Asks) == asks_early(grant, end) {
+        if (does == Step::Asks) == asks_early(grant, end) {
             let met = inside.against(grant);
             let met = met.filter(|(latest, _)| *latest > grant.g.most);
             found.extend(met.map(|(_, by)| (at, by)));
         }
-        if does == Does::Enters {
+        if does == Step::Enters {
             inside.note(grant, end, at);
         }
     }

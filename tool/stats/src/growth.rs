@@ -190,11 +190,31 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
             undecided(&ratio)
         ),
     };
+    // Side by side they would take half as long. A server of one thread is another matter.
+    let no_faster = match ratio.outcome {
+        Outcome::Same => true,
+        Outcome::Differs => ratio.ratio > 1.0,
+        Outcome::Undecided => false,
+    };
+    let share =
+        plan.names == Some(Names::Own) && no_faster && two.runs.iter().all(|run| runs_apart(run));
+    let why = match share {
+        true => ": disjoint names wait for one another, by a lock or a stripe that they share",
+        false => "",
+    };
     Some(format!(
-        "2 workers of {} {names}, {said} 1 of {}",
+        "2 workers of {} {names}, {said} 1 of {}{why}",
         grouped(operations),
         grouped(2 * operations)
     ))
+}
+
+/// Whether two workers could have worked at once: each on a CPU, and without a server.
+fn runs_apart(run: &Point) -> bool {
+    let accounts = run.accounts.as_deref();
+    let cpus = accounts.map_or(run.machine.cores, |of| of.cpus);
+    let served = run.server.is_some() || accounts.is_some_and(|of| of.server_s.is_some());
+    cpus > 1 && run.placement != "same" && !served
 }
 
 fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
@@ -313,6 +333,28 @@ mod tests {
             point.window_s *= 1.5;
         }
         assert!(said(Workload::Stream, &points).contains("take 1.51 times as long as 1 of 20,000"));
+    }
+
+    #[test]
+    fn disjoint_names_that_wait_for_one_another_are_told() {
+        let told = |names: Names, two_us: f64, cpus: u64| {
+            let mut points = runs(Workload::Stream, 1, 20_000, 20.0);
+            points.extend(runs(Workload::Stream, 2, 10_000, two_us));
+            for point in &mut points {
+                point.machine.cores = cpus;
+            }
+            let mut experiment = experiment(Workload::Stream);
+            experiment.plan.names = Some(names);
+            let summaries = summarize(&experiment, &points);
+            let said = sentences(&experiment.plan, &summaries).remove(0).1;
+            said.ends_with(
+                "disjoint names wait for one another, by a lock or a stripe that they share.",
+            )
+        };
+        assert!(told(Names::Own, 20.1, 2) && told(Names::Own, 30.0, 2));
+        // Side by side; on one CPU; on one name, where that is what is measured.
+        assert!(!told(Names::Own, 10.0, 2) && !told(Names::Own, 20.1, 1));
+        assert!(!told(Names::One, 20.1, 2));
     }
 
     #[test]

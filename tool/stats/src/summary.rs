@@ -12,7 +12,8 @@ use crate::spoilt;
 use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Verdict,
+    At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Reason,
+    Verdict,
 };
 use std::collections::BTreeSet;
 
@@ -330,39 +331,14 @@ fn summary<'a>(
     let (runs, reason) = spoilt::choose(all.clone(), spoilt);
     let left_out = all.len() - runs.len();
     let rates_of_all: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
-    let mut verdict = checks::verdict(&Evidence {
-        experiment,
-        runs: &runs,
-    });
-    if let Some(reason) = reason {
-        verdict.is = verdict.is.max(reason.is);
-        verdict.reasons.push(reason);
-    }
-    let over_runs = |figure: fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
-        estimate(&values)
-    };
+    let verdict = verdict(experiment, &runs, reason);
+    let over_runs = |figure| over(&runs, figure);
     let timed = undisturbed(experiment, &runs);
-    let over_timed = |figure: fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
-        estimate(&values)
-    };
+    let over_timed = |figure| over(&timed, figure);
     let clean = clean::clean(&runs);
-    let cleaned: Vec<Option<f64>> = match &clean {
-        Some(clean) => {
-            let each = runs.iter().zip(&clean.per_s);
-            each.map(|(run, per_s)| Some((*per_s)? / run.throughput_per_s.max(f64::MIN_POSITIVE)))
-                .collect()
-        }
-        None => vec![Some(1.0); runs.len()],
-    };
-    let rates = |figure: fn(&Point) -> Option<f64>| -> Vec<f64> {
-        let each = runs.iter().zip(&cleaned);
-        each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
-            .collect()
-    };
-    let of_ideal = estimate(&rates(|run| run.of_ideal));
-    let rates = rates(|run| Some(run.throughput_per_s));
+    let cleaned = cleaned(&runs, clean.as_ref());
+    let of_ideal = estimate(&rates(&runs, &cleaned, |run| run.of_ideal));
+    let rates = rates(&runs, &cleaned, |run| Some(run.throughput_per_s));
     let throughput_per_s = estimate(&rates);
     PointSummary {
         workload: experiment.plan.workload,
@@ -394,10 +370,7 @@ fn summary<'a>(
         blocked_share: over_runs(|run| run.blocked_share),
         free_share: over_timed(Point::free_share),
         handoff_p50_ns: over_timed(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
-        longest_wait_ns: timed
-            .iter()
-            .filter_map(|run| run.per_worker?.longest_wait_ns)
-            .max(),
+        longest_wait_ns: longest_wait_ns(&timed),
         per_worker: median_per_worker(&timed),
         own_cost: experiment.calibration.own_cost.get(target).copied(),
         of_echo: None,
@@ -416,6 +389,45 @@ fn summary<'a>(
         cleaned,
         runs,
     }
+}
+
+/// That of the checks, and why runs were left out.
+fn verdict(experiment: &Experiment, runs: &[&Point], reason: Option<Reason>) -> Verdict {
+    let mut verdict = checks::verdict(&Evidence { experiment, runs });
+    if let Some(reason) = reason {
+        verdict.is = verdict.is.max(reason.is);
+        verdict.reasons.push(reason);
+    }
+    verdict
+}
+
+fn over(runs: &[&Point], figure: fn(&Point) -> Option<f64>) -> Option<Estimate> {
+    let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
+    estimate(&values)
+}
+
+/// For each run the rate in its clean slices over that of the whole window.
+fn cleaned(runs: &[&Point], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
+    let Some(clean) = clean else {
+        return vec![Some(1.0); runs.len()];
+    };
+    let each = runs.iter().zip(&clean.per_s);
+    each.map(|(run, per_s)| Some((*per_s)? / run.throughput_per_s.max(f64::MIN_POSITIVE)))
+        .collect()
+}
+
+/// A rate of each run, in its clean slices.
+fn rates(runs: &[&Point], cleaned: &[Option<f64>], figure: fn(&Point) -> Option<f64>) -> Vec<f64> {
+    let each = runs.iter().zip(cleaned);
+    each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
+        .collect()
+}
+
+fn longest_wait_ns(timed: &[&Point]) -> Option<u64> {
+    let waits = timed.iter();
+    waits
+        .filter_map(|run| run.per_worker?.longest_wait_ns)
+        .max()
 }
 
 fn undisturbed<'a>(experiment: &Experiment, runs: &[&'a Point]) -> Vec<&'a Point> {

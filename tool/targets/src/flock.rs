@@ -5,7 +5,7 @@ use crate::table::{Entry, Family, LockCapabilities};
 use crate::{
     CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, until_granted,
 };
-use jostle_sys::files::{self, Kind};
+use jostle_sys::files::{self, LockKind};
 use jostle_sys::owners::OwnedBy;
 
 /// The files.
@@ -48,7 +48,7 @@ impl Target for Flock {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Flock, SetupError> {
-        let probe = |file: std::os::fd::BorrowedFd<'_>| files::flock(file, Kind::Exclusive, false);
+        let probe = |file: std::os::fd::BorrowedFd<'_>| files::flock(file, LockKind::Exclusive, false);
         FileSet::prepare(setup, Self::ENTRY.name, Access::Read, probe).map(Flock)
     }
 
@@ -91,12 +91,12 @@ impl Lock for FlockLock {
     }
 }
 
-impl From<Mode> for Kind {
+impl From<Mode> for LockKind {
     #[inline]
-    fn from(mode: Mode) -> Kind {
+    fn from(mode: Mode) -> LockKind {
         match mode {
-            Mode::Exclusive => Kind::Exclusive,
-            Mode::Shared => Kind::Shared,
+            Mode::Exclusive => LockKind::Exclusive,
+            Mode::Shared => LockKind::Shared,
         }
     }
 }

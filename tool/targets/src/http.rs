@@ -34,6 +34,7 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: entry(
         "http",
         "a web server: GET requests over HTTP/1.1, status codes counted",
+        DETAILS,
     ),
     reach: |argument| reach("http", argument),
     prepare: |setup| prepare("http", setup),
@@ -48,6 +49,7 @@ pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: entry(
         "https",
         "the same over TLS, with the system's certificates or those of $SSL_CERT_FILE",
+        "As `http`; the phase `connect` has the TLS handshake too.",
     ),
     reach: |argument| reach("https", argument),
     prepare: |setup| prepare("https", setup),
@@ -56,7 +58,17 @@ pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     usual_port: Some(TLS_PORT),
 };
 
-const fn entry(name: &'static str, summary: &'static str) -> Entry {
+const DETAILS: &str = "A worker keeps one connection and opens another when the server has closed it; \
+    with `--connection each` every request has its own. Three phases: `connect` (TCP, and TLS; of \
+    the requests that opened a connection), `request` (until the head of the answer), `body` \
+    (until its end). `{n}` and `{worker}` in PATH are the number of the request (`--numbers`) and \
+    of the worker. A status outside of 200 to 299 is an error, a redirect too, unless `--expect` \
+    names it. The name of the host is looked up once, before the run; proxies of the environment \
+    are not used. A name and password in the address (`//USER:PASSWORD@HOST/`) are sent with \
+    every request (Basic), and the password is written as `***` wherever jostle prints or writes \
+    it.";
+
+const fn entry(name: &'static str, summary: &'static str, details: &'static str) -> Entry {
     Entry {
         name,
         aliases: &[],
@@ -64,15 +76,7 @@ const fn entry(name: &'static str, summary: &'static str) -> Entry {
         check_argument: |argument| url("http", argument).map(drop),
         family: Family::Server,
         summary,
-        details: "A worker keeps one connection and opens another when the server has closed it; \
-                  with `--connection each` every request has its own. Three phases: `connect` (TCP, and \
-                  TLS; of the requests that opened a connection), `request` (until the head of the \
-                  answer), `body` (until its end). `{n}` and `{worker}` in PATH are the number of the request (`--numbers`) and of \
-                  the worker. A status outside of 200 to 299 is an error, a redirect too, unless \
-                  `--expect` names it. The name of the host is looked up once, before the run; \
-                  proxies of the environment are not used. A name and password in the address \
-                  (`//USER:PASSWORD@HOST/`) are sent with every request (Basic), and the password is \
-                  written as `***` wherever jostle prints or writes it.",
+        details,
         lock: LockCapabilities::NONE,
         no_threads: None,
     }

@@ -44,6 +44,7 @@ mod locks;
 mod login;
 mod mutex;
 mod names;
+mod outcome;
 mod record_lock;
 mod semaphore;
 mod shared_object;
@@ -55,9 +56,7 @@ mod whereabouts;
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::files::Errno;
 use jostle_sys::ledger::Ledger;
-use jostle_sys::signal;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,8 +66,11 @@ pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 pub use file_set::WORKER;
 pub use keeping::Keeping;
 pub use locks::{Locks, launches, prepare};
+pub use outcome::{CallError, Mode, Outcome, SetupError, Wait};
 pub use spec::{Spec, all_installed};
 pub use table::{Entry, Visitor};
+
+pub(crate) use outcome::{no_memory, until_granted};
 
 // The order is the order of `jostle targets`. `as dyn`: a server or another program keeps
 // the lock.
@@ -170,143 +172,6 @@ pub fn requests(entry: &Entry) -> Option<&'static RequestTarget> {
     targets.find(|target| target.entry.name == entry.name)
 }
 
-/// How an acquisition excludes others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// One owner.
-    Exclusive,
-    /// Many owners, unless one is exclusive.
-    Shared,
-}
-
-/// How long an attempt may take. Times are `CLOCK_MONOTONIC` nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    Try,
-    /// Until granted. The keeper interrupts waiters with a signal when the run
-    /// is over; a lock whose wait no signal ends gives up at `last_resort_ns`.
-    Block {
-        /// After the end of the run, when nobody waits for a grant any more.
-        last_resort_ns: u64,
-    },
-    /// Until this time: the user's `--acquire-timeout`.
-    Until(u64),
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The caller owns the lock.
-    Granted,
-    /// The caller owns the lock, and its last owner died holding it.
-    GrantedFromDead,
-    /// A try found it taken, or the time was up.
-    Refused,
-    /// The keeper ended the wait.
-    Interrupted,
-}
-
-/// A failed call and its errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call}: {}", said.map_or_else(|| io::Error::from_raw_os_error(*errno).to_string(), str::to_owned))]
-pub struct CallError {
-    /// The system or library call, or the request.
-    pub call: &'static str,
-    /// Its errno; EPROTO where a server refused.
-    pub errno: i32,
-    /// The server's error message.
-    pub said: Option<&'static str>,
-}
-
-impl CallError {
-    /// An error with an errno and no message.
-    pub fn new(call: &'static str, errno: Errno) -> CallError {
-        CallError {
-            call,
-            errno: errno.raw_os_error(),
-            said: None,
-        }
-    }
-
-    /// A call that the system refused.
-    #[cold]
-    pub fn from_system(call: &'static str, error: &io::Error) -> CallError {
-        if let Some(failure) = tls::cause(error) {
-            return wire::refused(call, failure.as_bytes());
-        }
-        CallError {
-            call,
-            errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-            said: None,
-        }
-    }
-
-    /// Whether the keeper ended the wait, which is no failure of the target.
-    #[cold]
-    pub fn is_interrupted(&self) -> bool {
-        self.errno == Errno::INTR.raw_os_error()
-    }
-
-    /// Whether the client waited no longer for an answer, so that nobody knows what the server
-    /// did.
-    #[cold]
-    pub fn is_out_of_patience(&self) -> bool {
-        self.errno == Errno::TIME.raw_os_error()
-    }
-
-    /// Whether the connection failed, or its server cannot serve now, so that another server
-    /// of the same service may.
-    #[cold]
-    pub fn is_of_this_server(&self) -> bool {
-        let errnos = [
-            Errno::CONNRESET,
-            Errno::PIPE,
-            Errno::HOSTUNREACH,
-            Errno::TIME,
-        ];
-        errnos.map(Errno::raw_os_error).contains(&self.errno)
-    }
-
-    /// The error for a kind of wait that the lock's table entry excludes.
-    #[cold]
-    fn unsupported(call: &'static str) -> CallError {
-        CallError::new(call, Errno::OPNOTSUPP)
-    }
-}
-
-/// Repeats a call that any signal ends with EINTR, until it is granted or fails. Only the
-/// keeper's signal ends the wait.
-#[inline]
-fn until_granted(
-    call: &'static str,
-    mut attempt: impl FnMut() -> Result<(), Errno>,
-) -> Result<Outcome, CallError> {
-    loop {
-        return match attempt() {
-            Ok(()) => Ok(Outcome::Granted),
-            Err(Errno::INTR) if !signal::interrupted() => continue,
-            Err(Errno::INTR) => Ok(Outcome::Interrupted),
-            // EACCES is what fcntl(2) may say instead of EAGAIN.
-            Err(Errno::AGAIN | Errno::ACCESS | Errno::TIMEDOUT) => Ok(Outcome::Refused),
-            Err(errno) => Err(CallError::new(call, errno)),
-        };
-    }
-}
-
-/// A target could not be set up. The text for the user has the failed operation, the system's
-/// message, and what to do next.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SetupError(pub String);
-
-/// Shared memory could not be had.
-fn no_memory(error: io::Error) -> SetupError {
-    SetupError(format!(
-        "cannot make shared memory: {error}; use fewer keys, or raise the memory limit"
-    ))
-}
-
 /// One worker's handle on `keys` locks.
 pub trait Lock {
     /// Tries to become an owner of lock number `key`.
@@ -396,14 +261,14 @@ pub trait Lock {
     fn batch(&mut self, calls: Calls, wait: Wait) -> Result<Outcome, CallError> {
         for nth in 0..calls.count {
             let key = calls.key(nth);
-            if calls.kind != Kind::Releases {
+            if calls.kind != BatchKind::Releases {
                 match self.acquire(key, Mode::Exclusive, wait)? {
                     Outcome::Granted | Outcome::GrantedFromDead => {}
                     Outcome::Refused => return Err(CallError::new("acquire", Errno::AGAIN)),
                     Outcome::Interrupted => return Ok(Outcome::Interrupted),
                 }
             }
-            if calls.kind != Kind::Acquires {
+            if calls.kind != BatchKind::Acquires {
                 match self.release(key, Mode::Exclusive) {
                     Err(error) if error.is_interrupted() => return Ok(Outcome::Interrupted),
                     released => released?,
@@ -444,7 +309,7 @@ impl Traffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     /// What they do.
-    pub kind: Kind,
+    pub kind: BatchKind,
     /// The first lock.
     pub first: usize,
     /// How many.
@@ -453,7 +318,7 @@ pub struct Calls {
 
 /// What a batch of calls does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BatchKind {
     /// Acquires and releases the one lock, again and again.
     Pairs,
     /// Acquires each lock from the first on.
@@ -466,8 +331,8 @@ impl Calls {
     /// Answers that a server gives to them.
     fn replies(&self) -> usize {
         match self.kind {
-            Kind::Pairs => 2 * self.count,
-            Kind::Acquires | Kind::Releases => self.count,
+            BatchKind::Pairs => 2 * self.count,
+            BatchKind::Acquires | BatchKind::Releases => self.count,
         }
     }
 
@@ -475,8 +340,8 @@ impl Calls {
     #[inline]
     fn key(&self, nth: usize) -> usize {
         match self.kind {
-            Kind::Pairs => self.first,
-            Kind::Acquires | Kind::Releases => self.first + nth,
+            BatchKind::Pairs => self.first,
+            BatchKind::Acquires | BatchKind::Releases => self.first + nth,
         }
     }
 }

@@ -7,11 +7,11 @@
 
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait};
 use jostle_sys::files::Errno;
-use jostle_sys::pthread::{Handle, Kind, Locked, Mutexes};
+use jostle_sys::pthread::{Handle, Locked, MutexKind, Mutexes};
 use std::io;
 
 /// Makes one mutex for each key.
-pub(crate) fn prepare(setup: &Setup<'_>, kind: Kind) -> Result<Mutexes, SetupError> {
+pub(crate) fn prepare(setup: &Setup<'_>, kind: MutexKind) -> Result<Mutexes, SetupError> {
     Mutexes::new(kind, setup.keys).map_err(|error| refused(&error))
 }
 

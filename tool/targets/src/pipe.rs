@@ -121,11 +121,8 @@ impl Target for Pipe {
                   -1 ms: for ever, 0: not at all) by `G` (granted, with a fencing token if it \
                   has them), `R` (refused, or too late) or `E` and a text; `U KEY` (release) by \
                   `K` or `E` and a text. At the end of its input it cleans up and ends within a \
-                  second. Standard error is read and quoted where something fails. An answer \
-                  that nobody asked for, another line, a line of more than 1024 bytes, an exit, \
-                  and no answer within 10 s (READY: 30 s, and longer with many workers) are errors. The figures include the \
-                  way there and back: `echo+pipe` is that way alone. What the program uses of \
-                  the CPUs is booked to processes started for requests. In the table, timeout, \
+                  second. tool/docs/own-locks-pipe.md is a walk through it. The figures include the \
+                  way there and back: `echo+pipe` is that way alone. In the table, timeout, \
                   shared and survives owner mean that a program may have them.",
         lock: LockCapabilities {
             answering: Some("echo+pipe"),

@@ -3,7 +3,7 @@
 use crate::mutex::{self, MutexLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Setup, SetupError, Target, argument};
-use jostle_sys::pthread::{Kind, Mutexes};
+use jostle_sys::pthread::{MutexKind, Mutexes};
 
 /// The mutexes.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Target for Pthread {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Pthread, SetupError> {
-        mutex::prepare(setup, Kind::Plain).map(Pthread)
+        mutex::prepare(setup, MutexKind::Plain).map(Pthread)
     }
 
     fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {

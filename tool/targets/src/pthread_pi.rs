@@ -3,7 +3,7 @@
 use crate::mutex::{self, MutexLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Setup, SetupError, Target, argument};
-use jostle_sys::pthread::{Kind, Mutexes};
+use jostle_sys::pthread::{MutexKind, Mutexes};
 
 /// The mutexes.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Target for PthreadPi {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<PthreadPi, SetupError> {
-        mutex::prepare(setup, Kind::PriorityInheritance).map(PthreadPi)
+        mutex::prepare(setup, MutexKind::PriorityInheritance).map(PthreadPi)
     }
 
     fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {

@@ -3,7 +3,7 @@
 use crate::mutex::{self, MutexLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Setup, SetupError, Target, argument};
-use jostle_sys::pthread::{Kind, Mutexes};
+use jostle_sys::pthread::{MutexKind, Mutexes};
 
 /// The mutexes.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Target for PthreadRobust {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<PthreadRobust, SetupError> {
-        mutex::prepare(setup, Kind::Robust).map(PthreadRobust)
+        mutex::prepare(setup, MutexKind::Robust).map(PthreadRobust)
     }
 
     fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {

@@ -4,7 +4,7 @@
 use crate::file_set::{Access, FileSet, Opened};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait, until_granted};
 use jostle_model::plan::Range;
-use jostle_sys::files::{self, Bytes, Errno, Holder, Kind};
+use jostle_sys::files::{self, Bytes, Errno, Holder, LockKind};
 use jostle_sys::owners::OwnedBy;
 use std::os::fd::BorrowedFd;
 
@@ -61,7 +61,7 @@ fn attempt(file: BorrowedFd<'_>, holder: Holder) -> Result<(), Errno> {
     files::record_lock(
         file,
         holder,
-        Kind::Exclusive,
+        LockKind::Exclusive,
         Bytes { start: 0, len: 0 },
         false,
     )

@@ -10,7 +10,7 @@ use crate::login::Credentials;
 use crate::stream::Stream;
 use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
-use crate::{CallError, Calls, Keeping, Kind, Lock, Mode, Outcome, SetupError, Traffic, Wait};
+use crate::{BatchKind, CallError, Calls, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
@@ -448,7 +448,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
         let RemoteLock { client, wire, .. } = self;
         client.request.clear();
         for nth in 0..calls.count {
-            if calls.kind != Kind::Releases {
+            if calls.kind != BatchKind::Releases {
                 wire.acquire(
                     calls.key(nth),
                     Mode::Exclusive,
@@ -456,7 +456,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
                     &mut client.request,
                 );
             }
-            if calls.kind != Kind::Acquires {
+            if calls.kind != BatchKind::Acquires {
                 wire.release(calls.key(nth), Mode::Exclusive, &mut client.request);
             }
         }
@@ -467,13 +467,13 @@ impl<W: Wire> Lock for RemoteLock<W> {
                 return Ok(None);
             };
             let acquires = match calls.kind {
-                Kind::Pairs => nth.is_multiple_of(2),
-                Kind::Acquires => true,
-                Kind::Releases => false,
+                BatchKind::Pairs => nth.is_multiple_of(2),
+                BatchKind::Acquires => true,
+                BatchKind::Releases => false,
             };
             let key = match calls.kind {
-                Kind::Pairs => calls.first,
-                Kind::Acquires | Kind::Releases => calls.key(nth),
+                BatchKind::Pairs => calls.first,
+                BatchKind::Acquires | BatchKind::Releases => calls.key(nth),
             };
             match acquires {
                 true => granted_at_once(wire, key, reply)?,

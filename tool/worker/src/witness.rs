@@ -29,7 +29,7 @@ const LOOK_AT: usize = 64;
 
 /// The words of a lock's line.
 #[repr(usize)]
-enum Of {
+enum LineWord {
     /// Worker + 1 of the exclusive owner; zero: free.
     Owner,
     /// What owners increment by a load, an addition and a store.
@@ -149,7 +149,7 @@ impl Witness {
         };
         (0..lines)
             .map(|line| {
-                Line(self.region.words64(line * LOCK_BYTES, LOCK_BYTES / 8)).get(Of::Counter)
+                Line(self.region.words64(line * LOCK_BYTES, LOCK_BYTES / 8)).get(LineWord::Counter)
             })
             .sum()
     }
@@ -161,13 +161,13 @@ struct Line<'a>(&'a [AtomicU64]);
 
 impl Line<'_> {
     #[inline(always)]
-    fn get(&self, of: Of) -> u64 {
-        self.0[of as usize].load(Relaxed)
+    fn get(&self, word: LineWord) -> u64 {
+        self.0[word as usize].load(Relaxed)
     }
 
     #[inline(always)]
-    fn set(&self, of: Of, value: u64) {
-        self.0[of as usize].store(value, Relaxed);
+    fn set(&self, word: LineWord, value: u64) {
+        self.0[word as usize].store(value, Relaxed);
     }
 }
 
@@ -220,7 +220,7 @@ impl<'a> Guard<'a> {
         for (nth, index) in self.witness.lines(self.worker, key).enumerate() {
             let clear = match mode {
                 Mode::Exclusive => {
-                    self.counted[nth] = self.line(index).get(Of::Counter);
+                    self.counted[nth] = self.line(index).get(LineWord::Counter);
                     self.enter_exclusive(index)
                 }
                 Mode::Shared => self.enter_shared(index),
@@ -235,7 +235,9 @@ impl<'a> Guard<'a> {
     fn enter_exclusive(&mut self, index: usize) -> bool {
         let line = self.line(index);
         let own = self.worker as u64 + 1;
-        if let Err(other) = line.0[Of::Owner as usize].compare_exchange(0, own, AcqRel, Acquire) {
+        if let Err(other) =
+            line.0[LineWord::Owner as usize].compare_exchange(0, own, AcqRel, Acquire)
+        {
             self.page.overlap_with(other - 1);
             return false;
         }
@@ -276,7 +278,7 @@ impl<'a> Guard<'a> {
     fn enter_shared(&self, index: usize) -> bool {
         self.reader(index, self.worker).store(1, Relaxed);
         std::sync::atomic::fence(SeqCst);
-        match self.line(index).0[Of::Owner as usize].load(Acquire) {
+        match self.line(index).0[LineWord::Owner as usize].load(Acquire) {
             0 => {}
             other => self.page.overlap_with(other - 1),
         }
@@ -291,12 +293,12 @@ impl<'a> Guard<'a> {
             return;
         }
         let line = self.line(key);
-        let before = line.get(Of::Token);
+        let before = line.get(LineWord::Token);
         self.page.add(Word::Tokens, 1);
         if token <= before {
             self.page.add(Word::TokensBehind, 1);
         }
-        line.set(Of::Token, token.max(before));
+        line.set(LineWord::Token, token.max(before));
     }
 
     /// Takes our mark away, before the release.
@@ -304,7 +306,8 @@ impl<'a> Guard<'a> {
     pub(crate) fn leave(&mut self, key: usize, mode: Mode) {
         for (nth, index) in self.witness.lines(self.worker, key).enumerate() {
             if mode == Mode::Exclusive {
-                self.line(index).set(Of::Counter, self.counted[nth] + 1);
+                self.line(index)
+                    .set(LineWord::Counter, self.counted[nth] + 1);
                 self.page.add(Word::Witnessed, 1);
             }
             if !std::mem::take(&mut self.marked[nth]) {
@@ -313,7 +316,7 @@ impl<'a> Guard<'a> {
             match mode {
                 Mode::Exclusive => {
                     let own = self.worker as u64 + 1;
-                    let owner = &self.line(index).0[Of::Owner as usize];
+                    let owner = &self.line(index).0[LineWord::Owner as usize];
                     if let Err(other) = owner.compare_exchange(own, 0, AcqRel, Acquire) {
                         self.page.overlap_with(other.saturating_sub(1));
                     }
@@ -333,15 +336,15 @@ impl<'a> Guard<'a> {
         let mut before = Before::default();
         for index in self.witness.lines(self.worker, key) {
             let line = self.line(index);
-            let release = line.get(Of::LastRelease);
+            let release = line.get(LineWord::LastRelease);
             if release > before.release {
                 before = Before {
                     release,
-                    cpu: line.get(Of::LastCpu) as u32,
+                    cpu: line.get(LineWord::LastCpu) as u32,
                 };
             }
             if mode == Mode::Exclusive && self.witness.readers_at.is_some() {
-                let release = line.get(Of::ReaderRelease);
+                let release = line.get(LineWord::ReaderRelease);
                 if release > before.release {
                     // Which CPU the last of many readers ran on is not kept.
                     before = Before {
@@ -364,11 +367,11 @@ impl<'a> Guard<'a> {
             let line = self.line(index);
             match mode {
                 Mode::Exclusive => {
-                    line.set(Of::LastRelease, stamp);
-                    line.set(Of::LastCpu, cpu.into());
+                    line.set(LineWord::LastRelease, stamp);
+                    line.set(LineWord::LastCpu, cpu.into());
                 }
                 Mode::Shared => {
-                    line.0[Of::ReaderRelease as usize].fetch_max(stamp, Relaxed);
+                    line.0[LineWord::ReaderRelease as usize].fetch_max(stamp, Relaxed);
                 }
             }
         }
@@ -384,21 +387,21 @@ impl<'a> Guard<'a> {
         }
         let line = self.line(*self.witness.lines(self.worker, key).start());
         let own = self.worker as u64 + 1;
-        let (length, first) = (line.get(Of::Streak), line.get(Of::StreakFirst));
-        if line.get(Of::LastWorker) == own && first >= opens {
-            line.set(Of::Streak, length + 1);
+        let (length, first) = (line.get(LineWord::Streak), line.get(LineWord::StreakFirst));
+        if line.get(LineWord::LastWorker) == own && first >= opens {
+            line.set(LineWord::Streak, length + 1);
             self.page.raise(Word::Streak, length + 1);
         } else {
-            if line.get(Of::LastWorker) != own && attempt > 0 && first >= opens {
-                let waited = waited_through(length, first, line.get(Of::StreakLast), attempt);
+            if line.get(LineWord::LastWorker) != own && attempt > 0 && first >= opens {
+                let waited = waited_through(length, first, line.get(LineWord::StreakLast), attempt);
                 self.page.raise(Word::StreakWaited, waited);
             }
-            line.set(Of::LastWorker, own);
-            line.set(Of::Streak, 1);
-            line.set(Of::StreakFirst, grant);
+            line.set(LineWord::LastWorker, own);
+            line.set(LineWord::Streak, 1);
+            line.set(LineWord::StreakFirst, grant);
             self.page.raise(Word::Streak, 1);
         }
-        line.set(Of::StreakLast, grant);
+        line.set(LineWord::StreakLast, grant);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::recording::tally::Counted;
 use crate::work::Work;
 use crate::workloads::contend::Probe;
 use crate::workloads::counted;
-use crate::workloads::locking::{Does, Handle, Locking};
+use crate::workloads::locking::{Handle, LockOrder, Locking};
 use crate::workloads::requests::{self, Requesting};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
@@ -82,19 +82,19 @@ pub fn prepare<'a>(
     setup: &Setup<'_>,
     order: &'a RunOrder,
 ) -> Result<Box<dyn Work + 'a>, SetupError> {
-    let lock = |does| -> Result<Box<dyn Work + 'a>, SetupError> {
-        Ok(Box::new(Locking::prepare(entry, setup, does)?))
+    let lock = |asked| -> Result<Box<dyn Work + 'a>, SetupError> {
+        Ok(Box::new(Locking::prepare(entry, setup, asked)?))
     };
-    let request = |does| -> Result<Box<dyn Work + 'a>, SetupError> {
-        Ok(Box::new(Requesting::prepare(entry, setup, order, does)?))
+    let request = |asked| -> Result<Box<dyn Work + 'a>, SetupError> {
+        Ok(Box::new(Requesting::prepare(entry, setup, order, asked)?))
     };
     match &order.workload {
-        WorkloadOrder::Contend(contend) => lock(Does::Contend(contend)),
-        WorkloadOrder::Stream(stream) => lock(Does::Counted(Counted::Stream(stream))),
-        WorkloadOrder::Hold(hold) => lock(Does::Counted(Counted::Hold(hold))),
-        WorkloadOrder::Ask(ask) => request(requests::Does::Ask(ask)),
-        WorkloadOrder::Rate(rate) => request(requests::Does::Rate(rate)),
-        WorkloadOrder::Spread(spread) => request(requests::Does::Spread(spread)),
+        WorkloadOrder::Contend(contend) => lock(LockOrder::Contend(contend)),
+        WorkloadOrder::Stream(stream) => lock(LockOrder::Counted(Counted::Stream(stream))),
+        WorkloadOrder::Hold(hold) => lock(LockOrder::Counted(Counted::Hold(hold))),
+        WorkloadOrder::Ask(ask) => request(requests::Pacing::Ask(ask)),
+        WorkloadOrder::Rate(rate) => request(requests::Pacing::Rate(rate)),
+        WorkloadOrder::Spread(spread) => request(requests::Pacing::Spread(spread)),
     }
 }
 
@@ -102,11 +102,11 @@ impl Locking<'_> {
     /// What a worker does with its handle. True if all went well.
     fn work_with(&self, crew: &Crew<'_>, worker: usize, handle: &mut dyn Handle) -> bool {
         let page = crew.shared.page(worker);
-        let well = match self.does {
-            Does::Counted(counted) => crew.counted(worker, || {
+        let well = match self.order {
+            LockOrder::Counted(counted) => crew.counted(worker, || {
                 counted::work(crew, self.door.locks(), counted, handle, worker)
             }),
-            Does::Contend(contend) => {
+            LockOrder::Contend(contend) => {
                 crew.wait_for_start(&page);
                 let probe = Probe::from(crew.order.measure);
                 let done = handle.contend(crew, contend, worker, probe, u64::MAX);
@@ -135,7 +135,7 @@ impl Locking<'_> {
         ];
         /// Long against one stamp, short against a scheduler's slice.
         const PASS_NS: f64 = 2_000_000.0;
-        let Does::Contend(contend) = self.does else {
+        let LockOrder::Contend(contend) = self.order else {
             return Ok(());
         };
         crew.shared.opens().store(0, Relaxed);

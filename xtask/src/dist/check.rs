@@ -50,16 +50,11 @@ fn timed(what: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Resu
     Ok(())
 }
 
-/// The packages for this machine, each in a clean root.
-fn native(out: &Path) -> anyhow::Result<()> {
-    let target = TARGETS.iter().find(|target| is_native(target));
-    let target = target.context("no package is for this machine's processor")?;
-    let start = Instant::now();
-    let root = Root::of_debian()?;
-    println!("{:>6.1} s  the clean root", start.elapsed().as_secs_f64());
+/// What is done with each package, by a shell in the clean root.
+fn scripts(target: &Target) -> [(&'static str, String); 5] {
     let debian = target.debian;
     let folder = format!("jostle-{VERSION}-{}", target.triple());
-    let scripts = [
+    [
         (
             "tarball",
             format!(
@@ -107,8 +102,17 @@ fn native(out: &Path) -> anyhow::Result<()> {
                 target.arch
             ),
         ),
-    ];
-    for (what, script) in scripts {
+    ]
+}
+
+/// The packages for this machine, each in a clean root.
+fn native(out: &Path) -> anyhow::Result<()> {
+    let target = TARGETS.iter().find(|target| is_native(target));
+    let target = target.context("no package is for this machine's processor")?;
+    let start = Instant::now();
+    let root = Root::of_debian()?;
+    println!("{:>6.1} s  the clean root", start.elapsed().as_secs_f64());
+    for (what, script) in scripts(target) {
         timed(&format!("{}: {what}", target.arch), || {
             root.run(out, &script)
         })?;

@@ -4,7 +4,7 @@
 //! account has a bound, so that tables without bounds pay only for checking that.
 //! Setting the first bound counts all existing holds in one step.
 
-use super::entries::State;
+use super::entries::ClaimState;
 use super::{ClientId, Refusal, Table};
 
 /// What the clients of one user have together.
@@ -176,7 +176,7 @@ impl Table {
         }
         for id in 0..self.claims.touched() {
             let claim = &self.claims[id];
-            if claim.state == State::Sharing {
+            if claim.state == ClaimState::Sharing {
                 self.book(claim.client);
             }
         }

@@ -8,7 +8,7 @@
 //! held name, costs a useless read.
 
 use super::Table;
-use super::entries::{ByName, Kind, Ref};
+use super::entries::{ByName, EntryKind, Ref};
 use super::index::Key;
 use super::slab::NIL;
 
@@ -72,7 +72,7 @@ impl Table {
         for at in found.iter().filter(|at| **at != NIL) {
             let links = self.locks.beside(*at);
             for neighbour in [links.prev, links.next] {
-                if neighbour != Ref::NONE && neighbour.kind() == Kind::Lock {
+                if neighbour != Ref::NONE && neighbour.kind() == EntryKind::Lock {
                     self.locks.prefetch_side(neighbour.index());
                 }
             }

@@ -1,6 +1,6 @@
 //! Clients that connect, give up waits, and leave with what they own.
 
-use super::entries::{Kind, Links, Ref};
+use super::entries::{EntryKind, Links, Ref};
 use super::slab::NIL;
 use super::{ClientId, Output, RELEASES_PER_STEP, Table, Time};
 
@@ -55,7 +55,7 @@ impl Table {
                 slot
             }
         };
-        let head = Ref::new(Kind::Client, slot);
+        let head = Ref::new(EntryKind::Client, slot);
         let client = &mut self.clients[slot as usize];
         client.owned = Links {
             prev: head,
@@ -125,7 +125,7 @@ impl Table {
                 // Its waiters are told before its slot goes to another session.
                 return;
             }
-            let head = Ref::new(Kind::Client, slot);
+            let head = Ref::new(EntryKind::Client, slot);
             loop {
                 let entry = self.clients[slot as usize].owned.next;
                 if entry == head {

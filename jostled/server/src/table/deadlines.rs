@@ -1,6 +1,6 @@
 //! The effects of time: leases lapse, waits end.
 
-use super::entries::{Kind, Ref, State};
+use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::NIL;
 use super::timers::Place;
 use super::{ClientId, Outcome, Output, TIMERS_PER_STEP, Table, Time};
@@ -48,7 +48,7 @@ impl Table {
 
     /// Moves the entries of the list that time has reached to lists nearer to now.
     fn cascade(&mut self, budget: &mut usize) {
-        let head = Ref::new(Kind::Wheel, self.cascading);
+        let head = Ref::new(EntryKind::Wheel, self.cascading);
         while *budget > 0 {
             let entry = self.wheel[self.cascading as usize].next;
             if entry == head {
@@ -77,14 +77,14 @@ impl Table {
             let lock = &self.locks[id];
             let due = |entry: &Ref| *self.deadline_of(*entry) <= now.0;
             let lapsed = if lock.exclusive {
-                Some(Ref::new(Kind::Lock, id)).filter(due)
+                Some(Ref::new(EntryKind::Lock, id)).filter(due)
             } else {
                 let sharing = self.queues[lock.queue].sharing.head;
                 let line = std::iter::successors((sharing != NIL).then_some(sharing), |at| {
                     let next = self.claims[*at].next();
                     (next != NIL).then_some(next)
                 });
-                line.map(|at| Ref::new(Kind::Claim, at)).find(due)
+                line.map(|at| Ref::new(EntryKind::Claim, at)).find(due)
             };
             let Some(entry) = lapsed else {
                 return Some(id);
@@ -98,13 +98,13 @@ impl Table {
     /// time ended just after it still gets the lock, however late the step comes.
     fn expire(&mut self, entry: Ref, deadline: u64, now: Time, outputs: &mut Vec<Output>) {
         let state = match entry.kind() {
-            Kind::Claim => self.claims[entry.index()].state,
-            _ => State::Sharing,
+            EntryKind::Claim => self.claims[entry.index()].state,
+            _ => ClaimState::Sharing,
         };
-        if state == State::Heartbeat {
+        if state == ClaimState::Heartbeat {
             return self.end_session(self.claims[entry.index()].session, deadline);
         }
-        let lock = if state == State::Waiting {
+        let lock = if state == ClaimState::Waiting {
             let lock = self.claims[entry.index()].lock;
             self.time_out(entry.index(), outputs);
             lock
@@ -130,7 +130,7 @@ impl Table {
 
     pub(super) fn deadline_of(&self, entry: Ref) -> &u64 {
         match entry.kind() {
-            Kind::Lock => &self.locks[entry.index()].deadline,
+            EntryKind::Lock => &self.locks[entry.index()].deadline,
             _ => &self.claims[entry.index()].deadline,
         }
     }
@@ -138,7 +138,7 @@ impl Table {
     #[inline]
     pub(super) fn set_deadline(&mut self, entry: Ref, deadline: u64) {
         match entry.kind() {
-            Kind::Lock => self.locks[entry.index()].deadline = deadline,
+            EntryKind::Lock => self.locks[entry.index()].deadline = deadline,
             _ => self.claims[entry.index()].deadline = deadline,
         }
         self.set_deadline_link(entry, deadline);
@@ -147,7 +147,7 @@ impl Table {
     #[inline]
     fn set_deadline_link(&mut self, entry: Ref, deadline: u64) {
         if let Place::List(list) = self.timers.place(entry, deadline) {
-            self.link(Ref::new(Kind::Wheel, list), entry);
+            self.link(Ref::new(EntryKind::Wheel, list), entry);
         }
     }
 }

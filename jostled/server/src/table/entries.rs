@@ -24,7 +24,7 @@ pub(crate) struct Links {
 pub(crate) struct Ref(u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// The exclusive hold that a [`Lock`] contains.
     Lock,
     /// A waiter or a shared hold.
@@ -41,18 +41,18 @@ impl Ref {
     pub(crate) const COUNT: u32 = 1 << Self::BITS;
     pub(crate) const NONE: Self = Self(u32::MAX);
 
-    pub(crate) const fn new(kind: Kind, index: u32) -> Self {
+    pub(crate) const fn new(kind: EntryKind, index: u32) -> Self {
         debug_assert!(index >> Self::BITS == 0);
         Self((kind as u32) << Self::BITS | index)
     }
 
     #[inline]
-    pub(crate) const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> EntryKind {
         match self.0 >> Self::BITS {
-            0 => Kind::Lock,
-            1 => Kind::Claim,
-            2 => Kind::Wheel,
-            _ => Kind::Client,
+            0 => EntryKind::Lock,
+            1 => EntryKind::Claim,
+            2 => EntryKind::Wheel,
+            _ => EntryKind::Client,
         }
     }
 
@@ -154,7 +154,7 @@ impl Key<Lock> for ByName {
 
 /// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ClaimState {
     Vacant,
     Waiting,
     Sharing,
@@ -189,7 +189,7 @@ pub(crate) struct Claim {
     owner_hash: u32,
     owner_chain: u32,
     token_chain: u32,
-    pub(crate) state: State,
+    pub(crate) state: ClaimState,
     pub(crate) exclusive: bool,
 }
 
@@ -216,7 +216,7 @@ impl Slot for Claim {
             owner_hash: 0,
             owner_chain: NIL,
             token_chain: NIL,
-            state: State::Vacant,
+            state: ClaimState::Vacant,
             exclusive: false,
         }
     }

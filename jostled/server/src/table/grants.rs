@@ -1,6 +1,6 @@
 //! The beginning and end of a hold, and the choice of the next holder.
 
-use super::entries::{Kind, NEVER, Ref, State};
+use super::entries::{ClaimState, EntryKind, NEVER, Ref};
 use super::holders::owner_hash;
 use super::slab::NIL;
 use super::{ClientId, Outcome, Output, Refusal, SERVED_PER_STEP, Table, Time, Which};
@@ -204,7 +204,7 @@ impl Table {
         lock.client = client;
         lock.exclusive = true;
         self.clients[ClientId(client).slot()].last = id;
-        self.own(Ref::new(Kind::Lock, id), client, ttl_ms, now);
+        self.own(Ref::new(EntryKind::Lock, id), client, ttl_ms, now);
     }
 
     /// Puts a hold under its deadline or into its client's list.
@@ -214,7 +214,7 @@ impl Table {
         self.book_hold(client);
         if ttl_ms == 0 {
             let slot = ClientId(client).slot() as u32;
-            self.link(Ref::new(Kind::Client, slot), entry);
+            self.link(Ref::new(EntryKind::Client, slot), entry);
         } else {
             self.leases += 1;
             self.set_deadline(entry, now.after_ms(ttl_ms));
@@ -239,7 +239,7 @@ impl Table {
     /// Makes a claim, which is in no list, one of the holders of its lock.
     pub(super) fn share(&mut self, claim_id: u32, token: u64, ttl_ms: u64, now: Time) {
         let claim = &mut self.claims[claim_id];
-        claim.state = State::Sharing;
+        claim.state = ClaimState::Sharing;
         claim.token = token;
         claim.deadline = NEVER;
         let (lock, client) = (claim.lock, claim.client);
@@ -250,7 +250,7 @@ impl Table {
             .push_back(&mut self.claims, claim_id);
         self.owners.insert(&mut self.claims, claim_id);
         self.tokens.insert(&mut self.claims, claim_id);
-        self.own(Ref::new(Kind::Claim, claim_id), client, ttl_ms, now);
+        self.own(Ref::new(EntryKind::Claim, claim_id), client, ttl_ms, now);
     }
 
     // Ends.
@@ -258,7 +258,7 @@ impl Table {
     /// Ends the exclusive hold of a lock.
     #[inline(always)]
     pub(super) fn end_hold(&mut self, id: u32) {
-        self.unlink(Ref::new(Kind::Lock, id));
+        self.unlink(Ref::new(EntryKind::Lock, id));
         let lock = &mut self.locks[id];
         self.held -= 1;
         self.leases -= u64::from(lock.deadline != NEVER);
@@ -270,7 +270,7 @@ impl Table {
 
     /// Ends a shared hold.
     pub(super) fn end_share(&mut self, claim_id: u32) {
-        self.unlink(Ref::new(Kind::Claim, claim_id));
+        self.unlink(Ref::new(EntryKind::Claim, claim_id));
         let claim = &self.claims[claim_id];
         self.held -= 1;
         self.leases -= u64::from(claim.deadline != NEVER);
@@ -287,7 +287,7 @@ impl Table {
 
     /// Ends a hold of either kind; returns its lock.
     pub(super) fn end_entry(&mut self, entry: Ref) -> u32 {
-        if entry.kind() == Kind::Lock {
+        if entry.kind() == EntryKind::Lock {
             self.end_hold(entry.index());
             return entry.index();
         }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{Claim, Kind, NEVER, Queue, Ref};
+use super::entries::{Claim, EntryKind, NEVER, Queue, Ref};
 use super::slab::NIL;
 use super::{ClientId, Counters, Table, Time};
 
@@ -166,12 +166,12 @@ impl Table {
 
     fn client_image(&self, slot: u32) -> ClientImage {
         let client = &self.clients[slot as usize];
-        let head = Ref::new(Kind::Client, slot);
+        let head = Ref::new(EntryKind::Client, slot);
         let mut owned = Vec::new();
         let mut at = client.owned.next;
         while at != head && at != Ref::NONE {
             let (hold, links) = match at.kind() {
-                Kind::Lock => (HoldRef::Lock(at.index()), self.locks.beside(at.index())),
+                EntryKind::Lock => (HoldRef::Lock(at.index()), self.locks.beside(at.index())),
                 _ => (HoldRef::Claim(at.index()), self.claims[at.index()].links),
             };
             owned.push(hold);

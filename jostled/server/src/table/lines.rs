@@ -1,6 +1,6 @@
 //! How a wait begins and ends: a claim's place in the line of a lock.
 
-use super::entries::{Kind, Ref, State};
+use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::NIL;
 use super::{ClientId, Table, Time};
 
@@ -25,7 +25,7 @@ impl Table {
         claim.since = now.0;
         claim.ttl_ms = wish.ttl_ms;
         claim.lock = id;
-        claim.state = State::Waiting;
+        claim.state = ClaimState::Waiting;
         claim.exclusive = wish.exclusive;
         self.book_wait(wish.client, true);
         if wish.session != NIL {
@@ -43,7 +43,7 @@ impl Table {
     pub(super) fn begin_wait(&mut self, first: u32, count: u32, wait_ms: Option<u64>, now: Time) {
         let waits = wait_ms.into_iter().chain(self.limits.wait_ms);
         if let Some(wait_ms) = waits.min() {
-            self.set_deadline(Ref::new(Kind::Claim, first), now.after_ms(wait_ms));
+            self.set_deadline(Ref::new(EntryKind::Claim, first), now.after_ms(wait_ms));
         }
         let client = ClientId(self.claims[first].client);
         self.clients[client.slot()].waiting = first;
@@ -53,7 +53,7 @@ impl Table {
 
     /// Takes a waiter out of the line; its claim stays.
     pub(super) fn leave_queue(&mut self, claim_id: u32) {
-        self.unlink(Ref::new(Kind::Claim, claim_id));
+        self.unlink(Ref::new(EntryKind::Claim, claim_id));
         if self.claims[claim_id].session != NIL {
             self.leave_session(claim_id);
         }

@@ -2,16 +2,16 @@
 //! client's connection owns.
 
 use super::Table;
-use super::entries::{Kind, Links, Ref};
+use super::entries::{EntryKind, Links, Ref};
 
 impl Table {
     #[inline(always)]
     pub(super) fn links(&mut self, entry: Ref) -> &mut Links {
         match entry.kind() {
-            Kind::Lock => self.locks.side(entry.index()),
-            Kind::Claim => &mut self.claims[entry.index()].links,
-            Kind::Wheel => &mut self.wheel[entry.index() as usize],
-            Kind::Client => &mut self.clients[entry.index() as usize].owned,
+            EntryKind::Lock => self.locks.side(entry.index()),
+            EntryKind::Claim => &mut self.claims[entry.index()].links,
+            EntryKind::Wheel => &mut self.wheel[entry.index() as usize],
+            EntryKind::Client => &mut self.clients[entry.index() as usize].owned,
         }
     }
 

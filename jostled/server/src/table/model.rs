@@ -3,7 +3,7 @@
 mod naive;
 
 use super::*;
-use naive::{Naive, Tellings, Told};
+use naive::{Naive, Notice, Notices};
 use proptest::prelude::*;
 
 /// An act of a test case, with small numbers so that acts meet.
@@ -131,8 +131,8 @@ struct Pair {
 #[derive(Default)]
 struct Heard {
     /// By the model, and by the table.
-    told: Tellings,
-    seen: Tellings,
+    told: Notices,
+    seen: Notices,
     granted: Vec<(ClientId, u64)>,
     /// Tokens told again to those who have them.
     again: Vec<u64>,
@@ -191,7 +191,7 @@ impl Pair {
             }
             Act::RenewSession { session } => {
                 let key = self.session(session);
-                let renew = |naive: &mut Naive, _: &mut Tellings| naive.renew_session(key.id, now);
+                let renew = |naive: &mut Naive, _: &mut Notices| naive.renew_session(key.id, now);
                 self.both(RenewSession(key), renew)
             }
             Act::CloseSession { session } => {
@@ -295,7 +295,7 @@ impl Pair {
     fn both<E: Event<Reply: PartialEq + std::fmt::Debug>>(
         &mut self,
         event: E,
-        naive: impl FnOnce(&mut Naive, &mut Tellings) -> E::Reply,
+        naive: impl FnOnce(&mut Naive, &mut Notices) -> E::Reply,
     ) -> Result<(), TestCaseError> {
         let (found, expected, heard) = self.step(event, naive);
         prop_assert_eq!(found, expected);
@@ -343,7 +343,7 @@ impl Pair {
     fn step<E: Event>(
         &mut self,
         event: E,
-        naive: impl FnOnce(&mut Naive, &mut Tellings) -> E::Reply,
+        naive: impl FnOnce(&mut Naive, &mut Notices) -> E::Reply,
     ) -> (E::Reply, E::Reply, Heard) {
         let (mut heard, mut outputs) = (Heard::default(), Vec::new());
         self.naive.advance(self.now, &mut heard.told);
@@ -355,19 +355,19 @@ impl Pair {
             let seen = match output.outcome {
                 Outcome::Granted(token) => {
                     heard.granted.push((client, token));
-                    Told::Granted
+                    Notice::Granted
                 }
                 Outcome::GrantedAll { first, count } => {
                     let tokens = first..first + u64::from(count);
                     heard.granted.extend(tokens.map(|token| (client, token)));
-                    Told::Granted
+                    Notice::Granted
                 }
                 Outcome::AlreadyHeld { token, .. } => {
                     heard.again.push(token);
-                    Told::AlreadyHeld
+                    Notice::AlreadyHeld
                 }
-                Outcome::TimedOut => Told::TimedOut,
-                Outcome::NoSession => Told::NoSession,
+                Outcome::TimedOut => Notice::TimedOut,
+                Outcome::NoSession => Notice::NoSession,
                 Outcome::Refused(refusal) => panic!("{refusal:?}"),
             };
             heard.seen.push((client, seen));

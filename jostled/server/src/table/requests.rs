@@ -1,7 +1,7 @@
 //! What clients ask for: to take a lock, to give it back, to renew a lease, to
 //! take a lock away from others.
 
-use super::entries::{self, Block, Kind, NEVER, Ref, blocks_for};
+use super::entries::{self, Block, EntryKind, NEVER, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
 use super::{
@@ -292,10 +292,10 @@ impl Table {
     fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
         let lock = &self.locks[id];
         if lock.exclusive {
-            (lock.token == token).then_some(Ref::new(Kind::Lock, id))
+            (lock.token == token).then_some(Ref::new(EntryKind::Lock, id))
         } else {
             self.sharer_by_token(id, token)
-                .map(|claim| Ref::new(Kind::Claim, claim))
+                .map(|claim| Ref::new(EntryKind::Claim, claim))
         }
     }
 

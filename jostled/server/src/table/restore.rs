@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use super::accounts::Account;
 use super::clients::{Client, Closing};
-use super::entries::{Claim, Kind, Links, Lock, NEVER, Ref, State};
+use super::entries::{Claim, ClaimState, EntryKind, Links, Lock, NEVER, Ref};
 use super::image::{ClientImage, HoldRef, HolderImage, LockImage, SessionImage};
 use super::sessions::Session;
 use super::slab::{NIL, Slab};
@@ -143,7 +143,7 @@ impl Table {
                 "client {} stands in slot {slot}",
                 found.id
             );
-            let head = Ref::new(Kind::Client, slot as u32);
+            let head = Ref::new(EntryKind::Client, slot as u32);
             let mut client = Client::vacant(found.id);
             (client.open, client.lingers) = (found.open, found.lingers);
             client.account = found.account;
@@ -224,10 +224,10 @@ impl Table {
             self.open -= 1;
             heartbeat = claim;
             let record = &mut self.claims[claim];
-            record.state = State::Heartbeat;
+            record.state = ClaimState::Heartbeat;
             record.client = image.client;
             record.session = image.place;
-            self.set_deadline(Ref::new(Kind::Claim, claim), deadline);
+            self.set_deadline(Ref::new(EntryKind::Claim, claim), deadline);
         }
         self.sessions[image.place].fill(key, image.client, image.ttl_ms, heartbeat);
         Ok(())
@@ -262,7 +262,7 @@ impl Table {
             let lock = &mut self.locks[id];
             (lock.token, lock.client) = (holder.token, holder.client);
             lock.exclusive = true;
-            self.restore_hold(Ref::new(Kind::Lock, id), holder);
+            self.restore_hold(Ref::new(EntryKind::Lock, id), holder);
         }
         if !image.sharing.is_empty() || !image.waiting.is_empty() {
             let queue = self.queue_of(id);
@@ -304,12 +304,18 @@ impl Table {
                 HoldRef::Lock(place) if place < self.locks.touched() => {
                     let lock = &self.locks[place];
                     let held = lock.used && lock.exclusive && lock.deadline == NEVER;
-                    (Ref::new(Kind::Lock, place), held.then_some(lock.client))
+                    (
+                        Ref::new(EntryKind::Lock, place),
+                        held.then_some(lock.client),
+                    )
                 }
                 HoldRef::Claim(place) if place < self.claims.touched() => {
                     let claim = &self.claims[place];
-                    let held = claim.state == State::Sharing && claim.deadline == NEVER;
-                    (Ref::new(Kind::Claim, place), held.then_some(claim.client))
+                    let held = claim.state == ClaimState::Sharing && claim.deadline == NEVER;
+                    (
+                        Ref::new(EntryKind::Claim, place),
+                        held.then_some(claim.client),
+                    )
                 }
                 _ => (Ref::NONE, None),
             };
@@ -320,7 +326,7 @@ impl Table {
                 "client {} owns what is not its own",
                 image.id
             );
-            self.link(Ref::new(Kind::Client, slot), entry);
+            self.link(Ref::new(EntryKind::Client, slot), entry);
         }
         Ok(())
     }

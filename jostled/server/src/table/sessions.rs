@@ -6,7 +6,7 @@
 //! on, however many steps its end takes.
 
 use super::clients::Closing;
-use super::entries::{Kind, Ref, State};
+use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::{NIL, Slot};
 use super::{Outcome, Output, Refusal, SessionKey, Table, Time};
 
@@ -90,10 +90,10 @@ impl Table {
         let heartbeat = self.claims.take();
         let session = self.sessions.take();
         let claim = &mut self.claims[heartbeat];
-        claim.state = State::Heartbeat;
+        claim.state = ClaimState::Heartbeat;
         claim.client = client.0;
         claim.session = session;
-        self.set_deadline(Ref::new(Kind::Claim, heartbeat), now.after_ms(ttl_ms));
+        self.set_deadline(Ref::new(EntryKind::Claim, heartbeat), now.after_ms(ttl_ms));
         let record = &mut self.sessions[session];
         record.key = key;
         record.client = client.0;
@@ -114,7 +114,7 @@ impl Table {
             return false;
         };
         let record = &self.sessions[session];
-        let (heartbeat, ttl_ms) = (Ref::new(Kind::Claim, record.heartbeat), record.ttl_ms);
+        let (heartbeat, ttl_ms) = (Ref::new(EntryKind::Claim, record.heartbeat), record.ttl_ms);
         self.unlink(heartbeat);
         self.set_deadline(heartbeat, now.after_ms(ttl_ms));
         true
@@ -157,7 +157,7 @@ impl Table {
         let heartbeat = std::mem::replace(&mut record.heartbeat, NIL);
         let (key, client) = (record.key, record.client);
         self.by_key.remove(&key);
-        self.unlink(Ref::new(Kind::Claim, heartbeat));
+        self.unlink(Ref::new(EntryKind::Claim, heartbeat));
         self.claims.give(heartbeat);
         let slot = super::ClientId(client).slot() as u32;
         self.clients[slot as usize].open = false;

@@ -156,10 +156,10 @@ impl Timers {
 
 /// The heads of the wheel's lists.
 pub(crate) fn heads() -> Vec<Links> {
-    use super::entries::Kind;
+    use super::entries::EntryKind;
     (0..LISTS as u32)
         .map(|list| {
-            let head = Ref::new(Kind::Wheel, list);
+            let head = Ref::new(EntryKind::Wheel, list);
             Links {
                 prev: head,
                 next: head,

@@ -1,6 +1,6 @@
 //! The administrator's view: holders, waiters, totals.
 
-use super::entries::{Claim, Lock, NEVER, State};
+use super::entries::{Claim, ClaimState, Lock, NEVER};
 use super::slab::NIL;
 use super::{ClientId, Counters, Mode, Table, Time};
 
@@ -102,9 +102,9 @@ impl Table {
         let locks = locks.filter(|lock| lock.used && lock.exclusive);
         let claims = (0..self.claims.touched()).map(|id| &self.claims[id]);
         let claims = claims.map(|claim| match claim.state {
-            State::Waiting => claim.ttl_ms,
-            State::Sharing => left(claim.deadline),
-            State::Heartbeat | State::Vacant => 0,
+            ClaimState::Waiting => claim.ttl_ms,
+            ClaimState::Sharing => left(claim.deadline),
+            ClaimState::Heartbeat | ClaimState::Vacant => 0,
         });
         let sessions = self.by_key.values().map(|id| self.sessions[*id].ttl_ms());
         let leases = locks.map(|lock| left(lock.deadline));
@@ -168,7 +168,7 @@ impl Table {
                 return None;
             }
             let claim = &self.claims[at];
-            debug_assert!(claim.state != State::Vacant);
+            debug_assert!(claim.state != ClaimState::Vacant);
             at = claim.next();
             Some(claim)
         })
@@ -227,7 +227,7 @@ impl Table {
 
     fn sharer_at(&self, index: u32) -> Option<(&Lock, Holder)> {
         let claim = &self.claims[index];
-        if claim.state != State::Sharing {
+        if claim.state != ClaimState::Sharing {
             return None;
         }
         let lock = &self.locks[claim.lock];
@@ -263,7 +263,7 @@ impl Table {
             let claim = &self.claims[index];
             index += 1;
             budget -= 1;
-            if claim.state == State::Waiting && claim.lock == id {
+            if claim.state == ClaimState::Waiting && claim.lock == id {
                 let places = self.queues[self.locks[id].queue].places;
                 budget =
                     budget.saturating_sub(visit(waiter(claim, self.wait_deadline(claim), places)));
@@ -318,8 +318,8 @@ impl Table {
     /// release something.
     #[must_use]
     pub(crate) fn owns_any(&self, client: ClientId) -> bool {
-        use super::entries::{Kind, Ref};
-        let head = Ref::new(Kind::Client, client.slot() as u32);
+        use super::entries::{EntryKind, Ref};
+        let head = Ref::new(EntryKind::Client, client.slot() as u32);
         self.clients[client.slot()].owned.next != head
     }
 

@@ -8,6 +8,7 @@ mod clients;
 mod commands;
 mod common;
 mod endurance;
+mod entry;
 mod handover;
 mod hostile;
 mod links;

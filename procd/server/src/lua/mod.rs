@@ -74,7 +74,7 @@ pub(crate) enum Outcome {
     Memory,
 }
 
-/// State shared by a call and the functions that it calls.
+/// Interpreter shared by a call and the functions that it calls.
 struct Call {
     spool: Option<Arc<Spool>>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
@@ -109,7 +109,7 @@ impl Call {
 }
 
 /// An interpreter with one procedure in it.
-pub(crate) struct State {
+pub(crate) struct Interpreter {
     lua: Lua,
     chunk: Function,
     /// Makes the environment of a call.
@@ -119,13 +119,13 @@ pub(crate) struct State {
     call: Rc<Call>,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for Interpreter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
+        f.debug_struct("Interpreter").finish_non_exhaustive()
     }
 }
 
-impl State {
+impl Interpreter {
     /// A state for a procedure that logs by `log` and reads below `spool`.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl State {
         limits: Limits,
         spool: Option<Arc<Spool>>,
         log: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<State, String> {
+    ) -> Result<Interpreter, String> {
         let call = Rc::new(Call {
             spool,
             log,
@@ -146,10 +146,10 @@ impl State {
             logged: Cell::new(0),
             files: RefCell::default(),
         });
-        State::build(code, limits, call).map_err(|error| message(&error))
+        Interpreter::build(code, limits, call).map_err(|error| message(&error))
     }
 
-    fn build(code: &Code, limits: Limits, call: Rc<Call>) -> Result<State, Error> {
+    fn build(code: &Code, limits: Limits, call: Rc<Call>) -> Result<Interpreter, Error> {
         let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::UTF8;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(limits.memory)?;
@@ -165,7 +165,7 @@ impl State {
         lua.set_hook(triggers, move |_, _| {
             hooked.check().map(|()| VmState::Continue)
         })?;
-        Ok(State {
+        Ok(Interpreter {
             lua,
             chunk,
             environment,

@@ -14,13 +14,13 @@ const BRIEF: Limits = Limits {
     ..LIMITS
 };
 
-fn state(source: &str, spool: Option<Arc<Spool>>) -> State {
+fn state(source: &str, spool: Option<Arc<Spool>>) -> Interpreter {
     limited(source, spool, LIMITS)
 }
 
-fn limited(source: &str, spool: Option<Arc<Spool>>, limits: Limits) -> State {
+fn limited(source: &str, spool: Option<Arc<Spool>>, limits: Limits) -> Interpreter {
     let code = Code::compile("test.lua", source.as_bytes()).unwrap();
-    State::new(&code, limits, spool, Arc::new(|_| {})).unwrap()
+    Interpreter::new(&code, limits, spool, Arc::new(|_| {})).unwrap()
 }
 
 fn run(source: &str) -> Outcome {
@@ -413,7 +413,7 @@ fn what_is_logged_is_one_line_each_and_not_too_many() {
     let source = "for i = 1, 100 do log('line\\n' .. i .. ('x'):rep(5000)) end";
     let code = Code::compile("test.lua", source.as_bytes()).unwrap();
     let log = Arc::new(move |line: &str| kept.lock().unwrap().push(line.to_owned()));
-    let state = State::new(&code, LIMITS, None, log).unwrap();
+    let state = Interpreter::new(&code, LIMITS, None, log).unwrap();
     assert_eq!(state.call(&Args::default(), b"").0, exit(0, ""));
     let lines = lines.lock().unwrap();
     assert_eq!(lines.len(), 16);

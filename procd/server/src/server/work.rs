@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use super::Shared;
 use crate::catalog::{Body, Procedure, Snapshot};
 use crate::http::{Answer, Method, Request};
-use crate::lua::{Code, Outcome, State};
+use crate::lua::{Code, Interpreter, Outcome};
 use crate::query::Args;
 use crate::sizecheck::{SizecheckError, sizecheck};
 use crate::stats::{self, Known, ProcedureStats, count};
@@ -20,7 +20,7 @@ use crate::stats::{self, Known, ProcedureStats, count};
 pub(super) struct ThreadState {
     generation: u64,
     snapshot: Snapshot,
-    states: HashMap<u64, State>,
+    states: HashMap<u64, Interpreter>,
 }
 
 /// Whether a request was answered.
@@ -76,21 +76,8 @@ impl ThreadState {
             .write(out);
             Done::Answered { close }
         };
-        if !authorized(shared, bytes, request) {
-            count(&shared.stats.unauthorized);
-            return write(&refusal(
-                "401 Unauthorized",
-                "WWW-Authenticate: Bearer\r\n",
-                b"this engine needs a token\n",
-            ));
-        }
-        if !is_meant(shared, bytes, request) {
-            count(&shared.stats.malformed);
-            return write(&refusal(
-                "421 Misdirected Request",
-                TEXT,
-                b"this engine is not known by that name (Host, --host)\n",
-            ));
+        if let Some(refused) = turned_away(shared, bytes, request) {
+            return write(&refused);
         }
         self.catch_up(shared);
         let path = bytes.get(request.path.clone()).unwrap_or_default();
@@ -193,7 +180,7 @@ impl ThreadState {
             Some(state) => state,
             None => {
                 let (limits, spool) = (shared.config.call, shared.spool.clone());
-                match State::new(code, limits, spool, Arc::clone(&shared.log)) {
+                match Interpreter::new(code, limits, spool, Arc::clone(&shared.log)) {
                     Ok(state) => state,
                     Err(why) => return Outcome::Failed(why),
                 }
@@ -270,6 +257,27 @@ fn is_meant(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
 fn begun(shared: &Shared, stats: &ProcedureStats) {
     count(&shared.stats.calls);
     count(&stats.requests);
+}
+
+/// The answer to a request that may not be served, whatever it asks for.
+fn turned_away(shared: &Shared, bytes: &[u8], request: &Request) -> Option<Reply<'static>> {
+    if !authorized(shared, bytes, request) {
+        count(&shared.stats.unauthorized);
+        return Some(refusal(
+            "401 Unauthorized",
+            "WWW-Authenticate: Bearer\r\n",
+            b"this engine needs a token\n",
+        ));
+    }
+    if !is_meant(shared, bytes, request) {
+        count(&shared.stats.malformed);
+        return Some(refusal(
+            "421 Misdirected Request",
+            TEXT,
+            b"this engine is not known by that name (Host, --host)\n",
+        ));
+    }
+    None
 }
 
 fn refusal<'a>(status: &'a str, headers: &'a str, body: &'a [u8]) -> Reply<'a> {

@@ -9,7 +9,7 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, Error, FromArgMatches, Subcommand,
 };
 use jostle_engine::takes;
-use jostle_model::options::{DefaultValue, Heading, Kind, OPTIONS, Opt, Use};
+use jostle_model::options::{DefaultValue, Heading, OPTIONS, Opt, Use, ValueKind};
 use jostle_model::plan::{Plan, Workload};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
@@ -180,7 +180,7 @@ fn arg(option: &'static Opt, used: &Use) -> Arg {
     let workload = used.workloads[0];
     let arg = arg
         .value_name(option.value_name)
-        .allow_hyphen_values(option.kind == Kind::Busy)
+        .allow_hyphen_values(option.kind == ValueKind::Busy)
         // The value's own message says more of `-t -3` than clap's advice to type `-- -3`.
         .allow_negative_numbers(true)
         .value_parser(move |typed: &str| {
@@ -188,7 +188,7 @@ fn arg(option: &'static Opt, used: &Use) -> Arg {
             read.map(|()| typed.to_owned())
         });
     match option.kind {
-        Kind::Flag => arg
+        ValueKind::Flag => arg
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true"),

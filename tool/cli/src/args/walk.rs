@@ -7,7 +7,7 @@ use crate::plan_file;
 use clap::CommandFactory;
 use jostle_engine::resolve::resolve;
 use jostle_model::defaults;
-use jostle_model::options::{DefaultValue, Kind, OPTIONS, Opt, Use};
+use jostle_model::options::{DefaultValue, OPTIONS, Opt, Use, ValueKind};
 use jostle_model::plan::{Plan, Workload};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -156,7 +156,7 @@ fn a_number_out_of_its_bounds_is_refused_with_them() {
         for number in numbers.into_iter().flatten() {
             let mut plan = Plan::of(workload);
             let typed = match option.kind {
-                Kind::Time => format!("{number}ns"),
+                ValueKind::Time => format!("{number}ns"),
                 _ => number.to_string(),
             };
             option.set(&mut plan, &typed).unwrap();

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::rows::Row;
-use super::trial::{Said, Trial};
+use super::trial::{Agreement, Trial};
 use crate::args::{Calibrate, Cli, Verb};
 use crate::progress::Line;
 use crate::signals::Signals;
@@ -118,10 +118,10 @@ impl Bench {
     fn attempt_once(&mut self, row: &Row) -> Result<Trial, Stop> {
         self.made.clear();
         let mut trial = (row.trial)(self)?;
-        if let Said::Differs(why) = &trial.said
+        if let Agreement::Differs(why) = &trial.said
             && let Some(disturbed) = self.disturbed()
         {
-            trial.said = Said::CannotTell(format!("{why}; but {disturbed}"));
+            trial.said = Agreement::CannotTell(format!("{why}; but {disturbed}"));
         }
         Ok(trial)
     }
@@ -237,8 +237,8 @@ impl Bench {
 fn once_more(mut attempt: impl FnMut() -> Result<Trial, Stop>) -> Result<Trial, Stop> {
     let first = attempt()?;
     match first.said {
-        Said::CannotTell(_) => attempt(),
-        Said::Agrees | Said::Differs(_) => Ok(first),
+        Agreement::CannotTell(_) => attempt(),
+        Agreement::Agrees | Agreement::Differs(_) => Ok(first),
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     /// What comes of attempts that end like this, and how many are made.
-    fn of(attempts: Vec<Result<Said, &str>>) -> (Option<Said>, usize) {
+    fn of(attempts: Vec<Result<Agreement, &str>>) -> (Option<Agreement>, usize) {
         let all = attempts.len();
         let mut left = attempts.into_iter();
         let outcome = once_more(|| match left.next().unwrap() {
@@ -272,9 +272,9 @@ mod tests {
 
     #[test]
     fn only_a_measurement_that_cannot_tell_is_made_once_more() {
-        let untold = || Ok(Said::CannotTell("a neighbour".to_owned()));
-        let wrong = Said::Differs("it lied".to_owned());
-        let right = Said::Agrees;
+        let untold = || Ok(Agreement::CannotTell("a neighbour".to_owned()));
+        let wrong = Agreement::Differs("it lied".to_owned());
+        let right = Agreement::Agrees;
         let table = [
             (vec![Ok(right.clone()), Ok(wrong.clone())], Some(&right), 1),
             // A failure is never tried away.
@@ -287,6 +287,6 @@ mod tests {
             assert_eq!(of(attempts), (expected.cloned(), made));
         }
         let (last, made) = of(vec![untold(), untold(), Ok(right)]);
-        assert!(matches!(last, Some(Said::CannotTell(_))) && made == 2);
+        assert!(matches!(last, Some(Agreement::CannotTell(_))) && made == 2);
     }
 }

@@ -26,7 +26,7 @@ use jostle_report::calibrated::render;
 use jostle_stats::binomial::bounds;
 use rows::{ROWS, Row};
 use std::time::Instant;
-use trial::{Said, Trial};
+use trial::{Agreement, Trial};
 
 /// A row fails if the whole 95 % interval of its share of wrong trials lies above this;
 /// inconclusive trials do not count (tool/docs/calibrate.md).
@@ -167,24 +167,24 @@ impl Tally {
     fn add(&mut self, trial: Trial) {
         let finding = &mut self.finding;
         let counter = match &trial.said {
-            Said::Agrees => &mut finding.passed,
-            Said::Differs(_) => &mut finding.failed,
-            Said::CannotTell(_) => &mut finding.untold,
+            Agreement::Agrees => &mut finding.passed,
+            Agreement::Differs(_) => &mut finding.failed,
+            Agreement::CannotTell(_) => &mut finding.untold,
         };
         *counter += 1;
         // Printed are the figures of the last conclusive trial; a wrong one takes
         // precedence over right ones.
-        let told = !matches!(trial.said, Said::CannotTell(_));
-        let wrong = matches!(trial.said, Said::Differs(_));
+        let told = !matches!(trial.said, Agreement::CannotTell(_));
+        let wrong = matches!(trial.said, Agreement::Differs(_));
         let nothing_yet = finding.passed + finding.failed <= u64::from(told);
         if nothing_yet || wrong || (told && self.differed.is_none()) {
             (finding.truth, finding.found) = (trial.truth, trial.found);
             finding.control = trial.control;
         }
         match trial.said {
-            Said::Agrees => {}
-            Said::Differs(why) => self.differed = Some(why),
-            Said::CannotTell(why) => self.untold = Some(why),
+            Agreement::Agrees => {}
+            Agreement::Differs(why) => self.differed = Some(why),
+            Agreement::CannotTell(why) => self.untold = Some(why),
         }
     }
 
@@ -214,7 +214,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn trial(said: Said) -> Trial {
+    fn trial(said: Agreement) -> Trial {
         Trial {
             truth: format!("truth of {said:?}"),
             said,
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    fn after(saids: &[Said]) -> Finding {
+    fn after(saids: &[Agreement]) -> Finding {
         let mut tally = Tally::of(ROWS[0]);
         saids
             .iter()
@@ -231,17 +231,17 @@ mod tests {
         tally.finding()
     }
 
-    fn differs() -> Said {
-        Said::Differs("it lied".to_owned())
+    fn differs() -> Agreement {
+        Agreement::Differs("it lied".to_owned())
     }
 
-    fn untold() -> Said {
-        Said::CannotTell("one CPU".to_owned())
+    fn untold() -> Agreement {
+        Agreement::CannotTell("one CPU".to_owned())
     }
 
     #[test]
     fn one_trial_is_what_it_says() {
-        assert_eq!(after(&[Said::Agrees]).outcome, Outcome::Pass);
+        assert_eq!(after(&[Agreement::Agrees]).outcome, Outcome::Pass);
         let failed = after(&[differs()]);
         assert_eq!(
             (failed.outcome, failed.why.as_deref()),
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn of_many_trials_a_few_may_be_wrong_and_the_bounds_are_of_those_that_told() {
-        let mut saids = vec![Said::Agrees; 58];
+        let mut saids = vec![Agreement::Agrees; 58];
         saids.extend([differs(), untold()]);
         let found = after(&saids);
         assert_eq!(found.outcome, Outcome::Pass);
@@ -268,7 +268,7 @@ mod tests {
         assert!((0.90..0.92).contains(&low) && high > 0.999, "{found:?}");
         // Three of 60: surely more than 1 %, not surely more than 2 %... five are.
         let wrong = |count| {
-            let mut saids = vec![Said::Agrees; 60 - count];
+            let mut saids = vec![Agreement::Agrees; 60 - count];
             saids.extend(vec![differs(); count]);
             after(&saids).outcome
         };
@@ -278,14 +278,14 @@ mod tests {
 
     #[test]
     fn a_calibration_fails_if_a_row_did_or_none_could_be_tried() {
-        let code = |saids: &[&[Said]]| {
+        let code = |saids: &[&[Agreement]]| {
             code_of(&Calibrated {
                 rows: saids.iter().map(|saids| after(saids)).collect(),
                 ..Calibrated::default()
             })
         };
-        assert_eq!(code(&[&[Said::Agrees], &[untold()]]), 0);
-        assert_eq!(code(&[&[Said::Agrees], &[differs()]]), 1);
+        assert_eq!(code(&[&[Agreement::Agrees], &[untold()]]), 0);
+        assert_eq!(code(&[&[Agreement::Agrees], &[differs()]]), 1);
         assert_eq!(code(&[&[untold()], &[untold()]]), 1);
         assert_eq!(code(&[]), 1);
     }

@@ -15,12 +15,12 @@ pub(super) struct Trial {
     /// Its finding without the planted fault.
     pub control: String,
     /// Whether these agree.
-    pub said: Said,
+    pub said: Agreement,
 }
 
 /// Whether jostle told the truth.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Agreement {
     /// It did.
     #[default]
     Agrees,
@@ -34,17 +34,17 @@ impl Trial {
     /// Without anything to show.
     pub(super) fn cannot_tell(why: String) -> Trial {
         Trial {
-            said: Said::CannotTell(why),
+            said: Agreement::CannotTell(why),
             ..Trial::default()
         }
     }
 }
 
 /// The first of these that is wrong; agreement if none is.
-pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Said {
+pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Agreement {
     match claims.iter().find(|(holds, _)| !holds) {
-        None => Said::Agrees,
-        Some((_, what)) => Said::Differs((*what).to_owned()),
+        None => Agreement::Agrees,
+        Some((_, what)) => Agreement::Differs((*what).to_owned()),
     }
 }
 
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn the_first_claim_that_fails_is_named() {
-        assert_eq!(all_of([(true, "a"), (true, "b")]), Said::Agrees);
+        assert_eq!(all_of([(true, "a"), (true, "b")]), Agreement::Agrees);
         assert_eq!(
             all_of([(true, "a"), (false, "b")]),
-            Said::Differs("b".to_owned())
+            Agreement::Differs("b".to_owned())
         );
     }
 }

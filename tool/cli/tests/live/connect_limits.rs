@@ -6,8 +6,12 @@
 //! of it is tested where it is made, in the engine's preflight.
 
 use crate::common::cgroup::Cgroup;
-use crate::common::{Done, Jostle, Place, alone, beside, in_a_network_of_its_own, jostle, reason};
+use crate::common::{
+    Done, Jostle, Place, alone, beside, in_a_network_of_its_own, in_five_tries, jostle, reason,
+};
 use jostle_model::record::Is;
+use jostle_sys::limits::net::Counted;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
@@ -46,6 +50,38 @@ fn ends(done: Done, call: &str, error: &str, says: &[&str]) -> Done {
         assert!(text.contains(words), "{text} does not say {words:?}");
     }
     done
+}
+
+/// The server's accept queue holds few connections, and it takes none until the kernel has
+/// refused one: what comes later is connected when its SYN is sent again, after a second.
+#[test]
+fn a_full_accept_queue_is_named_and_a_longer_one_is_not() {
+    let _beside = beside();
+    let found = |backlog: i32, refuses: bool| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, backlog).unwrap();
+        let address = listener.local_addr().unwrap();
+        let overflows = || Counted::read().map_or(0, |counted| counted.overflows);
+        let before = overflows();
+        std::thread::spawn(move || {
+            while refuses && overflows() == before {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let kept: Vec<_> = listener.incoming().take(20).collect();
+            std::thread::park();
+            drop(kept);
+        });
+        let done = sweep(&format!("tcp://{address} --open 20")).run();
+        done.points()
+            .iter()
+            .find_map(|point| Some(reason(point, "queues")?.text.clone()))
+    };
+    let text = in_five_tries("a connection that a full queue refused", || found(2, true));
+    assert!(text.starts_with("a full accept queue refused "), "{text}");
+    assert!(text.contains("give listen() a larger backlog"), "{text}");
+    in_five_tries("connections that no queue refused", || {
+        found(100, false).is_none().then_some(())
+    });
 }
 
 #[test]

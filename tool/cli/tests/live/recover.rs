@@ -1,10 +1,9 @@
-//! `jostle recover`, by the whole binary: what strikes, who is granted the lock next, who
-//! is told, and what a checker of linearizability says of the histories.
+//! `jostle recover`, by the whole binary: what strikes, who is granted the lock next, and
+//! who is told.
 
 use crate::common::{Done, Place, Signal, beside, jostle, must_be_root, must_have, reason};
 use jostle_model::plan::Fault;
 use jostle_model::record::{Event, Is, Point, Recovery, Struck, ToldBy, What};
-use std::process::{Command, Stdio};
 
 const MS: u64 = 1_000_000;
 
@@ -532,83 +531,4 @@ fn nothing_is_left_of_a_run_that_is_interrupted_while_its_server_stands_still() 
     run.signal(Signal::INT);
     let done: Done = run.end();
     done.exits(130).leaves_nothing();
-}
-
-#[test]
-fn each_run_has_a_history_of_its_own_for_knossos() {
-    let _beside = beside();
-    let place = Place::new();
-    let line = "recover flock --fault kill,stop --runs 1 --waiters 1 --pause 100ms -o r.jsonl";
-    place.jostle(line).run().measures();
-    let refused = place.jostle("report r.jsonl --format edn").run().exits(2);
-    refused.says("each of the 2 runs has a history of its own; --histories DIR");
-    let written = place.jostle("report r.jsonl --histories all").run();
-    written.exits(0).leaves_nothing();
-    let files = std::fs::read_dir(place.file("all")).unwrap();
-    let files: Vec<String> = files
-        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
-        .collect();
-    assert_eq!(files.len(), 2);
-    assert!(
-        files.iter().all(|text| text.starts_with("; flock ")),
-        "{files:?}"
-    );
-}
-
-/// Porcupine reads what `report` writes, and finds a double grant that was planted.
-#[test]
-#[ignore = "cargo xtask long"]
-fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
-    let _beside = beside();
-    must_have("go", "golang-go");
-    let place = Place::new();
-    let line = "recover flock lockd redis --runs 2 --waiters 2 --lease 1s --pause 300ms";
-    place.jostle(&format!("{line} -o r.jsonl")).run().measures();
-    let report = place.jostle("report r.jsonl --format porcupine").run();
-    let history = report.exits(0).stdout;
-    let (code, said) = porcupine(&place, &history);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("of 20 histories"), "{said}");
-    let recorded = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../lab/record/recover-zookeeper.jsonl"
-    );
-    let report = place.jostle("report --format porcupine").word(recorded);
-    let (code, said) = porcupine(&place, &report.run().exits(0).stdout);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("64 of 64 histories"), "{said}");
-    // A grant that comes as soon as it was asked for, while the owner owns.
-    let planted: Vec<String> = history
-        .lines()
-        .map(|line| {
-            let mut operation: serde_json::Value = serde_json::from_str(line).unwrap();
-            let is = |field: &str, value| operation[field] == serde_json::json!(value);
-            let first = is("history", 1) && is("client", 1);
-            if first && operation["op"] == "acquire" {
-                operation["return_ns"] = (operation["call_ns"].as_u64().unwrap() + 1).into();
-            }
-            operation.to_string()
-        })
-        .collect();
-    let (code, said) = porcupine(&place, &(planted.join("\n") + "\n"));
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("history 1 ("), "{said}");
-    assert!(said.contains("19 of 20 histories"), "{said}");
-}
-
-/// What the checker in `porcupine/` says of a history.
-fn porcupine(place: &Place, history: &str) -> (Option<i32>, String) {
-    let file = place.file("history.jsonl");
-    std::fs::write(&file, history).unwrap();
-    let output = Command::new("go")
-        .args(["run", "."])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/porcupine"))
-        .stdin(Stdio::from(std::fs::File::open(&file).unwrap()))
-        .output()
-        .unwrap();
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&said).into_owned(),
-    )
 }

@@ -2,16 +2,15 @@
 //! with the right exit code, before anything starts; and what fails on the way
 //! loses nothing that was finished.
 
-use crate::common::cgroup::Cgroup;
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, beside, jostle, must_be_root, must_have, on_every_cpu};
+use crate::common::{Done, Place, beside, jostle, must_have, on_every_cpu};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Refused: nothing measured, nothing left.
 #[track_caller]
-fn refuses(done: Done, code: i32, says: &[&str]) -> Done {
+pub(crate) fn refuses(done: Done, code: i32, says: &[&str]) -> Done {
     let done = says
         .iter()
         .fold(done.exits(code), |done, text| done.says(text));
@@ -508,171 +507,4 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     drop(targets.stdout.take());
     assert!(targets.wait().unwrap().success());
     assert_eq!(place.read("stderr"), "");
-}
-
-#[test]
-fn too_few_processes_for_this_user_are_said_before_the_start() {
-    let place = Place::of_a_plain_user();
-    let with = |workers: u64| {
-        let line = format!("contend null -w {workers} -b 1ms -t 50ms --runs 1");
-        place.jostle(&line).under("prlimit --nproc=20:20").run()
-    };
-    refuses(
-        with(100),
-        1,
-        &[
-            "RLIMIT_NPROC of this user is 20",
-            "prlimit --pid $$ --nproc=104",
-            "or -w at most 16",
-        ],
-    );
-    // What it promises holds.
-    with(16).measures().leaves_nothing();
-}
-
-#[test]
-fn too_few_processes_for_the_control_group_are_said_before_the_start() {
-    let _beside = beside();
-    let group = Cgroup::with("pids");
-    group.set(&[("pids.max", "30")], &[("pids.max", "30")]);
-    let with = |workers: u64, carrier: &str| {
-        // What the run before has left to the kernel would count as in use.
-        group.until_empty();
-        let line = format!("contend null -w {workers} --as {carrier} -b 1ms -t 50ms --runs 1");
-        jostle(&line).after(&group.enter()).run()
-    };
-    let remedy = format!("{}/pids.max", group.path().display());
-    // The first thread of a process of threads is no worker.
-    for (carrier, most) in [("processes", 26), ("threads", 25)] {
-        let fewer = format!("or -w at most {most}");
-        refuses(
-            with(100, carrier),
-            1,
-            &["the cgroup's pids.max is 30", &remedy, &fewer],
-        );
-        with(most, carrier).measures().leaves_nothing();
-    }
-}
-
-#[test]
-fn too_little_memory_of_the_control_group_is_said_before_the_start() {
-    let _beside = beside();
-    let group = Cgroup::with("memory");
-    group.set(
-        &[("memory.limit_in_bytes", "64M")],
-        &[("memory.max", "64M")],
-    );
-    let done = jostle("contend null -w 2000 -t 50ms --runs 1")
-        .after(&group.enter())
-        .run();
-    refuses(
-        done,
-        1,
-        &[
-            "2000 worker processes need",
-            "MiB of memory, the cgroup's memory.",
-            "is 64.0 MiB",
-            "or -w at most",
-        ],
-    );
-}
-
-#[test]
-fn limits_of_the_process_are_said_before_the_start() {
-    let table: &[(&str, &str, &[&str])] = &[
-        (
-            "--nofile=40:40",
-            "contend flock --keys 100 -w 2 -t 50ms --runs 1",
-            &[
-                "need 132 descriptors each, RLIMIT_NOFILE is 40",
-                "prlimit --pid $$ --nofile=132",
-            ],
-        ),
-        (
-            "--fsize=100000",
-            "contend null -w 300 -t 50ms --runs 1",
-            &["RLIMIT_FSIZE", "ulimit -f unlimited"],
-        ),
-        (
-            "--as=100000000",
-            "contend null -w 5000 -t 50ms --runs 1",
-            &["RLIMIT_AS", "ulimit -v", "or -w at most"],
-        ),
-    ];
-    for (limit, line, says) in table {
-        refuses(
-            jostle(line).under(&format!("prlimit {limit}")).run(),
-            1,
-            says,
-        );
-    }
-}
-
-#[test]
-fn semaphores_that_cannot_be_had_are_said_before_the_start() {
-    let table: &[(&str, &str, &[&str])] = &[
-        // SEMMSL, SEMMNS, SEMOPM, SEMMNI
-        (
-            "32000 0 500 32000",
-            "sysv",
-            &[
-                "kernel.sem allows 0 in all (SEMMNS, 0 in use)",
-                "sysctl -w kernel.sem=",
-            ],
-        ),
-        (
-            "32000 32000 500 0",
-            "sysv",
-            &[
-                "kernel.sem allows 0 sets (SEMMNI, 0 in use)",
-                "sysctl -w kernel.sem=",
-            ],
-        ),
-        (
-            "100 32000 500 32000",
-            "sysv --keys 4",
-            &[
-                "kernel.sem allows 100 in a set (SEMMSL)",
-                "--slots at most 100",
-            ],
-        ),
-        (
-            "32000 32000 500 0",
-            "sysv-undo",
-            &["kernel.sem allows 0 sets"],
-        ),
-    ];
-    for (sem, target, says) in table {
-        let line = format!("contend {target} -w 2 -t 50ms --runs 1");
-        // The limits are those of a namespace; who may make one takes a fresh one.
-        let jostle = Place::of_a_plain_user().jostle(&line);
-        let done = jostle
-            .after(&format!("echo '{sem}' > /proc/sys/kernel/sem"))
-            .under("unshare --ipc")
-            .run();
-        refuses(done, 1, says);
-    }
-    // All of them in somebody's hands.
-    let jostle = Place::of_a_plain_user().jostle("contend sysv -w 2 -t 50ms --runs 1");
-    let taken = "echo '32000 32000 500 1' > /proc/sys/kernel/sem && ipcmk -S 1 > /dev/null";
-    let done = jostle.after(taken).under("unshare --ipc").run();
-    refuses(
-        done,
-        1,
-        &[
-            "(SEMMNI, 1 in use)",
-            "remove sets that nobody uses (`ipcs -s`, `ipcrm`)",
-        ],
-    );
-    // Root has a namespace of its own, and needs nobody's.
-    let line = "contend sysv -w 2 -b 1ms -t 50ms --runs 1";
-    let none = "echo '32000 0 500 0' > /proc/sys/kernel/sem";
-    must_be_root("use up semaphores");
-    Place::new()
-        .jostle(line)
-        .after(none)
-        .under("unshare --ipc")
-        .run()
-        .measures()
-        .leaves_nothing();
 }

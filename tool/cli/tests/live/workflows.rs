@@ -5,7 +5,6 @@ use crate::common::{Place, alone, beside, in_five_tries, jostle, must_have, on_e
 use jostle_model::plan::Plan;
 use jostle_model::record::{Experiment, Record};
 use jostle_targets::TABLE;
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -244,86 +243,6 @@ fn a_report_is_what_the_run_printed_in_every_format() {
         .says("type --format csv --tidy");
 }
 
-/// The header of one block of lockscale's output, and the nine columns of the points
-/// that other programs did not make INVALID: those are a comment.
-fn lockscale_block(block: &str) -> (String, Vec<Vec<f64>>) {
-    let mut lines = block.lines();
-    let header = lines.next().unwrap().to_owned();
-    let figure = |text: &str| text.parse().unwrap();
-    let row = |line: &str| line.split(' ').map(figure).collect();
-    let rows = lines.filter(|line| !line.starts_with('#'));
-    (header, rows.map(row).collect())
-}
-
-#[test]
-fn a_script_made_for_lockscale_plots_the_gnuplot_format() {
-    must_have("gnuplot", "gnuplot-nox");
-    let _beside = beside();
-    let place = Place::new();
-    let line = "contend flock fcntl -w 2:4:8 -b 500 -i 10 -t 0.1 --runs 3 --format gnuplot -o result.jsonl";
-    let data = place.jostle(line).run_cleanly().measures().stdout;
-    let blocks: Vec<_> = data.split("\n\n\n").map(lockscale_block).collect();
-    assert_eq!(blocks.len(), 2, "{data}");
-    let disturbed = data.matches(" INVALID: ").count();
-    for ((header, rows), name) in blocks.iter().zip(["flock", "fcntl"]) {
-        // Name, hold us, idle us, duration s.
-        assert!(header.starts_with(&format!("# {name} 500 10 ")), "{header}");
-        assert!((3 - disturbed.min(3)..=3).contains(&rows.len()), "{data}");
-        for row in rows {
-            let [
-                workers,
-                duration,
-                user,
-                system,
-                total,
-                min,
-                max,
-                mean,
-                stddev,
-            ] = row[..]
-            else {
-                panic!("{} columns in {data}", row.len());
-            };
-            assert!(
-                (duration - 0.1).abs() < 1e-6 && user >= 0.0 && system >= 0.0,
-                "{row:?}"
-            );
-            assert!(min <= mean && mean <= max && stddev >= 0.0, "{row:?}");
-            // With one decimal.
-            assert!((mean - total / workers).abs() < 0.051, "{row:?}");
-            let real = place.points("result.jsonl").into_iter().find(|point| {
-                point.target == *name
-                    && point.at.workers == Some(workers as u64)
-                    && point.operations as f64 == total
-            });
-            assert!(real.is_some(), "no run of {name} has {total} acquisitions");
-        }
-    }
-    if disturbed > 0 {
-        // gnuplot draws no target without points.
-        return;
-    }
-    fs::write(place.file("locks.dat"), &data).unwrap();
-    let script = "set terminal png\n\
-        set output 'locks.png'\n\
-        set logscale x\n\
-        set xlabel 'processes'\n\
-        plot for [i=0:1] 'locks.dat' index i using 1:($5/$2) with linespoints title columnheader(2), \
-             for [i=0:1] '' index i using 1:8:6:7 with yerrorbars notitle\n\
-        set output\n\
-        stats 'locks.dat' index 1 using 1:(1e6*($3+$4)/$5) nooutput\n\
-        print STATS_records, STATS_max_x\n";
-    fs::write(place.file("locks.gp"), script).unwrap();
-    let (_, printed) = place.program(&["gnuplot", "locks.gp"]);
-    assert_eq!(printed.trim(), "3 8.0");
-    let picture = fs::read(place.file("locks.png")).unwrap();
-    assert!(
-        picture.starts_with(b"\x89PNG") && picture.len() > 1_000,
-        "{} bytes",
-        picture.len()
-    );
-}
-
 #[test]
 fn quick_leaves_out_what_a_minute_does_not_hold_and_names_it() {
     let _beside = beside();
@@ -498,57 +417,6 @@ fn results_whose_directory_vanishes_are_missed_at_once() {
     run.end().exits(1).says("cannot write pages/y.html");
 }
 
-/// Whether a terminal that shows this text is steered by it.
-fn steers(text: &str) -> bool {
-    text.chars()
-        .any(|c| c.is_control() && c != '\n' && c != '\t')
-}
-
-#[test]
-fn nothing_that_came_from_outside_steers_the_terminal() {
-    let _beside = beside();
-    let place = Place::new();
-    let evil = "\u{1b}[31m\u{1b}]0;owned\u{7}";
-    let name = place.jostle("contend").word(&format!("flock{evil}")).run();
-    assert!(!steers(&(name.stdout + &name.stderr)));
-    // A word that clap itself complains of.
-    let word = place
-        .jostle("contend")
-        .word(&format!("--{evil}"))
-        .run()
-        .exits(2);
-    assert!(!steers(&word.stderr), "{}", word.stderr);
-    // A server that answers each command with an error.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            std::thread::spawn(move || {
-                let mut bytes = [0; 4_096];
-                while std::io::Read::read(&mut stream, &mut bytes).is_ok_and(|n| n > 0) {
-                    let answer = "-ERR \u{1b}]0;owned\u{7} no\r\n";
-                    let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
-                }
-            });
-        }
-    });
-    let line = format!("stream redis://127.0.0.1:{port} -n 5 -w 1 --runs 1 -t 5");
-    let done = place.jostle(&line).run();
-    let said = done.stdout + &done.stderr;
-    assert!(!steers(&said) && said.contains("\\u001b]0;owned"), "{said}");
-    // A result file that somebody sends.
-    place.jostle(&format!("{RUNS} -o x.jsonl")).run().measures();
-    let json_evil = serde_json::to_string(&format!("null{evil}\nVALID")).unwrap();
-    let text = place.read("x.jsonl").replace("\"null\"", &json_evil);
-    fs::write(place.file("evil.jsonl"), text).unwrap();
-    for format in jostle_report::FORMATS {
-        let line = format!("report evil.jsonl --format {}", format.name);
-        let done = place.jostle(&line).run().exits(0);
-        assert!(!steers(&(done.stdout + &done.stderr)), "{}", format.name);
-    }
-}
-
 #[test]
 fn a_plan_that_is_wrong_is_told_where() {
     let place = Place::new();
@@ -576,42 +444,6 @@ fn a_plan_that_is_wrong_is_told_where() {
             .prints_nothing()
             .says(said);
     }
-}
-
-#[test]
-fn progress_is_for_terminals_and_quiet_is_quiet() {
-    must_have("script", "bsdutils");
-    let _beside = beside();
-    let line = "contend null -w 2 -b 1ms -t 300ms --runs 2";
-    let in_terminal = r#"exec script -qec "$*" /dev/null"#;
-    let watched = |options: &str| {
-        jostle(&format!("{line} {options}"))
-            .after(in_terminal)
-            .run()
-            .measures()
-            .stdout
-    };
-    let progress = "point 1 of 1, run 1 of 2, ";
-    let note = "2 runs, about";
-    assert!(watched("").contains(progress) && watched("").contains(note));
-    assert!(
-        !watched("--no-progress").contains(progress) && watched("--no-progress").contains(note)
-    );
-    assert!(!watched("--quiet").contains(progress) && !watched("--quiet").contains(note));
-    let logged = jostle(line)
-        .run()
-        .measures()
-        .says(note)
-        .does_not_say(progress);
-    let mut others = logged.stderr.lines().filter(|said| !said.contains(note));
-    let of_the_machine =
-        |said: &str| said.contains("jostle calibrate") || said.starts_with("busy now: ");
-    assert!(others.all(of_the_machine), "{}", logged.transcript());
-    jostle(&format!("{line} --quiet"))
-        .run()
-        .measures()
-        .says_nothing()
-        .prints("null");
 }
 
 #[test]
@@ -649,24 +481,6 @@ fn the_first_command_answers_in_its_own_time() {
         .prints("Checked: ")
         .prints("Next: jostle ");
     done.does_not_say("panicked").says("runs, about");
-}
-
-/// It stood still for as long as a run took.
-#[test]
-fn progress_moves_within_a_run() {
-    must_have("script", "bsdutils");
-    let _beside = beside();
-    let mut run = jostle("contend null -w 1 -b 1ms -t 100 --runs 1")
-        .after(r#"exec script -qec "$*" /dev/null"#)
-        .in_background();
-    run.until("three states of one run", |run| {
-        let shown = run.printed();
-        let frames = shown
-            .split('\r')
-            .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
-        let frames: BTreeSet<&str> = frames.map(str::trim_end).collect();
-        (frames.len() >= 3).then_some(())
-    });
 }
 
 /// `-t 10m` took an hour "to fit the budget".

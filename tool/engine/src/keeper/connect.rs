@@ -2,7 +2,7 @@
 //! other listeners, let connections grow to each listed number, read all figures
 //! there, and have everything closed again.
 
-use super::connect_crew::Kind;
+use super::connect_crew::Role;
 use super::connect_figures::Figures;
 use super::during::During;
 use super::run::{Aborted, LOOK_UP};
@@ -39,7 +39,7 @@ pub(super) struct Sweep<'a> {
     pub(super) order: &'a SweepOrder,
     pub(super) board: Board,
     pub(super) crew: Processes,
-    pub(super) alive: BTreeMap<u32, (Kind, usize)>,
+    pub(super) alive: BTreeMap<u32, (Role, usize)>,
     pub(super) deaths: Vec<String>,
     pub(super) endpoint: Endpoint,
     pub(super) listening: Vec<Vec<OwnedFd>>,
@@ -107,12 +107,9 @@ impl<'a> Sweep<'a> {
         let processes = crew.clients + crew.servers + crew.listeners;
         let board = Board::new(processes, order.acceptors as usize, stretches(&order.open))
             .map_err(|e| aborted(format!("no memory for histograms: {e}")))?;
-        let sources = match order.bind_no_port {
-            None => Vec::new(),
-            Some(_) => (0..order.sources)
-                .map(|nth| source(order.sources, order.sweep, nth))
-                .collect(),
-        };
+        let bound = order.bind_no_port.is_some();
+        let numbers = 0..if bound { order.sources } else { 0 };
+        let sources = numbers.map(|nth| source(order.sources, order.sweep, nth));
         Ok(Sweep {
             context,
             order,
@@ -122,7 +119,7 @@ impl<'a> Sweep<'a> {
             deaths: Vec::new(),
             endpoint,
             listening,
-            sources,
+            sources: sources.collect(),
             backlog,
             descriptors,
             machine: Machine::read(),
@@ -258,7 +255,7 @@ impl<'a> Sweep<'a> {
 
     fn interrupt_clients(&self) {
         for (pid, (kind, number)) in &self.alive {
-            if *kind == Kind::Client && self.board.own(*number, Own::Working) != 0 {
+            if *kind == Role::Client && self.board.own(*number, Own::Working) != 0 {
                 let _ = signal::end_waits_of(*pid, *pid);
             }
         }
@@ -310,7 +307,7 @@ impl<'a> Sweep<'a> {
             let mut clients = sweep
                 .alive
                 .values()
-                .filter(|(kind, _)| *kind == Kind::Client);
+                .filter(|(kind, _)| *kind == Role::Client);
             clients.any(|(_, number)| sweep.board.own(*number, Own::Working) != 0)
         };
         while working(self) && self.context.clock.now() < deadline {
@@ -345,7 +342,7 @@ impl<'a> Sweep<'a> {
             let mut servers = sweep
                 .alive
                 .values()
-                .filter(|(kind, _)| *kind == Kind::Server);
+                .filter(|(kind, _)| *kind == Role::Server);
             servers.any(|(_, number)| {
                 sweep.board.own(*number, Own::Working) != 0
                     && sweep.board.own(*number, Own::Reported) != asked
@@ -360,12 +357,12 @@ impl<'a> Sweep<'a> {
     /// The side that connected closes first, one process after the other.
     fn close_all(&mut self) -> Result<(), Aborted> {
         self.board.order(0, order::CLOSE);
-        self.await_gone(Kind::Client)?;
+        self.await_gone(Role::Client)?;
         if self.crew.servers > 0 {
             // Those in the middle of accepting see it within their look-up.
             let first = self.crew.clients;
             self.board.order(first, order::CLOSE);
-            self.await_gone(Kind::Server)?;
+            self.await_gone(Role::Server)?;
         }
         for number in self.crew.clients + self.crew.servers.. {
             if number == self.crew.clients + self.crew.servers + self.crew.listeners {
@@ -373,7 +370,7 @@ impl<'a> Sweep<'a> {
             }
             self.board.order(number, order::CLOSE);
         }
-        self.await_gone(Kind::Listener)
+        self.await_gone(Role::Listener)
     }
 }
 

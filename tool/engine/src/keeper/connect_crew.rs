@@ -19,7 +19,7 @@ const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Which process is which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Role {
     /// Connects.
     Client,
     /// Accepts.
@@ -37,24 +37,24 @@ impl Sweep<'_> {
             each,
         } = self.crew;
         for client in 0..clients {
-            self.fork(Kind::Client, client, each)?;
+            self.fork(Role::Client, client, each)?;
         }
         for server in clients..clients + servers {
-            self.fork(Kind::Server, server, each)?;
+            self.fork(Role::Server, server, each)?;
         }
         for listener in 0..listeners {
-            self.fork(Kind::Listener, clients + servers + listener, each)?;
+            self.fork(Role::Listener, clients + servers + listener, each)?;
         }
         Ok(())
     }
 
-    fn fork(&mut self, kind: Kind, number: usize, each: u64) -> Result<(), Aborted> {
+    fn fork(&mut self, kind: Role, number: usize, each: u64) -> Result<(), Aborted> {
         let keeper = rustix::process::getpid();
         let pid = self.context.forker.fork(|| {
             process::set_name(match kind {
-                Kind::Client => "jostle-client",
-                Kind::Server => "jostle-server",
-                Kind::Listener => "jostle-listen",
+                Role::Client => "jostle-client",
+                Role::Server => "jostle-server",
+                Role::Listener => "jostle-listen",
             });
             if process::die_with(keeper).is_err() {
                 return 1;
@@ -84,14 +84,14 @@ impl Sweep<'_> {
     }
 
     /// In the process itself.
-    fn settle_in(&self, kind: Kind, number: usize) -> std::io::Result<()> {
+    fn settle_in(&self, kind: Role, number: usize) -> std::io::Result<()> {
         signal::end_waits_on_signal()?;
         cpu::set_timer_slack(self.order.timer_slack.0)?;
         let cpus = &self.order.cpus;
         let cpu = match kind {
             _ if cpus.is_empty() => None,
-            Kind::Client | Kind::Listener => cpus.first(),
-            Kind::Server => cpus.get(1..).filter(|rest| !rest.is_empty()).map_or_else(
+            Role::Client | Role::Listener => cpus.first(),
+            Role::Server => cpus.get(1..).filter(|rest| !rest.is_empty()).map_or_else(
                 || cpus.first(),
                 |rest| rest.get((number - self.crew.clients) % rest.len()),
             ),
@@ -105,14 +105,14 @@ impl Sweep<'_> {
     }
 
     /// The life of a forked process. Returns its exit code.
-    fn live(&self, kind: Kind, number: usize, each: u64) -> i32 {
+    fn live(&self, kind: Role, number: usize, each: u64) -> i32 {
         let ready = || {
             self.board.count(Count::Ready).fetch_add(1, Relaxed);
             self.board.ring();
         };
         let (board, clock) = (&self.board, self.context.clock);
         match kind {
-            Kind::Client => {
+            Role::Client => {
                 let client = Client {
                     board,
                     plug: Plug::new(&self.endpoint, options(self.order), &self.sources),
@@ -128,7 +128,7 @@ impl Sweep<'_> {
                 ready();
                 client.live()
             }
-            Kind::Server => {
+            Role::Server => {
                 let server = Server {
                     board,
                     listening: &self.listening,
@@ -142,7 +142,7 @@ impl Sweep<'_> {
                 ready();
                 server.live()
             }
-            Kind::Listener => {
+            Role::Listener => {
                 let nth = (number - self.crew.clients - self.crew.servers) as u64;
                 let listener = Listener {
                     board,
@@ -259,7 +259,7 @@ impl Sweep<'_> {
         })
     }
 
-    pub(super) fn await_gone(&mut self, kind: Kind) -> Result<(), Aborted> {
+    pub(super) fn await_gone(&mut self, kind: Role) -> Result<(), Aborted> {
         while self.alive.values().any(|(other, _)| *other == kind) {
             self.nap()?;
             if let Some(death) = self.deaths.first() {
@@ -280,11 +280,11 @@ impl Sweep<'_> {
     }
 }
 
-fn death(kind: Kind, number: usize, ended: &Ended, crew: &Processes) -> String {
+fn death(kind: Role, number: usize, ended: &Ended, crew: &Processes) -> String {
     let (what, nth) = match kind {
-        Kind::Client => ("client", number),
-        Kind::Server => ("server", number - crew.clients),
-        Kind::Listener => ("listener", number - crew.clients - crew.servers),
+        Role::Client => ("client", number),
+        Role::Server => ("server", number - crew.clients),
+        Role::Listener => ("listener", number - crew.clients - crew.servers),
     };
     format!("{what} {nth} (pid {}): {}", ended.pid, how_it_ended(ended))
 }

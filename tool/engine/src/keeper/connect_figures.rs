@@ -3,7 +3,7 @@
 
 use super::accounts::{Books, Entry, Known, Server};
 use super::connect::Sweep;
-use super::connect_crew::Kind;
+use super::connect_crew::Role;
 use crate::order::{Closed, Merged, Reached, SideData};
 use jostle_model::connect::Stopped;
 use jostle_model::record::{Accounts, Buckets, Machine};
@@ -96,9 +96,9 @@ impl Figures {
             let known = self.own_cpu.entry(*pid).or_default();
             *known = cpu_ns.unwrap_or(*known);
             let side = match kind {
-                Kind::Client => &mut clocks.client,
-                Kind::Server => &mut clocks.server,
-                Kind::Listener => continue,
+                Role::Client => &mut clocks.client,
+                Role::Server => &mut clocks.server,
+                Role::Listener => continue,
             };
             side.cpu_ns += *known;
             side.user_ns += sweep.board.own(*number, Own::User);
@@ -135,9 +135,9 @@ impl Figures {
             took_ns,
             total_ns: self.total_ns,
             ramp_ns: self.ramp_ns,
-            client: self.side(sweep, Kind::Client, self.clocks.client, clocks.client),
+            client: self.side(sweep, Role::Client, self.clocks.client, clocks.client),
             server: servers
-                .then(|| self.side(sweep, Kind::Server, self.clocks.server, clocks.server)),
+                .then(|| self.side(sweep, Role::Server, self.clocks.server, clocks.server)),
             lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
             machine: machine(&self.clocks, &clocks),
             accounts: Some(Box::new(accounts)),
@@ -175,7 +175,7 @@ impl Figures {
         self.books.close(&self.opened, &closed, &known)
     }
 
-    fn side(&self, sweep: &Sweep<'_>, kind: Kind, from: SideClock, to: SideClock) -> SideData {
+    fn side(&self, sweep: &Sweep<'_>, kind: Role, from: SideClock, to: SideClock) -> SideData {
         let processes = sweep.alive.iter().filter(|(_, (other, _))| *other == kind);
         let pids: Vec<u32> = processes.map(|(pid, _)| *pid).collect();
         let large = sweep.board.get(Count::Opened) >= LEAST_FOR_MEMORY;

@@ -3,7 +3,7 @@
 //! board; nothing here is timed.
 
 use super::connect::Sweep;
-use super::connect_crew::Kind;
+use super::connect_crew::Role;
 use super::run::Aborted;
 use crate::order::Lost;
 use jostle_model::connect::Only;
@@ -72,7 +72,7 @@ impl Sweep<'_> {
     /// Clients whose turn to connect has come, and who live.
     fn busy_clients(&self) -> Vec<usize> {
         let clients = self.alive.values().filter(|(kind, number)| {
-            *kind == Kind::Client && self.board.own(*number, Own::Order) != u64::from(order::WAIT)
+            *kind == Role::Client && self.board.own(*number, Own::Order) != u64::from(order::WAIT)
         });
         clients.map(|(_, number)| *number).collect()
     }

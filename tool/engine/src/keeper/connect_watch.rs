@@ -2,7 +2,7 @@
 
 use super::accounts;
 use super::connect::Sweep;
-use super::connect_crew::Kind;
+use super::connect_crew::Role;
 use super::connect_figures::merged;
 use crate::order::{Running, Used};
 use jostle_sys::stat::{self, CpuClock};
@@ -41,7 +41,7 @@ impl Sweep<'_> {
 
     fn used_so_far(&self) -> Used {
         let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
-        let of = |wanted: Kind| {
+        let of = |wanted: Role| {
             let mine = self
                 .alive
                 .iter()
@@ -50,8 +50,8 @@ impl Sweep<'_> {
         };
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
         Used {
-            workers_ns: of(Kind::Client),
-            server_ns: (self.crew.servers > 0).then(|| of(Kind::Server)),
+            workers_ns: of(Role::Client),
+            server_ns: (self.crew.servers > 0).then(|| of(Role::Server)),
             tool_ns: stat::own_cpu_ns() + parent.and_then(clock).unwrap_or(0),
             whole_ns: accounts::busy_ns(),
         }

@@ -256,10 +256,36 @@ fn waiting(load: &Demand, machine: &Machine) -> Option<String> {
 /// and what lifts it.
 pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machine) -> String {
     let open = nth.saturating_sub(1);
+    let what = meaning(call, error, open, load, machine);
+    let call = match call {
+        "memory" => String::new(),
+        call => format!("{call}(): "),
+    };
+    let things = if load.alone { "sockets" } else { "connections" };
+    format!("{error} after {open} {things}: {call}{what}")
+}
+
+/// Why no server was reached.
+fn unreached(error: &str) -> &'static str {
+    match error {
+        "ECONNREFUSED" => {
+            "nobody listens there (any more), or the server refuses; start it, or correct the \
+             address"
+        }
+        "ENOENT" => "there is no socket at this path; start the server",
+        "EACCES" | "EPERM" => {
+            "the system forbids it: rights on the path, a firewall, or a full conntrack table \
+             (net.netfilter.nf_conntrack_max)"
+        }
+        _ => "there is no way to this address",
+    }
+}
+
+fn meaning(call: &str, error: &str, open: u64, load: &Demand, machine: &Machine) -> String {
     let range = load.port_range.or(machine.net.ports.map(PortRange::from));
     let ports = range.map_or_else(|| "the range".to_owned(), |range| range.to_string());
     let more = || range.map_or_else(|| "--sources 2".to_owned(), |range| more_ports(load, range));
-    let what = match (error, call) {
+    match (error, call) {
         ("EADDRNOTAVAIL", _) if load.has_ports => format!(
             "no port of {ports} is left from {} to {}{}; {}",
             counted(load.sources, "source address", "source addresses"),
@@ -288,16 +314,8 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machi
             machine.kernel.file_max.unwrap_or(0),
             machine.kernel.file_max.unwrap_or(0).saturating_mul(2)
         ),
-        ("ECONNREFUSED", _) => {
-            "nobody listens there (any more), or the server refuses; start it, or correct the \
-             address"
-                .to_owned()
-        }
-        ("ENOENT", _) => "there is no socket at this path; start the server".to_owned(),
-        ("EACCES" | "EPERM", _) => {
-            "the system forbids it: rights on the path, a firewall, or a full conntrack table \
-             (net.netfilter.nf_conntrack_max)"
-                .to_owned()
+        ("ENETUNREACH" | "EHOSTUNREACH" | "ECONNREFUSED" | "ENOENT" | "EACCES" | "EPERM", _) => {
+            unreached(error).to_owned()
         }
         ("ETIMEDOUT", _) => format!(
             "no answer for 5 s: the server does not accept and its backlog is full (at most \
@@ -320,19 +338,11 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machi
              4.2"
             .to_owned()
         }
-        ("ENETUNREACH" | "EHOSTUNREACH", _) => "there is no way to this address".to_owned(),
         ("EINVAL", "connect") => {
             "a source address of 127.0.0.0/8 reaches this machine only; --sources 1".to_owned()
         }
         _ => "the system's limits are listed by `jostle doctor`".to_owned(),
-    };
-    let call = if call == "memory" {
-        String::new()
-    } else {
-        format!("{call}(): ")
-    };
-    let things = if load.alone { "sockets" } else { "connections" };
-    format!("{error} after {open} {things}: {call}{what}")
+    }
 }
 
 /// The same as an option, where one lifts it.

@@ -22,7 +22,7 @@ mod table;
 mod value;
 
 pub use table::{MOST_KEYS, OPTIONS, Plan};
-pub use value::{Kind, Value};
+pub use value::{Value, ValueKind};
 
 use crate::plan::Workload;
 use crate::time::{Nanos, Unit};
@@ -35,7 +35,7 @@ pub struct Opt {
     /// The letter of the short form, without its `-`.
     pub short: Option<char>,
     /// What a value is.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What stands for a value in the help, such as `TIME`.
     pub value_name: &'static str,
     /// A value, as typed.
@@ -168,7 +168,7 @@ impl Opt {
     /// Its bounds, as printed: `1 to 1000`.
     pub fn range(&self) -> Option<String> {
         self.bounds.map(|(least, most)| match self.kind {
-            Kind::Time => format!("{} to {}", Nanos(least), Nanos(most)),
+            ValueKind::Time => format!("{} to {}", Nanos(least), Nanos(most)),
             _ => format!("{least} to {most}"),
         })
     }
@@ -186,8 +186,12 @@ impl Opt {
     /// The help of a use: what it does, the unit of a bare number, the default.
     pub fn help(&self, used: &Use) -> String {
         let unit = match (self.kind, self.unit) {
-            (Kind::Time | Kind::Busy | Kind::Times, Unit::Micros) => "; bare numbers are us",
-            (Kind::Time | Kind::Busy | Kind::Times, Unit::Seconds) => "; bare numbers are seconds",
+            (ValueKind::Time | ValueKind::Busy | ValueKind::Times, Unit::Micros) => {
+                "; bare numbers are us"
+            }
+            (ValueKind::Time | ValueKind::Busy | ValueKind::Times, Unit::Seconds) => {
+                "; bare numbers are seconds"
+            }
             _ => "",
         };
         let default = match used.default {
@@ -203,7 +207,7 @@ impl Opt {
 
     /// Whether it is a switch without a value.
     pub fn is_switch(&self, used: &Use) -> bool {
-        self.kind == Kind::Flag && used.default == DefaultValue::Fixed("false")
+        self.kind == ValueKind::Flag && used.default == DefaultValue::Fixed("false")
     }
 
     /// The letter of its short form.

@@ -8,7 +8,7 @@ use crate::time::{Busy, Nanos, Unit};
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Yes or no.
     Flag,
     /// A whole number.
@@ -31,19 +31,19 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl ValueKind {
     /// What stands for a value in the help, where the option has no better name.
     pub const fn value_name(self) -> &'static str {
         match self {
-            Kind::Flag => "BOOL",
-            Kind::Count => "N",
-            Kind::Share => "SHARE",
-            Kind::List => "LIST",
-            Kind::Time | Kind::Busy => "TIME",
-            Kind::Times => "TIMES",
-            Kind::Choice(_) => "HOW",
-            Kind::Form(_) => "WHICH",
-            Kind::Text => "TEXT",
+            ValueKind::Flag => "BOOL",
+            ValueKind::Count => "N",
+            ValueKind::Share => "SHARE",
+            ValueKind::List => "LIST",
+            ValueKind::Time | ValueKind::Busy => "TIME",
+            ValueKind::Times => "TIMES",
+            ValueKind::Choice(_) => "HOW",
+            ValueKind::Form(_) => "WHICH",
+            ValueKind::Text => "TEXT",
         }
     }
 }
@@ -51,7 +51,7 @@ impl Kind {
 /// A type that an option can have.
 pub trait Value: Sized {
     /// What it is.
-    const KIND: Kind;
+    const KIND: ValueKind;
     /// One value as typed, for tests that walk all options.
     const EXAMPLE: &'static str;
 
@@ -74,7 +74,7 @@ pub trait Value: Sized {
 macro_rules! plain {
     ($($type:ty: $kind:expr, $example:literal, $wrong:expr $(, $numbers:expr)?;)+) => {$(
         impl Value for $type {
-            const KIND: Kind = $kind;
+            const KIND: ValueKind = $kind;
             const EXAMPLE: &'static str = $example;
 
             fn read(typed: &str, _: Unit) -> Result<$type, String> {
@@ -93,14 +93,14 @@ macro_rules! plain {
 }
 
 plain! {
-    bool: Kind::Flag, "true", |typed, _| format!("`{typed}` is neither true nor false");
-    u32: Kind::Count, "2", not_whole, u64::from;
-    u64: Kind::Count, "2", not_whole, u64::from;
-    f64: Kind::Share, "0.5", |typed, _| format!("`{typed}` is not a number, such as 0.5");
-    String: Kind::Text, "a b", |_, never| match never {};
-    Place: Kind::Form("none, same, cross, cpus:0-3"), "cpus:0,2", own_words;
-    PortRange: Kind::Form("LO-HI"), "40000-49999", own_words;
-    ServerAt: Kind::Form(":PORT, pid:N, unix:PATH, cgroup:PATH"), "pid:7", own_words;
+    bool: ValueKind::Flag, "true", |typed, _| format!("`{typed}` is neither true nor false");
+    u32: ValueKind::Count, "2", not_whole, u64::from;
+    u64: ValueKind::Count, "2", not_whole, u64::from;
+    f64: ValueKind::Share, "0.5", |typed, _| format!("`{typed}` is not a number, such as 0.5");
+    String: ValueKind::Text, "a b", |_, never| match never {};
+    Place: ValueKind::Form("none, same, cross, cpus:0-3"), "cpus:0,2", own_words;
+    PortRange: ValueKind::Form("LO-HI"), "40000-49999", own_words;
+    ServerAt: ValueKind::Form(":PORT, pid:N, unix:PATH, cgroup:PATH"), "pid:7", own_words;
 }
 
 fn not_whole(typed: &str, _: std::num::ParseIntError) -> String {
@@ -112,7 +112,7 @@ fn own_words(_: &str, error: String) -> String {
 }
 
 impl Value for List {
-    const KIND: Kind = Kind::List;
+    const KIND: ValueKind = ValueKind::List;
     const EXAMPLE: &'static str = "3:7";
 
     fn read(typed: &str, _: Unit) -> Result<List, String> {
@@ -129,7 +129,7 @@ impl Value for List {
 }
 
 impl Value for Nanos {
-    const KIND: Kind = Kind::Time;
+    const KIND: ValueKind = ValueKind::Time;
     const EXAMPLE: &'static str = "7ms";
 
     fn read(typed: &str, unit: Unit) -> Result<Nanos, String> {
@@ -146,7 +146,7 @@ impl Value for Nanos {
 }
 
 impl Value for Busy {
-    const KIND: Kind = Kind::Busy;
+    const KIND: ValueKind = ValueKind::Busy;
     const EXAMPLE: &'static str = "-250us";
 
     fn read(typed: &str, unit: Unit) -> Result<Busy, String> {
@@ -159,7 +159,7 @@ impl Value for Busy {
 }
 
 impl Value for Vec<Nanos> {
-    const KIND: Kind = Kind::Times;
+    const KIND: ValueKind = ValueKind::Times;
     const EXAMPLE: &'static str = "1ms:1s";
 
     fn read(typed: &str, unit: Unit) -> Result<Vec<Nanos>, String> {
@@ -175,7 +175,7 @@ impl Value for Vec<Nanos> {
 
 /// As the help of `jostle recover` has them: with commas.
 impl Value for Vec<Fault> {
-    const KIND: Kind = Kind::Form("kill, stop, cut, server-kill, server-stop");
+    const KIND: ValueKind = ValueKind::Form("kill, stop, cut, server-kill, server-stop");
     const EXAMPLE: &'static str = "kill,stop";
 
     fn read(typed: &str, _: Unit) -> Result<Vec<Fault>, String> {

@@ -8,22 +8,23 @@ use serde::{Deserialize, Serialize};
 /// a thread runs, so that each is exact to one tick per CPU at either end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accounts {
-    /// Between the two readings.
+    /// Time between the two readings.
     pub between_s: f64,
     /// CPUs that workers and server may use.
     pub cpus: u64,
     /// The workers.
     pub workers_s: f64,
-    /// Processes that were started for requests.
+    /// Processes that were started for requests, and programs that workers keep (`pipe`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub requests_s: Option<f64>,
-    /// The server under test, with its threads and descendants.
+    /// The server under test, with its threads and descendants; absent where its processes are
+    /// not known or run on another host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_s: Option<f64>,
     /// jostle's other processes.
     pub tool_s: f64,
-    /// Other processes that may run on those CPUs; absent where not all processes of
-    /// the machine can be seen.
+    /// Other processes that may run on those CPUs; absent where not all processes of the
+    /// machine can be seen (a container, hidepid).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others_s: Option<f64>,
     /// The largest of them, at most three.
@@ -34,16 +35,17 @@ pub struct Accounts {
     /// The largest of them, at most three.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub kernel_threads: Vec<Neighbour>,
-    /// All tasks of the machine, by the root of the `cpuacct` hierarchy; absent where
-    /// that cannot be read.
+    /// All tasks of the machine, by the root of `cpuacct`; absent without control groups of
+    /// version 1.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub whole_s: Option<f64>,
     /// The part of `whole_s` without an owner: processes that began and ended between the
     /// readings, and whose parent is gone too, plus the clocks' steps.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unexplained_s: Option<f64>,
-    /// What those CPUs ran beside ours, by their own clocks: other processes, kernel threads,
-    /// programs that ended; absent where a CPU's clock cannot be read.
+    /// What those CPUs ran beside ours, by their own clocks (`cpuacct.usage_percpu`): other
+    /// processes, kernel threads, programs that ended; absent without control groups of version
+    /// 1.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub foreign_s: Option<f64>,
     /// Ticks in soft interrupts on those CPUs.
@@ -52,12 +54,12 @@ pub struct Accounts {
     /// Packets that those CPUs handled (/proc/net/softnet_stat).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packets: Option<u64>,
-    /// Segments that the workers' connections carried in both directions; absent where they
-    /// have none, or did not keep them.
+    /// Segments that the workers' connections carried in both directions (TCP_INFO); absent
+    /// where they have none, open others meanwhile, or are more than 500.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_packets: Option<u64>,
-    /// The same by short slices of the window, where `contend` ran on one host and starts no
-    /// programs.
+    /// [Slices of the window](method/accounts.md#when-is-a-slice-clean), for `contend` on one
+    /// host whose workers start no programs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub readings: Option<Readings>,
     /// Time that threads of workers and server were runnable and not running, summed;
@@ -106,7 +108,7 @@ pub struct Latencies {
     pub sleep_late_p50_ns: f64,
     /// The same, 90th percentile.
     pub sleep_late_p90_ns: f64,
-    /// From a futex wake-up to the woken process running, both on one CPU.
+    /// From a futex wake-up until the woken process runs, both on one CPU.
     pub wake_same_cpu_ns: f64,
     /// The same where the woken process sleeps on another, idle CPU; absent with one
     /// CPU.

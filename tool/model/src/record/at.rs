@@ -12,28 +12,28 @@ pub struct At {
     /// Contending workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u64>,
-    /// Operations of each worker.
+    /// `stream` and `churn`: operations of each worker.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operations: Option<u64>,
-    /// Locks that each worker holds at the peak.
+    /// `hold`: locks that each worker holds at the peak.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub keys: Option<u64>,
-    /// Connections that are open.
+    /// `connect`: connections that are open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub open: Option<u64>,
-    /// Other sockets that listen.
+    /// `connect`: other sockets that listen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub listeners: Option<u64>,
-    /// Source addresses of the connections.
+    /// `connect`: source addresses.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sources: Option<u64>,
-    /// Requests a second that are offered.
+    /// `rate`: requests offered a second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<u64>,
-    /// Generators over which the requests in flight are spread.
+    /// `spread`: generators over which the requests in flight are spread.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generators: Option<u64>,
-    /// What struck (`recover`).
+    /// `recover`: `kill`, `stop`, `cut`, `server-kill` or `server-stop`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
 }

@@ -8,7 +8,7 @@ use std::ops::Index;
 /// `tool/docs/results.md` says under which name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Values.
+    /// Values. With 0 the other fields mean nothing.
     pub count: u64,
     /// Exact smallest.
     pub min: u64,
@@ -16,11 +16,11 @@ pub struct Distribution {
     pub max: u64,
     /// Exact mean.
     pub mean: f64,
-    /// Percentiles by name (`p50`, `p90`, `p99`, `p999`); one without at least
-    /// ten values beyond it is absent.
+    /// Percentiles from the histogram, within 0.4 %: `p50`, `p90`, `p99`, `p999`; one with
+    /// fewer than 10 values beyond it is absent.
     #[serde(flatten)]
     pub percentiles: Percentiles,
-    /// Share of the values above each time asked for with `--over`.
+    /// From a time to the share of values above it, for each time of `over` in the plan.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub over: BTreeMap<String, f64>,
 }
@@ -31,12 +31,12 @@ pub struct Waits {
     /// The granted ones.
     #[serde(flatten)]
     pub granted: Distribution,
-    /// Attempts that ended without a grant or not at all within the window.
+    /// Attempts without a grant by the end of the window, and timeouts.
     pub censored: u64,
-    /// Kaplan-Meier percentiles over granted and censored attempts; one that
-    /// the data do not reach is absent here and stands in `at_least`.
+    /// Percentiles over granted and censored attempts; quote these. One that the curve does not
+    /// reach stands in `at_least`.
     pub kaplan_meier: Percentiles,
-    /// Percentiles known only to lie above this.
+    /// Percentiles known only to be above this value.
     #[serde(skip_serializing_if = "Percentiles::is_empty", default)]
     pub at_least: Percentiles,
 }

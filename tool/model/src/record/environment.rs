@@ -23,20 +23,23 @@ pub struct Environment {
     /// The kernel's clock source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_clock_source: Option<String>,
-    /// Clock ticks that CPU accounting is sampled with, or `exact`.
+    /// `exact`, or `sampled, N ticks/s`: how the kernel splits user from system time.
     pub cpu_accounting: String,
     /// Physical memory.
     pub memory_bytes: u64,
     /// Memory available at the start.
     pub memory_available_bytes: u64,
-    /// Share of CPU time stolen by the hypervisor since boot.
+    /// stolen / (busy + stolen); absent under 200 ticks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share_since_boot: Option<f64>,
-    /// Limits that matter, by name (`RLIMIT_NOFILE soft`, `pids.max`, ...).
+    /// Limits by name, such as `RLIMIT_NOFILE soft`, `pids.max`. One that binds nothing or is
+    /// hidden is absent.
     pub limits: BTreeMap<String, String>,
-    /// Settings of kernel and hardware that move what locks and wake-ups cost, by name
-    /// (`preemption`, `guest halt poll ns`, `huge pages`, ...); one that this kernel
-    /// lacks or this user may not read is absent, in files of older versions all.
+    /// Settings of kernel and hardware that change the cost of locks and wake-ups, by name:
+    /// `preemption`, `base slice ns`, `sched_ext`, `futex private hash`, `rseq slice
+    /// extension`, `guest halt poll ns`, `idle governor`, `SMT`, `mitigation NAME`, `huge
+    /// pages`, `frequency driver`, `virtual machine`, ... One that this kernel lacks or this
+    /// user may not read is absent; `compare` names those that differ.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,
     /// cgroup of this process, `v1` or `v2` with its path.
@@ -44,11 +47,12 @@ pub struct Environment {
     pub cgroup: Option<String>,
     /// File system of each target's path, by target as typed.
     pub file_systems: BTreeMap<String, String>,
-    /// What tells apart the library or program of each target that has one, by target as
-    /// typed: a hash of its bytes, and their number.
+    /// From target, as typed, to a hash of the bytes of its library or program and their
+    /// number: where they are equal, `compare` states that both are the same file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub programs: BTreeMap<String, String>,
-    /// Entries of the kernel's hash tables for sockets, by the kernel's name.
+    /// Entries of the kernel's hash tables for sockets: `TCP established` (of this network
+    /// namespace), `TCP bind`, `tcp_listen_portaddr_hash` (the last two from the kernel's log).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub hash_sizes: BTreeMap<String, u64>,
     /// All hosts by rank, where there are several; everything else here is rank 0's.
@@ -56,7 +60,7 @@ pub struct Environment {
     pub hosts: Vec<HostHere>,
     /// jostle's version and commit.
     pub jostle: String,
-    /// Which C library the locks of `pthread*` and `posix-sem` come from.
+    /// The C library, which provides the locks `pthread*` and `posix-sem`.
     pub libc: String,
 }
 
@@ -67,24 +71,28 @@ pub struct Calibration {
     pub clock: String,
     /// Cost of one stamp, median.
     pub stamp_ns: f64,
-    /// Half-width of the offset between any two CPUs' clocks; absent with one CPU.
+    /// Bound on the offset between two CPUs' clocks; absent with one CPU, or if the CPUs were
+    /// too busy to bound it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_uncertainty_ns: Option<f64>,
-    /// What this machine's simplest acts take.
+    /// How long this machine's simplest acts took before the first run. Experiments of one
+    /// command that begin within 10 s share it and `own_cost`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latencies: Option<Latencies>,
-    /// The tool's cost beside each target's own, by target as typed.
+    /// From target, as typed, to what measuring costs beside it; with `pipe` also of
+    /// `echo+pipe`. One worker, without hold and idle.
     pub own_cost: BTreeMap<String, OwnCost>,
     /// The last `jostle calibrate` with this build on this machine; absent where
     /// there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub specimens: Option<Specimens>,
-    /// What each host could do by itself, where there are several.
+    /// The rate of each of several hosts alone, before the first run of `contend` and `spread`
+    /// ([method](method/hosts.md#are-the-hosts-equal-clients)).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub host_ceilings: Vec<HostCeiling>,
 }
 
-/// One interleaved block: one uncontended worker, no hold, no idle.
+/// One cycle of one worker without hold and idle, in interleaved blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnCost {
     /// Acquire and release with counting alone.

@@ -13,11 +13,10 @@ pub struct TargetFacts {
     /// cost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answering: Option<String>,
-    /// Whether the cost of that path is measured before the first run, in turns with the
-    /// lock's own.
+    /// The cost of that path was measured before the first run, in turns with the lock's own.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub path_alone: bool,
-    /// Whether each lock takes a descriptor of each worker.
+    /// Each lock takes a descriptor of each worker.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub descriptor_each: bool,
 }

@@ -8,41 +8,46 @@ use serde::{Deserialize, Serialize};
 pub struct Fit {
     /// The target as typed.
     pub target: String,
-    /// The figure by its name.
+    /// What grows: `time_per_operation_ns` (window_s / operations, all workers together; not
+    /// for `connect`), `connect_p50_ns`, `accept_p50_ns` or `bind_p50_ns` (medians of the
+    /// calls), `cpu_us_per_operation`, `server_cpu_us_per_operation`.
     pub figure: String,
-    /// The swept value by its name in `at`.
+    /// The swept value by its name in `at`; N below.
     pub over: String,
     /// The other swept values, which are the same for all its points.
     pub at: At,
-    /// Distinct values of `over` that have figures.
+    /// Distinct values of N.
     pub values: u64,
     /// Fewest runs of one of them.
     pub runs: u64,
-    /// Smallest value.
+    /// Smallest N; the fit holds for no others than from here to `to`.
     pub from: u64,
-    /// Largest value.
+    /// Largest N.
     pub to: u64,
-    /// The finding: `too_few`, `constant`, `laws`, `power`, `falls`, `bends`, `no_law`.
+    /// `constant` (within a tenth), `laws`, `power` (grows as a power of N that is none of the
+    /// laws), `falls`, `bends`, `no_law`, `too_few` (under 6 values, 2 decades or 6 runs).
     pub finding: String,
-    /// The figure at the largest value over that at the smallest, by block.
+    /// The figure at `to` over that at `from`, by block; absent under 6 blocks with both.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ratio: Option<Interval>,
     /// The laws that the data allow and cannot tell apart.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub laws: Vec<FitLaw>,
-    /// The exponent of a + b N^exponent, where something surely grows.
+    /// c of a + b N^c; absent where nothing surely grows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exponent: Option<Interval>,
-    /// Where it changes its course.
+    /// Places where the figure's growth changes, each between two values of N.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub bends: Vec<FitBend>,
-    /// What lies between, where that is enough points for laws of its own.
+    /// The parts between bends, of at least 5 values.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub parts: Vec<FitPart>,
-    /// The universal scalability law, where it applies.
+    /// The universal scalability law, for lock services and for workers that each have a CPU,
+    /// from 6 numbers of workers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usl: Option<Usl>,
-    /// The value at which throughput was highest, where it surely was.
+    /// The number of workers with the highest throughput, where two larger ones surely had
+    /// under 95 % of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peak: Option<u64>,
     /// All of it in one sentence.
@@ -106,7 +111,7 @@ pub struct Usl {
     pub contention: f64,
     /// Cost of agreement between each two.
     pub coherence: f64,
-    /// What speaks against it.
+    /// Why it should not be trusted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suspect: Option<String>,
 }

@@ -3,17 +3,17 @@
 use super::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// The cost of keeping all locks of a run for a time (`hold --for`).
+/// The cost of keeping all locks of a run for a time ([definitions](method/keeping.md)).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// For how long all of them were kept, in seconds.
     pub kept_s: f64,
     /// How many there were.
     pub locks: u64,
-    /// The least time that an unrenewed lock lasts; absent if there is nothing to renew.
+    /// How long a lease lasts at least that nobody renews; absent if there is nothing to renew.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_s: Option<f64>,
-    /// Between two renewals of it.
+    /// Time between two renewals of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub renewed_every_s: Option<f64>,
     /// Whether one renewal keeps all locks of a worker, since they belong to its session.

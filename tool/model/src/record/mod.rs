@@ -1,9 +1,10 @@
 //! The versioned records of the result file: JSON Lines, one record a line.
 //!
 //! Field names carry their unit. What was not measured is absent, never zero.
-//! `tool/docs/results.md` describes every field for readers of the file; a field is
-//! added there in the same commit. These types are the file's format and
-//! nothing else: workers fold into shared pages of their own layout.
+//! The comments on fields are for readers of the file: `jostle explain FIELD` prints them.
+//! Their links start in `tool/docs`.
+//! These types are the file's format and nothing else: workers fold into shared pages of
+//! their own layout.
 
 mod accounts;
 mod at;
@@ -82,7 +83,7 @@ pub enum Record {
 /// The plan, the machine, and the tool's calibration on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// [`SCHEMA`].
+    /// The version, `jostle/2`.
     pub schema: String,
     /// The resolved plan; it can be run again as it is.
     pub plan: Plan,
@@ -90,8 +91,8 @@ pub struct Experiment {
     pub environment: Environment,
     /// The tool's calibration before the first run.
     pub calibration: Calibration,
-    /// Facts by target as typed. A target without facts is absent; in files of older
-    /// versions all are.
+    /// Facts by target as typed. A target without facts is absent; older files have none, and
+    /// their targets are known by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub target_facts: BTreeMap<String, TargetFacts>,
     /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
@@ -101,7 +102,8 @@ pub struct Experiment {
 /// How an experiment ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// The exit code.
+    /// The exit code: 0 done, 1 the experiment failed, 3 a point is INVALID (over all its
+    /// runs), 130 interrupted, 143 terminated.
     pub exit: u8,
     /// Why it ended early, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct Point {
     /// The target as typed.
     pub target: String,
-    /// The verb.
+    /// The workload: `contend`, `stream`, ...
     pub workload: String,
     /// The swept values.
     pub at: At,
@@ -24,7 +24,7 @@ pub struct Point {
     pub run: u32,
     /// In which block it ran, from 1; runs of one block are pairs.
     pub block: u32,
-    /// The window, as it was.
+    /// Length of the window; for `stream` from the common start to the end of the last worker.
     pub window_s: f64,
     /// From the last arrival to the window.
     pub warmup_s: f64,
@@ -34,21 +34,24 @@ pub struct Point {
     pub drain_s: f64,
     /// From the first arrival at the common start to the last.
     pub start_spread_ns: u64,
-    /// Acquisitions granted within the window.
+    /// Acquisitions granted in the window; for requests the successes, for `connect` the
+    /// connections that the point adds.
     pub operations: u64,
     /// operations / window_s.
     pub throughput_per_s: f64,
-    /// What an ideal lock would reach; absent where nothing bounds it.
+    /// The rate of a lock without any cost; absent where nothing bounds it (no hold, shared
+    /// mode, overlapping ranges).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_per_s: Option<f64>,
-    /// Mean time of a sleeping idle, because sleeps end late. The ideal is computed with
-    /// it. Absent if none ended within the window.
+    /// Mean length of the idles that slept and ended in the window; sleeps end late. The ideal
+    /// is computed with it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idle_mean_ns: Option<f64>,
     /// throughput_per_s / ceiling_per_s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_ideal: Option<f64>,
-    /// CPU time of the workers within the window, exact.
+    /// CPU time of the workers in the window, exact; absent if a clock could not be read at
+    /// both edges (a worker died). For `connect` that of the client processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
     /// User part of `cpu_s`; see `cpu_split`.
@@ -57,48 +60,54 @@ pub struct Point {
     /// System part of `cpu_s`; see `cpu_split`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_system_s: Option<f64>,
-    /// How the split was obtained: `sampled` by the tick, or `exact`.
+    /// How the parts were obtained: `sampled`, or `exact`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_split: Option<String>,
     /// The part of cpu_s that workers spun so that sleeping holds end on time; absent
     /// where none did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spun_s: Option<f64>,
-    /// (cpu_s - spun_s) per operation, in microseconds.
+    /// (cpu_s - spun_s) / operations; for requests (cpu_s + children_user_s +
+    /// children_system_s) / all requests made, failed ones included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
-    /// Share of the window that reading the CPU clocks took.
+    /// Share of the window that one reading of all CPU clocks took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_read_share: Option<f64>,
-    /// Times that a worker was put on a CPU within the window.
+    /// Times that a worker was put on a CPU within the window; absent without the kernel's
+    /// schedstat, or where reading it would take over 1 % of the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<u64>,
-    /// What the kernel counted of the workers, from their arrival to their end.
+    /// What the kernel counted of the workers' threads, from their arrival to their end
+    /// (warm-up included): `preempted` (times that one lost its CPU although it could have gone
+    /// on), `page_faults` (pages of memory that one waited for).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub counts: Counts,
     /// Time that workers were runnable but not running, summed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runqueue_wait_s: Option<f64>,
-    /// As typed: `none`, `same`, `cross`, `cpus:...`.
+    /// `place` of the plan: `none`, `same`, `cross`, `cpus:...`.
     pub placement: String,
     /// What the whole machine did meanwhile.
     pub machine: Machine,
     /// Who used the CPUs meanwhile, by the scheduler's clocks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub accounts: Option<Box<Accounts>>,
-    /// Another program used so much of the CPUs that the block was run again.
+    /// Other programs or the hypervisor used so much of the CPUs that the whole block was run
+    /// again.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub spoilt: bool,
     /// How the operations were shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_worker: Option<PerWorker>,
-    /// One value a worker, in the order of their numbers.
+    /// One value for each worker, in the order of their numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
-    /// Wait of the granted acquisitions, censored attempts accounted for.
+    /// Waits; full measuring only, as all distributions of a lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_ns: Option<Waits>,
-    /// The same of readers alone, where readers and writers take the lock (`--shared`).
+    /// The same of readers alone (`--shared`). Attempts that timed out are censored at the mean
+    /// of their mode.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reader_wait_ns: Option<Box<Waits>>,
     /// The same of writers alone.
@@ -110,46 +119,51 @@ pub struct Point {
     /// From the previous owner's release to the grant, contended ones only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff_ns: Option<Distribution>,
-    /// The same, of those where both owners ran on one CPU.
+    /// The same for owners on one CPU, or where the CPUs are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff_same_cpu_ns: Option<Distribution>,
-    /// The same, of those where the owners ran on two CPUs.
+    /// The same for owners on two CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff_cross_cpu_ns: Option<Distribution>,
     /// Time in the release call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_ns: Option<Distribution>,
-    /// Time of a whole batch of pipelined requests, from its sending to its
-    /// last reply.
+    /// With `pipeline` above 1, in place of `acquire_ns` and `release_ns`: time from the
+    /// sending of requests that were sent together to their last reply. These are `pipeline`
+    /// requests; a quarter of that (at least 25) where one task is alone on its generator
+    /// thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_ns: Option<Distribution>,
-    /// The same of releases, where they stand by themselves (`hold`).
+    /// The same of releases, in `hold` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_batch_ns: Option<Distribution>,
-    /// Which lock each worker took: `one` for all, or its `own`.
+    /// `stream` and `churn`: whether the workers contended: `one` lock for all, or each its
+    /// `own`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<String>,
-    /// From the common start until all locks were held.
+    /// `hold`: from the common start until all locks were held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_phase_s: Option<f64>,
-    /// From the first release to the end.
+    /// `hold`: from the first release to the end. `window_s` is the sum of both phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_phase_s: Option<f64>,
-    /// How hard each generator thread worked, or else the busiest worker; in `spread` each
-    /// generator. Written as `generators`.
+    /// `stream`, `hold`, `spread`, and `contend` of lock services: the load of each generator
+    /// thread of tasks; for other carriers that of the busiest worker, for `spread` of each
+    /// generator in order.
     #[serde(rename = "generators", skip_serializing_if = "Vec::is_empty", default)]
     pub thread_loads: Vec<ThreadLoad>,
-    /// Time of the attempts that ended without a grant: refused tries (`--try`), and those that
-    /// their own timeout ended (`--acquire-timeout`).
+    /// Time of refused tries (`--try`), and of attempts that their own timeout ended
+    /// (`--acquire-timeout`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_try_ns: Option<Distribution>,
-    /// Attempts that their own timeout ended.
+    /// Attempts that their timeout ended; only with `acquire-timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u64>,
-    /// Share of the stamped grants that were contended.
+    /// Contended grants / stamped grants; for `stream` only where several workers take one
+    /// lock, one request at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_share: Option<f64>,
-    /// One operation in this many was stamped (1: every one); absent: none.
+    /// One operation in this many was stamped; absent with `--measure counts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp_every: Option<u64>,
     /// Grants that were stamped.
@@ -158,51 +172,56 @@ pub struct Point {
     /// What the witness saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<Exclusion>,
-    /// Time in connect(), of the connections that this point adds (`connect`).
+    /// Time of connect(2), for the connections that this point adds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_ns: Option<Distribution>,
-    /// The same, of those to which the kernel gave an even port.
+    /// The same for connections to which the kernel gave an even port; absent where all were
+    /// even.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_even_ns: Option<Distribution>,
     /// The same of the last hundred before the listed number; absent where that is all of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_last_ns: Option<Distribution>,
-    /// The same, of those to which the kernel gave an odd port.
+    /// The same for an odd port; absent where all were even.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_odd_ns: Option<Distribution>,
-    /// From the intended start to the end of connect() or of the request, where
-    /// these come at a rate.
+    /// `rate`: from the intended start to the answer, for successes whose intended start lay in
+    /// the window. `connect` with `rate`: to the end of connect().
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<Distribution>,
     /// Time in bind(), where an address is bound.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind_ns: Option<Distribution>,
-    /// Time in accept4() of a connection that was there.
+    /// Calls of accept4(2) that took a connection.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub accept_ns: Option<Distribution>,
-    /// Time in close() of the side that closes first.
+    /// Time of close(2) on the client's side, which closes first; the file has it in the record
+    /// `closing`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub close_ns: Option<Distribution>,
-    /// Time in close() of the server's side, afterwards.
+    /// The same on the server's side, afterwards.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_close_ns: Option<Distribution>,
     /// What having so many connections open is like.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Box<Connections>>,
-    /// The profiler or tracer that ran along, as started.
+    /// The profiler or tracer that ran along, as started, and whether it ended early.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub during: Option<String>,
     /// From the sending of a request to its answer, successful ones only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub service_ns: Option<Distribution>,
-    /// The parts of these, in the order in which they follow each other.
+    /// Requests and `churn`: the parts of an operation in their order.
+    /// [targets.md](targets.md#what-answers-requests) has those of each target. A lock of
+    /// `churn` has `open` (until its session is ready), `close` (from the release until the
+    /// session has ended) and `cycle`, which is all of it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub phases: Vec<Phase>,
-    /// The same as `service_ns`, of requests that failed or were answered with
-    /// another code.
+    /// As `service_ns`, for requests that were not answered, or with a code that is not a
+    /// success.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failed_ns: Option<Distribution>,
-    /// Answers by their code: exit codes and signals, result codes, statuses.
+    /// Answers by code, successes included: exit codes or names of signals, statuses.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub codes: BTreeMap<String, u64>,
     /// CPU time of the processes that were started for requests, user.
@@ -211,16 +230,18 @@ pub struct Point {
     /// CPU time of the processes that were started for requests, system.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub children_system_s: Option<f64>,
-    /// What became of the requests that were planned, where they come at a rate.
+    /// `rate`: what became of the planned requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub open_loop: Option<Box<OpenLoop>>,
-    /// Requests that do nothing, made beside this run.
+    /// Requests that do nothing, [made beside this
+    /// run](method/requests.md#what-does-a-request-cost-that-does-nothing); absent if one of
+    /// them failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub null: Option<Null>,
     /// What keeping so many requests in flight was like (`spread`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread: Option<Box<Spread>>,
-    /// What keeping all locks for a time came to (`hold --for`).
+    /// What keeping all locks for a time cost (`hold --for`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kept: Option<Box<Kept>>,
     /// What a fault led to (`recover`).
@@ -229,62 +250,76 @@ pub struct Point {
     /// The traffic between workers and the server of a lock service.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traffic: Option<ServerTraffic>,
-    /// What the server of a lock service did.
+    /// Servers only: what the server counted and used; without fields if nothing is known about
+    /// it, as on another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// Failures by the system's name for them.
+    /// Failed calls by errno, answers that are not a success (`code 3`), `stuck_at_end`
+    /// (workers that had to be killed), `handoff_before_release` (hand-offs that ended before
+    /// they began by more than the clock's uncertainty).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
-    /// The first failure of each kind, in words.
+    /// The first failure of each kind in words: which call, and the error of the system or the
+    /// server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
     /// What was looked at outside the lock; absent where nothing went wrong.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub causes: Option<Box<Causes>>,
-    /// Workers and launched servers that ended before their time, in words.
+    /// Workers, and servers that jostle launched, that ended too early, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,
-    /// Ten equal slices of the window.
+    /// Ten equal slices of the window, full measuring only. For `stream` and `hold`: tenths of
+    /// the operations of each worker; for requests the successes, with their times from sending
+    /// to answer.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Slice>,
-    /// What a specimen recorded about itself, by name.
+    /// What a specimen recorded about itself over the whole run, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub truth: BTreeMap<String, f64>,
-    /// Facts about the target's set-up (hash collisions, slots, ...), by name.
+    /// Facts about the set-up, by name: `server_version` (each part behind the first in three
+    /// digits: 3.004023 is 3.4.23, 15.018 is 15.18; older files have no third part), `slots`,
+    /// `collisions`, `poll_interval_ns`, `poll_ns`, `refused_tries`, `lease_ns`,
+    /// `lease_step_ns`, `lease_lag_ns` (by so much a lease may end late, since the service
+    /// looks at its clock in steps: ZooKeeper's tickTime).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub setup: BTreeMap<String, f64>,
     /// What the machine itself took for its simplest acts, just before the run
     /// and just after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
-    /// What each host did that took part, where there are several.
+    /// With several hosts, what each host that took part did, by rank. The point's own figures
+    /// are [those of all hosts together](method/hosts.md#how-do-the-hosts-figures-become-one);
+    /// [some are absent](method/hosts.md#which-figures-are-absent-with-several-hosts).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hosts: Vec<HostPart>,
-    /// Merged over the workers, by the name of the figure.
+    /// Buckets merged over the workers, by the name of the
+    /// [figure](results.md#how-are-histograms-read).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub histograms: BTreeMap<String, Buckets>,
-    /// Whether these numbers may be believed, by this run alone; that of the point is
-    /// the record `verdict`. Schema `jostle/1` called it `verdict`.
+    /// The verdict of this run alone; that of the point is the record `verdict`. Schema
+    /// `jostle/1` called it `verdict`.
     #[serde(rename = "run_verdict", alias = "verdict")]
     pub verdict: Verdict,
 }
 
-/// The machine's own speed in a few basic operations, by which runs of two sessions are
-/// compared: medians over several short passes before and after a run.
+/// The machine's own speed: medians over seven short passes before the run and seven after it.
+/// Two processes make them, pinned to the first and the last CPU of the workers, while no
+/// worker exists. `jostle compare` measures two sessions by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Anchor {
     /// One step of a loop that stays in the CPU's registers.
     pub step_ns: f64,
     /// A system call that does nothing (getppid).
     pub call_ns: f64,
-    /// Waking a process that sleeps on a futex, until it runs.
+    /// Waking a process that sleeps on a futex, until it runs: half of a round trip.
     pub wake_ns: f64,
-    /// A cache line's way from one CPU to the other; absent with one CPU.
+    /// A cache line's way from the first CPU to the last, both spinning; absent with one CPU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line_ns: Option<f64>,
 }
 
-/// CPU time of the whole machine within the window.
+/// The whole machine between the two readings at the edges of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Ticks of CPU time in all, over all CPUs.
@@ -295,14 +330,15 @@ pub struct Machine {
     pub stolen_ticks: u64,
     /// Ticks in soft interrupts (part of busy).
     pub softirq_ticks: u64,
-    /// Hard interrupts of devices; absent in files of before.
+    /// Hard interrupts of devices (`intr` of /proc/stat without its sum); absent in older
+    /// files.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interrupts: Option<u64>,
-    /// Ticks a second.
+    /// Ticks a second for each CPU.
     pub ticks_per_s: u64,
     /// CPUs of the whole machine, whether jostle may use them or not.
     pub cores: u64,
-    /// CPU time of the tool's own other processes.
+    /// CPU time of keeper and parent.
     pub harness_cpu_s: f64,
     /// Time between the two readings of the ticks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -310,7 +346,7 @@ pub struct Machine {
     /// stolen / (busy + stolen); absent under 200 ticks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
-    /// Periods in which the cgroup's CPU quota stopped us.
+    /// Periods in which a CPU quota stopped jostle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_periods: Option<u64>,
     /// Looks of the keeper at which a worker process had been stopped
@@ -333,7 +369,7 @@ pub struct TcpCounts {
     pub delayed_acks: u64,
 }
 
-/// Fairness: workers without an acquisition count everywhere.
+/// Fairness. Workers without an acquisition count in all of these figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerWorker {
     /// Fewest acquisitions of one worker.
@@ -352,22 +388,24 @@ pub struct PerWorker {
     pub top_half_share: f64,
     /// Workers that got nothing.
     pub none: u64,
-    /// Window over the time in which each worker could have had one turn.
+    /// Turns that each worker could have had: operations / workers.
     pub rotations: f64,
-    /// Longest wait, attempts still pending at the end of the window included.
+    /// Longest wait, attempts pending at the end included; full measuring only, as the fields
+    /// below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_ns: Option<u64>,
-    /// Which worker that was.
+    /// The worker that waited; workers count from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_worker: Option<u64>,
     /// Workers whose attempt was pending at the end of the window, stamped or not. The
     /// distribution of waits has only the stamped ones.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pending: Option<u64>,
-    /// Most consecutive acquisitions of one worker on one key.
+    /// Most consecutive grants of a lock to one worker; absent for one worker, shared mode and
+    /// ranges that differ; a lower bound if `stamp_every` > 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_streak: Option<u64>,
-    /// The same while the worker that ended it was already waiting.
+    /// The same while the worker that ended it was waiting; absent too if `stamp_every` > 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_streak_while_waited: Option<u64>,
 }
@@ -377,10 +415,11 @@ pub struct PerWorker {
 pub struct Workers {
     /// Acquisitions within the window.
     pub operations: Vec<u64>,
-    /// Longest wait, in microseconds, rounded up.
+    /// Longest wait, rounded up; full measuring only.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub longest_wait_us: Vec<u64>,
-    /// From the common start to the worker's own end, where it has one.
+    /// `stream` and `hold`: from the common start to the worker's own end; 0: it did not get
+    /// there.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub elapsed_ns: Vec<u64>,
     /// operations / elapsed_ns, by the second.
@@ -391,11 +430,13 @@ pub struct Workers {
 /// A lock service's own figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// Locks that it granted from before the first worker joined until after
-    /// the last one left; absent where it does not count them.
+    /// Locks that it granted, or requests (`ldap`: searches) that it answered, from before the
+    /// first worker joined until after the last one left, without the requests for these
+    /// counts. `connect`: connections accepted so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<u64>,
-    /// counted less the grants that the workers received in that time.
+    /// counted less the grants that the workers received, or the requests that they made, in
+    /// that time. `connect`: less all opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<i64>,
     /// CPU time of its process within the window; absent on another host.
@@ -404,14 +445,14 @@ pub struct Server {
     /// cpu_s per operation, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
-    /// Binds, as a directory server counts them.
+    /// `ldap`: connections that authenticated, counted in the same way.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub binds: Option<u64>,
-    /// Unbinds, as a directory server counts them.
+    /// `ldap`: connections that ended with an unbind.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unbinds: Option<u64>,
-    /// Memory that it counts, with all locks held less before the first, for
-    /// each of them; absent where it does not count.
+    /// `hold`: how much its memory grew until all locks were held, divided by their number:
+    /// `table_memory` of jostled, `used_memory` of Redis, which also holds connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes_per_held_lock: Option<f64>,
 }
@@ -422,7 +463,8 @@ pub struct Server {
 pub struct ServerTraffic {
     /// Grants in that time.
     pub grants: u64,
-    /// Times that a worker sent something, to be answered.
+    /// Times that a worker sent something, to be answered; of pipelined requests one for each
+    /// batch.
     pub round_trips: u64,
     /// Bytes of both directions, without the headers of TCP and below.
     pub bytes: u64,
@@ -467,7 +509,8 @@ pub struct Null {
 pub struct Slice {
     /// Acquisitions granted in it.
     pub operations: u64,
-    /// Mean wait of the stamped ones among them.
+    /// Mean wait of those stamped; absent without one. With pipelining the mean of single
+    /// locks; for `rate` the response, by intended start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_wait_ns: Option<f64>,
     /// Mean time of their releases (`hold`).

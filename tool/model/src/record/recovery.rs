@@ -5,23 +5,26 @@
 use crate::plan::Fault;
 use serde::{Deserialize, Serialize};
 
-/// One run of `recover`.
+/// One run of `recover`. Stamps are nanoseconds of `CLOCK_MONOTONIC`, and all figures follow
+/// from them and from `history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// What struck.
+    /// What struck: `kill`, `stop`, `cut`, `server-kill`, `server-stop`.
     pub fault: Fault,
     /// Processes that waited.
     pub waiters: u64,
     /// How long the next grant was waited for.
     pub within_ns: u64,
-    /// The lease that was asked for; absent where the lock has none.
+    /// The lease of the lock; absent where it has none, or where jostle cannot know of one
+    /// (`lib:`, `pipe:`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_ns: Option<u64>,
-    /// By so much a lease may end early, since the service counts in steps.
+    /// By so much a lease may end early, since the service counts in steps (memcached:
+    /// seconds).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_step_ns: Option<u64>,
-    /// When the owner asked for the lease, so that it does not end before this and the
-    /// lease together; absent without a lease.
+    /// When the owner asked for its lease, or for the last renewal that succeeded; the lease
+    /// does not end before this and the lease together.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leased_at_ns: Option<u64>,
     /// Who was struck; absent in records of versions that did not tell.
@@ -31,53 +34,59 @@ pub struct Recovery {
     pub struck_at_ns: u64,
     /// Just after the call that struck it.
     pub struck_by_ns: u64,
-    /// What was struck went on; the restarted service accepted connections.
+    /// When what was stopped was let go on, or the restarted service accepted connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub returned_at_ns: Option<u64>,
-    /// Time until the next grant that was not caused by the owner's release. Absent if
-    /// there was none within the limit, or the service kept the lock for its owner.
+    /// From the fault to the next grant that came before the owner began to release. Absent:
+    /// the service kept the lock for its owner (then there is `after_release_ns`), or nobody
+    /// was granted it within the limit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next_grant_ns: Option<u64>,
-    /// CPU time taken from the next owner and the service until the next grant; absent
-    /// without `next_grant_ns`, or without the kernel's schedstat.
+    /// What was taken from the next owner and the service, from just before the fault until the
+    /// keeper saw the next grant; absent without `next_grant_ns`, or without the kernel's
+    /// schedstat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delays: Option<Delays>,
-    /// The next grant came after the owner's own release, by so much.
+    /// From the beginning of the owner's release to the next grant, where that came after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_release_ns: Option<u64>,
-    /// From the time at which the lease ends at the latest to the next grant.
+    /// From `leased_at_ns` and the lease together to the next grant; negative: it came before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_lease_ns: Option<i64>,
-    /// From the return of what was struck to the next grant.
+    /// From `returned_at_ns` to the next grant; negative: it came before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_return_ns: Option<i64>,
-    /// How long the old owner and the next one both believed that they owned the lock.
+    /// For how long the old owner and a later one both believed that they owned: from the
+    /// return of the later one's acquisition to the beginning of the old one's release (where
+    /// that failed, to the failure; where its client told it before, to then), or to the
+    /// beginning of the later one's release if that came first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_believed_ns: Option<u64>,
-    /// The part of `two_believed_ns` in which the old owner ran.
+    /// The part of it in which the old owner ran, which is less where it was stopped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_ran_ns: Option<u64>,
-    /// Whether the old owner was told by its client or by a release that failed, where the
-    /// lock was no longer its own.
+    /// Whether the old owner's client told it that the lock is lost, or its release failed;
+    /// absent where the lock was still its own and the release succeeded, and where the answer
+    /// to the release was not waited for any longer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told: Option<bool>,
-    /// By whom, where it was told.
+    /// Who told it first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told_by: Option<ToldBy>,
     /// From the fault until it was told.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told_after_ns: Option<u64>,
-    /// Whether a resource that checks tokens refused the old owner's write, where the
-    /// next owner's had come before it.
+    /// Whether a resource that checks fencing tokens refused the old owner's last write; absent
+    /// without tokens, or where the next owner had not written before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_refused: Option<bool>,
-    /// Whether waiters were served in the order of their arrival; absent if fewer than two
-    /// were served, or a waiter had to try again.
+    /// Whether waiters were served in the order of their first request; absent where fewer than
+    /// two were served, or one had to ask again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub in_order: Option<bool>,
-    /// Waiters that were served.
+    /// Waiters that were granted the lock.
     pub served: u64,
-    /// What happened, in the order of time.
+    /// What happened, in the order of time. Calls of a process that was killed have no end.
     pub history: Vec<Event>,
 }
 
@@ -111,7 +120,7 @@ pub enum ToldBy {
 pub struct Delays {
     /// How long their threads were ready to run and had no CPU, summed.
     pub waited_for_cpu_ns: u64,
-    /// What the hypervisor took of all CPUs, counted in ticks.
+    /// What the hypervisor took of all CPUs, counted in ticks of 10 ms.
     pub stolen_ns: u64,
 }
 
@@ -129,11 +138,11 @@ pub struct Event {
     /// The fencing token that was granted, or written with.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<u64>,
-    /// What was said of a failure.
+    /// The words of a failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub said: Option<String>,
-    /// How often the same happened to the process in a row, where that was more than once; it
-    /// is listed once.
+    /// How often the same failure came to the process in a row, of which the first three are
+    /// listed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub times: Option<u64>,
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// with a thread each, or the busiest thread of a generator of `spread`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadLoad {
-    /// (CPU time + time runnable but not running) / its wall time.
+    /// (CPU time + time runnable but not running) / its wall time; for `spread` [the greatest of
+    /// three shares](method/generators.md#how-busy-was-a-generator).
     pub busy_share: f64,
     /// Time runnable but not running / its wall time.
     pub runqueue_share: f64,
@@ -43,29 +44,26 @@ pub struct GeneratorProcess {
 pub struct Spread {
     /// How many there should have been at any time.
     pub in_flight: u64,
-    /// How many there were, on average over the window: the time that requests
-    /// were in flight within it, less that of generators that stood still, over
-    /// its length.
+    /// How many there were, [on
+    /// average](method/generators.md#how-many-requests-really-were-in-flight).
     pub effective: f64,
-    /// The average number of them that did not wait for their own worker: without the
-    /// worker's CPU time and its time runnable but not running.
+    /// How many of them were not in their own worker's hands; absent without schedstat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub at_server: Option<f64>,
     /// CPUs' worth of time that each generator was given; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generator_cpu: Option<f64>,
-    /// Response of all requests, with those that the window's end cut off.
+    /// The successes as in `service_ns`, and as censored the requests that the window's end cut
+    /// off.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<Waits>,
-    /// Whether budgets are disjoint: neither generators nor server can take CPU time from
-    /// the other. Absent if that is not known.
+    /// Whether generators and server can take CPU time from each other (false) or
+    /// [not](method/generators.md#when-are-cpu-budgets-disjoint) (true).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disjoint: Option<bool>,
     /// How that is known, or why not, in words.
     pub budgets: String,
-    /// Whether `disjoint` is known only from the server's address, which belongs to none of
-    /// the hosts. The server is then on another machine, unless CPU time here belongs to no
-    /// known process.
+    /// It is known only because the server's address belongs to none of the hosts.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub by_address: bool,
 }

@@ -51,7 +51,7 @@ pub struct Reason {
     pub is: Is,
     /// The claims that it touches.
     pub claims: Vec<Claim>,
-    /// What was measured, in `unit`; absent where nothing bounds it.
+    /// What was measured; absent where the figure has no upper end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub measured: Option<f64>,
     /// The threshold that `measured` crossed, in `unit`.
@@ -60,22 +60,25 @@ pub struct Reason {
     /// The unit of both, such as `share`, `rotations`, `us`.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub unit: String,
-    /// Where the figure would lie without this.
+    /// Where the figure would lie without the finding, as multiples of the measured figure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bound: Option<Bound>,
     /// Evidence other than numbers: names of programs, errors, an example.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen: Option<String>,
-    /// What was looked at outside the lock, and found there.
+    /// What was looked at outside the lock
+    /// ([which](results.md#what-is-looked-at-outside-the-lock)).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub causes: Option<Box<Causes>>,
-    /// The hosts that it is about; empty where it is about all of them.
+    /// The hosts that the reason is about, if it is not about all of them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hosts: Vec<String>,
-    /// What would make the check pass; absent where nothing that can be typed does.
+    /// What makes the check pass: the same command `with` an `option` and its `value`
+    /// (`{"with":{"option":"-t","value":"11"}}`) or `without` an `option`, `"again"` the same
+    /// command, `{"command":"jostle doctor"}` another command first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<Remedy>,
-    /// One sentence with the figures, and what to do about it.
+    /// The sentence that table and page print, made from the fields above.
     pub text: String,
 }
 
@@ -109,12 +112,13 @@ pub enum LimitedBy {
 /// The worst of its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Over all claims.
+    /// The worst of its reasons.
     pub is: Is,
     /// Why; empty when VALID.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub reasons: Vec<Reason>,
-    /// What bounds the throughput, where that is known.
+    /// The bottleneck, which bounds the throughput; absent for local locks. A run has
+    /// `generator` or `machine` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<LimitedBy>,
 }

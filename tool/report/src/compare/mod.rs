@@ -241,14 +241,8 @@ fn add(
     {
         return;
     }
-    let summaries = |set: Option<&ResultSet>| -> Vec<(String, At)> {
-        set.map_or(Vec::new(), |set| {
-            let points = summarize(&set.experiment, &set.points);
-            points.iter().map(|p| (p.target.to_owned(), p.at)).collect()
-        })
-    };
     let (Some(base_set), Some(new_set)) = (base, new) else {
-        let only = [("BASE", summaries(base)), ("NEW", summaries(new))];
+        let only = [("BASE", points_of(base)), ("NEW", points_of(new))];
         comparison.only.extend(only_in(&only));
         return;
     };
@@ -281,17 +275,7 @@ fn add(
         match other {
             Some(other) => {
                 met.push((other.target.to_owned(), other.at));
-                let plan = &base_set.experiment.plan;
-                let both = [(base_set, point.target), (new_set, other.target)];
-                let same = is_same_file(both).then_some(SAME_FILE);
-                let rows = comparison::compare(plan, point, other, how).into_iter();
-                let rows = rows.map(|row| Compared {
-                    why: match (same, row.why) {
-                        (Some(same), Some(why)) => Some(format!("{same}; {why}")),
-                        (same, why) => why.or(same.map(str::to_owned)),
-                    },
-                    ..row
-                });
+                let rows = compared([(base_set, point), (new_set, other)], how);
                 comparison.rows.extend(rows.map(|row| (number, row)));
             }
             None => alone.push((point.target.to_owned(), point.at)),
@@ -306,6 +290,30 @@ fn add(
     comparison
         .only
         .extend(only_in(&[("BASE", alone), ("NEW", unmet.collect())]));
+}
+
+fn points_of(set: Option<&ResultSet>) -> Vec<(String, At)> {
+    set.map_or(Vec::new(), |set| {
+        let points = summarize(&set.experiment, &set.points);
+        points.iter().map(|p| (p.target.to_owned(), p.at)).collect()
+    })
+}
+
+/// The rows of a point that both sides have.
+fn compared(
+    [base, new]: [(&ResultSet, &PointSummary<'_>); 2],
+    how: How,
+) -> impl Iterator<Item = Compared> {
+    let both = [(base.0, base.1.target), (new.0, new.1.target)];
+    let same = is_same_file(both).then_some(SAME_FILE);
+    let rows = comparison::compare(&base.0.experiment.plan, base.1, new.1, how).into_iter();
+    rows.map(move |row| Compared {
+        why: match (same, row.why) {
+            (Some(same), Some(why)) => Some(format!("{same}; {why}")),
+            (same, why) => why.or(same.map(str::to_owned)),
+        },
+        ..row
+    })
 }
 
 /// What is said where a difference cannot be the program's.

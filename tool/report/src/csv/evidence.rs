@@ -5,13 +5,21 @@ use jostle_model::record::Point;
 
 /// All of them.
 pub(super) fn evidence() -> Vec<Figure> {
-    let count = |stem: &str, of: fn(&Point) -> Option<u64>| {
-        Figure::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
-    };
-    let figure = |stem: &str, unit, over, of: fn(&Point) -> Option<f64>| {
-        Figure::new(stem, unit, over, of).evidence()
-    };
-    use Over::{Middle, Most, Sum};
+    let mut all = counts();
+    all.extend(circumstances());
+    all
+}
+
+fn count(stem: &str, of: fn(&Point) -> Option<u64>) -> Figure {
+    Figure::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
+}
+
+fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Point) -> Option<f64>) -> Figure {
+    Figure::new(stem, unit, over, of).evidence()
+}
+
+/// What went wrong, and what was counted.
+fn counts() -> Vec<Figure> {
     vec![
         count("errors", |run| Some(run.errors.values().sum())),
         count("deaths", |run| Some(run.deaths.len() as u64)),
@@ -29,7 +37,7 @@ pub(super) fn evidence() -> Vec<Figure> {
             run.exclusion.as_ref().map(|e| e.lost_updates)
         }),
         count("server_counted", |run| run.server?.counted),
-        figure("server_difference", "", Sum, |run| {
+        figure("server_difference", "", Over::Sum, |run| {
             run.server?.difference.map(|n| n as f64)
         }),
         count("planned", |run| run.open_loop.as_ref().map(|o| o.planned)),
@@ -42,6 +50,13 @@ pub(super) fn evidence() -> Vec<Figure> {
         count("leases_lapsed", |run| Some(run.kept.as_ref()?.lapsed)),
         count("renewals_late", |run| Some(run.kept.as_ref()?.late)),
         count("lost", |run| run.connections.as_ref()?.lost),
+    ]
+}
+
+/// How busy the generators were, and what else used the machine.
+fn circumstances() -> Vec<Figure> {
+    use Over::{Middle, Most, Sum};
+    vec![
         figure("generators_busiest", "share", Most, |run| {
             let shares = run.thread_loads.iter().map(|g| g.busy_share);
             shares.reduce(f64::max)

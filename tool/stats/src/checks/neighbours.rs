@@ -20,16 +20,12 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at most \
-             the ideal. X is the measured figure; f the share of the window in which other programs, kernel threads, \
-             soft interrupts or the hypervisor ran on CPUs that ours may use; C the greatest rate \
-             that was seen; d = (min(CPU time of others, time that ours waited for a CPU) + soft \
-             interrupts + steal) / (window times the CPUs that the work can use at once, for \
-             `rate` the sum of its times of service if that is less and others used {0} of the \
-             window or more). The lower end is X where f is at most {1}, and for one worker \
-             without a server; there is none where f C exceeds X / 2, and for servers beside which other programs ran \
-             for 3 % of the window or more. Either end \
-             is {0} off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
+            "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at \
+             most the ideal (METHOD.md). X is the measured figure; f the share of the window in \
+             which other programs, kernel threads, soft interrupts or the hypervisor ran on CPUs \
+             that ours may use; C the greatest rate that was seen; d the share in which one of \
+             ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
+             off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
              `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
              Times and shares are taken from the runs whose own bound is less than {0} off, and \
              are not shown without any",

@@ -5,7 +5,7 @@
 //! own generators. The first rule that holds decides, in this order: there was nothing to
 //! judge, or too little was seen; the generator was stopped or throttled by a quota; the
 //! hypervisor; the server had ended or was stopped; ports; the generator was busy; the
-//! server was throttled or busy; a generator held to one CPU; timers, the backlog, the
+//! server was throttled or busy; either of them was held to one CPU; timers, the backlog, the
 //! server's own server and its pool; other programs; all CPUs; lost segments.
 //! With none of these the load itself was the limit: its connections wait for answers.
 
@@ -75,7 +75,7 @@ pub fn find(watched: &Watched) -> Finding {
     let unseen = nothing::at_all(&window).or_else(|| unseen(&window));
     let is_seen = unseen.is_none();
     // In a single second two threads with room may use one CPU together by chance.
-    let is_held = held(&window).is_some();
+    let is_held = [held(&window, 0), held(&window, 1)].map(|held| held.is_some());
     let mut state = unseen.unwrap_or_else(|| state(&window, is_held));
     let parts = window.parts();
     let limits: Vec<Limit> = parts
@@ -179,9 +179,9 @@ fn unseen(window: &Window<'_>) -> Option<State> {
     None
 }
 
-/// The first rule that holds. `is_held`: whether the generator is held to one CPU over the
-/// whole run.
-fn state(window: &Window<'_>, is_held: bool) -> State {
+/// The first rule that holds. `is_held`: whether the generator, and the server, are held to one
+/// CPU over the whole run.
+fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
     let watched = window.watched;
     let generator = window.busiest(&watched.generator);
     let server = watched
@@ -194,7 +194,8 @@ fn state(window: &Window<'_>, is_held: bool) -> State {
         .or_else(|| waits::for_ports(window))
         .or_else(|| busy_generator(window, generator, server))
         .or_else(|| limited_server(window, server))
-        .or_else(|| held(window).filter(|_| is_held))
+        .or_else(|| held(window, 0).filter(|_| is_held[0]))
+        .or_else(|| held(window, 1).filter(|_| is_held[1]))
         .or_else(|| waits::for_timer(window))
         .or_else(|| waits::for_backlog(window))
         .or_else(|| waits::downstream(window))
@@ -303,19 +304,32 @@ fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
     (used >= BUSY * cpus).then_some((used, cpus))
 }
 
-/// A generator whose largest process uses one CPU, or as many as GOMAXPROCS allows, in nine
-/// tenths of the seconds, while each of its threads has room: a lock that all its threads
-/// need (an interpreter's), or the setting, holds it there.
-fn held(window: &Window<'_>) -> Option<State> {
-    let process = window.watched.generator.largest.as_ref()?;
+/// A generator (0), or a server (1), whose largest process uses one CPU, or as many as GOMAXPROCS
+/// allows, in nine tenths of the seconds, while each of its threads has room: a lock that all its
+/// threads need (an interpreter's), or the setting, holds it there. A server without either may
+/// use one CPU because so much is asked of it.
+fn held(window: &Window<'_>, which: usize) -> Option<State> {
+    const INTERPRETERS: [&str; 2] = ["python", "ruby"];
+    let watched = window.watched;
+    let (side, name, limit) = match which {
+        0 => (&watched.generator, "generator", Limit::Generator),
+        _ => (watched.server.as_ref()?, "server", Limit::Server),
+    };
+    let process = side.largest.as_ref()?;
+    let has_lock = INTERPRETERS
+        .iter()
+        .any(|name| process.name.starts_with(name));
+    if which == 1 && !has_lock && process.gomaxprocs.is_none() {
+        return None;
+    }
     let cpus = held_to(process)?;
     let parts = window.parts();
     let is_full = |part: &&Window<'_>| HELD.contains(&(part.share(&process.cpu_s) / cpus));
     let full = parts.iter().filter(is_full).count();
-    let busiest = window.busiest(&window.watched.generator)?;
+    let busiest = window.busiest(side)?;
     (full > 0 && full as f64 >= 0.9 * parts.len() as f64 && busiest.share() < BUSY).then(|| {
-        let reason = words::held(process, cpus, window.share(&process.cpu_s));
-        State::new(Limit::Generator, reason)
+        let reason = words::held(name, process, cpus, window.share(&process.cpu_s));
+        State::new(limit, reason)
     })
 }
 
@@ -463,7 +477,7 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
 }
 
 /// The generator was at its limit in a part of the time only.
-fn partly(parts: &[Window<'_>], limits: &[Limit], is_held: bool, whole: State) -> State {
+fn partly(parts: &[Window<'_>], limits: &[Limit], is_held: [bool; 2], whole: State) -> State {
     let of_generator = || {
         parts
             .iter()
@@ -491,7 +505,7 @@ fn bounds(
     whole: &Window<'_>,
     parts: &[Window<'_>],
     limits: &[Limit],
-    is_held: bool,
+    is_held: [bool; 2],
     limit: Limit,
 ) -> [Option<f64>; 2] {
     let holds = |at: &usize| {

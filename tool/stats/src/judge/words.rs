@@ -196,7 +196,7 @@ pub(super) fn ports(ports: u64, left: f64, time_wait: f64) -> String {
     )
 }
 
-pub(super) fn held(process: &Process, cpus: f64, used: f64) -> String {
+pub(super) fn held(side: &str, process: &Process, cpus: f64, used: f64) -> String {
     let (limit, by) = match process.gomaxprocs {
         Some(setting) => (cpus, format!("GOMAXPROCS={setting}")),
         None => (
@@ -205,7 +205,7 @@ pub(super) fn held(process: &Process, cpus: f64, used: f64) -> String {
         ),
     };
     format!(
-        "the generator's process {} (pid {}) used {used:.2} CPUs, all the time close to {limit:.0}, \
+        "the {side}'s process {} (pid {}) used {used:.2} CPUs, all the time close to {limit:.0}, \
          though none of its {} threads was busy: {by} holds it there",
         process.name, process.pid, process.threads
     )

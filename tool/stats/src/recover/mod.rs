@@ -46,28 +46,28 @@ pub struct Summary {
     pub two_believed_ns: Option<u64>,
     /// Runs in which the old owner's release failed, of those in which it was not the
     /// owner any more.
-    pub told: Of,
+    pub told: Fraction,
     /// Whether its client told it, in all runs in which it was told.
     pub told_by_client: bool,
     /// Runs in which a resource that checks tokens refused its write, of those in which
     /// the next owner's came before.
-    pub refused: Of,
+    pub refused: Fraction,
     /// Runs in which waiters were served in the order in which they came.
-    pub in_order: Of,
+    pub in_order: Fraction,
 }
 
 /// So many of so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Of {
+pub struct Fraction {
     /// Those for which it holds.
     pub count: usize,
     /// Those that can tell.
     pub of: usize,
 }
 
-impl Of {
-    fn count(values: impl Iterator<Item = bool>) -> Of {
-        values.fold(Of::default(), |so_far, value| Of {
+impl Fraction {
+    fn count(values: impl Iterator<Item = bool>) -> Fraction {
+        values.fold(Fraction::default(), |so_far, value| Fraction {
             count: so_far.count + usize::from(value),
             of: so_far.of + 1,
         })
@@ -76,9 +76,9 @@ impl Of {
     /// All, none, or neither; None where no run can tell.
     pub fn all(self) -> Option<bool> {
         match self {
-            Of { of: 0, .. } => None,
-            Of { count, of } if count == of => Some(true),
-            Of { count: 0, .. } => Some(false),
+            Fraction { of: 0, .. } => None,
+            Fraction { count, of } if count == of => Some(true),
+            Fraction { count: 0, .. } => Some(false),
             _ => None,
         }
     }
@@ -131,10 +131,10 @@ impl Summary {
             after_lease_ns: leases().min().zip(leases().max()),
             after_return_ns: median(&returns),
             two_believed_ns: runs.iter().filter_map(|run| run.two_believed_ns).max(),
-            told: Of::count(runs.iter().filter_map(|run| run.told)),
+            told: Fraction::count(runs.iter().filter_map(|run| run.told)),
             told_by_client: told_by.all(|by| by == ToldBy::Client),
-            refused: Of::count(runs.iter().filter_map(|run| run.write_refused)),
-            in_order: Of::count(runs.iter().filter_map(|run| run.in_order)),
+            refused: Fraction::count(runs.iter().filter_map(|run| run.write_refused)),
+            in_order: Fraction::count(runs.iter().filter_map(|run| run.in_order)),
         })
     }
 }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn all_or_none_is_told_apart_from_some() {
-        let of = |values: &[bool]| Of::count(values.iter().copied()).all();
+        let of = |values: &[bool]| Fraction::count(values.iter().copied()).all();
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[true, true]), Some(true));
         assert_eq!(of(&[false]), Some(false));

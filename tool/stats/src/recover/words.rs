@@ -1,6 +1,6 @@
 //! The closing sentences of `recover`: what happens to each target's lock after a fault.
 
-use super::{Of, Summary};
+use super::{Fraction, Summary};
 use crate::closing::targets;
 use crate::numbers::time_to;
 use crate::summary::PointSummary;
@@ -148,7 +148,7 @@ fn delayed(delays: Delays) -> String {
     format!(", when next owner and service waited {waited} for a CPU{stolen}")
 }
 
-fn of(of: Of, all: &str, none: &str) -> String {
+fn of(of: Fraction, all: &str, none: &str) -> String {
     match of.all() {
         Some(true) => all.to_owned(),
         Some(false) => none.to_owned(),
@@ -180,10 +180,10 @@ mod tests {
             after_lease_ns: None,
             after_return_ns: None,
             two_believed_ns: None,
-            told: Of::default(),
+            told: Fraction::default(),
             told_by_client: false,
-            refused: Of::default(),
-            in_order: Of::default(),
+            refused: Fraction::default(),
+            in_order: Fraction::default(),
         }
     }
 

@@ -133,7 +133,7 @@ fn what_cannot_be_locked_is_said_with_its_remedy() {
     std::fs::write(at("file"), "").unwrap();
     std::os::unix::fs::symlink(at("nothing"), at("dangling")).unwrap();
     let held = std::fs::File::open(at("file")).unwrap();
-    jostle_sys::files::flock(&held, jostle_sys::files::Kind::Shared, true).unwrap();
+    jostle_sys::files::flock(&held, jostle_sys::files::LockKind::Shared, true).unwrap();
     with_ledger(|ledger, _| {
         let problem_at = |path: &Path| problem::<Flock>(&bench(ledger, path, 1));
         let table = [

@@ -10,7 +10,7 @@ use crate::witness::{Before, Guard};
 use jostle_model::plan::{Measure, Names};
 use jostle_stats::rng::Rng;
 use jostle_sys::clock::{Clock, UNKNOWN_CPU};
-use jostle_targets::{Kind, Mode};
+use jostle_targets::{BatchKind, Mode};
 
 /// What a worker does that ends with its operations.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +39,10 @@ impl Counted<'_> {
     }
 
     /// The calls with which it begins.
-    pub(crate) fn first_kind(self) -> Kind {
+    pub(crate) fn first_kind(self) -> BatchKind {
         match self {
-            Counted::Stream(_) => Kind::Pairs,
-            Counted::Hold(_) => Kind::Acquires,
+            Counted::Stream(_) => BatchKind::Pairs,
+            Counted::Hold(_) => BatchKind::Acquires,
         }
     }
 
@@ -275,23 +275,23 @@ impl<'a> Tally<'a> {
 
     /// So many calls from number `nth` on are done.
     #[inline(always)]
-    pub fn count(&self, kind: Kind, count: u64) {
-        if kind != Kind::Releases {
+    pub fn count(&self, kind: BatchKind, count: u64) {
+        if kind != BatchKind::Releases {
             self.page.add(Word::Total, count);
         }
-        if kind != Kind::Acquires {
+        if kind != BatchKind::Acquires {
             self.page.add(Word::Operations, count);
         }
     }
 
     /// Requests that were sent together have all been answered, in so long;
     /// `alone` is the part of it in which none before them was on its way.
-    pub(crate) fn batch(&self, kind: Kind, nth: u64, count: u64, took: u64, alone: u64) {
+    pub(crate) fn batch(&self, kind: BatchKind, nth: u64, count: u64, took: u64, alone: u64) {
         if !self.full {
             return;
         }
         let slice = self.slice(nth);
-        if kind == Kind::Releases {
+        if kind == BatchKind::Releases {
             self.figures.fold(Figure::Release, took);
             self.figures.slice_releases(slice, count, alone);
         } else {

@@ -19,7 +19,7 @@ mod timers;
 use crate::crew::{Crew, Used};
 use crate::order::ContendOrder;
 use crate::page::{Page, Stage, Word};
-use crate::workloads::locking::{Does, Locking};
+use crate::workloads::locking::{LockOrder, Locking};
 use jostle_sys::clock::Clock;
 use jostle_sys::{cpu, files, process, signal};
 use jostle_targets::wire::{Decoded, Wire};
@@ -184,9 +184,9 @@ impl Locking<'_> {
             .clone()
             .for_each(|worker| crew.make_ready(&crew.shared.page(worker)));
         crew.await_start();
-        match self.does {
-            Does::Contend(contend) => contend_with(crew, contend, workers, dialled),
-            Does::Counted(counted) => match counted.pipeline() {
+        match self.order {
+            LockOrder::Contend(contend) => contend_with(crew, contend, workers, dialled),
+            LockOrder::Counted(counted) => match counted.pipeline() {
                 0 | 1 => carry(crew, workers, dialled, |worker, first, wire| {
                     steps::Steps::new(crew, counted, worker, first, wire)
                 }),

@@ -8,7 +8,7 @@ use crate::page::{Page, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_targets::remote::granted_at_once;
 use jostle_targets::wire::{Asking, Request, Wire};
-use jostle_targets::{CallError, Kind, Mode, surplus};
+use jostle_targets::{BatchKind, CallError, Mode, surplus};
 use std::collections::VecDeque;
 
 /// Bytes that stand ready of a stream's requests, which are always the same.
@@ -19,7 +19,7 @@ pub(super) struct Pipelined<'a> {
     notes: Tally<'a>,
     wire: Box<dyn Wire>,
     end: Finish<'a>,
-    kind: Kind,
+    kind: BatchKind,
     first: usize,
     /// Operations that may be on their way, and how many are sent together.
     depth: u64,
@@ -70,7 +70,7 @@ impl<'a> Pipelined<'a> {
             pairs: Vec::new(),
             pair_bytes: 1,
         };
-        if task.kind == Kind::Pairs {
+        if task.kind == BatchKind::Pairs {
             task.prepare_pairs();
         }
         task
@@ -122,11 +122,11 @@ impl<'a> Pipelined<'a> {
         let first = self.first;
         let keys = (self.sent..self.sent + count).map(|nth| first + nth as usize);
         match self.kind {
-            Kind::Acquires => keys.for_each(|key| self.put_acquire(key, out)),
-            Kind::Releases => {
+            BatchKind::Acquires => keys.for_each(|key| self.put_acquire(key, out)),
+            BatchKind::Releases => {
                 keys.for_each(|key| self.wire.release(key, Mode::Exclusive, out));
             }
-            Kind::Pairs => {
+            BatchKind::Pairs => {
                 let mut left = count as usize * self.pair_bytes;
                 while left > 0 {
                     let bytes = left.min(self.pairs.len());
@@ -148,19 +148,21 @@ impl<'a> Pipelined<'a> {
             && let Some((reply, length)) = wire.decode(&bytes[used..], name)?
         {
             let key = match self.kind {
-                Kind::Pairs => self.first,
-                Kind::Acquires | Kind::Releases => self.first + (self.done + done) as usize,
+                BatchKind::Pairs => self.first,
+                BatchKind::Acquires | BatchKind::Releases => {
+                    self.first + (self.done + done) as usize
+                }
             };
             used += length;
             awaited -= 1;
             match (self.kind, self.half) {
-                (Kind::Pairs, false) => {
+                (BatchKind::Pairs, false) => {
                     granted_at_once(wire, key, reply)?;
                     self.half = true;
                     continue;
                 }
-                (Kind::Acquires, _) => granted_at_once(wire, key, reply)?,
-                (Kind::Pairs, true) | (Kind::Releases, _) => wire.released(reply)?,
+                (BatchKind::Acquires, _) => granted_at_once(wire, key, reply)?,
+                (BatchKind::Pairs, true) | (BatchKind::Releases, _) => wire.released(reply)?,
             }
             self.half = false;
             done += 1;
@@ -175,8 +177,8 @@ impl<'a> Pipelined<'a> {
     fn awaited(&self) -> u64 {
         let operations = self.sent - self.done;
         match self.kind {
-            Kind::Pairs => 2 * operations - u64::from(self.half),
-            Kind::Acquires | Kind::Releases => operations,
+            BatchKind::Pairs => 2 * operations - u64::from(self.half),
+            BatchKind::Acquires | BatchKind::Releases => operations,
         }
     }
 
@@ -204,12 +206,12 @@ impl<'a> Pipelined<'a> {
             return self.send(out);
         }
         match self.kind {
-            Kind::Acquires => {
+            BatchKind::Acquires => {
                 self.end.held(&self.notes);
-                (self.kind, self.sent, self.done) = (Kind::Releases, 0, 0);
+                (self.kind, self.sent, self.done) = (BatchKind::Releases, 0, 0);
                 Next::Others
             }
-            Kind::Pairs | Kind::Releases => Next::Done,
+            BatchKind::Pairs | BatchKind::Releases => Next::Done,
         }
     }
 }
@@ -245,14 +247,14 @@ impl Job for Pipelined<'_> {
     }
 
     fn ended(&mut self, well: bool) {
-        let all = self.done == self.notes.operations && self.kind != Kind::Acquires;
+        let all = self.done == self.notes.operations && self.kind != BatchKind::Acquires;
         self.end.ended(&self.notes, well && all);
     }
 
     fn name(&self) -> &'static str {
         self.wire.name(match self.kind {
-            Kind::Releases => Request::Release,
-            Kind::Pairs | Kind::Acquires => Request::Acquire,
+            BatchKind::Releases => Request::Release,
+            BatchKind::Pairs | BatchKind::Acquires => Request::Acquire,
         })
     }
 

@@ -6,14 +6,14 @@ use crate::page::{Page, Word};
 use crate::recording::tally::{Counted, Pair, Tally};
 use jostle_sys::files::Errno;
 use jostle_targets::wire::{Answer, Asking, Request, Wire};
-use jostle_targets::{CallError, Kind, Mode};
+use jostle_targets::{BatchKind, CallError, Mode};
 
 /// One worker.
 pub(super) struct Steps<'a> {
     notes: Tally<'a>,
     wire: Box<dyn Wire>,
     end: Finish<'a>,
-    kind: Kind,
+    kind: BatchKind,
     first: usize,
     /// The operation under way.
     nth: u64,
@@ -26,11 +26,11 @@ pub(super) struct Steps<'a> {
 }
 
 /// Reports the progress of a task.
-pub(super) struct Finish<'a>(Box<dyn Fn(Told) + 'a>);
+pub(super) struct Finish<'a>(Box<dyn Fn(Progress) + 'a>);
 
 /// The progress that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Progress {
     /// All its locks are held, or never will be.
     Held,
     /// It is done, or never will be.
@@ -41,15 +41,15 @@ impl<'a> Finish<'a> {
     /// Counted with the crew.
     pub(super) fn new(crew: &'a Crew<'a>) -> Finish<'a> {
         Finish(Box::new(|told| match told {
-            Told::Held => crew.count(crew.shared.midway()),
-            Told::Finished => crew.count(crew.shared.finished()),
+            Progress::Held => crew.count(crew.shared.midway()),
+            Progress::Finished => crew.count(crew.shared.finished()),
         }))
     }
 
     /// All locks are held.
     pub(super) fn held(&self, notes: &Tally<'_>) {
         notes.page.set(Word::HeldAt, notes.clock.now());
-        (self.0)(Told::Held);
+        (self.0)(Progress::Held);
     }
 
     /// The end, which may have come before all locks were held.
@@ -60,9 +60,9 @@ impl<'a> Finish<'a> {
         }
         let holds = matches!(notes.counted, Counted::Hold(_));
         if holds && notes.page.get(Word::HeldAt) == 0 {
-            (self.0)(Told::Held);
+            (self.0)(Progress::Held);
         }
-        (self.0)(Told::Finished);
+        (self.0)(Progress::Finished);
     }
 }
 
@@ -93,8 +93,8 @@ impl<'a> Steps<'a> {
 
     fn key(&self) -> usize {
         match self.kind {
-            Kind::Pairs => self.first,
-            Kind::Acquires | Kind::Releases => self.first + self.nth as usize,
+            BatchKind::Pairs => self.first,
+            BatchKind::Acquires | BatchKind::Releases => self.first + self.nth as usize,
         }
     }
 
@@ -102,18 +102,18 @@ impl<'a> Steps<'a> {
     fn begin(&mut self, out: &mut Vec<u8>) -> Next {
         if self.nth == self.notes.operations {
             return match self.kind {
-                Kind::Acquires => {
+                BatchKind::Acquires => {
                     self.end.held(&self.notes);
-                    (self.kind, self.nth) = (Kind::Releases, 0);
+                    (self.kind, self.nth) = (BatchKind::Releases, 0);
                     Next::Others
                 }
-                Kind::Pairs | Kind::Releases => Next::Done,
+                BatchKind::Pairs | BatchKind::Releases => Next::Done,
             };
         }
         self.begun = self.notes.begin();
         match self.kind {
-            Kind::Releases => self.give_back(out),
-            Kind::Pairs | Kind::Acquires => {
+            BatchKind::Releases => self.give_back(out),
+            BatchKind::Pairs | BatchKind::Acquires => {
                 self.notes.waits(self.begun);
                 self.ask(out)
             }
@@ -138,7 +138,7 @@ impl<'a> Steps<'a> {
     }
 
     fn acquired(&mut self, out: &mut Vec<u8>) -> Next {
-        if self.kind == Kind::Pairs {
+        if self.kind == BatchKind::Pairs {
             self.pair = self.notes.passes(self.first, self.begun);
             if let Some(token) = self.token {
                 self.notes.came_with(self.first, token);
@@ -156,13 +156,13 @@ impl<'a> Steps<'a> {
 
     fn released(&mut self, out: &mut Vec<u8>) -> Next {
         match self.kind {
-            Kind::Pairs => {
+            BatchKind::Pairs => {
                 if self.notes.logs() {
                     self.notes.log(self.first, &self.pair, self.token);
                 }
                 self.notes.passed(self.nth, &self.pair);
             }
-            Kind::Acquires | Kind::Releases => self.notes.released(self.nth, self.begun),
+            BatchKind::Acquires | BatchKind::Releases => self.notes.released(self.nth, self.begun),
         }
         self.nth += 1;
         self.begin(out)
@@ -219,8 +219,8 @@ impl Job for Steps<'_> {
             return Ok(self.reply());
         }
         Ok(match self.kind {
-            Kind::Releases => self.begin(out),
-            Kind::Pairs | Kind::Acquires => self.ask(out),
+            BatchKind::Releases => self.begin(out),
+            BatchKind::Pairs | BatchKind::Acquires => self.ask(out),
         })
     }
 
@@ -229,7 +229,7 @@ impl Job for Steps<'_> {
     }
 
     fn ended(&mut self, well: bool) {
-        let all = self.nth == self.notes.operations && self.kind != Kind::Acquires;
+        let all = self.nth == self.notes.operations && self.kind != BatchKind::Acquires;
         self.end.ended(&self.notes, well && all);
     }
 

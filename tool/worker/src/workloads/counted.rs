@@ -14,7 +14,7 @@ use crate::order::{HoldOrder, StreamOrder};
 use crate::page::{Figure, Shared, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
-use jostle_targets::{CallError, Calls, Kind, Lock, Locks, Mode, Outcome, Wait};
+use jostle_targets::{BatchKind, CallError, Calls, Lock, Locks, Mode, Outcome, Wait};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 // A distribution takes 16 KiB of every worker's page. Sessions are noted in those that
@@ -71,7 +71,7 @@ impl<'a, L: Lock> Course<'a, L> {
 
     fn acquire_all(&mut self, first: usize) -> Result<bool, CallError> {
         if self.notes.counted.pipeline() > 1 {
-            return self.batches(Kind::Acquires, first);
+            return self.batches(BatchKind::Acquires, first);
         }
         for nth in 0..self.notes.operations {
             let key = first + nth as usize;
@@ -93,7 +93,7 @@ impl<'a, L: Lock> Course<'a, L> {
     fn release_all(&mut self, first: usize) -> Result<bool, CallError> {
         // A batch is given up at the first lock that is not ours.
         if self.notes.counted.pipeline() > 1 && !self.renewals.some_lapsed() {
-            return self.batches(Kind::Releases, first);
+            return self.batches(BatchKind::Releases, first);
         }
         for nth in 0..self.notes.operations {
             let key = first + nth as usize;
@@ -114,7 +114,7 @@ impl<'a, L: Lock> Course<'a, L> {
     }
 
     /// The figures are then of whole batches, the slices still of single locks.
-    fn batches(&mut self, kind: Kind, first: usize) -> Result<bool, CallError> {
+    fn batches(&mut self, kind: BatchKind, first: usize) -> Result<bool, CallError> {
         let (operations, depth) = (self.notes.operations, self.notes.counted.pipeline());
         let mut nth = 0;
         while nth < operations {
@@ -122,8 +122,8 @@ impl<'a, L: Lock> Course<'a, L> {
             let calls = Calls {
                 kind,
                 first: match kind {
-                    Kind::Pairs => first,
-                    Kind::Acquires | Kind::Releases => first + nth as usize,
+                    BatchKind::Pairs => first,
+                    BatchKind::Acquires | BatchKind::Releases => first + nth as usize,
                 },
                 count: count as usize,
             };
@@ -140,9 +140,9 @@ impl<'a, L: Lock> Course<'a, L> {
             self.notes.batch(kind, nth, count, took, took);
             let keys = calls.first..calls.first + calls.count;
             match kind {
-                Kind::Pairs => {}
-                Kind::Acquires => keys.for_each(|key| self.renewals.granted(key, asked_ns)),
-                Kind::Releases => self.renewals.released_below(keys.end),
+                BatchKind::Pairs => {}
+                BatchKind::Acquires => keys.for_each(|key| self.renewals.granted(key, asked_ns)),
+                BatchKind::Releases => self.renewals.released_below(keys.end),
             }
             nth += count;
         }
@@ -260,7 +260,7 @@ pub(crate) fn stream<L: Lock>(
 ) -> Result<bool, CallError> {
     if stream.pipeline > 1 {
         let mut course = Course::new(lock, crew, Counted::Stream(stream), worker);
-        return course.batches(Kind::Pairs, course.notes.first_key());
+        return course.batches(BatchKind::Pairs, course.notes.first_key());
     }
     let mut notes = crew.tally(Counted::Stream(stream), worker, worker);
     let wait = block(crew);

@@ -23,12 +23,12 @@ pub(crate) struct Locking<'a> {
     /// The lock.
     pub(crate) door: Box<dyn Door>,
     /// What is done.
-    pub(crate) does: Does<'a>,
+    pub(crate) order: LockOrder<'a>,
 }
 
-/// By workload.
+/// What workers do with the lock, by workload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Does<'a> {
+pub(crate) enum LockOrder<'a> {
     /// `contend`.
     Contend(&'a ContendOrder),
     /// `stream` or `hold`.
@@ -43,13 +43,13 @@ impl<'a> Locking<'a> {
     pub(crate) fn prepare(
         entry: &'static Entry,
         setup: &Setup<'_>,
-        does: Does<'a>,
+        order: LockOrder<'a>,
     ) -> Result<Locking<'a>, SetupError> {
         let door = match visit(entry, Own(setup)) {
             Ok(own) => own?,
             Err(Own(setup)) => Box::new(Shared(prepare(entry, setup)?)),
         };
-        Ok(Locking { entry, door, does })
+        Ok(Locking { entry, door, order })
     }
 }
 

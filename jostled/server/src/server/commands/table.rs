@@ -34,12 +34,12 @@ pub(crate) struct Spec {
     pub(crate) arity: (usize, usize),
     pub(crate) class: Class,
     pub(crate) names: Names,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CommandKind,
 }
 
 /// Where a command may stand: before AUTH, within MULTI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CommandKind {
     /// After AUTH; queued within MULTI.
     Plain,
     /// The same, and its reply may be long.
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
     Alone,
 }
 
-impl Kind {
+impl CommandKind {
     /// Whether it works before AUTH.
     pub(crate) fn is_open(self) -> bool {
         matches!(self, Self::Identity | Self::Leaving)
@@ -84,7 +84,7 @@ macro_rules! commands {
             arity: ($least, $most),
             class: Class::$class,
             names: Names::$names,
-            kind: Kind::$kind,
+            kind: CommandKind::$kind,
         }),*];
     };
 }

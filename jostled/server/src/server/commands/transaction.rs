@@ -9,7 +9,7 @@ use super::call::Call;
 use super::locks::{lock_all_within, lock_within};
 use super::rights::permit;
 use super::run;
-use super::table::{Kind, Spec, Verb, find};
+use super::table::{CommandKind, Spec, Verb, find};
 use crate::server::Server;
 use crate::server::conn::Conn;
 
@@ -28,12 +28,12 @@ pub(super) fn abort(conn: &mut Conn) {
 #[cold]
 pub(super) fn execute_within(server: &mut Server, mut call: Call<'_>, spec: &Spec) {
     match spec.kind {
-        Kind::Transaction | Kind::Leaving => run(server, call, spec.verb),
-        Kind::Identity | Kind::Alone => {
+        CommandKind::Transaction | CommandKind::Leaving => run(server, call, spec.verb),
+        CommandKind::Identity | CommandKind::Alone => {
             abort(call.conn);
             call.error("ERR Command not allowed inside a transaction");
         }
-        Kind::Plain | Kind::Listing => queue(server, call),
+        CommandKind::Plain | CommandKind::Listing => queue(server, call),
     }
 }
 
@@ -109,7 +109,7 @@ fn execute_queued(server: &mut Server, mut call: Call<'_>, start: usize) {
         // It was found when it was queued.
         return call.error("ERR unknown command");
     };
-    if spec.kind == Kind::Listing && call.out.len() - start > server.config.max_output / 2 {
+    if spec.kind == CommandKind::Listing && call.out.len() - start > server.config.max_output / 2 {
         return call.error("ERR the replies of this transaction are too long (--max-output)");
     }
     if let Err(text) = permit(server, &call, spec) {

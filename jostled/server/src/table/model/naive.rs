@@ -68,17 +68,17 @@ pub(super) struct Naive {
 
 /// The outputs that the model expects for others; the tokens are filled in later.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Told {
+pub(super) enum Notice {
     Granted,
     AlreadyHeld,
     NoSession,
     TimedOut,
 }
 
-pub(super) type Tellings = Vec<(ClientId, Told)>;
+pub(super) type Notices = Vec<(ClientId, Notice)>;
 
 impl Naive {
-    pub(super) fn advance(&mut self, now: Time, told: &mut Tellings) {
+    pub(super) fn advance(&mut self, now: Time, told: &mut Notices) {
         loop {
             let deadlines = self.locks.values().flat_map(|lock| {
                 let holds = lock.holds.iter().filter_map(|hold| hold.deadline);
@@ -98,7 +98,7 @@ impl Naive {
                 lock.holds.retain(|hold| hold.deadline != Some(due));
                 for wait in lock.waits.extract_if(.., |wait| wait.deadline == Some(due)) {
                     // Once, in however many lines it stood.
-                    let end = (wait.client, Told::TimedOut);
+                    let end = (wait.client, Notice::TimedOut);
                     if !told.contains(&end) {
                         told.push(end);
                     }
@@ -108,7 +108,7 @@ impl Naive {
         }
     }
 
-    pub(super) fn end_session(&mut self, session: u128, told: &mut Tellings) {
+    pub(super) fn end_session(&mut self, session: u128, told: &mut Notices) {
         self.sessions.remove(&session);
         for lock in self.locks.values_mut() {
             lock.holds.retain(|hold| hold.client != owner(session));
@@ -116,7 +116,7 @@ impl Naive {
                 .waits
                 .extract_if(.., |wait| wait.session == Some(session))
             {
-                told.push((wait.client, Told::NoSession));
+                told.push((wait.client, Notice::NoSession));
             }
         }
     }
@@ -140,7 +140,7 @@ impl Naive {
         free(lock) || (sharing && first.shared && place)
     }
 
-    pub(super) fn serve(&mut self, now: Time, told: &mut Tellings) {
+    pub(super) fn serve(&mut self, now: Time, told: &mut Notices) {
         loop {
             let names: Vec<Vec<u8>> = self.locks.keys().cloned().collect();
             let Some(name) = names.into_iter().find(|name| self.is_ready(name)) else {
@@ -151,14 +151,14 @@ impl Naive {
                 [] => vec![name],
                 group => group.to_vec(),
             };
-            told.push((first.client, Told::Granted));
+            told.push((first.client, Notice::Granted));
             for (order, name) in names.iter().enumerate() {
                 let lock = self.locks.get_mut(name).unwrap();
                 let wait = lock.waits.remove(0);
                 let same =
                     |other: &mut Wait| other.session.is_some() && other.session == wait.session;
                 for other in lock.waits.extract_if(.., same) {
-                    told.push((other.client, Told::AlreadyHeld));
+                    told.push((other.client, Notice::AlreadyHeld));
                 }
                 lock.holds.push(Hold {
                     by: wait.client,
@@ -344,7 +344,7 @@ impl Naive {
         })
     }
 
-    pub(super) fn close_session(&mut self, session: u128, told: &mut Tellings) -> bool {
+    pub(super) fn close_session(&mut self, session: u128, told: &mut Notices) -> bool {
         let open = self.sessions.contains_key(&session);
         if open {
             self.end_session(session, told);

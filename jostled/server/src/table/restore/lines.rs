@@ -1,6 +1,6 @@
 //! Lines of an image: the sharers of a lock and its waiters.
 
-use super::super::entries::{Kind, NEVER, Ref, State};
+use super::super::entries::{ClaimState, EntryKind, NEVER, Ref};
 use super::super::holders::owner_hash;
 use super::super::image::{LockImage, SessionImage, SharerImage, WaiterImage};
 use super::super::slab::NIL;
@@ -12,7 +12,7 @@ impl Table {
         self.check_holder(&image.hold)?;
         let (place, client) = (image.place, image.hold.client);
         let claim = &mut self.claims[place];
-        claim.state = State::Sharing;
+        claim.state = ClaimState::Sharing;
         (claim.token, claim.client) = (image.hold.token, client);
         claim.lock = id;
         claim.set_owner_hash(owner_hash(id, client));
@@ -21,7 +21,7 @@ impl Table {
         sharing.push_back(&mut self.claims, place);
         self.owners.insert(&mut self.claims, place);
         self.tokens.insert(&mut self.claims, place);
-        self.restore_hold(Ref::new(Kind::Claim, place), &image.hold);
+        self.restore_hold(Ref::new(EntryKind::Claim, place), &image.hold);
         Ok(())
     }
 
@@ -43,7 +43,7 @@ impl Table {
             self.shown(id)
         );
         let claim = &mut self.claims[image.place];
-        claim.state = State::Waiting;
+        claim.state = ClaimState::Waiting;
         (claim.client, claim.lock) = (image.client, id);
         (claim.since, claim.ttl_ms) = (image.since, image.ttl_ms);
         claim.exclusive = image.exclusive;
@@ -57,7 +57,7 @@ impl Table {
         self.waiting += 1;
         self.book_wait(image.client, true);
         if let Some(deadline) = image.deadline {
-            self.set_deadline(Ref::new(Kind::Claim, image.place), deadline);
+            self.set_deadline(Ref::new(EntryKind::Claim, image.place), deadline);
         }
         if !follows {
             let before = std::mem::replace(&mut self.clients[slot].waiting, image.place);
@@ -86,7 +86,7 @@ impl Table {
                 let claim = (at < self.claims.touched()).then(|| &self.claims[at]);
                 let claim = claim.filter(|claim| {
                     (claim.state, claim.leader, claim.client)
-                        == (State::Waiting, leader.place, leader.client)
+                        == (ClaimState::Waiting, leader.place, leader.client)
                 });
                 reached += 1;
                 let Some(claim) = claim.filter(|_| reached <= grouped) else {
@@ -112,7 +112,7 @@ impl Table {
         for place in image.waiting.iter().rev() {
             let claim = (*place < self.claims.touched()).then(|| &self.claims[*place]);
             let expected = claim.is_some_and(|claim| {
-                let waits = claim.state == State::Waiting && claim.session == image.place;
+                let waits = claim.state == ClaimState::Waiting && claim.session == image.place;
                 // Still alone.
                 let first = self.sessions[image.place].waiting();
                 waits

@@ -92,16 +92,17 @@ fn trial<'a>(controls: [&Run; 2], run: &'a Run) -> Option<Trial<'a>> {
             (true, Side::Server) => Truth::Clean,
         },
         finding: find(&run.watched),
-        spoilt: is_spoilt(run) || controls.iter().any(|control| is_spoilt(control)),
+        spoilt: [controls[0], run, controls[1]]
+            .iter()
+            .any(|run| is_spoilt(&run.watched, run.hog)),
     })
 }
 
 /// Whether the machine itself took part.
-pub(super) fn is_spoilt(run: &Run) -> bool {
-    let watched = &run.watched;
+pub(super) fn is_spoilt(watched: &Watched, hog: Option<u32>) -> bool {
     let all_s = watched.span_s.iter().sum::<f64>() * watched.machine.cpus.max(1) as f64;
     let stolen_s: f64 = watched.machine.stolen_s.iter().sum();
-    stolen_s > STOLEN * all_s || others_s(watched, run.hog) > OTHERS * all_s
+    stolen_s > STOLEN * all_s || others_s(watched, hog) > OTHERS * all_s
 }
 
 /// CPU time of the largest other programs but for the planted one. Not `others_s`: what

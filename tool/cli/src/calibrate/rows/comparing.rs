@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, of, span};
+use crate::calibrate::trial::{Agreement, Trial, noted, of, span};
 use jostle_report::ResultSet;
 use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison;
@@ -41,12 +41,12 @@ fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
 }
 
 /// What was said, and in which words.
-struct Told {
+struct Answer {
     said: comparison::Said,
     words: String,
 }
 
-fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Told, Stop> {
+fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Answer, Stop> {
     let compared = compare(&Input {
         base_name: "BASE",
         base: std::slice::from_ref(base),
@@ -72,7 +72,7 @@ fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Told, S
         ),
         None => row.said.name().to_owned(),
     };
-    Ok(Told {
+    Ok(Answer {
         said: row.said,
         words,
     })
@@ -89,23 +89,25 @@ fn mean(set: &ResultSet, target: &str) -> f64 {
     median(&means.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
-fn judge(truths: [f64; 2], told: &Told, itself: &Told) -> Trial {
+fn judge(truths: [f64; 2], told: &Answer, itself: &Answer) -> Trial {
     use comparison::Said as Compared;
     let slower = truths[1] / truths[0];
     let is_same = (1.0 / (1.0 + WITHIN / 2.0)..=1.0 + WITHIN / 2.0).contains(&slower);
     let is_worse = slower > 1.0 + WITHIN;
     let said = match (told.said, is_same, is_worse) {
         _ if matches!(itself.said, Compared::Worse | Compared::Better) => {
-            Said::Differs("a session was called different from itself".to_owned())
+            Agreement::Differs("a session was called different from itself".to_owned())
         }
-        (Compared::Same, true, _) | (Compared::Worse, _, true) => Said::Agrees,
+        (Compared::Same, true, _) | (Compared::Worse, _, true) => Agreement::Agrees,
         (Compared::Undecided, ..) => {
-            Said::CannotTell("the machine was not steady enough to decide".to_owned())
+            Agreement::CannotTell("the machine was not steady enough to decide".to_owned())
         }
-        (_, true, _) => Said::Differs("a difference was found where there is none".to_owned()),
-        (_, _, true) => Said::Differs("what is slower by a tenth was not called worse".to_owned()),
-        _ if !slower.is_finite() => Said::Differs("the specimen's log is missing".to_owned()),
-        _ => Said::CannotTell(format!("the specimen itself was {slower:.3} times as slow")),
+        (_, true, _) => Agreement::Differs("a difference was found where there is none".to_owned()),
+        (_, _, true) => {
+            Agreement::Differs("what is slower by a tenth was not called worse".to_owned())
+        }
+        _ if !slower.is_finite() => Agreement::Differs("the specimen's log is missing".to_owned()),
+        _ => Agreement::CannotTell(format!("the specimen itself was {slower:.3} times as slow")),
     };
     Trial {
         truth: format!("{}, {}: {slower:.3}", span(truths[0]), span(truths[1])),
@@ -120,21 +122,21 @@ mod tests {
     use super::*;
     use comparison::Said as Compared;
 
-    fn told(said: Compared) -> Told {
-        Told {
+    fn told(said: Compared) -> Answer {
+        Answer {
             said,
             words: String::new(),
         }
     }
 
-    fn said(new_us: f64, found: Compared) -> Said {
+    fn said(new_us: f64, found: Compared) -> Agreement {
         judge([100e3, new_us * 1e3], &told(found), &told(Compared::Same)).said
     }
 
     #[test]
     fn the_same_is_the_same_and_a_tenth_is_worse() {
-        assert_eq!(said(100.1, Compared::Same), Said::Agrees);
-        assert_eq!(said(110.0, Compared::Worse), Said::Agrees);
+        assert_eq!(said(100.1, Compared::Same), Agreement::Agrees);
+        assert_eq!(said(110.0, Compared::Worse), Agreement::Agrees);
         for (new, wrong) in [
             (100.1, Compared::Worse),
             (100.1, Compared::Better),
@@ -143,22 +145,25 @@ mod tests {
             (f64::NAN, Compared::Same),
         ] {
             assert!(
-                matches!(said(new, wrong), Said::Differs(_)),
+                matches!(said(new, wrong), Agreement::Differs(_)),
                 "{new} {wrong:?}"
             );
         }
         assert!(matches!(
             said(100.1, Compared::Undecided),
-            Said::CannotTell(_)
+            Agreement::CannotTell(_)
         ));
         // Neither a tenth nor nothing: the specimen was disturbed.
-        assert!(matches!(said(103.0, Compared::Same), Said::CannotTell(_)));
+        assert!(matches!(
+            said(103.0, Compared::Same),
+            Agreement::CannotTell(_)
+        ));
     }
 
     #[test]
     fn a_session_differs_from_itself_only_for_a_liar() {
         let itself = told(Compared::Better);
         let said = judge([100e3, 110e3], &told(Compared::Worse), &itself).said;
-        assert!(matches!(said, Said::Differs(_)));
+        assert!(matches!(said, Agreement::Differs(_)));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, of, percent, reason, total};
+use crate::calibrate::trial::{Agreement, Trial, noted, of, percent, reason, total};
 use jostle_model::record::Point;
 
 pub(super) static NEVER: Row = Row {
@@ -58,16 +58,16 @@ fn judge(runs: &[&Point], keys: u64) -> Trial {
         .filter(|run| reason(run, "not_contended").is_some())
         .count();
     let said = if !truth.is_finite() || !found.is_finite() {
-        Said::Differs("the share, or the lock's log, is missing".to_owned())
+        Agreement::Differs("the share, or the lock's log, is missing".to_owned())
     } else if (found - truth).abs() > WITHIN {
-        Said::Differs(format!(
+        Agreement::Differs(format!(
             "off by {:.1} points, more than 2",
             100.0 * (found - truth)
         ))
     } else if truth > 2.0 * NOT_CONTENDED && flagged > 0 {
-        Said::Differs("a contended lock was called not contended".to_owned())
+        Agreement::Differs("a contended lock was called not contended".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: percent(truth),
@@ -109,10 +109,10 @@ mod tests {
             (1.0, 0.97, false),
         ] {
             let said = judge(&[&run(truth, found)], 2).said;
-            assert_eq!(said == Said::Agrees, right, "{truth} {found}");
+            assert_eq!(said == Agreement::Agrees, right, "{truth} {found}");
         }
         assert!(
-            matches!(judge(&[], 1).said, Said::Differs(_)),
+            matches!(judge(&[], 1).said, Agreement::Differs(_)),
             "nothing was measured"
         );
     }
@@ -127,6 +127,6 @@ mod tests {
             text: String::new(),
             ..Reason::default()
         }]);
-        assert!(matches!(judge(&[&run], 1).said, Said::Differs(_)));
+        assert!(matches!(judge(&[&run], 1).said, Agreement::Differs(_)));
     }
 }

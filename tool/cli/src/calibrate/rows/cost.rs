@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, all_of, of, span};
+use crate::calibrate::trial::{Agreement, Trial, all_of, of, span};
 use jostle_model::record::Calibration;
 use jostle_stats::intervals::median;
 use jostle_sys::clock::Clock;
@@ -89,17 +89,17 @@ fn judge(loop_ns: f64, calibration: &Calibration, waits_p50: &[u64], cpus: usize
             "an acquisition that does nothing reads as more than a stamp",
         ),
     ]);
-    if said == Said::Agrees {
+    if said == Agreement::Agrees {
         said = match u {
-            Some(u) if u <= OFFSET_NS => Said::Agrees,
-            Some(u) => Said::CannotTell(format!(
+            Some(u) if u <= OFFSET_NS => Agreement::Agrees,
+            Some(u) => Agreement::CannotTell(format!(
                 "the clocks of two CPUs are only known to lie within {}",
                 span(u)
             )),
             None if cpus < 2 => {
-                Said::CannotTell("with one CPU there is no offset to bound".to_owned())
+                Agreement::CannotTell("with one CPU there is no offset to bound".to_owned())
             }
-            None => Said::CannotTell(
+            None => Agreement::CannotTell(
                 "the offset between the CPUs' clocks could not be bounded".to_owned(),
             ),
         };
@@ -139,12 +139,12 @@ mod tests {
     #[test]
     fn nothing_costs_a_stamp() {
         let trial = judge(19.0, &calibration(), &[20, 30], 2);
-        assert_eq!(trial.said, Said::Agrees, "{trial:?}");
+        assert_eq!(trial.said, Agreement::Agrees, "{trial:?}");
     }
 
     #[test]
     fn a_stamp_or_an_empty_wait_that_is_dearer_than_said_fails() {
-        let differs = |trial: Trial| matches!(trial.said, Said::Differs(_));
+        let differs = |trial: Trial| matches!(trial.said, Agreement::Differs(_));
         assert!(differs(judge(19.0, &calibration(), &[20, 200], 2)));
         assert!(differs(judge(100.0, &calibration(), &[20], 2)));
         assert!(differs(judge(19.0, &Calibration::default(), &[20], 2)));
@@ -162,7 +162,7 @@ mod tests {
                 ..calibration()
             };
             let said = judge(19.0, &calibration, &[20], cpus).said;
-            assert!(matches!(said, Said::CannotTell(_)), "{u:?}");
+            assert!(matches!(said, Agreement::CannotTell(_)), "{u:?}");
         }
     }
 }

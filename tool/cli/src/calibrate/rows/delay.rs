@@ -2,7 +2,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, of, span, spans};
+use crate::calibrate::trial::{Agreement, Trial, noted, of, span, spans};
 use jostle_model::record::Point;
 use jostle_stats::intervals::median;
 
@@ -72,17 +72,17 @@ fn judge(delayed: &[&Point], null: &[&Point]) -> Trial {
         (true, Some(truth), Some(apart), Some(control)) => {
             let bound = (WITHIN * truth).max(WITHIN_NS);
             if apart.abs() > bound {
-                Said::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
+                Agreement::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
             } else if control > bound {
-                Said::Differs(format!(
+                Agreement::Differs(format!(
                     "`null`, which does nothing, reads as {}",
                     span(control)
                 ))
             } else {
-                Said::Agrees
+                Agreement::Agrees
             }
         }
-        _ => Said::Differs("the wait, or the specimen's log, is missing".to_owned()),
+        _ => Agreement::Differs("the wait, or the specimen's log, is missing".to_owned()),
     };
     Trial {
         truth: spans(&truths),
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    fn said(truth_ns: f64, found_ns: f64) -> Said {
+    fn said(truth_ns: f64, found_ns: f64) -> Agreement {
         let (delayed, null) = (run(truth_ns, found_ns), run(0.0, 20.0));
         judge(&[&delayed, &delayed, &delayed], &[&null]).said
     }
@@ -127,7 +127,11 @@ mod tests {
             (260_000.0, 260_000.0, true),
             (260_000.0, 200_000.0, false),
         ] {
-            assert_eq!(said(truth, found) == Said::Agrees, right, "{truth} {found}");
+            assert_eq!(
+                said(truth, found) == Agreement::Agrees,
+                right,
+                "{truth} {found}"
+            );
         }
     }
 
@@ -145,9 +149,9 @@ mod tests {
         };
         let null = run(0.0, 20.0);
         let said = |run: &Point| judge(&[run], &[&null]).said;
-        assert_eq!(said(&cut_off(4e6, 101.0)), Said::Agrees);
+        assert_eq!(said(&cut_off(4e6, 101.0)), Agreement::Agrees);
         // One within the window counts.
-        assert!(matches!(said(&cut_off(4e6, 100.0)), Said::Differs(_)));
+        assert!(matches!(said(&cut_off(4e6, 100.0)), Agreement::Differs(_)));
     }
 
     #[test]
@@ -155,7 +159,7 @@ mod tests {
         let (delayed, null) = (run(20_000.0, 20_000.0), run(0.0, 6_000.0));
         assert!(matches!(
             judge(&[&delayed], &[&null]).said,
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
         let silent = Point {
             truth: Default::default(),
@@ -163,8 +167,8 @@ mod tests {
         };
         assert!(matches!(
             judge(&[&silent], &[&delayed]).said,
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
-        assert!(matches!(judge(&[], &[]).said, Said::Differs(_)));
+        assert!(matches!(judge(&[], &[]).said, Agreement::Differs(_)));
     }
 }

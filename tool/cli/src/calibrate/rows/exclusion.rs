@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, of, reason, total};
+use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, total};
 use jostle_model::record::{Exclusion, Is, Point};
 
 pub(super) static OFTEN: Row = Row {
@@ -72,17 +72,17 @@ fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
         .iter()
         .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Is::Invalid));
     let said = if planted == 0.0 {
-        Said::CannotTell("chance planted no overlap".to_owned())
+        Agreement::CannotTell("chance planted no overlap".to_owned())
     } else if (violations - planted).abs() > (WITHIN * planted).max(AT_LEAST) {
-        Said::Differs(format!("{violations} overlaps were found"))
+        Agreement::Differs(format!("{violations} overlaps were found"))
     } else if !flagged && violations > 0.0 {
-        Said::Differs("the broken lock is not INVALID".to_owned())
+        Agreement::Differs("the broken lock is not INVALID".to_owned())
     } else if violations == 0.0 {
-        Said::CannotTell("the few overlaps were too short for the witness".to_owned())
+        Agreement::CannotTell("the few overlaps were too short for the witness".to_owned())
     } else if clean_violations > 0.0 || is_flagged(sound) {
-        Said::Differs("the same lock without its fault was flagged".to_owned())
+        Agreement::Differs("the same lock without its fault was flagged".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: format!("{planted} overlaps"),
@@ -110,13 +110,13 @@ fn judge_killed(killed: &[&Point], left: &[&Point]) -> Trial {
     );
     let holders = seen(killed, |e| e.holder_died);
     let said = if is_flagged(killed) || violations > 0.0 {
-        Said::Differs("a lock that works was flagged because its owners died".to_owned())
+        Agreement::Differs("a lock that works was flagged because its owners died".to_owned())
     } else if is_flagged(left) {
-        Said::Differs("a lock that works was flagged".to_owned())
+        Agreement::Differs("a lock that works was flagged".to_owned())
     } else if holders == 0.0 {
-        Said::CannotTell("no owner was killed while it held the lock".to_owned())
+        Agreement::CannotTell("no owner was killed while it held the lock".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: format!("{deaths} killed, by wait(2)"),
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    fn said(broken: &Point, sound: &Point) -> Said {
+    fn said(broken: &Point, sound: &Point) -> Agreement {
         judge(&[broken], &[sound]).said
     }
 
@@ -171,13 +171,19 @@ mod tests {
             (3.0, 6, false),
         ] {
             assert_eq!(
-                said(&run(planted, found), &sound) == Said::Agrees,
+                said(&run(planted, found), &sound) == Agreement::Agrees,
                 right,
                 "{planted} {found}"
             );
         }
-        assert!(matches!(said(&run(0.0, 0), &sound), Said::CannotTell(_)));
-        assert!(matches!(said(&run(2.0, 0), &sound), Said::CannotTell(_)));
+        assert!(matches!(
+            said(&run(0.0, 0), &sound),
+            Agreement::CannotTell(_)
+        ));
+        assert!(matches!(
+            said(&run(2.0, 0), &sound),
+            Agreement::CannotTell(_)
+        ));
     }
 
     #[test]
@@ -186,10 +192,13 @@ mod tests {
             verdict: Verdict::default(),
             ..run(100.0, 100)
         };
-        assert!(matches!(said(&unflagged, &run(0.0, 0)), Said::Differs(_)));
+        assert!(matches!(
+            said(&unflagged, &run(0.0, 0)),
+            Agreement::Differs(_)
+        ));
         assert!(matches!(
             said(&run(100.0, 100), &run(0.0, 1)),
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
     }
 
@@ -199,13 +208,13 @@ mod tests {
         dead.deaths = vec!["worker 3 was killed by SIGKILL".to_owned()];
         assert!(matches!(
             judge_killed(&[&dead], &[]).said,
-            Said::CannotTell(_)
+            Agreement::CannotTell(_)
         ));
         dead.exclusion.as_mut().unwrap().holder_died = 1;
-        assert_eq!(judge_killed(&[&dead], &[]).said, Said::Agrees);
+        assert_eq!(judge_killed(&[&dead], &[]).said, Agreement::Agrees);
         assert!(matches!(
             judge_killed(&[&run(0.0, 1)], &[]).said,
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, of, percent};
+use crate::calibrate::trial::{Agreement, Trial, noted, of, percent};
 use jostle_model::record::Point;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 
@@ -84,7 +84,7 @@ fn figures(counts: &[u64], test: &DispersionTest) -> String {
 fn missing(run: &Point) -> Trial {
     Trial {
         truth: log(run),
-        said: Said::Differs("the grants of each worker are missing".to_owned()),
+        said: Agreement::Differs("the grants of each worker are missing".to_owned()),
         ..Trial::default()
     }
 }
@@ -100,13 +100,13 @@ fn queue(run: &Point) -> Trial {
         .map_or(0, |(max, min)| max - min);
     let truth = noted(run, "granted_max") - noted(run, "granted_min");
     let said = if truth > AT_THE_EDGES as f64 {
-        Said::CannotTell(
+        Agreement::CannotTell(
             "workers came to the lock too late for a queue to serve them evenly".to_owned(),
         )
     } else if test.lower_p >= P || spread > truth as u64 + AT_THE_EDGES {
-        Said::Differs("a queue was not seen to be one".to_owned())
+        Agreement::Differs("a queue was not seen to be one".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: log(run),
@@ -121,9 +121,9 @@ fn lottery(run: &Point) -> Trial {
         return missing(run);
     };
     let said = match (test.lower_p < P, test.upper_p < P) {
-        (false, false) => Said::Agrees,
-        (true, _) => Said::Differs("a lottery was taken for a queue".to_owned()),
-        (_, true) => Said::Differs("a lottery was taken for favouritism".to_owned()),
+        (false, false) => Agreement::Agrees,
+        (true, _) => Agreement::Differs("a lottery was taken for a queue".to_owned()),
+        (_, true) => Agreement::Differs("a lottery was taken for favouritism".to_owned()),
     };
     Trial {
         truth: log(run),
@@ -142,16 +142,16 @@ fn two_to_one(run: &Point) -> Trial {
     let share = even as f64 / all.max(1) as f64;
     let truth = noted(run, "even_share");
     let said = if truth < 0.6 {
-        Said::CannotTell("too few waited for the favour to tell".to_owned())
+        Agreement::CannotTell("too few waited for the favour to tell".to_owned())
     } else if (share - truth).abs() > WITHIN {
-        Said::Differs(format!(
+        Agreement::Differs(format!(
             "off by {:.1} points, more than 2",
             100.0 * (share - truth)
         ))
     } else if test.upper_p >= P {
-        Said::Differs("favouritism was not seen to be more than chance".to_owned())
+        Agreement::Differs("favouritism was not seen to be more than chance".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: format!("even workers got {}", percent(truth)),
@@ -173,17 +173,17 @@ fn starved(run: &Point) -> Trial {
     let longest = shares.longest_wait_ns.unwrap_or(0) as f64;
     let named = shares.none == 1 && shares.longest_wait_worker == Some(0) && longest >= window_ns;
     let said = if first as f64 > truth {
-        Said::Differs("worker 0 got more by the tool's count than by the lock's".to_owned())
+        Agreement::Differs("worker 0 got more by the tool's count than by the lock's".to_owned())
     } else if first > 0 || others == 0 {
-        Said::CannotTell(
+        Agreement::CannotTell(
             "the scheduler kept the others from waiting, so that worker 0 was served".to_owned(),
         )
     } else if !named {
-        Said::Differs("the starved worker was not named".to_owned())
+        Agreement::Differs("the starved worker was not named".to_owned())
     } else if censored == 0 {
-        Said::Differs("its attempt was not counted as one that did not end".to_owned())
+        Agreement::Differs("its attempt was not counted as one that did not end".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: format!("worker 0: {truth}, the most: {}", noted(run, "granted_max")),
@@ -238,16 +238,16 @@ mod tests {
 
     #[test]
     fn each_policy_is_told_from_the_others() {
-        let differs = |trial: Trial| matches!(trial.said, Said::Differs(_));
-        assert_eq!(queue(&run(&even(40), &QUEUED)).said, Said::Agrees);
+        let differs = |trial: Trial| matches!(trial.said, Agreement::Differs(_));
+        assert_eq!(queue(&run(&even(40), &QUEUED)).said, Agreement::Agrees);
         assert!(differs(queue(&run(&drawn(), &QUEUED))));
-        assert_eq!(lottery(&run(&drawn(), &[])).said, Said::Agrees);
+        assert_eq!(lottery(&run(&drawn(), &[])).said, Agreement::Agrees);
         assert!(differs(lottery(&run(&even(40), &[]))));
         assert!(differs(lottery(&run(&favoured(), &[]))));
         let two_thirds = [("even_share", 0.667)];
         assert_eq!(
             two_to_one(&run(&favoured(), &two_thirds)).said,
-            Said::Agrees
+            Agreement::Agrees
         );
         assert!(differs(two_to_one(&run(&even(40), &two_thirds))));
         assert!(differs(two_to_one(&run(
@@ -257,7 +257,7 @@ mod tests {
         assert!(differs(queue(&Point::default())) && differs(lottery(&Point::default())));
     }
 
-    fn starving(first: u64, change: impl FnOnce(&mut Point)) -> Said {
+    fn starving(first: u64, change: impl FnOnce(&mut Point)) -> Agreement {
         let mut counts = vec![50; 10];
         counts[0] = first;
         let mut run = run(&counts, &[("granted_worker_0", 1.0), ("granted_max", 52.0)]);
@@ -274,8 +274,8 @@ mod tests {
 
     #[test]
     fn the_starved_worker_must_be_named_and_its_attempt_censored() {
-        assert_eq!(starving(0, |_| {}), Said::Agrees);
-        let differs = |said| matches!(said, Said::Differs(_));
+        assert_eq!(starving(0, |_| {}), Agreement::Agrees);
+        let differs = |said| matches!(said, Agreement::Differs(_));
         assert!(differs(starving(0, |run| {
             run.per_worker.as_mut().unwrap().longest_wait_worker = Some(3);
         })));
@@ -283,6 +283,6 @@ mod tests {
             run.acquire_ns.as_mut().unwrap().censored = 0;
         })));
         assert!(differs(starving(5, |_| {})), "more than the log has");
-        assert!(matches!(starving(1, |_| {}), Said::CannotTell(_)));
+        assert!(matches!(starving(1, |_| {}), Agreement::CannotTell(_)));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, percent};
+use crate::calibrate::trial::{Agreement, Trial, percent};
 use jostle_model::record::Point;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
@@ -123,15 +123,15 @@ fn judge(planted: &[Point], clean: &[Point], truth: String) -> Trial {
     let flagged = planted.iter().filter(|run| is_flagged(run)).count();
     let clean_flagged = clean.iter().filter(|run| is_flagged(run)).count();
     let said = if planted.is_empty() || clean.is_empty() {
-        Said::CannotTell("nothing was measured".to_owned())
+        Agreement::CannotTell("nothing was measured".to_owned())
     } else if clean_flagged > 0 {
-        Said::Differs("a generator that was left alone was flagged".to_owned())
+        Agreement::Differs("a generator that was left alone was flagged".to_owned())
     } else if flagged == planted.len() {
-        Said::Agrees
+        Agreement::Agrees
     } else if harm < HARM {
-        Said::CannotTell(format!("what was planted cost only {}", percent(harm)))
+        Agreement::CannotTell(format!("what was planted cost only {}", percent(harm)))
     } else {
-        Said::Differs("a generator that was kept from working was not flagged".to_owned())
+        Agreement::Differs("a generator that was kept from working was not flagged".to_owned())
     };
     Trial {
         truth,
@@ -169,28 +169,34 @@ mod tests {
         }
     }
 
-    fn said(planted: Point, clean: Point) -> Said {
+    fn said(planted: Point, clean: Point) -> Agreement {
         judge(&[planted], &[clean], String::new()).said
     }
 
     #[test]
     fn only_harm_counts() {
         let clean = || run(1_000.0, None);
-        assert_eq!(said(run(500.0, Some("generator")), clean()), Said::Agrees);
-        assert_eq!(said(run(500.0, Some("halted")), clean()), Said::Agrees);
+        assert_eq!(
+            said(run(500.0, Some("generator")), clean()),
+            Agreement::Agrees
+        );
+        assert_eq!(said(run(500.0, Some("halted")), clean()), Agreement::Agrees);
         // Another check does not flag the generator.
         assert!(matches!(
             said(run(500.0, Some("steal")), clean()),
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
-        assert!(matches!(said(run(500.0, None), clean()), Said::Differs(_)));
+        assert!(matches!(
+            said(run(500.0, None), clean()),
+            Agreement::Differs(_)
+        ));
         assert!(matches!(
             said(run(950.0, None), clean()),
-            Said::CannotTell(_)
+            Agreement::CannotTell(_)
         ));
         assert!(matches!(
             judge(&[], &[], String::new()).said,
-            Said::CannotTell(_)
+            Agreement::CannotTell(_)
         ));
     }
 
@@ -199,7 +205,7 @@ mod tests {
         let flagged = run(1_000.0, Some("generator"));
         assert!(matches!(
             said(run(500.0, Some("generator")), flagged),
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
     }
 }

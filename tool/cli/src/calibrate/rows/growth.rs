@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, span};
+use crate::calibrate::trial::{Agreement, Trial, noted, span};
 use jostle_model::record::Fit;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
@@ -104,16 +104,16 @@ fn words(fit: Option<&Fit>) -> String {
     format!("{}{}{ratio}", fit.finding, bends.concat())
 }
 
-fn judge(truth: String, found: Option<&Fit>, control: Option<&Fit>, right: Said) -> Trial {
+fn judge(truth: String, found: Option<&Fit>, control: Option<&Fit>, right: Agreement) -> Trial {
     let said = match (found, control) {
         (Some(found), _) if found.finding == "too_few" => {
-            Said::CannotTell("too few runs were made".to_owned())
+            Agreement::CannotTell("too few runs were made".to_owned())
         }
         (Some(_), Some(control)) if grows(control) => {
-            Said::Differs("what costs the same everywhere is said to grow".to_owned())
+            Agreement::Differs("what costs the same everywhere is said to grow".to_owned())
         }
         (Some(_), Some(_)) => right,
-        _ => Said::Differs("nothing is said of growth".to_owned()),
+        _ => Agreement::Differs("nothing is said of growth".to_owned()),
     };
     Trial {
         truth,
@@ -130,9 +130,11 @@ fn exceeds([first, second]: [f64; 2], times: f64) -> bool {
 
 fn judge_chains(looks: [f64; 2], found: Option<&Fit>, control: Option<&Fit>) -> Trial {
     let right = match found {
-        _ if !exceeds(looks, 2.0) => Said::Differs("the specimen's log is missing".to_owned()),
-        Some(fit) if grows(fit) => Said::Agrees,
-        _ => Said::Differs("chains that are searched ever longer are not said to grow".to_owned()),
+        _ if !exceeds(looks, 2.0) => Agreement::Differs("the specimen's log is missing".to_owned()),
+        Some(fit) if grows(fit) => Agreement::Agrees,
+        _ => Agreement::Differs(
+            "chains that are searched ever longer are not said to grow".to_owned(),
+        ),
     };
     let truth = format!("{:.1} to {:.1} looks a search", looks[0], looks[1]);
     judge(truth, found, control, right)
@@ -142,10 +144,10 @@ fn judge_cliff(costs: [f64; 2], found: Option<&Fit>, control: Option<&Fit>) -> T
     let bends: &[_] = found.map_or(&[], |fit| &fit.bends);
     let holds = |after: u64, before: u64| after <= EDGE && before > EDGE;
     let right = match bends {
-        _ if !exceeds(costs, 1.5) => Said::Differs("the specimen's log is missing".to_owned()),
-        [] => Said::Differs("no bend is seen where the cost jumps".to_owned()),
-        bends if bends.iter().any(|bend| holds(bend.after, bend.before)) => Said::Agrees,
-        _ => Said::Differs("the bend is seen elsewhere".to_owned()),
+        _ if !exceeds(costs, 1.5) => Agreement::Differs("the specimen's log is missing".to_owned()),
+        [] => Agreement::Differs("no bend is seen where the cost jumps".to_owned()),
+        bends if bends.iter().any(|bend| holds(bend.after, bend.before)) => Agreement::Agrees,
+        _ => Agreement::Differs("the bend is seen elsewhere".to_owned()),
     };
     let truth = format!("{}, beyond 3,000 {}", span(costs[0]), span(costs[1]));
     judge(truth, found, control, right)
@@ -191,7 +193,7 @@ mod tests {
     }
 
     fn differs(trial: Trial) -> bool {
-        matches!(trial.said, Said::Differs(_))
+        matches!(trial.said, Agreement::Differs(_))
     }
 
     #[test]
@@ -200,8 +202,8 @@ mod tests {
         let (constant, growing) = (constant(), growing());
         let open = fit("laws", &["1", "N"], [1.1, 0.9, 1.3], &[]);
         let said = |found: &Fit, control: &Fit| judge_chains(looks, Some(found), Some(control));
-        assert_eq!(said(&growing, &constant).said, Said::Agrees);
-        assert_eq!(said(&growing, &open).said, Said::Agrees);
+        assert_eq!(said(&growing, &constant).said, Agreement::Agrees);
+        assert_eq!(said(&growing, &open).said, Agreement::Agrees);
         assert!(differs(said(&constant, &constant)));
         assert!(differs(said(&open, &constant)), "it does not commit itself");
         assert!(differs(said(&growing, &growing)));
@@ -218,14 +220,14 @@ mod tests {
         let bent = |bends: &[[u64; 2]]| fit("bends", &[], [3.0, 2.9, 3.1], bends);
         let constant = constant();
         let said = |found: &Fit| judge_cliff([1e3, 3e3], Some(found), Some(&constant));
-        assert_eq!(said(&bent(&[[3_000, 10_000]])).said, Said::Agrees);
+        assert_eq!(said(&bent(&[[3_000, 10_000]])).said, Agreement::Agrees);
         assert_eq!(
             said(&bent(&[[300, 1_000], [1_000, 10_000]])).said,
-            Said::Agrees
+            Agreement::Agrees
         );
         assert!(differs(said(&bent(&[[10_000, 30_000]]))));
         assert!(differs(said(&growing())));
         let few = fit("too_few", &[], [1.0; 3], &[]);
-        assert!(matches!(said(&few).said, Said::CannotTell(_)));
+        assert!(matches!(said(&few).said, Agreement::CannotTell(_)));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, span, spans};
+use crate::calibrate::trial::{Agreement, Trial, noted, span, spans};
 use jostle_model::record::{Distribution, Point};
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
@@ -90,16 +90,16 @@ fn judge(two: &[&Point], alone: &[&Point], place: Place, u: f64) -> Trial {
         (true, Some(truth), Some(apart)) => {
             let bound = (WITHIN * truth).max(WITHIN_NS + u);
             if apart.abs() > bound {
-                Said::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
+                Agreement::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
             } else if stray > STRAY * all {
-                Said::Differs(format!("{stray} of {all} were taken for the other kind"))
+                Agreement::Differs(format!("{stray} of {all} were taken for the other kind"))
             } else if of_one > 0.0 {
-                Said::Differs(format!("{of_one} hand-offs of a worker that was alone"))
+                Agreement::Differs(format!("{of_one} hand-offs of a worker that was alone"))
             } else {
-                Said::Agrees
+                Agreement::Agrees
             }
         }
-        _ => Said::Differs("hand-offs, or the lock's log of them, are missing".to_owned()),
+        _ => Agreement::Differs("hand-offs, or the lock's log of them, are missing".to_owned()),
     };
     Trial {
         truth: spans(&truths),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn said(two: &Point, alone: &Point) -> bool {
-        judge(&[two], &[alone], Place::Cross, 60.0).said == Said::Agrees
+        judge(&[two], &[alone], Place::Cross, 60.0).said == Agreement::Agrees
     }
 
     #[test]

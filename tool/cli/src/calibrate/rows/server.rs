@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, noted, of, reason, span, total};
+use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, span, total};
 use jostle_model::record::{Is, LimitedBy, Point};
 
 pub(super) static SLOW: Row = Row {
@@ -59,15 +59,15 @@ fn judge_slow(slow: &[&Point], quick: &[&Point]) -> Trial {
         reason(run, "generator").is_some() || run.verdict.limited_by == Some(LimitedBy::Generator)
     });
     let said = if !truth.is_finite() || !found.is_finite() {
-        Said::Differs("the operations, or the server's log, are missing".to_owned())
+        Agreement::Differs("the operations, or the server's log, are missing".to_owned())
     } else if blamed {
-        Said::Differs("the generator was flagged for what the server did".to_owned())
+        Agreement::Differs("the generator was flagged for what the server did".to_owned())
     } else if found < truth || found > truth + OVERHEAD_NS {
-        Said::Differs(format!("an operation reads as {}", span(found)))
+        Agreement::Differs(format!("an operation reads as {}", span(found)))
     } else if control > truth {
-        Said::CannotTell("the server is no quicker without its fault".to_owned())
+        Agreement::CannotTell("the server is no quicker without its fault".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: format!("{} a grant", span(truth)),
@@ -101,15 +101,15 @@ fn judge_counts(wrong: &[&Point], right: &[&Point]) -> Trial {
         .iter()
         .any(|run| reason(run, "server_counts").is_some());
     let said = if truth == 0.0 || right.is_empty() {
-        Said::Differs("the server's log is missing".to_owned())
+        Agreement::Differs("the server's log is missing".to_owned())
     } else if found != truth {
-        Said::Differs(format!("a difference of {found} was found"))
+        Agreement::Differs(format!("a difference of {found} was found"))
     } else if !flagged {
-        Said::Differs("the server that counts wrongly was not flagged".to_owned())
+        Agreement::Differs("the server that counts wrongly was not flagged".to_owned())
     } else if control != 0.0 || clean_flagged {
-        Said::Differs("a server that counts rightly was flagged".to_owned())
+        Agreement::Differs("a server that counts rightly was flagged".to_owned())
     } else {
-        Said::Agrees
+        Agreement::Agrees
     };
     Trial {
         truth: format!(
@@ -157,7 +157,7 @@ mod tests {
     fn a_slow_server_is_its_own_fault() {
         let quick = timed(20.0, 0.0);
         let said = |slow: &Point| judge_slow(&[slow], &[&quick]).said;
-        assert_eq!(said(&timed(260.0, 210.0)), Said::Agrees);
+        assert_eq!(said(&timed(260.0, 210.0)), Agreement::Agrees);
         let blamed = Point {
             verdict: flagged("generator"),
             ..timed(260.0, 210.0)
@@ -168,7 +168,7 @@ mod tests {
             blamed,
             Point::default(),
         ] {
-            assert!(matches!(said(&wrong), Said::Differs(_)), "{wrong:?}");
+            assert!(matches!(said(&wrong), Agreement::Differs(_)), "{wrong:?}");
         }
     }
 
@@ -194,21 +194,24 @@ mod tests {
         let right = counted(0, [0.0, 0.0], Verdict::default());
         let said = |wrong: &Point| judge_counts(&[wrong], &[&right]).said;
         let caught = || flagged("server_counts");
-        assert_eq!(said(&counted(-20, [20.0, 0.0], caught())), Said::Agrees);
-        assert_eq!(said(&counted(20, [0.0, 20.0], caught())), Said::Agrees);
+        assert_eq!(
+            said(&counted(-20, [20.0, 0.0], caught())),
+            Agreement::Agrees
+        );
+        assert_eq!(said(&counted(20, [0.0, 20.0], caught())), Agreement::Agrees);
         for wrong in [
             counted(-20, [0.0, 20.0], caught()),
             counted(0, [20.0, 0.0], caught()),
             counted(-20, [20.0, 0.0], Verdict::default()),
             counted(-20, [0.0, 0.0], caught()),
         ] {
-            assert!(matches!(said(&wrong), Said::Differs(_)), "{wrong:?}");
+            assert!(matches!(said(&wrong), Agreement::Differs(_)), "{wrong:?}");
         }
         let clean = counted(0, [0.0, 0.0], caught());
         let wrong = counted(-20, [20.0, 0.0], caught());
         assert!(matches!(
             judge_counts(&[&wrong], &[&clean]).said,
-            Said::Differs(_)
+            Agreement::Differs(_)
         ));
     }
 }

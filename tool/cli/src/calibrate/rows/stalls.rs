@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, all_of, noted, span};
+use crate::calibrate::trial::{Agreement, Trial, all_of, noted, span};
 use jostle_model::record::{Distribution, LimitedBy, Point};
 
 pub(super) static ROW: Row = Row {
@@ -90,11 +90,11 @@ fn judge(found: &Found<'_>) -> Trial {
     let (stalls, shortest) = (log("stalls"), log("stall_min_ns"));
     let limited_by = found.open.and_then(|run| run.verdict.limited_by);
     let said = if stalls.contains(&0.0) {
-        Said::Differs("the specimen's log is missing".to_owned())
+        Agreement::Differs("the specimen's log is missing".to_owned())
     } else if stalls.iter().any(|stalls| *stalls < STALLS) {
-        Said::CannotTell(format!("fewer than {STALLS} stalls came to pass"))
+        Agreement::CannotTell(format!("fewer than {STALLS} stalls came to pass"))
     } else if any_is_short {
-        Said::CannotTell(format!("a p99 needs {LEAST} waits, and fewer came to pass"))
+        Agreement::CannotTell(format!("a p99 needs {LEAST} waits, and fewer came to pass"))
     } else {
         all_of([
             (
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    fn said(points: &[Point; 4]) -> Said {
+    fn said(points: &[Point; 4]) -> Agreement {
         let [open, open_control, closed, closed_control] = points.each_ref().map(Some);
         judge(&Found {
             open,
@@ -205,8 +205,8 @@ mod tests {
 
     #[test]
     fn the_open_loop_must_see_the_stalls_and_the_closed_one_must_not() {
-        assert_eq!(said(&right()), Said::Agrees);
-        assert_eq!(said(&with(0, open(150.0 * MS))), Said::Agrees);
+        assert_eq!(said(&right()), Agreement::Agrees);
+        assert_eq!(said(&with(0, open(150.0 * MS))), Agreement::Agrees);
         let flagged = Point {
             verdict: Verdict {
                 limited_by: Some(LimitedBy::Generator),
@@ -232,7 +232,7 @@ mod tests {
             (1, Point::default(), "where there are none"),
             (3, Point::default(), "has moved"),
         ] {
-            let Said::Differs(why) = said(&with(at, point)) else {
+            let Agreement::Differs(why) = said(&with(at, point)) else {
                 panic!("{at}: {part}");
             };
             assert!(why.contains(part), "{why}");
@@ -246,10 +246,10 @@ mod tests {
             ..open(197.0 * MS)
         };
         let few = said(&with(0, noted(4.0, 200.0 * MS)));
-        assert!(matches!(few, Said::CannotTell(_)), "{few:?}");
+        assert!(matches!(few, Agreement::CannotTell(_)), "{few:?}");
         for point in [noted(0.0, 0.0), noted(5.0, 199.0 * MS)] {
             let wrong = said(&with(0, point));
-            assert!(matches!(wrong, Said::Differs(_)), "{wrong:?}");
+            assert!(matches!(wrong, Agreement::Differs(_)), "{wrong:?}");
         }
     }
 
@@ -260,6 +260,6 @@ mod tests {
         waits.granted.count = LEAST - 1;
         waits.granted.percentiles = Percentiles::default();
         let few = said(&with(3, slow));
-        assert!(matches!(few, Said::CannotTell(_)), "{few:?}");
+        assert!(matches!(few, Agreement::CannotTell(_)), "{few:?}");
     }
 }

@@ -10,11 +10,6 @@ use std::time::Duration;
 impl Run<'_> {
     /// Measures the tool's own cost; see `Work::live_as_cost`.
     pub(crate) fn cost(&self, blocks: usize) -> Result<Vec<[f64; 4]>, Aborted> {
-        const PATIENCE_NS: u64 = 60_000_000_000;
-        /// Nobody else asks for the lock.
-        const FIRST_PATIENCE_NS: u64 = 10_000_000_000;
-        /// A call of a user's library that nobody else is in the way of.
-        const CALL_PATIENCE_NS: u64 = 3_000_000_000;
         if !matches!(self.order.workload, WorkloadOrder::Contend(_)) {
             let what = "what the tool costs is measured of `contend` alone";
             return Err(Aborted(format!("{}: {what}", self.order.target)));
@@ -37,50 +32,15 @@ impl Run<'_> {
         children
             .alive
             .insert(pid.as_raw_nonzero().get() as u32, 0..1);
-        let deadline = self.now() + PATIENCE_NS;
-        let (mut first, mut first_by) = (0, u64::MAX);
-        let own = self.order.target.starts_with("lib:");
-        let (mut seen, mut seen_ns) = ((0, 0), self.now());
-        while !children.alive.is_empty() {
-            self.context.note_ended(&mut children.others);
-            if let Err(stopped) = self.heed_parent(Duration::from_millis(2)) {
-                self.clear_away(&mut children);
-                return Err(stopped);
-            }
-            let page = self.shared.page(0);
-            let pending = page.get(Word::PendingSince);
-            let at = (page.get(Word::Total), pending);
-            if at != seen {
-                (seen, seen_ns) = (at, self.now());
-            }
-            // The run names the function that does not return.
-            if own && seen != (0, 0) && self.now() > seen_ns + CALL_PATIENCE_NS {
-                self.clear_away(&mut children);
-                return Ok(Vec::new());
-            }
-            if first == 0 && pending > 0 {
-                (first, first_by) = (pending, self.now() + FIRST_PATIENCE_NS);
-            }
-            if pending == first && self.now() > first_by {
-                self.clear_away(&mut children);
-                return Err(Aborted(format!(
-                    "{}: the first request was not granted within {} s: somebody holds it already, \
-                     or its acquisition never returns; release it, or name another lock",
-                    self.order.target,
-                    FIRST_PATIENCE_NS / 1_000_000_000
-                )));
-            }
-            if self.now() > deadline {
-                self.clear_away(&mut children);
-                return Err(Aborted(format!(
-                    "{}: what the tool itself costs could not be measured within {} s by one \
-                     worker alone; does it answer at all, and does a release free the lock?",
-                    self.order.target,
-                    PATIENCE_NS / 1_000_000_000
-                )));
-            }
-            children.reap();
+        let may_hang = self.order.target.starts_with("lib:");
+        let watched = self.watch_cost(&mut children, may_hang);
+        if !children.alive.is_empty() {
+            self.clear_away(&mut children);
         }
+        let Some(called) = watched? else {
+            // The run names the function that does not return.
+            return Ok(Vec::new());
+        };
         self.context.note_ended(&mut children.others);
         self.work
             .clear()
@@ -88,7 +48,7 @@ impl Run<'_> {
         match (self.shared.page(0).message(), children.ended.first()) {
             (Some(message), _) => Err(Aborted(format!("{}: {message}", self.order.target))),
             // The run names the function and how its worker ended.
-            (None, Some((ended, _))) if ended.code != Some(0) && own && seen != (0, 0) => {
+            (None, Some((ended, _))) if ended.code != Some(0) && may_hang && called => {
                 Ok(Vec::new())
             }
             (None, Some((ended, _))) if ended.code != Some(0) => Err(Aborted(format!(
@@ -101,5 +61,52 @@ impl Run<'_> {
                 .map(|block| std::array::from_fn(|n| f64::from_bits(block[n].load(Relaxed))))
                 .collect()),
         }
+    }
+
+    /// Waits for the end of the worker that measures the cost: whether it called the target.
+    /// None if it is still in a call of a user's library.
+    fn watch_cost(&self, children: &mut Children, may_hang: bool) -> Result<Option<bool>, Aborted> {
+        const PATIENCE_NS: u64 = 60_000_000_000;
+        /// Nobody else asks for the lock.
+        const FIRST_PATIENCE_NS: u64 = 10_000_000_000;
+        /// A call of a user's library that nobody else is in the way of.
+        const CALL_PATIENCE_NS: u64 = 3_000_000_000;
+        let deadline = self.now() + PATIENCE_NS;
+        let (mut first, mut first_by) = (0, u64::MAX);
+        let (mut seen, mut seen_ns) = ((0, 0), self.now());
+        while !children.alive.is_empty() {
+            self.context.note_ended(&mut children.others);
+            self.heed_parent(Duration::from_millis(2))?;
+            let page = self.shared.page(0);
+            let pending = page.get(Word::PendingSince);
+            let at = (page.get(Word::Total), pending);
+            if at != seen {
+                (seen, seen_ns) = (at, self.now());
+            }
+            if may_hang && seen != (0, 0) && self.now() > seen_ns + CALL_PATIENCE_NS {
+                return Ok(None);
+            }
+            if first == 0 && pending > 0 {
+                (first, first_by) = (pending, self.now() + FIRST_PATIENCE_NS);
+            }
+            if pending == first && self.now() > first_by {
+                return Err(Aborted(format!(
+                    "{}: the first request was not granted within {} s: somebody holds it already, \
+                     or its acquisition never returns; release it, or name another lock",
+                    self.order.target,
+                    FIRST_PATIENCE_NS / 1_000_000_000
+                )));
+            }
+            if self.now() > deadline {
+                return Err(Aborted(format!(
+                    "{}: what the tool itself costs could not be measured within {} s by one \
+                     worker alone; does it answer at all, and does a release free the lock?",
+                    self.order.target,
+                    PATIENCE_NS / 1_000_000_000
+                )));
+            }
+            children.reap();
+        }
+        Ok(Some(seen != (0, 0)))
     }
 }

@@ -220,22 +220,7 @@ fn draw(
             if let Some(drift) = course.drift {
                 told.whose += &format!("\ndrifts by {} along the run", percent(drift));
             }
-            let usual = bursts::usual(course.slices.iter().map(|slice| slice.1));
-            let mark = |slice: &(f64, f64)| {
-                let burst = track.title == "Mean response" && bursts::is_one(slice.1, usual);
-                Mark {
-                    look: if burst { Look::Valid } else { Look::Unseen },
-                    at: *slice,
-                    says: format!(
-                        "tenth {}: {}{}",
-                        slice.0,
-                        unit.exact(slice.1),
-                        if burst { ", a burst" } else { "" }
-                    ),
-                }
-            };
-            let marks: Vec<Mark> = course.slices.iter().map(mark).collect();
-            chart.marks(series.style, 0.0, &told, &marks);
+            chart.marks(series.style, 0.0, &told, &marks(track, unit, course));
             if let Some(last) = course.slices.last() {
                 let class = if course.drift.is_some() {
                     "drift"
@@ -251,6 +236,25 @@ fn draw(
         _ => String::new(),
     };
     chart.draw(&format!("{}{whose}, along the run", track.title))
+}
+
+/// A mark for each slice; one that is a burst can be seen.
+fn marks(track: &Track, unit: Unit, course: &Course<'_, '_>) -> Vec<Mark> {
+    let usual = bursts::usual(course.slices.iter().map(|slice| slice.1));
+    let mark = |slice: &(f64, f64)| {
+        let burst = track.title == "Mean response" && bursts::is_one(slice.1, usual);
+        Mark {
+            look: if burst { Look::Valid } else { Look::Unseen },
+            at: *slice,
+            says: format!(
+                "tenth {}: {}{}",
+                slice.0,
+                unit.exact(slice.1),
+                if burst { ", a burst" } else { "" }
+            ),
+        }
+    };
+    course.slices.iter().map(mark).collect()
 }
 
 fn data(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {

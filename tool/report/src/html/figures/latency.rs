@@ -301,25 +301,16 @@ fn draw_level(
         let position = series.spots.iter().position(|other| other.x == spot.x)?;
         spots[position][at]
     };
-    let line_class = if at == 0 {
-        class.clone()
-    } else {
-        format!("{class} p99")
+    let median = |spot: &Spot<'_>| reading(spot).map(|reading| reading.median);
+    let line_class = match at {
+        0 => class.clone(),
+        _ => format!("{class} p99"),
     };
     for stretch in stretches(series) {
-        let known: Vec<(f64, Option<f64>)> = stretch
-            .iter()
-            .map(|spot| {
-                (
-                    chapter.x_of(series, spot.x),
-                    reading(spot).map(|r| r.median),
-                )
-            })
-            .collect();
-        let line: Vec<(f64, f64)> = known
-            .iter()
-            .filter_map(|(x, y)| Some((*x, (*y)?)))
-            .collect();
+        let place = |spot: &Spot<'_>| (chapter.x_of(series, spot.x), median(spot));
+        let known: Vec<(f64, Option<f64>)> = stretch.iter().map(place).collect();
+        let line = known.iter().filter_map(|(x, y)| Some((*x, (*y)?)));
+        let line: Vec<(f64, f64)> = line.collect();
         chart.line(&line_class, series.style.dashes(), &line);
         if at > 0 && chapter.sweeps() {
             chart.ticks(&line_class, &lone(&known));

@@ -163,6 +163,25 @@ fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
 }
 
 #[test]
+fn a_server_is_held_to_one_cpu_by_an_interpreter_or_a_setting_only() {
+    let of = |name: &str, gomaxprocs: Option<u64>| {
+        Planted::of(0.1, 0.3).with(|run| {
+            server(run).cpu_s = column(0.98);
+            server(run).largest = Some(Process {
+                name: name.to_owned(),
+                threads: 8,
+                gomaxprocs,
+                cpu_s: column(0.98),
+                ..Process::default()
+            });
+        })
+    };
+    of("python3", None).is(Limit::Server, "the server's process python3");
+    of("app", Some(1)).is(Limit::Server, "GOMAXPROCS=1 holds it there");
+    of("app", None).is(Limit::Path, "neither");
+}
+
+#[test]
 fn a_generator_that_waits_for_a_cpu_is_the_limit_only_where_connections_wait_for_it() {
     let beside = |late: f64| {
         Planted::of(0.2, 0.2).with(|run| {

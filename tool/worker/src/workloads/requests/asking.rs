@@ -1,7 +1,7 @@
 //! One request of one worker: made, stamped, judged and recorded. Other modules decide when
 //! it is due.
 
-use super::Does;
+use super::Pacing;
 use super::page::{Outcome, Part, Sheet};
 use crate::order::{RequestOrder, RunOrder};
 use crate::page::{Page, Word};
@@ -32,14 +32,14 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Those of worker number `worker` of this host.
-    pub(super) fn new(order: &RunOrder, does: Does<'_>, worker: usize) -> Numbers {
+    pub(super) fn new(order: &RunOrder, pacing: Pacing<'_>, worker: usize) -> Numbers {
         let number = order.number(worker) as u64;
-        let (first, step) = match does {
-            Does::Ask(ask) => (number * ask.operations, 1),
+        let (first, step) = match pacing {
+            Pacing::Ask(ask) => (number * ask.operations, 1),
             // How many each makes in a time is not known beforehand.
-            Does::Spread(_) => (number, order.workers_in_all() as u64),
+            Pacing::Spread(_) => (number, order.workers_in_all() as u64),
             // The schedule numbers them. Hosts have a schedule each, about equally long.
-            Does::Rate(_) => order
+            Pacing::Rate(_) => order
                 .share
                 .map_or((0, 1), |share| (share.nth as u64, share.hosts as u64)),
         };

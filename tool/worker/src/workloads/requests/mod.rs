@@ -37,14 +37,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Requesting<'a> {
     target: Box<dyn Requests>,
-    does: Does<'a>,
+    pacing: Pacing<'a>,
     sheets: Sheets,
     due: Due,
 }
 
-/// By workload.
+/// When workers ask, by workload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Does<'a> {
+pub(crate) enum Pacing<'a> {
     /// `stream`.
     Ask(&'a AskOrder),
     /// `rate`.
@@ -53,13 +53,13 @@ pub(crate) enum Does<'a> {
     Spread(&'a SpreadOrder),
 }
 
-impl<'a> Does<'a> {
+impl<'a> Pacing<'a> {
     /// What is asked.
     fn requests(self) -> &'a RequestOrder {
         match self {
-            Does::Ask(ask) => &ask.requests,
-            Does::Rate(rate) => &rate.requests,
-            Does::Spread(spread) => &spread.requests,
+            Pacing::Ask(ask) => &ask.requests,
+            Pacing::Rate(rate) => &rate.requests,
+            Pacing::Spread(spread) => &spread.requests,
         }
     }
 }
@@ -84,9 +84,9 @@ impl<'a> Requesting<'a> {
         entry: &Entry,
         setup: &Setup<'_>,
         order: &RunOrder,
-        does: Does<'a>,
+        pacing: Pacing<'a>,
     ) -> Result<Requesting<'a>, SetupError> {
-        let request = does.requests();
+        let request = pacing.requests();
         let target = caller::prepare(
             entry,
             &RequestSetup {
@@ -105,10 +105,10 @@ impl<'a> Requesting<'a> {
             ))
         };
         // One more for what is not a worker's.
-        let (due, count) = match does {
-            Does::Ask(ask) => (Due::Counted(ask.operations), order.workers),
-            Does::Spread(spread) => (Due::Windowed(spread.generators), order.workers),
-            Does::Rate(rate) => {
+        let (due, count) = match pacing {
+            Pacing::Ask(ask) => (Due::Counted(ask.operations), order.workers),
+            Pacing::Spread(spread) => (Due::Windowed(spread.generators), order.workers),
+            Pacing::Rate(rate) => {
                 let pool = Pool::new(order, &rate.open_loop).map_err(no_memory)?;
                 (Due::Scheduled(pool), order.workers + 1)
             }
@@ -116,7 +116,7 @@ impl<'a> Requesting<'a> {
         let sheets = Sheets::new(count, target.phases().len()).map_err(no_memory)?;
         Ok(Requesting {
             target,
-            does,
+            pacing,
             sheets,
             due,
         })
@@ -157,8 +157,8 @@ impl<'a> Requesting<'a> {
         worker: usize,
     ) -> Asking<'c> {
         Asking::new(
-            self.does.requests(),
-            Numbers::new(crew.order, self.does, worker),
+            self.pacing.requests(),
+            Numbers::new(crew.order, self.pacing, worker),
             crew.clock,
             &*self.target,
             caller,
@@ -249,7 +249,7 @@ impl Work for Requesting<'_> {
         let phases = self.target.phases().iter().enumerate();
         let outcomes = self.sheets.outcomes();
         let name = |code: u32| self.target.code_name(code);
-        let expected = |code: u32| self.does.requests().expects(&*self.target, code);
+        let expected = |code: u32| self.pacing.requests().expects(&*self.target, code);
         data.requests = Some(Box::new(RequestData {
             phases: phases
                 .map(|(nth, phase)| ((*phase).to_owned(), merged(Part::Phase(nth))))

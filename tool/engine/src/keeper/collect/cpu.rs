@@ -1,0 +1,197 @@
+//! Whose CPU time it was, from readings at the window's edges and from what workers read of
+//! themselves.
+
+use super::super::accounts::{Books, Known};
+use super::super::run::{Reading, Seen};
+use super::shares;
+use crate::order::{RunData, RunOrder};
+use jostle_model::plan::Carrier;
+use jostle_model::record::{Count, Counts, Machine, TcpCounts};
+use jostle_sys::limits::net::Counted;
+use jostle_sys::stat::{self, Scheduled};
+use jostle_worker::page::{Page, Word};
+
+/// The workers' CPU time, what they waited for it, and the machine's.
+pub(super) fn times(
+    data: &mut RunData,
+    order: &RunOrder,
+    pages: &[Page<'_>],
+    seen: &Seen,
+    remote: bool,
+) {
+    let (opened, closed) = (&seen.opened, &seen.closed);
+    data.cpu_read_ns = opened.took_ns.max(closed.took_ns);
+    let between = closed.at_ns.saturating_sub(opened.at_ns);
+    // The readings lie a little beside the window's edges.
+    let scale = if order.is_counted() {
+        1.0
+    } else if between > 0 {
+        data.window_ns as f64 / between as f64
+    } else {
+        0.0
+    };
+    let scaled = |value: u64| (value as f64 * scale) as u64;
+    data.cpu_ns = match order.is_counted() {
+        true => own_clocks(data, pages),
+        false => workers_cpu(opened, closed).map(scaled),
+    };
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.counts = counts(order, pages);
+    data.spun_ns = sum(Word::Spun);
+    data.idled = (sum(Word::Idled), sum(Word::Idles));
+    let all = seen.coverage >= 1.0;
+    if let (true, Some(from), Some(to)) = (all, &opened.scheduled, &closed.scheduled) {
+        let moved = |figure: fn(&Scheduled) -> u64| {
+            let each = from.iter().zip(to);
+            scaled(
+                each.map(|(from, to)| figure(to).saturating_sub(figure(from)))
+                    .sum(),
+            )
+        };
+        data.runqueue_wait_ns = Some(moved(|s| s.waited_ns));
+        data.switches = Some(moved(|s| s.switches));
+        // What is in the worker's own process keeps it busy by itself.
+        if remote {
+            let threads = order.threads().into_iter().map(|first| &pages[first]);
+            let loads = from.iter().zip(to).zip(threads).map(|((from, to), page)| {
+                let queued = to.waited_ns.saturating_sub(from.waited_ns);
+                // A thread that spins to the end of a hold could ask for more.
+                let ran = to.ran_ns.saturating_sub(from.ran_ns);
+                let ran = ran.saturating_sub(page.get(Word::Spun));
+                (ran + queued, queued, between)
+            });
+            data.thread_loads = shares(order, loads.collect());
+        }
+    }
+    let carriers = seen.children.ended.iter();
+    for (ended, workers) in carriers.filter(|(_, workers)| !workers.is_empty()) {
+        // Threads share one usage, which includes their making.
+        let before = match order.carrier {
+            Carrier::Processes => (
+                pages[workers.start].get(Word::StartUser),
+                pages[workers.start].get(Word::StartSystem),
+            ),
+            Carrier::Threads | Carrier::Tasks => (0, 0),
+        };
+        data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
+        data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
+    }
+    data.machine = machine(opened, closed, seen.children.halts);
+}
+
+/// The owners of the CPU time between the readings.
+pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) {
+    let (opened, closed) = (&seen.opened, &seen.closed);
+    let between_ns = closed.at_ns.saturating_sub(opened.at_ns);
+    let kept_ns = data.kept.as_deref().map_or(0, |kept| kept.kept_ns);
+    let apart_ns = between_ns.saturating_sub(kept_ns);
+    let scale = data.window_ns as f64 / apart_ns.max(1) as f64;
+    let queued = |reading: &Reading| -> Option<u64> {
+        let each = reading.scheduled.as_ref()?;
+        Some(each.iter().map(|scheduled| scheduled.waited_ns).sum())
+    };
+    let sampled = queued(opened)
+        .zip(queued(closed))
+        .map(|(from, to)| (to.saturating_sub(from), seen.coverage));
+    let carriers: Vec<u32> = opened.cpu_ns.keys().copied().collect();
+    let children = data.requests.as_ref().map(|requests| requests.children_ns);
+    let accounts = books.close(
+        &opened.entry,
+        &closed.entry,
+        &Known {
+            between_ns,
+            workers: &carriers,
+            workers_ns: workers_cpu(opened, closed).or(data.cpu_ns).unwrap_or(0),
+            requests_ns: children
+                .map(|(user, system)| user + system)
+                .filter(|spent| *spent > 0),
+            // Those that end with their operations have read their own.
+            waited: sampled.or(data.runqueue_wait_ns.map(|ns| (ns, 1.0))),
+            machine: Some((&opened.machine, &closed.machine)),
+        },
+    );
+    let kept = data.kept.as_deref();
+    let kept_s = kept.and_then(|kept| kept.server_cpu_ns).unwrap_or(0) as f64 / 1e9;
+    let own_s = accounts.server_s.map(|s| (s - kept_s).max(0.0));
+    data.server_cpu_ns = own_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
+    data.accounts = Some(Box::new(accounts));
+}
+
+/// What the kernel counted of all threads with workers, where all came to their end.
+fn counts(order: &RunOrder, pages: &[Page<'_>]) -> Counts {
+    let of = |count: &Count| {
+        let threads = order.threads().into_iter();
+        let each = threads.map(|first| pages[first].counted(*count));
+        Some((count.name().to_owned(), each.sum::<Option<u64>>()?))
+    };
+    Count::ALL.iter().filter_map(of).collect()
+}
+
+/// What workers read of themselves; None if one could not.
+fn own_clocks(data: &mut RunData, pages: &[Page<'_>]) -> Option<u64> {
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    if pages.iter().any(|page| page.get(Word::Finished) == 0) {
+        return None;
+    }
+    let apart = |all: Word, kept: Word| sum(all).saturating_sub(sum(kept));
+    // Without these counts in the kernel, workers have noted zeros, which mean nothing.
+    let keeper = std::process::id();
+    if stat::scheduled(keeper, keeper).is_some() {
+        data.runqueue_wait_ns = Some(apart(Word::Runqueue, Word::KeptRunqueue));
+        data.switches = Some(apart(Word::Switches, Word::KeptSwitches));
+    }
+    Some(apart(Word::Cpu, Word::KeptCpu))
+}
+
+/// None if a worker's clock could not be read at both ends.
+fn workers_cpu(opened: &Reading, closed: &Reading) -> Option<u64> {
+    let complete = !opened.cpu_ns.is_empty() && opened.cpu_ns.len() == closed.cpu_ns.len();
+    complete.then(|| {
+        let used = closed
+            .cpu_ns
+            .iter()
+            .map(|(pid, to)| to.saturating_sub(opened.cpu_ns.get(pid).copied().unwrap_or(*to)));
+        used.sum()
+    })
+}
+
+/// What TCP counted between two readings.
+pub(in crate::keeper) fn tcp_counts(
+    from: Option<Counted>,
+    to: Option<Counted>,
+) -> Option<TcpCounts> {
+    let (from, to) = from.zip(to)?;
+    Some(TcpCounts {
+        overflows: to.overflows.saturating_sub(from.overflows),
+        syn_again: to.syn_again.saturating_sub(from.syn_again),
+        delayed_acks: to.delayed_acks.saturating_sub(from.delayed_acks),
+    })
+}
+
+fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
+    let (from, to) = (&opened.machine, &closed.machine);
+    let busy = to.busy.saturating_sub(from.busy);
+    let stolen = to.stolen.saturating_sub(from.stolen);
+    let idle = to.idle.saturating_sub(from.idle);
+    /// Fewer ticks say nothing about a share of a hundredth.
+    const ENOUGH_TICKS: u64 = 200;
+    Machine {
+        ticks: busy + stolen + idle,
+        busy_ticks: busy,
+        stolen_ticks: stolen,
+        softirq_ticks: to.softirq.saturating_sub(from.softirq),
+        interrupts: Some(to.interrupts.saturating_sub(from.interrupts)),
+        ticks_per_s: stat::ticks_per_second(),
+        cores: to.cpus,
+        harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,
+        between_s: Some(closed.at_ns.saturating_sub(opened.at_ns) as f64 / 1e9),
+        steal_share: (busy + stolen >= ENOUGH_TICKS)
+            .then(|| stolen as f64 / (busy + stolen) as f64),
+        throttled_periods: match (opened.throttled, closed.throttled) {
+            (Some(from), Some(to)) => Some(to.saturating_sub(from)),
+            _ => None,
+        },
+        halts: Some(halts),
+        tcp: tcp_counts(opened.tcp, closed.tcp),
+    }
+}

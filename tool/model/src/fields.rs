@@ -1,0 +1,379 @@
+//! What the fields of a result file mean: read from the comments on the types of its records, which
+//! are the one place that describes them. `jostle explain FIELD` prints it.
+
+/// A record or a part of one, with its fields.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it stands: `point`, `point.kept`. A part that several have stands where it comes
+    /// first.
+    pub place: String,
+    /// What it is.
+    pub meaning: String,
+    /// Its fields, in their order.
+    pub fields: Vec<Described>,
+}
+
+/// A field.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Described {
+    /// As in the file, with what it holds: `phases[]?`. `[]`: a list, `{}`: a map by name, `?`: it
+    /// may be absent.
+    pub name: String,
+    /// What it means.
+    pub meaning: String,
+    /// The values that it can have, each with its meaning; empty where these are not words.
+    pub values: Vec<(String, String)>,
+    /// The place of the part whose fields it has.
+    pub part: Option<String>,
+}
+
+impl Described {
+    /// The name alone.
+    pub fn bare_name(&self) -> &str {
+        self.name.trim_end_matches(['[', ']', '{', '}', '?'])
+    }
+}
+
+/// The records, as a line's `record` names them, each with its type.
+const RECORDS: [(&str, &str); 9] = [
+    ("experiment", "Experiment"),
+    ("point", "Point"),
+    ("closing", "Closing"),
+    ("verdict", "Judged"),
+    ("fit", "Fit"),
+    ("end", "End"),
+    ("calibrated", "Calibrated"),
+    ("judged", "Watched"),
+    ("doubled", "Doubled"),
+];
+
+macro_rules! sources {
+    ($($file:literal)*) => { &[$(($file, include_str!($file))),*] };
+}
+
+/// The files whose types the records have; those of the options in `plan` are not among them.
+const SOURCES: &[(&str, &str)] = sources! {
+    "record/mod.rs" "record/accounts.rs" "record/at.rs" "record/causes.rs"
+    "record/distribution.rs" "record/environment.rs" "record/exclusion.rs" "record/facts.rs"
+    "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/point.rs" "record/recovery.rs"
+    "record/spread.rs" "record/verdict.rs"
+    "calibrated.rs" "connect.rs" "hosts.rs" "judged.rs" "open_loop.rs"
+};
+
+/// All parts of all records.
+pub fn parts() -> Vec<Part> {
+    let mut types = Vec::new();
+    for (file, text) in SOURCES {
+        parse(file, text, &mut types);
+    }
+    let mut parts = Vec::new();
+    for (record, name) in RECORDS {
+        if let Some(root) = find(&types, name, "record/mod.rs") {
+            describe(&types, root, record, &mut Vec::new(), &mut parts);
+        }
+    }
+    parts
+}
+
+/// A public type of a source file: a struct with its fields, or an enum with its values.
+#[derive(Debug)]
+struct Type {
+    name: String,
+    file: &'static str,
+    meaning: String,
+    is_enum: bool,
+    members: Vec<Member>,
+}
+
+/// A field of a struct, or a value of an enum.
+#[derive(Debug)]
+struct Member {
+    name: String,
+    meaning: String,
+    /// As written: `Option<Vec<Neighbour>>`.
+    of_type: String,
+    may_be_absent: bool,
+    /// The fields of its type stand in its place.
+    is_flat: bool,
+}
+
+/// Adds the public structs and enums of a source file that rustfmt has formatted.
+fn parse(file: &'static str, text: &str, types: &mut Vec<Type>) {
+    let (mut meaning, mut attributes, mut renaming) = (String::new(), String::new(), None);
+    let mut open: Option<Type> = None;
+    for line in text.lines() {
+        let indent = if open.is_some() { "    " } else { "" };
+        let line = match line.strip_prefix(indent) {
+            Some(line) if !line.starts_with(' ') => line,
+            _ => {
+                types.extend(open.take_if(|_| line == "}"));
+                continue;
+            }
+        };
+        if let Some(comment) = line.strip_prefix("///") {
+            meaning += comment;
+        } else if line.starts_with("#[") {
+            attributes += line;
+        } else if line.is_empty() {
+            meaning.clear();
+        } else {
+            let meaning = plain(&std::mem::take(&mut meaning));
+            let attributes = std::mem::take(&mut attributes);
+            match &mut open {
+                Some(of) => {
+                    let renaming = renaming.as_deref();
+                    of.members
+                        .extend(member(line, meaning, &attributes, renaming));
+                }
+                None => {
+                    renaming = quoted(&attributes, "rename_all = ");
+                    open = begin(file, line, meaning);
+                }
+            }
+        }
+    }
+}
+
+/// The type that this line begins, if it does.
+fn begin(file: &'static str, line: &str, meaning: String) -> Option<Type> {
+    let line = line.strip_prefix("pub ")?.strip_suffix(" {")?;
+    let (kind, name) = line.split_once(' ')?;
+    ["struct", "enum"].contains(&kind).then(|| Type {
+        name: name.to_owned(),
+        file,
+        meaning,
+        is_enum: kind == "enum",
+        members: Vec::new(),
+    })
+}
+
+/// The field or the value that this line declares, if it does.
+fn member(line: &str, meaning: String, attributes: &str, renaming: Option<&str>) -> Option<Member> {
+    let (name, of_type) = match line.strip_prefix("pub ") {
+        Some(declared) => declared.trim_end_matches(',').split_once(": ")?,
+        None => (line.split([',', ' ', '(']).next()?, ""),
+    };
+    let written = || match renaming {
+        Some("lowercase") => name.to_lowercase(),
+        Some("kebab-case") => kebab(name),
+        _ => name.to_owned(),
+    };
+    name.starts_with(char::is_alphabetic).then(|| Member {
+        name: quoted(attributes, "rename = ").unwrap_or_else(written),
+        meaning,
+        of_type: of_type.to_owned(),
+        may_be_absent: attributes.contains("skip_serializing_if"),
+        is_flat: attributes.contains("flatten"),
+    })
+}
+
+fn kebab(name: &str) -> String {
+    let mut word = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !word.is_empty() {
+            word.push('-');
+        }
+        word.extend(letter.to_lowercase());
+    }
+    word
+}
+
+/// The text between quotes behind a key of an attribute.
+fn quoted(attributes: &str, key: &str) -> Option<String> {
+    let (_, behind) = attributes.split_once(&format!("{key}\""))?;
+    behind.split_once('"').map(|(text, _)| text.to_owned())
+}
+
+/// A comment without the marks and addresses of its links.
+fn plain(comment: &str) -> String {
+    let mut text = comment.trim().replace("[`", "`").replace("`]", "`");
+    while let Some((before, behind)) = text.split_once("](") {
+        let Some(((before, words), (_, behind))) =
+            before.rsplit_once('[').zip(behind.split_once(')'))
+        else {
+            break;
+        };
+        text = format!("{before}{words}{behind}");
+    }
+    text
+}
+
+/// The type of this name, of the same file if it has one.
+fn find<'a>(types: &'a [Type], name: &str, file: &str) -> Option<&'a Type> {
+    let named = || types.iter().filter(|of| of.name == name);
+    let here = named().find(|of| of.file == file);
+    here.or_else(|| named().next())
+        .filter(|of| !of.members.is_empty())
+}
+
+/// Adds a type, with its fields at this place, and behind it those of its fields.
+fn describe<'a>(
+    types: &'a [Type],
+    of: &'a Type,
+    place: &str,
+    known: &mut Vec<(&'a Type, String)>,
+    parts: &mut Vec<Part>,
+) {
+    let mut below = Vec::new();
+    let mut fields = Vec::new();
+    for member in &of.members {
+        let inner = member.of_type.trim_end_matches('>');
+        let inner = inner.rsplit(['<', ' ']).next().unwrap_or(inner);
+        let inner = find(types, inner, of.file);
+        if let Some(inner) = inner.filter(|_| member.is_flat) {
+            below.push((inner, place.to_owned()));
+            continue;
+        }
+        let part = inner.filter(|inner| !inner.is_enum).map(|inner| {
+            let seen = known.iter().find(|(of, _)| std::ptr::eq(*of, inner));
+            if let Some((_, place)) = seen {
+                return place.clone();
+            }
+            let place = format!("{place}.{}", member.name);
+            known.push((inner, place.clone()));
+            below.push((inner, place.clone()));
+            place
+        });
+        let values = inner
+            .filter(|inner| inner.is_enum)
+            .map_or(&[][..], |of| &of.members);
+        fields.push(Described {
+            name: with_marks(member),
+            meaning: member.meaning.clone(),
+            values: values
+                .iter()
+                .map(|value| (value.name.clone(), value.meaning.clone()))
+                .collect(),
+            part,
+        });
+    }
+    match parts.iter_mut().find(|part| part.place == place) {
+        // The fields of a flat one belong to what it stands in.
+        Some(part) => part.fields.extend(fields),
+        None => parts.push(Part {
+            place: place.to_owned(),
+            meaning: of.meaning.clone(),
+            fields,
+        }),
+    }
+    for (inner, place) in below {
+        describe(types, inner, &place, known, parts);
+    }
+}
+
+fn with_marks(member: &Member) -> String {
+    let of_type = &member.of_type;
+    let list = of_type.contains("Vec<") || of_type.contains('[');
+    let map = of_type.contains("Map<") || of_type == "Counts";
+    let marks = [(list, "[]"), (map, "{}"), (member.may_be_absent, "?")];
+    let marks = marks
+        .into_iter()
+        .filter_map(|(has, mark)| has.then_some(mark));
+    match member.is_flat {
+        // Its fields have no type here; the meaning names them.
+        true => format!("({})", member.name),
+        false => member.name.clone() + &marks.collect::<String>(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"
+/// One run.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub struct Run {
+    /// Its parts, see [`Part`],
+    /// in [order](order.md#x).
+    #[serde(rename = "pieces", skip_serializing_if = "Vec::is_empty", default)]
+    pub parts: Vec<Part>,
+    /// How it ended.
+    pub ended: Option<Ending>,
+    /// Another.
+    pub last: Part,
+    /// Where.
+    #[serde(flatten)]
+    pub at: Place,
+}
+
+impl Run {
+    /// No field.
+    pub fn none(&self) {}
+}
+
+/// A part.
+pub struct Part {
+    /// Its length.
+    pub length_ns: u64,
+}
+
+/// A place.
+pub struct Place {
+    /// Its host.
+    pub host: String,
+}
+
+/// An ending.
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// By itself.
+    OnTime,
+    /// Otherwise.
+    Stopped {
+        /// By what.
+        by: String,
+    },
+}
+"#;
+
+    #[test]
+    fn a_type_has_its_fields_and_values_and_those_below_it() {
+        let mut types = Vec::new();
+        parse("run.rs", SOURCE, &mut types);
+        let mut parts = Vec::new();
+        describe(&types, &types[0], "run", &mut Vec::new(), &mut parts);
+        let field = |name: &str, meaning: &str, part: Option<&str>| Described {
+            name: name.to_owned(),
+            meaning: meaning.to_owned(),
+            values: Vec::new(),
+            part: part.map(str::to_owned),
+        };
+        let pair = |(value, meaning): (&str, &str)| (value.to_owned(), meaning.to_owned());
+        let ended = Described {
+            values: [("on-time", "By itself."), ("stopped", "Otherwise.")]
+                .map(pair)
+                .into(),
+            ..field("ended", "How it ended.", None)
+        };
+        let pieces = "Its parts, see `Part`, in order.";
+        let run = Part {
+            place: "run".to_owned(),
+            meaning: "One run.".to_owned(),
+            fields: vec![
+                field("pieces[]?", pieces, Some("run.pieces")),
+                ended,
+                field("last", "Another.", Some("run.pieces")),
+                field("host", "Its host.", None),
+            ],
+        };
+        assert_eq!(parts[0], run);
+        assert_eq!(parts[1].place, "run.pieces");
+        assert_eq!(parts[1].fields, [field("length_ns", "Its length.", None)]);
+        assert_eq!(parts[1].fields[0].bare_name(), "length_ns");
+    }
+
+    #[test]
+    fn every_record_has_its_parts_and_every_field_a_meaning() {
+        let parts = parts();
+        for (record, _) in RECORDS {
+            assert!(parts.iter().any(|part| part.place == record), "{record}");
+        }
+        for part in &parts {
+            for field in &part.fields {
+                assert!(!field.meaning.is_empty(), "{} {}", part.place, field.name);
+            }
+        }
+    }
+}

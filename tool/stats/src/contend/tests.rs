@@ -1,0 +1,318 @@
+use super::*;
+use crate::fixtures::{self, made, queue};
+use crate::rng::Rng;
+use crate::summary::summarize;
+use jostle_model::List;
+
+fn lottery(workers: usize, mean: u64, seed: u32) -> Vec<u64> {
+    let mut rng = Rng::new(u64::from(seed));
+    let mut counts = vec![0; workers];
+    for _ in 0..workers as u64 * mean {
+        counts[rng.below(workers as u64) as usize] += 1;
+    }
+    counts
+}
+
+/// A tenth of the workers gets nothing, the others a lottery.
+fn starving(workers: usize, mean: u64, seed: u32) -> Vec<u64> {
+    let mut counts = lottery(workers - workers / 10, mean, seed);
+    counts.iter_mut().for_each(|n| *n += 1);
+    counts.resize(workers, 0);
+    counts
+}
+
+#[test]
+fn what_a_waiting_lock_costs_is_told_where_little_else_happened() {
+    use jostle_model::record::{Distribution, Server, ServerTraffic};
+    let said = |held_ns: f64| {
+        let mut made = made(6).with("etcd", 2.0, 40.0, &queue(1_001, 1));
+        for point in &mut made.points {
+            point.hold_ns = Some(Distribution {
+                mean: held_ns,
+                ..Distribution::default()
+            });
+            point.server = Some(Server {
+                cpu_us_per_operation: Some(5_000.0),
+                ..Server::default()
+            });
+            point.traffic = Some(ServerTraffic {
+                grants: 120,
+                round_trips: 60_000,
+                ..ServerTraffic::default()
+            });
+        }
+        made.says("etcd")
+    };
+    let text = said(5e8);
+    assert!(
+        text.contains("; a waiting lock costs 60.")
+            && text.contains("round trips and 60")
+            && text.contains("us of server CPU a minute (with 1000 waiting)."),
+        "{text}"
+    );
+    // So long a hold of so many locks: hardly anybody waited.
+    let text = said(4e11);
+    assert!(!text.contains("waiting lock"), "{text}");
+}
+
+/// `--shared 0.9`: writers waited 300 times as long, without a word.
+#[test]
+fn it_is_said_who_starves_readers_or_writers() {
+    use jostle_model::record::Percentiles;
+    // Ten workers, 1,000 locks a second: a rotation takes 10 ms.
+    let said = |readers_ns: u64, writers_ns: u64, reached: bool| {
+        let mut made = made(6).with("flock", 1_000.0, 40.0, &queue(10, 500));
+        for point in &mut made.points {
+            let waits = |ns: u64, reached: bool| {
+                let p50 = Percentiles::from([("p50", ns)]);
+                let (kaplan_meier, at_least) = match reached {
+                    true => (p50, Percentiles::default()),
+                    false => (Percentiles::default(), p50),
+                };
+                Some(Box::new(Waits {
+                    kaplan_meier,
+                    at_least,
+                    ..Waits::default()
+                }))
+            };
+            point.reader_wait_ns = waits(readers_ns, true);
+            point.writer_wait_ns = waits(writers_ns, reached);
+        }
+        made.says("flock")
+    };
+    let waits = "; readers wait 7.0 ms and writers 20 ms in the median.";
+    let text = said(7_000_000, 20_000_000, true);
+    assert!(text.ends_with(waits), "{text}");
+    let starve = "; writers starve: half of them wait 2.1 s or longer, readers 7.0 ms.";
+    let text = said(7_000_000, 2_100_000_000, true);
+    assert!(text.ends_with(starve), "{text}");
+    // Most of them got nothing within the window.
+    assert!(said(7_000_000, 2_100_000_000, false).ends_with(starve));
+    let text = said(31_000_000, 9_000_000, true);
+    assert!(
+        text.contains("; readers starve: half of them wait 31 ms"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_queue_and_a_starving_lock_are_described_as_in_the_manual() {
+    let made = made(6)
+        .with("flock", 943.0, 40.0, &queue(10, 472))
+        .varied("flock", 945.0, 210.0, |block| starving(1000, 4, block))
+        .with("sysv", 945.0, 38.0, &queue(10, 472))
+        .with("sysv", 930.0, 45.0, &queue(1000, 4));
+    assert_eq!(
+        made.says("flock"),
+        "throughput holds to 1000 workers, but waiters are not served in order: \
+         about one in ten got nothing; CPU per lock grows ~5x."
+    );
+    assert_eq!(
+        made.says("sysv"),
+        "throughput holds to 1000 workers, and waiters are served in order (4 to 5 each)."
+    );
+}
+
+#[test]
+fn throughput_that_falls_or_rises_is_quoted_from_the_printed_medians() {
+    let from = |to: f64| {
+        made(6)
+            .with("flock", 1000.0, 40.0, &queue(10, 472))
+            .with("flock", to, 40.0, &queue(1000, 4))
+            .says("flock")
+    };
+    assert_eq!(
+        from(560.0),
+        "throughput falls to 56 % with 1000 workers, but waiters are served in order \
+         (4 to 5 each)."
+    );
+    assert_eq!(
+        from(1800.0),
+        "throughput rises to 180 % with 1000 workers, and waiters are served in order \
+         (4 to 5 each)."
+    );
+    // 6 % is beyond 5 %, 4 % is within.
+    assert!(from(935.0).starts_with("throughput falls to 94 %"));
+    assert!(from(965.0).starts_with("throughput holds"));
+}
+
+#[test]
+fn what_six_blocks_cannot_decide_is_called_undecided() {
+    let mut noisy = made(6).with("flock", 1000.0, 40.0, &queue(10, 472)).with(
+        "flock",
+        1000.0,
+        40.0,
+        &queue(1000, 4),
+    );
+    for point in &mut noisy.points[6..] {
+        point.throughput_per_s *= if point.block % 2 == 0 { 0.8 } else { 1.2 };
+    }
+    let said = noisy.says("flock");
+    assert!(
+        said.contains("(undecided); waiters are served in order"),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_run_is_reported_and_not_tested() {
+    let said = made(1)
+        .with("flock", 1000.0, 40.0, &queue(10, 472))
+        .with("flock", 560.0, 40.0, &queue(1000, 4))
+        .says("flock");
+    assert_eq!(
+        said,
+        "throughput with 1000 workers is 56 % of that with 10 (one run, untested); \
+         waiters are served in order (4 to 5 each)."
+    );
+}
+
+#[test]
+fn each_way_of_serving_has_its_words() {
+    let table: &[(Vec<u64>, &str)] = &[
+        (
+            queue(100, 47),
+            "waiters are served in order (47 to 48 each)",
+        ),
+        // even, but wider than a queue: standard deviation 4 of 500
+        (
+            (0..100).map(|i| 494 + i % 13).collect(),
+            "waiters are served evenly (494 to 506 each)",
+        ),
+        (lottery(100, 50, 3), "waiters are served as by a lottery ("),
+        (
+            (0..100).map(|i| if i < 50 { 20 } else { 80 }).collect(),
+            "some waiters are served far more than others (20 to 80 each)",
+        ),
+        // significant, and of no account
+        (
+            (0..100).map(|i| 1_000_000 + 900 * i).collect(),
+            "waiters are served evenly (1000000 to 1089100 each)",
+        ),
+        (
+            (0..100).map(|i| 1_000_000 + 3_000 * i).collect(),
+            "some waiters are served more than others (1000000 to 1297000 each)",
+        ),
+        (
+            (0..100).map(|i| if i < 3 { 0 } else { 50 }).collect(),
+            "waiters are not served in order: 3 of 100 got nothing",
+        ),
+    ];
+    for (counts, words) in table {
+        let said = made(6).with("flock", 900.0, 40.0, counts).says("flock");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn under_two_rotations_nobody_is_called_unfair() {
+    let made =
+        made(6)
+            .with("flock", 943.0, 40.0, &queue(10, 472))
+            .varied("flock", 945.0, 40.0, |block| lottery(1000, 1, block));
+    assert_eq!(made.says("flock"), "throughput holds to 1000 workers.");
+}
+
+#[test]
+fn too_few_workers_and_runs_leave_the_order_open() {
+    let said = made(1)
+        .with("flock", 900.0, 40.0, &[470, 480])
+        .says("flock");
+    assert_eq!(said, "reaches 94 % of the ideal with 2 workers.");
+    let said = made(6)
+        .with("flock", 900.0, 40.0, &[475, 475])
+        .says("flock");
+    assert_eq!(
+        said,
+        "reaches 94 % of the ideal with 2 workers; waiters are served in order (475 to 475 each)."
+    );
+}
+
+#[test]
+fn chance_that_the_plan_put_in_is_not_the_lock_s() {
+    let mut experiment = fixtures::experiment();
+    let points = made(6).varied("flock", 900.0, 40.0, |block| lottery(100, 50, block));
+    for change in [
+        |plan: &mut Plan| plan.keys = Some(List(vec![4])),
+        |plan: &mut Plan| plan.shared = Some(0.5),
+        |plan: &mut Plan| plan.try_only = Some(true),
+        |plan: &mut Plan| plan.range = Some(Range::Overlap),
+    ] {
+        experiment.plan = fixtures::experiment().plan;
+        change(&mut experiment.plan);
+        let summaries = summarize(&experiment, &points.points);
+        let (_, said) = sentences(&experiment.plan, &summaries).remove(0);
+        assert!(!said.contains("served"), "{said}");
+    }
+}
+
+#[test]
+fn cpu_that_does_not_double_is_not_mentioned() {
+    let grown = |cpu_us| {
+        made(6)
+            .with("flock", 943.0, 40.0, &queue(10, 472))
+            .with("flock", 945.0, cpu_us, &queue(1000, 4))
+            .says("flock")
+    };
+    assert!(!grown(79.0).contains("CPU"));
+    assert!(grown(81.0).contains("CPU per lock grows ~2.0x"));
+    assert!(grown(400.0).contains("CPU per lock grows ~10x"));
+}
+
+#[test]
+fn cpu_that_doubles_in_some_runs_only_is_not_mentioned() {
+    let mut made = made(6).with("flock", 943.0, 40.0, &queue(10, 472)).with(
+        "flock",
+        945.0,
+        100.0,
+        &queue(1000, 4),
+    );
+    assert!(made.says("flock").contains("CPU per lock grows ~2.5x"));
+    made.points[6].cpu_us_per_operation = Some(30.0);
+    assert!(!made.says("flock").contains("CPU"));
+}
+
+#[test]
+fn of_invalid_figures_nothing_good_is_said() {
+    let mut made = made(6).with("flock", 943.0, 40.0, &queue(10, 472)).with(
+        "flock",
+        945.0,
+        40.0,
+        &queue(1000, 4),
+    );
+    made.points[9].exclusion.as_mut().unwrap().violations = 3;
+    assert_eq!(
+        made.says("flock"),
+        "INVALID with 1000 workers: 3 of 28350 acquisitions found another owner inside: \
+         this lock does not exclude."
+    );
+    made.points[0]
+        .deaths
+        .push("worker 3 was killed by SIGKILL".to_string());
+    assert_eq!(
+        made.says("flock"),
+        "INVALID with 1000 workers: 3 of 28350 acquisitions found another owner inside: \
+         this lock does not exclude; INVALID with 10 too."
+    );
+}
+
+#[test]
+fn one_worker_is_told_what_would_contend() {
+    let said = made(6).with("flock", 943.0, 40.0, &[4725]).says("flock");
+    assert_eq!(said, "one worker alone does not contend (-w 1:10:100).");
+}
+
+#[test]
+fn parts_are_named_as_people_would() {
+    let table = [
+        (90, 1000, "about one in eleven"),
+        (100, 1000, "about one in ten"),
+        (340, 1000, "about one in three"),
+        (9, 90, "9 of 90"),       // few enough to count
+        (20, 1000, "20 of 1000"), // one in fifty says less
+        (900, 1000, "900 of 1000"),
+    ];
+    for (part, whole, words) in table {
+        assert_eq!(how_many(part, whole), words);
+    }
+}
