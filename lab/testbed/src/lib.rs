@@ -6,6 +6,8 @@
 //! `xtask`. Nothing that users install is linked with it.
 
 pub mod certificate;
+#[cfg(feature = "lock-servers")]
+pub mod clusters;
 pub mod databases;
 pub mod etcd;
 #[cfg(feature = "lock-servers")]

@@ -523,7 +523,9 @@ pub(crate) fn surroundings(resolved: &Resolved, machine: &Machine) -> Environmen
             .extend(mark.map(|mark| (spec.typed.clone(), mark)));
         if spec.entry.family == Family::File {
             let usual = ledger::usual_place();
-            let path = spec.argument.as_deref().map_or(usual.as_path(), Path::new);
+            let typed = spec.argument.as_deref();
+            let typed = typed.map(|path| path.replace(jostle_targets::WORKER, "0"));
+            let path = typed.as_deref().map_or(usual.as_path(), Path::new);
             let existing = path
                 .ancestors()
                 .find(|p| p.exists() && !p.as_os_str().is_empty());

@@ -1,8 +1,10 @@
 """A lock with a lease for `pipe:`: leased_peer.py FILE SECONDS [fails].
 
 FILE has the owner and the end of its lease, FILE.log what each program did and when, by
-CLOCK_MONOTONIC in nanoseconds: `granted`, `works` (every 10 ms while it owns) and `end` (the
-end of its input, at which it releases). With `fails`, no program but the first is ever granted.
+CLOCK_MONOTONIC in nanoseconds: `granted`, `works` (every 10 ms while it owns), `refused` (a
+release that came too late) and `end` (the end of its input, at which it releases). With `fails`,
+no program but the first is ever granted. With SECONDS 0 the lock is fcntl(2)'s on FILE.own, which
+the kernel frees when its owner dies.
 """
 
 import fcntl
@@ -14,6 +16,7 @@ import time
 path, lease_ns = sys.argv[1], int(float(sys.argv[2]) * 1e9)
 worker = sys.stdin.readline().split()[2]
 log = open(path + ".log", "a", buffering=1)
+own = open(path + ".own", "a+")
 owns = threading.Event()
 
 
@@ -29,6 +32,9 @@ def work():
 
 def change(take):
     """Takes or frees the lock, and returns when; 0 if it is another's."""
+    if not lease_ns:
+        fcntl.lockf(own, fcntl.LOCK_EX if take else fcntl.LOCK_UN)
+        return time.monotonic_ns()
     with open(path, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -55,7 +61,10 @@ for line in sys.stdin:
         print("G", flush=True)
     else:
         owns.clear()
-        print("K" if change(take=False) else "E the lease was over", flush=True)
+        is_ours = change(take=False)
+        if not is_ours:
+            note("refused", time.monotonic_ns())
+        print("K" if is_ours else "E the lease was over", flush=True)
 note("end", time.monotonic_ns())
 if owns.is_set():
     change(take=False)

@@ -143,6 +143,7 @@ fn distributions(point: &mut Point, data: &Reached) {
         point.connect_even_ns = whole(&even);
         point.connect_odd_ns = whole(&odd);
     }
+    point.connect_last_ns = whole(&of("connect_last_ns"));
     point.bind_ns = whole(&of("bind_ns"));
     point.response_ns = whole(&of("response_ns"));
     point.accept_ns = whole(&of("accept_ns"));

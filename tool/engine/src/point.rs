@@ -139,6 +139,7 @@ fn traffic(data: &RunData) -> Option<ServerTraffic> {
         grants: data.received,
         round_trips,
         bytes,
+        failovers: Some(data.failovers).filter(|count| *count > 0),
     })
 }
 

@@ -24,6 +24,9 @@ pub(crate) static COLUMNS: &[Column] = &[
     HALF_INTERVAL,
     UNDISTURBED,
     figure(["", "p99 us"], |point| micros(point.connect_p99_ns)),
+    figure(["last", "100 us"], |point| {
+        micros(point.connect_last_p50_ns)
+    }),
     figure(["accept", "us"], |point| micros(point.accept_p50_ns)),
     figure(["close", "us"], |point| micros(point.close_p50_ns)),
     cpu(["CPU us", "client"]),

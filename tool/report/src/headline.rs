@@ -24,6 +24,10 @@ pub(crate) struct Headline {
     pub(crate) plus_minus: Option<&'static str>,
 }
 
+/// The least share of the time in which a lock is free while it is waited for that the table
+/// prints. The csv has each.
+const WORTH_A_CELL: f64 = 0.05;
+
 /// The columns of `contend`.
 pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
@@ -36,6 +40,10 @@ pub(crate) static COLUMNS: &[Column] = &[
     UNDISTURBED,
     figure(["of", "ideal"], |point| {
         Some(percent(point.of_ideal?.median))
+    }),
+    figure(["free while", "waited for"], |point| {
+        let share = point.free_share?.median;
+        (share >= WORTH_A_CELL).then(|| percent(share))
     }),
     cpu(["CPU us", "/lock"]),
     server_cpu(["server", "us/lock"]),
@@ -226,16 +234,39 @@ mod tests {
                 grants: 100,
                 round_trips: 200,
                 bytes: 6_400,
+                failovers: None,
             });
         });
         let all = titles(&served);
-        // Nobody disturbed it.
-        assert_eq!(all.len(), COLUMNS.len());
+        // Nobody disturbed it, and it was not polled.
+        assert_eq!(all.len(), COLUMNS.len() - 1);
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // A single run has no spread either.
         let without = [PLUS_MINUS, "ideal", "us/lock", "trips", "B/lock", "wait"];
         assert_eq!(gone, without);
+    }
+
+    #[test]
+    fn the_time_for_which_a_polled_lock_is_free_has_a_column() {
+        let mut set = made::set();
+        let polled = set.points[0].target.clone();
+        for point in set.points.iter_mut().filter(|point| point.target == polled) {
+            // Found free after as long as it is held.
+            point.handoff_ns = point.hold_ns.clone();
+            point.throughput_per_s = 500.0;
+        }
+        let rows = of(&set);
+        let cells = column(&rows, "waited for");
+        let targets: Vec<String> = summarize(&set.experiment, &set.points)
+            .iter()
+            .map(|point| point.target.to_owned())
+            .collect();
+        for (cell, target) in cells.iter().zip(targets) {
+            // That of a queue is left out: 5 us.
+            let expected = if target == polled { "50 %" } else { "-" };
+            assert_eq!(*cell, expected, "{target}: {cells:?}");
+        }
     }
 
     #[test]

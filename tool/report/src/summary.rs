@@ -32,11 +32,13 @@ static FIGURES: &[(&str, Of)] = &[
     ("response_p99_ns", |p| p.response_p99_ns),
     ("connect_p50_ns", |p| p.connect_p50_ns),
     ("connect_p99_ns", |p| p.connect_p99_ns),
+    ("connect_last_p50_ns", |p| p.connect_last_p50_ns),
     ("bind_p50_ns", |p| p.bind_p50_ns),
     ("accept_p50_ns", |p| p.accept_p50_ns),
     ("close_p50_ns", |p| p.close_p50_ns),
     ("slab_bytes_each", |p| p.slab_bytes_each),
     ("blocked_share", |p| p.blocked_share),
+    ("free_share", |p| p.free_share),
     ("next_grant_ns", |p| p.next_grant_ns),
 ];
 

@@ -145,7 +145,9 @@ fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String>
     let p50 = cost(point);
     let within =
         grew(p99(point), p50) && mean.zip(p50).is_some_and(|(mean, p50)| mean >= FLAT * p50);
+    let last = point.connect_last_p50_ns.map(|last| last.median);
     let said = [
+        (grew(last, p50), "the median of the last 100", last),
         (within || grew(p99(point), p99(first)), "p99", p99(point)),
         (within, "the mean", mean),
         (
@@ -456,6 +458,17 @@ mod tests {
                        number on.";
         let median = "connect() takes 18 us in the median up to 20,000 open, ";
         assert_eq!(text, format!("{median}{against}"));
+        // What the last connects took is no guess.
+        let mut last = points.clone();
+        for point in last
+            .iter_mut()
+            .filter(|point| point.at.open == Some(20_000))
+        {
+            point.connect_last_ns = Some(fixtures::distribution(100, 629_000));
+        }
+        let text = &said(&last)[0].1;
+        let with_last = format!("{median}but the median of the last 100 is 629 us, p99 is");
+        assert!(text.starts_with(&with_last), "{text}");
         // One row alone has nothing to compare with but itself.
         points.retain(|point| point.at.open == Some(20_000));
         assert!(

@@ -106,6 +106,8 @@ pub struct PointSummary<'a> {
     pub connect_p50_ns: Option<Estimate>,
     /// See `connect_p50_ns`.
     pub connect_p99_ns: Option<Estimate>,
+    /// Median time of the last connects before the listed number.
+    pub connect_last_p50_ns: Option<Estimate>,
     /// Median time of bind(), accept4() and the first close().
     pub bind_p50_ns: Option<Estimate>,
     /// See `bind_p50_ns`.
@@ -118,6 +120,8 @@ pub struct PointSummary<'a> {
     pub requests: Option<RequestSummary>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
+    /// Share of the time in which a lock was free while its next owner waited.
+    pub free_share: Option<Estimate>,
     /// Median time of a hand-off.
     pub handoff_p50_ns: Option<Estimate>,
     /// Longest wait over all runs.
@@ -357,12 +361,14 @@ fn summary<'a>(
         batch_p99_ns: over_timed(|run| percentile(run.batch_ns.as_ref()?, "p99")),
         connect_p50_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p50")),
         connect_p99_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p99")),
+        connect_last_p50_ns: over_runs(|run| percentile(run.connect_last_ns.as_ref()?, "p50")),
         bind_p50_ns: over_runs(|run| percentile(run.bind_ns.as_ref()?, "p50")),
         accept_p50_ns: over_runs(|run| percentile(run.accept_ns.as_ref()?, "p50")),
         close_p50_ns: over_runs(|run| percentile(run.close_ns.as_ref()?, "p50")),
         slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
         requests: requested::summarize(&runs, &timed),
         blocked_share: over_runs(|run| run.blocked_share),
+        free_share: over_timed(Point::free_share),
         handoff_p50_ns: over_timed(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: longest_wait_ns(&timed),
         per_worker: median_per_worker(&timed),

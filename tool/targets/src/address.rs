@@ -59,6 +59,15 @@ impl Address {
         places.split(',').map(server).collect()
     }
 
+    /// The servers among those of `//HOST:PORT[,HOST:PORT...]` that take no connection, as
+    /// known within a second; none if that is no list of servers.
+    pub fn dead(argument: &str) -> Vec<String> {
+        let servers = Address::several(argument, Some("https")).unwrap_or_default();
+        let reached = reached(&servers);
+        let each = servers.iter().zip(reached).filter(|(_, reached)| !reached);
+        each.map(|(server, _)| server.to_string()).collect()
+    }
+
     /// Like [`Address::several`], for a service that is a single server.
     pub fn one(argument: &str, tls_scheme: Option<&str>) -> Result<Address, String> {
         let mut servers = Address::several(argument, tls_scheme)?;
@@ -168,6 +177,54 @@ impl std::fmt::Display for Address {
             Address::Tcp(place) | Address::Tls(place, _) => f.write_str(place),
             Address::Unix(path) => write!(f, "{}", path.display()),
         }
+    }
+}
+
+/// Which of these servers take connections: all are tried at once.
+fn reached(servers: &[Address]) -> Vec<bool> {
+    std::thread::scope(|scope| {
+        let looks: Vec<_> = servers
+            .iter()
+            .map(|server| scope.spawn(|| server.accepts()))
+            .collect();
+        let ends = looks.into_iter();
+        ends.map(|look| look.join().unwrap_or(false)).collect()
+    })
+}
+
+/// The servers of one service, which workers take in turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Members {
+    /// Those that took a connection first.
+    servers: Vec<Address>,
+    reached: usize,
+}
+
+impl Members {
+    /// Looks which of them take connections, if there are several.
+    pub(crate) fn look(servers: Vec<Address>) -> Members {
+        let reached = match servers.len() {
+            0 | 1 => vec![true; servers.len()],
+            _ => reached(&servers),
+        };
+        let mut order: Vec<(Address, bool)> = servers.into_iter().zip(reached).collect();
+        order.sort_by_key(|(_, reached)| !reached);
+        Members {
+            reached: order.iter().filter(|(_, reached)| *reached).count(),
+            servers: order.into_iter().map(|(server, _)| server).collect(),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Address] {
+        &self.servers
+    }
+
+    /// The order in which worker number `worker` tries them.
+    pub(crate) fn for_worker(&self, worker: usize) -> Vec<Address> {
+        let mut servers = self.servers.clone();
+        servers.rotate_left(worker % self.reached.max(1));
+        servers
     }
 }
 

@@ -15,7 +15,7 @@ mod messages;
 mod rpc;
 mod server;
 
-use crate::address::Address;
+use crate::address::{Address, Members};
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Program, Recipe};
@@ -67,8 +67,7 @@ const VARIABLES: [&str; 2] = ["ETCDCTL_USER", "ETCDCTL_PASSWORD"];
 /// An etcd.
 #[derive(Debug)]
 pub struct Etcd {
-    /// The members that workers take in turn.
-    servers: Vec<Address>,
+    servers: Members,
     own: Credentials,
     names: Names,
     ttl_s: i64,
@@ -129,7 +128,7 @@ impl Target for Etcd {
         argument.map_or(Ok(()), |place| {
             let servers = Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?;
             let own = Credentials::find(file, VARIABLES)?;
-            any(&servers, 0, |server| status(server, &own)).map(drop)
+            any(Members::look(servers).all(), |server| status(server, &own)).map(drop)
         })
     }
 
@@ -156,11 +155,12 @@ impl Target for Etcd {
                 (addresses.collect(), pid)
             }
         };
-        let told = any(&servers, 0, |server| status(server, &own))?;
+        let servers = Members::look(servers);
+        let told = any(servers.all(), |server| status(server, &own))?;
         let asked_s = setup.lease.map_or(TTL_S, |lease| {
             lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
         });
-        let ttl_s = any(&servers, 0, |server| granted(server, &own, asked_s))?;
+        let ttl_s = any(servers.all(), |server| granted(server, &own, asked_s))?;
         Ok(Etcd {
             servers,
             own,
@@ -173,12 +173,15 @@ impl Target for Etcd {
     }
 
     fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
-        let mut lock = any(&self.servers, worker, |server| {
+        let servers = self.servers.for_worker(worker);
+        let mut lock = any(&servers, |server| {
             EtcdLock::open(admitted(server, &self.own)?, server, self.names, self.ttl_s)
         })?;
         if self.stays {
-            lock.place = Some((self.servers.clone(), self.own.clone()));
             lock.channel.wait_for(lock.lease());
+        }
+        if self.stays || servers.len() > 1 {
+            lock.place = Some((servers, self.own.clone()));
         }
         Ok(lock)
     }
@@ -190,7 +193,7 @@ impl Target for Etcd {
             range_end: after(&prefix),
             key: prefix,
         };
-        any(&self.servers, 0, |server| {
+        any(self.servers.all(), |server| {
             let channel = admitted(server, &self.own)?;
             let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
             removed.map(drop).map_err(|failure| told(server, &failure))
@@ -206,7 +209,7 @@ impl Target for Etcd {
 
     fn signs(&self) -> Signs {
         let (mut leader, mut silent) = (None, Vec::new());
-        for server in &self.servers {
+        for server in self.servers.all() {
             let told = server.accepts().then(|| status(server, &self.own));
             match told {
                 Some(Ok(told)) => leader = Some(format!("{:x}", told.leader)),
@@ -248,8 +251,11 @@ pub struct EtcdLock {
     /// The server has said that the lease is over.
     is_over: bool,
     token: Option<u64>,
-    /// What was said before the first lock.
+    /// What was said on earlier connections, and on this one before the first lock.
+    earlier: Traffic,
     before: Traffic,
+    /// The session was taken up again since the last request that was answered.
+    is_resumed: bool,
     /// Where the session can be taken up again, and who asks; None: it ends with its
     /// connection.
     place: Option<(Vec<Address>, Credentials)>,
@@ -267,7 +273,9 @@ impl EtcdLock {
         let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
         let granted = granted.map_err(|failure| told(address, &failure))?;
         Ok(EtcdLock {
+            earlier: Traffic::default(),
             before: channel.traffic(),
+            is_resumed: false,
             channel,
             names,
             lease: granted.id,
@@ -523,13 +531,19 @@ fn of_own(key: Vec<u8>) -> DeleteRangeRequest {
 
 #[cold]
 fn failed(call: &'static str, failure: &Failure) -> CallError {
+    let said = |errno: Errno| CallError {
+        errno: errno.raw_os_error(),
+        ..refused(call, failure.to_string().as_bytes())
+    };
     match failure {
+        Failure::Ended(_) => said(Errno::CONNRESET),
+        Failure::Unavailable(_) => said(Errno::HOSTUNREACH),
         Failure::Interrupted => CallError::new(call, Errno::INTR),
         Failure::Late => CallError {
             said: Some("the server has not answered in time"),
             ..CallError::new(call, Errno::TIME)
         },
-        failure => refused(call, failure.to_string().as_bytes()),
+        Failure::Foreign(_) | Failure::Said(_) => said(Errno::PROTO),
     }
 }
 
@@ -546,7 +560,13 @@ impl Lock for EtcdLock {
         // A key that stayed would block the lock for as long as our lease lives. Even an
         // attempt to put it that failed may have put it.
         let queued = self.queue(key, wait);
-        let (revision, waited) = queued.inspect_err(|_| self.retreat(key))?;
+        let (revision, waited) = queued.inspect_err(|error| {
+            // Another server goes on with the key.
+            if self.place.is_none() || !error.is_of_this_server() {
+                self.retreat(key);
+            }
+        })?;
+        self.is_resumed = false;
         match waited {
             Waited::Late => self.leave(key).map(|_| Outcome::Refused),
             Waited::Interrupted => self.leave(key).map(|_| Outcome::Interrupted),
@@ -559,7 +579,12 @@ impl Lock for EtcdLock {
 
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
         self.renew_in_time()?;
-        self.leave(key)?.then_some(()).ok_or(LAPSED)
+        // A deletion whose answer was lost with its connection may have been made. In a
+        // session that lives, nothing else removes the key.
+        let is_freed =
+            self.leave(key)? || (self.is_resumed && self.renew(&[key], &mut Vec::new())?);
+        self.is_resumed = false;
+        is_freed.then_some(()).ok_or(LAPSED)
     }
 
     fn token(&self) -> Option<u64> {
@@ -579,6 +604,7 @@ impl Lock for EtcdLock {
     fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
         let least = Duration::from_nanos(self.keeping.every_ns);
         let kept = self.keep_alive(self.left_of(self.keeping.lease_ns).max(least));
+        self.is_resumed &= kept.is_err();
         kept.map_err(|failure| failed(KEEP_ALIVE_CALL, &failure))
     }
 
@@ -588,21 +614,25 @@ impl Lock for EtcdLock {
 
     /// The lease and its keys do not depend on the connection.
     fn resume(&mut self) -> Result<bool, SetupError> {
-        let Some((servers, own)) = self.place.as_ref().filter(|_| !self.is_over) else {
+        let Some((servers, own)) = self.place.as_mut().filter(|_| !self.is_over) else {
             return Ok(false);
         };
-        let mut channel = any(servers, 0, |server| admitted(server, own))?;
-        channel.wait_for(self.lease());
+        servers.rotate_left(1);
+        let mut channel = any(servers, |server| admitted(server, own))?;
+        channel.be_as_patient_as(&self.channel);
+        self.earlier = Lock::traffic(self).unwrap_or_default();
         self.before = channel.traffic();
         self.channel = channel;
+        self.is_resumed = true;
         Ok(true)
     }
 
     fn traffic(&self) -> Option<Traffic> {
-        let now = self.channel.traffic();
+        let (earlier, now) = (self.earlier, self.channel.traffic());
         Some(Traffic {
-            round_trips: now.round_trips - self.before.round_trips,
-            bytes: now.bytes - self.before.bytes,
+            round_trips: earlier.round_trips + now.round_trips - self.before.round_trips,
+            bytes: earlier.bytes + now.bytes - self.before.bytes,
+            ..earlier
         })
     }
 
@@ -662,7 +692,9 @@ mod live_tests {
         let address = Address::Tcp(address);
         let channel = Channel::open(&address).unwrap();
         let lock = EtcdLock {
+            earlier: Traffic::default(),
             before: channel.traffic(),
+            is_resumed: false,
             channel,
             names: Names::of_run(7),
             lease: 7,

@@ -9,6 +9,9 @@
 //! - anything else: that file for one key, `PATH.0` to `PATH.N-1` for several. An existing
 //!   file is used as it is, and neither written nor removed. A missing file is created
 //!   empty, and removed afterwards.
+//!
+//! Where `{worker}` stands in the path, each worker has files of its own, with its number in
+//! that place: the same file by several mounts, for example.
 
 use crate::{CallError, Setup, SetupError};
 use jostle_model::plan::Carrier;
@@ -34,7 +37,8 @@ pub(crate) enum Access {
 /// Files that exist and can be locked.
 #[derive(Debug)]
 pub(crate) struct FileSet {
-    paths: Arc<[CString]>,
+    /// The paths of each worker; those of all, if there is one entry.
+    paths: Vec<Arc<[CString]>>,
     writable: bool,
     open_each: bool,
 }
@@ -52,20 +56,23 @@ impl FileSet {
         probe: Probe,
     ) -> Result<FileSet, SetupError> {
         enough_descriptors(setup)?;
-        let paths = paths(setup, name)?;
         let mut writable = true;
-        let mut texts = Vec::with_capacity(paths.len());
-        for path in &paths {
-            let text = text(path)?;
-            make_if_missing(setup.ledger, path)?;
-            let (file, may_write) =
-                open(&text, access).map_err(|errno| cannot("open", path, errno))?;
-            writable &= may_write;
-            probe(file.as_fd()).map_err(|errno| cannot("lock", path, errno))?;
-            texts.push(text);
+        let mut paths = Vec::new();
+        for argument in arguments(setup)? {
+            let mut texts = Vec::with_capacity(setup.keys);
+            for path in &paths_of(setup, name, argument.as_deref())? {
+                let text = text(path)?;
+                make_if_missing(setup.ledger, path)?;
+                let (file, may_write) =
+                    open(&text, access).map_err(|errno| cannot("open", path, errno))?;
+                writable &= may_write;
+                probe(file.as_fd()).map_err(|errno| cannot("lock", path, errno))?;
+                texts.push(text);
+            }
+            paths.push(texts.into());
         }
         Ok(FileSet {
-            paths: texts.into(),
+            paths,
             writable,
             open_each: setup.open_each,
         })
@@ -73,25 +80,31 @@ impl FileSet {
 
     /// Who has a lock of this kind on one of them.
     pub(crate) fn owners(&self, kind: OwnedBy) -> Vec<(u32, String)> {
-        let paths: Vec<&Path> = self.paths.iter().map(path).collect();
+        let paths: Vec<&Path> = self
+            .paths
+            .iter()
+            .flat_map(|own| own.iter().map(path))
+            .collect();
         owners::of_files(&paths, kind)
     }
 
     /// The descriptor of one file alone.
-    pub(crate) fn session(&self, key: usize) -> Result<Opened, CallError> {
-        let mut files: Vec<Option<OwnedFd>> = self.paths.iter().map(|_| None).collect();
-        let opened = files::open(&self.paths[key], self.writable);
+    pub(crate) fn session(&self, worker: usize, key: usize) -> Result<Opened, CallError> {
+        let paths = self.of(worker);
+        let mut files: Vec<Option<OwnedFd>> = paths.iter().map(|_| None).collect();
+        let opened = files::open(&paths[key], self.writable);
         files[key] = Some(opened.map_err(|errno| CallError::new("open", errno))?);
         Ok(Opened {
             files,
-            paths: Arc::clone(&self.paths),
+            paths: Arc::clone(paths),
             writable: self.writable,
             open_each: false,
         })
     }
 
     /// One worker's own descriptors.
-    pub(crate) fn join(&self) -> Result<Opened, SetupError> {
+    pub(crate) fn join(&self, worker: usize) -> Result<Opened, SetupError> {
+        let paths = self.of(worker);
         let open = |text: &CString| match self.open_each {
             true => Ok(None),
             false => files::open(text, self.writable)
@@ -99,11 +112,33 @@ impl FileSet {
                 .map_err(|errno| cannot("open", path(text), errno)),
         };
         Ok(Opened {
-            files: self.paths.iter().map(open).collect::<Result<_, _>>()?,
-            paths: Arc::clone(&self.paths),
+            files: paths.iter().map(open).collect::<Result<_, _>>()?,
+            paths: Arc::clone(paths),
             writable: self.writable,
             open_each: self.open_each,
         })
+    }
+
+    fn of(&self, worker: usize) -> &Arc<[CString]> {
+        &self.paths[worker % self.paths.len()]
+    }
+}
+
+/// The place of a worker's number in a path.
+pub const WORKER: &str = "{worker}";
+
+/// The argument as each worker reads it, or once where all read the same.
+fn arguments(setup: &Setup<'_>) -> Result<Vec<Option<String>>, SetupError> {
+    match setup.argument {
+        Some(text) if text.contains(WORKER) && setup.common_name.is_some() => {
+            Err(SetupError(format!(
+                "{WORKER} in a path is for one host; name a path that is the same on all of them"
+            )))
+        }
+        Some(text) if text.contains(WORKER) => Ok((0..setup.workers)
+            .map(|worker| Some(text.replace(WORKER, &worker.to_string())))
+            .collect()),
+        argument => Ok(vec![argument.map(str::to_owned)]),
     }
 }
 
@@ -151,8 +186,16 @@ impl Opened {
     }
 }
 
-/// The files' paths by the rules at the head of this module.
+/// The files' paths by the rules at the head of this module, for workers who share them.
 pub(crate) fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> {
+    paths_of(setup, name, setup.argument)
+}
+
+fn paths_of(
+    setup: &Setup<'_>,
+    name: &str,
+    argument: Option<&str>,
+) -> Result<Vec<PathBuf>, SetupError> {
     let numbered = |stem: &Path| {
         let mut paths = Vec::with_capacity(setup.keys);
         for key in 0..setup.keys {
@@ -162,7 +205,7 @@ pub(crate) fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, Setup
         }
         paths
     };
-    let Some(argument) = setup.argument else {
+    let Some(argument) = argument else {
         return Ok(numbered(&setup.ledger.path().join(name)));
     };
     let argument = Path::new(argument);

@@ -31,7 +31,8 @@ impl Target for Flock {
                   close gives it up. The lock belongs to the open file, of which each worker has \
                   its own, and goes with it when its owner dies. The kernel wakes all waiters at \
                   a release and lets them race, so they are not served in order. A file that may \
-                  only be read can be locked too.",
+                  only be read can be locked too. `{worker}` in PATH is the worker's number, for \
+                  the same file by several mounts.",
         lock: LockCapabilities {
             shared: true,
             timeout: false,
@@ -51,12 +52,12 @@ impl Target for Flock {
         FileSet::prepare(setup, Self::ENTRY.name, Access::Read, probe).map(Flock)
     }
 
-    fn join(&self, _worker: usize) -> Result<FlockLock, SetupError> {
-        self.0.join().map(FlockLock)
+    fn join(&self, worker: usize) -> Result<FlockLock, SetupError> {
+        self.0.join(worker).map(FlockLock)
     }
 
-    fn session(&self, _worker: usize, key: usize) -> Result<FlockLock, CallError> {
-        self.0.session(key).map(FlockLock)
+    fn session(&self, worker: usize, key: usize) -> Result<FlockLock, CallError> {
+        self.0.session(worker, key).map(FlockLock)
     }
 
     fn owners(&self) -> Option<Vec<(u32, String)>> {

@@ -63,6 +63,7 @@ use std::time::Duration;
 use program::{Launched, Program, Recipe};
 
 pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+pub use file_set::WORKER;
 pub use keeping::Keeping;
 pub use locks::{Locks, launches, prepare};
 pub use outcome::{CallError, Mode, Outcome, SetupError, Wait};
@@ -226,7 +227,7 @@ pub trait Lock {
     }
 
     /// Takes its session up again on a new connection, as the field's libraries do after the
-    /// old one has failed. False if it has no session that outlives a connection, or the
+    /// old one has failed: with the next server, where the service has several. False if it has no session that outlives a connection, or the
     /// session has ended. An attempt that failed goes on with the next [`Lock::acquire`].
     ///
     /// # Errors
@@ -285,6 +286,8 @@ pub struct Traffic {
     pub round_trips: u64,
     /// Bytes of both directions, without the headers of TCP and below.
     pub bytes: u64,
+    /// How often the worker's session went on at another server of the service.
+    pub failovers: u64,
 }
 
 impl Traffic {
@@ -373,7 +376,7 @@ pub struct Setup<'a> {
     /// Whether workers renew the leases of what they hold ([`Lock::renew`]).
     pub kept: bool,
     /// Whether workers that lose their connection take up their sessions on new ones
-    /// ([`Lock::resume`]).
+    /// ([`Lock::resume`]), even where there is one server only.
     pub stays: bool,
     /// The lease that was asked for, for targets with leases; None: the target's default.
     /// It is rounded up to a unit that the service accepts (seconds or milliseconds).

@@ -90,6 +90,19 @@ impl CallError {
         self.errno == Errno::TIME.raw_os_error()
     }
 
+    /// Whether the connection failed, or its server cannot serve now, so that another server
+    /// of the same service may.
+    #[cold]
+    pub fn is_of_this_server(&self) -> bool {
+        let errnos = [
+            Errno::CONNRESET,
+            Errno::PIPE,
+            Errno::HOSTUNREACH,
+            Errno::TIME,
+        ];
+        errnos.map(Errno::raw_os_error).contains(&self.errno)
+    }
+
     /// The error for a kind of wait that the lock's table entry excludes.
     #[cold]
     pub(crate) fn unsupported(call: &'static str) -> CallError {

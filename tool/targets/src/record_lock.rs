@@ -35,7 +35,7 @@ impl RecordLocks {
 
     pub(crate) fn join(&self, worker: usize) -> Result<RecordLock, SetupError> {
         Ok(RecordLock {
-            files: self.files.join()?,
+            files: self.files.join(worker)?,
             holder: self.holder,
             bytes: bytes(self.range, worker),
         })
@@ -49,7 +49,7 @@ impl RecordLocks {
     /// For lock number `key` alone.
     pub(crate) fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
         Ok(RecordLock {
-            files: self.files.session(key)?,
+            files: self.files.session(worker, key)?,
             holder: self.holder,
             bytes: bytes(self.range, worker),
         })

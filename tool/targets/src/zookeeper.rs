@@ -11,7 +11,7 @@ mod jute;
 mod session;
 mod wire;
 
-use crate::address::Address;
+use crate::address::{Address, Members};
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
@@ -41,7 +41,7 @@ const TICKS_OF_LEAST_SESSION: u64 = 2;
 /// A ZooKeeper, or the servers of one ensemble.
 #[derive(Debug)]
 pub struct Zookeeper {
-    servers: Vec<Address>,
+    servers: Members,
     own: Credentials,
     names: Names,
     keys: usize,
@@ -105,7 +105,7 @@ impl Target for Zookeeper {
         argument.map_or(Ok(()), |place| {
             let servers = Address::several(place, None).map_err(SetupError)?;
             let own = Credentials::find(file, VARIABLES)?;
-            Session::open(&servers, 0, TIMEOUT, &own)?.close()
+            Session::open(Members::look(servers).all(), TIMEOUT, &own)?.close()
         })
     }
 
@@ -135,9 +135,10 @@ impl Target for Zookeeper {
             }
         };
         let names = Names::new(setup)?;
-        let mut session = Session::open(&servers, 0, asked, &own)?;
+        let servers = Members::look(servers);
+        let mut session = Session::open(servers.all(), asked, &own)?;
         make_containers(&mut session, names, setup.keys)?;
-        let told = servers.iter().find_map(session::told);
+        let told = servers.all().iter().find_map(session::told);
         let version = told
             .as_deref()
             .and_then(|told| session::line(told, "Zookeeper version"));
@@ -158,24 +159,22 @@ impl Target for Zookeeper {
     }
 
     fn join(&self, worker: usize) -> Result<SteppedLock<ZookeeperWire>, SetupError> {
-        let session = Session::open(&self.servers, worker, self.asked, &self.own)?;
-        let wire = self.wire(&session);
+        let (session, wire) = self.session(worker)?;
         Ok(SteppedLock::new(session.into_stream()?, wire))
     }
 
     fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let session = Session::open(&self.servers, worker, self.asked, &self.own)?;
-        let wire = Box::new(self.wire(&session));
+        let (session, wire) = self.session(worker)?;
         Ok(Some(Dialled {
             stream: session.into_stream()?,
-            wire,
+            wire: Box::new(wire),
         }))
     }
 
     /// Removes the nodes of killed workers, which would otherwise stay until their sessions
     /// end. The server removes the empty containers after about a minute.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let mut session = Session::open(&self.servers, 0, self.asked, &self.own)?;
+        let mut session = Session::open(self.servers.all(), self.asked, &self.own)?;
         let mut left: Vec<Vec<u8>> = Vec::new();
         let parent = |key| [b"/", &self.names.name(key)[..]].concat();
         let name = |path: &[u8], out: &mut Vec<u8>| {
@@ -221,7 +220,7 @@ impl Target for Zookeeper {
 
     fn signs(&self) -> Signs {
         let (mut leader, mut silent) = (None, Vec::new());
-        for server in &self.servers {
+        for server in self.servers.all() {
             if !server.accepts() {
                 silent.push(server.to_string());
                 continue;
@@ -248,13 +247,17 @@ impl Target for Zookeeper {
 }
 
 impl Zookeeper {
-    fn wire(&self, session: &Session) -> ZookeeperWire {
-        let place = self.stays.then(|| Place {
-            servers: self.servers.clone(),
+    fn session(&self, worker: usize) -> Result<(Session, ZookeeperWire), SetupError> {
+        let servers = self.servers.for_worker(worker);
+        let session = Session::open(&servers, self.asked, &self.own)?;
+        let place = (self.stays || servers.len() > 1).then(|| Place {
+            servers,
             own: self.own.clone(),
         });
         let timeout_ns = session.timeout.as_nanos() as u64;
-        ZookeeperWire::new(self.names, self.keys, (session.identity, timeout_ns), place)
+        let session_of = (session.identity, timeout_ns);
+        let wire = ZookeeperWire::new(self.names, self.keys, session_of, place);
+        Ok((session, wire))
     }
 }
 

@@ -176,6 +176,8 @@ pub enum Word {
     RoundTrips,
     /// Bytes that it and its server have sent each other meanwhile.
     Carried,
+    /// How often its session went on at another server.
+    Failovers,
     /// The lease of its locks, where there is one to be renewed.
     Lease,
     /// Between two renewals of it.
@@ -321,6 +323,7 @@ impl<'a> Page<'a> {
     pub(crate) fn note_traffic(&self, traffic: Traffic) {
         self.set(Word::RoundTrips, traffic.round_trips);
         self.set(Word::Carried, traffic.bytes);
+        self.set(Word::Failovers, traffic.failovers);
     }
 
     fn own(&self, index: usize) -> &AtomicU64 {

@@ -12,6 +12,7 @@ mod figures;
 mod gate;
 mod growth;
 mod judge;
+mod recover;
 mod saturation;
 mod store;
 
@@ -97,6 +98,17 @@ pub(crate) enum Subject {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         repeats: u32,
         /// Only tests whose names contain this
+        only: Option<String>,
+    },
+    /// jostle recover beside an observer of the same run that is not jostle
+    Recover {
+        #[command(flatten)]
+        collect: Collect,
+        /// This jostle, as it was built already
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+        /// Only cells whose names contain this
+        #[arg(long)]
         only: Option<String>,
     },
     /// Programs, kernel threads, interrupts beside locks and a service: does what is printed hold?
@@ -214,6 +226,11 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             program,
             only,
         } => beside::rows(collect, program.as_deref(), only.as_deref())?,
+        Subject::Recover {
+            collect,
+            program,
+            only,
+        } => recover::rows(collect, program.as_deref(), only.as_deref())?,
     };
     print(&rows)
 }

@@ -10,6 +10,7 @@ use jostle_model::List;
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_sys::limits::Machine;
+use jostle_targets::address::Address;
 use jostle_targets::table::Family;
 use jostle_targets::{Spec, all_installed};
 use std::path::Path;
@@ -59,7 +60,27 @@ fn preflight(
             |refusal| Failure::Failed(anyhow!("{}: {}{refusal}", spec.typed, one.whose())),
         )?;
     }
-    Ok(unseen_servers(resolved))
+    let mut notes = unseen_servers(resolved);
+    notes.extend(dead_members(resolved));
+    Ok(notes)
+}
+
+/// A note for each server of a cluster that takes no connection.
+fn dead_members(resolved: &Resolved) -> Vec<String> {
+    let clusters = resolved
+        .specs
+        .iter()
+        .filter(|spec| spec.entry.lock.clusters);
+    let dead = clusters.map(|spec| (spec, Address::dead(spec.argument.as_deref().unwrap_or(""))));
+    dead.filter(|(_, dead)| !dead.is_empty())
+        .map(|(spec, dead)| {
+            format!(
+                "{}: {} does not take connections; its workers use the other servers",
+                spec.typed,
+                dead.join(", ")
+            )
+        })
+        .collect()
 }
 
 /// A note for each server of this machine whose processes this user cannot find. Lock

@@ -38,6 +38,14 @@ fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
     let (code, said) = porcupine(&place, &history);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("of 20 histories"), "{said}");
+    let recorded = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../lab/record/recover-zookeeper.jsonl"
+    );
+    let report = place.jostle("report --format porcupine").word(recorded);
+    let (code, said) = porcupine(&place, &report.run().exits(0).stdout);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("64 of 64 histories"), "{said}");
     // A grant that comes as soon as it was asked for, while the owner owns.
     let planted: Vec<String> = history
         .lines()

@@ -5,18 +5,20 @@
 use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
 use jostle_model::record::{Is, Point};
-use jostle_targets::zookeeper;
+use jostle_targets::program::Recipe;
+use jostle_targets::{etcd, zookeeper};
+use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::lock_servers::followed;
 use jostle_testbed::ports::free_port;
 use jostle_testbed::running::{Running as Server, eventually};
 use jostle_testbed::set_clock::SetClock;
 use rustix::process::{Pid, kill_process};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A program as a user's server, on a port of its own, once it accepts connections.
 fn serves(port: u16, command: &mut Command) -> Server {
@@ -305,5 +307,98 @@ fn a_hold_that_outlasts_its_session_is_kept_by_pings_and_lost_without() {
         let errors = reason(&point, "errors");
         assert_eq!(errors.is_none(), kept, "{how}: {point:?}");
         assert_eq!(point.operations > 0, kept, "{how}: {point:?}");
+    }
+}
+
+/// Which member of an etcd cluster leads, by its own metrics.
+fn leader(cluster: &Cluster) -> Option<usize> {
+    let leads = |address: &String| {
+        let mut stream = TcpStream::connect(address).ok()?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        text.contains("etcd_server_is_leader 1").then_some(())
+    };
+    cluster
+        .addresses
+        .iter()
+        .position(|address| leads(address).is_some())
+}
+
+/// Kills a member of the cluster while a run of `contend` is under way. The point.
+fn loses_a_member<R: Recipe>(
+    name: &str,
+    recipes: &[R],
+    member: impl Fn(&Cluster) -> Option<usize>,
+) -> Point {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(directory.path(), recipes);
+    let line = "-w 3 -b 5ms -i 0 -t 14 --runs 1 --format json";
+    let line = format!("contend {name}:{} {line}", cluster.argument());
+    let mut run = jostle(&line).in_background();
+    // A pilot's workers live for less.
+    let (mut seen, mut since) = (Vec::new(), Instant::now());
+    run.until("the workers of the run", |run| {
+        let now: Vec<u32> = run.workers().iter().map(|worker| worker.pid).collect();
+        if now != seen || now.len() < 3 {
+            (seen, since) = (now, Instant::now());
+        }
+        (since.elapsed() > Duration::from_secs(4)).then_some(())
+    });
+    let mut found = None;
+    wait_for("a member to be killed", || {
+        found = member(&cluster);
+        found.is_some()
+    });
+    drop(cluster.members.remove(found.unwrap()));
+    run.end().leaves_nothing().point()
+}
+
+#[track_caller]
+fn goes_on_elsewhere(point: &Point) {
+    assert_eq!(point.errors, Default::default(), "{:?}", point.messages);
+    assert!(point.traffic.unwrap().failovers.is_some(), "{point:?}");
+    let said = format!("{:?}", point.verdict);
+    assert!(!said.contains("wake-up"), "{said}");
+    let slices = &point.series;
+    assert!(slices.last().unwrap().operations > 0, "{slices:?}");
+}
+
+/// Workers once stayed at the server that was gone, which was told as a lost wake-up.
+#[test]
+fn workers_go_on_at_another_member_of_etcd_when_their_leader_is_killed() {
+    let _beside = beside();
+    must_have("etcd", "etcd-server");
+    let members = etcd::Launch::members(3).unwrap();
+    goes_on_elsewhere(&loses_a_member("etcd", &members, leader));
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn workers_go_on_at_another_server_of_zookeeper_when_theirs_is_killed() {
+    let _beside = beside();
+    must_have("/usr/share/java/zookeeper.jar", "zookeeper");
+    let members = zookeeper::Launch::members(3, Duration::from_secs(4)).unwrap();
+    goes_on_elsewhere(&loses_a_member("zookeeper", &members, |_| Some(0)));
+}
+
+/// Half a minute of silence once preceded a run with a member that was gone, which nothing
+/// mentioned.
+#[test]
+fn a_member_that_is_gone_is_named_before_the_start_and_passed_over() {
+    let _beside = beside();
+    must_have("etcd", "etcd-server");
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(directory.path(), &etcd::Launch::members(3).unwrap());
+    let argument = cluster.argument();
+    drop(cluster.members.remove(0));
+    let dead = format!("{} does not take connections", cluster.addresses[0]);
+    for line in [
+        "contend etcd:{} -w 2 -t 0.3 --runs 1",
+        "stream etcd:{} -n 5 -w 2 --runs 1",
+    ] {
+        let done = jostle(&line.replace("{}", &argument)).run();
+        done.leaves_nothing().says(&dead);
     }
 }

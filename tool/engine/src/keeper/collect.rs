@@ -54,6 +54,7 @@ pub(super) fn collect(
     let sum = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
     let traffic = (sum(Word::RoundTrips), sum(Word::Carried));
     data.traffic = (traffic.0 > 0).then_some(traffic);
+    data.failovers = sum(Word::Failovers);
     data.is_remote = work.is_remote();
     data.server_counted = seen.server.grants;
     data.server_binds = seen.server.binds;

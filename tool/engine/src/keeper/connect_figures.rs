@@ -12,7 +12,7 @@ use jostle_sys::clock;
 use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::stat::{self, CpuClock, MachineTicks};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
-use jostle_worker::workloads::connect::decade;
+use jostle_worker::workloads::connect::{LAST, decade};
 use std::collections::BTreeMap;
 
 /// Caches that are worth a line: bytes for each connection.
@@ -215,6 +215,15 @@ impl Figures {
         let mut found = BTreeMap::new();
         for (name, figure) in figures {
             keep(&mut found, name, board.tallies(stretches(), figure));
+        }
+        // Where the connections before them are others.
+        if let Some(from) = reached.listed.checked_sub(LAST)
+            && from > reached.from
+        {
+            let last = || of_interval(board.ends(), from, reached.listed);
+            let mut connects = board.tallies(last(), Figure::Even);
+            connects.add(&board.tallies(last(), Figure::Odd));
+            keep(&mut found, "connect_last_ns", connects);
         }
         let mut accept = Tally::default();
         let mut by = Vec::new();

@@ -145,9 +145,10 @@ pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
     if resolved.plan.workload == Workload::Recover {
         return super::recover::notes(resolved);
     }
+    let apart = kinds_apart(resolved);
     let differ = |host: &Host| host.name != hosts[0].name || host.boot_id != hosts[0].boot_id;
     if !hosts.iter().any(differ) {
-        return Vec::new();
+        return apart;
     }
     let loopback = resolved.specs.iter().filter(|spec| is_loopback(spec));
     loopback
@@ -157,7 +158,30 @@ pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
                  own; name one by which all hosts reach the same"
             )
         })
+        .chain(apart)
         .collect()
+}
+
+/// A note for locks on the same file of which one keeps out nobody who takes the other:
+/// only record locks exclude each other.
+fn kinds_apart(resolved: &Resolved) -> Vec<String> {
+    let on_file = |spec: &&Spec| spec.entry.family == Family::File && spec.argument.is_some();
+    let files: Vec<&Spec> = resolved.specs.iter().filter(on_file).collect();
+    let mut notes = Vec::new();
+    for (nth, one) in files.iter().enumerate() {
+        let is_apart = |other: &&&Spec| {
+            other.argument == one.argument
+                && other.entry.name != one.entry.name
+                && !(other.entry.lock.ranges && one.entry.lock.ranges)
+        };
+        notes.extend(files[nth + 1..].iter().filter(is_apart).map(|other| {
+            format!(
+                "{one} and {other}: on Linux these two kinds of lock do not exclude each other, \
+                 although the file is the same; the programs that share it must take one kind"
+            )
+        }));
+    }
+    notes
 }
 
 fn is_loopback(spec: &Spec) -> bool {
@@ -263,6 +287,27 @@ mod tests {
         assert!(resolve_over(plan.clone(), 7, &[0, 1], 6).is_ok());
         // One host has processes for generators, as ever.
         assert!(resolve_over(plan, 7, &[0, 1], 1).is_ok());
+    }
+
+    #[test]
+    fn kinds_of_lock_on_one_file_that_do_not_exclude_each_other_are_noted() {
+        for (targets, noted) in [
+            (&["flock:/f", "posix:/f"][..], 1),
+            (&["flock:/f", "ofd:/f", "posix:/f"], 2),
+            (&["ofd:/f", "posix:/f"], 0),
+            (&["flock:/f", "posix:/g"], 0),
+            (&["flock", "posix"], 0),
+        ] {
+            let mut plan = Plan::of(Workload::Contend);
+            plan.targets = targets.iter().map(|target| (*target).to_owned()).collect();
+            let resolved = resolve_over(plan, 7, &[0, 1], 1).unwrap();
+            let said = notes(&resolved, &[Host::default()]);
+            assert_eq!(said.len(), noted, "{said:?}");
+            let are_named = said
+                .iter()
+                .all(|note| note.contains("do not exclude each other"));
+            assert!(are_named, "{said:?}");
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
         traffic: all()
             .filter_map(|one| one.traffic)
             .reduce(|one, other| (one.0 + other.0, one.1 + other.1)),
+        failovers: sum(|one| one.failovers),
         errors: counted(all().map(|one| &one.errors)),
         setup: agreed(parts, |one| &one.setup),
         // The pulse belongs to one machine, and is compared with itself only.

@@ -179,6 +179,9 @@ pub struct Point {
     /// even.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_even_ns: Option<Distribution>,
+    /// The same of the last hundred before the listed number; absent where that is all of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connect_last_ns: Option<Distribution>,
     /// The same for an odd port; absent where all were even.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_odd_ns: Option<Distribution>,
@@ -465,6 +468,10 @@ pub struct ServerTraffic {
     pub round_trips: u64,
     /// Bytes of both directions, without the headers of TCP and below.
     pub bytes: u64,
+    /// How often a worker's session went on at another server of the service; absent where
+    /// that is never.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failovers: Option<u64>,
 }
 
 impl ServerTraffic {

@@ -1,4 +1,5 @@
-//! The cost of waiting for a lock, from the runs of `contend`.
+//! What waiting for a lock costs, and how long locks are free meanwhile, from the runs of
+//! `contend`.
 
 use super::Point;
 
@@ -17,6 +18,18 @@ impl Point {
         let waiting = workers - self.throughput_per_s * elsewhere_ns / 1e9;
         let grants_per_minute = self.throughput_per_s * 60.0;
         (waiting > 0.0 && waiting >= LEAST_MINUTES * grants_per_minute).then_some(waiting)
+    }
+
+    /// The share of the time in which a lock was free although its next owner waited already:
+    /// hand-offs a second, times the mean of one, for each lock. A queue's is the way of its
+    /// messages; a lock that is polled stays free until the next poll. None of shared locks,
+    /// which several own.
+    pub fn free_share(&self) -> Option<f64> {
+        let is_exclusive = self.workload == "contend" && self.writer_wait_ns.is_none();
+        let handoff_ns = self.handoff_ns.as_ref().filter(|_| is_exclusive)?.mean;
+        let handoffs_per_s = self.blocked_share? * self.throughput_per_s;
+        let locks = self.at.keys.unwrap_or(1).max(1) as f64;
+        Some((handoffs_per_s * handoff_ns / 1e9 / locks).min(1.0))
     }
 
     /// So much for each waiting worker and minute, of what each operation cost.
@@ -43,6 +56,30 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use crate::record::{At, Distribution, Point, Server, ServerTraffic};
+
+    /// Holds of 10 ms, of which each is waited for: a queue hands on in 100 us, and polls every
+    /// 20 ms find the lock free after 10 ms on average.
+    #[test]
+    fn a_lock_that_is_polled_is_free_for_longer_than_a_queue() {
+        let handed_on_in = |handoff_ms: f64| Point {
+            throughput_per_s: 1_000.0 / (10.0 + handoff_ms),
+            blocked_share: Some(1.0),
+            handoff_ns: Some(Distribution {
+                mean: handoff_ms * 1e6,
+                ..Distribution::default()
+            }),
+            ..queue()
+        };
+        let (queue, polled) = (handed_on_in(0.1), handed_on_in(10.0));
+        assert!((0.0098..0.01).contains(&queue.free_share().unwrap()));
+        assert_eq!(polled.free_share(), Some(0.5));
+        // Half of the time goes by in another lock, and half of the grants nobody waited for.
+        let mut others = polled.clone();
+        (others.at.keys, others.blocked_share) = (Some(2), Some(0.5));
+        assert_eq!(others.free_share(), Some(0.125));
+        others.writer_wait_ns = Some(Default::default());
+        assert_eq!(others.free_share(), None);
+    }
 
     /// A thousand workers that wait; two grants a second, each held for half a second.
     fn queue() -> Point {

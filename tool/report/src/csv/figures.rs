@@ -235,6 +235,7 @@ fn rates() -> Vec<Figure> {
         Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
         Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
         Figure::new("blocked", "share", Interval, |run| run.blocked_share),
+        Figure::new("free", "share", Interval, Point::free_share),
     ]
 }
 
@@ -429,6 +430,7 @@ static DISTRIBUTIONS: &[(&str, Part)] = &[
     ("release_batch", |run| run.release_batch_ns.as_ref()),
     ("failed_try", |run| run.failed_try_ns.as_ref()),
     ("connect", |run| run.connect_ns.as_ref()),
+    ("connect_last", |run| run.connect_last_ns.as_ref()),
     ("connect_even", |run| run.connect_even_ns.as_ref()),
     ("connect_odd", |run| run.connect_odd_ns.as_ref()),
     ("bind", |run| run.bind_ns.as_ref()),
@@ -471,6 +473,9 @@ fn costs() -> Vec<Figure> {
         }),
         Figure::new("network", "bytes_per_grant", Interval, |run| {
             Some(run.traffic?.for_each_grant()?.1)
+        }),
+        Figure::new("failovers", "", Sum, |run| {
+            Some(run.traffic?.failovers? as f64)
         }),
         Figure::new("server_memory", "bytes_per_held_lock", Interval, |run| {
             run.server?.bytes_per_held_lock

@@ -230,6 +230,7 @@ fn soft_interrupts_count_where_packets_are_more_than_an_idle_machine_s() {
         grants: 100_000,
         round_trips: 100_000,
         bytes: 0,
+        ..Default::default()
     });
     assert_eq!(share(&served), 0.0);
     served.operations = 90_000;

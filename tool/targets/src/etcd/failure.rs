@@ -4,6 +4,8 @@ use http::{HeaderMap, StatusCode};
 
 /// How gRPC numbers a call that the server does not know.
 const UNIMPLEMENTED: &str = "12";
+/// And one that it cannot serve now: it has no leader, or is being stopped.
+const UNAVAILABLE: &str = "14";
 
 /// The type of HTTP/2's first frame, SETTINGS, and its place in the frame.
 const SETTINGS: (usize, u8) = (3, 4);
@@ -20,6 +22,8 @@ pub(super) enum Failure {
     Late,
     /// The connection is gone.
     Ended(String),
+    /// The server cannot serve now; another one of its cluster may.
+    Unavailable(String),
     /// What answers is no etcd with the API that we speak.
     Foreign(String),
     /// What the server or the connection said.
@@ -28,7 +32,7 @@ pub(super) enum Failure {
 
 impl From<h2::Error> for Failure {
     fn from(error: h2::Error) -> Failure {
-        match error.is_io() {
+        match error.is_io() || error.is_go_away() {
             true => Failure::Ended(error.to_string()),
             false => Failure::Said(error.to_string()),
         }
@@ -45,7 +49,9 @@ impl std::fmt::Display for Failure {
                 "it does not speak version 3 of etcd's API: {text}; is this the client port of \
                  an etcd, of version 3.1 or later?"
             ),
-            Failure::Ended(text) | Failure::Said(text) => f.write_str(text),
+            Failure::Ended(text) | Failure::Unavailable(text) | Failure::Said(text) => {
+                f.write_str(text)
+            }
         }
     }
 }
@@ -103,9 +109,10 @@ pub(super) fn status(headers: &HeaderMap) -> Result<(), Failure> {
         Some(code) => {
             let message = text(headers, "grpc-message").unwrap_or("an error without a message");
             let said = format!("{message} (gRPC status {code})");
-            Err(match code == UNIMPLEMENTED {
-                true => Failure::Foreign(said),
-                false => Failure::Said(said),
+            Err(match code {
+                UNIMPLEMENTED => Failure::Foreign(said),
+                UNAVAILABLE => Failure::Unavailable(said),
+                _ => Failure::Said(said),
             })
         }
     }

@@ -122,6 +122,11 @@ impl Channel {
         self.patience = self.patience.max(patience);
     }
 
+    /// As patient as another one.
+    pub(super) fn be_as_patient_as(&mut self, other: &Channel) {
+        self.patience = other.patience;
+    }
+
     /// Whether the server has ended the connection, as far as this machine knows.
     pub(super) fn has_ended(&self) -> bool {
         has_ended(self.socket.as_fd())
@@ -133,6 +138,7 @@ impl Channel {
         Traffic {
             round_trips: self.calls.get(),
             bytes: self.carried.bytes.load(Relaxed),
+            ..Traffic::default()
         }
     }
 

@@ -19,15 +19,14 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// older one leaves that bound out, so that a waiter would watch its own key.
 const OLDEST: f64 = 3.001;
 
-/// The result of the first server that succeeds, starting with server number `from`.
+/// The result of the first server that succeeds.
 pub(super) fn any<T>(
     servers: &[Address],
-    from: usize,
     ask: impl Fn(&Address) -> Result<T, SetupError>,
 ) -> Result<T, SetupError> {
     let mut refused = Vec::new();
-    for nth in 0..servers.len() {
-        match ask(&servers[(from + nth) % servers.len()]) {
+    for server in servers {
+        match ask(server) {
             Ok(given) => return Ok(given),
             Err(SetupError(said)) => refused.push(said),
         }

@@ -42,19 +42,17 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens a session with the first server, from number `from` on, that accepts it.
+    /// Opens a session with the first server that accepts it.
     ///
     /// # Errors
     /// In words for the user: what each of them said.
     pub(super) fn open(
         servers: &[Address],
-        from: usize,
         timeout: Duration,
         own: &Credentials,
     ) -> Result<Session, SetupError> {
         let mut refused = Vec::new();
-        for nth in 0..servers.len() {
-            let server = &servers[(from + nth) % servers.len()];
+        for server in servers {
             match Session::new(server, timeout, PATIENCE).and_then(|session| session.known(own)) {
                 Ok(session) => return Ok(session),
                 Err(SetupError(said)) => refused.push(said),
@@ -313,8 +311,7 @@ mod live_tests {
                 stream.read_exact(&mut [0; 49]).unwrap();
                 stream.write_all(answer).unwrap();
             });
-            let opened =
-                Session::open(&[place], 0, Duration::from_secs(1), &Credentials::default());
+            let opened = Session::open(&[place], Duration::from_secs(1), &Credentials::default());
             let error = opened.unwrap_err().0;
             assert!(error.contains(says), "{error}");
             server.join().unwrap();

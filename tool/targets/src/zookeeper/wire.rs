@@ -47,6 +47,9 @@ pub struct ZookeeperWire {
     place: Option<Place>,
     /// Our node stands in the queue of `key`, and the attempt is not over.
     is_queued: bool,
+    /// What was asked for when the connection failed, and may have been done: [`State::Creating`]
+    /// or [`State::Releasing`].
+    doubt: Option<State>,
     xid: i32,
     state: State,
     /// The lock that is asked for, and how long for.
@@ -57,6 +60,8 @@ pub struct ZookeeperWire {
     nodes: Vec<Node>,
     /// How many there were.
     count: u64,
+    /// The number of a node of ours that is to be removed.
+    stray: u32,
     /// The path of the node that we wait for.
     elder: Vec<u8>,
     token: u64,
@@ -91,6 +96,8 @@ enum State {
     Watching,
     /// Our node's end, since the attempt is over.
     Leaving,
+    /// The end of a node of ours that we did not know.
+    Purging,
     /// Our node's end.
     Releasing,
     /// That the session lives on, and nothing else.
@@ -107,6 +114,8 @@ enum Step {
     List,
     Look,
     Leave,
+    /// The deletion of a node of ours that we did not know.
+    Purge,
 }
 
 const CREATE: &str = "create";
@@ -129,6 +138,7 @@ impl ZookeeperWire {
             timeout_ns,
             place,
             is_queued: false,
+            doubt: None,
             xid: 0,
             state: State::Idle,
             key: 0,
@@ -136,6 +146,7 @@ impl ZookeeperWire {
             gives_up: false,
             nodes: vec![Node::default(); keys],
             count: 0,
+            stray: 0,
             elder: Vec::new(),
             token: 0,
             sent_ns: clock::monotonic(),
@@ -229,6 +240,39 @@ impl ZookeeperWire {
         self.state = then;
     }
 
+    /// Notes a node of ours besides the one that we know, which an earlier request has made
+    /// whose answer was lost. False where there is none; then there is none any more. A list
+    /// that shows the second one shows the first.
+    fn finds_stray(&mut self, body: &[u8]) -> Result<bool, CallError> {
+        if self.doubt != Some(State::Creating) {
+            return Ok(false);
+        }
+        let own = self.nodes[self.key].sequence;
+        let mut path = Vec::new();
+        self.stem(self.key, &mut path);
+        let at = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |at| at + 1);
+        let mut stray = None;
+        let read = Reader(body).strings(|name| {
+            let is_ours = name.starts_with(&path[at..]);
+            stray = stray.or(sequence(name).filter(|other| is_ours && *other != own));
+        });
+        read.ok_or_else(|| wrong_kind(LIST))?;
+        self.stray = stray.unwrap_or_default();
+        if stray.is_none() {
+            self.doubt = None;
+        }
+        Ok(stray.is_some())
+    }
+
+    fn purge(&mut self, out: &mut Vec<u8>) {
+        let own = std::mem::replace(&mut self.nodes[self.key].sequence, self.stray);
+        self.delete(self.key, State::Purging, out);
+        self.nodes[self.key].sequence = own;
+    }
+
     /// Notes the node just before ours. False where there is none.
     ///
     /// The recipe sorts the names by their digits and takes the one before ours; this is
@@ -315,7 +359,7 @@ impl Steps for ZookeeperWire {
         match self.state {
             State::Listing | State::Due(Step::List) => LIST,
             State::Looking | State::Watching => LOOK,
-            State::Leaving | State::Releasing => DELETE,
+            State::Leaving | State::Purging | State::Releasing => DELETE,
             State::Pinging => PING_CALL,
             _ => CREATE,
         }
@@ -358,6 +402,8 @@ impl Steps for ZookeeperWire {
             (State::Creating, error::NO_NODE) if self.gives_up => return Ok(Answer::Taken),
             (State::Creating, error::NO_NODE) => Step::Contain,
             (State::Containing, 0 | error::NODE_EXISTS) => Step::Create,
+            (State::Listing, 0) if self.finds_stray(frame.body)? => Step::Purge,
+            (State::Purging, 0 | error::NO_NODE) => Step::List,
             (State::Listing, 0) => match self.find_elder(frame.body)? {
                 false if !self.gives_up => return Ok(Answer::Granted),
                 false => Step::Leave,
@@ -375,7 +421,7 @@ impl Steps for ZookeeperWire {
         };
         let is_over = self.gives_up || (step == Step::Look && self.limit.is_over());
         let has_node = !matches!(step, Step::Create | Step::Contain);
-        self.state = match is_over && has_node {
+        self.state = match is_over && has_node && step != Step::Purge {
             true => State::Due(Step::Leave),
             false => State::Due(step),
         };
@@ -404,8 +450,10 @@ impl Wire for ZookeeperWire {
             // It has lost its connection while it waited.
             return self.list(out);
         }
-        self.count += 1;
-        self.nodes[key].count = self.count;
+        if self.doubt != Some(State::Creating) {
+            self.count += 1;
+            self.nodes[key].count = self.count;
+        }
         self.create(out);
     }
 
@@ -434,6 +482,7 @@ impl Wire for ZookeeperWire {
             Step::List => self.list(out),
             Step::Look => self.look(out),
             Step::Leave => self.delete(self.key, State::Leaving, out),
+            Step::Purge => self.purge(out),
         }
     }
 
@@ -443,8 +492,11 @@ impl Wire for ZookeeperWire {
 
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         let frame = steps::released(self, reply, DELETE)?;
+        let doubt = self.doubt.take();
         match frame.map(|frame| frame.error) {
             Some(0) => Ok(()),
+            // In a session that lives, nothing else has removed it.
+            Some(error::NO_NODE) if doubt == Some(State::Releasing) => Ok(()),
             Some(error::NO_NODE) => Err(LOST),
             Some(code) => Err(complaint(DELETE, code)),
             None => Err(wrong_kind(DELETE)),
@@ -517,16 +569,13 @@ impl Wire for ZookeeperWire {
         Some(self.sent_ns)
     }
 
-    /// An answer that was lost may have been about a node whose name we do not know; with the
-    /// session it goes.
+    /// An answer that was lost may have been about a node whose name we do not know:
+    /// `doubt`.
     fn resume(&mut self) -> Result<Option<Stream>, SetupError> {
-        let Some(place) = self
-            .place
-            .as_ref()
-            .filter(|_| self.state != State::Creating)
-        else {
+        let Some(place) = self.place.as_mut() else {
             return Ok(None);
         };
+        place.servers.rotate_left(1);
         let timeout = Duration::from_nanos(self.timeout_ns);
         let resumed = Session::resume(&place.servers, self.session, timeout, &place.own)?;
         let Some(session) = resumed else {
@@ -535,6 +584,9 @@ impl Wire for ZookeeperWire {
         self.xid = 0;
         self.sent_ns = clock::monotonic();
         self.unanswered.set(0);
+        if let State::Creating | State::Releasing = self.state {
+            self.doubt = Some(self.state);
+        }
         self.state = State::Idle;
         session.into_stream().map(Some)
     }

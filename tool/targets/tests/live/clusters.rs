@@ -1,72 +1,14 @@
 //! Clusters without a quorum, and a lease that a cluster does not grant as it was asked for.
 
 use jostle_sys::ledger::Ledger;
-use jostle_targets::program::{Ground, Recipe, first_word, free_port};
+use jostle_targets::program::{Ground, Recipe, free_port};
 use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, signs, zookeeper};
+use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::running::{Running, eventually};
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// For three programs in Java to agree, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not so: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// The members of a cluster, ended when they are dropped.
-struct Cluster {
-    members: Vec<Running>,
-    addresses: Vec<String>,
-}
-
-impl Cluster {
-    fn start<R: Recipe>(directory: &Path, recipes: &[R]) -> Cluster {
-        let begun = recipes.iter().enumerate().map(|(number, recipe)| {
-            let directory = directory.join(number.to_string());
-            begin(recipe, &directory)
-        });
-        let (members, grounds): (Vec<Running>, Vec<Ground>) = begun.unzip();
-        for (recipe, ground) in recipes.iter().zip(&grounds) {
-            wait_for("a member is ready", || recipe.ready(ground).is_ok());
-        }
-        Cluster {
-            members,
-            addresses: grounds.iter().map(Ground::address).collect(),
-        }
-    }
-
-    /// As a target takes it.
-    fn argument(&self) -> String {
-        format!("//{}", self.addresses.join(","))
-    }
-}
-
-fn begin(recipe: &dyn Recipe, directory: &Path) -> (Running, Ground) {
-    std::fs::create_dir(directory).unwrap();
-    let ground = Ground {
-        program: recipe.program().find().unwrap(),
-        directory: directory.to_owned(),
-        port: free_port().unwrap(),
-        secret: String::new(),
-    };
-    for (name, contents) in recipe.files(&ground) {
-        std::fs::write(directory.join(name), contents).unwrap();
-    }
-    let child = Command::new(first_word(recipe, &ground).unwrap())
-        .args(recipe.arguments(&ground))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    (Running(child.unwrap()), ground)
-}
+use std::time::Duration;
 
 /// One of three may be gone; what is left of two says why it grants nothing.
 fn a_member_alone_says(

@@ -44,6 +44,32 @@ fn an_existing_file_is_locked_and_left_as_it_is() {
     check::<Posix>();
 }
 
+/// The second directory is the first by another name, as a second mount would be.
+#[test]
+fn a_worker_s_number_in_a_path_leads_each_worker_to_its_own_directory() {
+    fn check<T: Target>() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("0")).unwrap();
+        std::os::unix::fs::symlink("0", place.path().join("1")).unwrap();
+        std::fs::create_dir(place.path().join("2")).unwrap();
+        let path = place.path().join("{worker}/f");
+        with_ledger(|ledger, _| {
+            let target: T = Bench {
+                workers: 3,
+                ..bench(ledger, &path, 1)
+            }
+            .prepare();
+            let [mut first, mut second, mut third] = [0, 1, 2].map(|n| target.join(n).unwrap());
+            assert_eq!(first.acquire(0, Mode::Exclusive, Wait::Try), GRANTED);
+            assert_eq!(second.acquire(0, Mode::Exclusive, Wait::Try), REFUSED);
+            assert_eq!(third.acquire(0, Mode::Exclusive, Wait::Try), GRANTED);
+        });
+        assert!(!place.path().join("0/f").exists());
+    }
+    check::<Flock>();
+    check::<Ofd>();
+}
+
 #[test]
 fn a_path_is_one_lock_for_all_who_use_it() {
     let place = tempfile::tempdir().unwrap();

@@ -135,6 +135,8 @@ pub struct RunData {
     /// How often workers asked their server in the run, and the bytes of both directions.
     #[serde(default)]
     pub traffic: Option<(u64, u64)>,
+    /// How often workers' sessions went on at another server of the service.
+    pub failovers: u64,
     /// CPU time of the server within the window, where its process is ours to
     /// look at.
     pub server_cpu_ns: Option<u64>,

@@ -7,6 +7,7 @@
 
 use super::contend::{self, Probe};
 use super::counted;
+use super::staying::Staying;
 use crate::crew::Crew;
 use crate::order::{ContendOrder, HoldOrder, StreamOrder};
 use crate::recording::tally::Counted;
@@ -159,7 +160,8 @@ impl<T: Target> Door for T {
     }
 }
 
-/// A lock that shares the loops of all whose calls take long.
+/// A lock that shares the loops of all whose calls take long. Its workers stay with a service
+/// that has several servers.
 struct Shared(Box<dyn Locks>);
 
 impl Door for Shared {
@@ -168,7 +170,7 @@ impl Door for Shared {
     }
 
     fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError> {
-        work(&mut self.0.join(worker)?);
+        work(&mut Staying::new(self.0.join(worker)?));
         Ok(())
     }
 }

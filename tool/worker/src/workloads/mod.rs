@@ -8,3 +8,4 @@ pub(crate) mod locking;
 pub mod recover;
 pub(crate) mod renewals;
 pub mod requests;
+mod staying;

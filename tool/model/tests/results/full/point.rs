@@ -264,6 +264,7 @@ pub(super) fn point() -> Point {
         stamped: Some(1),
         exclusion: Some(exclusion()),
         connect_ns: Some(distribution()),
+        connect_last_ns: Some(distribution()),
         connect_even_ns: Some(distribution()),
         connect_odd_ns: Some(distribution()),
         response_ns: Some(distribution()),
@@ -304,6 +305,7 @@ pub(super) fn point() -> Point {
             grants: 100,
             round_trips: 200,
             bytes: 6_400,
+            failovers: Some(2),
         }),
         server: Some(Server {
             counted: Some(1),

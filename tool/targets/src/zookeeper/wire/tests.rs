@@ -177,6 +177,57 @@ fn a_waiter_whose_session_was_taken_up_again_has_its_node_already() {
     assert_eq!(next(&mut wire), Some(op::CREATE));
 }
 
+/// A node whose creation was made and not answered would block the lock until the session
+/// ends.
+#[test]
+fn a_node_that_was_made_without_an_answer_is_removed_when_it_is_seen() {
+    let pending = |kind| Ok(Some((Answer::Pending, kind)));
+    let mut wire = asking(Asking::Block);
+    let mut own = Vec::new();
+    wire.own(0, &mut own);
+    let stem = own[..own.len() - DIGITS].to_vec();
+    wire.doubt = Some(State::Creating);
+    let mut out = Vec::new();
+    wire.acquire(0, Mode::Exclusive, Asking::Block, &mut out);
+    let again = out.windows(stem.len()).any(|part| part == stem);
+    assert!(again, "by the same name");
+    assert_eq!(hears(&mut wire, &created(2, 12)), pending(op::GET_CHILDREN));
+    let name = stem.rsplit(|byte| *byte == b'/').next().unwrap();
+    let both = |xid, sequences: &[u32]| {
+        framed(xid, 0, 0, |out| {
+            jute::int(out, sequences.len() as i32);
+            for sequence in sequences {
+                text(out, &[name, format!("{sequence:010}").as_bytes()].concat());
+            }
+        })
+    };
+    let listing = both(3, &[11, 12]);
+    let (reply, _) = wire.decode(&listing, "x").unwrap().unwrap();
+    assert_eq!(wire.acquired(0, reply), Ok(Answer::Pending));
+    out.clear();
+    wire.go_on(&mut out);
+    let eleventh = [&stem[..], b"0000000011"].concat();
+    assert!(out.windows(eleventh.len()).any(|part| part == eleventh));
+    assert_eq!(hears(&mut wire, &failed(4, 0)), pending(op::GET_CHILDREN));
+    let granted = hears(&mut wire, &both(5, &[12]));
+    assert_eq!(granted, Ok(Some((Answer::Granted, 0))));
+    assert_eq!(wire.doubt, None);
+}
+
+#[test]
+fn a_release_that_was_made_without_an_answer_is_one_where_the_session_lives() {
+    for (doubt, expected) in [(None, Err(LOST)), (Some(State::Releasing), Ok(()))] {
+        let mut wire = asking(Asking::Block);
+        hears(&mut wire, &created(1, 12)).unwrap();
+        hears(&mut wire, &listed(2, &[12])).unwrap();
+        wire.doubt = doubt;
+        wire.release(0, Mode::Exclusive, &mut Vec::new());
+        let gone = failed(3, error::NO_NODE);
+        let (reply, _) = wire.decode(&gone, "x").unwrap().unwrap();
+        assert_eq!(wire.released(reply), expected);
+    }
+}
+
 #[test]
 fn a_parent_that_the_server_removed_is_made_again() {
     let pending = |kind| Ok(Some((Answer::Pending, kind)));

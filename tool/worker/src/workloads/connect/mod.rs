@@ -13,14 +13,20 @@ pub mod client;
 pub mod listener;
 pub mod server;
 
+/// So many connections before each listed number have a stretch of their own: those made
+/// with about as many open as listed.
+pub const LAST: u64 = 100;
+
 /// Numbers of connections at which a new stretch of histograms begins: each
-/// listed number, and the decades below the greatest.
+/// listed number, [`LAST`] before it, and the decades below the greatest.
 pub fn stretches(listed: &[u64]) -> Vec<u64> {
     let most = listed.iter().copied().max().unwrap_or(0);
     let decades = (1..)
         .map(|power| 10_u64.pow(power))
         .take_while(|n| *n < most);
-    let mut ends: Vec<u64> = listed.iter().copied().chain(decades).collect();
+    let last = listed.iter().filter_map(|n| n.checked_sub(LAST));
+    let last = last.filter(|n| *n > 0);
+    let mut ends: Vec<u64> = listed.iter().copied().chain(decades).chain(last).collect();
     ends.sort_unstable();
     ends.dedup();
     ends
@@ -59,10 +65,10 @@ mod tests {
     fn histograms_change_at_listed_numbers_and_at_decades() {
         let table: &[(&[u64], &[u64])] = &[
             (&[5], &[5]),
-            (&[1000], &[10, 100, 1000]),
+            (&[1000], &[10, 100, 900, 1000]),
             (
                 &[1000, 5000, 14_000],
-                &[10, 100, 1000, 5000, 10_000, 14_000],
+                &[10, 100, 900, 1000, 4900, 5000, 10_000, 13_900, 14_000],
             ),
         ];
         for (listed, ends) in table {

@@ -1,0 +1,74 @@
+//! Clusters of servers that a test starts, and whose members it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose server does not start has failed"
+)]
+
+use crate::running::Running;
+use jostle_targets::program::{Ground, Recipe, first_word, free_port};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// For three programs in Java to agree, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Until it is so.
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The members of a cluster, ended when they are dropped.
+pub struct Cluster {
+    /// Their processes.
+    pub members: Vec<Running>,
+    /// `HOST:PORT` of each.
+    pub addresses: Vec<String>,
+}
+
+impl Cluster {
+    /// Starts one of each recipe, and waits until all are ready.
+    pub fn start<R: Recipe>(directory: &Path, recipes: &[R]) -> Cluster {
+        let begun = recipes.iter().enumerate().map(|(number, recipe)| {
+            let directory = directory.join(number.to_string());
+            begin(recipe, &directory)
+        });
+        let (members, grounds): (Vec<Running>, Vec<Ground>) = begun.unzip();
+        for (recipe, ground) in recipes.iter().zip(&grounds) {
+            wait_for("a member is ready", || recipe.ready(ground).is_ok());
+        }
+        Cluster {
+            members,
+            addresses: grounds.iter().map(Ground::address).collect(),
+        }
+    }
+
+    /// As a target takes it.
+    pub fn argument(&self) -> String {
+        format!("//{}", self.addresses.join(","))
+    }
+}
+
+fn begin(recipe: &dyn Recipe, directory: &Path) -> (Running, Ground) {
+    std::fs::create_dir(directory).unwrap();
+    let ground = Ground {
+        program: recipe.program().find().unwrap(),
+        directory: directory.to_owned(),
+        port: free_port().unwrap(),
+        secret: String::new(),
+    };
+    for (name, contents) in recipe.files(&ground) {
+        std::fs::write(directory.join(name), contents).unwrap();
+    }
+    let child = Command::new(first_word(recipe, &ground).unwrap())
+        .args(recipe.arguments(&ground))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    (Running(child.unwrap()), ground)
+}
