@@ -103,7 +103,8 @@ fn a_name_of_200_letters_fits_a_phone() {
         .jostle("report long.jsonl --html long.html")
         .run()
         .exits(0);
-    let frames = looked_at(&place, &[place.file("long.html")], &[390, 1280]);
+    let mut browser = Browser::open(&place);
+    let frames = looked_at(&mut browser, &place.file("long.html"), &[390, 1280]);
     assert_eq!(frames.len(), 2);
     for frame in frames {
         let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
