@@ -1,4 +1,4 @@
-//! Ten questions and their answers, fixed beforehand in `lab/record/ten-questions.md`: each
+//! Ten questions and their answers in `lab/record/ten-questions.md`: each
 //! page must answer by its title and its first figure.
 
 use crate::{html, read_from};
