@@ -1,14 +1,13 @@
-//! Pairs of real sessions, one after the other: the same thing measured twice
-//! must not differ; what was planted must be found.
+//! All pairs of real sessions: the same thing measured twice must not differ; what was
+//! planted must be found.
 
 use super::{Required, Row};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::Point;
 use jostle_report::ResultSet;
 use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison::Said;
-use jostle_stats::intervals::median;
+use jostle_stats::rng::Rng;
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,9 +19,6 @@ const LOCK: usize = 0;
 const DELAYS: usize = 1;
 const HOLD: usize = 2;
 const LONGER_HOLD: usize = 3;
-
-/// What is planted where nothing slower was measured.
-const SLOWER: f64 = 1.1;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
 pub(super) fn rows(pairs: u32, seconds: u64, directory: Option<&Path>) -> anyhow::Result<Vec<Row>> {
@@ -42,10 +38,7 @@ pub(super) fn rows(pairs: u32, seconds: u64, directory: Option<&Path>) -> anyhow
         environment.cores,
         environment.jostle
     );
-    Ok([1, 20]
-        .into_iter()
-        .flat_map(|apart| judge(&sessions, apart))
-        .collect())
+    Ok(judge(&sessions))
 }
 
 fn path(directory: &Path, number: u32) -> PathBuf {
@@ -84,28 +77,19 @@ fn load(directory: &Path) -> anyhow::Result<Vec<Vec<ResultSet>>> {
     Ok(sessions)
 }
 
-/// A comparison of two sessions, or of one with another made slower.
-struct Trial<'a> {
-    base: &'a ResultSet,
-    new: ResultSet,
-    targets: Option<[&'a str; 2]>,
-}
-
 fn of_workers(set: &ResultSet, workers: u64) -> ResultSet {
     let mut set = set.clone();
     set.points.retain(|point| point.at.workers == Some(workers));
     set
 }
 
-fn said(trial: &Trial<'_>, workers: u64) -> Option<Said> {
-    let base = of_workers(trial.base, workers);
-    let new = of_workers(&trial.new, workers);
+fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Said> {
     let compared = compare(&Input {
         base_name: "BASE",
-        base: std::slice::from_ref(&base),
+        base: std::slice::from_ref(base),
         new_name: "NEW",
-        new: Some(std::slice::from_ref(&new)),
-        targets: trial.targets,
+        new: Some(std::slice::from_ref(new)),
+        targets: Some(targets),
         within: 0.05,
         all: false,
         strict: false,
@@ -113,137 +97,169 @@ fn said(trial: &Trial<'_>, workers: u64) -> Option<Said> {
     compared.ok()?.rows.first().map(|(_, row)| row.said)
 }
 
-/// Each session against the one that so many later was made.
-fn judge(sessions: &[Vec<ResultSet>], apart: usize) -> Vec<Row> {
-    let pairs: Vec<(&Vec<ResultSet>, &Vec<ResultSet>)> =
-        sessions.iter().zip(sessions.iter().skip(apart)).collect();
-    let points: [(&str, usize, &str, u64); 4] = [
-        ("flock, 1 worker", LOCK, "flock", 1),
-        ("flock, 2 workers", LOCK, "flock", 2),
-        ("delay:100us", DELAYS, "delay:100us", 1),
-        ("flock, 2 workers, hold 100 us", HOLD, "flock", 2),
-    ];
-    let mut rows = Vec::new();
-    for (what, place, target, workers) in points {
-        let count = |slower: f64| -> [u64; 3] {
-            let mut counts = [0; 3];
-            for (base, new) in &pairs {
-                let trial = Trial {
-                    base: &base[place],
-                    new: slowed(&new[place], slower),
-                    targets: Some([target, target]),
-                };
-                tally(&mut counts, said(&trial, workers));
-            }
-            counts
-        };
-        let [worse, better, same] = count(1.0);
-        rows.push(Row {
-            what: format!("{apart} apart, A/A, {what}: called different"),
-            count: worse + better,
-            trials: pairs.len() as u64,
-            required: Required::AtMost(0.05),
-            note: format!("called the same {same}"),
-        });
-        let [worse, better, _] = count(SLOWER);
-        rows.push(Row {
-            what: format!("{apart} apart, {what}, figures divided by 1.1: called worse"),
-            count: worse,
-            trials: pairs.len() as u64,
-            // Two workers without a hold scatter by more than a tenth; and what
-            // slows a lock with a hold while the hold stays may be the machine.
-            required: match (apart, workers) {
-                (1, 1) => Required::AtLeast(0.9),
-                _ => Required::Nothing,
-            },
-            note: format!("called better {better}"),
-        });
-    }
-    rows.push(planted(
-        &pairs,
-        apart,
-        DELAYS,
-        DELAYS,
-        ["delay:100us", "delay:110us"],
-        1,
-    ));
-    rows.push(planted(
-        &pairs,
-        apart,
-        HOLD,
-        LONGER_HOLD,
-        ["flock", "flock"],
-        2,
-    ));
-    rows
-}
+/// What was said of pairs of sessions, by their places.
+type Told = Vec<([usize; 2], Option<Said>)>;
 
-fn tally(counts: &mut [u64; 3], said: Option<Said>) {
-    match said {
-        Some(Said::Worse) => counts[0] += 1,
-        Some(Said::Better) => counts[1] += 1,
-        Some(Said::Same) => counts[2] += 1,
-        Some(Said::Undecided) | None => {}
-    }
-}
-
-/// What was really slower: by how much stands in the specimen's own log, or in
-/// the holds as they were.
-fn planted(
-    pairs: &[(&Vec<ResultSet>, &Vec<ResultSet>)],
-    apart: usize,
-    base_at: usize,
-    new_at: usize,
-    targets: [&str; 2],
+/// What is compared in each pair of sessions: two experiments of the plan, what of them,
+/// and by how much the second is made slower.
+struct Case {
+    what: &'static str,
+    places: [usize; 2],
+    targets: [&'static str; 2],
     workers: u64,
-) -> Row {
-    let mut counts = [0; 3];
-    let mut truths = Vec::new();
-    for (base, new) in pairs {
-        let trial = Trial {
-            base: &base[base_at],
-            new: new[new_at].clone(),
-            targets: Some(targets),
-        };
-        tally(&mut counts, said(&trial, workers));
-        let truth = |set: &ResultSet, target: &str| {
-            let of_target = set.points.iter().filter(|point| point.target == target);
-            median(&of_target.filter_map(truth).collect::<Vec<_>>())
-        };
-        truths.extend(
-            truth(trial.base, targets[0])
-                .zip(truth(&trial.new, targets[1]))
-                .map(|(base, new)| new / base),
-        );
+    slower: f64,
+    required: Required,
+}
+
+const fn alike(what: &'static str, place: usize, target: &'static str, workers: u64) -> Case {
+    Case {
+        what,
+        places: [place, place],
+        targets: [target, target],
+        workers,
+        slower: 1.0,
+        required: Required::AtMost(0.02),
     }
+}
+
+const fn slower(of: Case, what: &'static str, required: Required) -> Case {
+    Case {
+        what,
+        slower: 1.1,
+        required,
+        ..of
+    }
+}
+
+const FLOCK: Case = alike("flock, 1 worker", LOCK, "flock", 1);
+const PAIR: Case = alike("flock, 2 workers", LOCK, "flock", 2);
+const DELAY: Case = alike("delay:100us", DELAYS, "delay:100us", 1);
+const HELD: Case = alike("flock, 2 workers, hold 100 us", HOLD, "flock", 2);
+const MOST: Required = Required::AtLeast(0.9);
+
+/// Two workers without a hold scatter by more than a tenth; and what slows a lock with a
+/// hold while the hold stays may be the machine.
+const CASES: [Case; 10] = [
+    FLOCK,
+    PAIR,
+    DELAY,
+    HELD,
+    slower(FLOCK, "flock, 1 worker, figures divided by 1.1", MOST),
+    slower(
+        PAIR,
+        "flock, 2 workers, figures divided by 1.1",
+        Required::Nothing,
+    ),
+    slower(DELAY, "delay:100us, figures divided by 1.1", MOST),
+    slower(
+        HELD,
+        "flock, 2 workers, hold 100 us, figures divided by 1.1",
+        Required::Nothing,
+    ),
+    Case {
+        what: "delay:100us and delay:110us",
+        places: [DELAYS, DELAYS],
+        targets: ["delay:100us", "delay:110us"],
+        workers: 1,
+        slower: 1.0,
+        required: MOST,
+    },
+    Case {
+        what: "flock, hold 100 us and 110 us",
+        places: [HOLD, LONGER_HOLD],
+        targets: ["flock", "flock"],
+        workers: 2,
+        slower: 1.0,
+        required: MOST,
+    },
+];
+
+/// Each session against each later one. What cannot be decided is counted apart.
+fn judge(sessions: &[Vec<ResultSet>]) -> Vec<Row> {
+    let places = 0..sessions.len();
+    let pairs = places.flat_map(|one| (one + 1..sessions.len()).map(move |other| [one, other]));
+    let pairs: Vec<[usize; 2]> = pairs.collect();
+    CASES
+        .iter()
+        .map(|case| row(sessions, &pairs, case))
+        .collect()
+}
+
+fn row(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Row {
+    let sets = |nth: usize, slower: f64| -> Vec<ResultSet> {
+        let each = sessions.iter().map(|session| &session[case.places[nth]]);
+        each.map(|set| slowed(&of_workers(set, case.workers), slower))
+            .collect()
+    };
+    let (base, new) = (sets(0, 1.0), sets(1, case.slower));
+    let told: Told = pairs
+        .iter()
+        .map(|[one, other]| {
+            let said = said(&base[*one], &new[*other], case.targets);
+            ([*one, *other], said)
+        })
+        .collect();
+    let is_alike = case.slower == 1.0
+        && case.targets[0] == case.targets[1]
+        && case.places[0] == case.places[1];
+    let wanted: fn(Said) -> bool = match is_alike {
+        true => |said| matches!(said, Said::Worse | Said::Better),
+        false => |said| said == Said::Worse,
+    };
+    let decided = |said: &Said| *said != Said::Undecided;
+    let count = |is: &dyn Fn(Said) -> bool| {
+        let said = told.iter().filter_map(|(_, said)| *said);
+        said.filter(|said| is(*said)).count() as u64
+    };
+    let (low, high) = resampled(&told, sessions.len(), wanted);
+    let trials = told
+        .iter()
+        .filter_map(|(_, said)| *said)
+        .filter(decided)
+        .count() as u64;
     Row {
-        what: format!(
-            "{apart} apart, {} slower as recorded: called worse",
-            match targets {
-                [base, new] if base != new => format!("{base} and {new},"),
-                _ => "flock, hold 100 us and 110 us,".to_owned(),
-            }
-        ),
-        count: counts[0],
-        trials: pairs.len() as u64,
-        required: match apart {
-            1 => Required::AtLeast(0.9),
-            _ => Required::Nothing,
+        what: match is_alike {
+            true => format!("A/A, {}: called different", case.what),
+            false => format!("{}: called worse", case.what),
         },
+        count: count(&wanted),
+        trials,
+        required: case.required,
         note: format!(
-            "really {:.3} times (median); called better {}",
-            median(&truths).unwrap_or(f64::NAN),
-            counts[1]
+            "{:.1} to {:.1} % over sessions; undecided {} of {}",
+            100.0 * low,
+            100.0 * high,
+            pairs.len() as u64 - trials,
+            pairs.len()
         ),
     }
 }
 
-/// Nanoseconds that an operation was made to take.
-fn truth(run: &Point) -> Option<f64> {
-    match (run.truth.get("sum_ns"), run.truth.get("count")) {
-        (Some(sum), Some(count)) => Some(sum / count),
-        _ => run.hold_ns.as_ref().map(|hold| hold.mean),
+/// Between which bounds the share of what is wanted among the decided lies, were other
+/// sessions of the kind compared (95 %): pairs share sessions, so that sessions are drawn
+/// anew, with replacement, and each pair counts as often as both of its own were drawn
+/// (bootstrap: Efron and Tibshirani, 1993, chapter 13).
+fn resampled(told: &Told, sessions: usize, wanted: fn(Said) -> bool) -> (f64, f64) {
+    let mut rng = Rng::new(41);
+    let mut shares: Vec<f64> = Vec::new();
+    for _ in 0..2000 {
+        let mut drawn = vec![0_u64; sessions];
+        for _ in 0..sessions {
+            drawn[rng.below(sessions as u64) as usize] += 1;
+        }
+        let mut counts = [0, 0];
+        for ([one, other], said) in told {
+            let Some(said) = said.filter(|said| *said != Said::Undecided) else {
+                continue;
+            };
+            let times = drawn[*one] * drawn[*other];
+            counts[0] += times * u64::from(wanted(said));
+            counts[1] += times;
+        }
+        shares.push(counts[0] as f64 / counts[1].max(1) as f64);
     }
+    shares.sort_by(f64::total_cmp);
+    (shares[50], shares[1949])
 }
 
 /// The same runs, had they been slower by so much.
