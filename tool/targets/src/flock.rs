@@ -48,7 +48,8 @@ impl Target for Flock {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Flock, SetupError> {
-        let probe = |file: std::os::fd::BorrowedFd<'_>| files::flock(file, LockKind::Exclusive, false);
+        let probe =
+            |file: std::os::fd::BorrowedFd<'_>| files::flock(file, LockKind::Exclusive, false);
         FileSet::prepare(setup, Self::ENTRY.name, Access::Read, probe).map(Flock)
     }
 
