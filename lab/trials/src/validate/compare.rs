@@ -111,6 +111,13 @@ struct Case {
     required: Required,
 }
 
+impl Case {
+    fn is_alike(&self) -> bool {
+        self.slower == 1.0 && self.targets[0] == self.targets[1] && self.places[0] == self.places[1]
+    }
+}
+
+/// The same thing twice.
 const fn alike(what: &'static str, place: usize, target: &'static str, workers: u64) -> Case {
     Case {
         what,
@@ -118,7 +125,7 @@ const fn alike(what: &'static str, place: usize, target: &'static str, workers: 
         targets: [target, target],
         workers,
         slower: 1.0,
-        required: Required::AtMost(0.02),
+        required: Required::Nothing,
     }
 }
 
@@ -174,68 +181,81 @@ const CASES: [Case; 10] = [
     },
 ];
 
-/// Each session against each later one. What cannot be decided is counted apart.
+/// Each session against each later one.
 fn judge(sessions: &[Vec<ResultSet>]) -> Vec<Row> {
     let places = 0..sessions.len();
     let pairs = places.flat_map(|one| (one + 1..sessions.len()).map(move |other| [one, other]));
     let pairs: Vec<[usize; 2]> = pairs.collect();
-    CASES
-        .iter()
-        .map(|case| row(sessions, &pairs, case))
-        .collect()
+    let (mut equals, mut rows) = (Told::new(), Vec::new());
+    for case in &CASES {
+        let told = told(sessions, &pairs, case);
+        if case.is_alike() {
+            equals.extend(&told);
+        }
+        rows.push(row(
+            case.what,
+            case.is_alike(),
+            case.required,
+            &told,
+            sessions.len(),
+        ));
+    }
+    let all = row(
+        "all of these",
+        true,
+        Required::AtMost(0.02),
+        &equals,
+        sessions.len(),
+    );
+    rows.insert(4, all);
+    rows
 }
 
-fn row(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Row {
+fn told(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Told {
     let sets = |nth: usize, slower: f64| -> Vec<ResultSet> {
         let each = sessions.iter().map(|session| &session[case.places[nth]]);
         each.map(|set| slowed(&of_workers(set, case.workers), slower))
             .collect()
     };
     let (base, new) = (sets(0, 1.0), sets(1, case.slower));
-    let told: Told = pairs
-        .iter()
-        .map(|[one, other]| {
-            let said = said(&base[*one], &new[*other], case.targets);
-            ([*one, *other], said)
-        })
-        .collect();
-    let is_alike = case.slower == 1.0
-        && case.targets[0] == case.targets[1]
-        && case.places[0] == case.places[1];
+    let each = pairs.iter().map(|[one, other]| {
+        let said = said(&base[*one], &new[*other], case.targets);
+        ([*one, *other], said)
+    });
+    each.collect()
+}
+
+fn row(what: &str, is_alike: bool, required: Required, told: &Told, sessions: usize) -> Row {
     let wanted: fn(Said) -> bool = match is_alike {
         true => |said| matches!(said, Said::Worse | Said::Better),
         false => |said| said == Said::Worse,
     };
-    let decided = |said: &Said| *said != Said::Undecided;
     let count = |is: &dyn Fn(Said) -> bool| {
         let said = told.iter().filter_map(|(_, said)| *said);
         said.filter(|said| is(*said)).count() as u64
     };
-    let (low, high) = resampled(&told, sessions.len(), wanted);
-    let trials = told
-        .iter()
-        .filter_map(|(_, said)| *said)
-        .filter(decided)
-        .count() as u64;
+    let (low, high) = resampled(told, sessions, wanted);
+    let other = match is_alike {
+        true => format!("called the same {}", count(&|said| said == Said::Same)),
+        false => format!("called better {}", count(&|said| said == Said::Better)),
+    };
     Row {
         what: match is_alike {
-            true => format!("A/A, {}: called different", case.what),
-            false => format!("{}: called worse", case.what),
+            true => format!("A/A, {what}: called different"),
+            false => format!("{what}: called worse"),
         },
         count: count(&wanted),
-        trials,
-        required: case.required,
+        trials: count(&|_| true),
+        required,
         note: format!(
-            "{:.1} to {:.1} % over sessions; undecided {} of {}",
+            "over sessions {:.1} to {:.1} %; {other}",
             100.0 * low,
-            100.0 * high,
-            pairs.len() as u64 - trials,
-            pairs.len()
+            100.0 * high
         ),
     }
 }
 
-/// Between which bounds the share of what is wanted among the decided lies, were other
+/// Between which bounds the share of what is wanted lies, were other
 /// sessions of the kind compared (95 %): pairs share sessions, so that sessions are drawn
 /// anew, with replacement, and each pair counts as often as both of its own were drawn
 /// (bootstrap: Efron and Tibshirani, 1993, chapter 13).
@@ -249,7 +269,7 @@ fn resampled(told: &Told, sessions: usize, wanted: fn(Said) -> bool) -> (f64, f6
         }
         let mut counts = [0, 0];
         for ([one, other], said) in told {
-            let Some(said) = said.filter(|said| *said != Said::Undecided) else {
+            let Some(said) = *said else {
                 continue;
             };
             let times = drawn[*one] * drawn[*other];
@@ -270,4 +290,38 @@ fn slowed(set: &ResultSet, by: f64) -> ResultSet {
         point.of_ideal = point.of_ideal.map(|share| share / by);
     }
     set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was recorded: 40 sessions, without what no comparison reads.
+    #[test]
+    fn recorded_sessions_are_compared_as_they_were() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../record/validate-compare.jsonl"
+        );
+        let sets = jostle_report::read(Path::new(path)).unwrap();
+        let sessions: Vec<_> = sets.chunks_exact(4).map(<[_]>::to_vec).collect();
+        assert_eq!(sessions.len(), 40);
+        let shares = judge(&sessions).into_iter().map(|row| {
+            let share = 100.0 * row.count as f64 / row.trials as f64;
+            (row.what, row.note, share)
+        });
+        let shares: Vec<_> = shares.collect();
+        assert!(shares[4].2 <= 2.0, "{shares:?}");
+        // By a tenth slower, as was planted.
+        let planted = shares.iter().skip(5);
+        let mut planted = planted.map(|(what, note, share)| (what.as_str(), note, *share));
+        assert!(
+            planted.all(|(what, note, share)| {
+                let scatters =
+                    what.starts_with("flock, 1") || what.starts_with("flock, 2 workers, figures");
+                note.ends_with("called better 0") && (scatters || share >= 80.0)
+            }),
+            "{shares:?}"
+        );
+    }
 }
