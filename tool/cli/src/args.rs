@@ -223,7 +223,7 @@ pub(crate) struct Report {
 pub(crate) struct Explain {
     /// The check, as it stands in a verdict, or a field or record of a result file, such as
     /// of_ideal or point.per_worker; without it, all checks are listed
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "WORD")]
     pub check: Option<String>,
     /// text, or markdown with all checks
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "markdown"])]

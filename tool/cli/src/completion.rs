@@ -64,7 +64,14 @@ fn with_words(arg: Arg, connects: bool) -> Arg {
         Some("TARGET") if connects => |typed| targets(typed, |of| of == Family::Connection),
         Some("TARGET") => |typed| targets(typed, |of| of != Family::Connection),
         Some("NAME") => |typed| targets(typed, |_| true),
-        Some("CHECK") => |typed| named(typed, CHECKS.iter().map(|c| (c.name.into(), c.asks))),
+        Some("WORD") => |typed| {
+            let checks = CHECKS.iter().map(|check| (check.name.into(), check.asks));
+            let parts = jostle_model::fields::parts();
+            let parts = parts
+                .iter()
+                .map(|part| (part.place.clone(), &*part.meaning));
+            named(typed, checks.chain(parts))
+        },
         Some("RESULT" | "BASE" | "NEW") => |typed| files(typed, &["jsonl"]),
         Some("PLAN") => plans,
         Some("VERB") => |typed| {

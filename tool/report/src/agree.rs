@@ -430,8 +430,10 @@ fn nothing_is_drawn(set: &ResultSet, judged: &[Judged]) {
 fn recorded() -> Vec<ResultSet> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/record");
     let files = std::fs::read_dir(directory).unwrap();
-    // The validation's files hold only runs, and are no result files.
-    let read = files.filter_map(|entry| file::read(entry.unwrap().path()).ok());
+    let files = files.map(|entry| entry.unwrap());
+    // The validation's have short runs of what was disturbed, or are no result files.
+    let files = files.filter(|file| !file.file_name().to_string_lossy().starts_with("validate"));
+    let read = files.filter_map(|entry| file::read(entry.path()).ok());
     let read: Vec<Vec<ResultSet>> = read.collect();
     assert!(read.len() > 10, "{}", read.len());
     let swept = |set: &ResultSet| set.experiment.plan.workload != Workload::Recover;

@@ -24,7 +24,8 @@ pub(super) fn finding(points: &[PointSummary<'_>]) -> Option<String> {
     let says = match many.workload.shape() {
         Shape::Contend if many.workload == Workload::Contend => contended(many),
         Shape::Contend | Shape::Stream | Shape::Hold => served(many),
-        Shape::Connect => connected(many),
+        // Its sentences begin with the jump, or with what one connection costs.
+        Shape::Connect => return None,
         Shape::Rate => return held(&usable),
         Shape::Spread => spread(&usable),
         Shape::Recover => recovered(&usable),
@@ -76,15 +77,6 @@ fn served(point: &PointSummary<'_>) -> Option<String> {
     let p99 = point.acquire_p99_ns.or(point.batch_p99_ns);
     let p99 = p99.map_or(String::new(), |ns| format!(", p99 {}", time(ns.median)));
     Some(format!("serves {rate}{p99}{}", at(point)))
-}
-
-fn connected(point: &PointSummary<'_>) -> Option<String> {
-    let (does, p50) = match (point.connect_p50_ns, point.bind_p50_ns) {
-        (Some(p50), _) => ("opens a connection", p50),
-        (None, p50) => ("binds a socket", p50?),
-    };
-    let open = grouped(point.at.open?);
-    Some(format!("{does} in {} with {open} open", time(p50.median)))
 }
 
 /// `lockd holds 10,000 requests/s with p99 0.5 ms, and not 20,000.`

@@ -323,7 +323,8 @@ mod tests {
             finding(&sets, &crate::page::pages(&sets))
         };
         let found = titled(made::connections()).unwrap();
-        assert_eq!(found, "tcp opens a connection in 8.2 us with 15,000 open.");
+        assert!(found.starts_with("tcp from 1: connect() takes"), "{found}");
+        assert!(!found.contains(';') && found.ends_with('.'), "{found}");
         assert!(
             titled(made::broken())
                 .unwrap()
