@@ -221,7 +221,7 @@ fn events_carry_what_the_record_says_later() {
     // The last table is that of the page that is written at the end.
     let table = |html: &str| {
         let table = html
-            .split_once("<table class=\"headline cards points\">")
+            .split_once("<table class=\"headline cards points\"")
             .unwrap()
             .1;
         table.split_once("</table>").unwrap().0.to_owned()
@@ -439,7 +439,7 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
         "Throughput over time",
         "class=\"line c0\"",
         "class=\"stack c0\"",
-        "<table class=\"headline cards points\">",
+        "<table class=\"headline cards points\"",
         // One row of the first table, and one that a later event added.
         "<tr class=\"first\"><td class=\"left\">null</td>",
         "<tr class=\"first\"><td class=\"left\">flock</td>",

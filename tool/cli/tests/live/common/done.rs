@@ -104,11 +104,12 @@ impl Done {
         self
     }
 
-    /// On stdout.
+    /// On stdout, wherever its lines are broken.
     #[track_caller]
     pub(crate) fn prints(self, text: &str) -> Done {
+        let words: Vec<&str> = self.stdout.split_whitespace().collect();
         assert!(
-            self.stdout.contains(text),
+            self.stdout.contains(text) || words.join(" ").contains(text),
             "stdout has no {text:?}: {}",
             self.transcript()
         );
