@@ -200,7 +200,7 @@ fn targets_checks_plans_and_files_are_completed() {
         ("jostle rate lockd --null ex", "exec:"),
         ("jostle contend --acquire-ti", "--acquire-timeout"),
         ("jostle explain neigh", "neighbours"),
-        ("jostle explain expe", "experiment"),
+        ("jostle explain resu", "resumed"),
         ("jostle targets zoo", "zookeeper"),
         ("jostle man cal", "call calibrate"),
         ("jostle run a", "a.jsonl a.toml"),

@@ -6,7 +6,7 @@ use crate::compare::place;
 use crate::format::{grouped, time};
 use crate::requests::short;
 use jostle_model::plan::{Shape, Workload};
-use jostle_model::record::{Claim, Reason};
+use jostle_model::record::{Claim, LimitedBy, Reason};
 use jostle_stats::checks::{exclusion, lost_update};
 use jostle_stats::rate::knee;
 use jostle_stats::ratio::{Outcome, by_block};
@@ -24,7 +24,6 @@ pub(super) fn finding(points: &[PointSummary<'_>]) -> Option<String> {
     let says = match many.workload.shape() {
         Shape::Contend if many.workload == Workload::Contend => contended(many),
         Shape::Contend | Shape::Stream | Shape::Hold => served(many),
-        // Its sentences begin with the jump, or with what one connection costs.
         Shape::Connect => return None,
         Shape::Rate => return held(&usable),
         Shape::Spread => spread(&usable),
@@ -105,9 +104,10 @@ fn spread(points: &[&PointSummary<'_>]) -> Option<String> {
         .iter()
         .filter_map(|point| Some((per_s(point)?, *point)));
     let (per_s, most) = most.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    let limit = match most.is_of_generators() {
-        true => ", the most that its generators can send",
-        false => "",
+    let limit = match most.verdict.limited_by {
+        _ if most.is_of_generators() => ", the most that its generators can send",
+        Some(LimitedBy::Target) => ", the most that the server answers",
+        _ => "",
     };
     Some(format!("serves {}{limit}{}", rate(per_s, most), at(most)))
 }

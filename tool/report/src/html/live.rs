@@ -15,8 +15,8 @@ const LIVE_SCRIPT: &str = include_str!("live.js");
 /// heeded, and only the place that the page came from is asked for events.
 pub fn policy(nonce: &str) -> String {
     format!(
-        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; \
-         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+        "default-src 'none'; style-src 'nonce-{nonce}'; style-src-attr 'unsafe-inline'; \
+         script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'"
     )
 }
