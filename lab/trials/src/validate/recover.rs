@@ -462,10 +462,12 @@ struct Observer(Child);
 impl Observer {
     fn start(script: &str, lines: &Arc<Mutex<Vec<Line>>>) -> anyhow::Result<Observer> {
         use std::os::unix::process::CommandExt;
-        let mut command = Command::new("sh");
+        let mut command = Command::new("setpriv");
         // A server that is started anew is asked anew.
         let script = format!("while :; do {script}; sleep 0.002; done");
-        command.args(["-c", &script]).stdin(Stdio::null());
+        // `timeout` ends its whole group, also when this program is killed.
+        command.args(["--pdeathsig", "TERM", "timeout", "600", "sh", "-c", &script]);
+        command.stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.process_group(0).spawn()?;
         let output = child.stdout.take().context("no output")?;
