@@ -546,6 +546,30 @@ fn summary(what: &str, judged: &[(&Case, Verdict)], aside: bool) -> Vec<Row> {
 mod tests {
     use super::*;
 
+    /// The recorded cases by the rules of today: no fewer verdicts are right than when they were
+    /// recorded, in any of the four parts.
+    #[test]
+    fn recorded_cases_are_judged_as_they_were() {
+        let path = format!(
+            "{}/../record/validate-judge-cases.jsonl",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let runs = Store::<Run>::read(path.as_ref()).unwrap().lines;
+        let cases = cases().unwrap();
+        let mut right: BTreeMap<(bool, bool), [u32; 2]> = BTreeMap::new();
+        for run in &runs {
+            let case = &cases[run.case as usize - 1];
+            let verdict = Verdict::of(case, run);
+            let then = is_right(case, run.beside, run.watched.finding.limit);
+            let part = (case.number.is_multiple_of(ASIDE), run.beside);
+            let [now, before] = right.entry(part).or_default();
+            *now += u32::from(verdict.is_right);
+            *before += u32::from(then);
+        }
+        let worse: Vec<_> = right.iter().filter(|(_, [now, then])| now < then).collect();
+        assert!(worse.is_empty() && runs.len() >= 60, "{worse:?}");
+    }
+
     #[test]
     fn the_table_has_sixty_cases_and_every_truth_and_a_third_is_held_aside() {
         let cases = cases().unwrap();
