@@ -35,7 +35,7 @@ pub(crate) struct Rest {
 /// What must be as it was.
 #[derive(Debug)]
 pub(crate) struct Now<'a> {
-    /// Of this boot, and of jostle's program.
+    /// This boot, and jostle's program.
     pub session: &'a Scheduled,
     /// The machine, with the programs of the targets.
     pub environment: &'a Environment,

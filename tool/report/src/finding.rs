@@ -482,7 +482,7 @@ mod tests {
         );
     }
 
-    /// Of each kind of run, and where nothing may be used.
+    /// Each kind of run has its sentence, and so has a run of which nothing may be used.
     #[test]
     fn a_single_target_is_told_by_what_it_does() {
         let only = |mut set: ResultSet, target: &str| {

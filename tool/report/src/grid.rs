@@ -352,7 +352,7 @@ mod tests {
             ],
             rows: rows.collect(),
         };
-        // Of the first target the row with its name is left, of the second another one.
+        // The first target keeps the row with its name, the second another one.
         grid.rows[4][2] = "-".to_owned();
         let text = grid.fitted(27);
         let (first, second) = text.split_once("\n\n").unwrap();

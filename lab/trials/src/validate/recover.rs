@@ -391,8 +391,8 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str) -> anyhow::Result<Trial> {
     })
 }
 
-/// Of lines that repeat each other the first and the last, which shows when a look was the
-/// last to see this.
+/// The first and the last of lines that repeat each other: the last one shows when a look
+/// still saw this.
 fn ends_of_equals(lines: &[Line]) -> Vec<Line> {
     let is = |at: Option<usize>, text: &str| {
         at.and_then(|at| lines.get(at))

@@ -222,7 +222,7 @@ impl Books {
         }
     }
 
-    /// None where more ended than the kernel could tell.
+    /// Empty where more ended than the kernel could tell.
     fn ended(&self) -> Vec<Exit> {
         let told = self.exits.as_ref().map(Exits::drain);
         told.and_then(Result::ok).unwrap_or_default()
