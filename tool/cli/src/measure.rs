@@ -28,7 +28,7 @@ use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, files, ledger, spawn};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 /// Printed before the first run if there is no calibration of this build on this machine.
@@ -92,12 +92,7 @@ fn measure_here(
         print(&plans_in_full(&resolved))?;
         return Ok(0);
     }
-    if hosts > 1 && output.wait_quiet.is_some() {
-        return Err(Failure::Usage(WAITS_FOR_ONE.to_owned()));
-    }
-    // Not with several hosts, because it would check only this one.
-    let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
-    let look = look.then(Look::now);
+    let look = first_look(hosts, output)?;
     let machine = Machine::read();
     let mut session = Parts {
         scheduled: resume::this_session(),
@@ -112,36 +107,25 @@ fn measure_here(
         let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
         before::preflight_all(&resolved, &machine, hosts)?
     };
-    let mut alone;
+    let mut alone = None;
     let crew = match crew {
         Some(crew) => crew,
-        None => {
-            alone = Crew::alone()?;
-            &mut alone
-        }
+        None => alone.insert(Crew::alone()?),
     };
     // After the fork of the keeper, which would otherwise inherit the open ports.
     let live = Live::open(output)?;
-    let file = rest.as_ref().map(|rest| rest.path.as_path());
-    let file = file.or(output.output.as_deref());
-    let open = |path: &Path| match &rest {
-        Some(rest) => Writer::append(path, rest.bytes.len() as u64),
-        None => Writer::create(path, output.overwrite),
-    };
-    let (mut writer, page) = html::reserve_both(file, &open, output.html.as_deref())?;
+    let (file, mut writer, page) = reserve(rest.as_ref(), output)?;
     let line = Line::new(!output.quiet && !output.no_progress, !output.quiet);
     announce(&line, &notes, &resolved, &machine);
-    let waited = look.and_then(|first| {
-        let looker = Looker {
-            first,
-            cpus: machine.cpus.online.len(),
-            ours: ours(&resolved),
-            wait: output.wait_quiet,
-            signals: &crew.signals,
-            line: Some(&line),
-        };
-        looker.settle()
-    });
+    let looker = |first| Looker {
+        first,
+        cpus: machine.cpus.online.len(),
+        ours: ours(&resolved),
+        wait: output.wait_quiet,
+        signals: &crew.signals,
+        line: Some(&line),
+    };
+    let waited = look.map(looker).and_then(Looker::settle);
     let sinks = Sinks {
         writer: writer.as_mut(),
         live: live.as_ref(),
@@ -152,12 +136,8 @@ fn measure_here(
         None => run_all(crew, &mut resolved, &machine, sinks, session),
     };
     drop(line);
-    let file = file.map(Path::to_owned);
     let finished = rest.map_or_else(Vec::new, |rest| rest.finished);
-    ran.sets.splice(..0, finished);
-    for set in &mut ran.sets {
-        set.file = file.as_ref().map(|path| path.display().to_string());
-    }
+    ran.follow(finished, file.as_deref());
     if let Some(live) = live {
         live.end(ran.error.as_deref().unwrap_or("finished"));
     }
@@ -168,6 +148,31 @@ fn measure_here(
         crate::complain(text);
     }
     deliver(ran, page, output, file.as_deref(), &crew.signals)
+}
+
+/// What runs beside, before anything is started. Not with several hosts, because it would
+/// look at this one only.
+fn first_look(hosts: usize, output: &Output) -> Result<Option<Look>, Failure> {
+    if hosts > 1 && output.wait_quiet.is_some() {
+        return Err(Failure::Usage(WAITS_FOR_ONE.to_owned()));
+    }
+    let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
+    Ok(look.then(Look::now))
+}
+
+/// The result file, which a resumed run continues, and the page.
+fn reserve(
+    rest: Option<&Rest>,
+    output: &Output,
+) -> Result<(Option<PathBuf>, Option<Writer>, Option<html::Page>), Failure> {
+    let file = rest.map(|rest| rest.path.as_path());
+    let file = file.or(output.output.as_deref());
+    let open = |path: &Path| match rest {
+        Some(rest) => Writer::append(path, rest.bytes.len() as u64),
+        None => Writer::create(path, output.overwrite),
+    };
+    let (writer, page) = html::reserve_both(file, &open, output.html.as_deref())?;
+    Ok((file.map(Path::to_owned), writer, page))
 }
 
 /// What `--dry-run` prints.
@@ -232,6 +237,14 @@ impl Ran {
             sets: Vec::new(),
             exit,
             error: Some("interrupted".to_owned()),
+        }
+    }
+
+    /// Puts what an earlier session finished before it; all of it stands in `file`.
+    fn follow(&mut self, finished: Vec<ResultSet>, file: Option<&Path>) {
+        self.sets.splice(..0, finished);
+        for set in &mut self.sets {
+            set.file = file.map(|path| path.display().to_string());
         }
     }
 }

@@ -69,6 +69,18 @@ struct Course<'s, 'a> {
 }
 
 impl Course<'_, '_> {
+    /// What the end of its line is called: the series or the swept value, and the drift.
+    fn name(&self, chapter: &Chapter<'_>, series: &Series<'_>) -> String {
+        let name = match chapter.sweeps() {
+            true => compact(self.spot.x),
+            false => series.label.clone(),
+        };
+        match self.drift {
+            Some(drift) => format!("{name} {}", percent(drift)),
+            None => name,
+        }
+    }
+
     /// Whether a drawing would be a level line.
     fn is_steady(&self) -> bool {
         let usual = bursts::usual(self.slices.iter().map(|slice| slice.1));
@@ -183,19 +195,9 @@ fn draw(
     shown: &[&OfSeries<'_, '_>],
 ) -> maud::Markup {
     let unit = (track.unit)(chapter);
-    let name_of = |series: &Series<'_>, course: &Course<'_, '_>| {
-        let name = match chapter.sweeps() {
-            true => compact(course.spot.x),
-            false => series.label.clone(),
-        };
-        match course.drift {
-            Some(drift) => format!("{name} {}", percent(drift)),
-            None => name,
-        }
-    };
     let names = all
         .iter()
-        .flat_map(|(series, courses)| courses.iter().map(|course| name_of(series, course)));
+        .flat_map(|(series, courses)| courses.iter().map(|course| course.name(chapter, series)));
     let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
     let (across, up) = frame(size, longest);
     let known = all.iter().flat_map(|(_, courses)| courses);
@@ -237,7 +239,7 @@ fn draw(
                 } else {
                     "quiet"
                 };
-                chart.label(class, *last, &name_of(series, course));
+                chart.label(class, *last, &course.name(chapter, series));
             }
         }
     }

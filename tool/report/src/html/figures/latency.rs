@@ -300,36 +300,9 @@ fn draw_level(
         let position = series.spots.iter().position(|other| other.x == spot.x)?;
         spots[position][at]
     };
-    let line_class = if at == 0 {
-        class.clone()
-    } else {
-        format!("{class} p99")
-    };
-    for stretch in stretches(series) {
-        let known: Vec<(f64, Option<f64>)> = stretch
-            .iter()
-            .map(|spot| {
-                (
-                    chapter.x_of(series, spot.x),
-                    reading(spot).map(|r| r.median),
-                )
-            })
-            .collect();
-        let shown = stretch.iter().zip(&known).filter(|(_, (_, y))| y.is_some());
-        let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
-            .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
-            .unzip();
-        // The marks of the median tell the same.
-        let says = if at == 0 { Vec::new() } else { says };
-        chart.telling(&line_class, series.style.dashes(), &line, &says);
-        if at > 0 && chapter.sweeps() {
-            for at in lone(&known) {
-                let (x, y) = known[at];
-                let point = (x, y.unwrap_or_default());
-                chart.tick(&line_class, point, stretch[at].number.to_string());
-            }
-        }
-    }
+    draw_stretches(chart, chapter, series, at, &|spot| {
+        reading(spot).map(|reading| reading.median)
+    });
     let mut last = None;
     for spot in &series.spots {
         let x = chapter.x_of(series, spot.x);
@@ -361,6 +334,42 @@ fn draw_level(
             false => level.name.to_owned(),
         };
         chart.label(&class, last, &text);
+    }
+}
+
+/// The lines between the points of a level.
+fn draw_stretches(
+    chart: &mut Chart,
+    chapter: &Chapter<'_>,
+    series: &Series<'_>,
+    at: usize,
+    median: &dyn Fn(&Spot<'_>) -> Option<f64>,
+) {
+    let class = series.style.colour();
+    let line_class = if at == 0 {
+        class
+    } else {
+        format!("{class} p99")
+    };
+    for stretch in stretches(series) {
+        let known = stretch
+            .iter()
+            .map(|spot| (chapter.x_of(series, spot.x), median(spot)));
+        let known: Vec<(f64, Option<f64>)> = known.collect();
+        let shown = stretch.iter().zip(&known).filter(|(_, (_, y))| y.is_some());
+        let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
+            .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
+            .unzip();
+        // The marks of the median tell the same.
+        let says = if at == 0 { Vec::new() } else { says };
+        chart.telling(&line_class, series.style.dashes(), &line, &says);
+        if at > 0 && chapter.sweeps() {
+            for at in lone(&known) {
+                let (x, y) = known[at];
+                let point = (x, y.unwrap_or_default());
+                chart.tick(&line_class, point, stretch[at].number.to_string());
+            }
+        }
     }
 }
 
