@@ -114,7 +114,7 @@ fn measure_here(
     };
     // After the fork of the keeper, which would otherwise inherit the open ports.
     let live = Live::open(output)?;
-    let (file, mut writer, page) = reserve(rest.as_ref(), output)?;
+    let mut files = reserve(rest.as_ref(), output)?;
     let line = Line::new(!output.quiet && !output.no_progress, !output.quiet);
     announce(&line, &notes, &resolved, &machine);
     let looker = |first| Looker {
@@ -127,7 +127,7 @@ fn measure_here(
     };
     let waited = look.map(looker).and_then(Looker::settle);
     let sinks = Sinks {
-        writer: writer.as_mut(),
+        writer: files.writer.as_mut(),
         live: live.as_ref(),
         line: Some(&line),
     };
@@ -137,7 +137,7 @@ fn measure_here(
     };
     drop(line);
     let finished = rest.map_or_else(Vec::new, |rest| rest.finished);
-    ran.follow(finished, file.as_deref());
+    ran.follow(finished, files.file.as_deref());
     if let Some(live) = live {
         live.end(ran.error.as_deref().unwrap_or("finished"));
     }
@@ -147,7 +147,7 @@ fn measure_here(
         // stops reading our output.
         crate::complain(text);
     }
-    deliver(ran, page, output, file.as_deref(), &crew.signals)
+    deliver(ran, files, output, &crew.signals)
 }
 
 /// What runs beside, before anything is started. Not with several hosts, because it would
@@ -160,11 +160,15 @@ fn first_look(hosts: usize, output: &Output) -> Result<Option<Look>, Failure> {
     Ok(look.then(Look::now))
 }
 
-/// The result file, which a resumed run continues, and the page.
-fn reserve(
-    rest: Option<&Rest>,
-    output: &Output,
-) -> Result<(Option<PathBuf>, Option<Writer>, Option<html::Page>), Failure> {
+/// Where results go.
+struct Files {
+    file: Option<PathBuf>,
+    writer: Option<Writer>,
+    page: Option<html::Page>,
+}
+
+/// Opens the result file, which a resumed run continues, and the page.
+fn reserve(rest: Option<&Rest>, output: &Output) -> Result<Files, Failure> {
     let file = rest.map(|rest| rest.path.as_path());
     let file = file.or(output.output.as_deref());
     let open = |path: &Path| match rest {
@@ -172,7 +176,8 @@ fn reserve(
         None => Writer::create(path, output.overwrite),
     };
     let (writer, page) = html::reserve_both(file, &open, output.html.as_deref())?;
-    Ok((file.map(Path::to_owned), writer, page))
+    let file = file.map(Path::to_owned);
+    Ok(Files { file, writer, page })
 }
 
 /// What `--dry-run` prints.
@@ -315,14 +320,8 @@ fn run_all(
     ran
 }
 
-/// Prints the results and writes the page; returns the exit code. `file`: the result file.
-fn deliver(
-    ran: Ran,
-    page: Option<html::Page>,
-    output: &Output,
-    file: Option<&Path>,
-    signals: &Signals,
-) -> Result<u8, Failure> {
+/// Prints the results and writes the page; returns the exit code.
+fn deliver(ran: Ran, files: Files, output: &Output, signals: &Signals) -> Result<u8, Failure> {
     let Ran {
         sets,
         mut exit,
@@ -332,13 +331,13 @@ fn deliver(
     let mut kept = Kept::Nothing;
     if sets.iter().any(|set| !set.points.is_empty()) {
         // The page comes first: it can be written even where standard output cannot.
-        lost.extend(html::write(page, &sets).err());
+        lost.extend(html::write(files.page, &sets).err());
         let unprinted = print_results(&output.format, output.tidy, &sets).err();
         if let (Some(_), Some(code)) = (&unprinted, signals.exit_code()) {
             exit = worse(exit, code);
             error.get_or_insert_with(|| "interrupted".to_owned());
         }
-        kept = match (&unprinted, file) {
+        kept = match (&unprinted, files.file.as_deref()) {
             (_, Some(path)) => Kept::File {
                 path,
                 printed: unprinted.is_none(),

@@ -91,13 +91,3 @@ impl Lock for FlockLock {
         files::flock_release(self.0.held(key)?).map_err(|errno| CallError::new("flock", errno))
     }
 }
-
-impl From<Mode> for LockKind {
-    #[inline]
-    fn from(mode: Mode) -> LockKind {
-        match mode {
-            Mode::Exclusive => LockKind::Exclusive,
-            Mode::Shared => LockKind::Shared,
-        }
-    }
-}

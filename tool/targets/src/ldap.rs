@@ -10,12 +10,12 @@ mod session;
 mod template;
 mod wire;
 
+use crate::address::is_here;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::listener;
 use crate::login;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls;
-use crate::whereabouts::is_here;
 use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;

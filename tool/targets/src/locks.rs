@@ -3,10 +3,7 @@
 
 use crate::program::Program;
 use crate::signs::Signs;
-use crate::{
-    CallError, Calls, Dialled, Entry, Keeping, Lock, Mode, Outcome, ServerFigures, Setup,
-    SetupError, TABLE, Target, Traffic, Wait,
-};
+use crate::{CallError, Dialled, Entry, Lock, ServerFigures, Setup, SetupError, TABLE, Target};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -114,60 +111,6 @@ impl<T: Target> Locks for T {
 
     fn facts(&self) -> BTreeMap<String, f64> {
         Target::facts(self)
-    }
-}
-
-/// So that a loop can be compiled once for all locks that are objects.
-impl Lock for Box<dyn Lock> {
-    #[inline]
-    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        (**self).acquire(key, mode, wait)
-    }
-
-    #[inline]
-    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
-        (**self).release(key, mode)
-    }
-
-    #[inline]
-    fn token(&self) -> Option<u64> {
-        (**self).token()
-    }
-
-    fn leased_at_ns(&self) -> Option<u64> {
-        (**self).leased_at_ns()
-    }
-
-    fn owner_group(&self) -> Option<u32> {
-        (**self).owner_group()
-    }
-
-    fn keeping(&self) -> Option<Keeping> {
-        (**self).keeping()
-    }
-
-    fn renew(&mut self, keys: &[usize], lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
-        (**self).renew(keys, lapsed)
-    }
-
-    fn is_cut_off(&self) -> bool {
-        (**self).is_cut_off()
-    }
-
-    fn resume(&mut self) -> Result<bool, SetupError> {
-        (**self).resume()
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        (**self).traffic()
-    }
-
-    fn part(&mut self) -> Result<(), CallError> {
-        (**self).part()
-    }
-
-    fn batch(&mut self, calls: Calls, wait: Wait) -> Result<Outcome, CallError> {
-        (**self).batch(calls, wait)
     }
 }
 

@@ -4,9 +4,10 @@
 //! `elsewhere` is no proof. Its callers therefore also check the machine's CPU time.
 
 use crate::Spec;
+use crate::address::is_here;
 use crate::table::Family;
 use jostle_sys::serving::Address;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs};
 
 /// Families whose argument, where it is a path, is a socket's.
 const SOCKETS: &[Family] = &[Family::Connection, Family::Service, Family::Specimen];
@@ -45,11 +46,6 @@ impl Spec {
             .and_then(addresses)
             .is_some_and(|found| !found.is_empty() && !found.into_iter().any(is_here))
     }
-}
-
-/// Whether an address belongs to this host: sockets can be bound only to such addresses.
-pub(crate) fn is_here(address: IpAddr) -> bool {
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// `HOST:PORT` or `HOST` of `//USER@HOST:PORT/...`.

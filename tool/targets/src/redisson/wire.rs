@@ -33,7 +33,7 @@ const SCRIPT: &str = "EVALSHA";
 
 /// A whole answer, or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
+pub struct Frame<'a> {
     /// Out of band: its first word, and the channel that it is about.
     push: Option<[&'a [u8]; 2]>,
     /// Its first piece.

@@ -92,7 +92,7 @@ pub(super) fn create(out: &mut Vec<u8>, flags: i32, path: impl FnOnce(&mut Vec<u
 
 /// A reply, or a watch's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
+pub struct Frame<'a> {
     /// The request's number.
     pub xid: i32,
     /// Number of the transaction.

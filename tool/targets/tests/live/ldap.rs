@@ -4,7 +4,9 @@ use crate::common::{Bench, settles, with_ledger};
 use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
-use jostle_targets::{CallError, Phases, RequestSetup, Requests, ServerFigures, Spec, caller};
+use jostle_targets::{
+    CallError, Phases, RequestSetup, Requests, ServerFigures, Spec, prepare_requests,
+};
 use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -60,7 +62,7 @@ fn with<R>(typed: &str, choice: &Choice<'_>, test: impl FnOnce(&dyn Requests) ->
             server_log: choice.log,
             ..RequestSetup::new(&base, choice.timeout.unwrap_or(Duration::from_secs(20)))
         };
-        let target = caller::prepare(spec.entry, &setup);
+        let target = prepare_requests(spec.entry, &setup);
         test(&*target.unwrap_or_else(|error| panic!("{typed}: {error}")))
     })
 }

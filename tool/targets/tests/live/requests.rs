@@ -3,7 +3,8 @@
 use crate::common::{Bench, prepared_here, with_ledger};
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
-use jostle_targets::caller::{self, MOST_PHASES};
+use jostle_targets::caller::MOST_PHASES;
+use jostle_targets::prepare_requests;
 use jostle_targets::{Entry, Phases, REQUESTS, RequestSetup, Requests, Spec, all};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +38,7 @@ fn prepared<R>(
             output,
             ..RequestSetup::new(&base, timeout)
         };
-        let target = caller::prepare(entry, &setup);
+        let target = prepare_requests(entry, &setup);
         test(&*target.unwrap_or_else(|error| panic!("{}: {error}", entry.name)))
     })
 }

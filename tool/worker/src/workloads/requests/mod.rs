@@ -24,7 +24,7 @@ use crate::page::Word;
 use crate::work::Work;
 use asking::{Asking, Numbers};
 use jostle_targets::{
-    Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, caller,
+    Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, prepare_requests,
 };
 use open::{Pool, Window};
 use page::{Part, Sheets};
@@ -87,7 +87,7 @@ impl<'a> Requesting<'a> {
         pacing: Pacing<'a>,
     ) -> Result<Requesting<'a>, SetupError> {
         let request = pacing.requests();
-        let target = caller::prepare(
+        let target = prepare_requests(
             entry,
             &RequestSetup {
                 base: setup,

@@ -113,7 +113,7 @@ static CAUSES: &[Cause] = &[
 ];
 
 /// The value of [`WALL_CLOCK`] for what a server's clock shows now.
-pub(crate) fn ahead(wall_ms: u64) -> String {
+pub fn ahead(wall_ms: u64) -> String {
     let own_ms = jostle_sys::clock::monotonic() / 1_000_000;
     (wall_ms as i64 - own_ms as i64).to_string()
 }

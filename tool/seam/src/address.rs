@@ -5,10 +5,9 @@ use crate::SetupError;
 use crate::remote::info_figure;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::whereabouts::is_here;
 use jostle_sys::files::Errno;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -110,7 +109,7 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub(crate) fn connect_plainly(&self) -> Result<Stream, SetupError> {
+    pub fn connect_plainly(&self) -> Result<Stream, SetupError> {
         self.open().map_err(|error| {
             SetupError(match error.raw_os_error() {
                 Some(errno) if errno == Errno::ADDRNOTAVAIL.raw_os_error() => format!(
@@ -129,11 +128,7 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub(crate) fn secured(
-        &self,
-        stream: Stream,
-        protocol: Option<&str>,
-    ) -> Result<Stream, SetupError> {
+    pub fn secured(&self, stream: Stream, protocol: Option<&str>) -> Result<Stream, SetupError> {
         match (self, stream) {
             (Address::Tls(place, tls), Stream::Tcp(socket)) => {
                 let stream = tls.secure(socket, place, protocol)?;
@@ -156,7 +151,7 @@ impl Address {
 
     /// Whether something takes connections there, as known within a second. A member of a
     /// cluster whose machine is gone answers nothing at all.
-    pub(crate) fn accepts(&self) -> bool {
+    pub fn accepts(&self) -> bool {
         match self {
             Address::Tcp(place) | Address::Tls(place, _) => connect_within(place, LOOK).is_ok(),
             Address::Unix(path) => UnixStream::connect(path).is_ok(),
@@ -194,7 +189,7 @@ fn reached(servers: &[Address]) -> Vec<bool> {
 
 /// The servers of one service, which workers take in turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Members {
+pub struct Members {
     /// Those that took a connection first.
     servers: Vec<Address>,
     reached: usize,
@@ -202,7 +197,7 @@ pub(crate) struct Members {
 
 impl Members {
     /// Looks which of them take connections, if there are several.
-    pub(crate) fn look(servers: Vec<Address>) -> Members {
+    pub fn look(servers: Vec<Address>) -> Members {
         let reached = match servers.len() {
             0 | 1 => vec![true; servers.len()],
             _ => reached(&servers),
@@ -216,12 +211,12 @@ impl Members {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &[Address] {
+    pub fn all(&self) -> &[Address] {
         &self.servers
     }
 
     /// The order in which worker number `worker` tries them.
-    pub(crate) fn for_worker(&self, worker: usize) -> Vec<Address> {
+    pub fn for_worker(&self, worker: usize) -> Vec<Address> {
         let mut servers = self.servers.clone();
         servers.rotate_left(worker % self.reached.max(1));
         servers
@@ -244,6 +239,11 @@ fn connect_within(place: &str, patience: Duration) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+/// Whether an address belongs to this host: sockets can be bound only to such addresses.
+pub fn is_here(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 #[cfg(test)]

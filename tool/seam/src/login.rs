@@ -9,7 +9,7 @@ use std::{fmt, fs};
 
 /// User and password for a service.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Credentials {
+pub struct Credentials {
     /// As whom.
     pub user: Option<String>,
     /// By what.
@@ -30,7 +30,7 @@ impl Credentials {
     ///
     /// # Errors
     /// In words for the user: a file that is none of that kind.
-    pub(crate) fn find(
+    pub fn find(
         file: Option<&Path>,
         [user, password]: [&str; 2],
     ) -> Result<Credentials, SetupError> {
@@ -57,7 +57,7 @@ fn variable(name: &str) -> Option<String> {
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn lines(path: &Path) -> Result<[String; 2], SetupError> {
+pub fn lines(path: &Path) -> Result<[String; 2], SetupError> {
     let file = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| SetupError(format!("cannot read --credentials {file}: {error}")))?;
@@ -72,7 +72,7 @@ pub(crate) fn lines(path: &Path) -> Result<[String; 2], SetupError> {
 
 /// A service's address, and the user and password for it.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Login {
+pub struct Login {
     /// Where.
     pub address: Address,
     /// As whom.
@@ -95,7 +95,7 @@ impl Login {
     ///
     /// # Errors
     /// For the user.
-    pub(crate) fn parse(argument: &str) -> Result<Login, String> {
+    pub fn parse(argument: &str) -> Result<Login, String> {
         let (place, query) = argument.split_once('?').unwrap_or((argument, ""));
         let place = place.strip_prefix("//").unwrap_or(place);
         let (place, path) = match place.split_once('/') {
@@ -125,7 +125,7 @@ impl Login {
     ///
     /// # Errors
     /// As [`Login::parse`] and [`Credentials::find`].
-    pub(crate) fn found(
+    pub fn found(
         argument: &str,
         file: Option<&Path>,
         [user, password, path]: [&str; 3],
@@ -142,7 +142,7 @@ impl Login {
 }
 
 /// RFC 3986, 2.1.
-pub(crate) fn unescaped(text: &str) -> Option<String> {
+pub fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -160,7 +160,7 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
 
 /// `15.18 (Debian ...)` as 15.018, and `3.4.23` as 3.004023: each part after the first has
 /// three digits.
-pub(crate) fn version(text: &str) -> Option<f64> {
+pub fn version(text: &str) -> Option<f64> {
     let word = text.split_whitespace().next()?;
     let mut parts = word.splitn(3, '.');
     let major: u32 = parts.next()?.parse().ok()?;

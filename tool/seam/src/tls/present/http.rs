@@ -12,14 +12,14 @@ use ureq::typestate::AgentScope;
 /// Whose certificates are trusted, and our own; read once, since that takes longer than many
 /// a request.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpTls(TlsConfig);
+pub struct HttpTls(TlsConfig);
 
 impl HttpTls {
     /// With the certificates that this system trusts.
     ///
     /// # Errors
     /// In words for the user: there are none.
-    pub(crate) fn of_the_system() -> Result<HttpTls, SetupError> {
+    pub fn of_the_system() -> Result<HttpTls, SetupError> {
         Ok(HttpTls::trusting(&system_certificates()?, None))
     }
 
@@ -27,7 +27,7 @@ impl HttpTls {
     ///
     /// # Errors
     /// In words for the user: the file.
-    pub(crate) fn asked(tls: &Tls) -> Result<HttpTls, SetupError> {
+    pub fn asked(tls: &Tls) -> Result<HttpTls, SetupError> {
         let trusted = tls.trusted()?;
         let Some([chain, key]) = tls.identity_files() else {
             return Ok(HttpTls::trusting(&trusted, None));
@@ -47,7 +47,7 @@ impl HttpTls {
     }
 
     /// The client's settings with these.
-    pub(crate) fn over(&self, config: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
+    pub fn over(&self, config: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
         config.tls_config(self.0.clone())
     }
 }

@@ -39,7 +39,7 @@ impl Stream {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(patience),
             Stream::Unix(stream) => stream.set_read_timeout(patience),
@@ -59,7 +59,7 @@ impl Stream {
 
     /// Whether decrypted bytes wait to be read, which polling the socket would not show.
     #[inline]
-    pub(crate) fn has_more(&self) -> bool {
+    pub fn has_more(&self) -> bool {
         match self {
             Stream::Tcp(_) | Stream::Unix(_) => false,
             Stream::Tls(stream) => stream.has_more(),
@@ -68,7 +68,7 @@ impl Stream {
 
     /// Whether the other side has ended the connection, or it has failed, as far as this
     /// machine knows.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         has_ended(self.as_fd())
     }
 
@@ -122,7 +122,7 @@ impl Stream {
 }
 
 /// The same, for a socket.
-pub(crate) fn has_ended(socket: BorrowedFd<'_>) -> bool {
+pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
     const NOW: Timespec = Timespec {
         tv_sec: 0,
         tv_nsec: 0,

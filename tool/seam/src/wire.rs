@@ -229,7 +229,7 @@ impl<'a> Reply<'a> {
     /// What a piece of Redis's protocol means that is one by itself; the header of an
     /// aggregate is an empty text.
     #[inline]
-    pub(crate) fn of(token: Token<'a>) -> Reply<'a> {
+    pub fn of(token: Token<'a>) -> Reply<'a> {
         match token {
             Token::Integer(number) => Reply::Integer(number),
             Token::Nil => Reply::Nil,
@@ -242,7 +242,7 @@ impl<'a> Reply<'a> {
 
 /// The leaked text is at most one per worker, because such an error ends the worker.
 #[cold]
-pub(crate) fn refused(call: &'static str, text: &[u8]) -> CallError {
+pub fn refused(call: &'static str, text: &[u8]) -> CallError {
     CallError {
         call,
         errno: Errno::PROTO.raw_os_error(),
@@ -252,7 +252,7 @@ pub(crate) fn refused(call: &'static str, text: &[u8]) -> CallError {
 
 /// The answer does not fit this request.
 #[cold]
-pub(crate) fn wrong_kind(call: &'static str) -> CallError {
+pub fn wrong_kind(call: &'static str) -> CallError {
     CallError {
         said: Some("the server's answer is of another kind than this request has"),
         ..CallError::new(call, Errno::PROTO)
@@ -261,7 +261,7 @@ pub(crate) fn wrong_kind(call: &'static str) -> CallError {
 
 /// Appends a number's digits.
 #[inline]
-pub(crate) fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
+pub fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
     let (mut digits, mut at) = ([0; 20], 20);
     loop {
         at -= 1;

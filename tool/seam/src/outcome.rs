@@ -1,7 +1,7 @@
 //! What an attempt asks for, and how it ends: granted, refused, interrupted, or by an error.
 
 use crate::{tls, wire};
-use jostle_sys::files::Errno;
+use jostle_sys::files::{Errno, LockKind};
 use jostle_sys::signal;
 use std::io;
 
@@ -12,6 +12,16 @@ pub enum Mode {
     Exclusive,
     /// Many owners, unless one is exclusive.
     Shared,
+}
+
+impl From<Mode> for LockKind {
+    #[inline]
+    fn from(mode: Mode) -> LockKind {
+        match mode {
+            Mode::Exclusive => LockKind::Exclusive,
+            Mode::Shared => LockKind::Shared,
+        }
+    }
 }
 
 /// How long an attempt may take. Times are `CLOCK_MONOTONIC` nanoseconds.
@@ -105,7 +115,7 @@ impl CallError {
 
     /// The error for a kind of wait that the lock's table entry excludes.
     #[cold]
-    pub(crate) fn unsupported(call: &'static str) -> CallError {
+    pub fn unsupported(call: &'static str) -> CallError {
         CallError::new(call, Errno::OPNOTSUPP)
     }
 }
@@ -113,7 +123,7 @@ impl CallError {
 /// Repeats a call that any signal ends with EINTR, until it is granted or fails. Only the
 /// keeper's signal ends the wait.
 #[inline]
-pub(crate) fn until_granted(
+pub fn until_granted(
     call: &'static str,
     mut attempt: impl FnMut() -> Result<(), Errno>,
 ) -> Result<Outcome, CallError> {
@@ -136,7 +146,7 @@ pub(crate) fn until_granted(
 pub struct SetupError(pub String);
 
 /// Shared memory could not be had.
-pub(crate) fn no_memory(error: io::Error) -> SetupError {
+pub fn no_memory(error: io::Error) -> SetupError {
     SetupError(format!(
         "cannot make shared memory: {error}; use fewer keys, or raise the memory limit"
     ))

@@ -46,7 +46,7 @@ impl Client {
     ///
     /// # Errors
     /// In words for the user.
-    pub(crate) fn connect_plainly(address: &Address) -> Result<Client, SetupError> {
+    pub fn connect_plainly(address: &Address) -> Result<Client, SetupError> {
         address.connect_plainly().map(Client::new)
     }
 
@@ -74,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     /// In words for the user.
-    pub(crate) fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
+    pub fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
         let mut client = Client::connect(address)?;
         let words = [own.user.as_deref(), own.password.as_deref()];
         let words = words.iter().flatten().map(|word| word.as_bytes());
@@ -93,7 +93,7 @@ impl Client {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn be_patient(&self) -> Result<(), SetupError> {
+    pub fn be_patient(&self) -> Result<(), SetupError> {
         self.set_patience(Some(ANSWER_PATIENCE))
     }
 
@@ -101,7 +101,7 @@ impl Client {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn be_endless(&self) -> Result<(), SetupError> {
+    pub fn be_endless(&self) -> Result<(), SetupError> {
         self.set_patience(None)
     }
 
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// The socket, for a caller that drives it differently.
-    pub(crate) fn into_stream(self) -> Stream {
+    pub fn into_stream(self) -> Stream {
         self.stream
     }
 
@@ -507,12 +507,12 @@ pub fn granted_at_once(
 }
 
 /// Figures that a server counts, from the lines `name:value` of its INFO.
-pub(crate) fn info_figure(info: &[u8], name: &str) -> Option<u64> {
+pub fn info_figure(info: &[u8], name: &str) -> Option<u64> {
     info_text(info, name)?.parse().ok()
 }
 
 /// The text after a name in INFO.
-pub(crate) fn info_text<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
+pub fn info_text<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
     let mut lines = std::str::from_utf8(info).ok()?.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(value.trim())

@@ -6,11 +6,10 @@
 //! stamps the end of each phase into [`Phases`] and returns the code of the answer.
 //! Counting, checking the code and scheduling the next request are up to the workload.
 //!
-//! A new target is a file with a [`RequestTarget`] and its name in
-//! [`REQUESTS`](crate::REQUESTS). Every lock is a target of requests too
-//! ([`prepare`]): one request is an acquisition and a release.
+//! A new target is a file with a [`RequestTarget`] and its name in `REQUESTS` of
+//! `jostle-targets`.
 
-use crate::{CallError, Entry, ServerFigures, Setup, SetupError, lock_requests, requests};
+use crate::{CallError, Entry, ServerFigures, Setup, SetupError};
 use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::process::Usage;
@@ -53,7 +52,7 @@ impl Phases {
 
     /// This phase ended at this stamp, which is not older than the end of the phase before.
     #[inline]
-    pub(crate) fn end_at(&mut self, phase: usize, stamp: u64) {
+    pub fn end_at(&mut self, phase: usize, stamp: u64) {
         if let Some(span) = self.spans.get_mut(phase) {
             *span = Some(span.unwrap_or(0) + stamp.saturating_sub(self.last));
         }
@@ -203,7 +202,7 @@ impl<'a> RequestSetup<'a> {
     }
 }
 
-/// A line of [`REQUESTS`](crate::REQUESTS).
+/// A line of `REQUESTS`.
 #[derive(Debug)]
 pub struct RequestTarget {
     /// As in the table of locks.
@@ -221,17 +220,6 @@ pub struct RequestTarget {
     pub usual_ns: fn(Option<&str>) -> u64,
     /// Where its server listens if the address names no port.
     pub usual_port: Option<u16>,
-}
-
-/// Prepares any target for requests, locks too.
-///
-/// # Errors
-/// In words for the user, with the remedy.
-pub fn prepare(entry: &Entry, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError> {
-    match requests(entry) {
-        Some(target) => (target.prepare)(setup),
-        None => lock_requests::prepare(entry, setup.base),
-    }
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl Program {
 }
 
 /// Names the programs that are missing, all in one sentence, and what installs them.
-pub(crate) fn not_installed(programs: &[&Program]) -> String {
+pub fn not_installed(programs: &[&Program]) -> String {
     let quoted = |programs: &[&Program]| -> String {
         let files = programs.iter().map(|program| format!("`{}`", program.file));
         files.collect::<Vec<_>>().join(", ")
@@ -133,7 +133,7 @@ pub fn free_port() -> Result<u16, SetupError> {
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
+pub fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
     ports::free(Ipv4Addr::LOCALHOST.into(), count)
         .map_err(|error| SetupError(format!("cannot find a free port: {error}")))
 }

@@ -24,7 +24,7 @@ impl Tls {
         }
     }
 
-    pub(crate) fn implied(_: Option<Tls>) -> Result<Tls, String> {
+    pub fn implied(_: Option<Tls>) -> Result<Tls, String> {
         Err(format!("TLS is {HOW_TO_GET}"))
     }
 
@@ -47,7 +47,7 @@ impl TlsStream {
         match *self {}
     }
 
-    pub(crate) fn has_more(&self) -> bool {
+    pub fn has_more(&self) -> bool {
         match *self {}
     }
 
@@ -75,25 +75,25 @@ impl Write for &TlsStream {
 
 /// A connection of one owner that only blocks.
 #[derive(Debug)]
-pub(crate) struct Blocking {
+pub struct Blocking {
     pub conn: Trust,
     pub sock: TcpStream,
 }
 
 /// Whose certificates are trusted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Trust {}
+pub enum Trust {}
 
 impl Trust {
-    pub(crate) fn is_handshaking(self) -> bool {
+    pub fn is_handshaking(self) -> bool {
         match self {}
     }
 
-    pub(crate) fn complete_io(self, _: &mut TcpStream) -> io::Result<()> {
+    pub fn complete_io(self, _: &mut TcpStream) -> io::Result<()> {
         match self {}
     }
 
-    pub(crate) fn send_close_notify(self) {
+    pub fn send_close_notify(self) {
         match self {}
     }
 }
@@ -114,35 +114,35 @@ impl Write for Blocking {
     }
 }
 
-pub(crate) fn trust(_: &str) -> Result<Trust, SetupError> {
+pub fn trust(_: &str) -> Result<Trust, SetupError> {
     Err(SetupError(format!("TLS: {HOW_TO_GET}")))
 }
 
-pub(crate) fn blocking(trust: &Trust, _: TcpStream) -> Result<Blocking, String> {
+pub fn blocking(trust: &Trust, _: TcpStream) -> Result<Blocking, String> {
     match *trust {}
 }
 
 /// The TLS of the HTTP client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum HttpTls {}
+pub enum HttpTls {}
 
 impl HttpTls {
-    pub(crate) fn of_the_system() -> Result<HttpTls, SetupError> {
+    pub fn of_the_system() -> Result<HttpTls, SetupError> {
         Err(SetupError(format!("TLS: {HOW_TO_GET}")))
     }
 
-    pub(crate) fn asked(tls: &Tls) -> Result<HttpTls, SetupError> {
+    pub fn asked(tls: &Tls) -> Result<HttpTls, SetupError> {
         match *tls {}
     }
 
-    pub(crate) fn over(self, _: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
+    pub fn over(self, _: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
         match self {}
     }
 }
 
 /// Hands the HTTP client's connections on as they are.
 #[derive(Debug)]
-pub(crate) struct Plain;
+pub struct Plain;
 
 impl<In: Transport> Connector<In> for Plain {
     type Out = In;
@@ -156,15 +156,15 @@ impl<In: Transport> Connector<In> for Plain {
     }
 }
 
-pub(crate) fn connector() -> Plain {
+pub fn connector() -> Plain {
     Plain
 }
 
-pub(crate) fn refusal(_: &ureq::Error) -> Option<String> {
+pub fn refusal(_: &ureq::Error) -> Option<String> {
     None
 }
 
-pub(crate) fn cause(_: &io::Error) -> Option<String> {
+pub fn cause(_: &io::Error) -> Option<String> {
     None
 }
 

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// The message about such an answer.
-pub(crate) const SAID: &str = "the server sent an answer that no request had asked for";
+pub const SAID: &str = "the server sent an answer that no request had asked for";
 
 /// If a server keeps its side open for longer, it is assumed to send nothing more.
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ pub fn is_waiting(socket: impl AsFd) -> bool {
 ///
 /// # Errors
 /// EPROTO in the name of `call` where anything came.
-pub(crate) fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallError> {
+pub fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallError> {
     end(socket.as_fd());
     let until = clock::monotonic() + END_PATIENCE.as_nanos() as u64;
     match ends_silently(socket.as_fd(), until) {
@@ -100,7 +100,7 @@ pub fn ends_silently(socket: impl AsFd, until: u64) -> bool {
 /// Waits until there is something to read, or the end of the connection, and returns
 /// whether that came before `until`. The keeper's signals, which end waits for locks, do
 /// not end this wait.
-pub(crate) fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
+pub fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
     loop {
         let left = until.saturating_sub(clock::monotonic());
         let timeout = Timespec {
@@ -120,7 +120,7 @@ pub(crate) fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn refuse_who_speaks_first(
+pub fn refuse_who_speaks_first(
     stream: &TcpStream,
     address: impl Display,
 ) -> Result<(), SetupError> {

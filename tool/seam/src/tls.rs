@@ -11,9 +11,9 @@ mod absent;
 mod present;
 
 #[cfg(not(feature = "services"))]
-pub(crate) use absent::*;
+pub use absent::*;
 #[cfg(feature = "services")]
-pub(crate) use present::*;
+pub use present::*;
 
 /// Stack of a worker's thread that shakes hands and encrypts.
-pub(crate) const STACK: usize = 512 << 10;
+pub const STACK: usize = 512 << 10;

@@ -28,10 +28,7 @@ impl TlsStream {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn shake(
-        socket: TcpStream,
-        connection: ClientConnection,
-    ) -> Result<TlsStream, String> {
+    pub fn shake(socket: TcpStream, connection: ClientConnection) -> Result<TlsStream, String> {
         TlsStream::shake_within(PATIENCE, socket, connection)
     }
 
@@ -74,7 +71,7 @@ impl TlsStream {
     }
 
     /// Whether decrypted bytes wait to be read, which polling the socket would not show.
-    pub(crate) fn has_more(&self) -> bool {
+    pub fn has_more(&self) -> bool {
         let mut connection = self.lock();
         let state = connection.process_new_packets();
         state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)

@@ -8,7 +8,7 @@ use crate::{Setup, SetupError};
 use std::hash::{BuildHasher, RandomState};
 
 /// Bytes of every name.
-pub(crate) const BYTES: usize = 20;
+pub const BYTES: usize = 20;
 
 const PREFIX: &[u8; 7] = b"jostle:";
 /// Where the lock's own part begins: after the prefix, the run and a colon.
@@ -48,7 +48,7 @@ impl Names {
     }
 
     /// The names of the run of this number.
-    pub(crate) fn of_run(run: u64) -> Names {
+    pub fn of_run(run: u64) -> Names {
         let mut first = [b':'; BYTES];
         first[..PREFIX.len()].copy_from_slice(PREFIX);
         characters(run, &mut first[PREFIX.len()..LOCK_AT - 1]);

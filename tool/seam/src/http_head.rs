@@ -3,7 +3,7 @@
 
 /// A whole answer at the beginning of what has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub struct Head {
     /// The status code.
     pub status: u16,
     /// `Exit-Code`, of procd.
@@ -20,14 +20,14 @@ pub(crate) struct Head {
 
 /// The bytes are no such answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Foreign;
+pub struct Foreign;
 
 impl Head {
     /// None while the answer is not whole.
     ///
     /// # Errors
     /// Bytes that are no HTTP answer; an answer that does not state its length in its head.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Foreign> {
+    pub fn read(bytes: &[u8]) -> Result<Option<Head>, Foreign> {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut parsed = httparse::Response::new(&mut headers);
         let bytes_of_head = match parsed.parse(bytes).map_err(|_| Foreign)? {

@@ -3,8 +3,8 @@
 mod http;
 mod stream;
 
-pub(crate) use http::HttpTls;
-pub(crate) use stream::TlsStream;
+pub use http::HttpTls;
+pub use stream::TlsStream;
 
 use crate::SetupError;
 use crate::login::unescaped;
@@ -86,7 +86,7 @@ impl Tls {
     ///
     /// # Errors
     /// None.
-    pub(crate) fn implied(asked: Option<Tls>) -> Result<Tls, String> {
+    pub fn implied(asked: Option<Tls>) -> Result<Tls, String> {
         Ok(asked.unwrap_or_default())
     }
 
@@ -103,7 +103,7 @@ impl Tls {
 
     /// The files of our own certificate, with those between it and its authority, and of
     /// its key.
-    pub(crate) fn identity_files(&self) -> Option<&[PathBuf; 2]> {
+    pub fn identity_files(&self) -> Option<&[PathBuf; 2]> {
         self.identity.as_ref()
     }
 
@@ -146,7 +146,7 @@ impl Tls {
 }
 
 /// A chain of certificates, and the key of the first.
-pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn unknown(name: &str, word: &str) -> String {
     match name {
@@ -164,7 +164,7 @@ fn unknown(name: &str, word: &str) -> String {
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let read: Vec<_> = read.map_err(|error| unreadable(file, &error))?;
     match read.is_empty() {
@@ -189,7 +189,7 @@ fn unreadable(file: &Path, error: &rustls::pki_types::pem::Error) -> SetupError 
 ///
 /// # Errors
 /// In words for the user: there are none.
-pub(crate) fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
+pub fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let found = rustls_native_certs::load_native_certs();
     if !found.certs.is_empty() {
         return Ok(found.certs);
@@ -205,7 +205,7 @@ pub(crate) fn system_certificates() -> Result<Vec<CertificateDer<'static>>, Setu
 ///
 /// # Errors
 /// In words for the user: certificates and keys of no use.
-pub(crate) fn client_config(
+pub fn client_config(
     trusted: Vec<CertificateDer<'static>>,
     identity: Option<Identity>,
 ) -> Result<ClientConfig, SetupError> {
@@ -231,16 +231,16 @@ pub(crate) fn client_config(
 }
 
 /// A connection of one owner that only blocks.
-pub(crate) type Blocking = StreamOwned<ClientConnection, TcpStream>;
+pub type Blocking = StreamOwned<ClientConnection, TcpStream>;
 
 /// Whose certificates are trusted, and the name that a server must prove.
-pub(crate) type Trust = (Arc<ClientConfig>, ServerName<'static>);
+pub type Trust = (Arc<ClientConfig>, ServerName<'static>);
 
 /// The system's certificates, for a server of this name.
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn trust(host: &str) -> Result<Trust, SetupError> {
+pub fn trust(host: &str) -> Result<Trust, SetupError> {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| SetupError(format!("{host}: {error}")))?;
     Ok((Arc::new(client_config(system_certificates()?, None)?), name))
@@ -250,19 +250,19 @@ pub(crate) fn trust(host: &str) -> Result<Trust, SetupError> {
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn blocking((config, name): &Trust, socket: TcpStream) -> Result<Blocking, String> {
+pub fn blocking((config, name): &Trust, socket: TcpStream) -> Result<Blocking, String> {
     let connection = ClientConnection::new(Arc::clone(config), name.clone());
     let connection = connection.map_err(|error| error.to_string())?;
     Ok(StreamOwned::new(connection, socket))
 }
 
 /// What encrypts the connections of the HTTP client where a URL asks for it.
-pub(crate) fn connector() -> RustlsConnector {
+pub fn connector() -> RustlsConnector {
     RustlsConnector::default()
 }
 
 /// What TLS says against the server, if that is the cause of a failed request.
-pub(crate) fn refusal(error: &ureq::Error) -> Option<String> {
+pub fn refusal(error: &ureq::Error) -> Option<String> {
     match error {
         ureq::Error::Rustls(error) => Some(told(error)),
         ureq::Error::Io(error) => cause(error),
@@ -271,7 +271,7 @@ pub(crate) fn refusal(error: &ureq::Error) -> Option<String> {
 }
 
 /// The same of a failed call.
-pub(crate) fn cause(error: &io::Error) -> Option<String> {
+pub fn cause(error: &io::Error) -> Option<String> {
     let inner = error.get_ref()?;
     inner.downcast_ref().map(told)
 }

@@ -58,7 +58,7 @@ impl Keeping {
 }
 
 /// A lease in milliseconds, rounded up, and never zero.
-pub(crate) fn whole_millis(lease: Duration) -> u64 {
+pub fn whole_millis(lease: Duration) -> u64 {
     lease.as_micros().div_ceil(1_000).max(1) as u64
 }
 

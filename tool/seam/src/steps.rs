@@ -6,7 +6,7 @@ use jostle_sys::clock;
 
 /// How long an acquisition may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub enum Limit {
     /// The first answer decides.
     Try,
     /// Until it is granted.
@@ -27,7 +27,7 @@ impl From<Asking> for Limit {
 
 impl Limit {
     /// Whether the worker waits no longer.
-    pub(crate) fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         match self {
             Limit::Never => false,
             Limit::Try => true,
@@ -37,11 +37,11 @@ impl Limit {
 }
 
 /// A frame and the bytes it takes; None while it is not whole.
-pub(crate) type Framed<F> = Result<Option<(F, usize)>, CallError>;
+pub type Framed<F> = Result<Option<(F, usize)>, CallError>;
 
 /// A wire with one outstanding request, which may receive unsolicited messages between the
 /// answers.
-pub(crate) trait Steps {
+pub trait Steps {
     /// An answer or a message.
     type Frame<'a>;
 
@@ -74,7 +74,7 @@ pub(crate) trait Steps {
 }
 
 /// All received bytes, once they contain the awaited frame.
-pub(crate) fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+pub fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut rest, mut is_there) = (input, false);
     let mut unheeded = steps.unheeded();
     while !rest.is_empty() {
@@ -108,7 +108,7 @@ fn awaited<'a, S: Steps>(
 }
 
 /// The effect of all received frames on the attempt; `call` is its name.
-pub(crate) fn acquired<S: Steps>(
+pub fn acquired<S: Steps>(
     steps: &mut S,
     reply: Reply<'_>,
     call: &'static str,
@@ -128,7 +128,7 @@ pub(crate) fn acquired<S: Steps>(
 }
 
 /// The answer to a release; None if the received frames do not contain it.
-pub(crate) fn released<'a, S: Steps>(
+pub fn released<'a, S: Steps>(
     steps: &mut S,
     reply: Reply<'a>,
     call: &'static str,
