@@ -53,6 +53,10 @@ pub const LEASE_STEP_FACT: &str = "lease_step_ns";
 /// The fact that states how much later a lease may end, for the same reason.
 pub const LEASE_LAG_FACT: &str = "lease_lag_ns";
 
+/// How to get what a build has left out, behind what it is.
+pub const HOW_TO_GET: &str = "not in this build; `cargo build --release --features services` \
+                              makes it, and packages have it";
+
 /// One worker's handle on `keys` locks.
 pub trait Lock {
     /// Tries to become an owner of lock number `key`.

@@ -39,7 +39,7 @@ pub use jostle_seam::caller::{
     self, Answer, Caller, Phases, RequestSetup, RequestTarget, Requests,
 };
 pub use jostle_seam::{
-    BatchKind, CallError, Calls, Dialled, Entry, Keeping, LEASE_FACT, LEASE_LAG_FACT,
+    BatchKind, CallError, Calls, Dialled, Entry, HOW_TO_GET, Keeping, LEASE_FACT, LEASE_LAG_FACT,
     LEASE_STEP_FACT, Launcher, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target,
     Traffic, VERSION_FACT, Visitor, Wait,
 };
@@ -120,10 +120,6 @@ pub static LEFT_OUT: &[(&str, &str)] = &[
     #[cfg(not(feature = "services"))]
     ("https", "a web server over TLS"),
 ];
-
-/// How to get what a build has left out, behind what it is.
-pub const HOW_TO_GET: &str = "not in this build; `cargo build --release --features services` \
-                              makes it, and packages have it";
 
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
