@@ -10,9 +10,12 @@
 //! The targets themselves are in `jostle-targets`, which nothing here knows.
 
 pub mod address;
+pub mod argument;
 pub mod caller;
+pub mod command;
 pub mod http_head;
 pub mod keeping;
+pub mod listener;
 pub mod login;
 pub mod names;
 pub mod outcome;
@@ -21,6 +24,7 @@ pub mod remote;
 pub mod signs;
 pub mod stepped;
 pub mod steps;
+pub mod strangers;
 pub mod stream;
 pub mod surplus;
 pub mod table;

@@ -14,12 +14,9 @@ mod spec;
 mod tcp;
 mod unix;
 
-mod argument;
-mod command;
 mod file_set;
 mod librarian;
 mod lines;
-mod listener;
 mod lock_requests;
 mod lockd_lock;
 mod locks;
@@ -28,11 +25,10 @@ mod record_lock;
 mod semaphore;
 mod shared_object;
 mod specimen;
-mod strangers;
 mod whereabouts;
 
-use jostle_seam::http_head;
 use jostle_seam::outcome::{no_memory, until_granted};
+use jostle_seam::{argument, command, http_head, listener, strangers};
 
 pub use file_set::WORKER;
 pub use jostle_seam::caller::{

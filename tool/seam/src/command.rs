@@ -9,7 +9,7 @@ use std::io;
 ///
 /// # Errors
 /// For the user: no command, or one that ends within a quote.
-pub(crate) fn words(target: &str, argument: Option<&str>) -> Result<Vec<String>, String> {
+pub fn words(target: &str, argument: Option<&str>) -> Result<Vec<String>, String> {
     let command = argument.unwrap_or_default();
     match shlex::split(command) {
         None => Err(format!("`{command}` ends within a quote")),
@@ -24,14 +24,14 @@ pub(crate) fn words(target: &str, argument: Option<&str>) -> Result<Vec<String>,
 ///
 /// # Errors
 /// In words for the user, with the remedy.
-pub(crate) fn found(target: &str, argument: Option<&str>) -> Result<Vec<String>, SetupError> {
+pub fn found(target: &str, argument: Option<&str>) -> Result<Vec<String>, SetupError> {
     let words = words(target, argument).map_err(SetupError)?;
     spawn::find(&words[0]).map_err(|error| not_found(&words[0], &error))?;
     Ok(words)
 }
 
 /// Why a program cannot be started.
-pub(crate) fn not_found(name: &str, error: &io::Error) -> SetupError {
+pub fn not_found(name: &str, error: &io::Error) -> SetupError {
     SetupError(match error.kind() {
         io::ErrorKind::NotFound if name.contains('/') => {
             format!("there is no program {name}")

@@ -12,7 +12,7 @@ const BETWEEN_LISTS: Duration = Duration::from_millis(50);
 
 /// The other clients in the `CLIENT LIST` of a Redis or a jostled: address, and last command
 /// where it is listed. Empty if the server does not show the list.
-pub(crate) fn strangers(client: Result<Client, SetupError>) -> Vec<String> {
+pub fn strangers(client: Result<Client, SetupError>) -> Vec<String> {
     client.and_then(others).unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 use crate::address::Address;
 
 /// For targets without an argument.
-pub(crate) fn none(argument: Option<&str>) -> Result<(), String> {
+pub fn none(argument: Option<&str>) -> Result<(), String> {
     match argument {
         None => Ok(()),
         Some(_) => Err("it takes no argument".to_owned()),
@@ -11,7 +11,7 @@ pub(crate) fn none(argument: Option<&str>) -> Result<(), String> {
 }
 
 /// For targets that take a path or use their own files.
-pub(crate) fn path(argument: Option<&str>) -> Result<(), String> {
+pub fn path(argument: Option<&str>) -> Result<(), String> {
     match argument {
         Some("") => {
             Err("nothing follows the colon; write a path, or leave the colon out".to_owned())
@@ -24,11 +24,11 @@ pub(crate) fn path(argument: Option<&str>) -> Result<(), String> {
 }
 
 /// For services that are reached over TCP, or launched for the run.
-pub(crate) fn service(argument: Option<&str>) -> Result<(), String> {
+pub fn service(argument: Option<&str>) -> Result<(), String> {
     service_or(argument, None)
 }
 
 /// The same where this scheme before the address means TLS.
-pub(crate) fn service_or(argument: Option<&str>, tls_scheme: Option<&str>) -> Result<(), String> {
+pub fn service_or(argument: Option<&str>, tls_scheme: Option<&str>) -> Result<(), String> {
     argument.map_or(Ok(()), |place| Address::one(place, tls_scheme).map(drop))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// The process that listens on this TCP port; None if there is none, if several
 /// share it, or if we may not look.
-pub(crate) fn process(port: u16) -> Option<u32> {
+pub fn process(port: u16) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let text: String = tables
         .iter()
