@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Long enough for a clock that steps by a tick of 4 to 10 ms while a thread runs.
 pub const SPAN: Duration = Duration::from_millis(200);
 
-/// Share of one CPU from which on a program is named: the share of a CPU that a lock's
-/// or a single server's figure may lose to neighbours before it is SUSPECT.
+/// Share of one CPU from which on a program is named before a run. What a run then lost to
+/// others is judged by the check of that name, from the run's own accounts.
 pub const NAMED: f64 = 0.03;
 
 /// Share of all CPUs under which the machine counts as quiet.

@@ -7,7 +7,7 @@ use jostle_model::Remedy;
 use jostle_model::record::{Accounts, Bound, Claim, Is, Neighbour, Point, Reason};
 use std::collections::BTreeMap;
 
-/// From here on a figure with its bound says too little.
+/// From here on a figure with its bound says too little. SUSPECT begins at [`BEARABLE`].
 pub(crate) const INVALID: f64 = 0.25;
 
 /// Neighbours that are named.

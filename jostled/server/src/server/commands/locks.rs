@@ -139,7 +139,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         return call.error(text);
     }
     let mut wait_ms = patience.wait_ms(&options);
-    if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
+    if !server.may_grant_now(&mut call, options.ttl_ms, &mut wait_ms) {
         return;
     }
     let request = LockRequest {
@@ -216,7 +216,7 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Err(text) => return call.error(text),
     };
     let mut wait_ms = patience.wait_ms(&options);
-    if !server.grants(&mut call, options.ttl_ms, &mut wait_ms) {
+    if !server.may_grant_now(&mut call, options.ttl_ms, &mut wait_ms) {
         return;
     }
     let request = LockAllRequest {
@@ -295,7 +295,7 @@ impl Server {
     /// Whether a request for a lock is executed now. False: it is answered, or waits in
     /// line for the end of leases that may still run.
     #[inline]
-    fn grants(
+    fn may_grant_now(
         &mut self,
         call: &mut Call<'_>,
         ttl_ms: Option<u64>,
