@@ -87,7 +87,10 @@ fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
     let waiting = |of_50: f64| {
         Planted::of(0.1, 0.1).with(|run| server(run).at_locks = Some(vec![of_50; LOOKS]))
     };
-    waiting(49.0).is(Limit::Server, "49.0 of the server's 1 processes waited for a lock");
+    waiting(49.0).is(
+        Limit::Server,
+        "49.0 of the server's 1 processes waited for a lock",
+    );
     waiting(20.0).is(Limit::Path, "neither");
 }
 
@@ -100,7 +103,10 @@ fn a_command_that_failed_for_want_of_ports_says_so() {
             run.exit = Some(exit);
         })
     };
-    failed(1).is(Limit::Ports, "no port was left for a new connection: `connect: ");
+    failed(1).is(
+        Limit::Ports,
+        "no port was left for a new connection: `connect: ",
+    );
     // Some attempts failed, and the command went on.
     failed(0).is(Limit::Path, "neither");
 }
