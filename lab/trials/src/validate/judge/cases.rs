@@ -79,7 +79,10 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result
         let bench = Bench::set_up(&built.map_or_else(program::build, Ok)?)?;
         if how.attempt {
             for case in missing {
-                println!("{}", bench.attempt(case)?);
+                match bench.attempt(case) {
+                    Ok(ended) => println!("{ended}"),
+                    Err(error) => println!("{error}"),
+                }
             }
             return Ok(Vec::new());
         }
