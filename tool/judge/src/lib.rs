@@ -336,7 +336,8 @@ impl<'a> Sampler<'a> {
             .look(&self.kin, &generators, used(Whose::Generator), span_s);
         self.generator.stopped_for(self.stopped_s(from_ns, now_ns));
         if around {
-            self.server.look_at_titles(&self.kin.of(Whose::Server));
+            let server = self.kin.of(Whose::Server);
+            self.server.look_at_titles(&self.kin, &server);
         }
         self.server.look(
             &self.kin,

@@ -86,9 +86,12 @@ impl Watch {
         process.cpu_s.push(rounded(member.latest_ns as f64 / 1e9));
     }
 
-    /// How many of its processes say that they wait for a lock.
-    pub(super) fn look_at_titles(&mut self, pids: &[u32]) {
-        let titles = pids.iter().take(PROCESSES).map(|pid| title(*pid));
+    /// How many of its processes say that they wait for a lock: only those of PostgreSQL do.
+    pub(super) fn look_at_titles(&mut self, kin: &Kin, pids: &[u32]) {
+        let member = |pid: &&u32| kin.members.get(pid);
+        let speaks = |pid: &&u32| member(pid).is_some_and(|member| member.name == "postgres");
+        let titles = pids.iter().filter(speaks).take(PROCESSES);
+        let titles = titles.map(|pid| title(*pid));
         self.waiting = titles.filter(|title| waits_for_lock(title)).count();
     }
 
