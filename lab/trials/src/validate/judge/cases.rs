@@ -44,9 +44,6 @@ pub(crate) struct How {
     /// The cases of the second table, in place of those by which rules were made
     #[arg(long)]
     second: bool,
-    /// Judge nothing: run each command without jostle, and print its last line
-    #[arg(long, conflicts_with_all = ["beside", "open"])]
-    attempt: bool,
     /// This program has a network namespace of its own
     #[arg(long, hide = true)]
     apart: bool,
@@ -77,15 +74,6 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result
             enter_namespace()?;
         }
         let bench = Bench::set_up(&built.map_or_else(program::build, Ok)?)?;
-        if how.attempt {
-            for case in missing {
-                match bench.attempt(case) {
-                    Ok(ended) => println!("{ended}"),
-                    Err(error) => println!("{error}"),
-                }
-            }
-            return Ok(Vec::new());
-        }
         let _hog = if beside { Some(busy_loop()?) } else { None };
         for case in missing {
             if Instant::now() >= until {

@@ -109,39 +109,6 @@ impl Bench {
 
     /// Judges a case.
     pub(super) fn run(&self, case: &Case) -> anyhow::Result<Watched> {
-        self.with_server(case, |port| self.judge(case, port))
-    }
-
-    /// Runs a case without jostle: what its command printed last, and the bytes that the
-    /// loopback carried meanwhile. For mending commands, without a look at any verdict.
-    pub(super) fn attempt(&self, case: &Case) -> anyhow::Result<String> {
-        let (output, bytes) = self.with_server(case, |port| {
-            let before = carried()?;
-            let mut command = Command::new("timeout");
-            command
-                .args(["-s", "INT", &LONGEST_S.to_string()])
-                .args(self.command(case, port))
-                .current_dir(self.directory.path())
-                .stdin(Stdio::null());
-            let output = command.output()?;
-            Ok((output, carried()?.saturating_sub(before)))
-        })?;
-        let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-        let mut lines = out.lines().chain(err.lines()).rev();
-        let last = lines.find(|line| !line.trim().is_empty());
-        Ok(format!(
-            "{}, {:.1} MB on the loopback: {}",
-            output.status,
-            bytes as f64 / 1e6,
-            last.unwrap_or_default()
-        ))
-    }
-
-    fn with_server<T>(
-        &self,
-        case: &Case,
-        run: impl FnOnce(u16) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
         eprintln!("#{} {} {}", case.number, case.server, case.command);
         [0, 1]
             .into_iter()
@@ -169,16 +136,16 @@ impl Bench {
                 Plant::Free | Plant::Quota(..) | Plant::Stop(..) | Plant::Kill(_) => {}
             }
         }
-        let ran = std::thread::scope(|scope| {
+        let watched = std::thread::scope(|scope| {
             scope.spawn(|| {
                 case.planted
                     .iter()
                     .for_each(|planted| self.disturb(planted))
             });
-            run(port)
+            self.judge(case, port)
         });
         std::fs::write(RANGE, ports)?;
-        ran
+        watched
     }
 
     fn limit(&self, side: usize, cpus: f64) -> anyhow::Result<()> {
@@ -218,19 +185,12 @@ impl Bench {
         }
     }
 
-    /// The generator's command in its place.
-    fn command(&self, case: &Case, port: u16) -> Vec<String> {
+    fn judge(&self, case: &Case, port: u16) -> anyhow::Result<Watched> {
         let line = case
             .command
             .replace("{url}", &format!("http://127.0.0.1:{port}/"))
             .replace("{port}", &port.to_string())
             .replace("{s}", &SECONDS.to_string());
-        let mut words = self.placed(case, 0).words();
-        words.extend(["sh", "-c", &line].map(str::to_owned));
-        words
-    }
-
-    fn judge(&self, case: &Case, port: u16) -> anyhow::Result<Watched> {
         let part = self.directory.path().join("part.jsonl");
         let mut command = program::call(Path::new("timeout"));
         command
@@ -240,7 +200,8 @@ impl Bench {
             .args(["judge", "--quiet", "--overwrite", "-o"])
             .arg(&part)
             .arg("--")
-            .args(self.command(case, port));
+            .args(self.placed(case, 0).words())
+            .args(["sh", "-c", &line]);
         // 1: nothing to judge; 3: the generator was the limit.
         printed(&mut command, &[0, 1, 3])?;
         read(&part)
@@ -253,16 +214,6 @@ impl Drop for Bench {
             eprintln!("left behind: {}", left.join("; "));
         }
     }
-}
-
-/// Bytes that the loopback of this namespace has carried.
-fn carried() -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string("/proc/net/dev")?;
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("lo:"));
-    let bytes = line.and_then(|line| line.split_whitespace().next());
-    Ok(bytes.context("no loopback")?.parse()?)
 }
 
 fn generators() -> PathBuf {
