@@ -6,6 +6,7 @@
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::cmp::Ordering;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -64,15 +65,27 @@ pub struct Carried {
     pub unsent: u32,
     /// Time since it sent data, and since it received data, in milliseconds.
     pub idle_ms: [u32; 2],
+    /// Time since it received anything, bare acknowledgements too, in milliseconds.
+    pub acknowledged_ms: u32,
+    /// Segments that it sent and that were not acknowledged.
+    pub in_flight: u32,
 }
 
 impl Carried {
     /// Whether it has sent something since it last received anything: the other end owes an
-    /// answer, if it answers at all. The kernel counts in ticks of up to 10 ms.
-    /// None where both happened in the same tick.
+    /// answer, if it answers at all. The kernel counts in ticks of up to 10 ms. A connection that
+    /// is used again at once has sent and received in the same tick: an answer would have
+    /// acknowledged what was sent, so that one waits of which something is in flight, or was
+    /// acknowledged after the latest answer.
+    /// None where neither tells.
     pub fn awaits_answer(self) -> Option<bool> {
         let [sent_ms, received_ms] = self.idle_ms;
-        (sent_ms != received_ms).then_some(sent_ms < received_ms)
+        let is_owed = self.in_flight > 0 || self.acknowledged_ms < received_ms;
+        match sent_ms.cmp(&received_ms) {
+            Ordering::Less => Some(true),
+            Ordering::Greater => Some(false),
+            Ordering::Equal => is_owed.then_some(true),
+        }
     }
 }
 
@@ -327,6 +340,8 @@ fn carried(info: &[u8]) -> Option<Carried> {
     Some(Carried {
         retransmitted: u32_at(info, 100)?.into(),
         idle_ms: [u32_at(info, 44)?, u32_at(info, 52)?],
+        acknowledged_ms: u32_at(info, 56)?,
+        in_flight: u32_at(info, 24)?,
         sent_bytes: wide(120)?,
         received_bytes: wide(128)?,
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
@@ -371,6 +386,25 @@ mod tests {
     fn an_answer_that_is_cut_short_is_no_socket() {
         assert_eq!(socket(&[2; 40]), None);
         assert_eq!(carried(&[0; 100]), None);
+    }
+
+    #[test]
+    fn a_connection_that_is_used_again_at_once_is_known_to_wait() {
+        let awaits = |idle_ms, acknowledged_ms, in_flight| {
+            let carried = Carried {
+                idle_ms,
+                acknowledged_ms,
+                in_flight,
+                ..Carried::default()
+            };
+            carried.awaits_answer()
+        };
+        assert_eq!(awaits([4, 8], 8, 0), Some(true));
+        assert_eq!(awaits([8, 4], 4, 0), Some(false));
+        // In the same tick: neither tells, in flight, acknowledged 40 ms later.
+        assert_eq!(awaits([60, 60], 60, 0), None);
+        assert_eq!(awaits([20, 20], 20, 1), Some(true));
+        assert_eq!(awaits([60, 60], 20, 0), Some(true));
     }
 
     mod live_tests {
@@ -422,6 +456,29 @@ mod tests {
                 assert!(ends[0].carried.unwrap().segments >= 2);
                 assert_ne!(ends[0].cookie, server.cookie);
             }
+        }
+
+        #[test]
+        fn who_is_owed_an_answer_is_known_though_it_asked_in_the_tick_of_the_last_one() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut client = TcpStream::connect(address).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let mut diag = SockDiag::open().unwrap();
+            let mut read = [0; 1];
+            // The last of many answers at once, and one more request.
+            for _ in 0..100 {
+                client.write_all(&[1]).unwrap();
+                server.read_exact(&mut read).unwrap();
+                server.write_all(&[2]).unwrap();
+                client.read_exact(&mut read).unwrap();
+            }
+            client.write_all(&[1]).unwrap();
+            in_time(|| {
+                let ends = of(&mut diag, 0, address.port());
+                let carried = ends[0].carried?;
+                (carried.awaits_answer() == Some(true)).then_some(())
+            });
         }
 
         #[test]

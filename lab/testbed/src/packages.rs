@@ -262,6 +262,41 @@ const OF_REFERENCE: &[Package] = &[
         brings: "sysbench",
         why: "one for databases, in C and Lua, for the same",
     },
+    Package {
+        name: "siege",
+        brings: "siege",
+        why: "one in C with threads, which opens a connection for each request",
+    },
+    Package {
+        name: "nghttp2-client",
+        brings: "h2load",
+        why: "h2load, one in C with epoll",
+    },
+    Package {
+        name: "libmemcached-tools",
+        brings: "memcslap",
+        why: "memcslap, one for memcached",
+    },
+    Package {
+        name: "haproxy",
+        brings: "haproxy",
+        why: "a server and proxy of those cases",
+    },
+    Package {
+        name: "lighttpd",
+        brings: "lighttpd",
+        why: "a server of those cases",
+    },
+    Package {
+        name: "php-cli",
+        brings: "php",
+        why: "a server of one worker for those cases",
+    },
+    Package {
+        name: "ruby",
+        brings: "ruby",
+        why: "a generator and a server whose threads need one lock, for those cases",
+    },
 ];
 
 /// What `cargo xtask dist` needs beside them.

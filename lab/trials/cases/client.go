@@ -1,4 +1,5 @@
-// A load generator: client PORT CONNECTIONS SECONDS.
+// A load generator: client PORT CONNECTIONS SECONDS. With `serve PORT US`: a server that uses so
+// much time of a CPU for each request.
 package main
 
 import (
@@ -12,7 +13,20 @@ import (
 	"time"
 )
 
+func serve(port string, us int) {
+	http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
+		for end := time.Now().Add(time.Duration(us) * time.Microsecond); time.Now().Before(end); {
+		}
+		answer.Write([]byte("hello\n"))
+	})
+	http.ListenAndServe("127.0.0.1:"+port, nil)
+}
+
 func main() {
+	if os.Args[1] == "serve" {
+		us, _ := strconv.Atoi(os.Args[3])
+		serve(os.Args[2], us)
+	}
 	connections, _ := strconv.Atoi(os.Args[2])
 	seconds, _ := strconv.ParseFloat(os.Args[3], 64)
 	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}}

@@ -1,5 +1,5 @@
 // A load generator: client.js PORT CONNECTIONS SECONDS. With `serve PORT US`: a server of one
-// thread that uses so much CPU time for each request.
+// thread that uses so much CPU time for each request. With `wait PORT MS`: it answers so much later.
 const http = require('http');
 const [first, second, third] = process.argv.slice(2);
 
@@ -9,6 +9,11 @@ function serve(port, us) {
     while (process.hrtime.bigint() < end);
     response.end('hello\n');
   }).listen({ host: '127.0.0.1', port, backlog: 1024 });
+}
+
+function wait(port, ms) {
+  http.createServer((request, response) => setTimeout(() => response.end('hello\n'), ms))
+    .listen({ host: '127.0.0.1', port, backlog: 1024 });
 }
 
 function load(port, connections, seconds) {
@@ -27,4 +32,5 @@ function load(port, connections, seconds) {
 }
 
 if (first === 'serve') serve(Number(second), Number(third));
+else if (first === 'wait') wait(Number(second), Number(third));
 else load(Number(first), Number(second), Number(third));

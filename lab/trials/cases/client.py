@@ -3,7 +3,7 @@
 asyncio, threads  each connection sends one request after the other
 split             the same in two parts, without TCP_NODELAY
 fresh             a connection for each request, which the client closes
-redis             sends PING, by asyncio
+redis             sends PING, by asyncio; memcached the same with `version`
 """
 import asyncio
 import socket
@@ -14,7 +14,8 @@ import time
 MODE, PORT, CONNECTIONS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 END = time.monotonic() + float(sys.argv[4])
 HTTP = [b"GET / HTTP/1.1\r\nHost: here\r\n", b"\r\n"]
-PARTS = HTTP if MODE == "split" else [b"PING\r\n"] if MODE == "redis" else [b"".join(HTTP)]
+WORDS = {"split": HTTP, "redis": [b"PING\r\n"], "memcached": [b"version\r\n"]}
+PARTS = WORDS.get(MODE, [b"".join(HTTP)])
 done = [0] * CONNECTIONS
 
 
@@ -49,7 +50,7 @@ def one_connection(nth):
                 break
 
 
-if MODE in ("asyncio", "redis"):
+if MODE in ("asyncio", "redis", "memcached"):
     asyncio.run(all_of_them())
 else:
     threads = [threading.Thread(target=thread, args=(nth,)) for nth in range(CONNECTIONS)]

@@ -135,6 +135,7 @@ pub fn watch(order: &Order, asked: &mut dyn FnMut() -> Option<i32>) -> Result<Wa
         output.notes = jostle_stats::judge::notes(&output, &watched);
         output
     });
+    watched.finding = jostle_stats::judge::find(&watched);
     Ok(watched)
 }
 
@@ -334,6 +335,10 @@ impl<'a> Sampler<'a> {
         self.generator
             .look(&self.kin, &generators, used(Whose::Generator), span_s);
         self.generator.stopped_for(self.stopped_s(from_ns, now_ns));
+        if around {
+            let server = self.kin.of(Whose::Server);
+            self.server.look_at_titles(&self.kin, &server);
+        }
         self.server.look(
             &self.kin,
             &self.kin.of(Whose::Server),
@@ -472,7 +477,12 @@ impl<'a> Sampler<'a> {
         self.generator.credit(missing_s.min(possible_s), last_s);
         let seen_share = seen_share(self.generator_ns, end.cpu_ns, possible_s);
         let (traffic, network) = self.sockets.map(Sockets::into_columns).unzip();
-        let mut watched = Watched {
+        let machine = Machine {
+            cpus: cpus as u64,
+            neighbours: neighbours.collect(),
+            ..self.watched.machine
+        };
+        Watched {
             elapsed_s: rounded(end.at_ns.saturating_sub(self.began_ns) as f64 / 1e9),
             exit: end.code,
             signal: end.signal.map(process::signal_name),
@@ -483,15 +493,9 @@ impl<'a> Sampler<'a> {
             server: (server.processes > 0).then_some(server),
             traffic: traffic.flatten(),
             network,
+            machine,
             ..self.watched
-        };
-        watched.machine = Machine {
-            cpus: cpus as u64,
-            neighbours: neighbours.collect(),
-            ..watched.machine
-        };
-        watched.finding = jostle_stats::judge::find(&watched);
-        watched
+        }
     }
 }
 

@@ -165,6 +165,7 @@ impl Copying {
             output.stalled_s += super::rounded(copied.stalled.as_secs_f64());
             let text = String::from_utf8_lossy(&copied.end);
             output.results.extend(printed::read(&text));
+            output.no_port = output.no_port.or_else(|| printed::no_port(&text));
         }
         output
     }

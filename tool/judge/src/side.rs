@@ -36,6 +36,9 @@ pub(super) struct Watch {
     gone_s: Vec<f64>,
     /// By number; the time and the threads of each.
     processes: BTreeMap<u32, Process>,
+    /// Processes that waited for a lock, as of the latest look at their titles.
+    waiting: usize,
+    at_locks: Vec<f64>,
 }
 
 impl Watch {
@@ -57,6 +60,7 @@ impl Watch {
         self.queued_s.push(rounded(self.threads.look(pids)));
         let stopped_s = if is_stopped(kin, pids) { span_s } else { 0.0 };
         self.side.stopped_s.push(rounded(stopped_s));
+        self.at_locks.push(self.waiting as f64);
         let throttled_s = self.throttled_s();
         self.throttled_s.push(rounded(throttled_s));
         self.look_at_limits(pids);
@@ -80,6 +84,15 @@ impl Watch {
         }
         process.cpu_s.resize(interval, 0.0);
         process.cpu_s.push(rounded(member.latest_ns as f64 / 1e9));
+    }
+
+    /// How many of its processes say that they wait for a lock: only those of PostgreSQL do.
+    pub(super) fn look_at_titles(&mut self, kin: &Kin, pids: &[u32]) {
+        let member = |pid: &&u32| kin.members.get(pid);
+        let speaks = |pid: &&u32| member(pid).is_some_and(|member| member.name == "postgres");
+        let titles = pids.iter().filter(speaks).take(PROCESSES);
+        let titles = titles.map(|pid| title(*pid));
+        self.waiting = titles.filter(|title| waits_for_lock(title)).count();
     }
 
     /// All its processes had ended at the latest look.
@@ -180,6 +193,7 @@ impl Watch {
         }
         let mut gone_s = self.gone_s;
         let is_gone = !gone_s.is_empty();
+        let has_waited = self.at_locks.iter().any(|waiting| *waiting > 0.0);
         gone_s.resize(intervals, 0.0);
         let mut throttled_s = self.throttled_s;
         throttled_s.resize(intervals, 0.0);
@@ -192,6 +206,7 @@ impl Watch {
             allowed_cpus: Some(allowed.len() as u64).filter(|cpus| *cpus > 0),
             busiest: self.threads.busiest(),
             gone_s: is_gone.then_some(gone_s),
+            at_locks: has_waited.then_some(self.at_locks),
             largest,
             ..self.side
         }
@@ -207,10 +222,37 @@ fn is_stopped(kin: &Kin, pids: &[u32]) -> bool {
     working.any(|pid| process::is_halted(*pid))
 }
 
+fn title(pid: u32) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+/// A process of PostgreSQL ends its title with `waiting` as long as it waits for a lock of the
+/// database (update_process_title, which is on unless it was turned off).
+fn waits_for_lock(title: &[u8]) -> bool {
+    let is_text = |byte: &u8| !matches!(byte, 0 | b' ');
+    let end = title.iter().rposition(is_text);
+    let text = &title[..end.map_or(0, |last| last + 1)];
+    text.starts_with(b"postgres: ") && text.ends_with(b" waiting")
+}
+
 /// GOMAXPROCS of its environment.
 fn gomaxprocs(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut words = text.split(|byte| *byte == 0);
     let value = words.find_map(|word| word.strip_prefix(b"GOMAXPROCS="))?;
     std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_tells_a_wait_for_a_lock() {
+        let own = b"postgres: 15/main: app shop 127.0.0.1(41234) UPDATE waiting\0\0\0";
+        assert!(waits_for_lock(own));
+        assert!(waits_for_lock(b"postgres: a b [local] SELECT waiting  "));
+        assert!(!waits_for_lock(b"postgres: a b [local] SELECT\0"));
+        assert!(!waits_for_lock(b"agent\0waiting\0") && !waits_for_lock(b"\0"));
+    }
 }

@@ -34,7 +34,7 @@ const NEW_SHARE: f64 = 0.8;
 struct Group {
     connections: u64,
     bytes: HashMap<u64, u64>,
-    /// How often a connection was met that waited for an answer, and that did not.
+    /// How often a connection was met that surely waited for an answer, and that did not.
     waited: [u32; 2],
 }
 
@@ -219,9 +219,8 @@ impl Sockets {
             let group = self.peers[which].entry(to).or_default();
             let bytes = carried.sent_bytes + carried.received_bytes;
             group.bytes.insert(socket.cookie, bytes);
-            if let Some(awaits) = carried.awaits_answer() {
-                group.waited[usize::from(!awaits)] += 1;
-            }
+            let is_known_to = carried.awaits_answer() == Some(true);
+            group.waited[usize::from(!is_known_to)] += 1;
             let open = now.entry(to).or_default();
             *open += 1;
             group.connections = group.connections.max(*open);
@@ -497,8 +496,8 @@ impl Group {
     fn into_peer(self, at: SocketAddr) -> Peer {
         /// Fewer tell nothing.
         const MET: u32 = 5;
-        let [waited, idle] = self.waited;
-        let met = waited + idle;
+        let [waited, others] = self.waited;
+        let met = waited + others;
         Peer {
             at: at.to_string(),
             connections: self.connections,

@@ -79,6 +79,9 @@ pub struct Output {
     pub stalled_s: f64,
     /// What is known of it, in its order.
     pub results: Vec<Printed>,
+    /// The line in which it printed that no port was left for a new connection (EADDRNOTAVAIL).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub no_port: Option<String>,
     /// What a reader of these figures has to know, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
@@ -141,6 +144,10 @@ pub struct Side {
     /// The control group of that quota.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quota_group: Option<String>,
+    /// Its processes that waited for a lock, as their own titles say (PostgreSQL), which are
+    /// read twice a second; absent where none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub at_locks: Option<Vec<f64>>,
     /// CPUs that its processes may run on; absent where that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allowed_cpus: Option<u64>,
@@ -251,8 +258,9 @@ pub struct Peer {
     pub connections: u64,
     /// Bytes that they carried in both directions.
     pub bytes: u64,
-    /// Share of the looks at them that met one which had sent later than received: it waited
-    /// for an answer. Absent where nearly all had done both in the same tick of the clock.
+    /// Share of the looks at them that met one which surely waited for an answer: it had sent
+    /// later than received, or something in the same tick of the clock that no answer had
+    /// acknowledged. Absent where few looks met any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_share: Option<f64>,
 }

@@ -78,6 +78,8 @@ pub(crate) enum Subject {
         #[command(flatten)]
         how: judge::cases::How,
     },
+    /// Foreign load generators on an idle machine, twenty runs each: what jostle judge says
+    JudgeIdle(Generators),
     /// Foreign load generators with and without jostle judge: what watching costs
     JudgeCost(Generators),
     /// An idle machine: nearly all of it must be VALID
@@ -208,6 +210,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::JudgeCases { generators, how } => {
             judge::cases::rows(&generators.wanted(false), *how)?
         }
+        Subject::JudgeIdle(generators) => judge::idle::rows(&generators.wanted(false))?,
         Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted(false))?,
         Subject::Clean {
             collect,

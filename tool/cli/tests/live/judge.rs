@@ -117,6 +117,11 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
         .run_cleanly()
         .exits(1)
         .says("ended by SIGSEGV");
+    run("sh -c")
+        .word("echo 'connect: cannot assign requested address' >&2; exit 1")
+        .run_cleanly()
+        .exits(1)
+        .says("no port was left for a new connection: `connect: cannot assign");
     // What it leaves running is ended too.
     let left = run("sh -c").word("sleep 1000 & sleep 1000 &").run_cleanly();
     assert!(matches!(left.code(), 0 | 1), "{}", left.transcript());

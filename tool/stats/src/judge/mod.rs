@@ -4,9 +4,10 @@
 //! busy = (CPU time + run-queue wait) / wall time of the busiest thread, as for jostle's
 //! own generators. The first rule that holds decides, in this order: there was nothing to
 //! judge, or too little was seen; the generator was stopped or throttled by a quota; the
-//! hypervisor; the server had ended or was stopped; ports; the generator was busy; the
-//! server was throttled or busy; either of them was held to one CPU; timers, the backlog, the
-//! server's own server and its pool; other programs; all CPUs; lost segments.
+//! hypervisor; the server had ended or was stopped; ports; the generator was busy, or held to
+//! one CPU by a lock that is known, unless requests queued at a busy server; the server was
+//! throttled or busy; either of them was held to one CPU; timers, the backlog, locks of the
+//! server's, the server's own server and its pool; other programs; all CPUs; lost segments.
 //! With none of these the load itself was the limit: its connections wait for answers.
 
 mod doubled;
@@ -192,12 +193,13 @@ fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
         .or_else(|| stolen(window))
         .or_else(|| still_server(window))
         .or_else(|| waits::for_ports(window))
-        .or_else(|| busy_generator(window, generator, server))
+        .or_else(|| busy_generator(window, generator, server, is_held[0]))
         .or_else(|| limited_server(window, server))
         .or_else(|| held(window, 0).filter(|_| is_held[0]))
         .or_else(|| held(window, 1).filter(|_| is_held[1]))
         .or_else(|| waits::for_timer(window))
         .or_else(|| waits::for_backlog(window))
+        .or_else(|| waits::for_lock(window))
         .or_else(|| waits::downstream(window))
         .or_else(|| waits::for_pool(window, generator, server))
         .or_else(|| neighbours(window, generator, server))
@@ -241,26 +243,36 @@ fn stolen(window: &Window<'_>) -> Option<State> {
     (stolen >= STOLEN).then(|| State::new(Limit::Machine, words::stolen(stolen)))
 }
 
+/// A generator that is busy, or held to one CPU by something that is known, whether its server is
+/// busy too or not. Not one that is never late while requests queue at its busy server: that one
+/// is busy with other work, such as compiling itself.
 fn busy_generator(
     window: &Window<'_>,
     generator: Option<Busy<'_>>,
     server: Option<Busy<'_>>,
+    is_held: bool,
 ) -> Option<State> {
     let side = &window.watched.generator;
-    let Some(busy) = generator.filter(|busy| busy.share() >= BUSY) else {
-        return full_cpus(window, side)
-            .map(|(used, cpus)| words::all_cpus("generator", used, cpus))
-            .map(|reason| State::new(Limit::Generator, reason));
-    };
-    let mut state = State::new(Limit::Generator, words::busy("generator", busy));
-    if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
+    let near = server.filter(|server| server.share() >= BUSY);
+    if near.is_some_and(|server| server.cpu >= BUSY) && waits::only_at_server(window) {
+        return None;
+    }
+    let is_known = |process: &&Process| has_lock(process) || process.gomaxprocs.is_some();
+    let mut state = if let Some(busy) = generator.filter(|busy| busy.share() >= BUSY) {
+        let mut state = State::new(Limit::Generator, words::busy("generator", busy));
+        if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
+            let queued = words::queued_for(window, "generator", busy);
+            state.reasons.push(queued);
+        }
         state
-            .reasons
-            .push(words::queued_for(window, "generator", busy));
-    }
-    if let Some(server) = server.filter(|server| server.share() >= BUSY) {
-        state.reasons.push(words::near(server));
-    }
+    } else if let Some((used, cpus)) = full_cpus(window, side) {
+        let reason = words::all_cpus("generator", used, cpus);
+        State::new(Limit::Generator, reason)
+    } else {
+        let process = side.largest.as_ref().filter(|_| is_held);
+        process.filter(is_known).and_then(|_| held(window, 0))?
+    };
+    state.reasons.extend(near.map(words::near));
     Some(state)
 }
 
@@ -309,17 +321,13 @@ fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
 /// threads need (an interpreter's), or the setting, holds it there. A server without either may
 /// use one CPU because so much is asked of it.
 fn held(window: &Window<'_>, which: usize) -> Option<State> {
-    const INTERPRETERS: [&str; 2] = ["python", "ruby"];
     let watched = window.watched;
     let (side, name, limit) = match which {
         0 => (&watched.generator, "generator", Limit::Generator),
         _ => (watched.server.as_ref()?, "server", Limit::Server),
     };
     let process = side.largest.as_ref()?;
-    let has_lock = INTERPRETERS
-        .iter()
-        .any(|name| process.name.starts_with(name));
-    if which == 1 && !has_lock && process.gomaxprocs.is_none() {
+    if which == 1 && !has_lock(process) && process.gomaxprocs.is_none() {
         return None;
     }
     let cpus = held_to(process)?;
@@ -331,6 +339,13 @@ fn held(window: &Window<'_>, which: usize) -> Option<State> {
         let reason = words::held(name, process, cpus, window.share(&process.cpu_s));
         State::new(limit, reason)
     })
+}
+
+/// Whether its program is an interpreter with one lock for all its threads.
+fn has_lock(process: &Process) -> bool {
+    const INTERPRETERS: [&str; 2] = ["python", "ruby"];
+    let mut names = INTERPRETERS.iter();
+    names.any(|name| process.name.starts_with(name))
 }
 
 /// The CPUs that a process with several threads cannot exceed, if it is held. None of one

@@ -55,6 +55,10 @@ pub(super) fn failed(window: &Window<'_>, state: State) -> State {
     if all.gone() > 0.0 {
         return State::new(Limit::Server, words::gone(&all, all.gone()));
     }
+    let output = watched.output.as_ref();
+    if let Some(line) = output.and_then(|output| output.no_port.as_ref()) {
+        return State::new(Limit::Ports, words::no_port(line));
+    }
     if state.limit == Limit::Nothing {
         return state;
     }

@@ -74,6 +74,15 @@ pub(super) fn late(window: &Window<'_>) -> Option<f64> {
     (opened < 2.0 * most).then_some(unread.max(idle(window)?))
 }
 
+/// Whether requests lie unread at the server, and the generator adds next to nothing to the
+/// connections' time: the server alone is late.
+pub(super) fn only_at_server(window: &Window<'_>) -> bool {
+    let traffic = window.watched.traffic.as_ref();
+    let unread = traffic.and_then(|traffic| traffic.server_unread.as_ref());
+    let unread = unread.and_then(|column| of_connections(window, column));
+    unread >= Some(OF_CONNECTIONS) && late(window).is_some_and(|late| late < HARMED)
+}
+
 fn of_connections(window: &Window<'_>, column: &[f64]) -> Option<f64> {
     let open = window.mean(&window.watched.traffic.as_ref()?.connections);
     (open > 0.0).then(|| window.mean(column) / open)
@@ -115,6 +124,18 @@ pub(super) fn downstream(window: &Window<'_>) -> Option<State> {
     let server = window.busiest(window.watched.server.as_ref()?)?;
     (clients > 0.0 && server.share() <= ROOM)
         .then(|| State::new(Limit::Downstream, words::downstream(peer)))
+}
+
+/// Most connections of a server that has room wait for one of its locks.
+pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
+    let side = window.watched.server.as_ref()?;
+    let open = window.mean(&window.watched.traffic.as_ref()?.connections);
+    let waiting = window.mean(side.at_locks.as_ref()?);
+    let is_idle = window.busiest(side)?.share() <= ROOM;
+    (is_idle && open > 0.0 && waiting >= MOSTLY * open).then(|| {
+        let reason = words::at_locks(waiting, side.processes);
+        State::new(Limit::Server, reason)
+    })
 }
 
 /// Requests lie unread at a server that has room: what reads them is a limited number of

@@ -61,6 +61,10 @@ pub(super) fn failed(watched: &Watched) -> String {
     )
 }
 
+pub(super) fn no_port(line: &str) -> String {
+    format!("the command failed, as no port was left for a new connection: `{line}`")
+}
+
 pub(super) fn short_lived(seen: f64) -> String {
     format!(
         "{} of the command's CPU time belongs to processes that ended before they could be watched",
@@ -281,6 +285,13 @@ pub(super) fn unread_at_server(unread: f64, open: f64, server: Busy<'_>) -> Stri
          busiest thread was busy for {} of the time: its pool of workers is the limit, or what \
          these wait for (a lock, a disk, another server)",
         percent(server.share())
+    )
+}
+
+pub(super) fn at_locks(waiting: f64, processes: u64) -> String {
+    format!(
+        "{waiting:.1} of the server's {processes} processes waited for a lock of the database, as \
+         their titles say: its locks are the limit"
     )
 }
 

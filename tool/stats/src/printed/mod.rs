@@ -22,6 +22,7 @@
 //! The figures are those of [`FIGURES`]. Not for our own results.
 
 use jostle_model::judged::Printed;
+use jostle_model::text::one_line;
 use std::collections::BTreeMap;
 
 /// Each tool with its formats.
@@ -98,6 +99,19 @@ pub fn read(text: &str) -> Vec<Printed> {
         found.extend(result.map(|(_, printed)| printed));
     }
     found
+}
+
+/// The first line that has EADDRNOTAVAIL in the words of the C library, of Go, Node.js or Java:
+/// no port was left for a new connection. At most 200 characters of it.
+pub fn no_port(text: &str) -> Option<String> {
+    const WORDS: [&str; 2] = ["cannot assign requested address", "eaddrnotavail"];
+    let lines = text.split('\n').map(plain);
+    let is_it = |line: &String| {
+        let line = line.to_lowercase();
+        WORDS.iter().any(|words| line.contains(words))
+    };
+    let line = lines.into_iter().find(is_it)?;
+    Some(one_line(&line).chars().take(200).collect())
 }
 
 /// A line as a terminal would show it in the end: what stands behind the last carriage return,

@@ -168,3 +168,16 @@ fn times_have_the_unit_that_stands_behind_them() {
         assert_eq!(duration_ms(text), ms, "{text}");
     }
 }
+
+#[test]
+fn a_line_about_ports_is_found_in_each_language_s_words() {
+    for line in [
+        "Could not connect to Redis at 127.0.0.1:6379: Cannot assign requested address",
+        "dial tcp 127.0.0.1:80: connect: cannot assign requested address",
+        "Error: connect EADDRNOTAVAIL 127.0.0.1:80 - Local (0.0.0.0:0)",
+    ] {
+        let text = format!("Running\n{line}\nend\n");
+        assert_eq!(no_port(&text).as_deref(), Some(line));
+    }
+    assert_eq!(no_port("Connection refused\n"), None);
+}

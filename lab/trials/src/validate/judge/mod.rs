@@ -4,12 +4,14 @@
 //! A session is a chain of runs of one generator: left alone, planted, left alone,
 //! planted, ..., left alone. [`truth`] has the definitions, [`generators`] what is run,
 //! [`plants`] what is planted. [`cost`] is another question: what watching costs. [`cases`]
-//! are generators and servers whose limits are known beforehand.
+//! are generators and servers whose limits are known beforehand, [`idle`] repeats these generators
+//! where nothing is planted.
 
 mod bench;
 pub(super) mod cases;
 pub(super) mod cost;
 mod generators;
+pub(super) mod idle;
 mod plants;
 mod truth;
 

@@ -41,6 +41,7 @@ fn watched_side() -> judged::Side {
         throttled_s: Some(vec![0.0]),
         quota_cpus: Some(0.5),
         quota_group: Some("/g".to_owned()),
+        at_locks: Some(vec![1.0]),
         allowed_cpus: Some(1),
         busiest: vec![Thread {
             name: "wrk".to_owned(),
@@ -140,6 +141,7 @@ pub(super) fn watched() -> Watched {
                 test: Some("get".to_owned()),
                 figures: [("rate_per_s".to_owned(), 1.0)].into(),
             }],
+            no_port: Some("cannot assign requested address".to_owned()),
             notes: vec!["waited".to_owned()],
         }),
         finding: Finding {

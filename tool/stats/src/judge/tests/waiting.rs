@@ -51,9 +51,64 @@ fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
             threaded(run, 1.2);
         })
         .is(Limit::Path, "neither");
-    Planted::of(0.5, 0.95)
-        .with(|run| threaded(run, 0.98))
-        .is(Limit::Server, "busy");
+    // Without a lock that is known, and with one.
+    let busy = || Planted::of(0.3, 0.93).with(|run| threaded(run, 0.98));
+    let is_native = |run: &mut Watched| largest(run).name = "wrk".to_owned();
+    busy().with(is_native).is(Limit::Server, "busy");
+    let found = busy().is(Limit::Generator, "all the time close to 1");
+    assert!(found.reasons[1].contains("little is left there"));
+}
+
+#[test]
+fn where_both_are_busy_the_queue_tells_which_is_late() {
+    // Requests unread at the server, answers unread at the generator, and connections on which it
+    // has not asked again; of 50.
+    let busy = |requests: f64, answers: f64, idle: f64| {
+        Planted::of(0.96, 0.97).with(|run| {
+            let traffic = traffic(run);
+            traffic.server_unread = Some(vec![requests; LOOKS]);
+            traffic.generator_unread = Some(vec![answers; LOOKS]);
+            traffic.idle = Some(vec![idle; LOOKS]);
+        })
+    };
+    // A compiler in the generator uses what its requests leave.
+    busy(40.0, 1.0, 2.0).is(Limit::Server, "the server's busiest thread");
+    busy(5.0, 1.0, 2.0).is(Limit::Generator, "busy");
+    busy(40.0, 10.0, 2.0).is(Limit::Generator, "busy");
+    busy(40.0, 1.0, 10.0).is(Limit::Generator, "busy");
+    // A server that waits for a CPU is not at its limit.
+    busy(40.0, 1.0, 2.0)
+        .with(|run| *server(run) = side("redis-server", 0.7, 0.27))
+        .is(Limit::Generator, "busy");
+}
+
+#[test]
+fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
+    let waiting = |of_50: f64| {
+        Planted::of(0.1, 0.1).with(|run| server(run).at_locks = Some(vec![of_50; LOOKS]))
+    };
+    waiting(49.0).is(
+        Limit::Server,
+        "49.0 of the server's 1 processes waited for a lock",
+    );
+    waiting(20.0).is(Limit::Path, "neither");
+}
+
+#[test]
+fn a_command_that_failed_for_want_of_ports_says_so() {
+    let failed = |exit: i32| {
+        Planted::of(0.3, 0.4).with(|run| {
+            let line = "connect: cannot assign requested address".to_owned();
+            run.output.get_or_insert_default().no_port = Some(line);
+            run.exit = Some(exit);
+        })
+    };
+    failed(1).is(
+        Limit::Ports,
+        "no port was left for a new connection: `connect: ",
+    );
+    // Some attempts failed, and the command went on.
+    failed(0).is(Limit::Path, "neither");
 }
 
 #[test]

@@ -1,0 +1,1 @@
+<?php usleep(5000); echo "hello\n";

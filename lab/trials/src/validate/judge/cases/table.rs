@@ -1,0 +1,178 @@
+//! The tables of cases and of servers, and what is planted in a case.
+
+use anyhow::{Context, bail};
+use jostle_model::judged::Limit;
+
+/// The cases by which rules were made, and those that were written down after the rules.
+const TABLES: [&str; 2] = [
+    include_str!("../../../../cases/cases.tsv"),
+    include_str!("../../../../cases/cases-2.tsv"),
+];
+pub(super) const SERVERS: &str = include_str!("../../../../cases/servers.tsv");
+
+/// Cases of the first table whose number is a multiple of this are held aside; all of the second
+/// are.
+const ASIDE: u32 = 3;
+
+/// The number of the first case of the second table, less one.
+const SECOND: u32 = 100;
+
+/// A quota that is never reached.
+pub(super) const NO_QUOTA_CPUS: f64 = 10_000.0;
+
+/// A line of the table.
+pub(super) struct Case {
+    pub number: u32,
+    pub server: &'static str,
+    /// The server that this one asks.
+    pub behind: Option<&'static str>,
+    pub planted: Vec<Plant>,
+    pub truth: Vec<Limit>,
+    pub command: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Plant {
+    /// Neither side has a CPU of its own.
+    Free,
+    /// The number of ports for new connections.
+    Ports(u16),
+    /// CPUs of the generator (0), or of the server (1), from when on in seconds.
+    Quota(usize, f64, f64),
+    /// From when on and until when a side is stopped, in seconds.
+    Stop(usize, f64, f64),
+    /// When the server is killed.
+    Kill(f64),
+}
+
+impl Case {
+    /// Whether no rule may be made by it.
+    pub(super) fn is_aside(&self) -> bool {
+        self.number > SECOND || self.number.is_multiple_of(ASIDE)
+    }
+
+    /// Whether it stands in the second table.
+    pub(super) fn is_second(&self) -> bool {
+        self.number > SECOND
+    }
+}
+
+/// The lines of a table, without its comments.
+pub(super) fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split('\t').collect())
+}
+
+pub(super) fn cases() -> anyhow::Result<Vec<Case>> {
+    let each = |table: usize| lines(TABLES[table]).zip(SECOND * table as u32 + 1..);
+    let each = (0..TABLES.len()).flat_map(each).map(|(words, number)| {
+        let [servers, planted, truth, command, _why] = words[..] else {
+            bail!("case {number}: a line has five columns");
+        };
+        let (server, behind) = match servers.split_once(' ') {
+            Some((server, behind)) => (server, Some(behind)),
+            None => (servers, None),
+        };
+        let planted = planted.split(' ').filter(|word| *word != "-");
+        let truth = truth
+            .split('|')
+            .map(|word| serde_json::from_value(word.into()));
+        Ok(Case {
+            number,
+            server,
+            behind,
+            planted: planted.map(plant).collect::<anyhow::Result<_>>()?,
+            truth: truth.collect::<Result<_, _>>()?,
+            command,
+        })
+    });
+    each.collect()
+}
+
+fn plant(word: &str) -> anyhow::Result<Plant> {
+    let (what, value) = word.split_once('=').unwrap_or((word, ""));
+    let (side, what) = match what.split_once(':') {
+        Some(("generator", what)) => (0, what),
+        Some(("server", what)) => (1, what),
+        _ => (0, what),
+    };
+    Ok(match what {
+        "free" => Plant::Free,
+        "ports" => Plant::Ports(value.parse()?),
+        "quota" => {
+            let (cpus, from_s) = value.split_once('@').unwrap_or((value, "0"));
+            Plant::Quota(side, cpus.parse()?, from_s.parse()?)
+        }
+        "lift" => Plant::Quota(side, NO_QUOTA_CPUS, value.parse()?),
+        "kill" => Plant::Kill(value.parse()?),
+        "stop" => {
+            let (from, to) = value.split_once('-').context("stop=FROM-TO")?;
+            Plant::Stop(side, from.parse()?, to.parse()?)
+        }
+        _ => bail!("nothing is planted by `{word}`"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_has_enough_cases_and_every_truth_and_servers_that_are_known() {
+        let cases = cases().unwrap();
+        let seconds = cases.iter().filter(|case| case.is_second()).count();
+        assert!(cases.len() - seconds >= 60 && seconds >= 30);
+        for limit in [
+            Limit::Generator,
+            Limit::Server,
+            Limit::Machine,
+            Limit::Downstream,
+            Limit::Ports,
+            Limit::Timer,
+            Limit::Path,
+            Limit::Nothing,
+        ] {
+            for second in [false, true] {
+                let mut each = cases.iter().filter(|case| case.is_second() == second);
+                assert!(each.any(|case| case.truth.contains(&limit)), "{limit:?}");
+            }
+        }
+        let known = [
+            "redis",
+            "jostled",
+            "postgres",
+            "mariadb",
+            "memcached",
+            "none",
+        ];
+        let is_known =
+            |name: &str| known.contains(&name) || lines(SERVERS).any(|words| words[0] == name);
+        for case in &cases {
+            let mut servers = [Some(case.server), case.behind].into_iter().flatten();
+            assert!(servers.all(is_known), "case {}", case.number);
+        }
+    }
+
+    #[test]
+    fn what_is_planted_is_a_word_with_its_numbers() {
+        assert_eq!(
+            plant("server:quota=0.2").unwrap(),
+            Plant::Quota(1, 0.2, 0.0)
+        );
+        assert_eq!(
+            plant("server:quota=0.2@1").unwrap(),
+            Plant::Quota(1, 0.2, 1.0)
+        );
+        assert_eq!(
+            plant("generator:lift=2").unwrap(),
+            Plant::Quota(0, NO_QUOTA_CPUS, 2.0)
+        );
+        assert_eq!(
+            plant("generator:stop=1.5-3").unwrap(),
+            Plant::Stop(0, 1.5, 3.0)
+        );
+        assert_eq!(plant("server:kill=2").unwrap(), Plant::Kill(2.0));
+        assert_eq!(plant("ports=300").unwrap(), Plant::Ports(300));
+        assert!(plant("server:quota=much").is_err() && plant("slower").is_err());
+    }
+}

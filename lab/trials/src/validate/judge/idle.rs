@@ -1,0 +1,175 @@
+//! `cargo xtask validate judge-idle`: the five generators that tool/docs/judge.md names first, on
+//! an idle machine, twenty runs each. Does `jostle judge` ever name a limit that is none?
+//!
+//! The truth is measured beside: each side in turn gets a quota of four fifths of a CPU. Where the
+//! printed rate then falls by a tenth or more, that side is a limit; both may be. Where neither is,
+//! the path is. Any other limit is wrong. Runs that another program disturbed are made again, or
+//! left out.
+
+use super::bench::{Bench, Ran, Usual};
+use super::generators::Generator;
+use super::plants::{Plant, Planted, Side};
+use super::truth::is_spoilt;
+use super::{Run, Wanted, amount, line, pilot};
+use crate::validate::store::Store;
+use crate::validate::{Required, Row};
+use jostle_model::judged::Limit;
+use jostle_stats::intervals::median;
+use jostle_stats::judge::find;
+use std::time::{Duration, Instant};
+
+/// Runs of each generator that are judged, and how often each quota is set.
+const RUNS: usize = 20;
+const QUOTAS: usize = 2;
+
+/// How often a run is made until no other program disturbs it.
+const TRIES: u32 = 3;
+
+/// Per cent of a CPU that the quota takes, and the share of the rate that a limit loses by it.
+const TAKEN: u32 = 20;
+const LOSES: f64 = 0.1;
+
+const SIDES: [(Side, Limit); 2] = [
+    (Side::Generator, Limit::Generator),
+    (Side::Server, Limit::Server),
+];
+
+/// Runs the generators that the file has not, as far as time allows, and reports.
+pub(in crate::validate) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+    if let Some(path) = wanted.judge {
+        return Ok(report(&Store::read(path)?.lines));
+    }
+    let mut store: Store<Run> = Store::open(wanted.save)?;
+    let until = Instant::now() + Duration::from_secs(wanted.seconds);
+    let mut missing = wanted.generators()?;
+    missing.retain(|generator| {
+        let mut known = store.lines.iter();
+        known.all(|run| run.generator != generator.name())
+    });
+    let bench = wanted.bench(&missing)?;
+    for generator in missing {
+        let per_s = pilot(&bench, generator, wanted.run_s())?;
+        let quotas = SIDES.map(|(side, _)| Some(side)).repeat(QUOTAS);
+        let turns = [None; RUNS].into_iter().chain(quotas);
+        for (at, side) in (0..).zip(turns) {
+            if Instant::now() >= until {
+                return Ok(report(&store.lines));
+            }
+            let planted = side.map(|side| Planted {
+                side,
+                plant: Plant::Quota,
+                dose: TAKEN,
+            });
+            let ran = run(&bench, generator, planted, (per_s, wanted.run_s()))?;
+            store.add(line(1, at, generator, planted, ran))?;
+        }
+    }
+    Ok(report(&store.lines))
+}
+
+fn run(
+    bench: &Bench,
+    generator: Generator,
+    planted: Option<Planted>,
+    (per_s, seconds): (f64, u64),
+) -> anyhow::Result<Ran> {
+    // The quota is a share of a CPU, whatever the side used before.
+    let usual = Usual {
+        per_s,
+        generator: 1.0,
+        server: 1.0,
+    };
+    let amount = amount(per_s * planted.map_or(1.0, Planted::left), seconds);
+    let run = || bench.run(generator, amount, planted.map(|planted| (planted, usual)));
+    let mut ran = run()?;
+    for _ in 1..TRIES {
+        if planted.is_none() && is_spoilt(&ran.watched, None) {
+            ran = run()?;
+        }
+    }
+    Ok(ran)
+}
+
+fn report(runs: &[Run]) -> Vec<Row> {
+    let groups = runs.chunk_by(|one, other| one.generator == other.generator);
+    groups.map(row).collect()
+}
+
+/// The row of one generator.
+fn row(runs: &[Run]) -> Row {
+    let alone = || runs.iter().filter(|run| run.planted.is_none());
+    let idle: Vec<&Run> = alone()
+        .filter(|run| !is_spoilt(&run.watched, None))
+        .collect();
+    let rate = |runs: &mut dyn Iterator<Item = &Run>| {
+        let rates: Vec<f64> = runs.map(|run| run.per_s).collect();
+        median(&rates).unwrap_or(0.0)
+    };
+    let usual = rate(&mut idle.iter().copied());
+    let is_limit = |side: Side| {
+        let is_held = |run: &&Run| run.planted.is_some_and(|planted| planted.side == side);
+        rate(&mut runs.iter().filter(is_held)) <= (1.0 - LOSES) * usual
+    };
+    let found = SIDES.into_iter().filter(|(side, _)| is_limit(*side));
+    let mut truth: Vec<Limit> = found.map(|(_, limit)| limit).collect();
+    if truth.is_empty() {
+        truth.push(Limit::Path);
+    }
+    let limits = || idle.iter().map(|run| find(&run.watched).limit);
+    let undecided = limits().filter(|limit| *limit == Limit::Undecided).count();
+    let right = limits().filter(|limit| truth.contains(limit)).count();
+    let names: Vec<&str> = truth.iter().map(|limit| limit.name()).collect();
+    Row {
+        what: format!("{}: wrong limit", runs[0].generator),
+        count: (idle.len() - right - undecided) as u64,
+        trials: idle.len() as u64,
+        required: Required::AtMostOf {
+            most: 0,
+            of: RUNS as u64,
+        },
+        note: format!(
+            "it is {}; {undecided} undecided, {} disturbed",
+            names.join(" or "),
+            alone().count() - idle.len()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::judge::truth::tests::run;
+
+    /// Two runs with these busy shares, and one with a quota for each side.
+    fn runs(busy: [[f64; 2]; 2], rates: [f64; 2]) -> Vec<Run> {
+        let alone = busy.map(|[generator, server]| run(0, 100.0, generator, server));
+        let held = SIDES.iter().zip(rates).map(|((side, _), per_s)| {
+            let mut held = run(1, per_s, 0.5, 0.5);
+            held.planted.as_mut().unwrap().side = *side;
+            held
+        });
+        alone.into_iter().chain(held).collect()
+    }
+
+    #[test]
+    fn a_limit_is_wrong_if_its_side_has_cpu_time_to_spare() {
+        let wrong = |busy, rates| {
+            let row = &report(&runs(busy, rates))[0];
+            (row.count, row.trials)
+        };
+        let [both, none] = [[[0.95, 0.5], [0.5, 0.95]], [[0.5, 0.5], [0.8, 0.8]]];
+        // The generator loses a fifth by its quota, the server nothing.
+        assert_eq!(wrong(both, [80.0, 99.0]), (1, 2));
+        assert_eq!(wrong(both, [80.0, 82.0]), (0, 2));
+        // One that is undecided is not wrong.
+        assert_eq!(wrong(none, [99.0, 98.0]), (0, 2));
+        assert_eq!(wrong(none, [80.0, 98.0]), (1, 2));
+    }
+
+    #[test]
+    fn a_run_beside_another_program_is_left_out() {
+        let mut runs = runs([[0.95, 0.5], [0.95, 0.5]], [80.0, 99.0]);
+        runs[0].watched.machine.stolen_s.fill(0.05);
+        assert_eq!(report(&runs)[0].trials, 1);
+    }
+}
