@@ -6,7 +6,7 @@
 //! judge, or too little was seen; the generator was stopped or throttled by a quota; the
 //! hypervisor; the server had ended or was stopped; ports; the generator was busy; the
 //! server was throttled or busy; either of them was held to one CPU; timers, the backlog, the
-//! server's own server and its pool; other programs; all CPUs; lost segments.
+//! server's own server, its disk and its pool; other programs; all CPUs; lost segments.
 //! With none of these the load itself was the limit: its connections wait for answers.
 
 mod doubled;
@@ -17,7 +17,7 @@ mod window;
 mod words;
 
 pub use doubled::{Run, is_open, looks, settle};
-pub use printed::{notes, shared_out};
+pub use printed::{notes, of_server};
 pub use words::{copying, doubling};
 
 use jostle_model::judged::{Finding, Limit, Process, Side, Watched};
@@ -199,6 +199,7 @@ fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
         .or_else(|| waits::for_timer(window))
         .or_else(|| waits::for_backlog(window))
         .or_else(|| waits::downstream(window))
+        .or_else(|| waits::for_disk(window))
         .or_else(|| waits::for_pool(window, generator, server))
         .or_else(|| neighbours(window, generator, server))
         .or_else(|| full(window))
