@@ -18,6 +18,7 @@ mod words;
 
 pub use doubled::{Run, is_open, looks, settle};
 pub use printed::{notes, of_server};
+pub(crate) use waits::{OF_CONNECTIONS, UNREAD};
 pub use words::{copying, doubling};
 
 use jostle_model::judged::{Finding, Limit, Process, Side, Watched};

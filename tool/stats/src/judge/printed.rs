@@ -67,9 +67,10 @@ fn chosen(traffic: &Traffic) -> Option<String> {
     let rest: u64 = traffic.others.iter().map(|peer| peer.connections).sum();
     let more = match other.bytes as f64 > bytes.max(1.0) {
         true => format!(
-            "; {} carried {:.1} times as many bytes: --server :PORT judges it",
+            "; {} carried {:.1} times as many bytes: --server :{} judges it",
             other.at,
-            other.bytes as f64 / bytes.max(1.0)
+            other.bytes as f64 / bytes.max(1.0),
+            other.at.rsplit(':').next().unwrap_or_default()
         ),
         false => String::new(),
     };
@@ -292,7 +293,7 @@ mod tests {
         let judged =
             "the server at port 6379 is judged, to which 50 of the command's 70 connections led";
         assert_eq!(told(900), judged);
-        let more = "; 127.0.0.1:6380 carried 3.0 times as many bytes: --server :PORT judges it";
+        let more = "; 127.0.0.1:6380 carried 3.0 times as many bytes: --server :6380 judges it";
         assert_eq!(told(3_000), format!("{judged}{more}"));
         assert_eq!(chosen(&traffic(50.0, 50.0, &[])), None);
     }

@@ -21,10 +21,10 @@ pub(super) const REFUSED: f64 = 0.25;
 
 /// Share of the looks in which requests lie unread at a server that does not read. One with
 /// room that reads is met with none unread in 0.3 of them.
-const UNREAD: f64 = 0.9;
+pub(crate) const UNREAD: f64 = 0.9;
 
 /// Share of the connections on which requests lie unread then.
-const OF_CONNECTIONS: f64 = 0.2;
+pub(crate) const OF_CONNECTIONS: f64 = 0.2;
 
 /// For a tenth of the looks no port was left.
 pub(super) fn for_ports(window: &Window<'_>) -> Option<State> {
