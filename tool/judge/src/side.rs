@@ -42,7 +42,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Of a side whose waits for disks matter.
+    /// The watch of a side whose waits for disks matter.
     pub(super) fn of_server() -> Watch {
         let mut watch = Watch::default();
         watch.threads.on_disk = Some(Default::default());

@@ -3,7 +3,7 @@
 
 use crate::common::loops::Loops;
 use crate::common::web::Server;
-use crate::common::{beside, jostle, must_have, reason};
+use crate::common::{beside, in_five_tries_unless_disturbed, jostle, must_have, reason};
 use jostle_model::record::Point;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -73,13 +73,16 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
         let line = format!(
             "stream http://127.0.0.1:{port}/ -w 10 -n {each} --runs 1 --quiet --format json"
         );
-        let point = jostle(&line).run().measures().point();
-        let queues = point.machine.tcp_queues.unwrap();
-        let share = queues.unread as f64 / queues.connections as f64;
-        assert!(queues.looks > 5 && (share > 0.5) == is_told, "{queues:?}");
-        let told = reason(&point, "queues");
-        let told = told.is_some_and(|told| told.text.contains("lay unread at the server"));
-        assert_eq!(told, is_told && queues.looks >= 10, "{kind}: {queues:?}");
+        in_five_tries_unless_disturbed(kind, || {
+            let done = jostle(&line).run().measures();
+            let point = done.point();
+            let queues = point.machine.tcp_queues.unwrap();
+            let share = queues.unread as f64 / queues.connections as f64;
+            assert!(queues.looks > 5 && (share > 0.5) == is_told, "{queues:?}");
+            let told = reason(&point, "queues");
+            let told = told.is_some_and(|told| told.text.contains("lay unread at the server"));
+            (done, told == is_told)
+        });
     }
 }
 

@@ -31,7 +31,7 @@ pub static CHECK: Check = Check {
              accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
              longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
              while the median is {} to {}; or, at {FEWEST} looks or more, while the server used \
-             {ROOM} CPUs at most, requests that lay unread there on {} of the connections, on two \
+             {ROOM} CPUs at most (with the time that server and workers waited for a CPU), requests that lay unread there on {} of the connections, on two \
              or more in {} of the looks, or messages that clients could not send on {} of the \
              connections: SUSPECT",
             time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
@@ -104,7 +104,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Reason> {
     let idle = evidence.runs.iter().filter(|run| {
         let used_s = run.server.as_ref().and_then(|server| server.cpu_s);
-        used_s.is_some_and(|used_s| used_s <= ROOM * run.window_s)
+        // Most of it may be the workers': the server's own is not recorded apart.
+        let accounts = run.accounts.as_ref();
+        let waited_s = accounts.and_then(|of| of.waited_s).unwrap_or(0.0);
+        used_s.is_some_and(|used_s| used_s + waited_s <= ROOM * run.window_s)
     });
     let queues: Vec<TcpQueues> = idle.filter_map(|run| run.machine.tcp_queues).collect();
     let sum = |figure: fn(&TcpQueues) -> u64| queues.iter().map(figure).sum::<u64>() as f64;
@@ -222,10 +225,10 @@ mod tests {
 
     #[test]
     fn requests_unread_or_unsent_are_reported_at_a_server_with_room() {
-        let of = |queues: [u64; 4], server_s: Option<f64>| {
+        fn told(queues: [u64; 4], server_s: Option<f64>, waited_s: f64) -> String {
             let mut experiment = experiment();
             experiment.plan.workload = Workload::Rate;
-            let mut run = point();
+            let mut run = crate::fixtures::beside(0.0, waited_s);
             run.window_s = 2.0;
             run.server = Some(jostle_model::record::Server {
                 cpu_s: server_s,
@@ -241,11 +244,14 @@ mod tests {
             });
             let reason = judge_in(&CHECK, &experiment, &[run]);
             reason.map_or(String::new(), |reason| reason.text)
-        };
+        }
+        let of = |queues, server_s| told(queues, server_s, 0.0);
         let unread = [10, 400, 9, 0];
         assert!(of(unread, Some(1.4)).starts_with("requests lay unread at the server on 40 of 50"),);
         let unsent = of([10, 0, 0, 250], Some(0.2));
         assert!(unsent.starts_with("clients could not send what they had written on 25 of 50"));
+        // It may have waited for a CPU.
+        assert_eq!(told(unread, Some(0.2), 1.5), "");
         // A busy server, one that is not seen; too few, or not at all looks; too few looks.
         assert_eq!(of(unread, Some(1.5)) + &of(unread, None), "");
         let few = [[10, 99, 10, 249], [10, 400, 8, 0], [9, 400, 9, 450]];
