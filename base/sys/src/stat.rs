@@ -94,6 +94,58 @@ pub fn scheduled(pid: u32, tid: u32) -> Option<Scheduled> {
     SchedulerClock::of(pid, tid)?.read()
 }
 
+/// Whether a thread sleeps, and its faults (/proc/PID/task/TID/stat), open to be read again and
+/// again.
+#[derive(Debug)]
+pub struct SleepState(File);
+
+/// What it waits for beside CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asleep {
+    /// It waits for a disk, or for what no signal ends (state D).
+    pub for_disk: bool,
+    /// Page faults that had to read a disk or swap, since its start.
+    pub major_faults: u64,
+}
+
+impl SleepState {
+    /// None where the thread is gone.
+    pub fn of(pid: u32, tid: u32) -> Option<SleepState> {
+        let file = File::open(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+        Some(SleepState(file))
+    }
+
+    /// None where the thread is gone.
+    pub fn read(&self) -> Option<Asleep> {
+        let mut buffer = [0; 512];
+        let read = self.0.read_at(&mut buffer, 0).ok()?;
+        parse_asleep(&String::from_utf8_lossy(&buffer[..read]))
+    }
+}
+
+/// proc_pid_stat(5): fields 3 (state) and 12 (majflt), behind the name in parentheses.
+fn parse_asleep(text: &str) -> Option<Asleep> {
+    let mut fields = text.rsplit_once(") ")?.1.split_whitespace();
+    Some(Asleep {
+        for_disk: fields.next()? == "D",
+        major_faults: fields.nth(8)?.parse().ok()?,
+    })
+}
+
+/// Bytes that a process has read from disks and written to them so far (read_bytes and
+/// write_bytes of /proc/PID/io). None if it is gone, or another user's.
+pub fn disk_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    Some(parse_disk_bytes(&text))
+}
+
+fn parse_disk_bytes(text: &str) -> u64 {
+    let lines = text.lines().filter_map(|line| line.split_once(": "));
+    let of_disk = lines.filter(|(name, _)| ["read_bytes", "write_bytes"].contains(name));
+    let bytes = of_disk.filter_map(|(_, bytes)| bytes.parse::<u64>().ok());
+    bytes.sum()
+}
+
 /// The threads of a process; empty if it is gone.
 pub fn threads_of(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
@@ -227,6 +279,23 @@ mod tests {
         assert_eq!(parse_machine("intr 5\n"), None);
         let machine = parse_machine(text).unwrap();
         assert_eq!((machine.on(&[0]), machine.on(&[])), ([0, 0], [8, 7]));
+    }
+
+    #[test]
+    fn a_thread_s_state_and_major_faults_stand_behind_its_name() {
+        let of = |state: &str| {
+            let text = format!("71 (a) b) {state} 1 71 71 0 -1 4194304 240 11 7 12 0 0");
+            let asleep = parse_asleep(&text).unwrap();
+            (asleep.for_disk, asleep.major_faults)
+        };
+        assert_eq!((of("D"), of("S")), ((true, 7), (false, 7)));
+        assert_eq!(parse_asleep("71 (a) D 1"), None);
+        let own = std::process::id();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert!(!SleepState::of(own, tid).unwrap().read().unwrap().for_disk);
+        let io =
+            "rchar: 9\nwchar: 9\nread_bytes: 4096\nwrite_bytes: 512\ncancelled_write_bytes: 9\n";
+        assert_eq!(parse_disk_bytes(io), 4608);
     }
 
     #[test]

@@ -12,12 +12,14 @@ use jostle_engine::environment::environment;
 use jostle_engine::experiment::exit;
 use jostle_engine::keeper;
 use jostle_judge::{Order, watch};
-use jostle_model::judged::{Doubled, Limit, Turn, Watched};
+use jostle_model::ServerAt;
+use jostle_model::judged::{Doubled, Limit, Peer, Turn, Watched};
 use jostle_model::record::Record;
 use jostle_report::Writer;
 use jostle_report::judged::{self, Judgements};
 use jostle_stats::judge::{Run, is_open, looks, settle};
 use jostle_sys::limits::Machine;
+use jostle_sys::serving::{Address, is_served};
 use jostle_sys::spawn;
 use std::time::SystemTime;
 
@@ -181,7 +183,7 @@ impl Bench<'_> {
                     Some(turn) => filled(&self.words, turn.load),
                     None => self.words.clone(),
                 },
-                server: self.args.server.clone(),
+                server: self.args.server.clone().or_else(|| self.judged()),
                 every_ns: self.args.every.0,
                 environment: machine.clone(),
                 started_at: rfc3339(SystemTime::now()),
@@ -198,7 +200,8 @@ impl Bench<'_> {
             if let Some(code) = self.signals.exit_code() {
                 return Ok(code);
             }
-            if code == exit::FAILED || turns.len() == 1 {
+            let has_failed = code == exit::FAILED && !self.is_of_a_pair();
+            if has_failed || turns.len() == 1 {
                 return Ok(code);
             }
             if nth % 2 == 0 && self.is_decided(nth / 2) {
@@ -206,6 +209,27 @@ impl Bench<'_> {
             }
         }
         Ok(exit::DONE)
+    }
+
+    /// The server of the first run, if it listens before each run: of two servers with similar
+    /// work, another could be found in each run of a pair.
+    fn judged(&self) -> Option<ServerAt> {
+        let first = self.found.watched.first()?;
+        let traffic = first
+            .traffic
+            .as_ref()
+            .filter(|_| first.server_at.is_some())?;
+        let port = u16::try_from(traffic.port).ok()?;
+        // The address would be lost by which these two are told apart.
+        let is_shared = |peer: &Peer| peer.at.ends_with(&format!(":{port}"));
+        let is_alone = !traffic.others.iter().any(is_shared);
+        (is_alone && is_served(&Address::Port(port))).then_some(ServerAt::Port(port))
+    }
+
+    /// Whether the latest run can be compared although nothing was seen of its connections.
+    fn is_of_a_pair(&self) -> bool {
+        let last = self.found.watched.last();
+        last.is_some_and(|last| last.exit == Some(0) && Run::of(last).is_some())
     }
 
     /// Whether so many pairs are enough: at the [`looks`], unless `--repeat` fixes them.
@@ -227,8 +251,8 @@ impl Bench<'_> {
         }
         let Some(doubled) = self.pairs() else {
             return Err(Failure::Failed(anyhow!(
-                "no TCP connections of the command were seen, so that its work cannot be \
-                 compared; let it use TCP and run for a second or more"
+                "neither TCP connections of the command nor a rate that it printed were seen, so \
+                 that its work cannot be compared; let it use TCP and run for a second or more"
             )));
         };
         let code = exit_code(doubled.limit, self.args.require);

@@ -9,6 +9,7 @@ mod kin;
 mod output;
 mod side;
 mod sockets;
+mod store;
 mod threads;
 
 use guard::{Guard, News};
@@ -23,6 +24,7 @@ use side::Watch;
 use sockets::Sockets;
 use std::collections::BTreeSet;
 use std::io;
+use store::Store;
 
 /// What to run and to watch.
 #[derive(Clone, Debug)]
@@ -162,6 +164,8 @@ struct Sampler<'a> {
     /// Where its processes are found, and by what name.
     found: Option<(Server, String)>,
     sockets: Option<Sockets>,
+    /// The server, if it is one that counts its reads.
+    store: Option<Store>,
     ticks: Option<MachineTicks>,
     complete: bool,
     /// Sockets that the command has from jostle, such as its input and output.
@@ -196,9 +200,10 @@ impl<'a> Sampler<'a> {
             around_ns: began_ns,
             kin,
             generator: Watch::default(),
-            server: Watch::default(),
+            server: Watch::of_server(),
             found: None,
             sockets: Sockets::open(port),
+            store: None,
             ticks: stat::machine_ticks().ok(),
             complete: census::is_complete(),
             inherited: inodes(&[std::process::id(), guard.pid]),
@@ -231,7 +236,12 @@ impl<'a> Sampler<'a> {
     fn know(&mut self, at: &ServerAt) {
         let server = Server::of(Some(at), "", &[]);
         server.look();
-        self.serve(&server.roots());
+        let roots = server.roots();
+        self.serve(&roots);
+        if let ServerAt::Port(port) = at {
+            let mut names = roots.iter().filter_map(|pid| threads::name(*pid, *pid));
+            self.store = names.find_map(|name| Store::ask(&name, *port));
+        }
         self.found = Some((server, at.to_string()));
     }
 
@@ -494,6 +504,7 @@ impl<'a> Sampler<'a> {
             traffic: traffic.flatten(),
             network,
             machine,
+            lookups: self.store.and_then(|store| store.since()),
             ..self.watched
         }
     }

@@ -34,6 +34,9 @@ pub(super) struct Watch {
     queued_s: Vec<f64>,
     throttled_s: Vec<f64>,
     gone_s: Vec<f64>,
+    /// What each process had read and written at the first look that met a thread of its that
+    /// waited for a disk, and at the latest.
+    disk_bytes: BTreeMap<u32, [u64; 2]>,
     /// By number; the time and the threads of each.
     processes: BTreeMap<u32, Process>,
     /// Processes that waited for a lock, as of the latest look at their titles.
@@ -42,6 +45,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// The watch of a side whose waits for disks matter.
+    pub(super) fn of_server() -> Watch {
+        let mut watch = Watch::default();
+        watch.threads.on_disk = Some(Default::default());
+        watch
+    }
+
     /// At the start of the first interval, or when the processes are found.
     pub(super) fn begin(&mut self, pids: &[u32]) {
         self.threads.begin(pids);
@@ -58,12 +68,29 @@ impl Watch {
         self.side.processes = self.side.processes.max(pids.len() as u64);
         self.side.cpu_s.push(rounded(used_ns as f64 / 1e9));
         self.queued_s.push(rounded(self.threads.look(pids)));
+        self.look_at_disk();
         let stopped_s = if is_stopped(kin, pids) { span_s } else { 0.0 };
         self.side.stopped_s.push(rounded(stopped_s));
         self.at_locks.push(self.waiting as f64);
         let throttled_s = self.throttled_s();
         self.throttled_s.push(rounded(throttled_s));
         self.look_at_limits(pids);
+    }
+
+    fn look_at_disk(&mut self) {
+        let Some((waiting, faults)) = &self.threads.on_disk else {
+            return;
+        };
+        for pid in waiting.keys() {
+            if let Some(bytes) = stat::disk_bytes(*pid) {
+                self.disk_bytes.entry(*pid).or_insert([bytes; 2])[1] = bytes;
+            }
+        }
+        let waiting: u32 = waiting.values().sum();
+        let on_disk = self.side.on_disk.get_or_insert_default();
+        on_disk.push(waiting.into());
+        let major_faults = self.side.major_faults.get_or_insert_default();
+        major_faults.push(*faults as f64);
     }
 
     fn follow(&mut self, pid: u32, member: &Member) {
@@ -197,7 +224,9 @@ impl Watch {
         gone_s.resize(intervals, 0.0);
         let mut throttled_s = self.throttled_s;
         throttled_s.resize(intervals, 0.0);
+        let disk_bytes = self.disk_bytes.values().map(|[first, last]| last - first);
         Side {
+            disk_bytes: (!self.disk_bytes.is_empty()).then(|| disk_bytes.sum()),
             threads: self.threads.most,
             queued_s: self.threads.counted.then_some(self.queued_s),
             throttled_s: limited.then_some(throttled_s),

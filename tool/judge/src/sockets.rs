@@ -3,6 +3,7 @@
 
 use jostle_model::judged::{Network, Peer, Traffic};
 use jostle_sys::limits::net::{self, Counted, Net, Reuse};
+use jostle_sys::serving;
 use jostle_sys::sock_diag::{Carried, LISTEN, SYN_SENT, SockDiag, Tcp, Wanted};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -151,6 +152,8 @@ impl Sockets {
         self.note_new(&all, None);
         let (port, address) = match most_connected(&all, inodes) {
             Some((to, is_local)) => ((to.port(), is_local), Some(to.ip())),
+            // What is new beside a command over a Unix socket is somebody else's.
+            None if serving::has_unix(inodes) => return None,
             None => ((self.newly_connected(&all)?, true), None),
         };
         self.port = Some(port);
@@ -459,7 +462,7 @@ impl Sockets {
         let (Some((port, _)), true) = (self.port, server.len() > 1) else {
             return;
         };
-        let shares = jostle_sys::serving::shares_of(server, port);
+        let shares = serving::shares_of(server, port);
         let known = &mut self.columns.at_processes;
         if shares.iter().sum::<u64>() > known.iter().sum() {
             *known = shares;

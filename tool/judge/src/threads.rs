@@ -1,7 +1,7 @@
 //! The threads of one side: when each ran, and when it was runnable and not running.
 
 use jostle_model::judged::Thread;
-use jostle_sys::stat::{self, Scheduled, SchedulerClock};
+use jostle_sys::stat::{self, Asleep, Scheduled, SchedulerClock, SleepState};
 use std::collections::BTreeMap;
 
 /// Threads whose clocks are kept open, on each side.
@@ -21,6 +21,8 @@ const SWEEP: usize = 256;
 struct Followed {
     clock: Option<SchedulerClock>,
     last: Scheduled,
+    sleep: Option<SleepState>,
+    asleep: Asleep,
     name: String,
     /// Looks at which it was there.
     looks: u32,
@@ -46,6 +48,9 @@ pub(super) struct Threads {
     pub most: u64,
     /// Whether the kernel counts the time in run queues.
     pub counted: bool,
+    /// Threads that waited for a disk at the latest look, by their process, and the major
+    /// faults of all in the interval; None where nobody asks.
+    pub on_disk: Option<(BTreeMap<u32, u32>, u64)>,
 }
 
 impl Threads {
@@ -63,6 +68,9 @@ impl Threads {
     pub(super) fn look(&mut self, pids: &[u32]) -> f64 {
         let mut there = 0;
         let mut queued_s = 0.0;
+        if let Some(on_disk) = &mut self.on_disk {
+            *on_disk = Default::default();
+        }
         for pid in pids {
             for tid in stat::threads_of(*pid) {
                 there += 1;
@@ -101,6 +109,16 @@ impl Threads {
         let queued_s = now.waited_ns.saturating_sub(followed.last.waited_ns) as f64 / 1e9;
         followed.last = now;
         followed.looks += 1;
+        if let (Some((waiting, faults)), Some(now)) = (
+            &mut self.on_disk,
+            followed.sleep.as_ref().and_then(SleepState::read),
+        ) {
+            *faults += now.major_faults - followed.asleep.major_faults.min(now.major_faults);
+            followed.asleep = now;
+            if now.for_disk {
+                *waiting.entry(pid).or_default() += 1;
+            }
+        }
         if followed.looks.is_power_of_two() {
             // Programs are executed, and threads named, after they were forked.
             followed.name = name(pid, tid).unwrap_or_else(|| followed.name.clone());
@@ -124,7 +142,13 @@ impl Threads {
         let Some(clock) = SchedulerClock::of(pid, tid) else {
             return;
         };
+        let sleep = self.on_disk.as_ref().and_then(|_| SleepState::of(pid, tid));
         let followed = Followed {
+            asleep: sleep
+                .as_ref()
+                .and_then(SleepState::read)
+                .unwrap_or_default(),
+            sleep,
             last: clock.read().unwrap_or_default(),
             clock: Some(clock),
             name: name(pid, tid).unwrap_or_default(),
@@ -212,6 +236,8 @@ mod tests {
         let thread = |first, series: &[(f64, f64)]| Followed {
             clock: None,
             last: Scheduled::default(),
+            sleep: None,
+            asleep: Asleep::default(),
             name: String::new(),
             looks: 0,
             first,

@@ -141,8 +141,8 @@ pub struct Connections {
     /// The side that accepts, where it is on this machine and ours.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<Side>,
-    /// Connections that each acceptor took; absent for one acceptor. `per_worker` has their
-    /// fairness.
+    /// Connections that each acceptor took, or, up to 100,000, that were open at each process of
+    /// a server that was there before; absent for one. `per_worker` has their fairness.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub accepted: Vec<u64>,
     /// Connections that found an even port, and an odd one.

@@ -63,11 +63,25 @@ pub struct Watched {
     pub unix_sockets: bool,
     /// The machine's CPUs.
     pub machine: Machine,
+    /// Reads that the server counted, if it is Redis or memcached; absent where it is neither,
+    /// or wants a password.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lookups: Option<Lookups>,
     /// What the command printed; absent where it kept its own streams.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<Output>,
     /// What follows from all of this.
     pub finding: Finding,
+}
+
+/// Reads of keys that a store counted, by whichever client, from when its port was found to
+/// the end of the command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookups {
+    /// The key was there (keyspace_hits, get_hits).
+    pub hits: u64,
+    /// It was not (keyspace_misses, get_misses).
+    pub misses: u64,
 }
 
 /// What the command printed, as far as it was read.
@@ -128,6 +142,17 @@ pub struct Side {
     pub queued_s: Option<Vec<f64>>,
     /// Time for which it was stopped by a signal.
     pub stopped_s: Vec<f64>,
+    /// Threads that waited for a disk or another wait that no signal ends (state D), at the end
+    /// of the interval; of the server alone, absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub on_disk: Option<Vec<f64>>,
+    /// Their page faults that had to read a disk or swap; absent as above.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub major_faults: Option<Vec<f64>>,
+    /// Bytes that its processes read from disks and wrote to them, from the first look that met
+    /// such a thread to the last; absent where there was none, or they may not be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disk_bytes: Option<u64>,
     /// Time for which all its processes had ended; absent where some lived to the end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gone_s: Option<Vec<f64>>,
@@ -312,7 +337,7 @@ pub enum Limit {
     Server,
     /// The CPUs or the hypervisor of this machine.
     Machine,
-    /// What the server itself waits for: another server.
+    /// What the server itself waits for: another server, a disk, or swap.
     Downstream,
     /// The ports of this machine for new connections.
     Ports,
@@ -390,7 +415,8 @@ pub struct Doubled {
     pub copies: bool,
     /// The load and the doubled one, or numbers of copies.
     pub loads: [u64; 2],
-    /// What work was measured by: `bytes` or `connections`.
+    /// What work was measured by: `bytes` or `connections`, or `printed`: the rate that the
+    /// command printed, where no connection was seen.
     pub measure: String,
     /// Work for each second with the load and with the doubled one, a pair a line.
     pub rates_per_s: Vec<[f64; 2]>,

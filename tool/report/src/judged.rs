@@ -11,7 +11,7 @@ use jostle_model::judged::{Doubled, Limit, Output, Peer, Side, Watched};
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
-use jostle_stats::judge::shared_out;
+use jostle_stats::judge::of_server;
 use jostle_stats::printed::FIGURES;
 use std::fmt::Write as _;
 use std::io::BufRead;
@@ -154,8 +154,8 @@ pub fn one(watched: &Watched) -> String {
     out += &seconds(watched);
     out += &table(watched);
     out += &watched.output.as_ref().map_or(String::new(), printed);
-    if let Some(uneven) = watched.traffic.as_ref().and_then(shared_out) {
-        out += &wrap("  ! ", &(uneven + "."), WIDTH);
+    for note in of_server(watched) {
+        out += &wrap("  ! ", &(note + "."), WIDTH);
     }
     out += &wrap("", &finding.meaning, WIDTH);
     if let Some(ended) = ended(watched) {
@@ -396,6 +396,7 @@ pub fn doubled(doubled: &Doubled) -> String {
     let [load, twice] = doubled.loads;
     let unit = match doubled.measure.as_str() {
         "connections" => "connections/s",
+        "printed" => "operations/s as printed",
         _ => "MB/s",
     };
     let scale = if unit == "MB/s" { 1e6 } else { 1.0 };

@@ -272,6 +272,7 @@ fn machine(cpu_s: f64) -> Machine {
         throttled_periods: Some(0),
         halts: Some(0),
         tcp: None,
+        tcp_queues: None,
     }
 }
 

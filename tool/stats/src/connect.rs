@@ -436,6 +436,28 @@ mod tests {
         );
     }
 
+    /// 755 of 1,000 connections were at one of four processes, without a word.
+    #[test]
+    fn connections_at_one_of_several_acceptors_are_told() {
+        let told = |accepted: [u64; 4]| {
+            let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
+            for point in &mut points {
+                point.per_worker = crate::fairness::per_worker(&accepted);
+                point.connections.as_mut().unwrap().accepted = accepted.to_vec();
+            }
+            said(&points).remove(0).1
+        };
+        let uneven = told([80, 755, 83, 82]);
+        let expected = "of 4 acceptors the busiest took 76 % and the idlest 8 % up to 1,000 open, \
+                        less even than by chance.";
+        assert!(uneven.ends_with(expected), "{uneven}");
+        let even = told([250, 240, 262, 248]);
+        assert!(
+            even.ends_with("the idlest 24 % up to 1,000 open."),
+            "{even}"
+        );
+    }
+
     /// 629 us at 20,000 open were "takes 18 us": most connects since 1,000 lie below the cliff.
     #[test]
     fn a_flat_median_is_not_reported_where_p99_or_cpu_time_contradict_it() {

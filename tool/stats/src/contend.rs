@@ -4,6 +4,8 @@
 use crate::checks::CHECKS;
 use crate::closing::targets;
 use crate::fairness::{DispersionTest, dispersion_test};
+use crate::growth::{self, DISJOINT};
+use crate::histogram::Histogram;
 use crate::intervals::median;
 use crate::numbers::{self, significant, time};
 use crate::ratio::{Outcome, Ratio, by_block};
@@ -94,24 +96,51 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         throughput(few, many)
     };
     let order = order_of_service(plan, many).or_else(|| failed(many));
-    let mut text = match (first, order) {
-        (Some(first), Some(order)) => join(&first, &order),
-        (Some(only), None) | (None, Some(only)) => only.text,
-        (None, None) => return readers_and_writers(many).map(|text| format!("{text}.")),
+    let main = match (first, order) {
+        (Some(first), Some(order)) => Some(join(&first, &order)),
+        (only, None) | (None, only) => only.map(|clause| clause.text),
     };
-    if let Some(growth) = cpu_growth(few, many) {
-        text.push_str("; ");
-        text.push_str(&growth);
-    }
-    for clause in [readers_and_writers(many), waiting(many)]
-        .into_iter()
-        .flatten()
-    {
-        text.push_str("; ");
-        text.push_str(&clause);
-    }
-    text.push('.');
-    Some(text)
+    let clauses = [
+        main,
+        striped(plan, many),
+        cpu_growth(few, many),
+        readers_and_writers(many),
+        waiting(many),
+    ];
+    let clauses: Vec<String> = clauses.into_iter().flatten().collect();
+    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+}
+
+/// Share of the attempts that have to wait for another name before that is reported.
+const STRIPED: f64 = 0.1;
+
+/// `67 % of the attempts waited although nobody had their name`, with several names.
+fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
+    // Half of such a wait has to be more than the lock's own calls.
+    const CALLS: f64 = 10.0;
+    let calls_ns = CALLS * point.own_cost.map_or(0.0, |cost| cost.pair_ns);
+    let is_asked = plan.key_count() > 1 && is_plain(plan);
+    let shares = point.runs.iter().filter(|_| is_asked);
+    let shares = shares.map(|run| waited_elsewhere(run, calls_ns));
+    let share = median(&shares.collect::<Option<Vec<f64>>>()?)?;
+    (share >= STRIPED).then(|| {
+        format!(
+            "{:.0} % of the attempts waited although nobody had their name: {DISJOINT}",
+            100.0 * share
+        )
+    })
+}
+
+/// Share of the attempts that waited for half a hold or longer, less those whose own lock
+/// had an owner meanwhile, and less as many as the run queue can have delayed by so much. None
+/// where that tells nothing.
+fn waited_elsewhere(run: &Point, calls_ns: f64) -> Option<f64> {
+    let half_ns = run.hold_ns.as_ref()?.mean / 2.0;
+    let waits = Histogram::from_buckets(run.histograms.get("acquire_ns")?);
+    let queued_ns = 1e9 * run.runqueue_wait_s.filter(|_| growth::runs_apart(run))?;
+    let queued = queued_ns / half_ns / run.operations.max(1) as f64;
+    let late = waits.share_over(half_ns as u64);
+    (half_ns > calls_ns && half_ns > 0.0).then_some(late - run.blocked_share? - queued)
 }
 
 /// Rotations from which on a wait is starvation. In a queue each other worker is served at
@@ -352,10 +381,12 @@ fn service(test: &DispersionTest, shares: &PerWorker) -> Option<Service> {
 /// the queue; with readers, which do not queue; with tries, which never wait; and with
 /// different ranges, which are different locks.
 fn order_is_the_lock_s(plan: &Plan) -> bool {
-    plan.key_count() == 1
-        && plan.shared() == 0.0
-        && !plan.try_only()
-        && matches!(plan.range, None | Some(Range::Same))
+    plan.key_count() == 1 && is_plain(plan)
+}
+
+/// Exclusive, waited for, and whole.
+fn is_plain(plan: &Plan) -> bool {
+    plan.shared() == 0.0 && !plan.try_only() && matches!(plan.range, None | Some(Range::Same))
 }
 
 fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {

@@ -75,6 +75,7 @@ pub(crate) fn point() -> Point {
             throttled_periods: Some(0),
             halts: Some(0),
             tcp: None,
+            tcp_queues: None,
         },
         hold_ns: Some(distribution(4725, 1_001_000)),
         handoff_ns: Some(distribution(4700, 5_000)),

@@ -199,8 +199,8 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let share =
         plan.names == Some(Names::Own) && no_faster && two.runs.iter().all(|run| runs_apart(run));
     let why = match share {
-        true => ": disjoint names wait for one another, by a lock or a stripe that they share",
-        false => "",
+        true => format!(": {DISJOINT}"),
+        false => String::new(),
     };
     Some(format!(
         "2 workers of {} {names}, {said} 1 of {}{why}",
@@ -209,8 +209,12 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     ))
 }
 
+/// Why operations on several names take as long as those on one.
+pub(crate) const DISJOINT: &str =
+    "disjoint names wait for one another, by a lock or a stripe that they share";
+
 /// Whether two workers could have worked at once: each on a CPU, and without a server.
-fn runs_apart(run: &Point) -> bool {
+pub(crate) fn runs_apart(run: &Point) -> bool {
     let accounts = run.accounts.as_deref();
     let cpus = accounts.map_or(run.machine.cores, |of| of.cpus);
     let served = run.server.is_some() || accounts.is_some_and(|of| of.server_s.is_some());

@@ -6,13 +6,16 @@
 
 use crate::common::{
     Done, Jostle, Place, Signal, alone, beside, in_a_network_of_its_own, in_five_tries,
-    in_five_tries_unless_disturbed, jostle,
+    in_five_tries_unless_disturbed, jostle, must_have,
 };
 use jostle_model::connect::Connections;
 use jostle_model::record::{Fit, Point, Record};
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 /// One sweep, its records on stdout.
 fn sweep(options: &str) -> Jostle {
@@ -236,6 +239,45 @@ fn a_client_that_dies_makes_its_point_invalid_and_keeps_the_others() {
         "{:?}",
         points[1].deaths
     );
+}
+
+/// Four processes of a server accept at one port, each so many connections and no more.
+#[test]
+fn connections_at_the_processes_of_another_s_server_are_counted() {
+    must_have("python3", "python3");
+    let _beside = beside();
+    let script = "import os, socket, sys, time\n\
+        s = socket.create_server(('127.0.0.1', 0), backlog=1000)\n\
+        print(s.getsockname()[1], flush=True)\n\
+        most = int(sys.argv[1])\n\
+        for of in sys.argv[2:]:\n\
+        \x20   if os.fork() == 0: most = int(of); break\n\
+        kept = [s.accept() for _ in range(most)]; time.sleep(600)";
+    let accepted = |most: [u64; 4]| {
+        let mut server = Command::new("python3")
+            .args(["-c", script])
+            .args(most.map(|most| most.to_string()))
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(server.stdout.take().unwrap());
+        let port = stdout.lines().next().unwrap().unwrap();
+        let line = format!("tcp://127.0.0.1:{port} --open 200 --rate 400");
+        let points = points(&sweep(&line).run());
+        let group = rustix::process::Pid::from_child(&server);
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        let _ = server.wait();
+        let mut accepted = of(&points[0]).accepted.clone();
+        accepted.sort_by_key(|count| std::cmp::Reverse(*count));
+        accepted
+    };
+    for most in [[50, 50, 50, 50], [185, 5, 5, 5]] {
+        // A server that is late has accepted fewer by then.
+        in_five_tries("the connections of each process", || {
+            (accepted(most) == most).then_some(())
+        });
+    }
 }
 
 #[test]

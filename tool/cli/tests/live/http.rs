@@ -1,10 +1,13 @@
 //! `http` and `https` against a web server that these tests start: what is
 //! counted, what is an error, and which connections are opened.
 
+use crate::common::loops::Loops;
 use crate::common::web::Server;
-use crate::common::{beside, reason};
+use crate::common::{beside, in_five_tries_unless_disturbed, jostle, must_have, reason};
 use jostle_model::record::Point;
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a jostle_model::record::Distribution> {
     let mut phases = point.phases.iter();
@@ -32,6 +35,54 @@ fn requests_share_a_connection_or_have_each_its_own() {
         assert_eq!(phase(&point, "request").unwrap().count, 40);
         assert_eq!(phase(&point, "body").unwrap().count, 40);
         assert!(point.children_user_s.is_none() && point.null.is_none());
+    }
+}
+
+/// One worker reads a request of all connections at a time, and one for each connection reads
+/// each at once; both wait for 10 ms before they answer.
+#[test]
+fn requests_that_lie_unread_at_an_idle_server_are_told() {
+    must_have("python3", "python3");
+    let _beside = beside();
+    let script = "import selectors, socket, socketserver, sys, time\n\
+        def answer(s):\n\
+        \x20   if not s.recv(4096): return False\n\
+        \x20   time.sleep(0.01); s.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); return True\n\
+        class Each(socketserver.BaseRequestHandler):\n\
+        \x20   def handle(self):\n\
+        \x20       while answer(self.request): pass\n\
+        class Server(socketserver.ThreadingTCPServer):\n\
+        \x20   daemon_threads = True; request_queue_size = 64\n\
+        s = Server(('127.0.0.1', 0), Each); print(s.server_address[1], flush=True)\n\
+        if sys.argv[1] == 'each': s.serve_forever()\n\
+        of = selectors.DefaultSelector(); of.register(s.socket, selectors.EVENT_READ)\n\
+        while True:\n\
+        \x20   for key, _ in of.select():\n\
+        \x20       if key.fileobj is s.socket: of.register(s.socket.accept()[0], selectors.EVENT_READ)\n\
+        \x20       elif not answer(key.fileobj): of.unregister(key.fileobj)";
+    for (kind, each, is_told) in [("one", 30, true), ("each", 300, false)] {
+        let mut server = Command::new("python3")
+            .args(["-c", script, kind])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(server.stdout.take().unwrap());
+        let _server = Loops::of(vec![server]);
+        let port = stdout.lines().next().unwrap().unwrap();
+        let line = format!(
+            "stream http://127.0.0.1:{port}/ -w 10 -n {each} --runs 1 --quiet --format json"
+        );
+        in_five_tries_unless_disturbed(kind, || {
+            let done = jostle(&line).run().measures();
+            let point = done.point();
+            let queues = point.machine.tcp_queues.unwrap();
+            let share = queues.unread as f64 / queues.connections as f64;
+            assert!(queues.looks > 5 && (share > 0.5) == is_told, "{queues:?}");
+            let told = reason(&point, "queues");
+            let told = told.is_some_and(|told| told.text.contains("lay unread at the server"));
+            (done, told == is_told)
+        });
     }
 }
 

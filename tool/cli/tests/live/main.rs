@@ -27,6 +27,7 @@ mod hostile;
 mod html;
 mod http;
 mod judge;
+mod judge_server;
 mod ldap;
 mod liars;
 mod limits;

@@ -5,7 +5,9 @@
 //! it is about, and a clean run may be tried five times.
 
 use crate::common::cgroup::Cgroup;
-use crate::common::{Jostle, Place, alone, beside, in_five_tries, jostle, reason};
+use crate::common::{
+    Jostle, Place, alone, beside, in_five_tries, in_five_tries_unless_disturbed, jostle, reason,
+};
 use jostle_model::record::{Is, LimitedBy, Point};
 use std::fs;
 use std::hint::black_box;
@@ -103,6 +105,20 @@ fn among_burners_on<T>(
         done.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     })
+}
+
+/// Names that are hashed to one semaphore, and to one each.
+#[test]
+fn names_that_wait_for_one_another_are_told() {
+    let line = "contend sysv -w 4 --keys 8 -b 2ms -t 0.5 --runs 3";
+    for (slots, is_told) in [(" --slots 1", true), ("", false)] {
+        in_five_tries_unless_disturbed(slots, || {
+            let done = jostle(&format!("{line}{slots}")).run_cleanly().measures();
+            let told = done.stdout.replace('\n', " ");
+            let told = told.contains("disjoint names");
+            (done, told == is_told)
+        });
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use jostle_model::record::{Accounts, Buckets, Machine};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
 use jostle_sys::limits::net::{self, Counted, KernelMemory};
+use jostle_sys::serving;
 use jostle_sys::stat::{self, CpuClock, MachineTicks};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
 use jostle_worker::workloads::connect::{LAST, decade};
@@ -19,6 +20,10 @@ use std::collections::BTreeMap;
 const CACHE_BYTES_EACH: i64 = 8;
 /// Connections under which the memory of one is lost in that of the machine.
 const LEAST_FOR_MEMORY: u64 = 1_000;
+
+/// Connections of a server that was there before whose owners are looked up: one reading for
+/// each descriptor.
+const FEW: u64 = 100_000;
 
 /// One side's clocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -235,8 +240,20 @@ impl Figures {
         keep(&mut found, "accept_ns", accept);
         if reached.accepted.is_some() && sweep.order.acceptors > 1 {
             reached.accepted_by = by;
+        } else if reached.accepted.is_none() && reached.opened <= FEW {
+            reached.accepted_by = self.at_processes();
         }
         reached.figures = found;
+    }
+
+    /// Connections open at each process of a server that was there before.
+    fn at_processes(&self) -> Vec<u64> {
+        let family = self.books.server.family();
+        if family.len() < 2 {
+            return Vec::new();
+        }
+        let port = self.books.server.ports().first().copied();
+        port.map_or_else(Vec::new, |port| serving::shares_of(&family, port))
     }
 
     /// Adds the figures of the whole sweep, when it grows no more.
@@ -361,6 +378,8 @@ fn machine(from: &Clocks, to: &Clocks) -> Machine {
             .map(|(from, to)| to.saturating_sub(from)),
         halts: None,
         tcp: super::collect::tcp_counts(from.tcp, to.tcp),
+        // No request is sent.
+        tcp_queues: None,
     }
 }
 

@@ -7,7 +7,7 @@
 use super::{Host, Part};
 use crate::order::{RunData, Sides};
 use jostle_model::plan::Place;
-use jostle_model::record::{Accounts, Machine, Neighbour, TcpCounts};
+use jostle_model::record::{Accounts, Machine, Neighbour, TcpCounts, TcpQueues};
 use std::collections::BTreeSet;
 
 /// Fewer ticks say nothing about a share of a hundredth.
@@ -54,6 +54,16 @@ pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
                 overflows: one.overflows + other.overflows,
                 syn_again: one.syn_again + other.syn_again,
                 delayed_acks: one.delayed_acks + other.delayed_acks,
+            }),
+        tcp_queues: once
+            .iter()
+            .filter_map(|m| m.tcp_queues)
+            .reduce(|one, other| TcpQueues {
+                looks: one.looks + other.looks,
+                connections: one.connections + other.connections,
+                unread: one.unread + other.unread,
+                looks_unread: one.looks_unread + other.looks_unread,
+                unsent: one.unsent + other.unsent,
             }),
         between_s: between_s(&once),
     }

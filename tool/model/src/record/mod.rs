@@ -37,7 +37,7 @@ pub use judged::{Figure, Judged};
 pub use kept::Kept;
 pub use point::{
     Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, TcpCounts,
-    Workers,
+    TcpQueues, Workers,
 };
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
 pub use resume::{Resumed, RunTimes, Scheduled};

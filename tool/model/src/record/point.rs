@@ -356,6 +356,26 @@ pub struct Machine {
     /// What TCP counted meanwhile; absent where no server is asked, and in older files.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tcp: Option<TcpCounts>,
+    /// What looks at the connections to the server met; absent where it is not asked over TCP,
+    /// for locks that are waited for, and in older files.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp_queues: Option<TcpQueues>,
+}
+
+/// Connections to the server's ports, summed over the looks of the keeper while workers work:
+/// five a second, or fewer where a look takes longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpQueues {
+    /// Looks that met connections.
+    pub looks: u64,
+    /// Clients' ends.
+    pub connections: u64,
+    /// Server's ends on which something had arrived that it had not read.
+    pub unread: u64,
+    /// Looks that met two such ends or more.
+    pub looks_unread: u64,
+    /// Clients' ends at which something was written that no segment had carried yet.
+    pub unsent: u64,
 }
 
 /// What TCP counted in this network namespace, by whomever it was caused.

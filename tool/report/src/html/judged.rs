@@ -9,6 +9,7 @@ use super::units::Unit;
 use crate::grid::{Grid, Heading};
 use crate::judged::{Judgements, SIDES, doubled, ended, machine, sides};
 use jostle_model::judged::{Limit, Side, Watched};
+use jostle_stats::judge::of_server;
 use maud::{Markup, html};
 
 /// Width and height of a drawing.
@@ -40,6 +41,7 @@ fn run(watched: &Watched) -> Markup {
             (bars(watched))
             @for reason in &watched.finding.reasons { p { (reason) "." } }
             p { (watched.finding.meaning) }
+            @for note in of_server(watched) { p.warning { (note) "." } }
             @if let Some(ended) = ended(watched) { p.warning { (ended) } }
             (table(watched))
             p.note { (machine(watched)) "." }
@@ -82,7 +84,7 @@ fn title(watched: &Watched) -> String {
         Limit::Generator => "The generator was the limit",
         Limit::Server => "The server was the limit",
         Limit::Machine => "The machine was the limit",
-        Limit::Downstream => "A server behind the server was the limit",
+        Limit::Downstream => "What the server waits for was the limit",
         Limit::Ports => "The ports of this machine were the limit",
         Limit::Timer => "A timer of TCP was the limit",
         Limit::Nothing => "There was nothing to judge",

@@ -1,11 +1,12 @@
-//! Did a timer of TCP run: did connections wait for a full accept queue, or messages for an
-//! acknowledgement?
+//! Did connections wait for a full accept queue, messages for an acknowledgement, or requests
+//! to be read or sent, while the server had room?
 
 use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use crate::judge::{OF_CONNECTIONS, ROOM, UNREAD};
 use crate::numbers::time;
 use crate::tcp;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Distribution, Is, Point, Reason, TcpCounts};
+use jostle_model::record::{Distribution, Is, Point, Reason, TcpCounts, TcpQueues};
 
 /// Share of the timer that the longest time has to reach: clocks step by a tick.
 const NEARLY: f64 = 0.9;
@@ -13,23 +14,32 @@ const NEARLY: f64 = 0.9;
 /// Delayed acknowledgements for each operation.
 const MOSTLY: f64 = 0.5;
 
+/// Looks, over all runs, that tell something.
+const FEWEST: u64 = 10;
+
 /// By how much a median may exceed the timer and still be its time.
 const BEYOND: f64 = 1.25;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "queues",
-    asks: "Did connections or messages wait for a timer of TCP?",
+    asks: "Did connections or messages wait for a timer of TCP, or in a queue at a server with room?",
     unit: "connections",
     threshold: || {
         format!(
             "of `connect`, `stream`, `rate`, `churn` and `spread`: one or more refused by a full \
              accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
              longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
-             while the median is {} to {}: SUSPECT",
+             while the median is {} to {}; or, at {FEWEST} looks or more, while the server used \
+             {ROOM} CPUs at most (with the time that server and workers waited for a CPU), requests that lay unread there on {} of the connections, on two \
+             or more in {} of the looks, or messages that clients could not send on {} of the \
+             connections: SUSPECT",
             time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
             time(NEARLY * tcp::DELAYED_S * 1e9),
-            time(BEYOND * tcp::DELAYED_S * 1e9)
+            time(BEYOND * tcp::DELAYED_S * 1e9),
+            percent(OF_CONNECTIONS),
+            percent(UNREAD),
+            percent(MOSTLY)
         )
     },
     source: "TCP_TIMEOUT_INIT and TCP_DELACK_MIN (include/net/tcp.h): a timer that runs is the \
@@ -37,9 +47,10 @@ pub static CHECK: Check = Check {
              without a word",
     fooled_by: "the counters are those of the network namespace: another program's full queue, \
                 while something here took a second for another reason; and a server that answers \
-                after 40 ms by itself, to a client that acknowledges late",
+                after 40 ms by itself, to a client that acknowledges late; a server whose CPU time \
+                cannot be seen counts as busy",
     advice: "listen() with a larger backlog and net.core.somaxconn; TCP_NODELAY, or each message in \
-             one write",
+             one write; more workers at the server, or what they wait for",
     words: seen,
     judge,
 };
@@ -75,14 +86,54 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     }
     let delayed: Vec<_> = runs().filter(|(run, tcp)| delayed(run, tcp)).collect();
     let operations: f64 = delayed.iter().map(|(run, _)| run.operations as f64).sum();
-    (!delayed.is_empty()).then(|| {
-        let share = sum(|tcp| tcp.delayed_acks, &delayed) / operations;
+    (!delayed.is_empty())
+        .then(|| {
+            let share = sum(|tcp| tcp.delayed_acks, &delayed) / operations;
+            let text = format!(
+                "acknowledgements were delayed (40 ms each) at {} of the operations: {}",
+                percent(share.min(1.0)),
+                tcp::NAGLE
+            );
+            reason("share", share, MOSTLY, text)
+        })
+        .or_else(|| at_an_idle_server(evidence))
+}
+
+/// Requests that lie unread at a server with room wait for a limited number of its workers;
+/// what clients cannot send, for it to read.
+fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Reason> {
+    let idle = evidence.runs.iter().filter(|run| {
+        let used_s = run.server.as_ref().and_then(|server| server.cpu_s);
+        // Most of it may be the workers': the server's own is not recorded apart.
+        let accounts = run.accounts.as_ref();
+        let waited_s = accounts.and_then(|of| of.waited_s).unwrap_or(0.0);
+        used_s.is_some_and(|used_s| used_s + waited_s <= ROOM * run.window_s)
+    });
+    let queues: Vec<TcpQueues> = idle.filter_map(|run| run.machine.tcp_queues).collect();
+    let sum = |figure: fn(&TcpQueues) -> u64| queues.iter().map(figure).sum::<u64>() as f64;
+    let (looks, connections) = (sum(|of| of.looks), sum(|of| of.connections));
+    let [unread, unsent] = [sum(|of| of.unread), sum(|of| of.unsent)].map(|sum| sum / connections);
+    if looks < FEWEST as f64 {
+        return None;
+    }
+    let mean = connections / looks;
+    if unread >= OF_CONNECTIONS && sum(|of| of.looks_unread) >= UNREAD * looks {
         let text = format!(
-            "acknowledgements were delayed (40 ms each) at {} of the operations: {}",
-            percent(share.min(1.0)),
-            tcp::NAGLE
+            "requests lay unread at the server on {:.0} of {mean:.0} connections in the mean, \
+             though it used {ROOM} CPUs at most: its pool of workers is the limit, or what these \
+             wait for (a lock, a disk, another server)",
+            unread * mean
         );
-        reason("share", share, MOSTLY, text)
+        return Some(reason("share", unread, OF_CONNECTIONS, text));
+    }
+    (unsent >= MOSTLY).then(|| {
+        let text = format!(
+            "clients could not send what they had written on {:.0} of {mean:.0} connections in \
+             the mean, though the server used {ROOM} CPUs at most: it reads too slowly, or the \
+             way there is full",
+            unsent * mean
+        );
+        reason("share", unsent, MOSTLY, text)
     })
 }
 
@@ -169,6 +220,44 @@ mod tests {
         assert_eq!(
             text(Workload::Contend, 1_045_000_000, 14_000, [212, 40, 0]),
             None
+        );
+    }
+
+    #[test]
+    fn requests_unread_or_unsent_are_reported_at_a_server_with_room() {
+        fn told(queues: [u64; 4], server_s: Option<f64>, waited_s: f64) -> String {
+            let mut experiment = experiment();
+            experiment.plan.workload = Workload::Rate;
+            let mut run = crate::fixtures::beside(0.0, waited_s);
+            run.window_s = 2.0;
+            run.server = Some(jostle_model::record::Server {
+                cpu_s: server_s,
+                ..Default::default()
+            });
+            let [looks, unread, looks_unread, unsent] = queues;
+            run.machine.tcp_queues = Some(TcpQueues {
+                looks,
+                connections: 50 * looks,
+                unread,
+                looks_unread,
+                unsent,
+            });
+            let reason = judge_in(&CHECK, &experiment, &[run]);
+            reason.map_or(String::new(), |reason| reason.text)
+        }
+        let of = |queues, server_s| told(queues, server_s, 0.0);
+        let unread = [10, 400, 9, 0];
+        assert!(of(unread, Some(1.4)).starts_with("requests lay unread at the server on 40 of 50"),);
+        let unsent = of([10, 0, 0, 250], Some(0.2));
+        assert!(unsent.starts_with("clients could not send what they had written on 25 of 50"));
+        // It may have waited for a CPU.
+        assert_eq!(told(unread, Some(0.2), 1.5), "");
+        // A busy server, one that is not seen; too few, or not at all looks; too few looks.
+        assert_eq!(of(unread, Some(1.5)) + &of(unread, None), "");
+        let few = [[10, 99, 10, 249], [10, 400, 8, 0], [9, 400, 9, 450]];
+        assert!(
+            few.into_iter()
+                .all(|queues| of(queues, Some(0.2)).is_empty())
         );
     }
 

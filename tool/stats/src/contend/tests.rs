@@ -55,6 +55,38 @@ fn what_a_waiting_lock_costs_is_told_where_little_else_happened() {
     assert!(!text.contains("waiting lock"), "{text}");
 }
 
+/// `sysv -w 4 --keys 8`, of which the first has one semaphore for all keys: holds of 2.1 ms, of
+/// which 451 attempts waited, a third of them for their own key.
+#[test]
+fn names_that_wait_for_one_another_are_told() {
+    use jostle_model::record::Buckets;
+    let told = |keys: u64, late: u64, blocked: f64, queued_s: f64, hold_ns: f64| {
+        let mut made = made(3).with("sysv", 451.0, 40.0, &queue(4, 112));
+        for point in &mut made.points {
+            point.hold_ns.as_mut().unwrap().mean = hold_ns;
+            point.blocked_share = Some(blocked);
+            point.runqueue_wait_s = Some(queued_s);
+            let waits = Buckets(vec![(2_000, 451 - late), (6_291_456, late)]);
+            point.histograms.insert("acquire_ns".to_owned(), waits);
+        }
+        let mut experiment = fixtures::experiment();
+        experiment.plan.keys = Some(List(vec![keys]));
+        let summaries = summarize(&experiment, &made.points);
+        let mut said = sentences(&experiment.plan, &summaries);
+        said.pop().unwrap().1
+    };
+    let text = told(8, 451, 0.33, 0.09, 2e6);
+    let expected = "; 47 % of the attempts waited although nobody had their name: disjoint names \
+                    wait for one another, by a lock or a stripe that they share.";
+    assert!(text.ends_with(expected), "{text}");
+    let is_told = |text: String| text.contains("nobody had their name");
+    // A semaphore for each; the run queue; one key; waits far shorter than a hold.
+    assert!(!is_told(told(8, 91, 0.28, 0.0, 2e6)));
+    assert!(!is_told(told(8, 451, 0.33, 0.4, 2e6)));
+    assert!(!is_told(told(1, 451, 0.33, 0.0, 2e6)));
+    assert!(!is_told(told(8, 451, 0.33, 0.0, 2e7)));
+}
+
 /// `--shared 0.9`: writers waited 300 times as long, without a word.
 #[test]
 fn it_is_said_who_starves_readers_or_writers() {

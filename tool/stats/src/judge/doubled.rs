@@ -1,22 +1,24 @@
 //! The result of interleaved pairs of a load and its double: if the work of a closed loop
 //! grows with its connections, the load itself was the limit.
 //!
-//! Foreign output is not parsed. Work is what connections carried: bytes in both
-//! directions where connections are kept, connections opened where each request has its
-//! own. Both are in proportion to the requests as long as they are of one kind.
+//! Work is what connections carried: bytes in both directions where connections are kept,
+//! connections opened where each request has its own. Both are in proportion to the requests as
+//! long as they are of one kind. Only where no connection is seen (Unix sockets, another network
+//! namespace) it is the rate that the command printed.
 
 use super::{BUSY, ROOM, may_be_held, window};
 use crate::intervals::median;
 use crate::judge::window::Window;
 use crate::ratio::{self, EQUAL_WITHIN, Outcome, Ratio};
-use jostle_model::judged::{Doubled, Limit, Watched};
+use jostle_model::judged::{Doubled, Limit, Output, Traffic, Watched};
 
 /// What pairs are settled by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Work for each second, by bytes and by connections.
-    bytes_per_s: f64,
-    opened_per_s: f64,
+    /// Work for each second, in bytes and in connections; None where none was seen.
+    carried_per_s: Option<[f64; 2]>,
+    /// The same by what the command printed.
+    printed_per_s: Option<f64>,
     /// Whether connections were opened for requests.
     reopens: bool,
     busy: Option<f64>,
@@ -30,18 +32,26 @@ pub struct Run {
 }
 
 impl Run {
-    /// None where no connections were seen, or where the run is none of a pair.
+    /// None where its work is unknown, or where the run is none of a pair.
     pub fn of(watched: &Watched) -> Option<Run> {
-        let traffic = watched.traffic.as_ref()?;
         let turn = watched.pair.as_ref()?;
+        let traffic = watched.traffic.as_ref();
         let window = Window::new(watched, window::of(watched));
-        let open = traffic.connections.iter().copied().fold(0.0, f64::max);
-        let opened = window.sum(&traffic.opened);
-        (window.wall_s > 0.0).then(|| Run {
-            bytes_per_s: window.share(&traffic.bytes),
-            opened_per_s: window.share(&traffic.opened),
-            // Others open a few in the meantime.
-            reopens: opened >= 4.0 * open + 100.0,
+        let carried = |traffic: &Traffic| {
+            let columns = [&traffic.bytes, &traffic.opened];
+            columns.map(|column| window.share(column))
+        };
+        // Others open a few in the meantime.
+        let reopens = |traffic: &Traffic| {
+            let open = traffic.connections.iter().copied().fold(0.0, f64::max);
+            window.sum(&traffic.opened) >= 4.0 * open + 100.0
+        };
+        let printed_per_s = watched.output.as_ref().and_then(rate_of);
+        let is_known = traffic.is_some() || printed_per_s.is_some();
+        (window.wall_s > 0.0 && is_known).then(|| Run {
+            carried_per_s: traffic.map(carried),
+            printed_per_s,
+            reopens: traffic.is_some_and(reopens),
             busy: watched.finding.generator_busy_share,
             held: !turn.copies
                 && watched.finding.limit != Limit::Server
@@ -53,6 +63,15 @@ impl Run {
             copies: turn.copies,
         })
     }
+}
+
+/// Operations for each second that the command printed, all its results together.
+fn rate_of(output: &Output) -> Option<f64> {
+    let rates = output.results.iter();
+    let rates: Vec<f64> = rates
+        .filter_map(|result| result.figures.get("rate_per_s").copied())
+        .collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
 }
 
 /// Pairs after which `--double` without `--repeat` looks whether they decide.
@@ -71,12 +90,15 @@ pub fn is_open(doubled: &Doubled) -> bool {
 /// if these do not decide.
 pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Doubled> {
     let reopens = runs.iter().filter(|run| run.reopens).count() * 2 > runs.len();
-    let rate = |run: &Run| {
-        if reopens {
-            run.opened_per_s
-        } else {
-            run.bytes_per_s
-        }
+    let is_seen = runs.iter().all(|run| run.carried_per_s.is_some());
+    let measure = match (is_seen, reopens) {
+        (false, _) => "printed",
+        (true, true) => "connections",
+        (true, false) => "bytes",
+    };
+    let rate = |run: &Run| match is_seen {
+        true => run.carried_per_s.map(|of| of[usize::from(reopens)]),
+        false => run.printed_per_s,
     };
     let of = |block: u64, doubled: bool| {
         runs.iter()
@@ -84,7 +106,7 @@ pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Double
     };
     let singles = runs.iter().filter(|run| !run.doubled);
     let pairs: Vec<[f64; 2]> = singles
-        .filter_map(|single| Some([rate(single), rate(of(single.block, true)?)]))
+        .filter_map(|single| Some([rate(single)?, rate(of(single.block, true)?)?]))
         .collect();
     let each: Vec<(f64, f64)> = pairs
         .iter()
@@ -123,7 +145,7 @@ pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Double
         command: command.to_vec(),
         copies: runs.iter().any(|run| run.copies),
         loads: [load(false)?, load(true)?],
-        measure: if reopens { "connections" } else { "bytes" }.to_owned(),
+        measure: measure.to_owned(),
         rates_per_s: pairs,
         ratio: found.ratio,
         low: found.low,

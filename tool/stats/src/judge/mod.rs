@@ -7,7 +7,8 @@
 //! hypervisor; the server had ended or was stopped; ports; the generator was busy, or held to
 //! one CPU by a lock that is known, unless requests queued at a busy server; the server was
 //! throttled or busy; either of them was held to one CPU; timers, the backlog, locks of the
-//! server's, the server's own server and its pool; other programs; all CPUs; lost segments.
+//! server's, the server's own server, its disk and its pool; other programs; all CPUs; lost
+//! segments.
 //! With none of these the load itself was the limit: its connections wait for answers.
 
 mod doubled;
@@ -18,7 +19,8 @@ mod window;
 mod words;
 
 pub use doubled::{Run, is_open, looks, settle};
-pub use printed::{notes, shared_out};
+pub use printed::{notes, of_server};
+pub(crate) use waits::{OF_CONNECTIONS, UNREAD};
 pub use words::{copying, doubling};
 
 use jostle_model::judged::{Finding, Limit, Process, Side, Watched};
@@ -201,6 +203,7 @@ fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
         .or_else(|| waits::for_backlog(window))
         .or_else(|| waits::for_lock(window))
         .or_else(|| waits::downstream(window))
+        .or_else(|| waits::for_disk(window))
         .or_else(|| waits::for_pool(window, generator, server))
         .or_else(|| neighbours(window, generator, server))
         .or_else(|| full(window))

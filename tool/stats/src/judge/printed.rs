@@ -1,11 +1,11 @@
 //! What the figures that the command printed are worth, beside the verdict: failures among
 //! them, and what the kernel saw of the same.
 
-use super::words::seconds;
+use super::words::{percent, seconds};
 use crate::fairness::is_uneven;
 use crate::numbers::grouped;
 use crate::printed::{ERRORS, NOT_2XX};
-use jostle_model::judged::{Output, Printed, Traffic, Watched};
+use jostle_model::judged::{Lookups, Output, Printed, Traffic, Watched};
 
 /// Failures for each request from which the figures are those of other work.
 const FAILED: f64 = 0.01;
@@ -30,9 +30,61 @@ pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
         .collect()
 }
 
+/// What a reader of the figures has to know of the server, whatever was printed, one sentence
+/// each.
+pub fn of_server(watched: &Watched) -> Vec<String> {
+    let traffic = watched.traffic.as_ref();
+    let of_traffic = traffic
+        .into_iter()
+        .flat_map(|of| [chosen(of), shared_out(of)]);
+    let missed = watched.lookups.as_ref().and_then(missed);
+    of_traffic.flatten().chain(missed).collect()
+}
+
+/// Share of the reads that find nothing from which they are those of an empty store, and
+/// fewest reads that show it.
+const MISSED: f64 = 0.5;
+const READS: u64 = 100;
+
+fn missed(lookups: &Lookups) -> Option<String> {
+    let reads = lookups.hits + lookups.misses;
+    let share = lookups.misses as f64 / reads.max(1) as f64;
+    (reads >= READS && share >= MISSED).then(|| {
+        format!(
+            "{} of the {} reads that the server counted were misses: the figures are those of \
+             keys that are not there",
+            percent(share),
+            grouped(reads)
+        )
+    })
+}
+
+/// Which server is judged, where the command has several.
+fn chosen(traffic: &Traffic) -> Option<String> {
+    let other = traffic.others.iter().max_by_key(|peer| peer.bytes)?;
+    let open = traffic.connections.iter().copied().fold(0.0, f64::max);
+    let bytes: f64 = traffic.bytes.iter().sum();
+    let rest: u64 = traffic.others.iter().map(|peer| peer.connections).sum();
+    let more = match other.bytes as f64 > bytes.max(1.0) {
+        true => format!(
+            "; {} carried {:.1} times as many bytes: --server :{} judges it",
+            other.at,
+            other.bytes as f64 / bytes.max(1.0),
+            other.at.rsplit(':').next().unwrap_or_default()
+        ),
+        false => String::new(),
+    };
+    Some(format!(
+        "the server at port {} is judged, to which {} of the command's {} connections led{more}",
+        traffic.port,
+        whole(open),
+        whole(open + rest as f64)
+    ))
+}
+
 /// How the connections are shared out among the server's processes, if it is less even than
 /// by chance.
-pub fn shared_out(traffic: &Traffic) -> Option<String> {
+fn shared_out(traffic: &Traffic) -> Option<String> {
     let counts = &traffic.at_processes;
     let all: u64 = counts.iter().sum();
     is_uneven(counts).then(|| {
@@ -121,6 +173,7 @@ fn stalled(output: &Output, watched: &Watched) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::judged::Peer;
 
     fn traffic(open: f64, opened: f64, at_processes: &[u64]) -> Traffic {
         Traffic {
@@ -204,6 +257,45 @@ mod tests {
                 "{told}"
             );
         }
+    }
+
+    #[test]
+    fn reads_of_a_store_that_is_empty_are_told() {
+        let told = |hits, misses| {
+            let lookups = Some(Lookups { hits, misses });
+            let watched = Watched {
+                lookups,
+                ..Watched::default()
+            };
+            of_server(&watched).join("; ")
+        };
+        assert_eq!(
+            told(30_000, 970_000),
+            "97 % of the 1,000,000 reads that the server counted were misses: the figures are \
+             those of keys that are not there"
+        );
+        assert_eq!((told(600, 500), told(0, 99)), Default::default());
+    }
+
+    #[test]
+    fn which_of_several_servers_is_judged_is_told() {
+        let told = |bytes: u64| {
+            let mut traffic = traffic(50.0, 50.0, &[]);
+            (traffic.port, traffic.bytes) = (6379, vec![500.0, 500.0]);
+            traffic.others = vec![Peer {
+                at: "127.0.0.1:6380".to_owned(),
+                connections: 20,
+                bytes,
+                ..Peer::default()
+            }];
+            chosen(&traffic).unwrap()
+        };
+        let judged =
+            "the server at port 6379 is judged, to which 50 of the command's 70 connections led";
+        assert_eq!(told(900), judged);
+        let more = "; 127.0.0.1:6380 carried 3.0 times as many bytes: --server :6380 judges it";
+        assert_eq!(told(3_000), format!("{judged}{more}"));
+        assert_eq!(chosen(&traffic(50.0, 50.0, &[])), None);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 mod waiting;
 
 use super::*;
-use jostle_model::judged::{Doubled, Machine, Network, Peer, Process, Side, Thread, Traffic, Turn};
+use jostle_model::judged::{
+    Doubled, Machine, Network, Output, Peer, Printed, Process, Side, Thread, Traffic, Turn,
+};
 use jostle_model::record::Neighbour;
 
 /// Looks in a planted run, ten a second.
@@ -467,4 +469,32 @@ fn where_each_request_has_its_connection_connections_are_the_work() {
     assert_eq!(doubled.measure, "connections");
     assert!((doubled.ratio - 1.5).abs() < 1e-9, "{doubled:?}");
     assert_eq!(doubled.limit, Limit::Generator);
+}
+
+#[test]
+fn where_no_connection_is_seen_the_printed_rate_is_the_work() {
+    let run = |doubled: bool, rates: &[f64]| {
+        let planted = Planted::of(0.3, 0.5).with(|run| {
+            run.pair = Some(Turn {
+                doubled,
+                ..Turn::default()
+            });
+            (run.traffic, run.server) = (None, None);
+            let result = |rate: &f64| Printed {
+                figures: [("rate_per_s".to_owned(), *rate)].into(),
+                ..Printed::default()
+            };
+            let results = rates.iter().map(result).collect();
+            run.output = Some(Output {
+                results,
+                ..Output::default()
+            });
+        });
+        Run::of(&planted.watched)
+    };
+    let runs = [run(false, &[100.0, 20.0]), run(true, &[180.0])].map(Option::unwrap);
+    let doubled = settle(&["wrk".to_owned()], &runs, false).unwrap();
+    assert_eq!(doubled.measure, "printed");
+    assert_eq!(doubled.rates_per_s, [[120.0, 180.0]]);
+    assert!(run(true, &[]).is_none());
 }

@@ -1,5 +1,5 @@
 //! What connections wait for beside CPUs: ports, timers of TCP, the accept queue, the
-//! server's workers, and the server's own server.
+//! server's workers, and the server's own server or disk.
 //!
 //! Each share is one of the connections' time: how many of them waited, by how many there
 //! were. A look meets a wait in proportion to its length.
@@ -21,10 +21,10 @@ pub(super) const REFUSED: f64 = 0.25;
 
 /// Share of the looks in which requests lie unread at a server that does not read. One with
 /// room that reads is met with none unread in 0.3 of them.
-const UNREAD: f64 = 0.9;
+pub(crate) const UNREAD: f64 = 0.9;
 
 /// Share of the connections on which requests lie unread then.
-const OF_CONNECTIONS: f64 = 0.2;
+pub(crate) const OF_CONNECTIONS: f64 = 0.2;
 
 /// For a tenth of the looks no port was left.
 pub(super) fn for_ports(window: &Window<'_>) -> Option<State> {
@@ -135,6 +135,29 @@ pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
     (is_idle && open > 0.0 && waiting >= MOSTLY * open).then(|| {
         let reason = words::at_locks(waiting, side.processes);
         State::new(Limit::Server, reason)
+    })
+}
+
+/// The server has room, and while answers are owed, one of its threads or more waits for a disk
+/// at most looks. Only if what its processes read and wrote, or their faults, show it: state D
+/// has other causes.
+pub(super) fn for_disk(window: &Window<'_>) -> Option<State> {
+    let side = window.watched.server.as_ref()?;
+    let on_disk = side.on_disk.as_ref()?;
+    let faults = window.sum(side.major_faults.as_deref().unwrap_or_default());
+    let looks = window.looks(on_disk);
+    let waits = looks.iter().filter(|threads| **threads > 0.0).count() as f64;
+    let server = window.busiest(side)?;
+    let is_counted = side.disk_bytes > Some(0) || faults >= 1.0;
+    let is_owed = idle(window).is_none_or(|idle| idle < MOSTLY);
+    let waits_mostly = is_owed && waits > 0.0 && waits >= MOSTLY * looks.len() as f64;
+    (waits_mostly && is_counted && server.share() <= ROOM).then(|| {
+        let mean = window.mean(on_disk);
+        // Each of such waits is one or more of these faults.
+        let bytes = side.disk_bytes.filter(|_| faults < waits);
+        let share = waits / looks.len() as f64;
+        let reason = words::on_disk(mean, share, bytes, faults, server);
+        State::new(Limit::Downstream, reason)
     })
 }
 

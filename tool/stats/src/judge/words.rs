@@ -15,7 +15,7 @@ pub(super) const UNIX_SOCKETS: &str = "the command used Unix sockets, whose traf
 
 pub(super) const NO_CONNECTION: &str = "the command opened no TCP connection";
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     match 100.0 * share {
         small if small > 0.0 && small < 9.95 => format!("{small:.1} %"),
         other => format!("{other:.0} %"),
@@ -276,6 +276,35 @@ pub(super) fn downstream(peer: &Peer) -> String {
         peer.at,
         peer.connections,
         percent(peer.waiting_share.unwrap_or(0.0))
+    )
+}
+
+/// `bytes` where the waits were for a disk, and no page faults.
+pub(super) fn on_disk(
+    mean: f64,
+    share: f64,
+    bytes: Option<u64>,
+    faults: f64,
+    server: Busy<'_>,
+) -> String {
+    let (what, counted) = match bytes {
+        Some(bytes) => (
+            "a disk",
+            format!(
+                "its processes read and wrote {:.1} MB meanwhile",
+                bytes as f64 / 1e6
+            ),
+        ),
+        None => (
+            "pages that were in swap or on a disk",
+            format!("{faults:.0} major page faults: it needs more memory"),
+        ),
+    };
+    format!(
+        "the server's threads waited for {what} in {} of the looks ({mean:.1} threads in the \
+         mean), while its busiest thread was busy for {} of the time; {counted}",
+        percent(share),
+        percent(server.share())
     )
 }
 

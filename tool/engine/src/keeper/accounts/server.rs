@@ -4,7 +4,8 @@
 use jostle_model::ServerAt;
 use jostle_sys::limits::net;
 use jostle_sys::limits::other_group::OtherGroup;
-use jostle_sys::serving::{self, Address};
+use jostle_sys::serving::{self, Address, sockets_of};
+use jostle_sys::sock_diag::{LISTEN, SockDiag, Wanted};
 use jostle_sys::stat::CpuClock;
 use jostle_sys::{census, process, stat};
 use jostle_targets::Spec;
@@ -84,6 +85,26 @@ impl Server {
             roots.extend(group.processes());
         }
         roots
+    }
+
+    /// The TCP ports at which it is asked: its address's, or those at which its processes listen.
+    pub(crate) fn ports(&self) -> BTreeSet<u16> {
+        if let How::Address(address) = &self.how {
+            return match address {
+                Address::Port(port) => [*port].into(),
+                Address::Unix(_) => BTreeSet::new(),
+            };
+        }
+        let own: BTreeSet<u64> = self.family().into_iter().flat_map(sockets_of).collect();
+        let wanted = Wanted {
+            listeners: true,
+            ..Wanted::default()
+        };
+        let all = SockDiag::open().and_then(|mut diag| diag.tcp(wanted));
+        let all = all.unwrap_or_default().into_iter();
+        all.filter(|socket| socket.state == LISTEN && own.contains(&u64::from(socket.inode)))
+            .map(|socket| socket.own_port)
+            .collect()
     }
 
     /// Its processes and those that they forked, such as the sessions of PostgreSQL. A

@@ -193,5 +193,6 @@ fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
         },
         halts: Some(halts),
         tcp: tcp_counts(opened.tcp, closed.tcp),
+        tcp_queues: None,
     }
 }

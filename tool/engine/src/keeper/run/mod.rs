@@ -13,6 +13,7 @@ mod fork;
 mod keep;
 mod reading;
 mod slices;
+mod sockets;
 mod start;
 mod watch;
 
@@ -40,6 +41,7 @@ use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
 use keep::Keep;
 use slices::Slices;
+use sockets::Sockets;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{
@@ -77,6 +79,7 @@ pub(super) struct Run<'a> {
     watch: Watch,
     /// Short looks within the window.
     slices: Slices,
+    sockets: Sockets,
     still: Still,
     /// What the server said about itself before the first worker.
     signs: Signs,
@@ -182,6 +185,7 @@ impl<'a> Run<'a> {
             groups: groups(order, ledger)?,
             watch: Watch::new(order.watched),
             slices: Slices::default(),
+            sockets: Sockets::default(),
             still: Still::default(),
             signs,
         })
@@ -247,6 +251,7 @@ impl<'a> Run<'a> {
         if let Some(accounts) = data.accounts.as_mut() {
             accounts.readings = self.slices.taken();
         }
+        data.machine.tcp_queues = self.sockets.taken();
         data.grants = self.logs.gather(&self.shared);
         data.causes = self.still.taken();
         self.look_afterwards(&mut data);

@@ -9,9 +9,11 @@ use jostle_sys::stat::{self, CpuClock};
 use jostle_worker::page::{Figure, Page, Stage, WRITERS, Word};
 
 impl Run<'_> {
-    /// Tells the parent how far the run is, where somebody watches and it is time.
+    /// Looks at the sockets, and tells the parent how far the run is, where somebody watches,
+    /// each when it is time.
     /// `closes`: the end of the window, if that is known.
     pub(super) fn report(&self, children: &Children, opens: u64, closes: Option<u64>) {
+        self.sockets.look(self);
         let began = self.now();
         if self.watch.is_due(began, closes) {
             let running = self.look(children, began.saturating_sub(opens));

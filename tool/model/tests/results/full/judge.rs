@@ -3,8 +3,8 @@
 use super::experiment::environment;
 use super::point::verdict;
 use jostle_model::judged::{
-    self, Doubled, Finding, Limit, Network, Output, Peer, Printed, Process, Thread, Traffic, Turn,
-    Watched,
+    self, Doubled, Finding, Limit, Lookups, Network, Output, Peer, Printed, Process, Thread,
+    Traffic, Turn, Watched,
 };
 use jostle_model::record::*;
 
@@ -30,6 +30,9 @@ fn watched_side() -> judged::Side {
         cpu_s: vec![0.1],
         queued_s: Some(vec![0.0]),
         stopped_s: vec![0.0],
+        on_disk: Some(vec![1.0]),
+        major_faults: Some(vec![1.0]),
+        disk_bytes: Some(4_096),
         gone_s: Some(vec![0.0]),
         largest: Some(Process {
             name: "wrk".to_owned(),
@@ -133,6 +136,7 @@ pub(super) fn watched() -> Watched {
             tool_s: vec![0.0],
             neighbours: vec![Neighbour::default()],
         },
+        lookups: Some(Lookups { hits: 1, misses: 2 }),
         output: Some(Output {
             bytes: 318,
             stalled_s: 0.1,

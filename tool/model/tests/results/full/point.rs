@@ -100,6 +100,13 @@ fn machine() -> Machine {
             syn_again: 1,
             delayed_acks: 1,
         }),
+        tcp_queues: Some(TcpQueues {
+            looks: 1,
+            connections: 1,
+            unread: 1,
+            looks_unread: 1,
+            unsent: 1,
+        }),
     }
 }
 

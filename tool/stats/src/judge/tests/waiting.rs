@@ -344,6 +344,45 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
 }
 
 #[test]
+fn a_server_that_waits_for_its_disk_or_for_swap_is_told_where_a_counter_shows_it() {
+    let waits = |run: &mut Watched, every: usize, bytes: u64, faults: f64| {
+        let side = server(run);
+        let on_disk = (0..LOOKS).map(|look| f64::from(u8::from(look % every == 1 % every)));
+        side.on_disk = Some(on_disk.collect());
+        side.major_faults = Some(vec![faults; LOOKS]);
+        side.disk_bytes = Some(bytes);
+    };
+    Planted::of(0.1, 0.3)
+        .with(|run| waits(run, 1, 12_000_000, 0.0))
+        .is(
+            Limit::Downstream,
+            "the server's threads waited for a disk in 100 % of the looks (1.0 threads in the \
+             mean), while its busiest thread was busy for 31 % of the time; its processes read \
+             and wrote 12.0 MB meanwhile",
+        );
+    Planted::of(0.1, 0.3)
+        .with(|run| waits(run, 2, 12_000_000, 40.0))
+        .is(
+            Limit::Downstream,
+            "pages that were in swap or on a disk in 51 %",
+        );
+    // Seldom; of another cause; of a server that is nearly busy, and of a command that waits.
+    Planted::of(0.1, 0.3)
+        .with(|run| waits(run, 3, 12_000_000, 0.0))
+        .is(Limit::Path, "neither");
+    Planted::of(0.1, 0.3)
+        .with(|run| waits(run, 1, 0, 0.0))
+        .is(Limit::Path, "neither");
+    Planted::of(0.1, 0.8)
+        .with(|run| waits(run, 1, 12_000_000, 0.0))
+        .is(Limit::Undecided, "nor had both of them room");
+    Planted::of(0.1, 0.3)
+        .with(|run| waits(run, 1, 12_000_000, 0.0))
+        .with(|run| traffic(run).idle = Some(vec![45.0; LOOKS]))
+        .is(Limit::Path, "keeps a pace of its own");
+}
+
+#[test]
 fn a_wait_for_a_cpu_that_both_sides_share_is_not_all_of_other_programs() {
     let both = |run: &mut Watched, others: f64| {
         for side in [&mut run.generator, run.server.as_mut().unwrap()] {

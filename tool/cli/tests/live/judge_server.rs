@@ -1,0 +1,156 @@
+//! What `judge` sees of servers beside their CPUs: their disks, the misses of a store, and the
+//! work over a Unix socket.
+
+use crate::common::loops::Loops;
+use crate::common::{Done, Place, alone, beside, in_five_tries, must_have};
+use jostle_model::judged::{Limit, Watched};
+use jostle_model::record::Record;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The records of a run of `judge`.
+fn judged(place: &Place, line: &str) -> (Done, Vec<Record>) {
+    let line = format!("judge -o judged.jsonl --overwrite {line}");
+    let done = place.jostle(&line).run_cleanly();
+    let text = place.read("judged.jsonl");
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (done, records.collect())
+}
+
+fn first(records: Vec<Record>) -> Watched {
+    match records.into_iter().next() {
+        Some(Record::Judged(watched)) => *watched,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A Redis server at this port (0: at the socket `redis` alone).
+fn redis(place: &Place, port: u16) -> Loops {
+    must_have("redis-server", "redis-server");
+    must_have("redis-benchmark", "redis-tools");
+    let socket = place.file("redis");
+    let server = Command::new("redis-server")
+        .args([
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--port",
+            &port.to_string(),
+        ])
+        .args(["--dir".as_ref(), place.path().as_os_str()])
+        .args(["--unixsocket".as_ref(), socket.as_os_str()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let server = Loops::of(vec![server]);
+    crate::common::until("a Redis server", Duration::from_secs(60), || {
+        std::os::unix::net::UnixStream::connect(&socket).ok()
+    });
+    server
+}
+
+#[test]
+fn misses_of_an_empty_redis_are_told_and_hits_are_not() {
+    let _beside = beside();
+    let place = Place::new();
+    let port = jostle_testbed::ports::free_port().unwrap();
+    let _server = redis(&place, port);
+    let run = |tests: &str| {
+        let line = format!("-- redis-benchmark -p {port} -c 10 -n 300000 -t {tests} --csv");
+        // A server that is slow to answer is not waited for.
+        in_five_tries("the server's counts", || {
+            let (done, records) = judged(&place, &line);
+            let text = done.stderr.replace("\n    ", " ");
+            Some((text, first(records).lookups?))
+        })
+    };
+    let (text, lookups) = run("get");
+    assert!(lookups.misses > 0 && lookups.hits == 0, "{lookups:?}");
+    assert!(
+        text.contains("that the server counted were misses"),
+        "{text}"
+    );
+    let (text, lookups) = run("set,get");
+    assert!(lookups.hits > 0 && lookups.misses == 0, "{lookups:?}");
+    assert!(!text.contains("misses"), "{text}");
+}
+
+#[test]
+fn pairs_over_a_unix_socket_compare_what_was_printed() {
+    let _beside = beside();
+    let place = Place::new();
+    let _server = redis(&place, 0);
+    let line = "--double --repeat 1 -- redis-benchmark -s redis -c {5} -n 200000 -t get --csv";
+    let (done, records) = judged(&place, line);
+    assert!(
+        done.stderr.contains("operations/s as printed"),
+        "{}",
+        done.stderr
+    );
+    let Some(Record::Doubled(doubled)) = records.last() else {
+        panic!("{records:?}")
+    };
+    assert_eq!(doubled.measure, "printed");
+    assert!(
+        doubled.rates_per_s[0].iter().all(|rate| *rate > 1.0),
+        "{doubled:?}"
+    );
+}
+
+/// Tests that judge figures of this machine.
+mod figures {
+    use super::*;
+
+    /// A server that reads 32 MB of a file from its disk for each request, or reads nothing.
+    fn server(file: &str) -> (Loops, u16) {
+        must_have("python3", "python3");
+        let script = "import http.server, mmap, os, sys\n\
+            if sys.argv[1]:\n\
+            \x20   page = mmap.mmap(-1, 32 << 20)\n\
+            \x20   f = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT); os.pwritev(f, [page], 0)\n\
+            class Handler(http.server.BaseHTTPRequestHandler):\n\
+            \x20   protocol_version = 'HTTP/1.1'\n\
+            \x20   def do_GET(self):\n\
+            \x20       if sys.argv[1]: os.preadv(f, [page], 0)\n\
+            \x20       self.send_response(200); self.send_header('Content-Length', '0'); self.end_headers()\n\
+            \x20   def log_message(self, *args): pass\n\
+            s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)\n\
+            print(s.server_address[1], flush=True); s.serve_forever()";
+        let mut server = Command::new("python3")
+            .args(["-c", script, file])
+            .stdout(Stdio::piped())
+            // wrk resets its connections.
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = server.stdout.take().unwrap();
+        let server = Loops::of(vec![server]);
+        let mut port = String::new();
+        BufReader::new(stdout).read_line(&mut port).unwrap();
+        (server, port.trim().parse().unwrap())
+    }
+
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn a_server_that_waits_for_its_disk_is_no_limit_itself() {
+        let _alone = alone();
+        must_have("wrk", "wrk");
+        let place = Place::new();
+        // Where a temporary directory may be memory.
+        let file = format!("{}/on-disk", env!("CARGO_TARGET_TMPDIR"));
+        for (file, is_disk) in [(file.as_str(), true), ("", false)] {
+            let (_server, port) = server(file);
+            in_five_tries("a server that waits for its disk", || {
+                let line = format!("-- wrk -t1 -c2 -d3s http://127.0.0.1:{port}/");
+                let (_, records) = judged(&place, &line);
+                let finding = first(records).finding;
+                let told = finding.limit == Limit::Downstream
+                    && finding.reasons[0].contains("waited for a disk");
+                (told == is_disk).then_some(())
+            });
+        }
+        let _ = std::fs::remove_file(&file);
+    }
+}
