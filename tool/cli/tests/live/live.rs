@@ -425,6 +425,49 @@ impl Browser {
     }
 }
 
+/// The class of the colour beside this name in a legend.
+fn colour<'d>(document: &'d str, name: &str) -> Option<&'d str> {
+    let before = document.split_once(&format!("\"></i>{name} "))?.0;
+    Some(before.rsplit_once("<i class=\"")?.1)
+}
+
+/// The axis of CPUs ended at 1 on two cores, and each point had a colour of its own.
+#[test]
+fn colours_follow_targets_and_the_axis_of_cpus_has_room_for_all_cores() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "contend null flock -w 1:2 -t 2 --runs 40 --warmup 0 --live";
+    let mut run = place.jostle(line).in_background();
+    let (address, path) = page_of(&mut run);
+    let mut browser = Browser::open(&place, &format!("http://{address}{path}"));
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    let (colours, ticks) = until("four points", LIMIT, || {
+        let document = browser.document();
+        let points = ["null -w 1", "null -w 2", "flock -w 1", "flock -w 2"];
+        let colours = points.map(|point| colour(&document, point).map(str::to_owned));
+        let cpus = document.split_once("CPUs in use over time")?.1;
+        let axis = cpus.split_once("class=\"y\"")?.1.split_once("</g>")?.0;
+        let ticks = axis.split("</text>").filter_map(|tick| {
+            let (_, text) = tick.rsplit_once('>')?;
+            text.parse::<f64>().ok()
+        });
+        let ticks: Vec<f64> = ticks.collect();
+        colours
+            .iter()
+            .all(Option::is_some)
+            .then_some((colours, ticks))
+    });
+    assert_eq!((&colours[0], &colours[2]), (&colours[1], &colours[3]));
+    assert_ne!(colours[0], colours[2]);
+    let [.., before, last] = ticks[..] else {
+        panic!("{ticks:?}")
+    };
+    // The next tick would stand beyond the cores.
+    assert!(last + (last - before) > cores, "{ticks:?}, {cores} cores");
+    run.signal(Signal::INT);
+    run.end().exits(130);
+}
+
 #[test]
 fn chromium_shows_a_run_in_progress_without_a_complaint() {
     let _beside = beside();
