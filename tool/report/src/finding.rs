@@ -23,6 +23,9 @@ const SENTENCES: usize = 2;
 /// Groups of targets that a sentence names, at most; those between are counted.
 const GROUPS: usize = 4;
 
+/// Targets of a group that a sentence names, at most; the table has all.
+const NAMED: usize = 3;
+
 /// Blocks without which no pair of targets has an interval.
 const FEWEST: usize = 6;
 
@@ -391,13 +394,21 @@ impl Ranking<'_, '_> {
     }
 
     fn group(&self, group: &[Ranked<'_, '_>]) -> (String, String) {
-        let names: Vec<String> = group.iter().map(|one| short(one.point.target)).collect();
+        let mut names: Vec<String> = group.iter().map(|one| short(one.point.target)).collect();
+        if names.len() > NAMED {
+            let more = format!("{} more", names.len() + 1 - NAMED);
+            names.splice(NAMED - 1.., [more]);
+        }
         let values = group
             .iter()
             .map(|one| (self.kind.value)(one.value, one.point));
         let mut values: Vec<String> = values.collect();
         values.dedup();
-        (listed(&names), listed(&values))
+        let values = match &values[..] {
+            [first, _, .., last] => format!("between {first} and {last}"),
+            few => listed(few),
+        };
+        (listed(&names), values)
     }
 }
 
@@ -471,6 +482,17 @@ mod tests {
             found[1][1],
             "lockd is the fastest with 48,177 operations/s, before redis with 28,167 operations/s (2 workers, \
              20,000 operations)."
+        );
+    }
+
+    /// The title of 14 targets had five lines, all of them names.
+    #[test]
+    fn of_many_targets_a_few_are_named() {
+        let found = of(&made::wide(14, 12));
+        assert_eq!(
+            found[0],
+            "lock09, lock03 and 2 more are the cheapest in CPU with 19 us per lock, before lock13, \
+             lock10 and 8 more with between 602 us per lock and 650 us per lock (1,000 workers)."
         );
     }
 

@@ -91,7 +91,7 @@ fn page(set: &ResultSet) -> Page {
         over: over(times, &points),
         findings,
         sentences,
-        comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
+        comparisons: comparison(&points),
         growth: closing(&growth(set, &points)),
         ended: set.ended_early(),
         checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),

@@ -2,14 +2,15 @@
 //! figure, the verdict and the command. 1200 by 630 pixels, as links are shown.
 
 use super::chapter::chapters;
-use super::conclusion::{finding, subject};
+use super::conclusion::{finding, first_clause, subject};
 use super::drawn::{drawn_size, style};
-use super::figures::answer;
+use super::figures::{Figure, answer};
 use super::scale::{Scale, cut};
 use crate::ResultSet;
 use crate::command::command;
 use crate::format::{counted, lines};
-use crate::page::pages;
+use crate::page::{Page, pages};
+use jostle_model::Plan;
 use jostle_model::record::Is;
 use jostle_model::text::printable;
 use jostle_stats::summary::summarize;
@@ -18,61 +19,131 @@ use maud::{Markup, PreEscaped, html};
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 630.0;
 const LEFT: f64 = 48.0;
-/// Where the figure begins, below three lines of the title, and its height at most.
+/// Where the figure begins, below three lines of the title, and its height at most, above two
+/// lines of the command.
 const TOP: f64 = 226.0;
-const ROOM: f64 = 336.0;
+const ROOM: f64 = 330.0;
 /// Letters of a line of the title, of the column beside the figure, and of the command.
 const TITLE: usize = 54;
 const BESIDE: usize = 34;
 const COMMAND: usize = 96;
+
+/// Of drawings beside each other: the scale and the distance.
+const SMALLER: f64 = 0.94;
+const GAP: f64 = 16.0;
+/// Below it nobody reads a drawing.
+const READABLE: f64 = 0.5;
 
 /// The picture; None without results.
 pub fn card(sets: &[ResultSet]) -> Option<String> {
     let chapters = chapters(sets);
     let chapter = chapters.first()?;
     let pages = pages(sets);
-    let findings: Vec<&String> = match &pages[..] {
-        [page] => page.findings.iter().collect(),
-        _ => Vec::new(),
-    };
     let subject = subject(&chapters, sets);
-    let title = finding(sets, &pages);
-    let title = lines(title.as_ref().unwrap_or(&subject), TITLE);
+    let found = finding(sets, &pages);
+    let title = lines(found.as_ref().unwrap_or(&subject), TITLE);
+    let above = match found {
+        Some(_) => format!("jostle {}: {}", chapter.workload, cut(&subject, 90)),
+        None => format!("jostle {}", chapter.workload),
+    };
     let figures = answer(chapter).map_or(Vec::new(), |(_, figures)| figures);
-    let figure = figures
-        .first()
-        .and_then(|figure| Some((figure, figure.charts.first()?)));
-    let verdict = verdict(sets);
-    let beside: Vec<String> = findings
-        .iter()
-        .skip(1)
-        .flat_map(|more| lines(more, BESIDE))
-        .collect();
-    let right = if figure.is_some() { 720.0 } else { LEFT };
+    let drawn = figures.first().and_then(drawn);
+    let mut beside = vec![verdict(sets)];
+    beside.extend(drawn.as_ref().and_then(|drawn| drawn.left_out.clone()));
+    beside.extend(more(found.as_deref().unwrap_or_default(), &pages));
+    let (x, y, letters) = match &drawn {
+        Some(drawn) => drawn.text,
+        None => (LEFT, TOP + 40.0, TITLE),
+    };
+    // The command begins below them.
+    let room = ((HEIGHT - 72.0 - y) / 32.0) as usize + 1;
+    let beside = beside.iter().flat_map(|text| lines(text, letters));
+    let beside: Vec<String> = beside.take(room).collect();
+    let plan = Plan {
+        seed: None,
+        ..sets[0].experiment.plan.clone()
+    };
+    let mut typed = lines(&command(&plan), COMMAND);
+    if typed.len() > 2 {
+        typed.truncate(2);
+        typed[1] = cut(&format!("{} ...........", typed[1]), COMMAND - 12);
+    }
     let document = html! {
         svg xmlns="http://www.w3.org/2000/svg" data-made-by="jostle" width=(WIDTH) height=(HEIGHT)
             viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
             style { (PreEscaped(style(Scale::Log))) }
             rect width="100%" height="100%" fill="#fff" {}
-            (text(LEFT, 44.0, 20, "#59626c", &format!("jostle {}: {}", chapter.workload, cut(&subject, 90))))
+            (text(LEFT, 44.0, 20, "#59626c", &above))
             @for (nth, line) in title.iter().take(3).enumerate() {
                 (text(LEFT, 92.0 + 46.0 * nth as f64, 36, "#1b1f24", line))
             }
-            @if let Some((figure, panel)) = figure {
-                @let (_, height) = drawn_size(panel);
-                @let scale = (ROOM / (height + 20.0)).min(1.1);
-                g transform=(format!("translate({LEFT} {TOP}) scale({scale:.3})")) {
-                    text.title x="0" y="0" { (figure.title) }
-                    g transform="translate(0 16)" { (panel.drawing) }
-                }
+            @if let Some(drawn) = &drawn { (drawn.markup) }
+            @for (nth, line) in beside.iter().enumerate() {
+                (text(x, y + 32.0 * nth as f64, 24, if nth == 0 { "#1b1f24" } else { "#59626c" }, line))
             }
-            @for (nth, line) in verdict.iter().chain(&beside).enumerate() {
-                (text(right, TOP + 40.0 + 32.0 * nth as f64, 24, if nth == 0 { "#1b1f24" } else { "#59626c" }, line))
+            @for (nth, line) in typed.iter().rev().enumerate() {
+                (text(LEFT, HEIGHT - 22.0 - 24.0 * nth as f64, 18, "#59626c", line))
             }
-            (text(LEFT, HEIGHT - 24.0, 19, "#59626c", &cut(&command(&sets[0].experiment.plan), COMMAND)))
         }
     };
     Some(printable(&document.into_string()).into_owned() + "\n")
+}
+
+/// A figure as the card shows it.
+struct Drawn {
+    markup: Markup,
+    /// Where the text begins that has room beside or below it, and the letters of a line.
+    text: (f64, f64, usize),
+    /// Of small multiples that have no room.
+    left_out: Option<String>,
+}
+
+/// Its drawing, or as many of its small multiples as stand beside each other.
+fn drawn(figure: &Figure) -> Option<Drawn> {
+    let all = &figure.charts;
+    let (width, height) = drawn_size(all.first()?);
+    let several = all.len() > 1;
+    let most = if several { SMALLER } else { 1.1 };
+    let scale = (ROOM / (height + 20.0)).min(most);
+    let room = WIDTH - 2.0 * LEFT + GAP;
+    let beside = ((room / (width * scale + GAP)) as usize).clamp(1, all.len());
+    let text = match several {
+        false => (720.0, TOP + 40.0, BESIDE),
+        true => (LEFT, TOP + (height + 40.0) * scale + 36.0, 2 * BESIDE + 10),
+    };
+    let panels = all.iter().take(beside).enumerate();
+    let markup = html! {
+        text.title x=(LEFT) y=(TOP) { (figure.title) }
+        @for (nth, panel) in panels {
+            g transform=(format!("translate({} {}) scale({scale:.3})", LEFT + nth as f64 * (width * scale + GAP), TOP + 8.0)) {
+                @if let Some(label) = &panel.label { text x="0" y="14" { (label) } }
+                g transform="translate(0 16)" { (panel.drawing) }
+            }
+        }
+    };
+    (scale >= READABLE).then(|| Drawn {
+        markup,
+        text,
+        left_out: (beside < all.len()).then(|| format!("{beside} of {} are drawn.", all.len())),
+    })
+}
+
+/// What else was found, else what is said of each target that is not the title.
+fn more(title: &str, pages: &[Page]) -> Vec<String> {
+    let [page] = pages else { return Vec::new() };
+    let others: Vec<String> = page.findings.iter().skip(1).cloned().collect();
+    if !others.is_empty() {
+        return others;
+    }
+    let clauses = page.sentences.iter();
+    let clauses = clauses.map(|(target, sentence)| (target, first_clause(sentence)));
+    let others = clauses.filter(|(_, clause)| {
+        let start: String = clause.chars().skip(1).take(30).collect();
+        !title.contains(&start)
+    });
+    others
+        .map(|(target, clause)| format!("{target}: {clause}"))
+        .collect()
 }
 
 fn text(x: f64, y: f64, size: u32, colour: &str, words: &str) -> Markup {
@@ -84,20 +155,20 @@ fn text(x: f64, y: f64, size: u32, colour: &str, words: &str) -> Markup {
 }
 
 /// The worst verdict, and of how many points.
-fn verdict(sets: &[ResultSet]) -> Vec<String> {
+fn verdict(sets: &[ResultSet]) -> String {
     let all = sets
         .iter()
         .flat_map(|set| summarize(&set.experiment, &set.points));
     let all: Vec<Is> = all.map(|point| point.verdict.is).collect();
     let Some(worst) = all.iter().max() else {
-        return vec!["no point was measured".to_owned()];
+        return "no point was measured".to_owned();
     };
     let of = all.iter().filter(|is| *is == worst).count();
     let points = counted(all.len() as u64, "point");
-    vec![match of == all.len() {
+    match of == all.len() {
         true => format!("{worst}: {points}"),
         false => format!("{worst}: {of} of {points}"),
-    }]
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +192,24 @@ mod tests {
             !card.contains("var(--"),
             "other programs than browsers know no variables"
         );
+    }
+
+    /// Of 14 targets it showed the first, without its name, and half of the command.
+    #[test]
+    fn a_card_of_many_targets_tells_which_it_shows() {
+        let card = card(&[made::wide(14, 12)]).unwrap();
+        assert_eq!(card.matches("<svg class=\"chart").count(), 3);
+        for target in ["lock01", "lock02", "lock03"] {
+            assert!(
+                card.contains(&format!(">{target}</text>")),
+                "{target}: {card}"
+            );
+        }
+        assert!(card.contains("3 of 14 are drawn."));
+        assert!(!card.contains("--seed"));
+        let places = card.split(" y=\"").skip(1);
+        let lowest = places.filter_map(|at| at.split('"').next()?.parse::<f64>().ok());
+        assert!(lowest.fold(0.0, f64::max) < HEIGHT);
     }
 
     #[test]
