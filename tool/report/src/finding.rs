@@ -154,13 +154,15 @@ pub(crate) struct Findings {
     pub sentences: Vec<String>,
     /// How the title of the figure begins that shows the first; empty of none.
     pub figure: &'static str,
+    /// Whether the first tells what was found, not why nothing is decided.
+    pub is_decided: bool,
 }
 
 /// What tells the targets apart, or why nothing does.
 pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     let undecided = |why: &str| Findings {
         sentences: vec![undecided(points, why)],
-        figure: "",
+        ..Findings::default()
     };
     let Some(first) = points.first() else {
         return Findings::default();
@@ -170,6 +172,7 @@ pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings
             Some(sentence) => Findings {
                 sentences: vec![sentence],
                 figure: "",
+                is_decided: true,
             },
             // Its sentences begin with the jump, or with what one connection costs.
             None if first.workload.shape() == Shape::Connect
@@ -198,6 +201,7 @@ pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings
         (Some(first), _) => Findings {
             sentences: rankings.iter().map(|one| one.sentence(at)).collect(),
             figure: first.kind.figure,
+            is_decided: true,
         },
         (None, Some(runs)) if runs < FEWEST => {
             let runs = counted(runs as u64, "run");

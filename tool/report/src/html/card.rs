@@ -10,6 +10,7 @@ use crate::ResultSet;
 use crate::command::command;
 use crate::format::{counted, lines};
 use crate::page::{Page, pages};
+use crate::requests::short;
 use jostle_model::Plan;
 use jostle_model::record::Is;
 use jostle_model::text::printable;
@@ -23,10 +24,29 @@ const LEFT: f64 = 48.0;
 /// lines of the command.
 const TOP: f64 = 226.0;
 const ROOM: f64 = 330.0;
-/// Letters of a line of the title, of the column beside the figure, and of the command.
-const TITLE: usize = 54;
+/// Letters of a line of the column beside the figure, and of the command.
 const BESIDE: usize = 34;
 const COMMAND: usize = 96;
+
+/// A size of the title: so many lines of so many letters.
+struct Title {
+    pixels: u32,
+    letters: usize,
+    lines: usize,
+}
+
+static TITLES: [Title; 2] = [
+    Title {
+        pixels: 36,
+        letters: 54,
+        lines: 3,
+    },
+    Title {
+        pixels: 26,
+        letters: 75,
+        lines: 4,
+    },
+];
 
 /// Of drawings beside each other: the scale and the distance.
 const SMALLER: f64 = 0.94;
@@ -34,17 +54,34 @@ const GAP: f64 = 16.0;
 /// Below it nobody reads a drawing.
 const READABLE: f64 = 0.5;
 
-/// The picture; None without results.
+/// The picture; None without results. Of several experiments of a file it is the first that
+/// decides something; results of several files are drawn over each other.
 pub fn card(sets: &[ResultSet]) -> Option<String> {
+    let all = sets.len();
+    let is_one_file = sets.windows(2).all(|two| two[0].file == two[1].file);
+    let decides = |set: &&[ResultSet]| pages(set)[0].is_decided;
+    let (sets, nth) = match is_one_file && all > 1 {
+        false => (sets, None),
+        true => {
+            let at = sets.chunks(1).position(|set| decides(&set)).unwrap_or(0);
+            (&sets[at..=at], Some(at + 1))
+        }
+    };
+    let nth = nth.map_or(String::new(), |nth| format!(", experiment {nth} of {all}"));
     let chapters = chapters(sets);
     let chapter = chapters.first()?;
     let pages = pages(sets);
     let subject = subject(&chapters, sets);
     let found = finding(sets, &pages);
-    let title = lines(found.as_ref().unwrap_or(&subject), TITLE);
+    let title = found.as_ref().unwrap_or(&subject);
+    let sizes = TITLES.iter().map(|size| (lines(title, size.letters), size));
+    // The first in which all of it fits.
+    let sizes: Vec<_> = sizes.collect();
+    let fits = sizes.iter().find(|(lines, size)| lines.len() <= size.lines);
+    let (title, size) = fits.or(sizes.last())?;
     let above = match found {
-        Some(_) => format!("jostle {}: {}", chapter.workload, cut(&subject, 90)),
-        None => format!("jostle {}", chapter.workload),
+        Some(_) => format!("jostle {}{nth}: {}", chapter.workload, cut(&subject, 80)),
+        None => format!("jostle {}{nth}", chapter.workload),
     };
     let figures = answer(chapter).map_or(Vec::new(), |(_, figures)| figures);
     let drawn = figures.first().and_then(drawn);
@@ -53,12 +90,18 @@ pub fn card(sets: &[ResultSet]) -> Option<String> {
     beside.extend(more(found.as_deref().unwrap_or_default(), &pages));
     let (x, y, letters) = match &drawn {
         Some(drawn) => drawn.text,
-        None => (LEFT, TOP + 40.0, TITLE),
+        None => (LEFT, TOP + 40.0, TITLES[0].letters),
     };
     // The command begins below them.
     let room = ((HEIGHT - 72.0 - y) / 32.0) as usize + 1;
-    let beside = beside.iter().flat_map(|text| lines(text, letters));
-    let beside: Vec<String> = beside.take(room).collect();
+    let mut below: Vec<String> = Vec::new();
+    // No sentence ends in its middle.
+    for text in beside.iter().map(|text| lines(text, letters)) {
+        if below.len() + text.len() > room {
+            break;
+        }
+        below.extend(text.iter().map(|line| cut(line, letters)));
+    }
     let plan = Plan {
         seed: None,
         ..sets[0].experiment.plan.clone()
@@ -66,7 +109,7 @@ pub fn card(sets: &[ResultSet]) -> Option<String> {
     let mut typed = lines(&command(&plan), COMMAND);
     if typed.len() > 2 {
         typed.truncate(2);
-        typed[1] = cut(&format!("{} ...........", typed[1]), COMMAND - 12);
+        typed[1] += " …";
     }
     let document = html! {
         svg xmlns="http://www.w3.org/2000/svg" data-made-by="jostle" width=(WIDTH) height=(HEIGHT)
@@ -74,11 +117,11 @@ pub fn card(sets: &[ResultSet]) -> Option<String> {
             style { (PreEscaped(style(Scale::Log))) }
             rect width="100%" height="100%" fill="#fff" {}
             (text(LEFT, 44.0, 20, "#59626c", &above))
-            @for (nth, line) in title.iter().take(3).enumerate() {
-                (text(LEFT, 92.0 + 46.0 * nth as f64, 36, "#1b1f24", line))
+            @for (nth, line) in title.iter().take(size.lines).enumerate() {
+                (text(LEFT, 92.0 + 1.28 * f64::from(size.pixels) * nth as f64, size.pixels, "#1b1f24", line))
             }
             @if let Some(drawn) = &drawn { (drawn.markup) }
-            @for (nth, line) in beside.iter().enumerate() {
+            @for (nth, line) in below.iter().enumerate() {
                 (text(x, y + 32.0 * nth as f64, 24, if nth == 0 { "#1b1f24" } else { "#59626c" }, line))
             }
             @for (nth, line) in typed.iter().rev().enumerate() {
@@ -142,13 +185,13 @@ fn more(title: &str, pages: &[Page]) -> Vec<String> {
         !title.contains(&start)
     });
     others
-        .map(|(target, clause)| format!("{target}: {clause}"))
+        .map(|(target, clause)| format!("{}: {clause}", short(target)))
         .collect()
 }
 
 fn text(x: f64, y: f64, size: u32, colour: &str, words: &str) -> Markup {
     html! {
-        text x=(x) y=(y) style=(format!("font-size: {size}px; font-weight: {}; fill: {colour}", if size > 30 { 700 } else { 400 })) {
+        text x=(x) y=(y) style=(format!("font-size: {size}px; font-weight: {}; fill: {colour}", if size > 25 { 700 } else { 400 })) {
             (words)
         }
     }
@@ -210,6 +253,39 @@ mod tests {
         let places = card.split(" y=\"").skip(1);
         let lowest = places.filter_map(|at| at.split('"').next()?.parse::<f64>().ok());
         assert!(lowest.fold(0.0, f64::max) < HEIGHT);
+    }
+
+    /// A title was cut in its middle, and a name of 50 letters ran out of the picture.
+    #[test]
+    fn long_names_and_findings_stay_in_the_picture() {
+        let mut set = made::set();
+        let name = "lib:/home/someone/projects/locks/build/release/a_very_long_name_of_a_lock.so";
+        for point in set.points.iter_mut().filter(|point| point.target == "sysv") {
+            point.target = name.to_owned();
+        }
+        set.experiment.plan.targets[1] = name.to_owned();
+        let card = card(&[set]).unwrap();
+        for text in card.split("<text x=\"").skip(1) {
+            let (head, rest) = text.split_once('>').unwrap();
+            let Some((_, size)) = head.split_once("font-size: ") else {
+                continue;
+            };
+            let number = |text: &str| text.split(['p', '"']).next().unwrap().parse::<f64>();
+            let (x, size) = (number(head).unwrap(), number(size).unwrap());
+            let letters = rest.split('<').next().unwrap().chars().count() as f64;
+            assert!(x + 0.6 * size * letters < WIDTH + 40.0, "{text}");
+        }
+        assert!(card.contains("(1,000 workers)."), "{card}");
+    }
+
+    /// The card of a plan had the names of its targets for a title.
+    #[test]
+    fn of_a_plan_the_card_shows_the_first_experiment_that_decides_something() {
+        let mut few = made::set();
+        few.points.retain(|point| point.block < 3);
+        let card = card(&[few, made::set()]).unwrap();
+        assert!(card.contains("jostle contend, experiment 2 of 2: flock, sysv"));
+        assert!(card.contains("sysv is the cheapest in CPU"), "{card}");
     }
 
     #[test]
