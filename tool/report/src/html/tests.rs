@@ -219,6 +219,8 @@ fn a_page_of_many_points_is_light() {
         title.len() < 200 && title.ends_with(" - jostle contend"),
         "{title}"
     );
+    // It stood in each of 14 drawings.
+    assert_eq!(page.matches(">ideal</text>").count(), 1);
     let elements = page.matches('<').count() - page.matches("</").count();
     assert!(elements < 30_000, "{elements}");
     // Ticks that many drawings have are there once, and each reference has its own.
