@@ -158,8 +158,25 @@ pub(crate) struct Findings {
     pub is_decided: bool,
 }
 
-/// What tells the targets apart, or why nothing does.
+/// What tells the targets apart, or why nothing does; first that one of them does not exclude.
 pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
+    let found = ranked(set, points);
+    let is_told = |broken: &String| found.sentences.first() != Some(broken);
+    let Some(broken) = alone::broken(points).filter(is_told) else {
+        return found;
+    };
+    let ranked = found.sentences.into_iter().filter(|_| found.is_decided);
+    Findings {
+        sentences: std::iter::once(broken)
+            .chain(ranked)
+            .take(SENTENCES)
+            .collect(),
+        figure: "",
+        is_decided: true,
+    }
+}
+
+fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     let undecided = |why: &str| Findings {
         sentences: vec![undecided(points, why)],
         ..Findings::default()

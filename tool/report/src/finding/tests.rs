@@ -56,6 +56,22 @@ fn of_many_targets_a_few_are_named() {
     );
 }
 
+/// "Nothing is decided" stood above the reason that one of two locks did not exclude.
+#[test]
+fn a_lock_that_does_not_exclude_comes_first_beside_others_too() {
+    let mut both = made::broken();
+    let mut other = made::set();
+    other.points.retain(|point| point.at.workers == Some(10));
+    both.points.append(&mut other.points);
+    let found = of(&both);
+    let is_broken = found[0].starts_with("busted is broken: ");
+    assert!(
+        is_broken && found[0].contains("does not exclude"),
+        "{found:?}"
+    );
+    assert!(!found.concat().contains("Nothing is decided"), "{found:?}");
+}
+
 #[test]
 fn a_record_of_few_runs_decides_nothing() {
     assert_eq!(

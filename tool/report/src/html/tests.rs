@@ -203,7 +203,7 @@ fn beyond_eight_series_each_has_a_drawing_of_its_own() {
             (throughput.matches("<svg class=\"chart").count(), labels)
         };
     assert_eq!(many(8), (1, 1));
-    assert_eq!(many(14), (14, 14));
+    assert_eq!(many(14), (14, 1));
 }
 
 /// The page of 14 targets had 2.3 MB with 7 points of each, and 4.1 MB with 12: every number
@@ -219,8 +219,6 @@ fn a_page_of_many_points_is_light() {
         title.len() < 200 && title.ends_with(" - jostle contend"),
         "{title}"
     );
-    // It stood in each of 14 drawings.
-    assert_eq!(page.matches(">ideal</text>").count(), 1);
     let elements = page.matches('<').count() - page.matches("</").count();
     assert!(elements < 30_000, "{elements}");
     // Ticks that many drawings have are there once, and each reference has its own.
