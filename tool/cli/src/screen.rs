@@ -1,9 +1,10 @@
-//! The terminal: its width, and whether verdicts have colours.
+//! The terminal: its width, and whether verdicts and two owners at a time have colours.
 //!
 //! The width is that of `COLUMNS`, else the terminal's, else 80. Colours are for terminals;
 //! NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM decide as everywhere (`anstream`).
 
 use anstream::{AutoStream, ColorChoice};
+use jostle_report::format::two_owners;
 use std::io::stdout;
 
 /// Without a terminal, and the least that a table is laid out for.
@@ -16,7 +17,7 @@ const MOST: usize = 1_000;
 pub(crate) struct Screen {
     /// Columns.
     pub width: usize,
-    /// Whether verdicts have colours.
+    /// Whether verdicts, and the time with two owners, have colours.
     pub colours: bool,
 }
 
@@ -35,7 +36,7 @@ impl Screen {
     /// The text with its verdicts in colours, where there are any.
     pub(crate) fn paint(self, text: &str) -> String {
         match self.colours {
-            true => verdicts(text),
+            true => owners(&verdicts(text)),
             false => text.to_owned(),
         }
     }
@@ -45,6 +46,17 @@ fn width(variable: Option<&str>, terminal: Option<usize>) -> usize {
     let variable = variable.and_then(|text| text.trim().parse().ok());
     let width = variable.filter(|width| *width > 0).or(terminal);
     width.unwrap_or(USUAL).clamp(LEAST, MOST)
+}
+
+/// For how long two owned a lock at a time, in red.
+fn owners(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(two) = two_owners(rest) {
+        out += &rest[..two.start];
+        out += &format!("\u{1b}[31m{}\u{1b}[0m", &rest[two.clone()]);
+        rest = &rest[two.end..];
+    }
+    out + rest
 }
 
 /// VALID green, SUSPECT yellow, INVALID red, wherever the word stands by itself.
@@ -94,6 +106,21 @@ mod tests {
         for (variable, terminal, expected) in table {
             assert_eq!(width(variable, terminal), expected, "{variable:?}");
         }
+    }
+
+    #[test]
+    fn the_time_with_two_owners_is_red_across_lines() {
+        let text = "redis  2 s; two\n  believed that they owned for up to 6.10 s, told;\netcd  two believed for 3 ms.";
+        let coloured = Screen {
+            width: 80,
+            colours: true,
+        }
+        .paint(text);
+        assert_eq!(
+            coloured,
+            "redis  2 s; \u{1b}[31mtwo\n  believed that they owned for up to 6.10 s\u{1b}[0m, told;\netcd  \
+             \u{1b}[31mtwo believed for 3 ms\u{1b}[0m."
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub use jostle_stats::numbers::{grouped, significant, time};
 
 use jostle_model::Nanos;
 use jostle_model::text::one_line;
+use std::ops::Range;
 
 /// A share as `94 %`, two significant digits.
 pub fn percent(share: f64) -> String {
@@ -113,9 +114,47 @@ fn unbreakable(text: &str) -> Vec<String> {
     words
 }
 
+/// Where a text says for how long two owned a lock at a time, which a lock is there to
+/// prevent: from `two believed` to the unit of the time. The text may be broken anywhere
+/// between its words.
+pub fn two_owners(text: &str) -> Option<Range<usize>> {
+    let words = text.split_whitespace();
+    // A word is a part of `text`.
+    let place = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    let mut before = "";
+    let mut from = None;
+    for word in words {
+        let bare = word.trim_end_matches([',', ';', '.']);
+        match from {
+            None if before == "two" && word == "believed" => from = Some(place(before)),
+            Some(from) if matches!(bare, "ns" | "us" | "ms" | "s") => {
+                return Some(from..place(bare) + bare.len());
+            }
+            _ => {}
+        }
+        before = word;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_with_two_owners_is_found_however_its_line_is_broken() {
+        let found = |text: &'static str| Some(&text[two_owners(text)?]);
+        assert_eq!(
+            found("kept; two\n     believed that they owned for up to 6.10 s, told; two"),
+            Some("two\n     believed that they owned for up to 6.10 s")
+        );
+        assert_eq!(
+            found("in 3 s; two believed for 600 us to own it after stop, cut."),
+            Some("two believed for 600 us")
+        );
+        assert_eq!(found("one of two was stopped for 3 s"), None);
+        assert_eq!(found("whether two believed that they owned"), None);
+    }
 
     #[test]
     fn thousands_are_set_apart() {

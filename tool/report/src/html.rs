@@ -25,7 +25,7 @@ mod units;
 use crate::ResultSet;
 use crate::page::{Page, pages};
 use chapter::{Chapter, chapters};
-use conclusion::conclusion;
+use conclusion::{conclusion, finding, subject};
 use figures::{Cell, Data, Figure, answer, groups};
 use headline::headline;
 use jostle_model::plan::Workload;
@@ -60,7 +60,7 @@ pub fn html(sets: &[ResultSet]) -> String {
         @for chapter in &chapters { (self::chapter(chapter, sets, &pages, chapters.len() > 1, false)) }
         @if !sets.is_empty() { (about::about(sets)) }
     };
-    document(&title(&chapters, sets), Scale::Log, &body)
+    document(&title(&chapters, sets, &pages), Scale::Log, &body)
 }
 
 /// A whole page: without anything that it would have to load, and with the scale that its
@@ -93,20 +93,15 @@ fn document(title: &str, scale: Scale, body: &Markup) -> String {
     shared(&printable(&page.into_string())) + "\n"
 }
 
-fn title(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
-    let parts = chapters.iter().map(|chapter| {
-        let mut targets: Vec<&str> = Vec::new();
-        for set in &chapter.sets {
-            for target in &sets[*set].experiment.plan.targets {
-                if !targets.contains(&target.as_str()) {
-                    targets.push(target);
-                }
-            }
-        }
-        format!("{} {}", chapter.workload, targets.join(", "))
-    });
-    let parts: Vec<String> = parts.collect();
-    format!("jostle {}", parts.join("; ")).trim_end().to_owned()
+/// Of the window and of bookmarks: what was found, else what was measured.
+fn title(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> String {
+    let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
+    let jostle = format!("jostle {}", workloads.join(", "));
+    match (finding(sets, pages), sets.is_empty()) {
+        (Some(finding), _) => format!("{} - {jostle}", finding.trim_end_matches('.')),
+        (None, false) => format!("{jostle}: {}", subject(chapters, sets)),
+        (None, true) => jostle.trim_end().to_owned(),
+    }
 }
 
 /// The switches are hidden without the script, which they need.

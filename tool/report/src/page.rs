@@ -37,6 +37,8 @@ pub(crate) struct Page {
     pub over: Option<Grid>,
     /// What tells several targets apart, the most first.
     pub findings: Vec<String>,
+    /// Whether they tell what was found, not why nothing is decided.
+    pub is_decided: bool,
     /// For each target what to take away.
     pub sentences: Vec<(String, String)>,
     /// Targets beside the first one.
@@ -76,7 +78,7 @@ fn page(set: &ResultSet) -> Page {
     let notes = headline.as_ref().map_or(&[][..], |table| &table.notes);
     let mut tables = tables(times, &points);
     tables.extend(hosts::table(&set.experiment, &points, notes));
-    let findings = findings(set, &points).sentences;
+    let found = findings(set, &points);
     let mut sentences = merged(sentences(&set.experiment, &points), &points);
     // The finding has the reason then.
     let all_invalid = points.iter().all(|point| point.verdict.is_invalid());
@@ -89,9 +91,10 @@ fn page(set: &ResultSet) -> Page {
         // Those of generators have tables of their own.
         accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
         over: over(times, &points),
-        findings,
+        findings: found.sentences,
+        is_decided: found.is_decided,
         sentences,
-        comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
+        comparisons: comparison(&points),
         growth: closing(&growth(set, &points)),
         ended: set.ended_early(),
         checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),

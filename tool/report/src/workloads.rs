@@ -120,7 +120,7 @@ static ROWS: &[Row] = &[
         answer: Answer {
             question: "How long until the next grant, after each fault?",
             beside: "How long until the next grant, after each fault?",
-            of: &[recovering::figure],
+            of: &[recovering::granted, recovering::believed],
         },
     },
     churn::ROW,

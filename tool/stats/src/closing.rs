@@ -34,26 +34,22 @@ pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(S
     }
 }
 
-/// What a target did beside the first one, by throughput.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
-    /// The target.
-    pub target: String,
-    /// The first target, which it is compared with.
-    pub against: String,
-    /// At the largest number of workers that both have.
-    pub at: At,
-    /// Throughput of the target over that of the first.
-    pub ratio: Ratio,
-    /// One sentence.
-    pub text: String,
+/// Other targets that have a sentence each, at most; more share one.
+const EACH: usize = 3;
+
+/// A target's throughput over that of the first.
+struct Beside<'a> {
+    target: &'a str,
+    at: At,
+    unit: &'static str,
+    ratio: Ratio,
 }
 
 /// Each other target against the first, at the largest number of workers that both have, if
 /// the paired runs decide: "the same" and "differs" are printed, "undecided" is not.
 /// INVALID points are left out; `jostle compare --targets` decides whether their ratios are
 /// valid.
-pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
+pub fn comparison(points: &[PointSummary<'_>]) -> Vec<String> {
     let targets = targets(points);
     // Connections have no rate to compare; the table has their cost. Requests at a rate all
     // have the same rate.
@@ -64,13 +60,21 @@ pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let Some((first, others)) = targets.split_first() else {
         return Vec::new();
     };
-    others
-        .iter()
+    let others = others.iter();
+    let beside: Vec<Beside<'_>> = others
         .filter_map(|other| compare(points, first, other))
-        .collect()
+        .collect();
+    let is_one_place = beside.iter().all(|one| one.at == beside[0].at);
+    match beside.len() > EACH && is_one_place {
+        true => together(first, &beside).into_iter().collect(),
+        false => beside
+            .iter()
+            .filter_map(|one| one.sentence(first))
+            .collect(),
+    }
 }
 
-fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comparison> {
+fn compare<'a>(points: &[PointSummary<'a>], first: &str, other: &'a str) -> Option<Beside<'a>> {
     let find = |target: &str, at: At| {
         points
             .iter()
@@ -91,28 +95,54 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
         Some(_) => "requests",
         None => "locks",
     };
-    let said = match ratio.outcome {
-        Outcome::Undecided => return None,
-        Outcome::Same => format!("{other} does as many {unit}/s as {first}, within 5 %,"),
-        Outcome::Differs => format!(
-            "{other} does {:.2} times the {unit}/s of {first}",
-            ratio.ratio
-        ),
-    };
-    let text = format!(
-        "{said} with {} ({:.2} to {:.2}, 95 %, {} blocks).",
-        place_in_words(at)?,
-        ratio.low,
-        ratio.high,
-        ratio.blocks
-    );
-    Some(Comparison {
-        target: other.to_string(),
-        against: first.to_string(),
+    (ratio.outcome != Outcome::Undecided).then_some(Beside {
+        target: other,
         at,
+        unit,
         ratio,
-        text,
     })
+}
+
+impl Beside<'_> {
+    fn sentence(&self, first: &str) -> Option<String> {
+        let (target, unit, ratio) = (self.target, self.unit, &self.ratio);
+        let said = match ratio.outcome {
+            Outcome::Same => format!("{target} does as many {unit}/s as {first}, within 5 %,"),
+            _ => format!(
+                "{target} does {:.2} times the {unit}/s of {first}",
+                ratio.ratio
+            ),
+        };
+        let place = place_in_words(self.at)?;
+        let (low, high, blocks) = (ratio.low, ratio.high, ratio.blocks);
+        Some(format!(
+            "{said} with {place} ({low:.2} to {high:.2}, 95 %, {blocks} blocks)."
+        ))
+    }
+}
+
+/// `Times the locks/s of flock with 100 workers (95 %, 6 blocks): ofd as many (0.99 to 1.02),
+/// sysv 1.31 (1.30 to 1.32).`
+fn together(first: &str, beside: &[Beside<'_>]) -> Option<String> {
+    let Beside { at, unit, .. } = beside.first()?;
+    let blocks = || beside.iter().map(|one| one.ratio.blocks);
+    let blocks = match (blocks().min()?, blocks().max()?) {
+        (least, most) if least == most => format!("{least}"),
+        (least, most) => format!("{least} to {most}"),
+    };
+    let each = beside.iter().map(|one| {
+        let (target, ratio) = (one.target, &one.ratio);
+        let times = match ratio.outcome {
+            Outcome::Same => "as many".to_owned(),
+            _ => format!("{:.2}", ratio.ratio),
+        };
+        format!("{target} {times} ({:.2} to {:.2})", ratio.low, ratio.high)
+    });
+    Some(format!(
+        "Times the {unit}/s of {first} with {} (95 %, {blocks} blocks): {}.",
+        place_in_words(*at)?,
+        each.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// Each once, in order.
@@ -168,6 +198,20 @@ mod tests {
         let mut untested = beside(1310.0);
         untested.points.retain(|point| point.block <= 5);
         assert_eq!(untested.compares(), Vec::<String>::new());
+    }
+
+    /// 14 targets had 13 sentences, each with the same words.
+    #[test]
+    fn many_targets_are_compared_in_one_sentence() {
+        let mut beside = made(6).with("flock", 1000.0, 40.0, &queue(100, 47));
+        for (target, throughput) in [("a", 1310.0), ("b", 1000.0), ("c", 500.0), ("d", 2000.0)] {
+            beside = beside.with(target, throughput, 40.0, &queue(100, 47));
+        }
+        let said = beside.compares();
+        assert_eq!(said.len(), 1, "{said:?}");
+        let start = "Times the locks/s of flock with 100 workers (95 %, 6 blocks): a 1.31 (1.30 to 1.32), b as many (";
+        assert!(said[0].starts_with(start), "{said:?}");
+        assert!(said[0].contains(", d 2.00 ("), "{said:?}");
     }
 
     #[test]

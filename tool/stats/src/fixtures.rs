@@ -219,7 +219,7 @@ impl Made {
     pub(crate) fn compares(&self) -> Vec<String> {
         let experiment = experiment();
         let summaries = summarize(&experiment, &self.points);
-        comparison(&summaries).into_iter().map(|c| c.text).collect()
+        comparison(&summaries)
     }
 }
 

@@ -99,7 +99,7 @@ impl Following {
         let cpus = (last.elapsed_ns > 0).then(|| cpus(last, look, span_s));
         let sample = Sample {
             t_s: now.as_secs_f64(),
-            point: state.point(&run.name),
+            point: state.point(&run.target, &run.name),
             run: self.runs,
             span_s,
             per_s: operations as f64 / span_s,
@@ -156,7 +156,7 @@ impl Following {
         state.run(None);
         // A run that was too short to be looked at is one sample.
         if run.looks.is_empty() && !point.verdict.is_invalid() {
-            let place = state.point(&run.name);
+            let place = state.point(&run.target, &run.name);
             state.sample(whole(point, place, self.runs, now));
         }
         if let Some(owners) = owners(point, run.name) {

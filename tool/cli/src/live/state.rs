@@ -62,8 +62,8 @@ pub(super) struct State {
     elapsed_s: f64,
     /// CPUs of the machine.
     cores: u64,
-    /// Points that samples belong to.
-    points: Vec<String>,
+    /// Targets and names of the points that samples belong to.
+    points: Vec<[String; 2]>,
     history: History,
     current: Option<Current>,
     owners: Option<Owners>,
@@ -106,11 +106,12 @@ impl State {
     }
 
     /// The place of a point among those that samples belong to.
-    pub(super) fn point(&mut self, name: &str) -> usize {
-        let known = self.points.iter().position(|known| known == name);
+    pub(super) fn point(&mut self, target: &str, name: &str) -> usize {
+        let known = self.points.iter().position(|[_, known]| known == name);
         known.unwrap_or_else(|| {
-            self.points.push(name.to_owned());
-            self.change("point", &json!(name).to_string());
+            let point = [target, name].map(str::to_owned);
+            self.change("point", &json!(point).to_string());
+            self.points.push(point);
             self.points.len() - 1
         })
     }
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn when_the_history_is_thinned_pages_get_it_anew() {
         let mut state = State::default();
-        let point = state.point("flock -w 2");
+        let point = state.point("flock", "flock -w 2");
         for _ in 0..super::super::history::MOST {
             state.sample(Sample::default());
         }

@@ -1,10 +1,11 @@
 //! The text of the progress line: the current run, the point's figures so far, and the
-//! remaining time. Pure; the caller passes the time in.
+//! remaining time; and the provisional rows above it, which have neither verdict nor order,
+//! since both need all runs. Pure; the caller passes the time in.
 
 use jostle_model::Nanos;
-use jostle_model::record::{At, Is, Point};
+use jostle_model::record::{At, Distribution, Is, Point};
 use jostle_stats::intervals::median;
-use jostle_stats::numbers::grouped;
+use jostle_stats::numbers::{grouped, time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -48,13 +49,18 @@ struct Now {
 /// What the runs of a point measured.
 #[derive(Debug, Default)]
 struct Seen {
-    per_s: Vec<f64>,
+    /// All that were made.
+    runs: usize,
+    /// The headline figure of those that are not INVALID, and its words.
+    figures: Vec<f64>,
+    reads: Option<Reads>,
     overlaps: Option<u64>,
     /// Share of the CPUs that other programs used in the last run.
     neighbours: Option<f64>,
-    /// The gravest verdict of a run.
-    verdict: Is,
 }
+
+/// How a figure is written: `968/s`, `connect() in 41 us`.
+type Reads = fn(f64) -> String;
 
 impl Course {
     /// So many rounds of so many points are to be made, which should take so long. A
@@ -84,8 +90,11 @@ impl Course {
             self.points.push(run.point.clone());
         }
         let seen = self.seen.entry(run.point.clone()).or_default();
-        seen.verdict = graver(seen.verdict, point.verdict.is);
-        seen.per_s.push(point.throughput_per_s);
+        seen.runs += 1;
+        if let Some((figure, reads)) = figure(point).filter(|_| point.verdict.is != Is::Invalid) {
+            seen.figures.push(figure);
+            seen.reads = Some(reads);
+        }
         if let Some(exclusion) = &point.exclusion {
             *seen.overlaps.get_or_insert(0) += exclusion.violations;
         }
@@ -95,8 +104,8 @@ impl Course {
         });
     }
 
-    /// `point 3 of 14, run 2 of 6, 1 min 20 s left: flock -w 100; so far 968/s ±2 %, 0
-    /// overlaps, neighbours 4 %`. None before the first run.
+    /// `point 3 of 14, run 2 of 6, 1 min 20 s left: flock -w 100`. None before the first
+    /// run. What was measured stands in the rows.
     pub(super) fn words(&self, now: Duration) -> Option<String> {
         let run = self.now.as_ref()?;
         let place = match self.planned {
@@ -110,47 +119,25 @@ impl Course {
             // Rounds are added where a figure is not precise yet.
             _ => format!("run {}", run.run),
         };
-        // A narrow terminal cuts the end off.
-        let mut words = format!("{place}, {}: {}", self.left(now), run.point);
-        let usable = |seen: &&Seen| seen.verdict != Is::Invalid;
-        let seen = self.seen.get(&run.point).filter(usable);
-        if let Some(seen) = seen.and_then(Seen::words) {
-            words += "; so far ";
-            words += &seen;
-        }
-        Some(words)
+        Some(format!("{place}, {}: {}", self.left(now), run.point))
     }
 
-    /// A row for each point with a finished run: `flock -w 10   2 of 6 runs  968/s ±2 %, 0
-    /// overlaps  VALID`. The verdict is the gravest of its runs; that of the point, over
-    /// all its runs, is known at the end.
+    /// A row for each point with a finished run, in the order of their first ones: `flock -w
+    /// 10  so far, 2 of 6 runs: 968/s ±2 %, 0 overlaps`.
     pub(super) fn rows(&self) -> Vec<String> {
         let name = |point: &String| point.chars().count();
         let width = self.points.iter().map(name).max().unwrap_or(0);
         let row = |point: &String| {
             let seen = self.seen.get(point)?;
             let runs = match self.planned {
-                Some(planned) if seen.per_s.len() <= planned.rounds => {
-                    format!("{} of {} runs", seen.per_s.len(), planned.rounds)
+                Some(planned) if seen.runs <= planned.rounds => {
+                    format!("{} of {}", seen.runs, counted(planned.rounds))
                 }
-                _ => format!("{} runs", seen.per_s.len()),
+                _ => counted(seen.runs),
             };
-            let verdict = match seen.verdict {
-                Is::Valid => "VALID",
-                Is::Suspect => "SUSPECT",
-                Is::Invalid => "INVALID",
-            };
-            // As in the table, an INVALID figure is not printed.
-            let figures = match seen.verdict {
-                Is::Invalid => String::new(),
-                _ => seen.words()?,
-            };
-            Some(format!(
-                "{point:<width$}  {runs:>12}  {verdict:<7}  {figures}"
-            ))
+            Some(format!("{point:<width$}  so far, {runs}: {}", seen.words()))
         };
-        let rows = self.points.iter().filter_map(row);
-        rows.map(|row| row.trim_end().to_owned()).collect()
+        self.points.iter().filter_map(row).collect()
     }
 
     /// The remaining time, estimated from the runs so far, or before the first run from the
@@ -163,9 +150,16 @@ impl Course {
         if self.done >= runs {
             return "until the figures are precise".to_owned();
         }
+        let expected = Duration::from_nanos(planned.takes.0) / runs as u32;
+        let made = self.ended.saturating_sub(self.began.unwrap_or_default());
         let each = match self.done {
-            0 => Duration::from_nanos(planned.takes.0) / runs as u32,
-            done => self.ended.saturating_sub(self.began.unwrap_or_default()) / done as u32,
+            0 => expected,
+            done => {
+                let mean = made / done as u32;
+                // Points differ: those of half a round do not stand for the others.
+                let is_whole = done >= planned.points;
+                if is_whole { mean } else { mean.max(expected) }
+            }
         };
         let ends = self.ended + each * (runs - self.done) as u32;
         match ends.checked_sub(now) {
@@ -176,36 +170,60 @@ impl Course {
 }
 
 impl Seen {
-    /// `968/s ±2 %, 0 overlaps, neighbours 4 %`.
-    fn words(&self) -> Option<String> {
-        let rate = median(&self.per_s)?;
-        let (low, high) = self
-            .per_s
-            .iter()
-            .fold((f64::INFINITY, 0.0_f64), |(low, high), rate| {
-                (low.min(*rate), high.max(*rate))
-            });
-        let mut words = format!("{}/s", grouped(rate.round() as u64));
-        if self.per_s.len() > 1 && rate > 0.0 {
-            words += &format!(" ±{:.0} %", 50.0 * (high - low) / rate);
-        }
-        if let Some(overlaps) = self.overlaps {
+    /// `968/s ±2 %, 0 overlaps, neighbours 4 %`; of a single run `about 968/s`.
+    fn words(&self) -> String {
+        let figure = median(&self.figures).zip(self.reads);
+        let figure = figure.map(|(median, reads)| match self.figures[..] {
+            [_] => format!("about {}", reads(median)),
+            _ => format!("{}{}", reads(median), self.spread(median)),
+        });
+        let overlaps = self.overlaps.map(|overlaps| {
             let noun = if overlaps == 1 { "overlap" } else { "overlaps" };
-            words += &format!(", {} {noun}", grouped(overlaps));
+            format!("{} {noun}", grouped(overlaps))
+        });
+        let neighbours = self
+            .neighbours
+            .map(|share| format!("neighbours {:.0} %", 100.0 * share));
+        let figure = figure.unwrap_or_else(|| "no figure yet".to_owned());
+        let parts = [Some(figure), overlaps, neighbours];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Half the range of the runs, as a share of their median.
+    fn spread(&self, median: f64) -> String {
+        let ends = |(low, high): (f64, f64), value: &f64| (low.min(*value), high.max(*value));
+        let (low, high) = self.figures.iter().fold((f64::INFINITY, 0.0), ends);
+        match median > 0.0 {
+            true => format!(" ±{:.0} %", 50.0 * (high - low) / median),
+            false => String::new(),
         }
-        if let Some(share) = self.neighbours {
-            words += &format!(", neighbours {:.0} %", 100.0 * share);
-        }
-        Some(words)
     }
 }
 
-fn graver(one: Is, other: Is) -> Is {
-    match (one, other) {
-        (Is::Invalid, _) | (_, Is::Invalid) => Is::Invalid,
-        (Is::Suspect, _) | (_, Is::Suspect) => Is::Suspect,
-        (Is::Valid, Is::Valid) => Is::Valid,
+/// What a run is known by, as `comparison::figures::is_headline` has it for a plan.
+fn figure(run: &Point) -> Option<(f64, Reads)> {
+    let p50 = |times: &Option<Distribution>| Some(*times.as_ref()?.percentiles.get("p50")? as f64);
+    if let Some(recovery) = &run.recovery {
+        let grant = recovery.next_grant_ns? as f64;
+        return Some((grant, |ns| format!("next grant after {}", time(ns))));
     }
+    if let Some(ns) = p50(&run.connect_ns) {
+        return Some((ns, |ns| format!("connect() in {}", time(ns))));
+    }
+    if let Some(ns) = p50(&run.bind_ns) {
+        return Some((ns, |ns| format!("bind() in {}", time(ns))));
+    }
+    match (run.at.rate, p50(&run.response_ns)) {
+        (Some(_), Some(ns)) => Some((ns, |ns| format!("answered in {}", time(ns)))),
+        _ => Some((run.throughput_per_s, |per_s| {
+            format!("{}/s", grouped(per_s.round() as u64))
+        })),
+    }
+}
+
+/// `1 run`, `6 runs`.
+fn counted(runs: usize) -> String {
+    format!("{runs} {}", if runs == 1 { "run" } else { "runs" })
 }
 
 /// `45 s`, `1 min 20 s`, `2 h 5 min`.
@@ -269,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_where_it_is_what_was_measured_and_what_is_left() {
+    fn the_line_shows_where_it_is_and_what_is_left() {
         let mut course = Course::default();
         assert_eq!(course.words(S(0)), None);
         course.planned(2, 2, Nanos(40_000_000_000), S(5));
@@ -283,8 +301,7 @@ mod tests {
         course.begins("flock", at(100), 2, S(35));
         assert_eq!(
             course.words(S(45)).unwrap(),
-            "point 2 of 2, run 2 of 2, 1 min 20 s left: flock -w 100; so far 950/s, 0 overlaps, \
-             neighbours 4 %"
+            "point 2 of 2, run 2 of 2, 1 min 20 s left: flock -w 100"
         );
         course.done(&point(1_050.0, 1), S(65));
         course.begins("sysv", at(100), 1, S(65));
@@ -292,20 +309,28 @@ mod tests {
             course.words(S(65)).unwrap(),
             "point 1 of 2, run 1 of 2, 1 min 0 s left: sysv -w 100"
         );
-        course.begins("flock", at(100), 3, S(66));
         let words = course.words(S(130)).unwrap();
-        assert!(words.contains("so far 1,000/s ±5 %, 1 overlap,"), "{words}");
         assert!(words.contains(", longer than expected: "), "{words}");
-        // As in the table, an INVALID figure is not printed.
-        let mut invalid = point(7.0, 3);
-        invalid.verdict.is = Is::Invalid;
-        course.done(&invalid, S(131));
-        let words = course.words(S(132)).unwrap();
-        assert!(words.ends_with(": flock -w 100"), "{words}");
+    }
+
+    /// Until the first round is over, runs that are over sooner say nothing of those to come:
+    /// a fault of 0.2 s stood for ones of 6 s, and the line said `0 s left`.
+    #[test]
+    fn short_runs_of_the_first_round_do_not_stand_for_the_others() {
+        let mut course = Course::default();
+        course.planned(2, 3, Nanos(60_000_000_000), S(0));
+        course.begins("flock", at(1), 1, S(0));
+        course.done(&point(36.0, 0), S(1));
+        course.begins("redis", at(1), 1, S(1));
+        let words = course.words(S(1)).unwrap();
+        assert!(words.contains(" 50 s left: redis"), "{words}");
+        course.done(&point(2.0, 0), S(3));
+        let words = course.words(S(3)).unwrap();
+        assert!(words.contains(", 6 s left: "), "{words}");
     }
 
     #[test]
-    fn the_table_has_a_row_for_each_point_and_grows() {
+    fn rows_are_provisional_and_become_firmer() {
         let mut course = Course::default();
         course.planned(2, 2, Nanos(40_000_000_000), S(5));
         assert!(course.rows().is_empty());
@@ -314,17 +339,76 @@ mod tests {
             course.done(point, S(6));
             course.rows()
         };
-        let mut invalid = point(7.0, 3);
-        invalid.verdict.is = Is::Invalid;
-        run(&point(950.0, 0), "flock", 100, 1);
-        run(&point(1_050.0, 0), "flock", 100, 2);
+        let verdict = |is: Is, mut point: Point| {
+            point.verdict.is = is;
+            point
+        };
+        let rest = "0 overlaps, neighbours 4 %";
         assert_eq!(
-            run(&invalid, "sysv", 2, 1),
+            run(&point(950.0, 0), "flock", 100, 1),
+            [format!(
+                "flock -w 100  so far, 1 of 2 runs: about 950/s, {rest}"
+            )]
+        );
+        // As in the table, a figure of an INVALID run is not printed; and there is no verdict
+        // before all runs are made.
+        run(&verdict(Is::Invalid, point(7.0, 3)), "sysv", 2, 1);
+        run(&verdict(Is::Suspect, point(1_050.0, 0)), "flock", 100, 2);
+        assert_eq!(
+            run(&point(500.0, 0), "sysv", 2, 2),
             [
-                "flock -w 100   2 of 2 runs  VALID    1,000/s ±5 %, 0 overlaps, neighbours 4 %",
-                "sysv -w 2      1 of 2 runs  INVALID",
+                format!("flock -w 100  so far, 2 of 2 runs: 1,000/s ±5 %, {rest}"),
+                "sysv -w 2     so far, 2 of 2 runs: about 500/s, 3 overlaps, neighbours 4 %"
+                    .to_owned(),
             ]
         );
+        assert_eq!(
+            run(&verdict(Is::Invalid, point(7.0, 0)), "sysv", 9, 1)[2],
+            format!("sysv -w 9     so far, 1 of 2 runs: no figure yet, {rest}")
+        );
+    }
+
+    #[test]
+    fn a_row_shows_what_its_workload_is_known_by() {
+        let median = |ns| {
+            Some(Distribution {
+                percentiles: [("p50".to_owned(), ns)].into(),
+                ..Distribution::default()
+            })
+        };
+        let of = |run: Point| figure(&run).map(|(figure, reads)| reads(figure));
+        let (plain, ns) = (Point::default(), 41_000);
+        let opened = |connect_ns, bind_ns| Point {
+            connect_ns,
+            bind_ns,
+            ..plain.clone()
+        };
+        assert_eq!(
+            of(opened(median(ns), median(5))).unwrap(),
+            "connect() in 41 us"
+        );
+        assert_eq!(of(opened(None, median(ns))).unwrap(), "bind() in 41 us");
+        let mut answered = Point {
+            response_ns: median(ns),
+            ..plain.clone()
+        };
+        assert_eq!(of(answered.clone()).unwrap(), "0/s");
+        answered.at.rate = Some(1_000);
+        assert_eq!(of(answered).unwrap(), "answered in 41 us");
+        // Where a lock stays its owner's there is no next grant.
+        let struck = |next_grant_ns: Option<u64>| Point {
+            recovery: serde_json::from_value(serde_json::json!({
+                "fault": "kill", "waiters": 1, "within_ns": 0, "struck_at_ns": 0,
+                "struck_by_ns": 0, "served": 0, "next_grant_ns": next_grant_ns, "history": [],
+            }))
+            .unwrap(),
+            ..plain.clone()
+        };
+        assert_eq!(
+            of(struck(Some(1_900_000_000))).unwrap(),
+            "next grant after 1.9 s"
+        );
+        assert_eq!(of(struck(None)), None);
     }
 
     #[test]
@@ -340,7 +424,7 @@ mod tests {
         course.begins("tcp", at(1), 2, S(3));
         assert_eq!(
             course.words(S(4)).unwrap(),
-            "run 2, until the figures are precise: tcp -w 1; so far 0/s, 0 overlaps, neighbours 4 %"
+            "run 2, until the figures are precise: tcp -w 1"
         );
     }
 

@@ -1,6 +1,7 @@
 //! `--live` and `--metrics`: a run is watched while it is made, by those who may, and
 //! whatever they do it measures on.
 
+use crate::common::browser::Browser;
 use crate::common::{Place, Running, Signal, beside, must_have, until};
 use serde_json::Value;
 use std::fs;
@@ -317,112 +318,48 @@ impl Drop for Beside {
     }
 }
 
-/// Chromium without a window, and the one page that it has open.
-struct Browser {
-    _program: Beside,
-    /// A WebSocket to the page, by which the protocol of its developer tools goes.
-    page: TcpStream,
-    log: std::path::PathBuf,
+/// The class of the colour beside this name in a legend.
+fn colour<'d>(document: &'d str, name: &str) -> Option<&'d str> {
+    let before = document.split_once(&format!("\"></i>{name} "))?.0;
+    Some(before.rsplit_once("<i class=\"")?.1)
 }
 
-impl Browser {
-    fn open(place: &Place, url: &str) -> Browser {
-        must_have("chromium", "chromium");
-        must_have("curl", "curl");
-        let profile = place.file("profile");
-        let log = place.file("chromium.log");
-        let program = Command::new("chromium")
-            .args(["--headless", "--remote-debugging-port=0"])
-            // Its sandbox does not work for root.
-            .args(["--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .args(["--window-size=1300,1000", url])
-            .env("HOME", place.path())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let program = Beside(program);
-        let address = until("the port of Chromium", LIMIT, || {
-            let said = fs::read_to_string(&log).ok()?;
-            let (_, rest) = said.split_once("DevTools listening on ws://")?;
-            Some(rest.split_once('/')?.0.to_owned())
+/// The axis of CPUs ended at 1 on two cores, and each point had a colour of its own.
+#[test]
+fn colours_follow_targets_and_the_axis_of_cpus_has_room_for_all_cores() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "contend null flock -w 1:2 -t 5 --runs 40 --warmup 0 --live";
+    let mut run = place.jostle(line).in_background();
+    let (address, path) = page_of(&mut run);
+    let mut browser = Browser::open(&place);
+    browser.visit(&format!("http://{address}{path}"));
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    let (colours, ticks) = until("four points", LIMIT, || {
+        let document = browser.document();
+        let points = ["null -w 1", "null -w 2", "flock -w 1", "flock -w 2"];
+        let colours = points.map(|point| colour(&document, point).map(str::to_owned));
+        let cpus = document.split_once("CPUs in use over time")?.1;
+        let axis = cpus.split_once("class=\"y\"")?.1.split_once("</g>")?.0;
+        let ticks = axis.split("</text>").filter_map(|tick| {
+            let (_, text) = tick.rsplit_once('>')?;
+            text.parse::<f64>().ok()
         });
-        let page = until("its page", LIMIT, || {
-            let url = format!("http://{address}/json/list");
-            let list = Command::new("curl").args(["--silent", &url]).output();
-            let list: Value = serde_json::from_slice(&list.unwrap().stdout).ok()?;
-            let pages = list.as_array()?.iter();
-            let mut pages = pages.filter(|page| page["type"] == "page");
-            let socket = pages.next()?["webSocketDebuggerUrl"].as_str()?;
-            Some(socket.split_once(&address)?.1.to_owned())
-        });
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!(
-            "GET {page} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\n\
-             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-             Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        assert!(head.starts_with(b"HTTP/1.1 101"), "{head:?}");
-        Browser {
-            _program: program,
-            page: stream,
-            log,
-        }
-    }
-
-    /// The document as it is now.
-    fn document(&mut self) -> String {
-        let ask = serde_json::json!({
-            "id": 1,
-            "method": "Runtime.evaluate",
-            // None while the page is still loading.
-            "params": { "expression": "document.documentElement?.outerHTML ?? ''" },
-        });
-        let text = ask.to_string();
-        // One frame of text; a mask of zeros leaves it as it is.
-        let mut frame = vec![0x81, 0x80 | 126];
-        frame.extend((text.len() as u16).to_be_bytes());
-        frame.extend([0; 4]);
-        frame.extend(text.as_bytes());
-        self.page.write_all(&frame).unwrap();
-        let mut head = [0; 2];
-        self.page.read_exact(&mut head).unwrap();
-        assert_eq!(head[0], 0x81, "a whole frame of text");
-        let mut long = [0; 8];
-        let length = match head[1] {
-            126 => {
-                self.page.read_exact(&mut long[6..]).unwrap();
-                u64::from_be_bytes(long)
-            }
-            127 => {
-                self.page.read_exact(&mut long).unwrap();
-                u64::from_be_bytes(long)
-            }
-            short => u64::from(short),
-        };
-        let mut answer = vec![0; length as usize];
-        self.page.read_exact(&mut answer).unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        let value = answer["result"]["result"]["value"].as_str();
-        value.unwrap_or_else(|| panic!("{answer}")).to_owned()
-    }
-
-    /// What its console says, errors of scripts and of the content policy among it.
-    fn console(&self) -> Vec<String> {
-        let log = fs::read_to_string(&self.log).unwrap();
-        let lines = log.lines().filter(|line| line.contains("CONSOLE"));
-        lines.map(str::to_owned).collect()
-    }
+        let ticks: Vec<f64> = ticks.collect();
+        colours
+            .iter()
+            .all(Option::is_some)
+            .then_some((colours, ticks))
+    });
+    assert_eq!((&colours[0], &colours[2]), (&colours[1], &colours[3]));
+    assert_ne!(colours[0], colours[2]);
+    let [.., before, last] = ticks[..] else {
+        panic!("{ticks:?}")
+    };
+    // The next tick would stand beyond the cores.
+    assert!(last + (last - before) > cores, "{ticks:?}, {cores} cores");
+    run.signal(Signal::INT);
+    run.end().exits(130);
 }
 
 #[test]
@@ -432,7 +369,8 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
     let line = "contend null flock -w 2 -t 3 --runs 40 --warmup 0 --live";
     let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
-    let mut browser = Browser::open(&place, &format!("http://{address}{path}"));
+    let mut browser = Browser::open(&place);
+    browser.visit(&format!("http://{address}{path}"));
     let shown = [
         "<title>jostle contend null, flock</title>",
         "id=\"link\" role=\"status\" class=\"on\"",
@@ -457,13 +395,13 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
         std::thread::sleep(Duration::from_millis(100));
         missing.is_empty().then_some(())
     });
-    assert_eq!(browser.console(), [""; 0]);
+    assert_eq!(browser.console, [""; 0]);
     run.signal(Signal::INT);
     run.end().exits(130);
     until("the page to tell that it is over", LIMIT, || {
         browser.document().contains("interrupted").then_some(())
     });
-    assert_eq!(browser.console(), [""; 0]);
+    assert_eq!(browser.console, [""; 0]);
 }
 
 /// The queries of the dashboard, with a range where Grafana would choose one.
@@ -581,13 +519,14 @@ fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
     let drawn = String::from_utf8_lossy(&output.stdout);
     // The last row is drawn when its first run is done, the line below it all the time.
     for row in [
-        "null -w 1  1 of 2 runs",
-        "null -w 2  1 of 2 runs",
-        "null -w 1  2 of 2 runs",
+        "null -w 1 so far, 1 of 2 runs:",
+        "null -w 2 so far, 1 of 2 runs:",
+        "null -w 1 so far, 2 of 2 runs:",
     ] {
         let spaced = drawn.split_whitespace().collect::<Vec<_>>().join(" ");
-        let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(spaced.contains(&row), "{row}: {drawn}");
+        assert!(spaced.contains(row), "{row}: {drawn}");
     }
     assert!(drawn.contains("point 2 of 2, run 2 of 2"), "{drawn}");
+    // A verdict takes all runs; the table, which has them, goes to a file here.
+    assert!(!drawn.contains("VALID"), "{drawn}");
 }

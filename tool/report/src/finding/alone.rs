@@ -34,7 +34,7 @@ pub(super) fn finding(points: &[PointSummary<'_>]) -> Option<String> {
 }
 
 /// That the lock does not exclude, whatever else is known of it.
-fn broken(points: &[PointSummary<'_>]) -> Option<String> {
+pub(super) fn broken(points: &[PointSummary<'_>]) -> Option<String> {
     points.iter().find_map(|point| {
         let mut reasons = point.verdict.reasons.iter();
         let proves = |reason: &&Reason| {

@@ -3,7 +3,7 @@
 
 use super::chapter::Chapter;
 use crate::ResultSet;
-use crate::format::grouped;
+use crate::format::{grouped, two_owners};
 use crate::page::Page;
 use crate::requests::short;
 use jostle_model::record::Is;
@@ -22,7 +22,7 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
             @match finding(sets, pages) {
                 Some(finding) => {
                     p.kicker { "jostle " (workloads.join(", ")) ": " (subject(chapters, sets)) }
-                    h1 { (prose(&finding)) }
+                    h1 { (told(&finding)) }
                 }
                 None => {
                     p.kicker { "jostle " (workloads.join(", ")) }
@@ -61,7 +61,7 @@ pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
 }
 
 /// Up to the first `;` or `:` outside parentheses, without a stop.
-fn first_clause(sentence: &str) -> &str {
+pub(super) fn first_clause(sentence: &str) -> &str {
     let is_open = |end: usize| {
         let count = |letter| sentence[..end].matches(letter).count();
         count('(') > count(')')
@@ -166,7 +166,7 @@ fn of_set(
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @for note in &set.notes { p.warning { (prose(note)) "." } }
             // The first is the title already.
-            @for finding in page.findings.iter().skip(usize::from(alone)) { p.finding { (prose(finding)) } }
+            @for finding in page.findings.iter().skip(usize::from(alone)) { p.finding { (told(finding)) } }
             // Without a figure, what to do is all that there is to take away.
             @if invalid { (next(page)) }
             (sentences(chapter, at, page))
@@ -276,17 +276,13 @@ fn prose(sentence: &str) -> Markup {
     })
 }
 
-/// A sentence of a target. Two owners at a time, which a lock is there to prevent, stand in
-/// red.
+/// A sentence, with two owners at a time in red.
 fn told(sentence: &str) -> Markup {
-    let split = sentence
-        .find("two believed")
-        .map(|at| sentence.split_at(at));
-    let Some((before, rest)) = split else {
+    let Some(two) = two_owners(sentence) else {
         return prose(sentence);
     };
-    let end = rest.find([',', ';']).unwrap_or(rest.len());
-    html! { (prose(before)) span.worse { (rest[..end]) } (prose(&rest[end..])) }
+    let (before, after) = (&sentence[..two.start], &sentence[two.end..]);
+    html! { (prose(before)) span.worse { (sentence[two]) } (prose(after)) }
 }
 
 fn broken_between_words(text: &str, is_whole: fn(&str) -> bool) -> Markup {

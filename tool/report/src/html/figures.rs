@@ -52,8 +52,8 @@ impl Figure {
     /// The class that makes it as wide as its drawings, whatever its caption.
     pub(super) fn width(&self) -> &'static str {
         match &self.charts[..] {
-            [only] if only.size == SMALL => "small",
-            [only] if only.size == LARGE => "large",
+            [only] if only.size.0 == SMALL.0 => "small",
+            [only] if only.size.0 == LARGE.0 => "large",
             [] => "small",
             _ => "many",
         }

@@ -87,9 +87,8 @@
     return y;
   };
 
-  // The colour of a point is that of its target, behind which its options stand.
-  const target_of = point => (state.points[point] || '').replace(/( --?[a-z-]+ [\w.:-]+)+$/, '');
-  const colour = point => 'c' + [...new Set(state.points.map((_, nth) => target_of(nth)))].indexOf(target_of(point)) % 8;
+  // A point is its target and its name; its colour is that of its target.
+  const colour = point => 'c' + [...new Set(state.points.map(([target]) => target))].indexOf(state.points[point]?.[0]) % 8;
 
   // A line is broken between runs.
   const runs = (samples, usable) => {
@@ -117,7 +116,7 @@
     const shown = [...new Set(samples.map(s => s.point))].slice(-8);
     legend('throughput', shown.map(point => {
       const last = samples.filter(s => s.point === point).pop();
-      return [colour(point), state.points[point] || '', number(last.per_s) + '/s'];
+      return [colour(point), state.points[point]?.[1] || '', number(last.per_s) + '/s'];
     }));
   };
 
@@ -206,7 +205,7 @@
   events.onerror = () => link(state.ended ? '' : 'lost', state.ended ? 'ended' : 'connection lost');
   on('state', all => { Object.assign(state, all); entered(state.run); });
   on('tick', tick => Object.assign(state, tick));
-  on('point', name => { state.points.push(name); });
+  on('point', point => { state.points.push(point); });
   on('sample', sample => { state.samples.push(sample); });
   on('again', sample => { state.samples[state.samples.length - 1] = sample; });
   // Between two runs the last one's workers stay in view.

@@ -95,13 +95,16 @@ fn became(summary: &Summary) -> String {
         return format!("it stayed its owner's{handed}");
     }
     let Some((median, worst)) = summary.median_ns.zip(summary.worst_ns) else {
-        return format!(
-            "the next grant came in {} of {runs} runs, its owner released it in {}, and it never \
-             came in {}",
-            summary.granted_ns.len(),
-            summary.kept,
-            summary.never
-        );
+        let parts = [
+            ("the next grant came", summary.granted_ns.len()),
+            ("its owner released it", summary.kept),
+            ("nobody was granted it", summary.never),
+        ];
+        let parts = parts.iter().filter(|(_, count)| *count > 0);
+        let parts: Vec<String> = parts
+            .map(|(what, count)| format!("{what} in {count} of {runs} runs"))
+            .collect();
+        return parts.join(", ") + &two_owners(summary);
     };
     let mut text = format!(
         "the next grant came within {} (median; {}{} at most{})",
@@ -116,26 +119,29 @@ fn became(summary: &Summary) -> String {
             .filter(|_| worst > SLOW * median)
             .map_or(String::new(), delayed),
     );
-    if let Some(two) = summary.two_believed_ns {
-        text += &format!(
-            ", two believed that they owned for up to {}{}{}",
-            time_to(two as f64, 3),
-            of(
-                summary.told,
-                match summary.told_by_client {
-                    true => ", the old owner was told by its client",
-                    false => ", the old owner was told by its release",
-                },
-                ", the old owner was never told"
-            ),
-            of(
-                summary.refused,
-                ", and its write was refused by its token",
-                ", and its write was taken"
-            ),
-        );
-    }
+    text += &two_owners(summary);
     text
+}
+
+/// `; two believed that they owned for up to 6.10 s, the old owner was told by its release`.
+fn two_owners(summary: &Summary) -> String {
+    let Some(two) = summary.two_believed_ns.filter(|ns| *ns > 0) else {
+        return String::new();
+    };
+    let by_client = match summary.told_by_client {
+        true => ", the old owner was told by its client",
+        false => ", the old owner was told by its release",
+    };
+    format!(
+        "; two believed that they owned for up to {}{}{}",
+        time_to(two as f64, 3),
+        of(summary.told, by_client, ", the old owner was never told"),
+        of(
+            summary.refused,
+            ", and its write was refused by its token",
+            ", and its write was taken"
+        ),
+    )
 }
 
 /// Why one run may have taken so long: what its machine took from it.
@@ -185,6 +191,20 @@ mod tests {
             refused: Fraction::default(),
             in_order: Fraction::default(),
         }
+    }
+
+    /// "and it never came in 0" stood there, and nothing of two owners.
+    #[test]
+    fn runs_that_came_to_different_ends_are_counted_without_those_that_did_not_happen() {
+        let mut mixed = summary(1e6, 12);
+        (mixed.worst_ns, mixed.kept) = (None, 6);
+        mixed.granted_ns = vec![1e6; 6];
+        mixed.two_believed_ns = Some(2_500_000);
+        assert_eq!(
+            became(&mixed),
+            "the next grant came in 6 of 12 runs, its owner released it in 6 of 12 runs; two \
+             believed that they owned for up to 2.50 ms"
+        );
     }
 
     #[test]

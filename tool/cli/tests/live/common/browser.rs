@@ -1,4 +1,4 @@
-//! Pages in headless Chromium, from disk. One browser looks at many pages: it hears commands
+//! Pages in headless Chromium, from disk or served. One browser looks at many pages: it hears commands
 //! of its debugging protocol from a pipe, and is told how wide to be and whether to print.
 
 use super::{Place, must_have};
@@ -93,13 +93,15 @@ impl Browser {
         heard
     }
 
-    /// Loads a page, with a fragment.
+    /// Loads a page from disk, with a fragment.
     pub(crate) fn go(&mut self, page: &Path, fragment: &str) {
+        self.visit(&format!("file://{}{fragment}", page.display()));
+    }
+
+    /// Loads a page.
+    pub(crate) fn visit(&mut self, url: &str) {
         // A page that differs by its fragment alone would not load again.
-        for url in [
-            "about:blank".to_owned(),
-            format!("file://{}{fragment}", page.display()),
-        ] {
+        for url in ["about:blank", url] {
             self.loaded = false;
             self.ask("Page.navigate", json!({ "url": url }));
             while !self.loaded {
@@ -118,6 +120,12 @@ impl Browser {
     /// As the page looks on this: `print` or `screen`.
     pub(crate) fn media(&mut self, media: &str) {
         self.ask("Emulation.setEmulatedMedia", json!({ "media": media }));
+    }
+
+    /// The document as it is now.
+    pub(crate) fn document(&mut self) -> String {
+        let found = self.run("found.html = document.documentElement.outerHTML;");
+        found["html"].as_str().unwrap().to_owned()
     }
 
     /// What a script leaves in `found`, which does what a reader would.

@@ -1,7 +1,7 @@
 //! What each drawing of a page must show, from the records alone.
 
 use jostle_model::judged::{Side, Watched};
-use jostle_model::record::{Distribution, Fit, Point, Slice};
+use jostle_model::record::{Distribution, Fit, Point, Recovery, Slice};
 use jostle_model::serial::{distributions, sizes};
 use jostle_report::ResultSet;
 use jostle_stats::fit::laws::Law;
@@ -339,12 +339,15 @@ fn of_point(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) 
     if title == "Throughput of each worker" {
         speeds(wanted, x, point);
     }
-    if title == "Time to the next grant" {
-        let grants = point
-            .runs
-            .iter()
-            .filter_map(|run| run.recovery.as_ref()?.next_grant_ns);
-        grants.for_each(|ns| wanted.add("", (ns as f64, f64::NAN)));
+    let of_fault: Option<fn(&Recovery) -> Option<u64>> = match title {
+        "Time to the next grant" => Some(|run| run.next_grant_ns),
+        "Two owners at a time" => Some(|run| run.two_believed_ns.filter(|ns| *ns > 0)),
+        _ => None,
+    };
+    if let Some(of_fault) = of_fault {
+        let runs = point.runs.iter().filter_map(|run| run.recovery.as_ref());
+        let times = runs.filter_map(|run| of_fault(run));
+        times.for_each(|ns| wanted.add("", (ns as f64, f64::NAN)));
     }
     if point.times_are_usable() {
         times(wanted, title, x, point);

@@ -321,10 +321,11 @@ fn draw(
             points => chart.line("ideal", "5 4", points),
         }
     }
-    // One word for all of them, at the highest.
+    // One word for all of them, at the highest; of small multiples in the first.
+    let is_first = !is_crowded(chapter) || shown.first().is_some_and(|one| one.index == 0);
     let ends = ideals.iter().filter_map(|ideal| ideal.last().copied());
     let highest = ends.max_by(|one, other| one.1.total_cmp(&other.1));
-    if let Some(end) = highest.filter(|_| chapter.sweeps()) {
+    if let Some(end) = highest.filter(|_| chapter.sweeps() && is_first) {
         let word = match chapter.workload {
             Workload::Rate => "offered",
             _ => "ideal",
