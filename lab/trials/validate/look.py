@@ -8,6 +8,7 @@ import json
 import socket
 import sys
 import time
+import urllib.parse
 
 
 def again(look):
@@ -33,10 +34,7 @@ def resp(port, secret, *words):
         stream.sendall("".join(parts).encode())
         answer = b""
         while not answer.endswith(b"\r\n"):
-            piece = stream.recv(65536)
-            if not piece:
-                raise OSError
-            answer += piece
+            answer += stream.recv(65536) or sys.exit()
         return answer
 
     ask(["AUTH", secret])
@@ -44,14 +42,29 @@ def resp(port, secret, *words):
 
 
 def memcached(port, secret):
-    """The server's own log of what is stored, and of what is refused."""
-    stream = socket.create_connection(("127.0.0.1", port))
-    login = f"jostle {secret}"
-    stream.sendall(f"set auth 0 0 {len(login)}\r\n{login}\r\n".encode())
-    # It takes no request to watch behind another.
-    stream.recv(100)
-    stream.sendall(b"watch mutations\r\n")
-    return lines(stream)
+    """The value of the only key, which the server's log of what waiters add has."""
+
+    def enter():
+        stream = socket.create_connection(("127.0.0.1", port))
+        login = f"jostle {secret}"
+        stream.sendall(f"set auth 0 0 {len(login)}\r\n{login}\r\n".encode())
+        stream.recv(100)
+        return stream
+
+    with enter() as stream:
+        stream.sendall(b"watch mutations\r\n")
+        line = next(line for line in lines(stream) if " key=" in line)
+    key = urllib.parse.unquote(line.split(" key=")[1].split()[0])
+    stream = enter()
+
+    def look():
+        stream.sendall(f"get {key}\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"END\r\n"):
+            answer += stream.recv(4096) or sys.exit()
+        return f"O {''.join(answer.decode().split()[4:5])}"
+
+    return again(look)
 
 
 def nats(port, secret, *subjects):
@@ -123,7 +136,7 @@ while True:
         socket.create_connection(("127.0.0.1", int(port))).close()
         for answer in KINDS[kind](int(port), secret, *words):
             print(answer, flush=True)
-    except (OSError, ValueError):
+    except (OSError, SystemExit, StopIteration, ValueError):
         pass
     print("gone", flush=True)
     time.sleep(0.001)
