@@ -447,7 +447,10 @@ fn keys_of_redis_that_another_client_flushes_are_named_as_the_cause() {
         other.read_exact(&mut [0; 5]).unwrap();
         assert_eq!(try_for(&mut second), GRANTED);
         let causes = causes(&before, &target);
-        assert!(causes[0].contains("removed all keys (FLUSHALL, FLUSHDB: 1)"), "{causes:?}");
+        assert!(
+            causes[0].contains("removed all keys (FLUSHALL, FLUSHDB: 1)"),
+            "{causes:?}"
+        );
         assert_eq!(causes.len(), 1);
         release(&mut second).unwrap();
     });
