@@ -205,6 +205,16 @@ const PACKAGES: &[Package] = &[
               DuckDB for the examples of tool/docs/data.md",
     },
     Package {
+        name: "python3-kazoo",
+        brings: "/usr/lib/python3/dist-packages/kazoo/client.py",
+        why: "observes ZooKeeper's locks in `cargo xtask validate recover`",
+    },
+    Package {
+        name: "python3-psycopg2",
+        brings: "/usr/lib/python3/dist-packages/psycopg2/__init__.py",
+        why: "observes PostgreSQL's locks in `cargo xtask validate recover`",
+    },
+    Package {
         name: "r-base-core",
         brings: "Rscript",
         why: "runs the example in R of tool/docs/data.md",

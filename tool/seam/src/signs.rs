@@ -15,6 +15,8 @@ pub const STARTED: &str = "started";
 pub const UPTIME: &str = "uptime_s";
 /// Keys that it evicted so far, to stay below its limit of memory.
 pub const EVICTED: &str = "evicted";
+/// Calls that remove all keys, which the recipe never makes.
+pub const REMOVED: &str = "removed";
 /// Milliseconds by which its wall clock is ahead of this machine's monotonic clock.
 pub const WALL_CLOCK: &str = "wall_clock_ms";
 /// Seconds after which it closes a session that asks nothing.
@@ -89,6 +91,12 @@ static CAUSES: &[Cause] = &[
         seen: Seen::Grew,
         words: "the server evicted {} keys to stay below its limit of memory, and a lock is a key \
                 (maxmemory-policy noeviction, or more memory)",
+    },
+    Cause {
+        sign: REMOVED,
+        looked_at: "whether others removed keys by FLUSHALL or FLUSHDB",
+        seen: Seen::Grew,
+        words: "another client removed all keys (FLUSHALL, FLUSHDB: {}), and a lock is a key",
     },
     Cause {
         sign: WALL_CLOCK,

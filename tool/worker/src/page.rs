@@ -124,8 +124,6 @@ pub enum Word {
     Refusals,
     /// Grants stamped before the previous release, beyond the clock's error.
     BeforeRelease,
-    /// Grants that came with the news of a dead owner.
-    FromDead,
     /// Longest wait of a grant within the window.
     LongestWait,
     /// Longest streak.

@@ -1,5 +1,5 @@
 //! `jostle recover` against an observer of the same run that is not jostle: the service's own
-//! client, which asks who owns the lock, or the log of a program of `pipe:`. Both sides stamp
+//! client, which asks who owns the lock, or the log of a server or a `pipe:` program. Both sides stamp
 //! by `CLOCK_MONOTONIC`, so that what disturbs the run disturbs both. A trial keeps what both
 //! have seen, and the verdict is a pure function of that.
 
@@ -37,15 +37,25 @@ struct Cell {
     faults: &'static [&'static str],
     /// Whether jostle asks for its lease.
     has_lease: bool,
-    /// The kernel's name of the server that jostle launches, if it launches one.
-    server: Option<&'static str>,
+    /// The server that jostle launches, if it launches one.
+    server: Option<Server>,
     /// A shell's script, which prints a line for each look or event; $PORT and $SECRET are the
-    /// server's after {wait}.
+    /// server's after {wait}, and {look} is a client that needs neither.
     script: &'static str,
     /// Whether it looks again and again, and is not told of events.
     looks: bool,
+    /// What a line begins with that shows a release, which tells an old owner.
+    release: Option<&'static str>,
     /// Owners in the order in which they came, each with the time at which it was first seen.
     owners: fn(&[Line]) -> Vec<Line>,
+}
+
+/// How a server that jostle launched is found, and what its clients must know.
+struct Server {
+    /// The kernel's name of its program.
+    program: &'static str,
+    /// A file of its process, and what stands before the password there.
+    secret: Option<(&'static str, &'static str)>,
 }
 
 /// A line of the observer, and when it came.
@@ -53,15 +63,35 @@ type Line = (u64, String);
 
 const ALL: &[&str] = &["kill", "stop", "cut", "server-kill"];
 
-static CELLS: [Cell; 6] = [
+const fn server(
+    program: &'static str,
+    secret: Option<(&'static str, &'static str)>,
+) -> Option<Server> {
+    Some(Server { program, secret })
+}
+
+/// What MONITOR shows of scripts: the release by which an old owner is told is one.
+macro_rules! with_monitor {
+    ($script:literal) => {
+        concat!(
+            "while :; do {wait}; redis-cli --no-auth-warning -a $SECRET -p $PORT monitor | \
+             grep --line-buffered EVALSHA; sleep 0.01; done & {look} resp EVAL \"",
+            $script,
+            "\" 0"
+        )
+    };
+}
+
+static CELLS: [Cell; 11] = [
     Cell {
         name: "lockd",
         target: "lockd",
         faults: ALL,
         has_lease: false,
-        server: Some("exe"),
-        script: "python3 lab/trials/validate/ask.py {place}/server HOLDERS",
+        server: server("exe", Some(("environ", "JOSTLED_PASSWORD="))),
+        script: "{look} resp HOLDERS",
         looks: true,
+        release: None,
         owners: |lines| changes(lines, |text| after(text, "token\\r\\n:")),
     },
     Cell {
@@ -69,40 +99,105 @@ static CELLS: [Cell; 6] = [
         target: "redis",
         faults: ALL,
         has_lease: true,
-        server: Some("redis-server"),
-        // MONITOR shows the release by which an old owner is told.
-        script: "while :; do {wait}; redis-cli --no-auth-warning -a $SECRET -p $PORT monitor | \
-                 grep --line-buffered EVALSHA; sleep 0.01; done & \
-                 python3 lab/trials/validate/ask.py {place}/server EVAL \
-                 \"local k = redis.call('keys', '*') if not k[1] then return '' end \
-                 return 'O '..redis.call('get', k[1])\" 0",
+        server: REDIS,
+        script: with_monitor!(
+            "local k = redis.call('keys', '*') if not k[1] then return '' end \
+             return 'O '..redis.call('get', k[1])"
+        ),
         looks: true,
-        owners: |lines| changes(lines, |text| after(text, "O ")),
+        release: Some("EVALSHA"),
+        owners: looked,
+    },
+    Cell {
+        name: "redisson",
+        target: "redisson",
+        faults: ALL,
+        has_lease: true,
+        server: REDIS,
+        script: with_monitor!(
+            "local k = redis.call('keys', 'jostle:*') if not k[1] then return '' end \
+             return 'O '..(redis.call('hkeys', k[1])[1] or '')"
+        ),
+        looks: true,
+        release: Some("EVALSHA"),
+        owners: looked,
     },
     Cell {
         name: "etcd",
         target: "etcd",
-        faults: &["kill", "stop", "cut"],
+        faults: ALL,
         has_lease: true,
-        server: Some("etcd"),
+        server: server("etcd", None),
         // All that was ever written, and then what follows.
         script: "{wait}; curl -sN 127.0.0.1:$PORT/v3/watch -d '{\"create_request\": \
                  {\"key\": \"AA==\", \"range_end\": \"AA==\", \"start_revision\": \"1\"}}'",
         looks: false,
+        release: None,
         owners: oldest_keys,
+    },
+    Cell {
+        name: "zookeeper",
+        target: "zookeeper",
+        faults: ALL,
+        has_lease: true,
+        server: server("java", None),
+        script: "{look} zookeeper",
+        looks: true,
+        release: None,
+        owners: looked,
     },
     Cell {
         name: "postgres",
         target: "postgres",
-        // psql takes longer to connect anew than the next grant takes.
-        faults: &["kill", "stop", "cut"],
+        faults: ALL,
         has_lease: false,
-        server: Some("postgres"),
-        script: "{wait}; printf '%s\\n' \"select 'O '||coalesce(min(pid)::text,'') from pg_locks \
-                 where locktype='advisory' and granted\" '\\watch 0.003' | PGPASSWORD=$SECRET \
-                 stdbuf -oL psql -qAtX -h 127.0.0.1 -p $PORT -U jostle -d postgres",
+        server: server("postgres", Some(("cwd/../password", ""))),
+        script: "{look} postgres \"select 'O '||coalesce(min(pid)::text,'') from pg_locks \
+                 where locktype='advisory' and granted\"",
         looks: true,
-        owners: |lines| changes(lines, |text| after(text, "O ")),
+        release: None,
+        owners: looked,
+    },
+    Cell {
+        name: "mariadb",
+        target: "mariadb",
+        faults: ALL,
+        has_lease: false,
+        // Its socket lets root in, and nothing else tells who owns a lock.
+        server: server("mariadbd", Some(("cmdline", "--socket="))),
+        script: "{wait}; M=\"mariadb -S $SECRET -N\"; \
+                 $M -e \"install soname 'metadata_lock_info'\"; \
+                 yes \"select concat('O ', coalesce(min(thread_id), '')) from \
+                 information_schema.metadata_lock_info where lock_type = 'User lock'; \
+                 do sleep(0.002);\" | $M -n; echo gone",
+        looks: true,
+        release: None,
+        owners: looked,
+    },
+    Cell {
+        name: "memcached",
+        target: "memcached",
+        faults: ALL,
+        has_lease: true,
+        server: server("memcached", Some(("cwd/users", "jostle:"))),
+        script: "{look} memcached",
+        looks: true,
+        release: None,
+        owners: looked,
+    },
+    Cell {
+        name: "nats",
+        target: "nats",
+        faults: ALL,
+        has_lease: true,
+        server: server("nats-server", Some(("cwd/nats.conf", "password: \""))),
+        // What was stored, what waiters read, and what clients asked for.
+        script: "{look} nats 'jostle.>' '_INBOX.>' '$KV.>' | sed -un \
+                 -e '/KV-Operation/!s/.*Nats-Sequence: \\([0-9]*\\).*/O nr\\1./p' \
+                 -e 's/^.KV.*Sequence: \\([0-9]*\\) KV-Operation: DEL.*/release nr\\1./p'",
+        looks: false,
+        release: Some("release"),
+        owners: looked,
     },
     Cell {
         name: "pipe with a lease",
@@ -112,6 +207,7 @@ static CELLS: [Cell; 6] = [
         server: None,
         script: LOG,
         looks: false,
+        release: None,
         owners: logged,
     },
     Cell {
@@ -122,9 +218,12 @@ static CELLS: [Cell; 6] = [
         server: None,
         script: LOG,
         looks: false,
+        release: None,
         owners: logged,
     },
 ];
+
+const REDIS: Option<Server> = server("redis-server", Some(("cwd/redis.conf", "requirepass ")));
 
 /// What a peer logs.
 const LOG: &str = "tail -n +1 -s 0.01 -F {place}/lock.log | grep --line-buffered -v works";
@@ -141,7 +240,7 @@ pub(super) struct Trial {
 /// The word or number behind a mark.
 fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let rest = &text[text.find(mark)? + mark.len()..];
-    let end = rest.find([',', '"', '\\']).unwrap_or(rest.len());
+    let end = rest.find([',', '"', '\\', ' ']).unwrap_or(rest.len());
     Some(&rest[..end]).filter(|owner| !owner.is_empty())
 }
 
@@ -153,6 +252,10 @@ fn changes(lines: &[Line], owner: fn(&str) -> Option<&str>) -> Vec<Line> {
     let mut all: Vec<Line> = each.collect();
     all.dedup_by(|next, before| next.1 == before.1);
     all
+}
+
+fn looked(lines: &[Line]) -> Vec<Line> {
+    changes(lines, |text| after(text, "O "))
 }
 
 /// etcd's events: the owner is whose key is the oldest. An event that comes again, after the
@@ -194,11 +297,13 @@ fn logged(lines: &[Line]) -> Vec<Line> {
     lines.iter().filter_map(|(_, text)| granted(text)).collect()
 }
 
-/// When an old owner was told by its release, if the observer can know: Redis's by the
-/// script that has its value, a peer's by its own log.
-fn told(trial: &Trial, owners: &[Line]) -> Option<u64> {
+/// When an old owner was told by its release, if the observer can know: a service's client by
+/// the request that has its name, a peer by its own log.
+fn told(trial: &Trial, release: Option<&str>, owners: &[Line]) -> Option<u64> {
     let (old, next) = (owners.first()?, owners.get(1)?);
-    let release = |(_, text): &&Line| text.contains("EVALSHA") && text.contains(&old.1);
+    let release = |(_, text): &&Line| {
+        release.is_some_and(|mark| text.contains(mark)) && text.contains(&old.1)
+    };
     let by_log = |(_, text): &Line| {
         let (worker, at) = text.split_once(" refused ")?;
         at.parse().ok().filter(|_| worker == old.1)
@@ -234,7 +339,18 @@ fn apart(trial: &Trial) -> Option<Vec<Apart>> {
     }
     let seen = owners[1].0;
     let from = match cell.looks {
-        true => look_before(&trial.observer, seen)?,
+        true => {
+            // Until then the old owner was still seen.
+            let mut looks = trial.observer.iter().take_while(|(at, _)| *at < seen);
+            let old = looks.find(|(at, _)| *at == owners[0].0)?;
+            let still = looks.filter(|(_, text)| *text == old.1).last();
+            let from = still.unwrap_or(old).0;
+            look_before(
+                &trial.observer,
+                cell.release,
+                (from.max(trial.jostle.struck_at_ns), seen),
+            )?
+        }
         false => seen,
     };
     let mut all = vec![Apart {
@@ -242,7 +358,7 @@ fn apart(trial: &Trial) -> Option<Vec<Apart>> {
         ns: beside(next, (from, seen)),
     }];
     if trial.jostle.told == Some(true)
-        && let Some(seen) = told(trial, &owners)
+        && let Some(seen) = told(trial, cell.release, &owners)
     {
         let at = first(true, &[What::NotReleased, What::Lost])?;
         all.push(Apart {
@@ -258,11 +374,18 @@ fn apart(trial: &Trial) -> Option<Vec<Apart>> {
 }
 
 /// The look before the one at this time: what was seen then happened in between. None if that
-/// was too long ago, as where the observer found no CPU or had to connect anew.
-fn look_before(lines: &[Line], at_ns: u64) -> Option<u64> {
-    let looks = lines.iter().filter(|(_, text)| !text.contains("EVALSHA"));
-    let before = looks.take_while(|(at, _)| *at < at_ns).last()?.0;
-    Some(before).filter(|before| at_ns - before <= LONGEST_GAP_NS)
+/// was too long ago, or any look from this time on, as where the observer found no CPU or had to
+/// connect anew.
+fn look_before(lines: &[Line], release: Option<&str>, (from, at_ns): (u64, u64)) -> Option<u64> {
+    let is_release = |text: &str| release.is_some_and(|mark| text.contains(mark));
+    let looks = lines.iter().filter(|(_, text)| !is_release(text));
+    let looks: Vec<&Line> = looks.take_while(|(at, _)| *at <= at_ns).collect();
+    // Of equal looks only the ends are kept.
+    let is_dense = |pair: &[&Line]| {
+        pair[1].0 <= from || pair[0].1 == pair[1].1 || pair[1].0 - pair[0].0 <= LONGEST_GAP_NS
+    };
+    let before = looks.iter().rev().find(|(at, _)| *at < at_ns)?.0;
+    looks.windows(2).all(is_dense).then_some(before)
 }
 
 /// By how much a time lies before or after a span.
@@ -308,11 +431,9 @@ pub(super) fn rows(
         None => program::build()?,
     };
     let until = Instant::now() + Duration::from_secs(collect.seconds);
-    let wanted = CELLS
-        .iter()
-        .filter(|cell| only.is_none_or(|only| cell.name.contains(only)));
-    let each = wanted.flat_map(|cell| cell.faults.iter().map(move |fault| (cell, *fault)));
-    for (cell, fault) in each {
+    let is_wanted = |cell: &&Cell| only.is_none_or(|only| cell.name.contains(only));
+    let each = CELLS.iter().filter(is_wanted);
+    for (cell, fault) in each.flat_map(|cell| cell.faults.iter().map(move |fault| (cell, *fault))) {
         let is_of = |trial: &&Trial| trial.cell == cell.name && trial.fault == fault;
         // One that the observer came too late for is made again.
         for _ in 0..3 * TRIALS {
@@ -340,18 +461,13 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str) -> anyhow::Result<Trial> {
         "until [ -s {0} ]; do sleep 0.005; done; . {0}",
         known.display()
     );
-    let script = here(cell.script).replace("{wait}", &wait);
+    let look = "/usr/bin/python3 lab/trials/validate/look.py {place}/server";
+    let script = cell.script.replace("{look}", look).replace("{wait}", &wait);
+    let script = here(&script);
     let observer = Observer::start(&script, &lines)?;
     let mut command = program::call(jostle);
-    command.args([
-        "recover",
-        &here(cell.target),
-        "--fault",
-        fault,
-        "--runs",
-        "1",
-    ]);
-    command.args(["--waiters", &WAITERS.to_string()]);
+    command.args(["recover", &here(cell.target), "--fault", fault]);
+    command.args(["--runs", "1", "--waiters", &WAITERS.to_string()]);
     // Longer than a lease that jostle does not know.
     let pause = if cell.server.is_some() { "500ms" } else { "3s" };
     command.args(["--pause", pause]);
@@ -364,7 +480,11 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str) -> anyhow::Result<Trial> {
         if let Some(status) = run.try_wait()? {
             break status;
         }
-        if let Some((port, secret)) = cell.server.and_then(|name| server(run.id(), name)) {
+        // It returns at the same address.
+        if !known.exists()
+            && let Some(server) = &cell.server
+            && let Some((port, secret)) = place_of(run.id(), server)
+        {
             // Whole at once.
             let new = place.path().join("new");
             std::fs::write(&new, format!("PORT={port} SECRET={secret}\n"))?;
@@ -404,45 +524,30 @@ fn ends_of_equals(lines: &[Line]) -> Vec<Line> {
     ends.map(|(_, line)| line.clone()).collect()
 }
 
-/// The port and the password of the server of this name that jostle launched.
-fn server(jostle: u32, name: &str) -> Option<(String, String)> {
+/// The port and the password of this server that jostle launched.
+fn place_of(jostle: u32, server: &Server) -> Option<(String, String)> {
     let is_ours = |pid: u32| {
-        let keeper = Identity::of(pid).filter(|own| own.name == name)?.parent;
+        let keeper = Identity::of(pid)
+            .filter(|own| own.name == server.program)?
+            .parent;
         let parent = Identity::of(keeper)?.parent;
         (keeper == jostle || parent == jostle).then_some(pid)
     };
     let pid = census::processes().into_iter().find_map(is_ours)?;
-    let file = |name: &str| {
-        let bytes = std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).replace('\0', "\n")
-    };
-    let behind = |text: String, mark: &str| {
+    let behind = |file: &str, mark: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).ok()?;
+        let text = String::from_utf8_lossy(&bytes).replace('\0', "\n");
         let mut lines = text.lines().filter_map(|line| line.split_once(mark));
-        lines.next().map(|(_, rest)| rest.trim().to_owned())
+        let rest = lines.next()?.1;
+        Some(rest.split(['"', ',']).next()?.trim().to_owned())
     };
-    let words = file("cmdline");
-    Some(match name {
-        "redis-server" => (
-            behind(file("cwd/redis.conf"), "port ")?,
-            behind(file("cwd/redis.conf"), "requirepass ")?,
-        ),
-        "etcd" => (
-            behind(words, "--listen-client-urls=http://127.0.0.1:")?,
-            String::new(),
-        ),
-        "postgres" => {
-            let data = words.lines().find(|word| word.ends_with("/data"))?;
-            let password = Path::new(data).with_file_name("password");
-            (
-                behind(words.clone(), "port=")?,
-                std::fs::read_to_string(password).ok()?,
-            )
-        }
-        _ => (
-            listening(pid)?,
-            behind(file("environ"), "JOSTLED_PASSWORD=")?,
-        ),
-    })
+    // It may listen for other members, too.
+    let told = behind("cmdline", "--listen-client-urls=http://127.0.0.1:");
+    let secret = match server.secret {
+        Some((file, mark)) => behind(file, mark)?,
+        None => String::new(),
+    };
+    Some((told.or_else(|| listening(pid))?, secret))
 }
 
 /// The port at which a process listens, by ss(8).

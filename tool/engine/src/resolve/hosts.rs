@@ -2,7 +2,7 @@
 
 use super::{Resolved, UsageError, refuse, resolve};
 use crate::hosts::Host;
-use jostle_model::plan::{Place, Plan, Workload};
+use jostle_model::plan::{Carrier, Place, Plan, Workload};
 use jostle_targets::table::Family;
 use jostle_targets::{CONNECTIONS, Entry, Spec, TABLE};
 use std::collections::BTreeSet;
@@ -145,7 +145,8 @@ pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
     if resolved.plan.workload == Workload::Recover {
         return super::recover::notes(resolved);
     }
-    let apart = kinds_apart(resolved);
+    let mut apart = kinds_apart(resolved);
+    apart.extend(tasks_stay(resolved));
     let differ = |host: &Host| host.name != hosts[0].name || host.boot_id != hosts[0].boot_id;
     if !hosts.iter().any(differ) {
         return apart;
@@ -160,6 +161,23 @@ pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
         })
         .chain(apart)
         .collect()
+}
+
+/// A note where workers would go on at another server of a cluster, if they were no tasks: a
+/// generator thread waits for no new connection, which would keep all its other tasks waiting.
+fn tasks_stay(resolved: &Resolved) -> Option<String> {
+    let plan = &resolved.plan;
+    let has_several = |spec: &&Spec| {
+        let is_named = spec.argument.as_deref().is_some_and(|at| at.contains(','));
+        spec.entry.lock.clusters && (is_named || plan.members.is_some_and(|members| members > 1))
+    };
+    let spec = resolved.specs.iter().find(has_several)?;
+    (plan.carrier() == Carrier::Tasks).then(|| {
+        format!(
+            "{spec} --as tasks: each worker stays at its server, and ends with an error if that dies; \
+             --as threads goes on at another one"
+        )
+    })
 }
 
 /// A note for locks on the same file of which one keeps out nobody who takes the other:
@@ -307,6 +325,25 @@ mod tests {
                 .iter()
                 .all(|note| note.contains("do not exclude each other"));
             assert!(are_named, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn tasks_of_a_cluster_are_noted_to_stay_at_their_server() {
+        for (target, members, carrier, noted) in [
+            ("zookeeper://a:1,b:1", None, Carrier::Tasks, 1),
+            ("zookeeper", Some(3), Carrier::Tasks, 1),
+            ("zookeeper://a:1,b:1", None, Carrier::Threads, 0),
+            ("zookeeper://a:1", None, Carrier::Tasks, 0),
+            ("zookeeper", None, Carrier::Tasks, 0),
+        ] {
+            let mut plan = Plan::of(Workload::Contend);
+            plan.targets = vec![target.to_owned()];
+            (plan.members, plan.carrier) = (members, Some(carrier));
+            let resolved = resolve_over(plan, 7, &[0, 1], 1).unwrap();
+            let said = notes(&resolved, &[Host::default()]);
+            assert_eq!(said.len(), noted, "{target}: {said:?}");
+            assert!(said.iter().all(|note| note.contains("--as threads")));
         }
     }
 

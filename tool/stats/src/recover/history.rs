@@ -66,8 +66,11 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
     let next = holds.iter().find(|hold| hold.process != OWNER);
     let struck = seen.struck_ns.0;
     let release = old.and_then(|old| old.releases);
+    // One that failed hands nothing on.
+    let is_well = |hold: &&Hold| !matches!(hold.ended, Some((_, false)));
+    let handed_on = old.filter(is_well).and_then(|old| old.releases);
     let at = next.map(|next| next.granted).filter(|at| *at >= struck);
-    let by_itself = at.filter(|at| release.is_none_or(|release| *at < release));
+    let by_itself = at.filter(|at| handed_on.is_none_or(|release| *at < release));
     let since = |from: Option<u64>| Some(at? as i64 - from? as i64);
     let lease_end = seen
         .leased_at_ns
@@ -432,13 +435,15 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_kept_is_handed_on_by_the_release() {
-        let history = and([
-            event(1_210, 0, What::Awake),
-            event(1_212, 0, What::Release),
-            event(1_212, 0, What::Released),
-            event(1_215, 1, What::Granted),
-        ]);
-        let (recovery, exclusion) = found(&seen(Fault::Stop, false, &history));
+        let ended = |how| {
+            let all = [(1_212, What::Release), (1_212, how), (1_215, What::Granted)];
+            let each = all.map(|(at, what)| event(at, u64::from(what == What::Granted), what));
+            found(&seen(Fault::Stop, false, &and(each)))
+        };
+        // A release that failed hands nothing on.
+        let failed = ended(What::NotReleased).0;
+        assert_eq!(failed.next_grant_ns, Some(1_115 * MS));
+        let (recovery, exclusion) = ended(What::Released);
         assert_eq!(recovery.next_grant_ns, None);
         assert_eq!(recovery.after_release_ns, Some(3 * MS));
         assert_eq!((recovery.told, recovery.two_believed_ns), (None, None));

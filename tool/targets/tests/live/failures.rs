@@ -434,6 +434,29 @@ fn redis_by(clock: &SetClock) -> (Running, String) {
 }
 
 #[test]
+fn keys_of_redis_that_another_client_flushes_are_named_as_the_cause() {
+    let (_server, argument) = redis_by(&SetClock::new());
+    with(&argument, |target: redis::Redis| {
+        let (mut first, mut second) = (target.join(0).unwrap(), target.join(1).unwrap());
+        assert_eq!(try_for(&mut first), GRANTED);
+        let before = target.signs();
+        assert_eq!(causes(&before, &target), [""; 0]);
+        let place = argument.trim_start_matches("//");
+        let mut other = TcpStream::connect(place).unwrap();
+        other.write_all(b"FLUSHALL\r\n").unwrap();
+        other.read_exact(&mut [0; 5]).unwrap();
+        assert_eq!(try_for(&mut second), GRANTED);
+        let causes = causes(&before, &target);
+        assert!(
+            causes[0].contains("removed all keys (FLUSHALL, FLUSHDB: 1)"),
+            "{causes:?}"
+        );
+        assert_eq!(causes.len(), 1);
+        release(&mut second).unwrap();
+    });
+}
+
+#[test]
 fn a_clock_set_forward_ends_a_lease_of_redis_and_set_back_prolongs_it() {
     let clock = SetClock::new();
     let (_server, argument) = redis_by(&clock);

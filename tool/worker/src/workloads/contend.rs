@@ -154,11 +154,7 @@ impl<L: Lock> Contender<'_, L> {
             let outcome = self.lock.acquire(key, mode, wait)?;
             match outcome {
                 Outcome::Granted | Outcome::GrantedFromDead => {
-                    let closed = self.own::<STAMPS, WITNESS>(key, mode, attempt, stamped)?;
-                    if outcome == Outcome::GrantedFromDead {
-                        self.notes.page.add(Word::FromDead, 1);
-                    }
-                    if closed {
+                    if self.own::<STAMPS, WITNESS>(key, mode, attempt, stamped)? {
                         break;
                     }
                 }

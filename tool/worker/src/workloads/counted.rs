@@ -218,8 +218,7 @@ fn churn(
         let mut lock = locks.session(number, key)?;
         let attempt = if stamped { notes.clock.now() } else { 0 };
         match lock.acquire(key, Mode::Exclusive, wait)? {
-            Outcome::Granted => {}
-            Outcome::GrantedFromDead => notes.page.add(Word::FromDead, 1),
+            Outcome::Granted | Outcome::GrantedFromDead => {}
             Outcome::Refused | Outcome::Interrupted => return Ok(false),
         }
         let pair = notes.passes(key, attempt);
@@ -316,11 +315,7 @@ fn acquire<L: Lock>(
 ) -> Result<bool, CallError> {
     notes.waits(attempt);
     match lock.acquire(key, Mode::Exclusive, wait)? {
-        Outcome::Granted => Ok(true),
-        Outcome::GrantedFromDead => {
-            notes.page.add(Word::FromDead, 1);
-            Ok(true)
-        }
+        Outcome::Granted | Outcome::GrantedFromDead => Ok(true),
         Outcome::Refused | Outcome::Interrupted => Ok(false),
     }
 }
