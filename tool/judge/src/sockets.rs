@@ -246,25 +246,7 @@ impl Sockets {
             self.share = new_here as f64 / (new_here + self.new_elsewhere) as f64;
         }
         let newly = (opened as f64 * self.share).round();
-        let mut carried = HashMap::with_capacity(clients.len());
-        let (mut bytes, mut segments, mut again) = (0, 0, 0);
-        for socket in clients.iter().chain(&servers) {
-            let Some(now) = socket.carried else { continue };
-            let before = self
-                .carried
-                .get(&socket.cookie)
-                .copied()
-                .unwrap_or_default();
-            carried.insert(socket.cookie, now);
-            again += now.retransmitted.saturating_sub(before.retransmitted);
-            // Both ends of one connection carry the same.
-            if self.port.is_some_and(|(port, _)| port == socket.other_port) {
-                bytes += now.sent_bytes.saturating_sub(before.sent_bytes)
-                    + now.received_bytes.saturating_sub(before.received_bytes);
-                segments += now.segments.saturating_sub(before.segments);
-            }
-        }
-        self.carried = carried;
+        self.look_at_traffic(&clients, &servers);
         let time_wait = net::time_wait().unwrap_or(0);
         if let Some(client) = clients.first() {
             self.is_loopback = client.is_loopback;
@@ -276,9 +258,6 @@ impl Sockets {
         }
         let used = taken + clients.len() as u64;
         let columns = &mut self.columns;
-        columns.bytes.push(bytes as f64);
-        columns.segments.push(segments as f64);
-        columns.retransmitted.push(again as f64);
         columns.connections.push(clients.len() as f64);
         columns.opened.push(newly);
         let connecting = clients
@@ -314,6 +293,30 @@ impl Sockets {
             .push(late as f64);
         self.look_at_server(&servers, unread(&servers));
         self.intervals += 1;
+    }
+
+    /// What their connections carried since the look before.
+    fn look_at_traffic(&mut self, clients: &[Tcp], servers: &[Tcp]) {
+        let mut carried = HashMap::with_capacity(clients.len());
+        let (mut bytes, mut segments, mut again) = (0, 0, 0);
+        for socket in clients.iter().chain(servers) {
+            let Some(now) = socket.carried else { continue };
+            let before = self.carried.get(&socket.cookie);
+            let before = before.copied().unwrap_or_default();
+            carried.insert(socket.cookie, now);
+            again += now.retransmitted.saturating_sub(before.retransmitted);
+            // Both ends of one connection carry the same.
+            if self.port.is_some_and(|(port, _)| port == socket.other_port) {
+                bytes += now.sent_bytes.saturating_sub(before.sent_bytes)
+                    + now.received_bytes.saturating_sub(before.received_bytes);
+                segments += now.segments.saturating_sub(before.segments);
+            }
+        }
+        self.carried = carried;
+        let columns = &mut self.columns;
+        columns.bytes.push(bytes as f64);
+        columns.segments.push(segments as f64);
+        columns.retransmitted.push(again as f64);
     }
 
     /// Ports of connections in TIME_WAIT that no new connection may take. `ab` opens more

@@ -57,17 +57,7 @@ const READABLE: f64 = 0.5;
 /// The picture; None without results. Of several experiments of a file it is the first that
 /// decides something; results of several files are drawn over each other.
 pub fn card(sets: &[ResultSet]) -> Option<String> {
-    let all = sets.len();
-    let is_one_file = sets.windows(2).all(|two| two[0].file == two[1].file);
-    let decides = |set: &&[ResultSet]| pages(set)[0].is_decided;
-    let (sets, nth) = match is_one_file && all > 1 {
-        false => (sets, None),
-        true => {
-            let at = sets.chunks(1).position(|set| decides(&set)).unwrap_or(0);
-            (&sets[at..=at], Some(at + 1))
-        }
-    };
-    let nth = nth.map_or(String::new(), |nth| format!(", experiment {nth} of {all}"));
+    let (sets, nth) = shown(sets);
     let chapters = chapters(sets);
     let chapter = chapters.first()?;
     let pages = pages(sets);
@@ -130,6 +120,19 @@ pub fn card(sets: &[ResultSet]) -> Option<String> {
         }
     };
     Some(printable(&document.into_string()).into_owned() + "\n")
+}
+
+/// What of them the card is about, and which one that is, in words.
+fn shown(sets: &[ResultSet]) -> (&[ResultSet], String) {
+    let all = sets.len();
+    let is_one_file = sets.windows(2).all(|two| two[0].file == two[1].file);
+    if !is_one_file || all < 2 {
+        return (sets, String::new());
+    }
+    let decides = |set: &[ResultSet]| pages(set)[0].is_decided;
+    let at = sets.chunks(1).position(decides).unwrap_or(0);
+    let nth = format!(", experiment {} of {all}", at + 1);
+    (&sets[at..=at], nth)
 }
 
 /// A figure as the card shows it.
