@@ -209,9 +209,12 @@ mod tests {
         }
         let said = beside.compares();
         assert_eq!(said.len(), 1, "{said:?}");
-        let start = "Times the locks/s of flock with 100 workers (95 %, 6 blocks): a 1.31 (1.30 to 1.32), b as many (";
+        let start =
+            "Times the locks/s of flock with 100 workers (95 %, 6 blocks): a 1.31 (1.30 to 1.3";
         assert!(said[0].starts_with(start), "{said:?}");
-        assert!(said[0].contains(", d 2.00 ("), "{said:?}");
+        for next in ["), b as many (", "), c 0.50 (", "), d 2.00 ("] {
+            assert!(said[0].contains(next), "{said:?}");
+        }
     }
 
     #[test]
