@@ -90,6 +90,17 @@ impl Fault {
     pub const fn is_of_server(self) -> bool {
         matches!(self, Fault::ServerKill | Fault::ServerStop)
     }
+
+    /// Who is struck, and how: `owner`, `cut off`.
+    pub const fn struck(self) -> (&'static str, &'static str) {
+        match self {
+            Fault::Kill => ("owner", "killed"),
+            Fault::Stop => ("owner", "stopped"),
+            Fault::Cut => ("owner", "cut off"),
+            Fault::ServerKill => ("server", "killed"),
+            Fault::ServerStop => ("server", "stopped"),
+        }
+    }
 }
 
 words! {

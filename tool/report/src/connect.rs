@@ -94,7 +94,10 @@ fn limits(set: &ResultSet) -> Option<String> {
         .iter()
         .map(|((target, sources), limit)| {
             let of = match several {
-                true => format!(" ({target} from {})", sources.unwrap_or(1)),
+                true => {
+                    let from = counted(sources.unwrap_or(1), "source");
+                    format!(" ({target} from {from})")
+                }
                 false => String::new(),
             };
             format!("{} at {}{of}", limit.name, grouped(limit.at))

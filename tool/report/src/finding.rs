@@ -14,6 +14,7 @@ use crate::requests::short;
 use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{At, Point};
 use jostle_stats::comparison::{Compared, How, Said, compare_figure};
+use jostle_stats::contend::way_of_service;
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
 
@@ -214,6 +215,14 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     rankings.sort_by(|one, other| other.apart().total_cmp(&one.apart()));
     rankings.truncate(SENTENCES);
     let runs = beside.iter().map(|point| point.runs.len()).min();
+    let undecided = |why: &str| match ways(set, &beside) {
+        Some(ways) => Findings {
+            sentences: vec![format!("{ways}; which is faster is not decided: {why}.")],
+            figure: "",
+            is_decided: true,
+        },
+        None => undecided(why),
+    };
     match (rankings.first(), runs) {
         (Some(first), _) => Findings {
             sentences: rankings.iter().map(|one| one.sentence(at)).collect(),
@@ -228,6 +237,32 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
         }
         (None, _) => undecided(&why),
     }
+}
+
+/// `sysv serves its waiters in order, flock and ofd as by a lottery`, where each target's is
+/// known by itself, and they differ.
+fn ways(set: &ResultSet, points: &[&PointSummary<'_>]) -> Option<String> {
+    let mut ways: Vec<(&str, Vec<String>)> = Vec::new();
+    for point in points {
+        let way = way_of_service(&set.experiment.plan, point)?;
+        let target = short(point.target);
+        match ways.iter_mut().find(|(known, _)| *known == way) {
+            Some((_, targets)) => targets.push(target),
+            None => ways.push((way, vec![target])),
+        }
+    }
+    let [(way, first), rest @ ..] = &ways[..] else {
+        return None;
+    };
+    let (verb, whose) = match first.len() {
+        1 => ("serves", "its"),
+        _ => ("serve", "their"),
+    };
+    let rest = rest
+        .iter()
+        .map(|(way, names)| format!(", {} {way}", listed(names)));
+    let rest: String = rest.collect();
+    (!rest.is_empty()).then(|| format!("{} {verb} {whose} waiters {way}{rest}", listed(first)))
 }
 
 /// All rates of `rate` are reached until they are not, and those of `recover` and `connect`
@@ -435,10 +470,15 @@ impl Ranking<'_, '_> {
 
 /// `a`, `a and b`, `a, b and c`.
 fn listed(parts: &[String]) -> String {
+    joined(parts, "and")
+}
+
+/// The same with this word before the last.
+fn joined(parts: &[String], word: &str) -> String {
     match parts {
         [] => String::new(),
         [one] => one.clone(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+        [most @ .., last] => format!("{} {word} {last}", most.join(", ")),
     }
 }
 

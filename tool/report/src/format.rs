@@ -3,7 +3,7 @@
 //!
 //! For tables and sentences only; csv and json hold the figures themselves.
 
-pub use jostle_stats::numbers::{grouped, significant, time};
+pub use jostle_stats::numbers::{counted, grouped, significant, time};
 
 use jostle_model::Nanos;
 use jostle_model::text::one_line;
@@ -21,12 +21,6 @@ pub(crate) fn plus_minus(share: f64) -> String {
         return "-".to_owned();
     }
     format!("±{:.0} %", (100.0 * share).ceil())
-}
-
-/// `0 overlaps`, `1 overlap`, `1,200 overlaps`.
-pub fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number))
 }
 
 /// A time of the plan, exactly: `1 ms`, `1500 us`.

@@ -6,7 +6,7 @@
 
 use crate::fairness::is_uneven;
 use crate::intervals::median;
-use crate::numbers::grouped;
+use crate::numbers::{counted, grouped};
 use crate::ratio::{Outcome, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Plan;
@@ -71,7 +71,7 @@ fn name(points: &[PointSummary<'_>], (target, at): (&str, At)) -> String {
         |field: fn(At) -> Option<u64>| points.iter().any(|point| field(point.at) != field(at));
     let mut name = target.to_owned();
     if differs(|at| at.sources) {
-        name += &format!(" from {}", at.sources.unwrap_or(1));
+        name += &format!(" from {}", counted(at.sources.unwrap_or(1), "source"));
     }
     if differs(|at| at.listeners) {
         name += &format!(", {} listen", grouped(at.listeners.unwrap_or(0)));
@@ -190,12 +190,19 @@ fn jumped(plan: &Plan, below: &PointSummary<'_>, above: &PointSummary<'_>, times
 /// In place of a sentence that the row's other figures contradict.
 fn within_a_row(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let (point, against) = hidden(points)?;
+    let (cost_ns, open) = (time(cost(point)?), grouped(point.at.open?));
+    let takes = match first_warm(points).filter(|first| first.at != point.at) {
+        Some(first) => format!(
+            "{} in the median with {} open and {cost_ns} with {open}",
+            time(cost(first)?),
+            grouped(first.at.open?)
+        ),
+        None => format!("{cost_ns} in the median up to {open} open"),
+    };
     Some(format!(
-        "{} takes {} in the median up to {} open, but {against}: some take far longer, and more \
-         values of --open show from which number on",
+        "{} takes {takes}, but {against}: some take far longer, and more values of --open show \
+         from which number on",
         call(plan),
-        time(cost(point)?),
-        grouped(point.at.open?)
     ))
 }
 
@@ -252,15 +259,22 @@ fn why(
     ))
 }
 
-/// From the first warm point to the last.
-fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
-    let usable: Vec<&&PointSummary<'_>> = points.iter().filter(|p| cost(p).is_some()).collect();
-    let last = *usable.last()?;
-    let warm = |point: &&&&PointSummary<'_>| {
+/// The first that may be used and had enough connections before it, else the first that may be
+/// used.
+fn first_warm<'a, 'b>(points: &[&'b PointSummary<'a>]) -> Option<&'b PointSummary<'a>> {
+    let mut usable = points.iter().filter(|point| cost(point).is_some());
+    let warm = |point: &&&PointSummary<'_>| {
         let before = point.runs.iter().map(|run| run.operations).min();
         before >= Some(WARM)
     };
-    let first = usable.iter().find(|p| warm(p)).unwrap_or(usable.first()?);
+    let found = usable.clone().find(warm).or_else(|| usable.next());
+    found.copied()
+}
+
+/// From the first warm point to the last.
+fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    let last = points.iter().rfind(|point| cost(point).is_some())?;
+    let first = first_warm(points)?;
     let (from, to) = (grouped(first.at.open?), grouped(last.at.open?));
     let (few, many) = (time(cost(first)?), time(cost(last)?));
     if first.at == last.at {
@@ -418,7 +432,7 @@ mod tests {
             points.extend(runs(16, open, us, [1_000, 0]));
         }
         let both = said(&points);
-        assert_eq!(both[0].0, "tcp from 1");
+        assert_eq!(both[0].0, "tcp from 1 source");
         assert!(
             both[0]
                 .1
@@ -429,7 +443,7 @@ mod tests {
         assert_eq!(
             both[1],
             (
-                "tcp from 16".to_owned(),
+                "tcp from 16 sources".to_owned(),
                 "connect() takes as long with 15,000 open as with 1,000, within 5 % (8.2 us)."
                     .to_owned()
             )
@@ -478,7 +492,7 @@ mod tests {
         let against = "but p99 is 629 us, the mean is 210 us, the client's CPU time for each is \
                        220 us: some take far longer, and more values of --open show from which \
                        number on.";
-        let median = "connect() takes 18 us in the median up to 20,000 open, ";
+        let median = "connect() takes 18 us in the median with 1,000 open and 18 us with 20,000, ";
         assert_eq!(text, format!("{median}{against}"));
         // What the last connects took is no guess.
         let mut last = points.clone();

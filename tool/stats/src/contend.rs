@@ -287,23 +287,10 @@ fn why_undecided(ratio: &Ratio) -> String {
 /// None with too few rotations, too few degrees of freedom, or a plan under
 /// which the order is not the lock's doing.
 fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
-    let shares = point.per_worker?;
+    let (service, shares) = served(plan, point)?;
     let workers = point.at.workers?;
-    if !order_is_the_lock_s(plan) || shares.rotations < LEAST_ROTATIONS {
-        return None;
-    }
-    // Who gives up leaves the queue, and comes again at its end.
-    if failed(point).is_some() {
-        return None;
-    }
-    let runs: Vec<(u64, f64)> = point
-        .timed
-        .iter()
-        .filter_map(|run| Some((workers, run.per_worker?.dispersion)))
-        .collect();
-    let test = dispersion_test(&runs)?;
     let each = format!("{} to {} each", shares.min, shares.max);
-    let (tone, text) = match service(&test, &shares)? {
+    let (tone, text) = match service {
         Service::Queue => (Tone::Good, format!("waiters are served in order ({each})")),
         Service::Even => (Tone::Good, format!("waiters are served evenly ({each})")),
         _ if shares.none > 0 => (
@@ -327,6 +314,37 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
         ),
     };
     Some(Clause::new(tone, text))
+}
+
+/// In which way a target serves its waiters at this point: `in order`; None where that is not
+/// known, or is none of these.
+pub fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str> {
+    let (service, shares) = served(plan, point)?;
+    match service {
+        Service::Queue => Some("in order"),
+        Service::Even => Some("evenly"),
+        Service::Lottery if shares.none == 0 => Some("as by a lottery"),
+        _ => None,
+    }
+}
+
+fn served(plan: &Plan, point: &PointSummary<'_>) -> Option<(Service, PerWorker)> {
+    let shares = point.per_worker?;
+    let workers = point.at.workers?;
+    if !order_is_the_lock_s(plan) || shares.rotations < LEAST_ROTATIONS {
+        return None;
+    }
+    // Who gives up leaves the queue, and comes again at its end.
+    if failed(point).is_some() {
+        return None;
+    }
+    let runs: Vec<(u64, f64)> = point
+        .timed
+        .iter()
+        .filter_map(|run| Some((workers, run.per_worker?.dispersion)))
+        .collect();
+    let test = dispersion_test(&runs)?;
+    Some((service(&test, &shares)?, shares))
 }
 
 /// `48 of 128 attempts ended without the lock (after 1.0 s in the median)`, over all runs.

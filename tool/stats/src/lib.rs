@@ -16,7 +16,7 @@ pub mod clean;
 pub mod closing;
 pub mod comparison;
 mod connect;
-mod contend;
+pub mod contend;
 pub mod fairness;
 pub mod fit;
 mod gamma;

@@ -50,6 +50,12 @@ pub fn significant(value: f64, digits: usize) -> String {
     }
 }
 
+/// `0 overlaps`, `1 overlap`, `1,200 overlaps`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
 /// Nanoseconds in the unit that keeps the number short: `508 ns`, `12 ms`,
 /// `1.1 s`.
 pub fn time(nanos: f64) -> String {
@@ -59,7 +65,7 @@ pub fn time(nanos: f64) -> String {
 /// The same with so many significant digits.
 pub fn time_to(nanos: f64, digits: usize) -> String {
     const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
-    let fits = |scale: f64| (nanos / scale).round() < 1000.0;
+    let fits = |scale: f64| (nanos / scale).round().abs() < 1000.0;
     let (scale, unit) = UNITS
         .into_iter()
         .find(|(scale, _)| fits(*scale))

@@ -127,9 +127,10 @@ fn net(point: &PointSummary<'_>) -> Option<String> {
         true => format!("95 %: {} to {}", time(net.low), time(net.high)),
         false => format!("range: {} to {}", time(net.low), time(net.high)),
     };
-    Some(match is_resolved(&net) {
-        true => format!("{} more than {null} ({bounds})", time(net.median)),
-        false => format!("the difference to {null} is not resolved ({bounds})"),
+    Some(match net {
+        _ if is_resolved(&net) => format!("{} more than {null} ({bounds})", time(net.median)),
+        _ if net.high < 0.0 => format!("{null} takes longer and is no floor of it ({bounds})"),
+        _ => format!("the difference to {null} is not resolved ({bounds})"),
     })
 }
 
@@ -247,6 +248,10 @@ mod tests {
         assert!(
             said(&runs(1, 150.0, 150.3))
                 .contains("the difference to exec:true is not resolved (95 %: -200 ns to")
+        );
+        assert!(
+            said(&runs(1, 50.0, 150.0))
+                .contains("exec:true takes longer and is no floor of it (95 %: -100 us to")
         );
     }
 

@@ -52,12 +52,7 @@ pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
     let (target, sentence) = page.sentences.first()?;
     let clause = first_clause(sentence);
     let usable = !is_all_invalid(set) && !clause.contains("INVALID");
-    let one = page.sentences.iter().all(|(other, _)| other == target);
-    usable.then(|| match one {
-        // Above the title stands its name.
-        true => format!("{}.", capital(clause)),
-        false => format!("{}: {clause}.", short(target)),
-    })
+    usable.then(|| format!("{}: {clause}.", short(target)))
 }
 
 /// Up to the first `;` or `:` outside parentheses, without a stop.
@@ -71,18 +66,6 @@ pub(super) fn first_clause(sentence: &str) -> &str {
         .flat_map(|end| sentence.match_indices(end));
     let end = ends.map(|(end, _)| end).filter(|end| !is_open(*end)).min();
     sentence[..end.unwrap_or(sentence.len())].trim_end_matches('.')
-}
-
-/// With a capital, except of a call such as `connect()`.
-fn capital(clause: &str) -> String {
-    let first = clause.split(' ').next().unwrap_or_default();
-    match clause.chars().next().filter(|_| !first.ends_with("()")) {
-        Some(letter) => letter
-            .to_uppercase()
-            .chain(clause.chars().skip(1))
-            .collect(),
-        None => clause.to_owned(),
-    }
 }
 
 /// Above the sentences of one experiment; empty of one alone.
@@ -319,7 +302,10 @@ mod tests {
             finding(&sets, &crate::page::pages(&sets))
         };
         let found = titled(made::connections()).unwrap();
-        assert!(found.starts_with("tcp from 1: connect() takes"), "{found}");
+        assert!(
+            found.starts_with("tcp from 1 source: connect() takes"),
+            "{found}"
+        );
         assert!(!found.contains(';') && found.ends_with('.'), "{found}");
         assert!(
             titled(made::broken())
@@ -331,13 +317,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clause_ends_outside_parentheses_and_a_call_keeps_its_small_letter() {
+    fn a_clause_ends_outside_parentheses() {
         let said =
             "after a kill the next grant came within 2 s (median; 3 s at most), two believed; more";
         let clause = first_clause(said);
         assert!(clause.ends_with("at most), two believed"), "{clause}");
-        assert!(capital(clause).starts_with("After a kill"));
-        assert_eq!(capital("connect() has no jump"), "connect() has no jump");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::sweeps::{FIGURES, SWEPT, Swept};
 use super::{Finding, LEAST_RUNS, LEAST_SPAN, LEAST_VALUES};
-use crate::numbers::grouped;
+use crate::numbers::{self, grouped};
 use jostle_model::Plan;
 use jostle_model::record::{At, Fit, FitLaw, FitPart, Interval};
 
@@ -91,7 +91,10 @@ fn name(fits: &[Fit], fit: &Fit) -> String {
     let others = || fits.iter().filter(|other| other.over == "open");
     let mut name = fit.target.clone();
     if fit.over == "open" && others().any(|other| other.at.sources != fit.at.sources) {
-        name += &format!(" from {}", fit.at.sources.unwrap_or(1));
+        name += &format!(
+            " from {}",
+            numbers::counted(fit.at.sources.unwrap_or(1), "source")
+        );
     }
     if fit.over == "open" && others().any(|other| other.at.listeners != fit.at.listeners) {
         name += &format!(", {} listen", number(fit.at.listeners.unwrap_or(0)));

@@ -269,6 +269,9 @@ fn busy_generator(
         }
         state
     } else if let Some((used, cpus)) = full_cpus(window, side) {
+        if queues_at_server(window) {
+            return None;
+        }
         let reason = words::all_cpus("generator", used, cpus);
         State::new(Limit::Generator, reason)
     } else {
@@ -317,6 +320,23 @@ fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
     let cpus = side.allowed_cpus.unwrap_or(all).clamp(1, all) as f64;
     let used = window.share(&side.cpu_s);
     (used >= BUSY * cpus).then_some((used, cpus))
+}
+
+/// Whether both sides fill the CPUs that each has for itself, and the server's threads wait for
+/// theirs twice as long as the generator's: what both have to do queues there.
+fn queues_at_server(window: &Window<'_>) -> bool {
+    let generator = &window.watched.generator;
+    let Some(server) = &window.watched.server else {
+        return false;
+    };
+    let apart = [generator, server].map(|side| side.allowed_cpus.unwrap_or(u64::MAX));
+    let apart = apart[0].saturating_add(apart[1]) <= window.watched.machine.cpus;
+    let queued = |side: &Side| side.queued_s.as_ref().map(|queued| window.share(queued));
+    apart
+        && full_cpus(window, server).is_some()
+        && queued(server)
+            .zip(queued(generator))
+            .is_some_and(|(server, generator)| server >= 2.0 * generator)
 }
 
 /// A generator (0), or a server (1), whose largest process uses one CPU, or as many as GOMAXPROCS

@@ -274,6 +274,17 @@ fn the_machine_is_the_limit_where_its_cpus_or_ports_are_used_up_or_stolen() {
     Planted::of(0.12, 0.3)
         .with(|run| bound(&mut run.generator, 0.93))
         .is(Limit::Generator, "0.93 of the one CPU that it may run on");
+    // Each fills a CPU of its own: that whose threads wait for it longer has the queue.
+    for (waits, limit) in [(0.8, Limit::Server), (0.2, Limit::Generator)] {
+        Planted::of(0.12, 0.3)
+            .with(|run| {
+                bound(&mut run.generator, 0.91);
+                run.generator.queued_s = Some(column(0.3));
+                bound(server(run), 0.96);
+                server(run).queued_s = Some(column(waits));
+            })
+            .is(limit, "of the one CPU that it may run on");
+    }
     Planted::of(0.12, 0.3)
         .with(|run| bound(&mut run.generator, 0.87))
         .is(Limit::Path, "neither");

@@ -229,8 +229,10 @@ mod tests {
     /// finished. Of each file: made and held aside, each idle and beside a busy loop.
     #[test]
     fn recorded_cases_are_judged_as_they_were() {
-        const FILES: [(&str, [[usize; 2]; 2]); 1] =
-            [("validate-judge-cases.jsonl", [[54, 53], [25, 26]])];
+        const FILES: [(&str, [[usize; 2]; 2]); 2] = [
+            ("validate-judge-cases.jsonl", [[54, 53], [25, 26]]),
+            ("validate-judge-cases-2.jsonl", [[0, 0], [47, 47]]),
+        ];
         let cases = cases().unwrap();
         for (file, then) in FILES {
             let path = format!("{}/../record/{file}", env!("CARGO_MANIFEST_DIR"));

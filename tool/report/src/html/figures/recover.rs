@@ -6,6 +6,7 @@
 use super::{Cell, Chapter, Data, Figure, Panel, verdict_cell};
 use crate::html::chapter::{Series, Spot};
 use crate::html::units::{Unit, time};
+use jostle_model::plan::Fault;
 use jostle_model::record::Recovery;
 use jostle_stats::intervals::median;
 use maud::{Markup, html};
@@ -77,7 +78,7 @@ static BELIEVED: Kind = Kind {
 struct Row<'s, 'a> {
     series: &'s Series<'a>,
     spot: &'s Spot<'a>,
-    fault: String,
+    fault: Fault,
     runs: Vec<Came>,
 }
 
@@ -105,7 +106,7 @@ fn rows<'s, 'a>(chapter: &'s Chapter<'a>, kind: &Kind) -> Vec<Row<'s, 'a>> {
         Some(Row {
             series,
             spot,
-            fault: spot.point.at.fault?.to_string(),
+            fault: spot.point.at.fault?,
             runs: runs.collect(),
         })
     });
@@ -174,8 +175,9 @@ fn draw(kind: &Kind, rows: &[Row<'_, '_>], scale: (i32, i32), size: (f64, f64)) 
             @for (nth, row) in rows.iter().enumerate() {
                 g.(row.series.style.colour()) transform=(format!("translate(0 {})", ROW * nth as f64)) {
                     path.track d=(format!("M{LEFT} {DOTS}H{RIGHT}")) {}
+                    @let (who, how) = row.fault.struck();
                     text.tag x="0" y=(NAME) {
-                        (crate::html::scale::cut(&format!("{} {}", row.series.label, row.fault), LETTERS))
+                        (crate::html::scale::cut(&format!("{} {who} {how}", row.series.label), LETTERS))
                         " " tspan.quiet.(said(kind, row)) dx="6" { (in_words(kind, row)) }
                     }
                     @if row.spot.usable() { g.(kind.class) { (marks(kind, row, scale)) } }
@@ -255,7 +257,7 @@ fn data(kind: &Kind, rows: &[Row<'_, '_>]) -> Data {
             };
             vec![
                 Cell::text(&row.series.label),
-                Cell::text(&row.fault),
+                Cell::text(&row.fault.to_string()),
                 Cell::Figure((nth + 1).to_string()),
                 grant,
                 verdict_cell(row.spot),
@@ -283,7 +285,7 @@ mod tests {
         let svg = found.charts[0].drawing.clone().into_string();
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(
-            svg.contains("flock kill") && svg.contains("redis stop"),
+            svg.contains("flock owner killed") && svg.contains("redis owner stopped"),
             "{svg}"
         );
         assert!(svg.contains("kept by its owner in each run"), "{svg}");
