@@ -244,6 +244,8 @@ fn interrupted(runs: &[&Point]) -> f64 {
     /// What a request and its answer can come to on one machine, with what confirms them, where
     /// the segments were not counted.
     const A_ROUND_TRIP: f64 = 4.0;
+    /// The same of a connection: three segments open it, four close it, one may be sent again.
+    const A_CONNECTION: f64 = 8.0;
     /// Share of the packets that may be foreign.
     const FOREIGN: f64 = 0.01;
     /// What packets take, over the ticks in soft interrupts: floods of 16 to 36 % of the ticks
@@ -253,6 +255,7 @@ fn interrupted(runs: &[&Point]) -> f64 {
         let accounts = accounts(run)?;
         let own = match (accounts.own_packets, run.server.is_some(), run.traffic) {
             (Some(counted), ..) => counted as f64,
+            _ if run.connections.is_some() => A_CONNECTION * run.operations as f64,
             (None, false, None) => 0.0,
             (None, _, traffic) => {
                 A_ROUND_TRIP * traffic?.for_each_grant()?.0 * run.operations as f64

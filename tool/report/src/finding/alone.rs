@@ -126,7 +126,7 @@ fn turned(points: &[&PointSummary<'_>]) -> Option<String> {
     let most = its.iter().filter_map(|point| point.throughput_per_s);
     let most = most.map(|rate| rate.median).reduce(f64::max)?;
     let limit = "which is its own limit from";
-    its.iter().all(|point| is_its(point)).then(|| {
+    its.iter().all(is_its).then(|| {
         format!(
             "serves {}, {limit} {from} generators on; up to {few} it was that of the generators",
             rate(most, its[0])

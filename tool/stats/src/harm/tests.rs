@@ -245,6 +245,17 @@ fn soft_interrupts_count_where_packets_are_more_than_an_idle_machine_s() {
     assert!(counted(200_000) > 0.2);
 }
 
+/// 200 connections to somebody's server, opened in 6 ms, were "up to 100 % of the time".
+#[test]
+fn the_packets_of_connections_are_their_own() {
+    let mut opened = flooded(600, 1, 0.006);
+    assert!(found(&opened).unwrap().share > 0.9);
+    (opened.connections, opened.operations) = (Some(Default::default()), 200);
+    assert_eq!(found(&opened).unwrap().share, 0.0);
+    opened.accounts.as_deref_mut().unwrap().packets = Some(6_000);
+    assert!(found(&opened).unwrap().share > 0.9);
+}
+
 /// 2,000 offered and 2,000 done were "0.88 to 2.52 times as much".
 #[test]
 fn an_open_loop_does_no_more_than_it_was_asked_for() {

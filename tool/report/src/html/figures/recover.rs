@@ -257,7 +257,7 @@ fn data(kind: &Kind, rows: &[Row<'_, '_>]) -> Data {
             };
             vec![
                 Cell::text(&row.series.label),
-                Cell::text(&row.fault.to_string()),
+                Cell::text(row.fault.to_string()),
                 Cell::Figure((nth + 1).to_string()),
                 grant,
                 verdict_cell(row.spot),
