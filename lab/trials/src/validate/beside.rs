@@ -405,10 +405,7 @@ mod tests {
         let outcomes: Vec<Outcome> = cells.into_values().flatten().collect();
         let count = |wanted| outcomes.iter().filter(|one| **one == wanted).count();
         let (held, not) = (count(Outcome::Held), count(Outcome::NotHeld));
-        assert!(
-            held > 30 && held as f64 >= 0.97 * (held + not) as f64,
-            "{held}, {not} not"
-        );
+        assert!(held >= 45 && not <= 2, "{held}, {not} not");
     }
 
     #[test]

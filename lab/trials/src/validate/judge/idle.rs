@@ -152,6 +152,19 @@ mod tests {
     }
 
     #[test]
+    fn recorded_runs_name_no_wrong_limit() {
+        let record = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../record/validate-judge-idle.jsonl"
+        );
+        let rows = report(&Store::<Run>::read(record.as_ref()).unwrap().lines);
+        assert_eq!(rows.len(), 5);
+        for row in rows {
+            assert_eq!((row.count, row.trials), (0, 20), "{}", row.what);
+        }
+    }
+
+    #[test]
     fn a_limit_is_wrong_if_its_side_has_cpu_time_to_spare() {
         let wrong = |busy, rates| {
             let row = &report(&runs(busy, rates))[0];
