@@ -93,7 +93,7 @@ fn document(title: &str, scale: Scale, body: &Markup) -> String {
     shared(&printable(&page.into_string())) + "\n"
 }
 
-/// Of the window and of bookmarks: what was found, else what was measured.
+/// The title of the window and of bookmarks: what was found, else what was measured.
 fn title(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> String {
     let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
     let jostle = format!("jostle {}", workloads.join(", "));

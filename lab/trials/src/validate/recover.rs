@@ -380,7 +380,7 @@ fn look_before(lines: &[Line], release: Option<&str>, (from, at_ns): (u64, u64))
     let is_release = |text: &str| release.is_some_and(|mark| text.contains(mark));
     let looks = lines.iter().filter(|(_, text)| !is_release(text));
     let looks: Vec<&Line> = looks.take_while(|(at, _)| *at <= at_ns).collect();
-    // Of equal looks only the ends are kept.
+    // Only the ends of equal looks are kept.
     let is_dense = |pair: &[&Line]| {
         pair[1].0 <= from || pair[0].1 == pair[1].1 || pair[1].0 - pair[0].0 <= LONGEST_GAP_NS
     };

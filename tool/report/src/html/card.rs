@@ -48,7 +48,7 @@ static TITLES: [Title; 2] = [
     },
 ];
 
-/// Of drawings beside each other: the scale and the distance.
+/// The scale and the distance of drawings beside each other.
 const SMALLER: f64 = 0.94;
 const GAP: f64 = 16.0;
 /// Below it nobody reads a drawing.
@@ -140,7 +140,7 @@ struct Drawn {
     markup: Markup,
     /// Where the text begins that has room beside or below it, and the letters of a line.
     text: (f64, f64, usize),
-    /// Of small multiples that have no room.
+    /// How many small multiples have no room, in words.
     left_out: Option<String>,
 }
 
@@ -240,7 +240,7 @@ mod tests {
         );
     }
 
-    /// Of 14 targets it showed the first, without its name, and half of the command.
+    /// It showed the first of 14 targets, without its name, and half of the command.
     #[test]
     fn a_card_of_many_targets_tells_which_it_shows() {
         let card = card(&[made::wide(14, 12)]).unwrap();

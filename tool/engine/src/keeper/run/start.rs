@@ -64,7 +64,10 @@ impl Run<'_> {
             self.futex_nap(self.shared.arrived(), arrived);
             self.heed_parent(Duration::ZERO)?;
             children.reap();
-            self.refuse_losses(children)?;
+            // Who is lost once the window is set was lost at work.
+            if self.shared.opens().load(Acquire) == u64::MAX {
+                self.refuse_losses(children)?;
+            }
             if self.now() > deadline {
                 return Err(Aborted(format!(
                     "only {arrived} of {} workers came to the common start; fewer workers (-w)",

@@ -41,7 +41,7 @@ struct Kind {
     came: fn(&Recovery) -> Came,
     /// What it means that there is none, for data, and shorter beside a row's name.
     none: [&'static str; 2],
-    /// Of the runs' times: which one the bar marks, and its name.
+    /// Which one of the runs' times the bar marks, and its name.
     bar: fn(&[f64]) -> Option<f64>,
     says: &'static str,
     /// Style of the marks; empty: the series' own.
