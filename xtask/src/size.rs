@@ -145,7 +145,7 @@ fn without_tests(text: &str) -> (Vec<&str>, Vec<String>) {
         if bare.is_empty() || bare.starts_with("//") {
             continue;
         }
-        if bare != "#[cfg(test)]" {
+        if bare != "#[cfg(test)]" && !bare.starts_with("#[cfg(any(test,") {
             code.push(line);
             continue;
         }

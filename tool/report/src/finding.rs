@@ -8,13 +8,13 @@
 mod alone;
 
 use crate::ResultSet;
+use crate::closing::contend::way_of_service;
 use crate::compare::place;
 use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
 use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{At, Point};
 use jostle_stats::comparison::{Compared, How, Said, compare_figure};
-use jostle_stats::contend::way_of_service;
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
 

@@ -1,8 +1,8 @@
 //! The result file ([`Writer`], [`read`]) and one writer for each output
 //! format, each a pure function of [`ResultSet`]s.
 //!
-//! This crate neither measures nor judges: figures come from the records; summaries,
-//! verdicts and sentences from `jostle-stats`. It knows no target.
+//! This crate neither measures nor judges: figures come from the records; summaries
+//! and verdicts from `jostle-stats`. It says in words what they mean, and knows no target.
 //!
 //! A new format is a file with a function and one line in [`FORMATS`], which
 //! help, man page and docs walk.
@@ -11,6 +11,7 @@ mod benchmarks;
 pub mod calibrated;
 mod ceilings;
 mod checked;
+mod closing;
 mod columns;
 mod command;
 pub mod compare;

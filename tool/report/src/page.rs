@@ -3,6 +3,7 @@
 use crate::ResultSet;
 use crate::ceilings::ceilings;
 use crate::checked::checked;
+use crate::closing::{comparison, sentences};
 use crate::failures::failures;
 use crate::finding::findings;
 use crate::grid::{Grid, Titled};
@@ -15,7 +16,6 @@ use crate::requests::accounts;
 use crate::spread::tables;
 use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
-use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
 use jostle_stats::summary::{PointSummary, summarize};
 use std::borrow::Cow;

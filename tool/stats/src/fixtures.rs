@@ -1,8 +1,9 @@
 //! A clean experiment and a clean run, which tests modify.
 
+use crate::censor;
 use crate::checks::{Check, Evidence};
-use crate::closing::{comparison, sentences};
-use crate::summary::summarize;
+use crate::histogram::Histogram;
+use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies,
@@ -11,7 +12,7 @@ use jostle_model::record::{
 use jostle_model::{Busy, List, Nanos, Plan};
 
 /// `contend flock sysv -w 10:1000`, hold 1 ms, idle 10 us.
-pub(crate) fn experiment() -> Experiment {
+pub fn experiment() -> Experiment {
     let plan = Plan {
         targets: vec!["flock".to_string(), "sysv".to_string()],
         workers: Some(List(vec![10, 1000])),
@@ -32,7 +33,7 @@ pub(crate) fn experiment() -> Experiment {
 
 /// The same on a machine whose sleeps end so many microseconds late, nine in ten of
 /// them at most half as much again.
-pub(crate) fn late(us: f64) -> Experiment {
+pub fn late(us: f64) -> Experiment {
     let mut experiment = experiment();
     experiment.calibration.latencies = Some(Latencies {
         sleep_late_p50_ns: us * 1e3,
@@ -45,7 +46,7 @@ pub(crate) fn late(us: f64) -> Experiment {
 /// Ten workers on `flock` for 5 s, against which nothing speaks. It burns more
 /// CPU than a sleeping owner would, so that the checks on ticks have enough of
 /// them to judge.
-pub(crate) fn point() -> Point {
+pub fn point() -> Point {
     let operations = [472, 472, 473, 472, 473, 472, 472, 473, 472, 474];
     let mut point = Point {
         target: "flock".to_string(),
@@ -95,7 +96,7 @@ pub(crate) fn point() -> Point {
 
 /// The same beside programs that used so many seconds of the two CPUs, while workers waited
 /// for so many.
-pub(crate) fn beside(others_s: f64, waited_s: f64) -> Point {
+pub fn beside(others_s: f64, waited_s: f64) -> Point {
     Point {
         accounts: Some(Box::new(Accounts {
             between_s: 5.0,
@@ -110,7 +111,7 @@ pub(crate) fn beside(others_s: f64, waited_s: f64) -> Point {
 }
 
 /// Gives each worker its count, and the point the figures that follow from it.
-pub(crate) fn share_out(point: &mut Point, operations: &[u64]) {
+pub fn share_out(point: &mut Point, operations: &[u64]) {
     point.at.workers = Some(operations.len() as u64);
     point.operations = operations.iter().sum();
     point.throughput_per_s = point.operations as f64 / point.window_s;
@@ -121,7 +122,8 @@ pub(crate) fn share_out(point: &mut Point, operations: &[u64]) {
     });
 }
 
-pub(crate) fn slices(operations: &[u64]) -> Vec<Slice> {
+/// A series of slices with so many operations each.
+pub fn slices(operations: &[u64]) -> Vec<Slice> {
     operations
         .iter()
         .map(|operations| Slice {
@@ -132,7 +134,7 @@ pub(crate) fn slices(operations: &[u64]) -> Vec<Slice> {
 }
 
 /// `count` values of which half lie at most at `p50`.
-pub(crate) fn distribution(count: u64, p50: u64) -> Distribution {
+pub fn distribution(count: u64, p50: u64) -> Distribution {
     Distribution {
         count,
         min: p50,
@@ -144,12 +146,12 @@ pub(crate) fn distribution(count: u64, p50: u64) -> Distribution {
 }
 
 /// What a check says of runs under the clean plan.
-pub(crate) fn judge(check: &Check, runs: &[Point]) -> Option<Reason> {
+pub fn judge(check: &Check, runs: &[Point]) -> Option<Reason> {
     judge_in(check, &experiment(), runs)
 }
 
 /// What a check says of runs.
-pub(crate) fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Option<Reason> {
+pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Option<Reason> {
     let runs: Vec<&Point> = runs.iter().collect();
     (check.judge)(&Evidence {
         experiment,
@@ -159,19 +161,21 @@ pub(crate) fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -
 
 /// How bad a check finds one run that `doctor` has changed; VALID where it says
 /// nothing.
-pub(crate) fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
+pub fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
     let mut point = point();
     doctor(&mut point);
     judge(check, &[point]).map_or(Is::Valid, |reason| reason.is)
 }
 
 /// Runs of `contend`, so many of each point.
-pub(crate) struct Made {
+pub struct Made {
+    /// Each run.
     pub points: Vec<Point>,
     blocks: u32,
 }
 
-pub(crate) fn made(blocks: u32) -> Made {
+/// None yet; so many runs of each point.
+pub fn made(blocks: u32) -> Made {
     Made {
         points: Vec::new(),
         blocks,
@@ -181,11 +185,12 @@ pub(crate) fn made(blocks: u32) -> Made {
 impl Made {
     /// Runs of `counts.len()` workers on `target` at a throughput; the counts
     /// decide the fairness.
-    pub(crate) fn with(self, target: &str, throughput: f64, cpu_us: f64, counts: &[u64]) -> Made {
+    pub fn with(self, target: &str, throughput: f64, cpu_us: f64, counts: &[u64]) -> Made {
         self.varied(target, throughput, cpu_us, |_| counts.to_vec())
     }
 
-    pub(crate) fn varied(
+    /// The same, with other counts in each block.
+    pub fn varied(
         mut self,
         target: &str,
         throughput: f64,
@@ -205,25 +210,97 @@ impl Made {
         }
         self
     }
-
-    /// The closing sentence.
-    pub(crate) fn says(&self, target: &str) -> String {
-        let experiment = experiment();
-        let summaries = summarize(&experiment, &self.points);
-        let mut said = sentences(&experiment, &summaries);
-        said.retain(|(name, _)| name == target);
-        said.pop().unwrap().1
-    }
-
-    /// How targets compare.
-    pub(crate) fn compares(&self) -> Vec<String> {
-        let experiment = experiment();
-        let summaries = summarize(&experiment, &self.points);
-        comparison(&summaries)
-    }
 }
 
 /// As a queue shares out `mean` turns each, within one.
-pub(crate) fn queue(workers: usize, mean: u64) -> Vec<u64> {
+pub fn queue(workers: usize, mean: u64) -> Vec<u64> {
     (0..workers).map(|i| mean + (i % 2) as u64).collect()
+}
+
+/// What a run was like: how many of 1,000 planned ones were done, and what
+/// these and the others were late by, in microseconds.
+#[derive(Clone, Copy)]
+pub struct Rated {
+    /// Planned requests per second.
+    pub rate: u64,
+    /// Requests that were answered.
+    pub done: u64,
+    /// Response time of each.
+    pub response_us: u64,
+    /// How late each was sent, by its generator.
+    pub generator_lag_us: u64,
+    /// How late each was sent, since none of its connections was free.
+    pub target_lag_us: u64,
+    /// How late a thread that only sleeps was.
+    pub canary_lag_us: u64,
+}
+
+impl Rated {
+    /// All planned requests are done in 400 us.
+    pub fn at(rate: u64) -> Rated {
+        Rated {
+            rate,
+            done: 1_000,
+            response_us: 400,
+            generator_lag_us: 20,
+            target_lag_us: 0,
+            canary_lag_us: 20,
+        }
+    }
+
+    /// The run as it is recorded.
+    pub fn point(self) -> Point {
+        let all = |us: u64, count: u64| {
+            let mut histogram = Histogram::new();
+            histogram.record_n(us * 1_000, count);
+            histogram
+        };
+        let (response, dropped) = (all(self.response_us, self.done), 1_000 - self.done);
+        let mut unanswered = Histogram::new();
+        unanswered.record_n(1_000_000_000, dropped);
+        let waits = censor::waits(&response, &unanswered, &[]);
+        let mut point = Point {
+            target: "lockd".to_owned(),
+            workload: "rate".to_owned(),
+            at: At {
+                workers: Some(64),
+                rate: Some(self.rate),
+                ..At::default()
+            },
+            run: 1,
+            block: 1,
+            window_s: 5.0,
+            operations: self.done,
+            throughput_per_s: self.done as f64 / 5.0,
+            response_ns: response.distribution(&[]),
+            open_loop: Some(Box::new(OpenLoop {
+                planned: 1_000,
+                done: self.done,
+                dropped,
+                response_kaplan_meier: waits
+                    .as_ref()
+                    .map(|of| of.kaplan_meier.clone())
+                    .unwrap_or_default(),
+                response_at_least: waits.map(|of| of.at_least).unwrap_or_default(),
+                ..OpenLoop::default()
+            })),
+            ..Point::default()
+        };
+        for (name, histogram) in [
+            ("response_ns", response),
+            (
+                "service_ns",
+                all(self.response_us - self.target_lag_us, self.done),
+            ),
+            ("unanswered_ns", unanswered),
+            ("generator_lag_ns", all(self.generator_lag_us, self.done)),
+            ("target_lag_ns", all(self.target_lag_us, self.done)),
+            ("canary_lag_ns", all(self.canary_lag_us, 5_000)),
+        ] {
+            point
+                .histograms
+                .insert(name.to_owned(), histogram.to_buckets());
+        }
+        point
+    }
 }

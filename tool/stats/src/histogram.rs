@@ -200,7 +200,7 @@ impl Histogram {
     ///
     /// Within the bucket of `value_ns` the values are taken to be spread
     /// evenly; the error is a part of that one bucket's share.
-    pub(crate) fn share_over(&self, value_ns: u64) -> f64 {
+    pub fn share_over(&self, value_ns: u64) -> f64 {
         if self.count == 0 || value_ns >= self.max_ns {
             return 0.0;
         }

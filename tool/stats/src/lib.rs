@@ -13,14 +13,10 @@ pub mod bursts;
 pub mod censor;
 pub mod checks;
 pub mod clean;
-pub mod closing;
 pub mod comparison;
-mod connect;
-pub mod contend;
 pub mod fairness;
 pub mod fit;
 mod gamma;
-mod growth;
 pub mod harm;
 pub mod histogram;
 pub mod intervals;
@@ -32,7 +28,6 @@ mod path;
 pub mod planted;
 pub mod printed;
 mod ranks;
-pub mod rate;
 pub mod ratio;
 pub mod recover;
 pub mod requested;
@@ -45,5 +40,5 @@ pub mod tail;
 mod tcp;
 pub mod trend;
 
-#[cfg(test)]
-mod fixtures;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;

@@ -146,86 +146,10 @@ pub fn generator_lag_p99(runs: &[&Point]) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use jostle_model::record::{At, Percentiles};
-
-    /// What a run was like: how many of 1,000 planned ones were done, and what
-    /// these and the others were late by, in microseconds.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Run {
-        pub rate: u64,
-        pub done: u64,
-        pub response_us: u64,
-        pub generator_lag_us: u64,
-        pub target_lag_us: u64,
-        pub canary_lag_us: u64,
-    }
-
-    impl Run {
-        pub(crate) fn at(rate: u64) -> Run {
-            Run {
-                rate,
-                done: 1_000,
-                response_us: 400,
-                generator_lag_us: 20,
-                target_lag_us: 0,
-                canary_lag_us: 20,
-            }
-        }
-
-        pub(crate) fn point(self) -> Point {
-            let all = |us: u64, count: u64| {
-                let mut histogram = Histogram::new();
-                histogram.record_n(us * 1_000, count);
-                histogram
-            };
-            let (response, dropped) = (all(self.response_us, self.done), 1_000 - self.done);
-            let mut unanswered = Histogram::new();
-            unanswered.record_n(1_000_000_000, dropped);
-            let waits = crate::censor::waits(&response, &unanswered, &[]).unwrap();
-            let mut point = Point {
-                target: "lockd".to_owned(),
-                workload: "rate".to_owned(),
-                at: At {
-                    workers: Some(64),
-                    rate: Some(self.rate),
-                    ..At::default()
-                },
-                run: 1,
-                block: 1,
-                window_s: 5.0,
-                operations: self.done,
-                throughput_per_s: self.done as f64 / 5.0,
-                response_ns: response.distribution(&[]),
-                open_loop: Some(Box::new(OpenLoop {
-                    planned: 1_000,
-                    done: self.done,
-                    dropped,
-                    response_kaplan_meier: waits.kaplan_meier,
-                    response_at_least: waits.at_least,
-                    ..OpenLoop::default()
-                })),
-                ..Point::default()
-            };
-            for (name, histogram) in [
-                ("response_ns", response),
-                (
-                    "service_ns",
-                    all(self.response_us - self.target_lag_us, self.done),
-                ),
-                ("unanswered_ns", unanswered),
-                ("generator_lag_ns", all(self.generator_lag_us, self.done)),
-                ("target_lag_ns", all(self.target_lag_us, self.done)),
-                ("canary_lag_ns", all(self.canary_lag_us, 5_000)),
-            ] {
-                point
-                    .histograms
-                    .insert(name.to_owned(), histogram.to_buckets());
-            }
-            point
-        }
-    }
+    use crate::fixtures::Rated as Run;
+    use jostle_model::record::Percentiles;
 
     #[test]
     fn what_was_never_answered_makes_a_percentile_a_lower_bound() {

@@ -2,13 +2,13 @@
 //! INVALID, and what that is beside the least one, where runs of the same blocks decide it.
 
 use super::{joined, load, rate};
+use crate::closing::rate::knee;
 use crate::compare::place;
 use crate::format::{grouped, time};
 use crate::requests::short;
 use jostle_model::plan::{Fault, Shape, Workload};
 use jostle_model::record::{Claim, LimitedBy, Reason};
 use jostle_stats::checks::{exclusion, lost_update};
-use jostle_stats::rate::knee;
 use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::recover::Summary;
 use jostle_stats::summary::PointSummary;

@@ -2,6 +2,7 @@
 
 use super::{Row, SERVER_CPU, THROUGHPUT};
 use crate::ResultSet;
+use crate::closing::churn::cycle;
 use crate::columns::{
     Column, HALF_INTERVAL, TARGET, UNDISTURBED, WORKERS_AND_NAMES, always, cpu, figure, micros,
     server_cpu, throughput,
@@ -12,7 +13,6 @@ use crate::next::Step;
 use jostle_model::Plan;
 use jostle_model::defaults;
 use jostle_model::plan::Workload;
-use jostle_stats::closing::churn::cycle;
 
 pub(super) const ROW: Row = Row {
     workload: Workload::Churn,

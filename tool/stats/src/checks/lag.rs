@@ -284,8 +284,8 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<LimitedBy> {
 mod tests {
     use super::{CHECK, limit};
     use crate::checks::Evidence;
+    use crate::fixtures::Rated as Run;
     use crate::fixtures::{experiment, judge, judge_in, late};
-    use crate::open_loop::tests::Run;
     use jostle_model::Remedy;
     use jostle_model::record::{Accounts, Is, LimitedBy, Point};
 

@@ -57,8 +57,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
+    use crate::fixtures::Rated as Run;
     use crate::fixtures::judge;
-    use crate::open_loop::tests::Run;
     use jostle_model::open_loop::OpenLoop;
     use jostle_model::record::Point;
     use proptest::prelude::*;

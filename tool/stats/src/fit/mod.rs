@@ -25,9 +25,9 @@ use curve::{Fitted, Power, REJECTED_BELOW};
 use data::Data;
 
 /// Fewest distinct N for a claim, and fewest runs of each.
-pub(crate) const LEAST_VALUES: usize = 6;
+pub const LEAST_VALUES: usize = 6;
 /// See [`LEAST_VALUES`].
-pub(crate) const LEAST_RUNS: usize = 6;
+pub const LEAST_RUNS: usize = 6;
 /// Largest N over smallest: two decades, within which even log N doubles.
 pub const LEAST_SPAN: f64 = 100.0;
 /// A cost whose ends and levels all lie within this is called constant.

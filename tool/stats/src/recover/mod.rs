@@ -1,11 +1,9 @@
-//! The results of a fault: the figures of one run's history ([`found`]), the summary of a
-//! point's runs ([`Summary`]), and the closing sentences ([`sentences`]).
+//! The results of a fault: the figures of one run's history ([`found`]), and the summary of a
+//! point's runs ([`Summary`]).
 
 pub mod history;
-mod words;
 
 pub use history::{Seen, found};
-pub use words::sentences;
 
 use crate::intervals::median;
 use crate::summary::PointSummary;

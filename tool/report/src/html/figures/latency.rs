@@ -6,6 +6,7 @@ use super::overlay::x_title;
 use super::{
     Cell, Chapter, Data, Figure, LARGE, beside, cross, lone, look, mark, overlaid, stretches,
 };
+use crate::closing::rate::knee;
 use crate::format::grouped;
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame_below};
@@ -13,7 +14,6 @@ use crate::html::scale::Axis;
 use crate::html::units::Unit;
 use jostle_model::record::Is;
 use jostle_stats::open_loop;
-use jostle_stats::rate::knee;
 use jostle_stats::summary::{Estimate, PointSummary};
 
 const NANOS: Unit = Unit::Time(1.0);

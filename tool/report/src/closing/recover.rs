@@ -1,18 +1,18 @@
 //! The closing sentences of `recover`: what happens to each target's lock after a fault.
 
-use super::{Fraction, Summary};
-use crate::closing::targets;
-use crate::numbers::time_to;
-use crate::summary::PointSummary;
+use super::targets;
 use jostle_model::plan::{Fault, Plan};
 use jostle_model::record::{Delays, Struck};
 use jostle_model::text::alike;
+use jostle_stats::numbers::time_to;
+use jostle_stats::recover::{Fraction, Summary};
+use jostle_stats::summary::PointSummary;
 
 /// A worst run that took so many times the median is told with what its machine took.
 const SLOW: f64 = 3.0;
 
 /// A sentence for each target and fault.
-pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let said = targets(points).into_iter().flat_map(|target| {
         let of_target = || points.iter().filter(|point| point.target == target);
         let mut parts: Vec<String> = of_target().filter_map(part).collect();

@@ -8,10 +8,10 @@
 //! Queueing Systems 1, 1975, section 3.2). The knee is the highest rate that holds. Beyond
 //! it the bottleneck is the generator if its lag shows this, otherwise the target.
 
-use crate::numbers::grouped;
-use crate::open_loop::{self, Response};
-use crate::summary::PointSummary;
 use jostle_model::record::LimitedBy;
+use jostle_stats::numbers::grouped;
+use jostle_stats::open_loop::{self, Response};
+use jostle_stats::summary::PointSummary;
 
 /// Share of the plan that must be done.
 const DONE: f64 = 0.99;
@@ -20,7 +20,7 @@ const DONE: f64 = 0.99;
 const HOLDS: f64 = 4.0;
 
 /// One sentence for each target, and number of workers where several were tried.
-pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub(crate) fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let mut groups: Vec<(&str, Option<u64>)> = Vec::new();
     for point in points {
         let group = (point.target, point.at.workers);
@@ -49,7 +49,7 @@ pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
 }
 
 /// The highest rate that holds, as the number of its point. INVALID points do not hold.
-pub fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
+pub(crate) fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
     let mut least = f64::INFINITY;
     let holds = rates.iter().map(|point| {
         let usable = !point.verdict.is_invalid();
@@ -148,11 +148,11 @@ fn nanos(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
-    use crate::open_loop::tests::Run;
-    use crate::summary::summarize;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Experiment, Point};
+    use jostle_stats::fixtures;
+    use jostle_stats::fixtures::Rated as Run;
+    use jostle_stats::summary::summarize;
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();

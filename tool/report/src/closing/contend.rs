@@ -1,18 +1,18 @@
 //! The closing sentences of `contend`: whether throughput holds, the order of service, and
 //! the CPU cost of waiting.
 
-use crate::checks::CHECKS;
-use crate::closing::targets;
-use crate::fairness::{DispersionTest, dispersion_test};
-use crate::growth::{self, DISJOINT};
-use crate::histogram::Histogram;
-use crate::intervals::median;
-use crate::numbers::{self, significant, time};
-use crate::ratio::{Outcome, Ratio, by_block};
-use crate::summary::PointSummary;
+use super::growth::{self, DISJOINT};
+use super::targets;
 use jostle_model::Plan;
 use jostle_model::plan::Range;
 use jostle_model::record::{PerWorker, Point, Reason, Waits};
+use jostle_stats::checks::CHECKS;
+use jostle_stats::fairness::{DispersionTest, dispersion_test};
+use jostle_stats::histogram::Histogram;
+use jostle_stats::intervals::median;
+use jostle_stats::numbers::{self, significant, time};
+use jostle_stats::ratio::{Outcome, Ratio, by_block};
+use jostle_stats::summary::PointSummary;
 
 /// Probability under which a lottery is ruled out.
 const P: f64 = 0.01;
@@ -318,7 +318,7 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
 
 /// In which way a target serves its waiters at this point: `in order`; None where that is not
 /// known, or is none of these.
-pub fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str> {
+pub(crate) fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str> {
     let (service, shares) = served(plan, point)?;
     match service {
         Service::Queue => Some("in order"),

@@ -5,15 +5,14 @@
 //! everywhere, runs of the same blocks decide, and the printed figure is the quotient of
 //! printed medians.
 
-use crate::fit;
-use crate::kept;
-use crate::numbers::{grouped, workers};
-use crate::path;
-use crate::ratio::{Outcome, Ratio, by_block};
-use crate::requested::{self, makes_requests};
-use crate::summary::PointSummary;
+use super::{kept, path, requested};
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Point};
+use jostle_stats::fit;
+use jostle_stats::numbers::{grouped, workers};
+use jostle_stats::ratio::{Outcome, Ratio, by_block};
+use jostle_stats::requested::{makes_requests, noun};
+use jostle_stats::summary::PointSummary;
 
 /// One sentence for each target of such an experiment.
 pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
@@ -70,7 +69,7 @@ fn place(plan: &Plan, at: At) -> String {
 /// What an operation is called.
 fn unit(plan: &Plan) -> &'static str {
     match makes_requests(plan) {
-        true => requested::noun(plan),
+        true => noun(plan),
         false => plan.workload.facts().per,
     }
 }
@@ -148,7 +147,7 @@ fn within(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
             Some((first.mean_wait_ns?, last.mean_wait_ns?))
         })
         .collect();
-    let ratio = crate::ratio::paired(&pairs)?;
+    let ratio = jostle_stats::ratio::paired(&pairs)?;
     (ratio.outcome == Outcome::Differs && ratio.ratio > 1.0).then(|| {
         format!(
             "of {} the last tenth takes {:.1} times as long to acquire as the first",
@@ -233,10 +232,10 @@ fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
-    use crate::summary::summarize;
     use jostle_model::List;
     use jostle_model::record::{Experiment, Server, Slice};
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
 
     fn experiment(workload: Workload) -> Experiment {
         let mut experiment = fixtures::experiment();

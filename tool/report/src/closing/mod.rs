@@ -5,23 +5,29 @@
 //! reader can check it. If the data are inconclusive, the sentence states this or is
 //! omitted. About INVALID figures it only states that they are INVALID.
 
-pub mod churn;
+pub(crate) mod churn;
+mod connect;
+pub(crate) mod contend;
+mod growth;
+mod kept;
+mod path;
+pub(crate) mod rate;
+mod recover;
+mod requested;
+mod spread;
 
-use crate::connect;
-use crate::contend;
-use crate::growth;
-use crate::numbers::workers;
-use crate::rate;
-use crate::ratio::{Outcome, Ratio, by_block};
-use crate::recover;
-use crate::spread;
-use crate::summary::PointSummary;
 use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{At, Experiment};
+use jostle_stats::numbers::workers;
+use jostle_stats::ratio::{Outcome, Ratio, by_block};
+use jostle_stats::summary::PointSummary;
 
 /// One closing sentence for each target, in the order of the summaries: the
 /// target, and the text.
-pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub(crate) fn sentences(
+    experiment: &Experiment,
+    points: &[PointSummary<'_>],
+) -> Vec<(String, String)> {
     let plan = &experiment.plan;
     match plan.workload.shape() {
         _ if plan.workload == Workload::Churn => churn::sentences(points),
@@ -49,7 +55,7 @@ struct Beside<'a> {
 /// the paired runs decide: "the same" and "differs" are printed, "undecided" is not.
 /// INVALID points are left out; `jostle compare --targets` decides whether their ratios are
 /// valid.
-pub fn comparison(points: &[PointSummary<'_>]) -> Vec<String> {
+pub(crate) fn comparison(points: &[PointSummary<'_>]) -> Vec<String> {
     let targets = targets(points);
     // Connections have no rate to compare; the table has their cost. Requests at a rate all
     // have the same rate.
@@ -167,8 +173,31 @@ fn place_in_words(at: At) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::fixtures::{made, queue};
+pub(crate) mod tests {
+    use super::*;
+    use jostle_stats::fixtures::{Made, experiment, made, queue};
+    use jostle_stats::summary::summarize;
+
+    /// What is printed below made runs.
+    pub(super) trait Says {
+        /// The closing sentence about a target.
+        fn says(&self, target: &str) -> String;
+        /// How targets compare.
+        fn compares(&self) -> Vec<String>;
+    }
+
+    impl Says for Made {
+        fn says(&self, target: &str) -> String {
+            let experiment = experiment();
+            let mut said = sentences(&experiment, &summarize(&experiment, &self.points));
+            said.retain(|(name, _)| name == target);
+            said.pop().unwrap().1
+        }
+
+        fn compares(&self) -> Vec<String> {
+            comparison(&summarize(&experiment(), &self.points))
+        }
+    }
 
     #[test]
     fn targets_are_compared_with_the_first_where_it_is_decided() {

@@ -1,8 +1,9 @@
 use super::*;
-use crate::fixtures::{self, made, queue};
-use crate::rng::Rng;
-use crate::summary::summarize;
+use crate::closing::tests::Says;
 use jostle_model::List;
+use jostle_stats::fixtures::{self, made, queue};
+use jostle_stats::rng::Rng;
+use jostle_stats::summary::summarize;
 
 fn lottery(workers: usize, mean: u64, seed: u32) -> Vec<u64> {
     let mut rng = Rng::new(u64::from(seed));

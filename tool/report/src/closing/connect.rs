@@ -4,13 +4,13 @@
 //! A jump is found in the medians that the table prints, and its cause in the ports that
 //! the kernel assigned.
 
-use crate::fairness::is_uneven;
-use crate::intervals::median;
-use crate::numbers::{counted, grouped};
-use crate::ratio::{Outcome, by_block};
-use crate::summary::PointSummary;
 use jostle_model::plan::Plan;
 use jostle_model::record::{At, Point};
+use jostle_stats::fairness::is_uneven;
+use jostle_stats::intervals::median;
+use jostle_stats::numbers::{counted, grouped};
+use jostle_stats::ratio::{Outcome, by_block};
+use jostle_stats::summary::PointSummary;
 
 /// A jump is a factor of at least this between neighbours: a virtual machine's own two
 /// speeds can make a factor of two.
@@ -354,12 +354,12 @@ fn time(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
-    use crate::summary::summarize;
     use jostle_model::List;
     use jostle_model::connect::{Connections, Stopped};
     use jostle_model::plan::Workload;
     use jostle_model::record::Experiment;
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -456,7 +456,7 @@ mod tests {
         let told = |accepted: [u64; 4]| {
             let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
             for point in &mut points {
-                point.per_worker = crate::fairness::per_worker(&accepted);
+                point.per_worker = jostle_stats::fairness::per_worker(&accepted);
                 point.connections.as_mut().unwrap().accepted = accepted.to_vec();
             }
             said(&points).remove(0).1

@@ -1,14 +1,14 @@
 //! What sessions cost that are opened for one lock each: the figures of `churn`, and its
 //! closing sentences.
 
-use crate::intervals::estimate;
-use crate::numbers::workers;
-use crate::summary::{Estimate, PointSummary};
 use jostle_model::record::{Distribution, Point};
+use jostle_stats::intervals::estimate;
+use jostle_stats::numbers::workers;
+use jostle_stats::summary::{Estimate, PointSummary};
 
 /// The parts of a cycle, as means, so that they add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cycle {
+pub(crate) struct Cycle {
     /// Opening the session.
     pub open_ns: Estimate,
     /// Waiting for the lock.
@@ -25,13 +25,13 @@ pub struct Cycle {
 
 impl Cycle {
     /// The session's share of a cycle.
-    pub fn session_share(&self) -> f64 {
+    pub(crate) fn session_share(&self) -> f64 {
         (self.open_ns.median + self.close_ns.median) / self.cycle_ns.median
     }
 }
 
 /// The parts of a point's cycles; None where no cycle was stamped.
-pub fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
+pub(crate) fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
     let over = |of: &dyn Fn(&Point) -> Option<f64>| {
         let values: Vec<f64> = point.timed.iter().filter_map(|run| of(run)).collect();
         estimate(&values)
@@ -121,11 +121,11 @@ fn micros(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
-    use crate::summary::summarize;
     use jostle_model::Plan;
     use jostle_model::plan::Workload;
     use jostle_model::record::{At, Phase, Waits};
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
 
     /// Three runs, whose sessions take so many microseconds to open and to close beside 15
     /// for the lock.

@@ -1,0 +1,188 @@
+//! The closing sentences of `hold --for`: what a held lock costs a minute.
+
+use jostle_stats::kept::KeptSummary;
+use jostle_stats::numbers::{grouped, significant, time, workers};
+use jostle_stats::summary::{Estimate, PointSummary};
+
+/// The sentence of a target whose locks were kept: the cost at the greatest number at which
+/// every lock was, and the first number at which one was not. None where none were kept.
+pub(crate) fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
+    let kept = || points.iter().filter(|point| point.kept.is_some());
+    let locks = |point: &&&PointSummary<'_>| point.kept.map_or(0, |kept| kept.locks);
+    let most = kept()
+        .filter(|point| !point.verdict.is_invalid())
+        .max_by_key(locks);
+    let bad = kept().filter(|p| p.verdict.is_invalid()).min_by_key(locks);
+    let mut clauses = Vec::new();
+    if let Some(point) = most {
+        clauses.extend(point.kept.and_then(|kept| cost(&kept, point.at.workers)));
+        clauses.extend(point.kept.and_then(|kept| lateness(&kept)));
+    }
+    if let Some(point) = bad {
+        clauses.push(format!(
+            "INVALID with {}: {}",
+            held(point.kept?.locks, point.at.workers),
+            point.verdict.why_invalid()?.text
+        ));
+    }
+    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+}
+
+/// `10,000 locks`, `10,000 locks of 100 workers`.
+fn held(locks: u64, among: Option<u64>) -> String {
+    let plural = if locks == 1 { "" } else { "s" };
+    let of = match among {
+        None | Some(0 | 1) => String::new(),
+        Some(n) => format!(" of {}", workers(n)),
+    };
+    format!("{} lock{plural}{of}", grouped(locks))
+}
+
+/// `a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks)`.
+fn cost(kept: &KeptSummary, among: Option<u64>) -> Option<String> {
+    let renewals = match (kept.leased, kept.renewals) {
+        (true, Some(renewals)) => format!("{} renewals", significant(renewals.median, 3)),
+        _ => "no renewals".to_owned(),
+    };
+    let cpu = kept
+        .server_cpu_us
+        .map(|with| server_cpu(with.median, kept.own_server_cpu_us));
+    Some(format!(
+        "a held lock costs {renewals}{} a minute (with {})",
+        cpu.unwrap_or_default(),
+        held(kept.locks, among)
+    ))
+}
+
+/// ` and 240 us of server CPU (1.02 ms with what the idle server uses)`.
+fn server_cpu(with_us: f64, without: Option<Estimate>) -> String {
+    /// Share of the idle server's time below which a difference from it says nothing.
+    const STANDS_OUT: f64 = 0.25;
+    let with = time(with_us * 1e3);
+    match without.map(|without| without.median) {
+        None => format!(" and {with} of server CPU"),
+        Some(own_us) if own_us > STANDS_OUT * (with_us - own_us) => {
+            let own = time(own_us * 1e3);
+            format!(" and {own} of server CPU ({with} with what the idle server uses)")
+        }
+        Some(_) => format!(" and no server CPU beyond the idle server's ({with} with it)"),
+    }
+}
+
+fn lateness(kept: &KeptSummary) -> Option<String> {
+    let latest = time(kept.latest_ns? as f64);
+    Some(format!("with so many, renewals came up to {latest} late"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::closing::sentences;
+    use jostle_model::plan::Workload;
+    use jostle_model::record::{At, Experiment, Kept, Point};
+    use jostle_model::{List, Nanos, Plan};
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
+
+    fn experiment() -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan {
+            targets: vec!["redis".to_owned()],
+            workers: Some(List(vec![1])),
+            keys: Some(List(vec![100, 1_000])),
+            keep: Some(Nanos::from_millis(90_000)),
+            ..Plan::of(Workload::Hold)
+        };
+        experiment
+    }
+
+    fn run(keys: u64, kept: Kept) -> Point {
+        Point {
+            target: "redis".to_owned(),
+            at: At {
+                workers: Some(1),
+                keys: Some(keys),
+                ..At::default()
+            },
+            run: 1,
+            block: 1,
+            operations: keys,
+            window_s: 0.1,
+            throughput_per_s: 10.0 * keys as f64,
+            kept: Some(Box::new(Kept {
+                kept_s: 90.0,
+                locks: keys,
+                ..kept
+            })),
+            ..Point::default()
+        }
+    }
+
+    fn leased(renewals: u64, lapsed: u64) -> Kept {
+        Kept {
+            lease_s: Some(30.0),
+            renewals,
+            lapsed,
+            renewal_late_ns: Some(fixtures::distribution(renewals, 3_500_000)),
+            server_cpu_s: Some(0.036),
+            ..Kept::default()
+        }
+    }
+
+    fn said(points: &[Point]) -> String {
+        let experiment = experiment();
+        let summaries = summarize(&experiment, points);
+        sentences(&experiment, &summaries).remove(0).1
+    }
+
+    #[test]
+    fn a_lock_costs_so_many_renewals_and_so_much_cpu_a_minute() {
+        let points = [run(100, leased(900, 0)), run(1_000, leased(9_000, 0))];
+        assert_eq!(
+            said(&points),
+            "a held lock costs 6.00 renewals and 24 us of server CPU a minute (with 1,000 \
+             locks); with so many, renewals came up to 3.5 ms late."
+        );
+    }
+
+    /// etcd's raft ticks were the cost of the only lock that it held.
+    #[test]
+    fn what_the_idle_server_uses_is_not_the_lock_s_and_both_are_printed() {
+        let idle = |us_per_s| Kept {
+            server_idle_cpu_us_per_s: Some(us_per_s),
+            ..leased(900, 0)
+        };
+        let text = said(&[run(100, idle(300.0))]);
+        let part = "6.00 renewals and 60 us of server CPU (240 us with what the idle server \
+                    uses) a minute (with 100 locks)";
+        assert!(text.contains(part), "{text}");
+        let text = said(&[run(100, idle(390.0))]);
+        let part = "and no server CPU beyond the idle server's (240 us with it) a minute";
+        assert!(text.contains(part), "{text}");
+    }
+
+    #[test]
+    fn the_number_at_which_leases_end_stands_beside_the_cost_of_those_that_do_not() {
+        let points = [run(100, leased(900, 0)), run(1_000, leased(8_000, 12))];
+        assert_eq!(
+            said(&points),
+            "a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks); \
+             with so many, renewals came up to 3.5 ms late; INVALID with 1,000 locks: the leases \
+             of 12 of 1,000 locks ended while they were held; renewals came up to 3.5 ms late \
+             (--keys 100)."
+        );
+    }
+
+    #[test]
+    fn a_lock_without_a_lease_costs_no_renewals() {
+        let owned = Kept {
+            server_cpu_s: Some(0.0),
+            ..Kept::default()
+        };
+        assert_eq!(
+            said(&[run(100, owned)]),
+            "a held lock costs no renewals and 0 ns of server CPU a minute (with 100 locks)."
+        );
+        let local = run(1, Kept::default());
+        assert!(said(&[local]).starts_with("a held lock costs no renewals a minute (with 1 lock)"));
+    }
+}

@@ -1,0 +1,170 @@
+//! The closing sentences about requests: what one takes, what of it is the target's own, and
+//! what more workers add.
+
+use jostle_model::Plan;
+use jostle_stats::numbers::time;
+use jostle_stats::ratio::{Outcome, by_block};
+use jostle_stats::requested::{is_resolved, noun};
+use jostle_stats::summary::PointSummary;
+
+/// The sentences about one target: what a request takes with the fewest workers and the
+/// most operations, and what more workers add.
+pub(crate) fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
+    let alone = points
+        .iter()
+        .min_by_key(|point| (point.at.workers, std::cmp::Reverse(point.at.operations)));
+    let Some(alone) = alone else {
+        return Vec::new();
+    };
+    let mut clauses = Vec::new();
+    clauses.extend(what_it_takes(plan, alone));
+    clauses.extend(net(alone));
+    clauses.extend(more_workers(plan, alone, points));
+    clauses
+}
+
+fn what_it_takes(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
+    let requests = point.requests.as_ref()?;
+    let service = requests.service_ns?.median;
+    let phases: Vec<String> = requests
+        .phases_ns
+        .iter()
+        .map(|(name, ns)| format!("{name} {}", time(ns.median)))
+        .collect();
+    let parts = match phases.len() {
+        0 | 1 => String::new(),
+        _ => format!(": {}", phases.join(", ")),
+    };
+    Some(format!("a {} takes {}{parts}", noun(plan), time(service)))
+}
+
+/// The part that is the target's own.
+fn net(point: &PointSummary<'_>) -> Option<String> {
+    let net = point.requests.as_ref()?.net_ns?;
+    let null = &point.runs.iter().find_map(|run| run.null.as_ref())?.target;
+    let bounds = match net.interval {
+        true => format!("95 %: {} to {}", time(net.low), time(net.high)),
+        false => format!("range: {} to {}", time(net.low), time(net.high)),
+    };
+    Some(match net {
+        _ if is_resolved(&net) => format!("{} more than {null} ({bounds})", time(net.median)),
+        _ if net.high < 0.0 => format!("{null} takes longer and is no floor of it ({bounds})"),
+        _ => format!("the difference to {null} is not resolved ({bounds})"),
+    })
+}
+
+fn more_workers(
+    plan: &Plan,
+    alone: &PointSummary<'_>,
+    points: &[&PointSummary<'_>],
+) -> Option<String> {
+    let beside = points
+        .iter()
+        .filter(|p| p.at.operations == alone.at.operations);
+    let many = beside.max_by_key(|point| point.at.workers)?;
+    let (few, most) = (alone.at.workers?, many.at.workers?);
+    if few == most {
+        return None;
+    }
+    let ratio = by_block(alone, many, -1.0, |run| Some(run.throughput_per_s))?;
+    let noun = noun(plan);
+    Some(match ratio.outcome {
+        Outcome::Same => format!("{most} workers make as many {noun}s/s as {few}, within 5 %"),
+        Outcome::Differs => format!(
+            "{most} workers make {:.2} times the {noun}s/s of {few}",
+            ratio.ratio
+        ),
+        Outcome::Undecided => format!(
+            "{most} workers make {:.2} times the {noun}s/s of {few} (undecided)",
+            ratio.ratio
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::plan::Workload;
+    use jostle_model::record::{At, Distribution, Null, Phase, Point};
+    use jostle_model::{List, Nanos};
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
+
+    fn plan() -> Plan {
+        Plan {
+            targets: vec!["exec:ls".to_owned()],
+            workers: Some(List(vec![1, 2])),
+            operations: Some(List(vec![1_000])),
+            call_timeout: Some(Nanos::from_millis(10_000)),
+            ..Plan::of(Workload::Stream)
+        }
+    }
+
+    fn of(mean: f64) -> Distribution {
+        Distribution {
+            count: 1_000,
+            mean,
+            percentiles: [("p50".to_owned(), mean as u64)].into(),
+            ..Distribution::default()
+        }
+    }
+
+    /// Six runs with so many workers, of which a call takes so many microseconds
+    /// and one that does nothing so many.
+    fn runs(workers: u64, us: f64, null_us: f64) -> Vec<Point> {
+        let run = |block: u32| {
+            let us = us + f64::from(block) / 10.0;
+            Point {
+                target: "exec:ls".to_owned(),
+                at: At {
+                    workers: Some(workers),
+                    operations: Some(1_000),
+                    ..At::default()
+                },
+                run: block,
+                block,
+                throughput_per_s: workers as f64 * 1e6 / us,
+                service_ns: Some(of(1e3 * us)),
+                phases: [("spawn", 0.75), ("run", 0.25)]
+                    .map(|(phase, share)| Phase {
+                        phase: phase.to_owned(),
+                        span: of(1e3 * us * share),
+                    })
+                    .into(),
+                null: Some(Null {
+                    target: "exec:true".to_owned(),
+                    service_ns: of(1e3 * null_us),
+                    cpu_us_per_operation: 1.0,
+                }),
+                ..fixtures::point()
+            }
+        };
+        (1..=6).map(run).collect()
+    }
+
+    fn said(points: &[Point]) -> String {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = plan();
+        let points = summarize(&experiment, points);
+        clauses(&experiment.plan, &points.iter().collect::<Vec<_>>()).join("; ")
+    }
+
+    #[test]
+    fn a_call_is_told_by_its_parts_and_by_what_is_its_own() {
+        let mut points = runs(1, 200.0, 150.0);
+        points.extend(runs(2, 250.0, 150.0));
+        assert_eq!(
+            said(&points),
+            "a call takes 200 us: spawn 150 us, run 50 us; 50 us more than exec:true \
+             (95 %: 50 us to 51 us); 2 workers make 1.60 times the calls/s of 1"
+        );
+        assert!(
+            said(&runs(1, 150.0, 150.3))
+                .contains("the difference to exec:true is not resolved (95 %: -200 ns to")
+        );
+        assert!(
+            said(&runs(1, 50.0, 150.0))
+                .contains("exec:true takes longer and is no floor of it (95 %: -100 us to")
+        );
+    }
+}

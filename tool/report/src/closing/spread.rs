@@ -1,0 +1,297 @@
+//! The closing sentences of `spread`: who was the limit, with how many generators.
+
+use jostle_model::record::LimitedBy;
+use jostle_stats::spread::busy;
+use jostle_stats::summary::PointSummary;
+
+/// One sentence for each target: the bottleneck, with the number of generators.
+pub(crate) fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
+    targets.dedup();
+    let each = targets.into_iter().filter_map(|target| {
+        let of_target: Vec<_> = points.iter().filter(|p| p.target == target).collect();
+        Some((target.to_owned(), sentence(&of_target)?))
+    });
+    each.collect()
+}
+
+fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
+    let with = |limit: LimitedBy| -> Vec<&PointSummary<'_>> {
+        let limited = |point: &&&PointSummary<'_>| point.limited_by() == Some(limit);
+        points.iter().filter(limited).copied().collect()
+    };
+    let mut said: Vec<String> = invalid(points).into_iter().collect();
+    let weak = with(LimitedBy::Generator);
+    if !weak.is_empty() {
+        let busiest = weak.iter().filter_map(|p| busy(p)).reduce(f64::max);
+        let busy = busiest.map_or(String::new(), |busy| {
+            format!(" (busy {:.0} % of their time)", 100.0 * busy.min(1.0))
+        });
+        said.push(format!(
+            "with {} the generators were the limit{busy}: what stands there is what they could \
+             ask for, not what the server can do",
+            generators(&weak)
+        ));
+    }
+    said.extend(server_limited(&with(LimitedBy::Target)));
+    let open = with(LimitedBy::Undecided);
+    if !open.is_empty() {
+        let why = open.iter().find_map(|point| {
+            let attribution = point.attribution.as_ref()?;
+            match (&attribution.not_apart, attribution.pair) {
+                (Some(why), _) => Some(format!(": {why}")),
+                (None, Some(pair)) if !pair.ratio.interval => Some(format!(
+                    ": six blocks tell, and here {} (--runs 6)",
+                    match pair.ratio.blocks {
+                        1 => "is one".to_owned(),
+                        n => format!("are {n}"),
+                    }
+                )),
+                (None, Some(pair)) => Some(format!(
+                    ": {} generators did {:.2} to {:.2} times as much as {}",
+                    pair.many, pair.ratio.low, pair.ratio.high, pair.few
+                )),
+                (None, None) => Some(": no listed number is twice another".to_owned()),
+            }
+        });
+        said.push(format!(
+            "with {} it is undecided who was the limit{}",
+            generators(&open),
+            why.unwrap_or_default()
+        ));
+    }
+    (!said.is_empty()).then(|| format!("{}.", said.join("; ")))
+}
+
+/// The only sentence about points that are INVALID.
+fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
+    let bad = points.iter().filter(|point| point.verdict.is_invalid());
+    let bad: Vec<&PointSummary<'_>> = bad.copied().collect();
+    let why = bad.first()?.verdict.why_invalid()?;
+    Some(format!("INVALID with {}: {}", generators(&bad), why.text))
+}
+
+fn server_limited(points: &[&PointSummary<'_>]) -> Option<String> {
+    let pair = points.iter().find_map(|p| p.attribution.as_ref()?.pair)?;
+    let spread = points
+        .iter()
+        .find_map(|p| p.runs.first()?.spread.as_deref());
+    let busiest = points.iter().filter_map(|p| busy(p)).reduce(f64::max)?;
+    Some(format!(
+        "with {} the server was the limit: {} generators did {:.2} to {:.2} times as much as {}, \
+         and the busiest was busy {:.0} % of its time ({})",
+        generators(points),
+        pair.many,
+        pair.ratio.low,
+        pair.ratio.high,
+        pair.few,
+        100.0 * busiest,
+        spread.map_or("", |spread| spread.budgets.as_str())
+    ))
+}
+
+/// `3 and 6 generators`.
+fn generators(points: &[&PointSummary<'_>]) -> String {
+    let counts: Vec<String> = points
+        .iter()
+        .filter_map(|point| point.at.generators)
+        .map(|k| k.to_string())
+        .collect();
+    match counts.split_last() {
+        Some((last, [])) if last == "1" => "1 generator".to_owned(),
+        Some((last, [])) => format!("{last} generators"),
+        Some((last, others)) => format!("{} and {last} generators", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::hosts::HostPart;
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{
+        At, Claim, Experiment, Is, Point, Reason, Spread, ThreadLoad, Verdict,
+    };
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
+
+    fn experiment() -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan {
+            targets: vec!["lockd".to_owned()],
+            ..Plan::of(Workload::Spread)
+        };
+        experiment
+    }
+
+    /// Blocks of k and 2k generators: the rate of the latter by that of the former,
+    /// and how busy each were.
+    fn runs(ratios: &[f64], busy: [f64; 2], change: fn(&mut Spread)) -> Vec<Point> {
+        let run = |k: u64, block: usize, rate: f64, busy_share: f64| {
+            let mut spread = Spread {
+                in_flight: 90,
+                effective: 90.0,
+                disjoint: Some(true),
+                budgets: "by placement: CPU 0, CPU 1".to_owned(),
+                ..Spread::default()
+            };
+            change(&mut spread);
+            Point {
+                target: "lockd".to_owned(),
+                at: At {
+                    generators: Some(k),
+                    ..At::default()
+                },
+                run: block as u32 + 1,
+                block: block as u32 + 1,
+                throughput_per_s: rate,
+                spread: Some(Box::new(spread)),
+                thread_loads: vec![ThreadLoad {
+                    busy_share,
+                    ..ThreadLoad::default()
+                }],
+                ..fixtures::point()
+            }
+        };
+        let each = ratios.iter().enumerate().flat_map(|(block, ratio)| {
+            // The machine drifts meanwhile.
+            let rate = 1_000.0 * (1.0 + 0.08 * block as f64);
+            [
+                run(3, block, rate, busy[0]),
+                run(6, block, rate * ratio, busy[1]),
+            ]
+        });
+        each.collect()
+    }
+
+    fn found(runs: &[Point]) -> (Vec<Option<LimitedBy>>, String) {
+        let experiment = experiment();
+        let points = summarize(&experiment, runs);
+        let limits = points.iter().map(|p| p.verdict.limited_by).collect();
+        (limits, sentences(&points).remove(0).1)
+    }
+
+    #[test]
+    fn more_generators_that_bring_more_are_the_limit_and_idle_ones_that_bring_none_are_not() {
+        use LimitedBy::{Generator, Target, Undecided};
+        const SAME: &[f64] = &[1.0, 1.01, 0.99, 1.0, 1.02, 0.98];
+        type Case = (&'static [f64], [f64; 2], [LimitedBy; 2], &'static str);
+        let table: &[Case] = &[
+            (
+                &[1.6; 6],
+                [0.6, 0.5],
+                [Generator, Undecided],
+                "with 3 generators the generators were",
+            ),
+            (
+                SAME,
+                [0.5, 0.4],
+                [Target, Target],
+                "with 3 and 6 generators the server was the limit",
+            ),
+            (SAME, [0.71, 0.4], [Undecided, Undecided], "undecided"),
+            (SAME, [0.5, 0.71], [Undecided, Undecided], "undecided"),
+            (
+                &[1.06, 1.0, 1.1, 1.02, 1.2, 1.0],
+                [0.5, 0.4],
+                [Undecided, Undecided],
+                "undecided",
+            ),
+            (
+                &[1.6; 3],
+                [0.5, 0.4],
+                [Undecided, Undecided],
+                "six blocks tell, and here are 3",
+            ),
+            // Busy all the time: no pair is needed.
+            (
+                SAME,
+                [0.95, 0.93],
+                [Generator, Generator],
+                "busy 95 % of their time",
+            ),
+        ];
+        for (ratios, busy, limits, text) in table {
+            let (found, said) = found(&runs(ratios, *busy, |_| {}));
+            assert_eq!(found, limits.map(Some), "{ratios:?} {busy:?}");
+            assert!(said.contains(text), "{said}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_attributed_where_they_share_their_cpus() {
+        let shared = |spread: &mut Spread| {
+            spread.disjoint = Some(false);
+            spread.budgets = "both may use CPU 0,1".to_owned();
+        };
+        let (limits, said) = found(&runs(&[1.6; 6], [0.5, 0.4], shared));
+        assert_eq!(limits, [Some(LimitedBy::Undecided); 2]);
+        assert!(
+            said.contains("undecided who was the limit: both may use CPU 0,1"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_address_tells_the_server_s_place_only_where_no_other_program_is_busy() {
+        let by_address = |spread: &mut Spread| spread.by_address = true;
+        let quiet = runs(&[1.6; 6], [0.5, 0.4], by_address);
+        assert_eq!(found(&quiet).0[0], Some(LimitedBy::Generator));
+        // 12 s: 40 % of the machine is nobody's; or of one host of several, as often.
+        let mut busy = quiet.clone();
+        for run in &mut busy {
+            (run.cpu_s, run.machine.ticks, run.machine.busy_ticks) = (Some(0.0), 1_000, 400);
+        }
+        let mut on_a_host = quiet;
+        for run in &mut on_a_host {
+            let verdict = Verdict::of(vec![Reason {
+                check: "neighbours".to_owned(),
+                is: Is::Suspect,
+                claims: vec![Claim::Absolute],
+                text: String::new(),
+                ..Reason::default()
+            }]);
+            run.hosts = vec![HostPart {
+                verdict,
+                ..HostPart::default()
+            }];
+        }
+        for runs in [busy, on_a_host] {
+            let (limits, said) = found(&runs);
+            assert_eq!(limits, [Some(LimitedBy::Undecided); 2]);
+            assert!(said.contains("the server may be among them"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_pair_whose_few_were_the_limit_is_a_reason_of_the_verdict() {
+        let experiment = experiment();
+        let runs = runs(&[1.6; 6], [0.6, 0.5], |_| {});
+        let points = summarize(&experiment, &runs);
+        let reason = &points[0].verdict.reasons[0];
+        assert_eq!(
+            (reason.check.as_str(), reason.is),
+            ("attribution", Is::Suspect)
+        );
+        assert!(
+            reason.text.contains("6 generators did 1.60 times"),
+            "{}",
+            reason.text
+        );
+        assert_eq!(points[0].verdict.is, Is::Suspect);
+        assert_eq!(points[1].verdict.is, Is::Valid);
+    }
+
+    #[test]
+    fn of_an_invalid_point_no_limit_is_told() {
+        let starved = |spread: &mut Spread| spread.effective = 20.0;
+        let (limits, said) = found(&runs(&[1.6; 6], [0.6, 0.5], starved));
+        assert_eq!(limits, [Some(LimitedBy::Undecided); 2]);
+        assert!(
+            said.starts_with("INVALID with 3 and 6 generators: only"),
+            "{said}"
+        );
+        assert!(!said.contains("the limit"), "{said}");
+    }
+}
