@@ -9,7 +9,7 @@
 //! it the bottleneck is the generator if its lag shows this, otherwise the target.
 
 use jostle_model::record::LimitedBy;
-use jostle_stats::numbers::grouped;
+use jostle_stats::numbers::{grouped, time};
 use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
 
@@ -117,7 +117,7 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
     }
     let late = open_loop::generator_lag_p99(&point.runs);
     let sent = late.map_or(String::new(), |late| {
-        format!(", sent {} late (p99)", nanos(late))
+        format!(", sent {} late (p99)", time(late))
     });
     Some(format!(
         "at {rate}/s {who} bends: {}{sent}",
@@ -127,21 +127,8 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
 
 fn span(response: Response) -> String {
     match response.at_least {
-        true => format!("at least {}", nanos(response.ns)),
-        false => nanos(response.ns),
-    }
-}
-
-/// Two digits that count, in the unit that suits.
-fn nanos(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ns if ns >= 1e9 => (ns / 1e9, "s"),
-        ns if ns >= 1e6 => (ns / 1e6, "ms"),
-        ns => (ns / 1e3, "us"),
-    };
-    match value {
-        value if value >= 10.0 => format!("{value:.0} {unit}"),
-        value => format!("{value:.1} {unit}"),
+        true => format!("at least {}", time(response.ns)),
+        false => time(response.ns),
     }
 }
 
