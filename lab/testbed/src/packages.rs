@@ -231,7 +231,7 @@ const OF_LIBRARIES: &[Package] = &[
     Package {
         name: "python3-pandas",
         brings: "/usr/share/doc/python3-pandas/copyright",
-        why: "reads a table of tool/docs/tasks.md",
+        why: "reads a table of tool/docs/questions.md",
     },
     Package {
         name: "npm",

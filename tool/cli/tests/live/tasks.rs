@@ -1,5 +1,5 @@
-//! tool/docs/tasks.md: each block as it stands. Those that launch many services or need pandas
-//! run by `cargo xtask long`.
+//! The tasks of tool/docs/questions.md: each block as it stands. Those that launch many services
+//! or need pandas run by `cargo xtask long`.
 
 use crate::common::{Place, beside, must_have};
 use std::fs;
@@ -14,8 +14,12 @@ fn root() -> PathBuf {
 
 /// Headings, and what stands below each.
 fn sections() -> Vec<(String, String)> {
-    let page = fs::read_to_string(root().join("tool/docs/tasks.md")).unwrap();
-    let sections = page.split("\n## ").skip(1);
+    let page = fs::read_to_string(root().join("tool/docs/questions.md")).unwrap();
+    let (_, tasks) = page
+        .split_once("\n## How are five common tasks typed?\n")
+        .unwrap();
+    let (tasks, _) = tasks.split_once("\n## ").unwrap();
+    let sections = tasks.split("\n### ").skip(1);
     let parted = sections.map(|section| section.split_once('\n').unwrap());
     parted
         .map(|(heading, body)| (heading.to_owned(), body.to_owned()))

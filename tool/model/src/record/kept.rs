@@ -3,7 +3,8 @@
 use super::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// The cost of keeping all locks of a run for a time ([definitions](method/keeping.md)).
+/// The cost of keeping all locks of a run for a time
+/// ([definitions](method/streams.md#when-is-a-renewal-due)).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// For how long all of them were kept, in seconds.
