@@ -32,6 +32,8 @@ mod hosts_task;
 mod long;
 mod mutants;
 mod options_page;
+#[cfg(test)]
+mod pages;
 mod plain_tests;
 mod screens;
 mod size;

@@ -7,17 +7,21 @@ use std::path::{Path, PathBuf};
 pub(crate) fn all() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for folder in ["tool", "jostled/server", "procd", "base", "lab", "xtask"] {
-        below(&shell::root().join(folder), &mut found);
+        below(&shell::root().join(folder), "rs", &mut found);
     }
     found
 }
 
-fn below(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+/// Adds the files below a folder whose names end so.
+pub(crate) fn below(folder: &Path, ending: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            below(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            below(&path, ending, found);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == ending)
+        {
             let text = std::fs::read_to_string(&path).unwrap();
             found.push((path, text));
         }
