@@ -120,7 +120,7 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
         format!(", sent {} late (p99)", time(late))
     });
     Some(format!(
-        "at {rate}/s {who} bends: {}{sent}",
+        "at {rate}/s {who} saturates: {}{sent}",
         parts.join(", ")
     ))
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_the_highest_rate_that_holds_and_beyond_it_somebody_bends() {
+    fn the_knee_is_the_highest_rate_that_holds_and_beyond_it_somebody_saturates() {
         let slow = Run {
             response_us: 1_700,
             ..Run::at(10_000)
@@ -171,7 +171,7 @@ mod tests {
             (
                 &[Run::at(100), Run::at(1_000), slow],
                 "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
-                 bends: 100 % of the plan done, a response of 1.7 ms (p99), sent 20 us late (p99).",
+                 saturates: 100 % of the plan done, a response of 1.7 ms (p99), sent 20 us late (p99).",
             ),
             (
                 &[
@@ -184,7 +184,7 @@ mod tests {
                 ],
                 // A p99 of 300 requests has three beyond it.
                 "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
-                 bends: 30 % of the plan done, a response of at least 1.0 s (p99).",
+                 saturates: 30 % of the plan done, a response of at least 1.0 s (p99).",
             ),
             (
                 &[
@@ -203,7 +203,7 @@ mod tests {
                     done: 500,
                     ..Run::at(100)
                 }],
-                "at 100/s the target bends: 50 % of the plan done",
+                "at 100/s the target saturates: 50 % of the plan done",
             ),
         ];
         for (runs, text) in table {
