@@ -13,7 +13,7 @@ mod store;
 mod threads;
 
 use guard::{Guard, News};
-use jostle_engine::keeper::Server;
+use jostle_harness::accounts::Server;
 use jostle_model::ServerAt;
 use jostle_model::judged::{Machine, Turn, Watched};
 use jostle_model::record::{Environment, Neighbour, SCHEMA};

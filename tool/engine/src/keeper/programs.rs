@@ -2,8 +2,8 @@
 //! where it refuses root, and waits until it is ready. It dies with the keeper; the
 //! ledger removes its directory.
 
-use super::serve::Context;
 use super::server_log::ServerLog;
+use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
 use jostle_sys::{cpu, files, process};

@@ -2,10 +2,10 @@
 //! strikes, and what comes of it is noted until all have been served or the limit is over.
 
 use super::delays::Looked;
-use super::run::{Aborted, how_it_ended};
-use super::serve::Context;
 use super::servers::Servers;
 use crate::order::{RecoverData, RecoverOrder};
+use jostle_harness::Context;
+use jostle_harness::{Aborted, how_it_ended};
 use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, Struck, What};
 use jostle_stats::rng::Rng;

@@ -6,7 +6,7 @@
 
 use super::died::death;
 use super::programs::{Restart, Site, Started};
-use super::serve::Context;
+use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
 use jostle_targets::program::{Launched, Recipe, secret};

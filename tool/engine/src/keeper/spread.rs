@@ -1,9 +1,9 @@
 //! What the generators did over which requests were spread, and which CPUs they and
 //! the server may use.
 
-use super::accounts::Server;
 use super::run::{Reading, Seen};
 use crate::order::{GeneratorData, RunOrder, Sides, SpreadData, SpreadOrder};
+use jostle_harness::accounts::Server;
 use jostle_sys::cpu;
 use jostle_sys::limits::cgroup;
 use jostle_targets::Spec;

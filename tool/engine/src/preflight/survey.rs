@@ -4,8 +4,8 @@
 mod processors;
 mod sockets;
 
-use super::bytes;
 use super::neighbours::Neighbours;
+use jostle_harness::bytes;
 use jostle_model::text::quoted;
 use jostle_sys::limits::{Machine, Rlimit};
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! Whose CPU time it was, from readings at the window's edges and from what workers read of
 //! themselves.
 
-use super::super::accounts::{Books, Known};
 use super::super::run::{Reading, Seen};
 use super::shares;
 use crate::order::{RunData, RunOrder};
+use jostle_harness::accounts::{Books, Known};
+use jostle_harness::tcp_counts;
 use jostle_model::plan::Carrier;
-use jostle_model::record::{Count, Counts, Machine, TcpCounts};
-use jostle_sys::limits::net::Counted;
+use jostle_model::record::{Count, Counts, Machine};
 use jostle_sys::stat::{self, Scheduled};
 use jostle_worker::page::{Page, Word};
 
@@ -152,19 +152,6 @@ fn workers_cpu(opened: &Reading, closed: &Reading) -> Option<u64> {
             .iter()
             .map(|(pid, to)| to.saturating_sub(opened.cpu_ns.get(pid).copied().unwrap_or(*to)));
         used.sum()
-    })
-}
-
-/// What TCP counted between two readings.
-pub(in crate::keeper) fn tcp_counts(
-    from: Option<Counted>,
-    to: Option<Counted>,
-) -> Option<TcpCounts> {
-    let (from, to) = from.zip(to)?;
-    Some(TcpCounts {
-        overflows: to.overflows.saturating_sub(from.overflows),
-        syn_again: to.syn_again.saturating_sub(from.syn_again),
-        delayed_acks: to.delayed_acks.saturating_sub(from.delayed_acks),
     })
 }
 

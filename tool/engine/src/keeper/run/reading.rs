@@ -1,7 +1,7 @@
 //! All clocks at an edge of the window: of workers, server, machine and harness.
 
 use super::{Children, Run};
-use crate::keeper::accounts::Entry;
+use jostle_harness::accounts::Entry;
 use jostle_sys::limits::cgroup::Throttled;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::limits::net::Counted;

@@ -1,10 +1,9 @@
 //! What the keeper reads of a sweep of `connect` at each listed number, and of
 //! its closing: CPU clocks, histograms, the kernel's memory.
 
-use super::accounts::{Books, Entry, Known, Server};
-use super::connect::Sweep;
-use super::connect_crew::Role;
-use crate::order::{Closed, Merged, Reached, SideData};
+use crate::crew::Role;
+use crate::sweep::Sweep;
+use jostle_harness::accounts::{Books, Entry, Known, Server};
 use jostle_model::connect::Stopped;
 use jostle_model::record::{Accounts, Buckets, Machine};
 use jostle_stats::histogram::{self, Histogram};
@@ -12,6 +11,7 @@ use jostle_sys::clock;
 use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::serving;
 use jostle_sys::stat::{self, CpuClock, MachineTicks};
+use jostle_worker::order::{Closed, Merged, Reached, SideData};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
 use jostle_worker::workloads::connect::{LAST, decade};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ struct Clocks {
 }
 
 /// What the figures of the next number are taken against.
-pub(super) struct Figures {
+pub(crate) struct Figures {
     ramp_ns: u64,
     memory: KernelMemory,
     clocks: Clocks,
@@ -61,7 +61,7 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Before the first connection.
-    pub(super) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
+    pub(crate) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
         let order = sweep.order;
         let server = Server::of(order.server.as_ref(), &order.target, &[]);
         let mut figures = Figures {
@@ -79,7 +79,7 @@ impl Figures {
     }
 
     /// From here on the next number's figures count.
-    pub(super) fn go_on(&mut self, sweep: &Sweep<'_>) {
+    pub(crate) fn go_on(&mut self, sweep: &Sweep<'_>) {
         self.books.server.look();
         self.opened = self.books.enter();
         self.clocks = self.clocks(sweep);
@@ -116,7 +116,7 @@ impl Figures {
     }
 
     /// At a listed number, or where no more could be opened.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         sweep: &Sweep<'_>,
         listed: u64,
@@ -257,7 +257,7 @@ impl Figures {
     }
 
     /// Adds the figures of the whole sweep, when it grows no more.
-    pub(super) fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
+    pub(crate) fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
         let mut connects = BTreeMap::<String, (Tally, Tally)>::new();
         for (stretch, end) in sweep.board.ends().iter().enumerate() {
             let (connect, accept) = connects.entry(decade(*end)).or_default();
@@ -279,7 +279,7 @@ impl Figures {
     }
 
     /// How everything was closed.
-    pub(super) fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
+    pub(crate) fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
         let board = &sweep.board;
         let server = |stretches: std::ops::Range<usize>| {
             let mut sum = Tally::default();
@@ -335,7 +335,7 @@ fn keep(figures: &mut BTreeMap<String, Merged>, name: &str, tally: Tally) {
 }
 
 /// None of an empty one.
-pub(super) fn merged(tally: Tally) -> Option<Merged> {
+pub(crate) fn merged(tally: Tally) -> Option<Merged> {
     let buckets = tally.buckets.into_iter();
     (tally.count > 0).then(|| Merged {
         buckets: Buckets(buckets.map(|(at, n)| (histogram::floor(at), n)).collect()),
@@ -377,7 +377,7 @@ fn machine(from: &Clocks, to: &Clocks) -> Machine {
             .zip(to.throttled)
             .map(|(from, to)| to.saturating_sub(from)),
         halts: None,
-        tcp: super::collect::tcp_counts(from.tcp, to.tcp),
+        tcp: jostle_harness::tcp_counts(from.tcp, to.tcp),
         // No request is sent.
         tcp_queues: None,
     }

@@ -1,16 +1,16 @@
 //! One look at a sweep in progress, for whoever watches it.
 
-use super::accounts;
-use super::connect::Sweep;
-use super::connect_crew::Role;
-use super::connect_figures::merged;
-use crate::order::{Running, Used};
+use crate::crew::Role;
+use crate::figures::merged;
+use crate::sweep::Sweep;
+use jostle_harness::accounts;
 use jostle_sys::stat::{self, CpuClock};
+use jostle_worker::order::{Running, Used};
 use jostle_worker::workloads::connect::board::{Count, Figure};
 
 impl Sweep<'_> {
     /// Tells the parent how far the sweep is, where somebody watches and it is time.
-    pub(super) fn report(&self) {
+    pub(crate) fn report(&self) {
         let began = self.context.clock.now();
         if self.watch.is_due(began, None) {
             let running = self.look_at_board(began.saturating_sub(self.began_ns));

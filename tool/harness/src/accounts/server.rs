@@ -44,7 +44,7 @@ enum How {
 
 /// Its clocks at an edge of the window.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(super) struct Reading {
     group_ns: Option<u64>,
     /// Time that each of its threads waited for a CPU.
     waited_ns: BTreeMap<u32, u64>,
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// The TCP ports at which it is asked: its address's, or those at which its processes listen.
-    pub(crate) fn ports(&self) -> BTreeSet<u16> {
+    pub fn ports(&self) -> BTreeSet<u16> {
         if let How::Address(address) = &self.how {
             return match address {
                 Address::Port(port) => [*port].into(),
@@ -109,7 +109,7 @@ impl Server {
 
     /// Its processes and those that they forked, such as the sessions of PostgreSQL. A
     /// server that has started jostle has us among them: we are left out.
-    pub(crate) fn family(&self) -> Vec<u32> {
+    pub fn family(&self) -> Vec<u32> {
         let mut family = self.roots();
         let mut next = 0;
         while let Some(pid) = family.get(next).copied() {
@@ -125,12 +125,12 @@ impl Server {
     }
 
     /// Whether anything says where it is.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         !matches!(self.how, How::Unknown)
     }
 
     /// Its control group, if it is named by one.
-    pub(crate) fn group(&self) -> Option<&OtherGroup> {
+    pub fn group(&self) -> Option<&OtherGroup> {
         match &self.how {
             How::Group(group) => Some(group),
             _ => None,
@@ -139,7 +139,7 @@ impl Server {
 
     /// CPU time of its processes so far, for whoever watches: not that of their
     /// descendants, which the accounts of a finished run have.
-    pub(crate) fn cpu_ns(&self) -> Option<u64> {
+    pub fn cpu_ns(&self) -> Option<u64> {
         match self.group() {
             Some(group) => group.cpu_ns(),
             None => {
@@ -154,7 +154,7 @@ impl Server {
 
     /// Memory of its processes and of those that they started, in bytes: their own pages
     /// and their shares of shared ones. None where they may not be looked at.
-    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+    pub fn resident_bytes(&self) -> Option<u64> {
         let (roots, keeper) = (self.roots(), std::process::id());
         let of_it = |pid: &u32| {
             roots.iter().any(|root| {
@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// At an edge of the window.
-    pub(crate) fn read(&self) -> Reading {
+    pub(super) fn read(&self) -> Reading {
         let threads = self.family().into_iter().flat_map(|pid| {
             let threads = stat::threads_of(pid).into_iter();
             threads.map(move |tid| (pid, tid))
@@ -189,7 +189,7 @@ impl Server {
 
     /// CPU time between two readings: the group's own count, or else what the census
     /// has of its processes. None where none is known.
-    pub(crate) fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
+    pub(super) fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
         match self.group() {
             Some(_) => Some(to.group_ns?.saturating_sub(from.group_ns?)),
             None => (!self.roots.borrow().is_empty()).then_some(counted_ns),
@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// Time that its threads waited for a CPU between two readings.
-    pub(crate) fn waited(&self, from: &Reading, to: &Reading) -> u64 {
+    pub(super) fn waited(&self, from: &Reading, to: &Reading) -> u64 {
         let each = to.waited_ns.iter();
         each.map(|(tid, to)| to.saturating_sub(from.waited_ns.get(tid).copied().unwrap_or(0)))
             .sum()
