@@ -2,7 +2,7 @@
 
 use crate::processes::Processes;
 use crate::sweep::{Sweep, options};
-use jostle_harness::{Aborted, how_it_ended};
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::connect::Only;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::{clock, cpu, errno, signal};
@@ -13,9 +13,6 @@ use jostle_worker::workloads::connect::listener::Listener;
 use jostle_worker::workloads::connect::server::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// How long all processes together may take to become ready.
-const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Which process is which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

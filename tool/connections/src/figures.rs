@@ -4,13 +4,14 @@
 use crate::crew::Role;
 use crate::sweep::Sweep;
 use jostle_harness::accounts::{Books, Entry, Known, Server};
+use jostle_harness::{MachineReading, harness_ns};
 use jostle_model::connect::Stopped;
-use jostle_model::record::{Accounts, Buckets, Machine};
+use jostle_model::record::{Accounts, Buckets};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
 use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::serving;
-use jostle_sys::stat::{self, CpuClock, MachineTicks};
+use jostle_sys::stat::{self, CpuClock};
 use jostle_worker::order::{Closed, Merged, Reached, SideData};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
 use jostle_worker::workloads::connect::{LAST, decade};
@@ -38,10 +39,7 @@ struct SideClock {
 struct Clocks {
     client: SideClock,
     server: SideClock,
-    machine: MachineTicks,
-    harness_ns: u64,
-    throttled: Option<u64>,
-    tcp: Option<Counted>,
+    machine: MachineReading,
     at_ns: u64,
     /// Time that our processes waited for a CPU.
     waited_ns: Option<u64>,
@@ -88,9 +86,12 @@ impl Figures {
 
     fn clocks(&mut self, sweep: &Sweep<'_>) -> Clocks {
         let mut clocks = Clocks {
-            machine: stat::machine_ticks().unwrap_or_default(),
-            throttled: sweep.context.throttled(),
-            tcp: Counted::read(),
+            machine: MachineReading {
+                ticks: stat::machine_ticks().unwrap_or_default(),
+                throttled: sweep.context.throttled(),
+                tcp: Counted::read(),
+                ..MachineReading::default()
+            },
             at_ns: sweep.context.clock.now(),
             waited_ns: waited(sweep),
             ..Clocks::default()
@@ -109,9 +110,7 @@ impl Figures {
             side.user_ns += sweep.board.own(*number, Own::User);
             side.system_ns += sweep.board.own(*number, Own::System);
         }
-        let parent = rustix::process::getppid()
-            .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
-        clocks.harness_ns = stat::own_cpu_ns() + parent.unwrap_or(0);
+        clocks.machine.harness_ns = harness_ns();
         clocks
     }
 
@@ -144,7 +143,7 @@ impl Figures {
             server: servers
                 .then(|| self.side(sweep, Role::Server, self.clocks.server, clocks.server)),
             lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
-            machine: machine(&self.clocks, &clocks),
+            machine: self.clocks.machine.until(&clocks.machine),
             accounts: Some(Box::new(accounts)),
             slab_bytes: memory.socket_bytes() as i64 - self.memory.socket_bytes() as i64,
             memory_bytes: self.memory.available_bytes as i64 - memory.available_bytes as i64,
@@ -174,7 +173,7 @@ impl Figures {
             workers_ns: used(clocks).saturating_sub(used(&self.clocks)),
             requests_ns: None,
             waited: waited.map(|(from, to)| (to.saturating_sub(from), 1.0)),
-            machine: Some((&self.clocks.machine, &clocks.machine)),
+            machine: Some((&self.clocks.machine.ticks, &clocks.machine.ticks)),
         };
         let closed = self.books.enter();
         self.books.close(&self.opened, &closed, &known)
@@ -351,36 +350,6 @@ fn median(tally: &Tally) -> Option<u64> {
         histogram.record_n(histogram::floor(*bucket), *count);
     }
     histogram.quantile(0.5)
-}
-
-fn machine(from: &Clocks, to: &Clocks) -> Machine {
-    /// Fewer ticks say nothing about a share of a hundredth.
-    const ENOUGH_TICKS: u64 = 200;
-    let moved = |figure: fn(&MachineTicks) -> u64| {
-        figure(&to.machine).saturating_sub(figure(&from.machine))
-    };
-    let (busy, stolen, idle) = (moved(|m| m.busy), moved(|m| m.stolen), moved(|m| m.idle));
-    Machine {
-        ticks: busy + stolen + idle,
-        busy_ticks: busy,
-        stolen_ticks: stolen,
-        softirq_ticks: moved(|m| m.softirq),
-        interrupts: Some(moved(|m| m.interrupts)),
-        ticks_per_s: stat::ticks_per_second(),
-        cores: to.machine.cpus,
-        harness_cpu_s: to.harness_ns.saturating_sub(from.harness_ns) as f64 / 1e9,
-        between_s: None,
-        steal_share: (busy + stolen >= ENOUGH_TICKS)
-            .then(|| stolen as f64 / (busy + stolen) as f64),
-        throttled_periods: from
-            .throttled
-            .zip(to.throttled)
-            .map(|(from, to)| to.saturating_sub(from)),
-        halts: None,
-        tcp: jostle_harness::tcp_counts(from.tcp, to.tcp),
-        // No request is sent.
-        tcp_queues: None,
-    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// How often waits look up: for the parent, for workers that died.
 pub const LOOK_UP: Duration = Duration::from_millis(20);
 
+/// How long all processes of a run or sweep together may take to become ready.
+pub const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
+
 /// A run that failed; the message is for the user.
 pub struct Aborted(pub String);
 

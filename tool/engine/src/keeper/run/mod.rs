@@ -50,9 +50,6 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-/// How long all workers together may take to become ready.
-pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
-
 /// Everything of one run that the workers share.
 pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
