@@ -314,7 +314,9 @@ fn render(report: &Report) -> Result<u8, Failure> {
     print_results(&report.format, report.tidy, &sets)?;
     histories::write(report.histories.as_deref(), &sets)?;
     html::write(page, &sets)?;
-    figures::write(report.figures.as_deref(), || jostle_report::drawn(&sets))?;
+    figures::write(report.figures.as_deref(), || {
+        jostle_report::svg_files(&sets)
+    })?;
     figures::write_card(report.card.as_deref(), &sets)?;
     let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
     Ok(if invalid { exit::INVALID } else { exit::DONE })
