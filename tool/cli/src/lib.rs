@@ -34,7 +34,7 @@ use args::{Cli, Output, Report, Run, Verb};
 use clap::{Command, CommandFactory};
 use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
-use jostle_engine::preflight::neighbours::{Look, between};
+use jostle_engine::preflight::busy::{Look, between};
 use jostle_engine::takes;
 use jostle_engine::world::launched;
 use jostle_model::plan::Plan;
