@@ -3,7 +3,7 @@
 
 use crate::crew::Role;
 use crate::sweep::Sweep;
-use jostle_harness::accounts::{Books, Entry, Known, Server};
+use jostle_harness::accounts::{Books, Entry, Known, ServerProcesses};
 use jostle_harness::{MachineReading, harness_ns};
 use jostle_model::connect::Stopped;
 use jostle_model::record::{Accounts, Buckets};
@@ -61,7 +61,7 @@ impl Figures {
     /// Before the first connection.
     pub(crate) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
         let order = sweep.order;
-        let server = Server::of(order.server.as_ref(), &order.target, &[]);
+        let server = ServerProcesses::of(order.server.as_ref(), &order.target, &[]);
         let mut figures = Figures {
             ramp_ns,
             memory: KernelMemory::read(),

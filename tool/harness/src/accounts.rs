@@ -12,7 +12,7 @@ mod queues;
 mod server;
 
 pub use queues::Queues;
-pub use server::Server;
+pub use server::ServerProcesses;
 pub use server::{check, processes, unseen};
 
 use jostle_model::record::{Accounts, Neighbour};
@@ -47,7 +47,7 @@ pub struct Books {
     whole: Option<Whole>,
     complete: bool,
     /// Where the server's processes are found.
-    pub server: Server,
+    pub server: ServerProcesses,
     before: Look,
     /// When the window has closed and workers and what they started are still there.
     closing: RefCell<Look>,
@@ -123,7 +123,7 @@ pub fn busy_ns() -> Option<u64> {
 impl Books {
     /// Before the first worker exists.
     pub fn open(order: &RunOrder, embedded: &[u32]) -> Books {
-        let server = Server::of(order.server.as_ref(), &order.target, embedded);
+        let server = ServerProcesses::of(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
             ([_, ..], _) => ours([&order.cpus, &order.server_cpus]),
             // Somebody else's runs where it likes.
@@ -142,7 +142,7 @@ impl Books {
     }
 
     /// `cpus`: those that workers and server may use; empty: all.
-    pub fn with(server: Server, cpus: Vec<usize>, of_a_job: bool) -> Books {
+    pub fn with(server: ServerProcesses, cpus: Vec<usize>, of_a_job: bool) -> Books {
         let keeper = std::process::id();
         let parent = rustix::process::getppid();
         Books {

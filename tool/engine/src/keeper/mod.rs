@@ -22,7 +22,7 @@ mod spread;
 mod together;
 
 pub use jostle_harness::accounts::{
-    Server, check as check_server, processes as server_processes, unseen as unseen_server,
+    check as check_server, processes as server_processes, unseen as unseen_server,
 };
 pub use servers::{NOT_LAUNCHED, PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
 

@@ -27,7 +27,7 @@ const THREADS: usize = 512;
 
 /// Where its processes are found.
 #[derive(Default)]
-pub struct Server {
+pub struct ServerProcesses {
     how: How,
     /// Found so far.
     roots: RefCell<BTreeSet<u32>>,
@@ -50,10 +50,10 @@ pub(super) struct Reading {
     waited_ns: BTreeMap<u32, u64>,
 }
 
-impl Server {
+impl ServerProcesses {
     /// The server of a target. `embedded`: its processes, where it has named them itself or
     /// they were launched.
-    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
+    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> ServerProcesses {
         let spec = Spec::parse(target).ok();
         let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
         let (how, known) = match (named, embedded) {
@@ -61,7 +61,7 @@ impl Server {
             (None, [_, ..]) => (How::Processes, embedded.to_vec()),
             (None, []) => (typed().unwrap_or_default(), Vec::new()),
         };
-        Server {
+        ServerProcesses {
             how,
             roots: RefCell::new(known.into_iter().collect()),
         }
@@ -226,7 +226,7 @@ fn is_server(pid: u32) -> bool {
 /// The processes of a target's server on this machine, without their descendants; for
 /// those who look before a run. Empty where none is known.
 pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
-    let server = Server::of(named, target, &[]);
+    let server = ServerProcesses::of(named, target, &[]);
     server.look();
     server.roots()
 }
@@ -297,7 +297,7 @@ mod live_tests {
             .args(["-c", "sleep 20 & wait"])
             .spawn()
             .unwrap();
-        let server = Server::default();
+        let server = ServerProcesses::default();
         server.roots.borrow_mut().insert(sh.id());
         let started = std::time::Instant::now();
         while server.family().len() < 2 && started.elapsed().as_secs() < 10 {
@@ -344,15 +344,22 @@ mod live_tests {
     fn a_server_is_found_by_the_address_of_its_target() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = Server::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
+        let server = ServerProcesses::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
         assert_eq!(server.roots(), [0; 0]);
         server.look();
         // Beside it, perhaps, what another test has just forked.
         assert!(server.roots().contains(&std::process::id()));
         let (from, to) = (server.read(), server.read());
         assert_eq!(server.used(&from, &to, 7), Some(7));
-        assert!(Server::of(None, "flock", &[]).used(&from, &to, 0).is_none());
+        assert!(
+            ServerProcesses::of(None, "flock", &[])
+                .used(&from, &to, 0)
+                .is_none()
+        );
         assert!(server.resident_bytes().unwrap() > 100_000);
-        assert_eq!(Server::of(None, "flock", &[]).resident_bytes(), None);
+        assert_eq!(
+            ServerProcesses::of(None, "flock", &[]).resident_bytes(),
+            None
+        );
     }
 }
