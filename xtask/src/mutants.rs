@@ -30,7 +30,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "anybody may release",
-        "requests.rs",
+        "locks.rs",
         "None => lock.client == client.0,",
         "None => lock.client == client.0 || MUTANT,",
     ),
@@ -45,7 +45,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "a request overtakes",
-        "requests.rs",
+        "locks.rs",
         "let in_turn = queued == 0;",
         "let in_turn = queued == 0 || MUTANT;",
     ),
@@ -57,13 +57,13 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "a semaphore has a place more",
-        "requests.rs",
+        "locks.rs",
         "if shares && in_turn && has_place {",
         "if shares && in_turn && (has_place || MUTANT) {",
     ),
     (
         "the number of places is not checked",
-        "requests.rs",
+        "locks.rs",
         "if places != request.mode.places() {",
         "if places != request.mode.places() && !MUTANT {",
     ),
@@ -75,7 +75,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "a reserved lock is granted to others",
-        "requests.rs",
+        "locks.rs",
         "let shares = request.mode",
         "if MUTANT && queued != 0 && self.is_reserved(id) {
             let token = self.next_token;

@@ -6,7 +6,7 @@
 )]
 
 use crate::running::Running;
-use jostle_targets::program::{Ground, Recipe, first_word, free_port};
+use jostle_targets::program::{Ground, LaunchRecipe, first_word, free_port};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts one of each recipe, and waits until all are ready.
-    pub fn start<R: Recipe>(directory: &Path, recipes: &[R]) -> Cluster {
+    pub fn start<R: LaunchRecipe>(directory: &Path, recipes: &[R]) -> Cluster {
         let begun = recipes.iter().enumerate().map(|(number, recipe)| {
             let directory = directory.join(number.to_string());
             begin(recipe, &directory)
@@ -54,7 +54,7 @@ impl Cluster {
     }
 }
 
-fn begin(recipe: &dyn Recipe, directory: &Path) -> (Running, Ground) {
+fn begin(recipe: &dyn LaunchRecipe, directory: &Path) -> (Running, Ground) {
     std::fs::create_dir(directory).unwrap();
     let ground = Ground {
         program: recipe.program().find().unwrap(),

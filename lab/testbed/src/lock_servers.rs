@@ -14,7 +14,7 @@ use jostle_lockd::{Config, Server};
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::answering::Answering;
-use jostle_targets::program::{Ground, Launched, Recipe, first_word};
+use jostle_targets::program::{Ground, LaunchRecipe, Launched, first_word};
 use jostle_targets::{Launcher, Setup, SetupError};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -41,7 +41,7 @@ impl Launcher for InProcess {
     }
 
     /// One of each kind for all tests.
-    fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+    fn follow(&self, recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError> {
         static RUNNING: Mutex<BTreeMap<String, Launched>> = Mutex::new(BTreeMap::new());
         let mut running = RUNNING.lock().unwrap();
         let kind = format!("{} {recipe:?}", recipe.program().file);
@@ -63,7 +63,7 @@ impl Launcher for InProcess {
 ///
 /// # Errors
 /// What the recipe cannot do here.
-pub fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+pub fn followed(recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError> {
     let directory = tempfile::tempdir().unwrap().keep();
     let ground = Ground {
         program: recipe.program().find()?,

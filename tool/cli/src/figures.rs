@@ -7,7 +7,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use jostle_model::text::redacted;
-use jostle_report::{Drawn, ResultSet};
+use jostle_report::{ResultSet, SvgFile};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -66,7 +66,10 @@ pub(crate) fn reserve(dir: Option<&Path>, option: &str) -> Result<(), Failure> {
 /// # Errors
 /// What the system says; a file of that name that holds something else; that no program
 /// is installed that makes a PNG.
-pub(crate) fn write(dir: Option<&Path>, drawn: impl FnOnce() -> Vec<Drawn>) -> anyhow::Result<()> {
+pub(crate) fn write(
+    dir: Option<&Path>,
+    drawn: impl FnOnce() -> Vec<SvgFile>,
+) -> anyhow::Result<()> {
     let Some(dir) = dir else { return Ok(()) };
     let drawn = drawn();
     if drawn.is_empty() {

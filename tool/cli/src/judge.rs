@@ -350,8 +350,8 @@ pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Resu
     if let Some(page) = page {
         html::write_text(page, &jostle_report::html_of_judged(found))?;
     }
-    let drawn = || jostle_report::drawn_of_judged(found);
-    crate::figures::write(report.figures.as_deref(), drawn)?;
+    let files = || jostle_report::svg_files_of_judged(found);
+    crate::figures::write(report.figures.as_deref(), files)?;
     let limited = |found: &Judgements| match &found.doubled[..] {
         [] => found
             .watched

@@ -34,7 +34,7 @@ use args::{Cli, Output, Report, Run, Verb};
 use clap::{Command, CommandFactory};
 use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
-use jostle_engine::preflight::neighbours::{Look, between};
+use jostle_engine::preflight::busy::{Look, between};
 use jostle_engine::takes;
 use jostle_engine::world::launched;
 use jostle_model::plan::Plan;
@@ -314,7 +314,9 @@ fn render(report: &Report) -> Result<u8, Failure> {
     print_results(&report.format, report.tidy, &sets)?;
     histories::write(report.histories.as_deref(), &sets)?;
     html::write(page, &sets)?;
-    figures::write(report.figures.as_deref(), || jostle_report::drawn(&sets))?;
+    figures::write(report.figures.as_deref(), || {
+        jostle_report::svg_files(&sets)
+    })?;
     figures::write_card(report.card.as_deref(), &sets)?;
     let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
     Ok(if invalid { exit::INVALID } else { exit::DONE })

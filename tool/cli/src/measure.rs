@@ -14,7 +14,7 @@ use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Earlier, Hooks, Outcome, Session};
 use jostle_engine::keeper;
-use jostle_engine::preflight::neighbours::Look;
+use jostle_engine::preflight::busy::Look;
 use jostle_engine::proven;
 use jostle_engine::resolve::{Resolved, resolve_over};
 use jostle_engine::takes;

@@ -5,7 +5,7 @@
 
 use crate::progress::Line;
 use crate::signals::Signals;
-use jostle_engine::preflight::neighbours::{Look, Neighbours, Quiet, SPAN, between};
+use jostle_engine::preflight::busy::{BusyPrograms, Look, Quiet, SPAN, between};
 use jostle_model::Nanos;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl Looker<'_> {
         None
     }
 
-    fn wait(&self, most: Nanos, mut last: Look, mut busy: Neighbours) -> Option<u8> {
+    fn wait(&self, most: Nanos, mut last: Look, mut busy: BusyPrograms) -> Option<u8> {
         let most = Duration::from_nanos(most.0);
         let began = Instant::now();
         let mut quiet = Quiet::default();
@@ -72,7 +72,7 @@ impl Looker<'_> {
         None
     }
 
-    fn between(&self, before: &Look, after: &Look) -> Neighbours {
+    fn between(&self, before: &Look, after: &Look) -> BusyPrograms {
         between(before, after, &self.ours, self.cpus)
     }
 
@@ -83,7 +83,7 @@ impl Looker<'_> {
     }
 }
 
-fn waits_for(busy: &Neighbours) -> String {
+fn waits_for(busy: &BusyPrograms) -> String {
     match busy.names() {
         Some(names) => format!("waiting for {names}"),
         None => "waiting for a quiet second".to_owned(),
@@ -91,7 +91,7 @@ fn waits_for(busy: &Neighbours) -> String {
 }
 
 /// The time is over.
-fn gone_on(busy: &Neighbours, most: Duration) -> String {
+fn gone_on(busy: &BusyPrograms, most: Duration) -> String {
     let waited = format!("not quiet after {:.0} s", most.as_secs_f64());
     let names = match busy.names() {
         Some(names) => names,
@@ -107,15 +107,15 @@ fn gone_on(busy: &Neighbours, most: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_engine::preflight::neighbours::Program;
+    use jostle_engine::preflight::busy::Program;
 
-    fn busy(each: &[f64]) -> Neighbours {
+    fn busy(each: &[f64]) -> BusyPrograms {
         let programs = each.iter().enumerate().map(|(nth, cpus)| Program {
             name: "make".to_owned(),
             pid: 812 + nth as u32,
             cpus: *cpus,
         });
-        Neighbours {
+        BusyPrograms {
             cpus: each.iter().sum(),
             of: 2,
             programs: programs.collect(),

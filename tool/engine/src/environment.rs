@@ -4,9 +4,9 @@
 //! Not for judging: [`crate::preflight`] says what bends a measurement, the
 //! verdicts say what did.
 
+use jostle_harness::steal_share;
 use jostle_model::record::Environment;
 use jostle_sys::limits::{Machine, Rlimit};
-use jostle_sys::stat::MachineTicks;
 use std::collections::BTreeMap;
 
 /// The record of `machine`. `version` and `commit` are jostle's own; the file
@@ -23,7 +23,10 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         cpu_accounting: machine.cpus.accounting.clone(),
         memory_bytes: memory.total_bytes,
         memory_available_bytes: memory.available_bytes,
-        steal_share_since_boot: machine.ticks.as_ref().and_then(steal_share),
+        steal_share_since_boot: machine
+            .ticks
+            .as_ref()
+            .and_then(|t| steal_share(t.busy, t.stolen)),
         limits: limits(machine),
         settings: machine.settings.clone(),
         cgroup: machine.cgroup.name.clone(),
@@ -37,13 +40,6 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         },
         libc: machine.libc.clone(),
     }
-}
-
-/// stolen / (busy + stolen); None under 200 ticks, where one tick more or less
-/// would decide.
-pub fn steal_share(ticks: &MachineTicks) -> Option<f64> {
-    let wanted = ticks.busy + ticks.stolen;
-    (wanted >= 200).then(|| ticks.stolen as f64 / wanted as f64)
 }
 
 /// The limits by the names under which their manuals know them.
@@ -148,19 +144,6 @@ mod tests {
             !found.limits.contains_key("fs.file-max"),
             "unknown is absent"
         );
-    }
-
-    #[test]
-    fn steal_is_a_share_of_what_was_wanted_and_needs_200_ticks() {
-        let ticks = |busy, stolen| MachineTicks {
-            busy,
-            idle: 10_000,
-            stolen,
-            ..MachineTicks::default()
-        };
-        assert_eq!(steal_share(&ticks(900, 100)), Some(0.1));
-        assert_eq!(steal_share(&ticks(199, 0)), None);
-        assert_eq!(steal_share(&ticks(200, 0)), Some(0.0));
     }
 
     #[test]

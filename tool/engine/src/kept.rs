@@ -1,7 +1,7 @@
 //! From what keeping locks came to on a host to the part of a record that tells of it.
 
-use crate::merged::histogram;
 use crate::order::{KeptData, Merged};
+use jostle_harness::merged::histogram;
 use jostle_model::Nanos;
 use jostle_model::record::Kept;
 

@@ -12,14 +12,11 @@ pub mod across;
 #[cfg(test)]
 mod arrows;
 mod budgets;
-mod connect;
-mod during;
 pub mod environment;
 pub mod experiment;
 pub mod hosts;
 pub mod keeper;
 mod kept;
-mod merged;
 mod point;
 pub mod preflight;
 pub mod proven;

@@ -1,8 +1,8 @@
 //! From what a generator's workers measured to the record of a point.
 
-use crate::merged::{READER_WAITS, WRITER_WAITS, histogram, series};
 use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
 use crate::{kept, requested, spread};
+use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, histogram, series};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Plan, Range};
 use jostle_model::record::{

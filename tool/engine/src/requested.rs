@@ -1,11 +1,11 @@
 //! Requests, from the parent's side: what the plan asks of them, the requests
 //! that do nothing beside them, and what their data add to a record.
 
-use crate::merged::{histogram, series};
 use crate::order::{
     AskOrder, OpenLoopData, OpenLoopOrder, RequestData, RequestOrder, RunData, RunOrder,
     WorkloadOrder,
 };
+use jostle_harness::merged::{histogram, series};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{At, Null, Phase, Point};
 use jostle_model::text::redacted;

@@ -13,7 +13,7 @@ mod store;
 mod threads;
 
 use guard::{Guard, News};
-use jostle_engine::keeper::Server;
+use jostle_harness::accounts::ServerProcesses;
 use jostle_model::ServerAt;
 use jostle_model::judged::{Machine, Turn, Watched};
 use jostle_model::record::{Environment, Neighbour, SCHEMA};
@@ -162,7 +162,7 @@ struct Sampler<'a> {
     generator: Watch,
     server: Watch,
     /// Where its processes are found, and by what name.
-    found: Option<(Server, String)>,
+    found: Option<(ServerProcesses, String)>,
     sockets: Option<Sockets>,
     /// The server, if it is one that counts its reads.
     store: Option<Store>,
@@ -234,7 +234,7 @@ impl<'a> Sampler<'a> {
 
     /// Looks for the server's processes.
     fn know(&mut self, at: &ServerAt) {
-        let server = Server::of(Some(at), "", &[]);
+        let server = ServerProcesses::of(Some(at), "", &[]);
         server.look();
         let roots = server.roots();
         self.serve(&roots);

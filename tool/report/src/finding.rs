@@ -14,7 +14,7 @@ use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
 use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{At, Point};
-use jostle_stats::comparison::{Compared, How, Said, compare_figure};
+use jostle_stats::comparison::{Change, Compared, How, compare_figure};
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
 
@@ -398,9 +398,9 @@ fn decided(
         return Ok(false);
     };
     match compared.said {
-        Said::Worse => Ok(true),
-        Said::Undecided => Err(compared.why.unwrap_or_default()),
-        Said::Better | Said::Same => Ok(false),
+        Change::Worse => Ok(true),
+        Change::Undecided => Err(compared.why.unwrap_or_default()),
+        Change::Better | Change::Same => Ok(false),
     }
 }
 

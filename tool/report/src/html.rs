@@ -11,7 +11,6 @@ pub(crate) mod chapter;
 mod chart;
 mod compared;
 mod conclusion;
-mod drawn;
 pub(crate) mod figures;
 mod headline;
 mod judged;
@@ -20,6 +19,7 @@ pub mod live;
 mod ratios;
 mod scale;
 mod strokes;
+mod svg;
 mod units;
 
 use crate::ResultSet;
@@ -36,8 +36,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use card::card;
 pub use compared::compared;
-pub use drawn::{Drawn, drawn, drawn_of_judged};
 pub use judged::judged;
+pub use svg::{SvgFile, svg_files, svg_files_of_judged};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");

@@ -64,8 +64,8 @@ pub use file::{
 };
 pub use html::live;
 pub use html::{
-    Drawn, MARK, card, compared as html_of_compared, drawn, drawn_of_judged, html,
-    judged as html_of_judged,
+    MARK, SvgFile, card, compared as html_of_compared, html, judged as html_of_judged, svg_files,
+    svg_files_of_judged,
 };
 pub use table::render_within as table_within;
 

@@ -7,7 +7,7 @@ use crate::columns::Column;
 use crate::html::chapter::Chapter;
 use crate::html::figures::answer::Answer;
 use crate::html::figures::latency::{self, CONNECTING, HOLDING, OPERATION, RESPONDING};
-use crate::html::figures::overlay::large;
+use crate::html::figures::medians::large;
 use crate::html::figures::{Figure, recover as recovering};
 use crate::next::{self, Step};
 use crate::{connect, headline, kept, rate, recover, requests, spread};

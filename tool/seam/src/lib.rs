@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use program::{Launched, Program, Recipe};
+use program::{LaunchRecipe, Launched, Program};
 
 pub use keeping::Keeping;
 pub use outcome::{CallError, Mode, Outcome, SetupError, Wait, no_memory, until_granted};
@@ -357,13 +357,13 @@ pub trait Launcher: std::fmt::Debug {
     ///
     /// # Errors
     /// In words for the user, with what the server logged last.
-    fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError>;
+    fn follow(&self, recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError>;
 
     /// The same with the servers of a cluster, each of which may wait for the others.
     ///
     /// # Errors
     /// In words for the user, with what a server logged last.
-    fn follow_all(&self, recipes: &[&dyn Recipe]) -> Result<Vec<Launched>, SetupError> {
+    fn follow_all(&self, recipes: &[&dyn LaunchRecipe]) -> Result<Vec<Launched>, SetupError> {
         recipes.iter().map(|recipe| self.follow(*recipe)).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Third-party servers that a target launches for a run: how their program is found, and
 //! how it is started in a directory of its own.
 //!
-//! A target describes its server as a [`Recipe`] in its own file. The keeper starts the
+//! A target describes its server as a [`LaunchRecipe`] in its own file. The keeper starts the
 //! server by its recipe and ends it, so that the engine knows no server by name.
 
 use crate::SetupError;
@@ -142,7 +142,7 @@ pub fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
 pub type Words = Vec<String>;
 
 /// How to launch a server.
-pub trait Recipe: Debug {
+pub trait LaunchRecipe: Debug {
     /// Its program.
     fn program(&self) -> &'static Program;
 
@@ -188,7 +188,7 @@ pub trait Recipe: Debug {
 ///
 /// # Errors
 /// For the user: the package to install.
-pub fn first_word(recipe: &dyn Recipe, ground: &Ground) -> Result<String, SetupError> {
+pub fn first_word(recipe: &dyn LaunchRecipe, ground: &Ground) -> Result<String, SetupError> {
     let interpreter = recipe.runs_in().map(Program::find).transpose()?;
     Ok(text(&interpreter.unwrap_or_else(|| ground.program.clone())))
 }

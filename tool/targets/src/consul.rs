@@ -11,7 +11,7 @@ use crate::address::Address;
 use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
 use crate::remote::Client;
 use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
@@ -367,7 +367,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

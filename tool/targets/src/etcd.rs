@@ -18,7 +18,7 @@ mod server;
 use crate::address::{Address, Members};
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::program::{Program, Recipe};
+use crate::program::{LaunchRecipe, Program};
 use crate::signs::{self, Signs};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
@@ -148,7 +148,7 @@ impl Target for Etcd {
             }
             None => {
                 let members = Launch::members(setup.members)?;
-                let recipes: Vec<&dyn Recipe> = members.iter().map(|one| one as _).collect();
+                let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
                 let launched = setup.launcher.follow_all(&recipes)?;
                 let pid = launched.first().map(|first| first.pid);
                 let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));

@@ -9,7 +9,7 @@ mod wire;
 use crate::address::Address;
 use crate::login::Login;
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, text};
+use crate::program::{Ground, LaunchRecipe, Program, Words, text};
 use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Signs};
 use crate::table::{Entry, Family, LockCapabilities};
@@ -194,7 +194,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

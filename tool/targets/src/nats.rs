@@ -19,7 +19,7 @@ use crate::address::Address;
 use crate::argument;
 use crate::login::{self, Credentials};
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, secret, text};
+use crate::program::{Ground, LaunchRecipe, Program, Words, secret, text};
 use crate::remote::Client;
 use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
@@ -529,7 +529,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

@@ -8,7 +8,7 @@ use crate::argument;
 use crate::keeping::whole_millis;
 use crate::login::{self, Credentials};
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words};
+use crate::program::{Ground, LaunchRecipe, Program, Words};
 use crate::remote::{Client, RemoteLock, info_figure, info_text};
 use crate::signs::{self, Signs};
 use crate::strangers::strangers;
@@ -353,7 +353,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

@@ -14,7 +14,7 @@ mod wire;
 use crate::address::{Address, Members};
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
 use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
@@ -127,7 +127,7 @@ impl Target for Zookeeper {
             }
             None => {
                 let members = Launch::members(setup.members, asked)?;
-                let recipes: Vec<&dyn Recipe> = members.iter().map(|one| one as _).collect();
+                let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
                 let launched = setup.launcher.follow_all(&recipes)?;
                 let pid = launched.first().map(|first| first.pid);
                 let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
@@ -350,7 +350,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

@@ -50,7 +50,7 @@ mod image;
 mod index;
 mod lines;
 mod lists;
-mod requests;
+mod locks;
 mod restore;
 mod sessions;
 mod slab;

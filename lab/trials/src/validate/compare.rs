@@ -6,7 +6,7 @@ use crate::program;
 use anyhow::Context;
 use jostle_report::ResultSet;
 use jostle_report::compare::{Input, compare};
-use jostle_stats::comparison::Said;
+use jostle_stats::comparison::Change;
 use jostle_stats::rng::Rng;
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn of_workers(set: &ResultSet, workers: u64) -> ResultSet {
     set
 }
 
-fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Said> {
+fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Change> {
     let compared = compare(&Input {
         base_name: "BASE",
         base: std::slice::from_ref(base),
@@ -98,7 +98,7 @@ fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Said> {
 }
 
 /// What was said of pairs of sessions, by their places.
-type Told = Vec<([usize; 2], Option<Said>)>;
+type Told = Vec<([usize; 2], Option<Change>)>;
 
 /// What is compared in each pair of sessions: two experiments of the plan, what of them,
 /// and by how much the second is made slower.
@@ -226,18 +226,18 @@ fn told(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Told 
 }
 
 fn row(what: &str, is_alike: bool, required: Required, told: &Told, sessions: usize) -> Row {
-    let wanted: fn(Said) -> bool = match is_alike {
-        true => |said| matches!(said, Said::Worse | Said::Better),
-        false => |said| said == Said::Worse,
+    let wanted: fn(Change) -> bool = match is_alike {
+        true => |said| matches!(said, Change::Worse | Change::Better),
+        false => |said| said == Change::Worse,
     };
-    let count = |is: &dyn Fn(Said) -> bool| {
+    let count = |is: &dyn Fn(Change) -> bool| {
         let said = told.iter().filter_map(|(_, said)| *said);
         said.filter(|said| is(*said)).count() as u64
     };
     let (low, high) = resampled(told, sessions, wanted);
     let other = match is_alike {
-        true => format!("called the same {}", count(&|said| said == Said::Same)),
-        false => format!("called better {}", count(&|said| said == Said::Better)),
+        true => format!("called the same {}", count(&|said| said == Change::Same)),
+        false => format!("called better {}", count(&|said| said == Change::Better)),
     };
     Row {
         what: match is_alike {
@@ -259,7 +259,7 @@ fn row(what: &str, is_alike: bool, required: Required, told: &Told, sessions: us
 /// sessions of the kind compared (95 %): pairs share sessions, so that sessions are drawn
 /// anew, with replacement, and each pair counts as often as both of its own were drawn
 /// (bootstrap: Efron and Tibshirani, 1993, chapter 13).
-fn resampled(told: &Told, sessions: usize, wanted: fn(Said) -> bool) -> (f64, f64) {
+fn resampled(told: &Told, sessions: usize, wanted: fn(Change) -> bool) -> (f64, f64) {
     let mut rng = Rng::new(41);
     let mut shares: Vec<f64> = Vec::new();
     for _ in 0..2000 {

@@ -18,7 +18,7 @@ use follow::Following;
 use http::Serves;
 use jostle_engine::experiment::Progress;
 use jostle_model::record::Record;
-use server::{Port, Server};
+use server::{LiveServer, Port};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const BEAT: Duration = Duration::from_millis(1_000);
 
 /// The page and the metrics of this call.
 pub(crate) struct Live {
-    server: Server,
+    server: LiveServer,
     following: RefCell<Following>,
     began: Instant,
     beat: RefCell<Option<Instant>>,
@@ -62,7 +62,7 @@ impl Live {
         if ports.is_empty() {
             return Ok(None);
         }
-        let server = Server::start(ports).context("cannot start the thread of --live")?;
+        let server = LiveServer::start(ports).context("cannot start the thread of --live")?;
         Ok(Some(Live {
             server,
             following: RefCell::default(),

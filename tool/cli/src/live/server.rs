@@ -43,7 +43,7 @@ impl Shared {
 
 /// The thread.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct LiveServer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -75,12 +75,12 @@ impl Port {
     }
 }
 
-impl Server {
+impl LiveServer {
     /// Starts the thread.
     ///
     /// # Errors
     /// The system's: no threads, no descriptors.
-    pub(super) fn start(ports: Vec<Port>) -> io::Result<Server> {
+    pub(super) fn start(ports: Vec<Port>) -> io::Result<LiveServer> {
         let (bell, ears) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         ears.set_nonblocking(true)?;
@@ -98,7 +98,7 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("jostle-live".to_owned())
             .spawn(move || serving.serve())?;
-        Ok(Server {
+        Ok(LiveServer {
             shared,
             thread: Some(thread),
         })
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LiveServer {
     /// Lets readers have the last event, for a moment.
     fn drop(&mut self) {
         self.shared.state().close();

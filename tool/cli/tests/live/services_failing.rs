@@ -5,7 +5,7 @@
 use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
 use jostle_model::record::{Is, Point};
-use jostle_targets::program::Recipe;
+use jostle_targets::program::LaunchRecipe;
 use jostle_targets::{etcd, zookeeper};
 use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::lock_servers::followed;
@@ -327,7 +327,7 @@ fn leader(cluster: &Cluster) -> Option<usize> {
 }
 
 /// Kills a member of the cluster while a run of `contend` is under way. The point.
-fn loses_a_member<R: Recipe>(
+fn loses_a_member<R: LaunchRecipe>(
     name: &str,
     recipes: &[R],
     member: impl Fn(&Cluster) -> Option<usize>,

@@ -4,7 +4,7 @@
 
 use crate::common::{Jostle, Place, beside, jostle, reason};
 use jostle_model::record::Point;
-use jostle_targets::program::{Launched, Recipe};
+use jostle_targets::program::{LaunchRecipe, Launched};
 use jostle_targets::{
     Entry, Launcher, Mode, Outcome, TABLE, Wait, launches, mariadb, memcached, postgres, prepare,
 };
@@ -211,7 +211,7 @@ fn whatever_is_killed_nothing_of_a_server_is_left() {
     }
 }
 
-fn launched(recipe: &dyn Recipe) -> Launched {
+fn launched(recipe: &dyn LaunchRecipe) -> Launched {
     servers::InProcess.follow(recipe).unwrap()
 }
 

@@ -1,8 +1,8 @@
 //! What the user wants done before each run (`--prepare`): started in a process group of
 //! its own, and waited for. Not for what runs along with a run: that is `--during`.
 
-use crate::during::words;
 use crate::keeper::KeeperError;
+use jostle_harness::during::words;
 use jostle_sys::process;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt::Display;

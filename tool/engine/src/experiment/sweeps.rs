@@ -5,24 +5,15 @@
 
 use super::records::judge;
 use super::{Course, Limits, Progress, Stop, over};
-use crate::connect::{self, Curve};
-use crate::order::{SweepOrder, cpus};
-use crate::preflight;
 use crate::schedule;
 use crate::world::{self, Step};
-use jostle_model::plan::Plan;
+use jostle_connections::record::{self, Curve};
+use jostle_model::Nanos;
 use jostle_model::record::{At, Environment, Experiment, Point, Record};
-use jostle_model::{List, Nanos};
 use jostle_stats::intervals;
-use jostle_stats::rng::Rng;
 use jostle_sys::limits::Machine;
-use jostle_targets::Spec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
-
-/// How long nothing may move before a call is called timed out: longer than the
-/// first two retries of a lost SYN.
-const PATIENCE: Nanos = Nanos::from_millis(5_000);
 
 /// Blocks from which a median has an interval.
 const USUAL_BLOCKS: u32 = 6;
@@ -110,7 +101,7 @@ impl Course<'_, '_> {
             by_point
                 .entry((&point.target, point.at))
                 .or_default()
-                .extend(connect::median(point));
+                .extend(record::median(point));
         }
         let widths = by_point
             .values()
@@ -128,7 +119,7 @@ impl Course<'_, '_> {
         let spec = &self.resolved.specs[target];
         let machine = Machine::read();
         let hosts = self.world.hosts().to_vec();
-        let mut order = sweep_order(&self.resolved.plan, spec, at, sweep);
+        let mut order = jostle_connections::sweep_order(&self.resolved.plan, spec, at, sweep);
         order.watched = self.hooks.watched && hosts.is_empty();
         let curve = Curve {
             target: &spec.typed,
@@ -145,7 +136,7 @@ impl Course<'_, '_> {
         let ended = &mut self.hooks.ended;
         let (record, progress) = (&mut self.hooks.record, &mut self.hooks.progress);
         let mut reached = |step: Step| {
-            let mut point = connect::point(&curve, &step.data, points.last());
+            let mut point = record::point(&curve, &step.data, points.last());
             point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
             judge(experiment, &mut point);
             if sunk.is_ok() {
@@ -163,7 +154,7 @@ impl Course<'_, '_> {
         self.points.append(&mut points);
         sunk.map_err(Stop::Sink)?;
         let closed = closed.map_err(Stop::Keeper)?;
-        for closing in connect::closings(&curve, &closed) {
+        for closing in record::closings(&curve, &closed) {
             let point = self.points[first..]
                 .iter_mut()
                 .find_map(|point| closing.add_to(point).then_some(()));
@@ -175,41 +166,5 @@ impl Course<'_, '_> {
             (self.hooks.progress)(Progress::Done(&point.clone()));
         }
         Ok(())
-    }
-}
-
-fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
-    let listed: BTreeSet<u64> = plan
-        .open
-        .as_ref()
-        .map_or(BTreeSet::new(), |List(open)| open.iter().copied().collect());
-    let sources = at.sources.unwrap_or(1);
-    let seed = plan.seed();
-    SweepOrder {
-        target: spec.whole().to_owned(),
-        open: listed.into_iter().collect(),
-        listeners: at.listeners.unwrap_or(0),
-        sources,
-        sweep: Rng::stream(seed, u64::MAX).next_u64() % (1 << 20) + sweep,
-        ports: plan.ports(),
-        accept: plan.accept(),
-        acceptors: plan.acceptors(),
-        bind_no_port: preflight::bound(plan, sources),
-        port_range: plan.port_range,
-        close: plan.close(),
-        rate: plan.rate.as_ref().and_then(|rate| rate.0.first().copied()),
-        sndbuf: plan.sndbuf,
-        rcvbuf: plan.rcvbuf,
-        only: plan.only,
-        cpus: cpus(&plan.place(), &jostle_sys::cpu::allowed()),
-        timer_slack: plan.timer_slack(),
-        place: plan.place(),
-        load: preflight::demand(plan, spec, at),
-        patience: PATIENCE,
-        during: plan.during.clone(),
-        server: plan.server.clone(),
-        watched: false,
-        together: None,
-        seed: Rng::stream(seed, sweep).next_u64(),
     }
 }

@@ -2,12 +2,11 @@
 
 mod cpu;
 
-pub(super) use cpu::tcp_counts;
-
-use super::accounts::Books;
-use super::run::{Seen, how_it_ended};
-use crate::merged::{READER_WAITS, WRITER_WAITS, add};
+use super::run::Seen;
 use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
+use jostle_harness::accounts::Books;
+use jostle_harness::how_it_ended;
+use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, add};
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::Buckets;
 use jostle_stats::histogram;

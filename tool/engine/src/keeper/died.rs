@@ -1,10 +1,10 @@
 //! Servers that jostle launched and that ended before their run: which, how, and what
 //! they logged. A client sees a lost connection only, which does not tell why.
 
-use super::run::{Aborted, how_it_ended};
 use super::server_log::ServerLog;
 use super::servers::Servers;
 use crate::order::Reply;
+use jostle_harness::{Aborted, how_it_ended};
 use jostle_sys::process::Ended;
 use rustix::process::Signal;
 use std::time::Duration;

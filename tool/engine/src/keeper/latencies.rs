@@ -7,8 +7,8 @@
 //! beyond it. Not for comparing runs with each other: that is the anchor's task,
 //! which is measured beside each run.
 
-use super::anchor::{self, Pair};
-use super::serve::Context;
+use jostle_harness::Context;
+use jostle_harness::anchor::{self, Pair};
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
 use jostle_stats::intervals;

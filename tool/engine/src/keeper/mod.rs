@@ -6,18 +6,10 @@
 //! should the keeper itself be killed. `serve` is the keeper's life, `run`
 //! one run of a point.
 
-mod accounts;
-mod anchor;
 mod cleaner;
 mod collect;
-mod connect;
-mod connect_crew;
-mod connect_figures;
-mod connect_lost;
-mod connect_watch;
 mod delays;
 mod died;
-mod during;
 mod latencies;
 mod programs;
 mod recent;
@@ -28,10 +20,9 @@ mod server_log;
 mod servers;
 mod spread;
 mod together;
-mod watch;
 
-pub use accounts::{
-    Server, check as check_server, processes as server_processes, unseen as unseen_server,
+pub use jostle_harness::accounts::{
+    check as check_server, processes as server_processes, unseen as unseen_server,
 };
 pub use servers::{NOT_LAUNCHED, PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
 
@@ -40,15 +31,14 @@ use crate::order::{
     Running, SweepOrder,
 };
 use cleaner::Cleaner;
+use jostle_harness::{readable, receive, send};
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
 use jostle_sys::process::{self, Forker};
 use recent::Recent;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Serialize, de::DeserializeOwned};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -399,34 +389,4 @@ fn unexpected(reply: Reply) -> KeeperError {
         Reply::Failed(text) => KeeperError::Failed(text),
         _ => KeeperError::Failed("the keeper sent an unexpected reply".into()),
     }
-}
-
-/// Whether there is something to read, or an end, within `patience`.
-fn readable(stream: &UnixStream, patience: Duration) -> io::Result<bool> {
-    let timeout = Timespec {
-        tv_sec: patience.as_secs() as i64,
-        tv_nsec: patience.subsec_nanos().into(),
-    };
-    let mut fds = [PollFd::new(stream, PollFlags::IN)];
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// Messages are JSON behind their length in four bytes.
-fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
-    let length = u32::try_from(text.len()).map_err(io::Error::other)?;
-    stream.write_all(&length.to_le_bytes())?;
-    stream.write_all(&text)
-}
-
-fn receive<M: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<M> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut text = vec![0; u32::from_le_bytes(length) as usize];
-    stream.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }

@@ -1,14 +1,14 @@
-//! Launches the server of a [`Recipe`]: in a directory of its own, as an ordinary user
+//! Launches the server of a [`LaunchRecipe`]: in a directory of its own, as an ordinary user
 //! where it refuses root, and waits until it is ready. It dies with the keeper; the
 //! ledger removes its directory.
 
-use super::serve::Context;
 use super::server_log::ServerLog;
+use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
 use jostle_sys::{cpu, files, process};
 use jostle_targets::SetupError;
-use jostle_targets::program::{Ground, Launched, Recipe, first_word, free_port, secret};
+use jostle_targets::program::{Ground, LaunchRecipe, Launched, first_word, free_port, secret};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::lchown;
@@ -84,7 +84,7 @@ impl Begun {
     }
 }
 
-fn failed(what: &str, recipe: &dyn Recipe, said: &str) -> SetupError {
+fn failed(what: &str, recipe: &dyn LaunchRecipe, said: &str) -> SetupError {
     SetupError(format!("{what} {}: {said}", recipe.program().file))
 }
 
@@ -96,7 +96,7 @@ impl Site<'_> {
     /// In words for the user.
     pub(super) fn follow(
         &self,
-        recipe: &dyn Recipe,
+        recipe: &dyn LaunchRecipe,
         mut started: impl FnMut(Started),
     ) -> Result<Launched, SetupError> {
         let mut tries = 0..PORTS;
@@ -117,7 +117,7 @@ impl Site<'_> {
     /// In words for the user.
     pub(super) fn follow_all(
         &self,
-        recipes: &[&dyn Recipe],
+        recipes: &[&dyn LaunchRecipe],
         mut started: impl FnMut(Started),
     ) -> Result<Vec<Launched>, SetupError> {
         let all = recipes.iter();
@@ -134,7 +134,7 @@ impl Site<'_> {
     /// Starts what a recipe describes, on a ground of its own.
     fn begin(
         &self,
-        recipe: &dyn Recipe,
+        recipe: &dyn LaunchRecipe,
         started: &mut impl FnMut(Started),
     ) -> Result<Begun, SetupError> {
         let ground = Ground {
@@ -204,7 +204,7 @@ impl Site<'_> {
         }
     }
 
-    fn until_ready(&self, recipe: &dyn Recipe, begun: &Begun) -> Result<(), String> {
+    fn until_ready(&self, recipe: &dyn LaunchRecipe, begun: &Begun) -> Result<(), String> {
         let Begun { ground, log, pid } = begun;
         let deadline = Instant::now() + PATIENCE;
         let mut missing;
@@ -285,7 +285,7 @@ impl Site<'_> {
 
 /// Writes the recipe's files and opens the log, and then gives the directory to the user that
 /// the server runs as: from then on nothing of it is opened here.
-fn furnish(recipe: &dyn Recipe, ground: &Ground) -> Result<Home, String> {
+fn furnish(recipe: &dyn LaunchRecipe, ground: &Ground) -> Result<Home, String> {
     let wrong = |error: io::Error| error.to_string();
     let user = user_of(recipe)?;
     let give = |path: &Path| match user {
@@ -307,7 +307,7 @@ fn furnish(recipe: &dyn Recipe, ground: &Ground) -> Result<Home, String> {
 }
 
 /// The user that a server runs as; None: ours.
-fn user_of(recipe: &dyn Recipe) -> Result<Option<User>, String> {
+fn user_of(recipe: &dyn LaunchRecipe) -> Result<Option<User>, String> {
     let Some(name) = recipe.instead_of_root() else {
         return Ok(None);
     };

@@ -2,10 +2,10 @@
 //! strikes, and what comes of it is noted until all have been served or the limit is over.
 
 use super::delays::Looked;
-use super::run::{Aborted, how_it_ended};
-use super::serve::Context;
 use super::servers::Servers;
 use crate::order::{RecoverData, RecoverOrder};
+use jostle_harness::Context;
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, Struck, What};
 use jostle_stats::rng::Rng;
@@ -19,8 +19,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long all processes together may take to become ready, and the owner to own.
-const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 /// How long an owner that goes on may take to say so, and to release.
 const OWNER_PATIENCE_NS: u64 = 10_000_000_000;
 /// Between the arrivals of two waiters, so that nobody doubts their order.

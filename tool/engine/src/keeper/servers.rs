@@ -6,10 +6,10 @@
 
 use super::died::death;
 use super::programs::{Restart, Site, Started};
-use super::serve::Context;
+use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
-use jostle_targets::program::{Launched, Recipe, secret};
+use jostle_targets::program::{LaunchRecipe, Launched, secret};
 use jostle_targets::{Launcher, SetupError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::{OnceCell, RefCell};
@@ -382,13 +382,13 @@ impl Launcher for Servers<'_> {
         self.secret.get().cloned()
     }
 
-    fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+    fn follow(&self, recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError> {
         let name = recipe.program().file;
         self.site()
             .follow(recipe, |started| self.note(name, started))
     }
 
-    fn follow_all(&self, recipes: &[&dyn Recipe]) -> Result<Vec<Launched>, SetupError> {
+    fn follow_all(&self, recipes: &[&dyn LaunchRecipe]) -> Result<Vec<Launched>, SetupError> {
         match recipes {
             [one] => Ok(vec![self.follow(*one)?]),
             [] => Ok(Vec::new()),

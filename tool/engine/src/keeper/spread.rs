@@ -1,9 +1,9 @@
 //! What the generators did over which requests were spread, and which CPUs they and
 //! the server may use.
 
-use super::accounts::Server;
 use super::run::{Reading, Seen};
 use crate::order::{GeneratorData, RunOrder, Sides, SpreadData, SpreadOrder};
+use jostle_harness::accounts::ServerProcesses;
 use jostle_sys::cpu;
 use jostle_sys::limits::cgroup;
 use jostle_targets::Spec;
@@ -17,7 +17,7 @@ pub(super) fn collect(
     spread: &SpreadOrder,
     pages: &[Page<'_>],
     seen: &Seen,
-    server: &Server,
+    server: &ServerProcesses,
     window: (u64, u64),
     remote: bool,
 ) -> SpreadData {
@@ -98,7 +98,7 @@ fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Op
     shares.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
-fn sides(order: &RunOrder, spread: &SpreadOrder, server: &Server, remote: bool) -> Sides {
+fn sides(order: &RunOrder, spread: &SpreadOrder, server: &ServerProcesses, remote: bool) -> Sides {
     let group = server.group();
     let roots = server.roots();
     let quota = match group {

@@ -4,8 +4,9 @@
 //!
 //! `world` finds the hosts and makes them agree; here the parent gives the times.
 
-use super::run::{Aborted, Children, LOOK_UP, RAMP_PATIENCE_NS, Run};
+use super::run::{Children, Run};
 use crate::order::{Reply, Request};
+use jostle_harness::{Aborted, LOOK_UP, RAMP_PATIENCE_NS};
 use jostle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 

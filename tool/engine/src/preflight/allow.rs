@@ -2,7 +2,7 @@
 //! needed, what is there, and what to do; it comes before anything has started,
 //! since a fork that fails at worker 480 of 1000 leaves only a mess to explain.
 
-use super::bytes;
+use jostle_harness::{Refusal, bytes};
 use jostle_model::connect::PortRange;
 use jostle_model::plan::Carrier;
 use jostle_sys::limits::Machine;
@@ -38,16 +38,6 @@ pub struct Need {
     /// The largest block of memory shared by all; the kernel counts it as the
     /// size of a file.
     pub shared_bytes: u64,
-}
-
-/// Why a point cannot run here, and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Refusal {
-    /// The limit's name, such as `pids.max` or `RLIMIT_NOFILE`.
-    pub limit: &'static str,
-    /// The whole sentence.
-    pub text: String,
 }
 
 /// Tasks of jostle itself beside the workers: the keeper, the cleaner, and the thread that

@@ -4,8 +4,8 @@
 mod processors;
 mod sockets;
 
-use super::bytes;
-use super::neighbours::Neighbours;
+use super::busy::BusyPrograms;
+use jostle_harness::bytes;
 use jostle_model::text::quoted;
 use jostle_sys::limits::{Machine, Rlimit};
 use std::path::Path;
@@ -106,7 +106,7 @@ const STOLEN: [f64; 2] = [0.02, 0.10];
 
 /// Everything that is worth saying about `machine`. `others` is what other programs
 /// use right now.
-pub fn survey(machine: &Machine, others: &Neighbours) -> Vec<Finding> {
+pub fn survey(machine: &Machine, others: &BusyPrograms) -> Vec<Finding> {
     let checks: [fn(&Machine) -> Option<Finding>; 22] = [
         without_proc,
         processors::cpus,
@@ -170,7 +170,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn other_programs(machine: &Machine, others: &Neighbours) -> Finding {
+fn other_programs(machine: &Machine, others: &BusyPrograms) -> Finding {
     let names = others.names().map(|names| format!(": {names}"));
     let load = machine.load.map(|load| format!("; load average {load:.2}"));
     let found = format!(

@@ -1,7 +1,7 @@
 //! Defaults and refusals of `connect`.
 
 use super::{Resolved, UsageError, check_place, named, refuse, specs};
-use crate::during;
+use jostle_harness::during;
 use jostle_model::connect::{Accept, Close, Only};
 use jostle_model::plan::Plan;
 use jostle_model::{List, Nanos, defaults};

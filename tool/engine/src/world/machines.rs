@@ -6,12 +6,10 @@
 
 use super::{Host, Part};
 use crate::order::{RunData, Sides};
+use jostle_harness::steal_share;
 use jostle_model::plan::Place;
 use jostle_model::record::{Accounts, Machine, Neighbour, TcpCounts, TcpQueues};
 use std::collections::BTreeSet;
-
-/// Fewer ticks say nothing about a share of a hundredth.
-const ENOUGH_TICKS: u64 = 200;
 
 /// Each machine's data once: ranks that are the `same` know it together, and the first of
 /// them stands for all.
@@ -43,8 +41,7 @@ pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
         ticks_per_s: once.first().map_or(0, |m| m.ticks_per_s),
         cores: sum(|m| m.cores),
         harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),
-        steal_share: (busy + stolen >= ENOUGH_TICKS)
-            .then(|| stolen as f64 / (busy + stolen) as f64),
+        steal_share: steal_share(busy, stolen),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
         halts: any_sum(of_all().map(|m| m.halts)),
         tcp: once

@@ -12,8 +12,8 @@ use super::merge::{counted, merged};
 use super::rows::row;
 use super::split::dealt;
 use super::{Host, HostDid, Part, name};
-use crate::connect::{self, Curve};
 use crate::order::{Closed, Lost, Merged, Reached, SideData, SweepOrder};
+use jostle_connections::record::{self, Curve};
 use jostle_model::hosts::HostPart;
 use jostle_model::record::{Accounts, Experiment, Point};
 use jostle_stats::rng::Rng;
@@ -226,7 +226,7 @@ pub fn rows(
         let mut data = part.of.data.clone();
         data.machine = without_neighbours(hosts, &used, part.of.rank, data.machine);
         let order = &part.order;
-        let own = connect::point(&Curve { order, ..*curve }, &data, None);
+        let own = record::point(&Curve { order, ..*curve }, &data, None);
         let processes = data.client.processes as usize;
         row(experiment, whole, &own, hosts, &part.of, processes)
     });

@@ -11,7 +11,7 @@ use super::{CompareError, Comparison, Input, WITHOUT, with_rows};
 use crate::FileError;
 use jostle_model::record::{At, Point};
 use jostle_stats::comparison::figures::{Better, Figure};
-use jostle_stats::comparison::{Compared, Said, floor};
+use jostle_stats::comparison::{Change, Compared, floor};
 use jostle_stats::intervals::median;
 use jostle_stats::printed;
 use jostle_stats::ratio::unpaired;
@@ -241,7 +241,7 @@ fn row(base: &Benchmark, new: &Benchmark) -> Option<Compared> {
         runs: [base.runs.len(), new.runs.len()],
         floor: floor([&base.runs, &new.runs]),
         machine: None,
-        said: Said::Undecided,
+        said: Change::Undecided,
         why: Some(WITHOUT.to_owned()),
         invalid: false,
     })

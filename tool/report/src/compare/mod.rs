@@ -13,7 +13,7 @@ pub(crate) use text::{closing, floor_note, place, table};
 
 use crate::ResultSet;
 use jostle_model::record::At;
-use jostle_stats::comparison::{self, Compared, How, Said};
+use jostle_stats::comparison::{self, Change, Compared, How};
 use jostle_stats::summary::{PointSummary, summarize};
 
 /// What there is to compare.
@@ -125,9 +125,9 @@ impl Comparison {
     /// For scripts: 4 if a figure got worse; 3 if no figure could be decided, and with
     /// `strict` if one could not, or is of a point that is INVALID; otherwise 0.
     pub fn exit_code(&self) -> u8 {
-        let open = |row: &Compared| row.said == Said::Undecided;
+        let open = |row: &Compared| row.said == Change::Undecided;
         let rows = || self.rows.iter().map(|(_, row)| row);
-        if rows().any(|row| row.said == Said::Worse) {
+        if rows().any(|row| row.said == Change::Worse) {
             REGRESSION
         } else if rows().all(open) || self.strict && rows().any(|row| open(row) || row.invalid) {
             UNDECIDED

@@ -38,7 +38,7 @@ fn compared(base: &ResultSet, new: &ResultSet) -> Result<Comparison, CompareErro
     })
 }
 
-fn said(base: &ResultSet, new: &ResultSet) -> Vec<Said> {
+fn said(base: &ResultSet, new: &ResultSet) -> Vec<Change> {
     let found = compared(base, new).unwrap();
     found.rows.iter().map(|(_, row)| row.said).collect()
 }
@@ -48,16 +48,16 @@ fn what_the_machine_did_is_no_regression_and_what_it_did_not_do_is() {
     let base = set(1000.0, 1.0);
     let table = [
         // rate, the machine's slowness, what is said
-        (1000.0, 1.0, Said::Same),
-        (900.0, 1.0, Said::Worse),
-        (1100.0, 1.0, Said::Better),
-        (1000.0, 1.2, Said::Same),
-        (900.0, 1.2, Said::Worse),
+        (1000.0, 1.0, Change::Same),
+        (900.0, 1.0, Change::Worse),
+        (1100.0, 1.0, Change::Better),
+        (1000.0, 1.2, Change::Same),
+        (900.0, 1.2, Change::Worse),
         // as quick as before, on a machine that is slower by a fifth
-        (1200.0, 1.2, Said::Better),
-        (985.0, 1.0, Said::Same),
+        (1200.0, 1.2, Change::Better),
+        (985.0, 1.0, Change::Same),
         // Within 5 % of it, but not with what two sessions differ by anyway.
-        (970.0, 1.0, Said::Undecided),
+        (970.0, 1.0, Change::Undecided),
     ];
     for (rate, slow, expected) in table {
         let found = said(&base, &set(rate, slow));
@@ -74,7 +74,7 @@ fn where_only_a_part_of_the_machine_moved_nothing_is_decided() {
         anchor.line_ns = anchor.line_ns.map(|ns| 1.15 * ns);
     }
     let found = compared(&base, &new).unwrap();
-    assert_eq!(found.rows[0].1.said, Said::Undecided);
+    assert_eq!(found.rows[0].1.said, Change::Undecided);
     assert!(
         found.rows[0]
             .1
@@ -109,7 +109,7 @@ fn runs_of_another_state_are_set_aside() {
         }
         let found = compared(&base, &new).unwrap();
         assert_eq!(found.rows[0].1.runs, [9, 4], "{wake_ns} {line_ns:?}");
-        assert_eq!(found.rows[0].1.said, Said::Same, "{wake_ns} {line_ns:?}");
+        assert_eq!(found.rows[0].1.said, Change::Same, "{wake_ns} {line_ns:?}");
     }
 }
 
@@ -119,7 +119,7 @@ fn without_an_anchor_two_sessions_are_not_compared() {
     let mut new = set(500.0, 1.0);
     new.points.iter_mut().for_each(|point| point.anchor = None);
     let found = compared(&base, &new).unwrap();
-    assert_eq!(found.rows[0].1.said, Said::Undecided);
+    assert_eq!(found.rows[0].1.said, Change::Undecided);
     assert_eq!(found.rows[0].1.why.as_deref(), Some("NEW has no anchor"));
 }
 
@@ -129,10 +129,10 @@ fn invalid_points_never_gate_and_are_said() {
     let mut new = set(500.0, 1.0);
     new.points[0].exclusion.as_mut().unwrap().violations = 1;
     let found = compared(&base, &new).unwrap();
-    assert_eq!(found.rows[0].1.said, Said::Undecided);
+    assert_eq!(found.rows[0].1.said, Change::Undecided);
     let why = found.rows[0].1.why.clone().unwrap();
     assert!(why.starts_with("INVALID in NEW: "), "{why}");
-    assert_eq!(found.rows[1].1.said, Said::Worse);
+    assert_eq!(found.rows[1].1.said, Change::Worse);
     assert_eq!(found.exit_code(), 4);
 }
 
@@ -149,8 +149,14 @@ fn the_hold_is_nobody_s_doing() {
         }
         set
     };
-    assert_eq!(said(&held(980.0, 1.0), &held(980.0, 2.0)), [Said::Same; 2]);
-    assert_eq!(said(&held(980.0, 1.0), &held(880.0, 1.0)), [Said::Worse; 2]);
+    assert_eq!(
+        said(&held(980.0, 1.0), &held(980.0, 2.0)),
+        [Change::Same; 2]
+    );
+    assert_eq!(
+        said(&held(980.0, 1.0), &held(880.0, 1.0)),
+        [Change::Worse; 2]
+    );
 }
 
 #[test]
@@ -206,7 +212,7 @@ fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
     };
     let found = compare(&input).unwrap();
     assert_eq!(found.rows.len(), 1);
-    assert_eq!(found.rows[0].1.said, Said::Worse);
+    assert_eq!(found.rows[0].1.said, Change::Worse);
     assert!((found.rows[0].1.ratio.unwrap().ratio - 0.8).abs() < 1e-9);
     input.targets = Some(["flock", "ofd"]);
     assert_eq!(
@@ -258,9 +264,9 @@ fn every_figure_has_its_direction() {
         let row = found.rows.iter().find(|(_, row)| row.figure.name == name);
         row.unwrap().1.said
     };
-    assert_eq!(of("throughput_per_s"), Said::Same);
-    assert_eq!(of("cpu_us_per_operation"), Said::Worse);
-    assert_eq!(of("release_p50_ns"), Said::Better);
+    assert_eq!(of("throughput_per_s"), Change::Same);
+    assert_eq!(of("cpu_us_per_operation"), Change::Worse);
+    assert_eq!(of("release_p50_ns"), Change::Better);
 }
 
 #[test]

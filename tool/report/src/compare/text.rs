@@ -5,7 +5,7 @@ use crate::format::{percent_typed, plus_minus, significant, wrap};
 use crate::grid::{Grid, Heading};
 use crate::markdown::{escaped, item};
 use jostle_model::record::At;
-use jostle_stats::comparison::{Compared, Said};
+use jostle_stats::comparison::{Change, Compared};
 
 const WIDTH: usize = 80;
 
@@ -190,14 +190,19 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
 
 /// How many figures got worse or better, stayed the same or are undecided.
 pub(crate) fn closing(comparison: &Comparison) -> String {
-    let count = |said: Said| {
+    let count = |said: Change| {
         comparison
             .rows
             .iter()
             .filter(|(_, row)| row.said == said)
             .count()
     };
-    let parts = [Said::Worse, Said::Better, Said::Same, Said::Undecided];
+    let parts = [
+        Change::Worse,
+        Change::Better,
+        Change::Same,
+        Change::Undecided,
+    ];
     let parts = parts.into_iter().filter_map(|said| match count(said) {
         0 => None,
         n => Some(format!("{n} {}", said.name())),

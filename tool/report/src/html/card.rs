@@ -3,9 +3,9 @@
 
 use super::chapter::chapters;
 use super::conclusion::{finding, first_clause, subject};
-use super::drawn::{drawn_size, style};
 use super::figures::{Figure, answer};
 use super::scale::{Scale, cut};
+use super::svg::{drawn_size, style};
 use crate::ResultSet;
 use crate::command::command;
 use crate::format::{counted, lines};

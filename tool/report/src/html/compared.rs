@@ -10,7 +10,7 @@ use crate::ResultSet;
 use crate::compare::{Comparison, closing, floor_note, table};
 use crate::format::counted;
 use crate::page::pages;
-use jostle_stats::comparison::{Compared, Said};
+use jostle_stats::comparison::{Change, Compared};
 use maud::{Markup, html};
 
 /// The page of a comparison of these results; without `new`, of two targets of `base`.
@@ -73,20 +73,20 @@ fn labelled(base: &[ResultSet], new: Option<&[ResultSet]>) -> Vec<ResultSet> {
 
 /// The whole in a word: one figure that got worse outweighs all others.
 fn word(comparison: &Comparison) -> &'static str {
-    let is = |said: Said| comparison.rows.iter().any(|(_, row)| row.said == said);
-    let order = [Said::Worse, Said::Better, Said::Same];
+    let is = |said: Change| comparison.rows.iter().any(|(_, row)| row.said == said);
+    let order = [Change::Worse, Change::Better, Change::Same];
     let found = order.into_iter().find(|said| is(*said));
-    found.unwrap_or(Said::Undecided).name()
+    found.unwrap_or(Change::Undecided).name()
 }
 
 /// Whether it got slower: the figure that changed most of those that got worse, or else of
 /// those that got better.
 fn title(comparison: &Comparison) -> String {
-    let of = |said: Said| -> Vec<&Compared> {
+    let of = |said: Change| -> Vec<&Compared> {
         let rows = comparison.rows.iter().map(|(_, row)| row);
         rows.filter(|row| row.said == said).collect()
     };
-    for (said, words) in [(Said::Worse, "got worse"), (Said::Better, "got better")] {
+    for (said, words) in [(Change::Worse, "got worse"), (Change::Better, "got better")] {
         let rows = of(said);
         let change =
             |row: &&&Compared| row.ratio_told().map_or(0.0, |ratio| ratio.ratio.ln().abs());
@@ -103,7 +103,7 @@ fn title(comparison: &Comparison) -> String {
             );
         }
     }
-    match of(Said::Same).is_empty() {
+    match of(Change::Same).is_empty() {
         true => "It is undecided whether anything changed.".to_owned(),
         false => "Nothing that could be decided changed.".to_owned(),
     }

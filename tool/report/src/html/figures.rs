@@ -1,7 +1,7 @@
 //! What is drawn of a chapter: groups of figures, each with the table of its
 //! data. What was not measured has no figure.
 //!
-//! A new figure over the sweep is one line in `MEASURES` (overlay.rs), a new
+//! A new figure over the sweep is one line in `MEASURES` (medians.rs), a new
 //! distribution one in `SPREADS` (bands.rs).
 
 mod along;
@@ -9,7 +9,7 @@ pub(crate) mod answer;
 mod bands;
 mod growth;
 pub(crate) mod latency;
-pub(crate) mod overlay;
+pub(crate) mod medians;
 pub(crate) mod recover;
 mod shares;
 
@@ -106,7 +106,7 @@ pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
         // One grant for each waiter is no rate, and its answer shows each.
         return Vec::new();
     }
-    let measured = |group| overlay::figures(chapter, group);
+    let measured = |group| medians::figures(chapter, group);
     let banded = |group| bands::figures(chapter, group);
     let groups = [
         ("Throughput and cost", measured(Subject::Cost)),

@@ -7,7 +7,7 @@ use super::units::trimmed;
 use crate::ResultSet;
 use crate::compare::{Comparison, Input, compare, place};
 use crate::format::{percent_typed, significant};
-use jostle_stats::comparison::{Compared, Said};
+use jostle_stats::comparison::{Change, Compared};
 use maud::{Markup, html};
 
 /// Rows of a drawing, at most; the table has all.
@@ -177,12 +177,12 @@ fn draw(rows: &[&Compared], within: f64, title: &str) -> Markup {
 }
 
 /// The class and the shape of a finding: never told by colour alone.
-fn look(said: Said) -> (&'static str, &'static str) {
+fn look(said: Change) -> (&'static str, &'static str) {
     match said {
-        Said::Worse => ("worse", "m0 6l5.5-10.5h-11z"),
-        Said::Better => ("better", "m0-6l5.5 10.5h-11z"),
-        Said::Same => ("alike", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
-        Said::Undecided => ("open", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
+        Change::Worse => ("worse", "m0 6l5.5-10.5h-11z"),
+        Change::Better => ("better", "m0-6l5.5 10.5h-11z"),
+        Change::Same => ("alike", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
+        Change::Undecided => ("open", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
     }
 }
 

@@ -18,7 +18,7 @@ use jostle_model::record::{At, Claim, Is};
 
 /// The finding for one figure of one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Change {
     /// It differs, for the worse.
     Worse,
     /// It differs, for the better.
@@ -29,14 +29,14 @@ pub enum Said {
     Undecided,
 }
 
-impl Said {
+impl Change {
     /// As it stands in tables and files.
     pub fn name(self) -> &'static str {
         match self {
-            Said::Worse => "worse",
-            Said::Better => "better",
-            Said::Same => "same",
-            Said::Undecided => "undecided",
+            Change::Worse => "worse",
+            Change::Better => "better",
+            Change::Same => "same",
+            Change::Undecided => "undecided",
         }
     }
 }
@@ -66,7 +66,7 @@ pub struct Compared {
     /// What the machine alone may have moved, between two sessions.
     pub machine: Option<[f64; 2]>,
     /// The finding.
-    pub said: Said,
+    pub said: Change,
     /// Why nothing was decided, and what would help.
     pub why: Option<String>,
     /// Whether the point is INVALID in one of them, so that its figures must not be
@@ -78,7 +78,7 @@ impl Compared {
     /// The ratio, if it may be printed. With an INVALID point it may only if it was
     /// decided, because then the reasons against the point do not concern ratios.
     pub fn ratio_told(&self) -> Option<Ratio> {
-        let spoilt = self.invalid && self.said == Said::Undecided;
+        let spoilt = self.invalid && self.said == Change::Undecided;
         self.ratio.filter(|_| !spoilt)
     }
 }
@@ -150,7 +150,7 @@ fn one(
         runs: [base.runs.len(), new.runs.len()],
         floor: floor([&base_runs, &new_runs]),
         machine: None,
-        said: Said::Undecided,
+        said: Change::Undecided,
         why: None,
         invalid: base.verdict.is_invalid() || new.verdict.is_invalid(),
     };
@@ -206,14 +206,14 @@ fn judge(compared: &mut Compared, base: &PointSummary<'_>, new: &PointSummary<'_
         return;
     };
     compared.said = match (ratio.outcome, ratio.ratio > 1.0, compared.figure.better) {
-        (Outcome::Same, ..) => Said::Same,
-        (Outcome::Undecided, ..) => Said::Undecided,
+        (Outcome::Same, ..) => Change::Same,
+        (Outcome::Undecided, ..) => Change::Undecided,
         (Outcome::Differs, true, Better::More) | (Outcome::Differs, false, Better::Less) => {
-            Said::Better
+            Change::Better
         }
-        (Outcome::Differs, ..) => Said::Worse,
+        (Outcome::Differs, ..) => Change::Worse,
     };
-    if compared.said == Said::Undecided {
+    if compared.said == Change::Undecided {
         compared.why = Some(match ratio.interval {
             true => undecided(compared, &ratio, how),
             false => moved(base, new).unwrap_or_else(|| undecided(compared, &ratio, how)),

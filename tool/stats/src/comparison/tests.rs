@@ -83,7 +83,7 @@ fn what_others_may_have_moved_too_far_is_undecided_and_says_what_to_do() {
         run.throughput_per_s *= 0.93;
     }
     let found = found(&base, &new, false);
-    assert_eq!(found.said, Said::Undecided);
+    assert_eq!(found.said, Change::Undecided);
     assert_eq!(
         found.why.unwrap(),
         "other programs may have moved 9 of 9 runs of NEW by over 3 %; measure again on a quiet \
@@ -96,9 +96,9 @@ fn what_others_may_have_moved_too_far_is_undecided_and_says_what_to_do() {
 fn targets_of_one_result_are_compared_by_the_undisturbed_blocks() {
     let mut points = session(&mut Rng::new(3), 1_000.0, 0.0);
     for (disturbed, said, blocks) in [
-        (0, Said::Same, 9),
-        (3, Said::Same, 6),
-        (4, Said::Undecided, 5),
+        (0, Change::Same, 9),
+        (3, Change::Same, 6),
+        (4, Change::Undecided, 5),
     ] {
         let runs = points.iter_mut().filter(|run| run.target == "sysv");
         for run in runs.filter(|run| run.block <= disturbed) {

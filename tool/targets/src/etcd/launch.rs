@@ -4,7 +4,7 @@ use super::server::status;
 use crate::SetupError;
 use crate::address::Address;
 use crate::login::Credentials;
-use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
 
 pub(super) static PROGRAM: Program = Program {
     file: "etcd",
@@ -41,7 +41,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

@@ -3,7 +3,7 @@
 use super::stats;
 use crate::address::Address;
 use crate::login::Credentials;
-use crate::program::{Ground, Program, Recipe, Words};
+use crate::program::{Ground, LaunchRecipe, Program, Words};
 use crate::{Setup, SetupError};
 
 /// Connections beside the workers': memcached limits its descriptors to the same
@@ -46,7 +46,7 @@ impl Launch {
     }
 }
 
-impl Recipe for Launch {
+impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
     }

@@ -1,7 +1,7 @@
 //! Clusters without a quorum, and a lease that a cluster does not grant as it was asked for.
 
 use jostle_sys::ledger::Ledger;
-use jostle_targets::program::{Ground, Recipe, free_port};
+use jostle_targets::program::{Ground, LaunchRecipe, free_port};
 use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, signs, zookeeper};
 use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::etcd::current_passes;

@@ -5,7 +5,7 @@ use jostle_lockd::config::TlsConfig;
 use jostle_lockd::{Config, Server};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
-use jostle_targets::program::{Ground, Launched, Program, Recipe, Words};
+use jostle_targets::program::{Ground, LaunchRecipe, Launched, Program, Words};
 use jostle_targets::{
     Launcher, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, consul, etcd, lockd, mariadb,
     memcached, nats, postgres, postgres_try, redis, redisson, zookeeper,
@@ -90,7 +90,7 @@ type Files = Vec<(&'static str, String)>;
 
 /// A recipe of a target's own, with TLS added to it.
 struct Added<'a> {
-    plain: &'a dyn Recipe,
+    plain: &'a dyn LaunchRecipe,
     /// Where TLS is spoken, where it has a port of its own.
     port: u16,
     own: &'a Certificate,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Added<'_> {
 
 impl<'a> Added<'a> {
     fn new(
-        plain: &'a dyn Recipe,
+        plain: &'a dyn LaunchRecipe,
         own: &'a Certificate,
         arguments: fn(&Added<'_>, Words, &Ground) -> Words,
     ) -> Added<'a> {
@@ -130,7 +130,7 @@ impl<'a> Added<'a> {
     }
 }
 
-impl Recipe for Added<'_> {
+impl LaunchRecipe for Added<'_> {
     fn program(&self) -> &'static Program {
         self.plain.program()
     }

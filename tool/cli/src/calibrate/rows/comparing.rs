@@ -42,7 +42,7 @@ fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
 
 /// What was said, and in which words.
 struct Answer {
-    said: comparison::Said,
+    said: comparison::Change,
     words: String,
 }
 
@@ -90,7 +90,7 @@ fn mean(set: &ResultSet, target: &str) -> f64 {
 }
 
 fn judge(truths: [f64; 2], told: &Answer, itself: &Answer) -> Trial {
-    use comparison::Said as Compared;
+    use comparison::Change as Compared;
     let slower = truths[1] / truths[0];
     let is_same = (1.0 / (1.0 + WITHIN / 2.0)..=1.0 + WITHIN / 2.0).contains(&slower);
     let is_worse = slower > 1.0 + WITHIN;
@@ -120,7 +120,7 @@ fn judge(truths: [f64; 2], told: &Answer, itself: &Answer) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use comparison::Said as Compared;
+    use comparison::Change as Compared;
 
     fn told(said: Compared) -> Answer {
         Answer {

@@ -1,13 +1,12 @@
 //! Whose CPU time it was, from readings at the window's edges and from what workers read of
 //! themselves.
 
-use super::super::accounts::{Books, Known};
 use super::super::run::{Reading, Seen};
 use super::shares;
 use crate::order::{RunData, RunOrder};
+use jostle_harness::accounts::{Books, Known};
 use jostle_model::plan::Carrier;
-use jostle_model::record::{Count, Counts, Machine, TcpCounts};
-use jostle_sys::limits::net::Counted;
+use jostle_model::record::{Count, Counts, Machine};
 use jostle_sys::stat::{self, Scheduled};
 use jostle_worker::page::{Page, Word};
 
@@ -76,7 +75,11 @@ pub(super) fn times(
         data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
         data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
     }
-    data.machine = machine(opened, closed, seen.children.halts);
+    data.machine = Machine {
+        between_s: Some(between as f64 / 1e9),
+        halts: Some(seen.children.halts),
+        ..opened.machine.until(&closed.machine)
+    };
 }
 
 /// The owners of the CPU time between the readings.
@@ -107,7 +110,7 @@ pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) {
                 .filter(|spent| *spent > 0),
             // Those that end with their operations have read their own.
             waited: sampled.or(data.runqueue_wait_ns.map(|ns| (ns, 1.0))),
-            machine: Some((&opened.machine, &closed.machine)),
+            machine: Some((&opened.machine.ticks, &closed.machine.ticks)),
         },
     );
     let kept = data.kept.as_deref();
@@ -153,46 +156,4 @@ fn workers_cpu(opened: &Reading, closed: &Reading) -> Option<u64> {
             .map(|(pid, to)| to.saturating_sub(opened.cpu_ns.get(pid).copied().unwrap_or(*to)));
         used.sum()
     })
-}
-
-/// What TCP counted between two readings.
-pub(in crate::keeper) fn tcp_counts(
-    from: Option<Counted>,
-    to: Option<Counted>,
-) -> Option<TcpCounts> {
-    let (from, to) = from.zip(to)?;
-    Some(TcpCounts {
-        overflows: to.overflows.saturating_sub(from.overflows),
-        syn_again: to.syn_again.saturating_sub(from.syn_again),
-        delayed_acks: to.delayed_acks.saturating_sub(from.delayed_acks),
-    })
-}
-
-fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
-    let (from, to) = (&opened.machine, &closed.machine);
-    let busy = to.busy.saturating_sub(from.busy);
-    let stolen = to.stolen.saturating_sub(from.stolen);
-    let idle = to.idle.saturating_sub(from.idle);
-    /// Fewer ticks say nothing about a share of a hundredth.
-    const ENOUGH_TICKS: u64 = 200;
-    Machine {
-        ticks: busy + stolen + idle,
-        busy_ticks: busy,
-        stolen_ticks: stolen,
-        softirq_ticks: to.softirq.saturating_sub(from.softirq),
-        interrupts: Some(to.interrupts.saturating_sub(from.interrupts)),
-        ticks_per_s: stat::ticks_per_second(),
-        cores: to.cpus,
-        harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,
-        between_s: Some(closed.at_ns.saturating_sub(opened.at_ns) as f64 / 1e9),
-        steal_share: (busy + stolen >= ENOUGH_TICKS)
-            .then(|| stolen as f64 / (busy + stolen) as f64),
-        throttled_periods: match (opened.throttled, closed.throttled) {
-            (Some(from), Some(to)) => Some(to.saturating_sub(from)),
-            _ => None,
-        },
-        halts: Some(halts),
-        tcp: tcp_counts(opened.tcp, closed.tcp),
-        tcp_queues: None,
-    }
 }

@@ -38,13 +38,3 @@ impl Children {
         self.alive.keys().for_each(|pid| process::kill(*pid));
     }
 }
-
-/// In words.
-pub(crate) fn how_it_ended(ended: &Ended) -> String {
-    match (ended.signal, ended.code) {
-        (Some(signal), _) => format!("killed by {}", process::signal_name(signal)),
-        (None, Some(101)) => "it panicked".to_owned(),
-        (None, Some(code)) => format!("exit code {code}"),
-        (None, None) => "for reasons unknown".to_owned(),
-    }
-}

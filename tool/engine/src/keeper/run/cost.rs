@@ -1,7 +1,8 @@
 //! What the tool itself costs on a target, measured by one worker alone.
 
-use super::{Aborted, Children, Run, how_it_ended};
+use super::{Children, Run};
 use crate::order::WorkloadOrder;
+use jostle_harness::{Aborted, how_it_ended};
 use jostle_sys::shared::{LINE, Region};
 use jostle_worker::page::Word;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,10 @@
 //! Runs that end with their operations (`stream`, `hold`), and those that stand
 //! still instead.
 
-use super::{Aborted, Children, Driven, Reading, Run, asked};
-use crate::keeper::during::During;
+use super::{Children, Driven, Reading, Run, asked};
 use crate::order::WorkloadOrder;
+use jostle_harness::Aborted;
+use jostle_harness::during::During;
 use jostle_model::time::Nanos;
 use jostle_worker::page::Word;
 use std::sync::atomic::{

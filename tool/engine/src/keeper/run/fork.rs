@@ -1,7 +1,8 @@
 //! From the first fork until all workers are ready.
 
-use super::{Aborted, Children, RAMP_PATIENCE_NS, Run, how_it_ended};
+use super::{Children, Run};
 use crate::order::WorkloadOrder;
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::plan::Carrier;
 use jostle_worker::crew::Crew;
 use jostle_worker::page::{Stage, Word};

@@ -2,9 +2,10 @@
 //! clocks at both ends of it, what the workers counted meanwhile, their connections and
 //! the server's memory.
 
-use super::{Aborted, Children, Reading, Run};
-use crate::keeper::accounts::Known;
+use super::{Children, Reading, Run};
 use crate::order::{KeptData, LEASES, RunOrder, idle_ns};
+use jostle_harness::Aborted;
+use jostle_harness::accounts::Known;
 use jostle_model::time::Nanos;
 use jostle_sys::serving;
 use jostle_targets::LEASE_FACT;

@@ -17,16 +17,16 @@ mod sockets;
 mod start;
 mod watch;
 
-pub(super) use children::{Children, how_it_ended};
+pub(super) use children::Children;
 pub(super) use reading::Reading;
 
-use super::accounts::{Books, Queues};
-use super::during::During;
-use super::serve::Context;
-use super::watch::Watch;
 use crate::order::{KeptData, RunData, RunOrder, Wants, WorkloadOrder};
 use causes::Still;
 use counted::Peak;
+use jostle_harness::accounts::{Books, Queues};
+use jostle_harness::during::During;
+use jostle_harness::watch::Watch;
+use jostle_harness::{Aborted, Context, LOOK_UP};
 use jostle_model::plan::Measure;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
@@ -49,15 +49,6 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 use std::time::Duration;
-
-/// A run that failed; the message is for the user.
-pub(super) struct Aborted(pub String);
-
-/// How often waits look up: for the parent, for workers that died.
-pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
-
-/// How long all workers together may take to become ready.
-pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Everything of one run that the workers share.
 pub(super) struct Run<'a> {

@@ -1,11 +1,12 @@
 //! All clocks at an edge of the window: of workers, server, machine and harness.
 
 use super::{Children, Run};
-use crate::keeper::accounts::Entry;
+use jostle_harness::accounts::Entry;
+use jostle_harness::{MachineReading, harness_ns};
 use jostle_sys::limits::cgroup::Throttled;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::limits::net::Counted;
-use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
+use jostle_sys::stat::{self, CpuClock, Scheduled};
 use std::collections::BTreeMap;
 
 /// One reading of all clocks.
@@ -21,16 +22,10 @@ pub(crate) struct Reading {
     pub scheduled: Option<Vec<Scheduled>>,
     /// Clocks of all other processes and of the server's threads.
     pub entry: Entry,
-    /// The machine.
-    pub machine: MachineTicks,
-    /// The keeper's own, and its parent's.
-    pub harness_ns: u64,
-    /// Periods in which a CPU quota stopped us.
-    pub throttled: Option<u64>,
-    /// The same of each generator that has a quota of its own.
+    /// The machine; a canary is of the harness.
+    pub machine: MachineReading,
+    /// How often each generator that has a quota of its own was stopped by it.
     pub groups: Vec<Throttled>,
-    /// What TCP counted, where a server is asked.
-    pub tcp: Option<Counted>,
 }
 
 impl Run<'_> {
@@ -45,20 +40,20 @@ impl Run<'_> {
             .collect();
         let canary_ns: u64 = canary.into_iter().filter_map(|(pid, _)| clock(*pid)).sum();
         let scheduled = self.queues.borrow().read();
-        let parent = rustix::process::getppid()
-            .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
-        let machine = stat::machine_ticks().unwrap_or_default();
+        let ticks = stat::machine_ticks().unwrap_or_default();
         let entry = self.books.enter();
         Reading {
             at_ns,
             took_ns: self.now() - at_ns,
             cpu_ns,
             scheduled,
-            machine,
             entry,
-            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
-            throttled: self.context.throttled(),
-            tcp: self.work.is_remote().then(Counted::read).flatten(),
+            machine: MachineReading {
+                ticks,
+                harness_ns: harness_ns() + canary_ns,
+                throttled: self.context.throttled(),
+                tcp: self.work.is_remote().then(Counted::read).flatten(),
+            },
             groups: self.groups.iter().map(CpuGroup::throttled).collect(),
         }
     }

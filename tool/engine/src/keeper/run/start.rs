@@ -1,7 +1,8 @@
 //! The common start: of one host's workers as the last of them arrives, of many
 //! hosts' at a time that is agreed.
 
-use super::{Aborted, Children, RAMP_PATIENCE_NS, Run};
+use super::{Children, Run};
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS};
 use jostle_sys::{clock, futex};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;

@@ -2,10 +2,11 @@
 
 use super::{Children, Run};
 use crate::order::{Merged, Running, Used, shares};
+use jostle_harness::harness_ns;
 use jostle_model::plan::Measure;
 use jostle_model::record::Buckets;
 use jostle_stats::histogram;
-use jostle_sys::stat::{self, CpuClock};
+use jostle_sys::stat::CpuClock;
 use jostle_worker::page::{Figure, Page, Stage, WRITERS, Word};
 
 impl Run<'_> {
@@ -98,11 +99,10 @@ impl Run<'_> {
     fn used(&self, children: &Children) -> Used {
         let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
         let workers = children.alive.iter().filter(|(_, of)| !of.is_empty());
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
         Used {
             workers_ns: workers.filter_map(|(pid, _)| clock(*pid)).sum(),
             server_ns: self.books.server.cpu_ns(),
-            tool_ns: stat::own_cpu_ns() + parent.and_then(clock).unwrap_or(0),
+            tool_ns: harness_ns(),
             whole_ns: self.books.whole_ns(),
         }
     }

@@ -2,7 +2,7 @@
 //! and who takes some of theirs.
 
 use super::{Finding, SHELL, STOLEN, Severity, above, percent, write_to};
-use crate::environment::steal_share;
+use jostle_harness::steal_share;
 use jostle_sys::limits::{Machine, cgroup};
 
 /// How many may be used.
@@ -173,7 +173,8 @@ pub(super) fn quota(machine: &Machine) -> Option<Finding> {
 
 /// What the hypervisor gave to others.
 pub(super) fn steal(machine: &Machine) -> Option<Finding> {
-    let share = steal_share(machine.ticks.as_ref()?)?;
+    let ticks = machine.ticks.as_ref()?;
+    let share = steal_share(ticks.busy, ticks.stolen)?;
     let finding = Finding::fine("steal since boot", percent(share));
     Some(match above(share, STOLEN) {
         Severity::Fine => finding,

@@ -3,7 +3,7 @@
 
 use super::{Finding, Severity};
 use crate::order::Demand;
-use crate::preflight::connect::{TCP_BYTES, limits};
+use jostle_connections::limits::{TCP_BYTES, limits};
 use jostle_model::connect::PortRange;
 use jostle_sys::limits::Machine;
 

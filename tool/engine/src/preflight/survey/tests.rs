@@ -1,4 +1,4 @@
-use super::super::neighbours::Program;
+use super::super::busy::Program;
 use super::*;
 use jostle_sys::limits::cgroup::{Bound, Quota};
 use jostle_sys::limits::net::Net;
@@ -6,9 +6,9 @@ use jostle_sys::limits::text::{Memory, Semaphores};
 use jostle_sys::stat::MachineTicks;
 
 /// One program that uses this share of four CPUs.
-fn busy(share: f64) -> Neighbours {
+fn busy(share: f64) -> BusyPrograms {
     let cpus = 4.0 * share;
-    Neighbours {
+    BusyPrograms {
         cpus,
         of: 4,
         programs: vec![Program {
@@ -314,7 +314,7 @@ fn other_programs_are_named_and_waited_for() {
     let found = "0.80 of 4 CPUs in use: make (812) 80 % of a CPU; load average 0.10";
     assert_eq!(finding.found, found);
     assert!(finding.remedy.unwrap().contains("--wait-quiet"));
-    let hidden = Neighbours {
+    let hidden = BusyPrograms {
         sees_all: false,
         ..busy(0.0)
     };
@@ -336,7 +336,7 @@ fn semaphores_that_are_used_up_block_only_without_a_namespace_of_our_own() {
 
 #[test]
 fn a_machine_that_tells_nothing_is_not_called_fine() {
-    let findings = survey(&Machine::default(), &Neighbours::default());
+    let findings = survey(&Machine::default(), &BusyPrograms::default());
     let blind = findings.iter().find(|f| f.what == "/proc").unwrap();
     assert_eq!(blind.matters, Severity::Blocks);
     assert!(
@@ -353,7 +353,7 @@ fn a_machine_that_tells_nothing_is_not_called_fine() {
 
 #[test]
 fn a_machine_that_tells_nothing_is_surveyed_too() {
-    for finding in survey(&Machine::default(), &Neighbours::default()) {
+    for finding in survey(&Machine::default(), &BusyPrograms::default()) {
         let fine = finding.matters == Severity::Fine;
         assert_eq!(fine, finding.remedy.is_none(), "{finding:?}");
     }

@@ -1,7 +1,7 @@
 //! Distributions against the sweep, a drawing for each series: percentiles as
 //! bands, on the same axes, so that drawings can be compared.
 
-use super::overlay::x_title;
+use super::medians::x_title;
 use super::{
     Cell, Chapter, Data, Figure, Subject, cross, is_crowded, lone, mark, panels, stretches,
 };

@@ -83,7 +83,7 @@ fn draw(
         .filter_map(|spot| level(of, spot))
         .collect();
     let (across, up) = frame(size, 0);
-    let x = (chapter.x_axis(across), super::overlay::x_title(chapter));
+    let x = (chapter.x_axis(across), super::medians::x_title(chapter));
     let drawn: Vec<Vec<(f64, f64)>> = shown.iter().flat_map(|(_, fit)| curves(fit)).collect();
     // A law may lead outside of the medians that allow it.
     let values: Vec<f64> = drawn.iter().flatten().map(|(_, y)| *y).collect();

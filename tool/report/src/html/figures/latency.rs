@@ -2,7 +2,7 @@
 //! and a percentile of the tail beside it. Above it stands where it rises: the knee
 //! of an open loop, the cliff of connections.
 
-use super::overlay::x_title;
+use super::medians::x_title;
 use super::{
     Cell, Chapter, Data, Figure, LARGE, beside, cross, lone, look, mark, overlaid, stretches,
 };

@@ -1,7 +1,7 @@
 //! How the work was shared out: fewest, mean and most of a worker, a drawing
 //! for each series.
 
-use super::overlay::x_title;
+use super::medians::x_title;
 use super::{Cell, Chapter, Data, Figure, cross, mark, panels, stretches};
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, frame};

@@ -89,7 +89,7 @@ impl crate::Launcher for Nobody {
     }
     fn follow(
         &self,
-        _recipe: &dyn crate::program::Recipe,
+        _recipe: &dyn crate::program::LaunchRecipe,
     ) -> Result<crate::program::Launched, crate::SetupError> {
         Err(crate::SetupError(String::new()))
     }

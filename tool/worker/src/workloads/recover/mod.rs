@@ -2,14 +2,14 @@
 //! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
 
 pub mod board;
-mod client;
+mod keepalive;
 
 use board::{Board, order};
-use client::Client;
 use jostle_model::record::What;
 use jostle_model::text::alike;
 use jostle_sys::{clock, cpu, process, signal};
 use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
+use keepalive::Keepalive;
 use rustix::process::Pid;
 
 /// Which process is the owner.
@@ -238,14 +238,14 @@ impl Process<'_> {
     /// An owner whose client tells it that the lock is lost does not write any more.
     fn hold(&self, lock: &mut Box<dyn Lock>) {
         let mut taken = true;
-        let mut client = Client::of(self, &**lock);
+        let mut keepalive = Keepalive::of(self, &**lock);
         loop {
             let woke = self.board.goes_on(self.number);
             if woke {
                 self.log(What::Awake, None, None);
             }
             // One that stood still amid its work goes on with that, whatever it is told.
-            let written = match client.is_told && !woke {
+            let written = match keepalive.is_told && !woke {
                 true => None,
                 false => self.write(&**lock),
             };
@@ -255,22 +255,22 @@ impl Process<'_> {
             }
             taken = written.is_none_or(|(_, now, _)| now);
             if ends {
-                break client.reach_again(&mut **lock);
+                break keepalive.reach_again(&mut **lock);
             }
-            client.look(&mut **lock);
+            keepalive.look(&mut **lock);
             clock::sleep(LOOK_NS, signal::interrupted);
         }
     }
 
     /// A new owner holds until it is told to release, and its client renews.
     fn wait_to_release(&self, lock: &mut dyn Lock) {
-        let mut client = Client::of(self, lock);
-        while !client.has_nothing_to_do() && self.board.ordered(self.number) < order::RELEASE {
-            client.look(lock);
+        let mut keepalive = Keepalive::of(self, lock);
+        while !keepalive.has_nothing_to_do() && self.board.ordered(self.number) < order::RELEASE {
+            keepalive.look(lock);
             clock::sleep(LOOK_NS, signal::interrupted);
         }
         self.board.await_order(self.number, order::RELEASE);
-        client.reach_again(lock);
+        keepalive.reach_again(lock);
     }
 
     fn release(&self, lock: &mut Box<dyn Lock>) {

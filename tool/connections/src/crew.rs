@@ -1,8 +1,8 @@
 //! The processes of a sweep of `connect`: forked, made ready, looked after, reaped.
 
-use super::connect::{Sweep, options};
-use super::run::{Aborted, how_it_ended};
-use crate::preflight::processes::Processes;
+use crate::processes::Processes;
+use crate::sweep::{Sweep, options};
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::connect::Only;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::{clock, cpu, errno, signal};
@@ -14,12 +14,9 @@ use jostle_worker::workloads::connect::server::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long all processes together may take to become ready.
-const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
-
 /// Which process is which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Connects.
     Client,
     /// Accepts.
@@ -29,7 +26,7 @@ pub(super) enum Role {
 }
 
 impl Sweep<'_> {
-    pub(super) fn fork_all(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn fork_all(&mut self) -> Result<(), Aborted> {
         let Processes {
             clients,
             servers,
@@ -160,7 +157,7 @@ impl Sweep<'_> {
         }
     }
 
-    pub(super) fn await_ready(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn await_ready(&mut self) -> Result<(), Aborted> {
         let all = self.alive.len() as u64;
         let deadline = self.context.clock.now() + RAMP_PATIENCE_NS;
         while self.board.get(Count::Ready) < all {
@@ -190,7 +187,7 @@ impl Sweep<'_> {
     }
 
     /// One for each acceptor; the others stand by.
-    pub(super) fn start_servers(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn start_servers(&mut self) -> Result<(), Aborted> {
         if self.crew.servers == 0 {
             return Ok(());
         }
@@ -215,27 +212,27 @@ impl Sweep<'_> {
     }
 
     /// Sleeps until something happens, and looks after parent and children.
-    pub(super) fn nap(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn nap(&mut self) -> Result<(), Aborted> {
         let bell = self.board.get(Count::Bell);
         self.board
             .await_change(Count::Bell, bell, Some(clock::monotonic() + 2_000_000));
         self.look_after()
     }
 
-    pub(super) fn look_after(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn look_after(&mut self) -> Result<(), Aborted> {
         self.heed_parent()?;
         self.reap();
         Ok(())
     }
 
-    pub(super) fn heed_parent(&self) -> Result<(), Aborted> {
+    pub(crate) fn heed_parent(&self) -> Result<(), Aborted> {
         match self.context.stopped(Duration::ZERO) {
             true => Err(Aborted("interrupted".into())),
             false => Ok(()),
         }
     }
 
-    pub(super) fn reap(&mut self) {
+    pub(crate) fn reap(&mut self) {
         while let Some(ended) = process::reap() {
             let Some((kind, number)) = self.alive.remove(&ended.pid) else {
                 continue;
@@ -249,7 +246,7 @@ impl Sweep<'_> {
 
     /// The first process in which a call failed, with the call, the error, and the
     /// connection that it was for.
-    pub(super) fn failure(&self) -> Option<(usize, &'static str, String, u64)> {
+    pub(crate) fn failure(&self) -> Option<(usize, &'static str, String, u64)> {
         let processes = self.crew.clients + self.crew.servers + self.crew.listeners;
         (0..processes).find_map(|process| {
             let call = self.board.own(process, Own::Call).checked_sub(1)?;
@@ -259,7 +256,7 @@ impl Sweep<'_> {
         })
     }
 
-    pub(super) fn await_gone(&mut self, kind: Role) -> Result<(), Aborted> {
+    pub(crate) fn await_gone(&mut self, kind: Role) -> Result<(), Aborted> {
         while self.alive.values().any(|(other, _)| *other == kind) {
             self.nap()?;
             if let Some(death) = self.deaths.first() {
@@ -269,7 +266,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    pub(super) fn clear_away(&mut self) {
+    pub(crate) fn clear_away(&mut self) {
         while !self.alive.is_empty() {
             self.alive.keys().for_each(|pid| process::kill(*pid));
             std::thread::sleep(Duration::from_millis(1));

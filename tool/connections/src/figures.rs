@@ -1,17 +1,18 @@
 //! What the keeper reads of a sweep of `connect` at each listed number, and of
 //! its closing: CPU clocks, histograms, the kernel's memory.
 
-use super::accounts::{Books, Entry, Known, Server};
-use super::connect::Sweep;
-use super::connect_crew::Role;
-use crate::order::{Closed, Merged, Reached, SideData};
+use crate::crew::Role;
+use crate::sweep::Sweep;
+use jostle_harness::accounts::{Books, Entry, Known, ServerProcesses};
+use jostle_harness::{MachineReading, harness_ns};
 use jostle_model::connect::Stopped;
-use jostle_model::record::{Accounts, Buckets, Machine};
+use jostle_model::record::{Accounts, Buckets};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
 use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::serving;
-use jostle_sys::stat::{self, CpuClock, MachineTicks};
+use jostle_sys::stat::{self, CpuClock};
+use jostle_worker::order::{Closed, Merged, Reached, SideData};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
 use jostle_worker::workloads::connect::{LAST, decade};
 use std::collections::BTreeMap;
@@ -38,17 +39,14 @@ struct SideClock {
 struct Clocks {
     client: SideClock,
     server: SideClock,
-    machine: MachineTicks,
-    harness_ns: u64,
-    throttled: Option<u64>,
-    tcp: Option<Counted>,
+    machine: MachineReading,
     at_ns: u64,
     /// Time that our processes waited for a CPU.
     waited_ns: Option<u64>,
 }
 
 /// What the figures of the next number are taken against.
-pub(super) struct Figures {
+pub(crate) struct Figures {
     ramp_ns: u64,
     memory: KernelMemory,
     clocks: Clocks,
@@ -61,9 +59,9 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Before the first connection.
-    pub(super) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
+    pub(crate) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
         let order = sweep.order;
-        let server = Server::of(order.server.as_ref(), &order.target, &[]);
+        let server = ServerProcesses::of(order.server.as_ref(), &order.target, &[]);
         let mut figures = Figures {
             ramp_ns,
             memory: KernelMemory::read(),
@@ -79,7 +77,7 @@ impl Figures {
     }
 
     /// From here on the next number's figures count.
-    pub(super) fn go_on(&mut self, sweep: &Sweep<'_>) {
+    pub(crate) fn go_on(&mut self, sweep: &Sweep<'_>) {
         self.books.server.look();
         self.opened = self.books.enter();
         self.clocks = self.clocks(sweep);
@@ -88,9 +86,12 @@ impl Figures {
 
     fn clocks(&mut self, sweep: &Sweep<'_>) -> Clocks {
         let mut clocks = Clocks {
-            machine: stat::machine_ticks().unwrap_or_default(),
-            throttled: sweep.context.throttled(),
-            tcp: Counted::read(),
+            machine: MachineReading {
+                ticks: stat::machine_ticks().unwrap_or_default(),
+                throttled: sweep.context.throttled(),
+                tcp: Counted::read(),
+                ..MachineReading::default()
+            },
             at_ns: sweep.context.clock.now(),
             waited_ns: waited(sweep),
             ..Clocks::default()
@@ -109,14 +110,12 @@ impl Figures {
             side.user_ns += sweep.board.own(*number, Own::User);
             side.system_ns += sweep.board.own(*number, Own::System);
         }
-        let parent = rustix::process::getppid()
-            .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
-        clocks.harness_ns = stat::own_cpu_ns() + parent.unwrap_or(0);
+        clocks.machine.harness_ns = harness_ns();
         clocks
     }
 
     /// At a listed number, or where no more could be opened.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         sweep: &Sweep<'_>,
         listed: u64,
@@ -144,7 +143,7 @@ impl Figures {
             server: servers
                 .then(|| self.side(sweep, Role::Server, self.clocks.server, clocks.server)),
             lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
-            machine: machine(&self.clocks, &clocks),
+            machine: self.clocks.machine.until(&clocks.machine),
             accounts: Some(Box::new(accounts)),
             slab_bytes: memory.socket_bytes() as i64 - self.memory.socket_bytes() as i64,
             memory_bytes: self.memory.available_bytes as i64 - memory.available_bytes as i64,
@@ -174,7 +173,7 @@ impl Figures {
             workers_ns: used(clocks).saturating_sub(used(&self.clocks)),
             requests_ns: None,
             waited: waited.map(|(from, to)| (to.saturating_sub(from), 1.0)),
-            machine: Some((&self.clocks.machine, &clocks.machine)),
+            machine: Some((&self.clocks.machine.ticks, &clocks.machine.ticks)),
         };
         let closed = self.books.enter();
         self.books.close(&self.opened, &closed, &known)
@@ -257,7 +256,7 @@ impl Figures {
     }
 
     /// Adds the figures of the whole sweep, when it grows no more.
-    pub(super) fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
+    pub(crate) fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
         let mut connects = BTreeMap::<String, (Tally, Tally)>::new();
         for (stretch, end) in sweep.board.ends().iter().enumerate() {
             let (connect, accept) = connects.entry(decade(*end)).or_default();
@@ -279,7 +278,7 @@ impl Figures {
     }
 
     /// How everything was closed.
-    pub(super) fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
+    pub(crate) fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
         let board = &sweep.board;
         let server = |stretches: std::ops::Range<usize>| {
             let mut sum = Tally::default();
@@ -335,7 +334,7 @@ fn keep(figures: &mut BTreeMap<String, Merged>, name: &str, tally: Tally) {
 }
 
 /// None of an empty one.
-pub(super) fn merged(tally: Tally) -> Option<Merged> {
+pub(crate) fn merged(tally: Tally) -> Option<Merged> {
     let buckets = tally.buckets.into_iter();
     (tally.count > 0).then(|| Merged {
         buckets: Buckets(buckets.map(|(at, n)| (histogram::floor(at), n)).collect()),
@@ -351,36 +350,6 @@ fn median(tally: &Tally) -> Option<u64> {
         histogram.record_n(histogram::floor(*bucket), *count);
     }
     histogram.quantile(0.5)
-}
-
-fn machine(from: &Clocks, to: &Clocks) -> Machine {
-    /// Fewer ticks say nothing about a share of a hundredth.
-    const ENOUGH_TICKS: u64 = 200;
-    let moved = |figure: fn(&MachineTicks) -> u64| {
-        figure(&to.machine).saturating_sub(figure(&from.machine))
-    };
-    let (busy, stolen, idle) = (moved(|m| m.busy), moved(|m| m.stolen), moved(|m| m.idle));
-    Machine {
-        ticks: busy + stolen + idle,
-        busy_ticks: busy,
-        stolen_ticks: stolen,
-        softirq_ticks: moved(|m| m.softirq),
-        interrupts: Some(moved(|m| m.interrupts)),
-        ticks_per_s: stat::ticks_per_second(),
-        cores: to.machine.cpus,
-        harness_cpu_s: to.harness_ns.saturating_sub(from.harness_ns) as f64 / 1e9,
-        between_s: None,
-        steal_share: (busy + stolen >= ENOUGH_TICKS)
-            .then(|| stolen as f64 / (busy + stolen) as f64),
-        throttled_periods: from
-            .throttled
-            .zip(to.throttled)
-            .map(|(from, to)| to.saturating_sub(from)),
-        halts: None,
-        tcp: super::collect::tcp_counts(from.tcp, to.tcp),
-        // No request is sent.
-        tcp_queues: None,
-    }
 }
 
 #[cfg(test)]

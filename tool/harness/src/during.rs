@@ -2,8 +2,7 @@
 //! it, ended by SIGINT when it is over, as at a terminal, so that it writes its
 //! file. What it prints goes to our standard error.
 
-use super::serve::Context;
-use crate::during::words;
+use crate::Context;
 use jostle_sys::{process, signal};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What runs along.
 #[derive(Debug)]
-pub(super) struct During {
+pub struct During {
     command: String,
     pid: u32,
     gone: bool,
@@ -27,7 +26,7 @@ impl During {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn start(context: &Context, command: &str, pids: &[u32]) -> Result<During, String> {
+    pub fn start(context: &Context, command: &str, pids: &[u32]) -> Result<During, String> {
         let words = words(command, pids).ok_or("--during: a quote has no end")?;
         let (failed, fails) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|errno| format!("--during: cannot make a pipe: {errno}"))?;
@@ -68,7 +67,7 @@ impl During {
     }
 
     /// Ends it and says what it was and how it ended.
-    pub(super) fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         let early = process::is_gone(self.pid);
         self.gone = early || self.leave(Signal::INT);
         match (early, self.gone) {
@@ -107,6 +106,20 @@ fn exec_error(pipe: &OwnedFd) -> Option<std::io::Error> {
     let mut errno = [0; 4];
     let read = rustix::io::read(pipe, &mut errno);
     (read == Ok(4)).then(|| std::io::Error::from_raw_os_error(i32::from_le_bytes(errno)))
+}
+
+/// The words of a command, as a shell would split them, with `{pid}` (the first)
+/// and `{pids}` (all, with commas) in place. None if a quote has no end or there
+/// is no word.
+pub fn words(command: &str, pids: &[u32]) -> Option<Vec<String>> {
+    let all: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let first = all.first().cloned().unwrap_or_default();
+    let words = shlex::split(command)?;
+    let filled = words.iter().map(|word| {
+        word.replace("{pids}", &all.join(","))
+            .replace("{pid}", &first)
+    });
+    Some(filled.collect()).filter(|words: &Vec<String>| !words.is_empty())
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! clients count those that the peer has closed or reset. They write the counts to the
 //! board; nothing here is timed.
 
-use super::connect::Sweep;
-use super::connect_crew::Role;
-use super::run::Aborted;
-use crate::order::Lost;
+use crate::crew::Role;
+use crate::sweep::Sweep;
+use jostle_harness::Aborted;
 use jostle_model::connect::Only;
+use jostle_worker::order::Lost;
 use jostle_worker::workloads::connect::board::{Own, UNKNOWN, order};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const TIME_TO_CLOSE: Duration = Duration::from_millis(100);
 impl Sweep<'_> {
     /// How many connections the peer has closed or reset; None where nothing is
     /// connected.
-    pub(super) fn lost(&mut self) -> Result<Option<Lost>, Aborted> {
+    pub(crate) fn lost(&mut self) -> Result<Option<Lost>, Aborted> {
         if self.order.only == Some(Only::Bind) {
             return Ok(None);
         }
@@ -60,7 +60,7 @@ impl Sweep<'_> {
     }
 
     /// From a listed number on to the next.
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.turns += 1;
         for client in self.busy_clients() {
             if self.board.own(client, Own::Working) != 0 {

@@ -27,7 +27,7 @@ const THREADS: usize = 512;
 
 /// Where its processes are found.
 #[derive(Default)]
-pub struct Server {
+pub struct ServerProcesses {
     how: How,
     /// Found so far.
     roots: RefCell<BTreeSet<u32>>,
@@ -44,16 +44,16 @@ enum How {
 
 /// Its clocks at an edge of the window.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(super) struct Reading {
     group_ns: Option<u64>,
     /// Time that each of its threads waited for a CPU.
     waited_ns: BTreeMap<u32, u64>,
 }
 
-impl Server {
+impl ServerProcesses {
     /// The server of a target. `embedded`: its processes, where it has named them itself or
     /// they were launched.
-    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
+    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> ServerProcesses {
         let spec = Spec::parse(target).ok();
         let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
         let (how, known) = match (named, embedded) {
@@ -61,7 +61,7 @@ impl Server {
             (None, [_, ..]) => (How::Processes, embedded.to_vec()),
             (None, []) => (typed().unwrap_or_default(), Vec::new()),
         };
-        Server {
+        ServerProcesses {
             how,
             roots: RefCell::new(known.into_iter().collect()),
         }
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// The TCP ports at which it is asked: its address's, or those at which its processes listen.
-    pub(crate) fn ports(&self) -> BTreeSet<u16> {
+    pub fn ports(&self) -> BTreeSet<u16> {
         if let How::Address(address) = &self.how {
             return match address {
                 Address::Port(port) => [*port].into(),
@@ -109,7 +109,7 @@ impl Server {
 
     /// Its processes and those that they forked, such as the sessions of PostgreSQL. A
     /// server that has started jostle has us among them: we are left out.
-    pub(crate) fn family(&self) -> Vec<u32> {
+    pub fn family(&self) -> Vec<u32> {
         let mut family = self.roots();
         let mut next = 0;
         while let Some(pid) = family.get(next).copied() {
@@ -125,12 +125,12 @@ impl Server {
     }
 
     /// Whether anything says where it is.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         !matches!(self.how, How::Unknown)
     }
 
     /// Its control group, if it is named by one.
-    pub(crate) fn group(&self) -> Option<&OtherGroup> {
+    pub fn group(&self) -> Option<&OtherGroup> {
         match &self.how {
             How::Group(group) => Some(group),
             _ => None,
@@ -139,7 +139,7 @@ impl Server {
 
     /// CPU time of its processes so far, for whoever watches: not that of their
     /// descendants, which the accounts of a finished run have.
-    pub(crate) fn cpu_ns(&self) -> Option<u64> {
+    pub fn cpu_ns(&self) -> Option<u64> {
         match self.group() {
             Some(group) => group.cpu_ns(),
             None => {
@@ -154,7 +154,7 @@ impl Server {
 
     /// Memory of its processes and of those that they started, in bytes: their own pages
     /// and their shares of shared ones. None where they may not be looked at.
-    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+    pub fn resident_bytes(&self) -> Option<u64> {
         let (roots, keeper) = (self.roots(), std::process::id());
         let of_it = |pid: &u32| {
             roots.iter().any(|root| {
@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// At an edge of the window.
-    pub(crate) fn read(&self) -> Reading {
+    pub(super) fn read(&self) -> Reading {
         let threads = self.family().into_iter().flat_map(|pid| {
             let threads = stat::threads_of(pid).into_iter();
             threads.map(move |tid| (pid, tid))
@@ -189,7 +189,7 @@ impl Server {
 
     /// CPU time between two readings: the group's own count, or else what the census
     /// has of its processes. None where none is known.
-    pub(crate) fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
+    pub(super) fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
         match self.group() {
             Some(_) => Some(to.group_ns?.saturating_sub(from.group_ns?)),
             None => (!self.roots.borrow().is_empty()).then_some(counted_ns),
@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// Time that its threads waited for a CPU between two readings.
-    pub(crate) fn waited(&self, from: &Reading, to: &Reading) -> u64 {
+    pub(super) fn waited(&self, from: &Reading, to: &Reading) -> u64 {
         let each = to.waited_ns.iter();
         each.map(|(tid, to)| to.saturating_sub(from.waited_ns.get(tid).copied().unwrap_or(0)))
             .sum()
@@ -226,7 +226,7 @@ fn is_server(pid: u32) -> bool {
 /// The processes of a target's server on this machine, without their descendants; for
 /// those who look before a run. Empty where none is known.
 pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
-    let server = Server::of(named, target, &[]);
+    let server = ServerProcesses::of(named, target, &[]);
     server.look();
     server.roots()
 }
@@ -297,7 +297,7 @@ mod live_tests {
             .args(["-c", "sleep 20 & wait"])
             .spawn()
             .unwrap();
-        let server = Server::default();
+        let server = ServerProcesses::default();
         server.roots.borrow_mut().insert(sh.id());
         let started = std::time::Instant::now();
         while server.family().len() < 2 && started.elapsed().as_secs() < 10 {
@@ -344,15 +344,22 @@ mod live_tests {
     fn a_server_is_found_by_the_address_of_its_target() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = Server::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
+        let server = ServerProcesses::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
         assert_eq!(server.roots(), [0; 0]);
         server.look();
         // Beside it, perhaps, what another test has just forked.
         assert!(server.roots().contains(&std::process::id()));
         let (from, to) = (server.read(), server.read());
         assert_eq!(server.used(&from, &to, 7), Some(7));
-        assert!(Server::of(None, "flock", &[]).used(&from, &to, 0).is_none());
+        assert!(
+            ServerProcesses::of(None, "flock", &[])
+                .used(&from, &to, 0)
+                .is_none()
+        );
         assert!(server.resident_bytes().unwrap() > 100_000);
-        assert_eq!(Server::of(None, "flock", &[]).resident_bytes(), None);
+        assert_eq!(
+            ServerProcesses::of(None, "flock", &[]).resident_bytes(),
+            None
+        );
     }
 }

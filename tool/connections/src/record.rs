@@ -1,15 +1,15 @@
 //! From what the keeper read at a number of connections to the record of a point,
 //! and from how they were closed to the record of that.
 
-use crate::merged::histogram;
-use crate::order::{Closed, Merged, Reached, SideData, SweepOrder};
-use crate::preflight::limits;
+use crate::limits::limits;
+use jostle_harness::merged::histogram;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, PortRange, Side};
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Distribution, Point, Server};
 use jostle_stats::fairness;
 use jostle_stats::histogram::Histogram;
 use jostle_sys::limits::Machine;
+use jostle_worker::order::{Closed, Merged, Reached, SideData, SweepOrder};
 use std::collections::BTreeMap;
 
 /// Under so many connections the point before says nothing: its first ones pay
@@ -37,7 +37,7 @@ pub struct Curve<'a> {
 }
 
 /// The record, without its verdict. `before` is the point before in this sweep.
-pub(crate) fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point {
+pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point {
     let operations = data.opened - data.from;
     let window_s = data.took_ns as f64 / 1e9;
     let mut point = Point {
@@ -89,7 +89,7 @@ pub(crate) fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -
 }
 
 /// Median time of connect(), or of bind() where that is all.
-pub(crate) fn median(point: &Point) -> Option<f64> {
+pub fn median(point: &Point) -> Option<f64> {
     let measured = point.connect_ns.as_ref().or(point.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)
 }
@@ -243,7 +243,7 @@ fn next_limits(curve: &Curve<'_>, data: &Reached) -> Vec<NextLimit> {
 }
 
 /// One for each point that was reached.
-pub(crate) fn closings(curve: &Curve<'_>, closed: &Closed) -> Vec<Closing> {
+pub fn closings(curve: &Curve<'_>, closed: &Closed) -> Vec<Closing> {
     let last = closed.figures.len().saturating_sub(1);
     let each = closed.figures.iter().enumerate();
     each.map(|(nth, (open, figures))| {
@@ -286,11 +286,19 @@ fn decades(closed: &Closed) -> BTreeMap<String, Decade> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Lost;
+    use jostle_model::List;
+    use jostle_model::plan::Plan;
+    use jostle_targets::Spec;
+    use jostle_worker::order::Lost;
 
     #[test]
     fn a_loss_is_recorded_with_the_number_at_which_it_was_first_seen() {
-        let order = crate::world::sweeps::tests::order(&[100, 500, 900]);
+        let mut plan = Plan::of(Workload::Connect);
+        plan.fill_from(jostle_model::defaults::options(Workload::Connect));
+        plan.open = Some(List(vec![100, 500, 900]));
+        plan.seed = Some(7);
+        let spec = Spec::parse("tcp://server:80").unwrap();
+        let order = crate::sweep_order(&plan, &spec, At::default(), 0);
         let curve = Curve {
             target: "tcp://server:80",
             at: At::default(),

@@ -16,7 +16,7 @@ const TITLE: f64 = 44.0;
 
 /// One drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct SvgFile {
     /// For the name of a file: `01-contend-throughput`.
     pub name: String,
     /// The document.
@@ -24,7 +24,7 @@ pub struct Drawn {
 }
 
 /// All figures, in the order of the page.
-pub fn drawn(sets: &[ResultSet]) -> Vec<Drawn> {
+pub fn svg_files(sets: &[ResultSet]) -> Vec<SvgFile> {
     let mut all = Vec::new();
     for chapter in &chapters(sets) {
         let (_, answers) = answer(chapter).unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn drawn(sets: &[ResultSet]) -> Vec<Drawn> {
 }
 
 /// Those of results of `judge`, on the linear scale that their page opens with.
-pub fn drawn_of_judged(found: &[Judgements]) -> Vec<Drawn> {
+pub fn svg_files_of_judged(found: &[Judgements]) -> Vec<SvgFile> {
     let mut all = Vec::new();
     for watched in found.iter().flat_map(|file| &file.watched) {
         add(
@@ -53,12 +53,12 @@ pub fn drawn_of_judged(found: &[Judgements]) -> Vec<Drawn> {
 }
 
 /// Each drawing of these figures, numbered on.
-fn add(all: &mut Vec<Drawn>, of: &str, scale: Scale, figures: &[Figure]) {
+fn add(all: &mut Vec<SvgFile>, of: &str, scale: Scale, figures: &[Figure]) {
     let style = style(scale);
     for figure in figures {
         for panel in &figure.charts {
             let number = all.len() + 1;
-            all.push(Drawn {
+            all.push(SvgFile {
                 name: format!("{number:02}-{of}-{}", slug(&figure.title)),
                 svg: svg(figure, panel, &style),
             });
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_drawing_has_a_name_of_its_own_and_needs_nothing_else() {
-        let all = drawn(&[made::set()]);
+        let all = svg_files(&[made::set()]);
         assert!(all.len() > 5);
         let names: BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names.len(), all.len());
@@ -166,7 +166,7 @@ mod tests {
             watched: vec![crate::judged::tests::made()],
             ..Judgements::default()
         };
-        let all = drawn_of_judged(&[file]);
+        let all = svg_files_of_judged(&[file]);
         assert_eq!(all[0].name, "01-judge-busiest-threads");
         assert!(all.len() > 2);
         for one in &all {

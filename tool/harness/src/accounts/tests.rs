@@ -141,7 +141,7 @@ pub(super) fn books(cpus: Vec<usize>) -> Books {
         cpus,
         whole: None,
         complete: true,
-        server: Server::default(),
+        server: ServerProcesses::default(),
         before: Look::default(),
         closing: RefCell::default(),
         began_ns: 0,

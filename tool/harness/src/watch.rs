@@ -1,8 +1,8 @@
 //! When the parent gets a progress report: at most once a second, so rarely that looking
 //! costs next to nothing, and only if it has read the report before.
 
-use super::serve::Context;
-use crate::order::{Reply, Running};
+use crate::Context;
+use jostle_worker::order::{Reply, Running};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ const BEFORE_END_NS: u64 = 50_000_000;
 
 /// The looks at one run.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub struct Watch {
     wanted: bool,
     next_ns: Cell<u64>,
     took_ns: Cell<u64>,
@@ -28,7 +28,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// `wanted`: whether anybody watches.
-    pub(super) fn new(wanted: bool) -> Watch {
+    pub fn new(wanted: bool) -> Watch {
         Watch {
             wanted,
             ..Watch::default()
@@ -36,18 +36,18 @@ impl Watch {
     }
 
     /// The window opened.
-    pub(super) fn opens(&self, now_ns: u64) {
+    pub fn opens(&self, now_ns: u64) {
         self.next_ns.set(now_ns + EVERY_NS);
     }
 
     /// Whether it is time to look. `closes_ns`: the end of the window, if that is known.
-    pub(super) fn is_due(&self, now_ns: u64, closes_ns: Option<u64>) -> bool {
+    pub fn is_due(&self, now_ns: u64, closes_ns: Option<u64>) -> bool {
         let left = closes_ns.map_or(u64::MAX, |closes| closes.saturating_sub(now_ns));
         self.wanted && now_ns >= self.next_ns.get() && left > BEFORE_END_NS + 4 * self.took_ns.get()
     }
 
     /// Passes a look on, which began at `began_ns` and is over at `now_ns`.
-    pub(super) fn tell(&self, context: &Context, began_ns: u64, now_ns: u64, mut running: Running) {
+    pub fn tell(&self, context: &Context, began_ns: u64, now_ns: u64, mut running: Running) {
         let took = now_ns.saturating_sub(began_ns);
         running.took_ns = took;
         self.took_ns.set(took);

@@ -16,7 +16,7 @@ const LEAST: u64 = 64;
 
 /// The clocks of the workers' threads, or of an even sample of them.
 #[derive(Default)]
-pub(crate) struct Queues {
+pub struct Queues {
     clocks: Vec<SchedulerClock>,
     threads: usize,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Queues {
 impl Queues {
     /// Opens those of these threads (process, thread) for such a window. Empty where
     /// the kernel does not count.
-    pub(crate) fn open(threads: &[(u32, u32)], window_ns: u64) -> Queues {
+    pub fn open(threads: &[(u32, u32)], window_ns: u64) -> Queues {
         let most = (window_ns / OF_WINDOW / READING_NS).clamp(LEAST, MOST) as usize;
         let sample = every(threads.len(), most).map(|nth| threads[nth]);
         let clocks: Option<Vec<_>> = sample
@@ -38,7 +38,7 @@ impl Queues {
 
     /// One value a thread that is looked at; None where a thread is gone, or where the
     /// kernel counts nothing.
-    pub(crate) fn read(&self) -> Option<Vec<Scheduled>> {
+    pub fn read(&self) -> Option<Vec<Scheduled>> {
         if self.clocks.is_empty() {
             return None;
         }
@@ -46,7 +46,7 @@ impl Queues {
     }
 
     /// Share of the threads that is looked at.
-    pub(crate) fn coverage(&self) -> f64 {
+    pub fn coverage(&self) -> f64 {
         self.clocks.len() as f64 / self.threads.max(1) as f64
     }
 }

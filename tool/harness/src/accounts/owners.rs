@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(super) enum Owner {
     /// It carries workers.
     Worker,
     /// A worker started it, or what a worker started did.
@@ -23,15 +23,15 @@ pub(crate) enum Owner {
 /// Processes with their parents, and those whose owner is known.
 pub(super) struct Kin<'a> {
     /// The latest look first: what ends with the window is known from earlier ones.
-    pub looks: [&'a BTreeMap<u32, Identity>; 3],
+    pub(super) looks: [&'a BTreeMap<u32, Identity>; 3],
     /// The first process of this jostle.
-    pub top: u32,
+    pub(super) top: u32,
     /// Other processes named jostle are ranks of the same job.
-    pub of_a_job: bool,
+    pub(super) of_a_job: bool,
     /// Processes that carry workers.
-    pub workers: &'a [u32],
+    pub(super) workers: &'a [u32],
     /// The server's own processes.
-    pub server: Vec<u32>,
+    pub(super) server: Vec<u32>,
 }
 
 /// Generations that are looked at.

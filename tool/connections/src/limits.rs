@@ -4,20 +4,20 @@
 //!
 //! Pure functions of one reading of the machine.
 
-use super::processes::{RESERVE, Size};
-use super::{Refusal, bytes};
-use crate::order::Demand;
+use crate::processes::{RESERVE, Size};
+use jostle_harness::{Refusal, bytes};
 use jostle_model::Remedy;
 use jostle_model::connect::{NextLimit, Only, PortRange};
 use jostle_model::plan::Plan;
 use jostle_model::record::At;
 use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
+use jostle_worker::order::Demand;
 
 /// What the kernel was seen to keep of one TCP connection with both ends here,
 /// tables of descriptors included: 8.0 to 8.7 KiB (lab/record/connections.md), and a
 /// margin.
-pub(super) const TCP_BYTES: u64 = 10_000;
+pub const TCP_BYTES: u64 = 10_000;
 /// Memory of one end.
 const END_BYTES: u64 = TCP_BYTES / 2;
 

@@ -12,7 +12,7 @@
 //! loops and calls, and wakes the other one, which wakes it back. Not for the
 //! tool's own cost, which is the calibration's business.
 
-use super::serve::Context;
+use crate::Context;
 use jostle_model::record::Anchor;
 use jostle_stats::intervals;
 use jostle_sys::clock::Clock;
@@ -46,11 +46,11 @@ const LOOK_UP: Duration = Duration::from_micros(200);
 
 /// The passes on one side of a run, each in nanoseconds a step, a call, a
 /// wake-up and a line's way; the last is 0 with a single CPU.
-pub(super) type Passes = Vec<[f64; PARTS]>;
+pub type Passes = Vec<[f64; PARTS]>;
 
 /// One side. Empty where processes or memory for it are not to be had: a run is
 /// worth more than its anchor.
-pub(super) fn passes(context: &Context, cpus: &[usize]) -> Passes {
+pub fn passes(context: &Context, cpus: &[usize]) -> Passes {
     let allowed = cpu::allowed();
     let cpus = if cpus.is_empty() { &allowed } else { cpus };
     let results = Region::new(PASSES * PARTS * 8);
@@ -73,7 +73,7 @@ pub(super) fn passes(context: &Context, cpus: &[usize]) -> Passes {
 /// Runs `caller` in a process on the first of these CPUs, with an echo on the
 /// second. True if it returned true within `patience_ns`; the keeper wakes every
 /// `look_up` to see whether it has.
-pub(super) fn pair(
+pub fn pair(
     context: &Context,
     (near, far): (usize, usize),
     patience_ns: u64,
@@ -104,7 +104,7 @@ pub(super) fn pair(
 
 /// The medians over the passes on both sides of a run; None where a side is
 /// empty.
-pub(super) fn anchor(before: &Passes, after: &Passes) -> Option<Anchor> {
+pub fn anchor(before: &Passes, after: &Passes) -> Option<Anchor> {
     if before.is_empty() || after.is_empty() {
         return None;
     }
@@ -133,7 +133,7 @@ const SPIN: u32 = 2;
 const END: u32 = 3;
 
 /// What both processes know.
-pub(super) struct Pair<'a> {
+pub struct Pair<'a> {
     keeper: Pid,
     /// For stamps.
     pub clock: Clock,
@@ -262,7 +262,7 @@ impl Pair<'_> {
 
     /// Nanoseconds from a wake-up to the woken process running. None if it took
     /// too long.
-    pub(super) fn wake(&self) -> Option<f64> {
+    pub fn wake(&self) -> Option<f64> {
         let waking = self.clock.now();
         let well = (0..WAKES).all(|_| self.round_trip(WAKE));
         let woken = self.clock.now();

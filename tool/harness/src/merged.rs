@@ -1,16 +1,16 @@
 //! What the pages of all workers came to, as the statistics read it.
 
-use crate::order::{Merged, RunData};
 use jostle_model::record::{Distribution, Slice};
 use jostle_stats::histogram::{self, Histogram};
+use jostle_worker::order::{Merged, RunData};
 
 /// Waits of readers and of writers, where both take the lock.
-pub(crate) const READER_WAITS: &str = "reader_wait_ns";
+pub const READER_WAITS: &str = "reader_wait_ns";
 /// See [`READER_WAITS`].
-pub(crate) const WRITER_WAITS: &str = "writer_wait_ns";
+pub const WRITER_WAITS: &str = "writer_wait_ns";
 
 /// What the keeper merged, as a histogram with its exact figures.
-pub(crate) fn histogram(merged: &Merged) -> Histogram {
+pub fn histogram(merged: &Merged) -> Histogram {
     let histogram = Histogram::from_buckets(&merged.buckets);
     let count = histogram.count();
     let exact = Distribution {
@@ -27,7 +27,8 @@ pub(crate) fn histogram(merged: &Merged) -> Histogram {
     histogram.with_exact(&exact)
 }
 
-pub(crate) fn series(data: &RunData) -> Vec<Slice> {
+/// The ten slices of a run.
+pub fn series(data: &RunData) -> Vec<Slice> {
     let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
     let released = |at: usize| data.release_slices.get(at).copied().unwrap_or_default();
     data.slices
@@ -41,7 +42,7 @@ pub(crate) fn series(data: &RunData) -> Vec<Slice> {
         .collect()
 }
 /// Adds so many values of this size.
-pub(crate) fn add(merged: &mut Merged, value: u64, count: u64) {
+pub fn add(merged: &mut Merged, value: u64, count: u64) {
     if count == 0 {
         return;
     }

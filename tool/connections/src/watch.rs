@@ -1,16 +1,16 @@
 //! One look at a sweep in progress, for whoever watches it.
 
-use super::accounts;
-use super::connect::Sweep;
-use super::connect_crew::Role;
-use super::connect_figures::merged;
-use crate::order::{Running, Used};
-use jostle_sys::stat::{self, CpuClock};
+use crate::crew::Role;
+use crate::figures::merged;
+use crate::sweep::Sweep;
+use jostle_harness::{accounts, harness_ns};
+use jostle_sys::stat::CpuClock;
+use jostle_worker::order::{Running, Used};
 use jostle_worker::workloads::connect::board::{Count, Figure};
 
 impl Sweep<'_> {
     /// Tells the parent how far the sweep is, where somebody watches and it is time.
-    pub(super) fn report(&self) {
+    pub(crate) fn report(&self) {
         let began = self.context.clock.now();
         if self.watch.is_due(began, None) {
             let running = self.look_at_board(began.saturating_sub(self.began_ns));
@@ -48,11 +48,10 @@ impl Sweep<'_> {
                 .filter(move |(_, (kind, _))| *kind == wanted);
             mine.filter_map(|(pid, _)| clock(*pid)).sum()
         };
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
         Used {
             workers_ns: of(Role::Client),
             server_ns: (self.crew.servers > 0).then(|| of(Role::Server)),
-            tool_ns: stat::own_cpu_ns() + parent.and_then(clock).unwrap_or(0),
+            tool_ns: harness_ns(),
             whole_ns: accounts::busy_ns(),
         }
     }

@@ -11,19 +11,18 @@ mod owners;
 mod queues;
 mod server;
 
-pub(super) use owners::Owner;
-pub(super) use queues::Queues;
-pub use server::Server;
+pub use queues::Queues;
+pub use server::ServerProcesses;
 pub use server::{check, processes, unseen};
 
-use crate::order::{RunOrder, WorkloadOrder};
 use jostle_model::record::{Accounts, Neighbour};
 use jostle_sys::census::{self, Census, Identity, Whole};
 use jostle_sys::exits::{Exit, Exits};
 use jostle_sys::serving::sockets_of;
 use jostle_sys::sock_diag::{SockDiag, Wanted};
 use jostle_sys::stat::{self, MachineTicks};
-use owners::Kin;
+use jostle_worker::order::{RunOrder, WorkloadOrder};
+use owners::{Kin, Owner};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +37,7 @@ const ENDED: &str = "programs that ended";
 const NOTABLE_NS: u64 = 500_000;
 
 /// What is known before a run, and how its clocks are read.
-pub(super) struct Books {
+pub struct Books {
     /// The first process of this jostle on this machine.
     top: u32,
     /// Other processes named jostle are ranks of the same job.
@@ -48,7 +47,7 @@ pub(super) struct Books {
     whole: Option<Whole>,
     complete: bool,
     /// Where the server's processes are found.
-    pub server: Server,
+    pub server: ServerProcesses,
     before: Look,
     /// When the window has closed and workers and what they started are still there.
     closing: RefCell<Look>,
@@ -86,7 +85,7 @@ impl Look {
 
 /// All clocks at an edge of the window.
 #[derive(Default)]
-pub(super) struct Entry {
+pub struct Entry {
     census: Census,
     /// That of all tasks, and that of those on our CPUs.
     whole_ns: Option<[u64; 2]>,
@@ -100,7 +99,7 @@ pub(super) struct Entry {
 
 /// What other parts of the run know of the time between two entries.
 #[derive(Default)]
-pub(super) struct Known<'a> {
+pub struct Known<'a> {
     /// Time between the readings.
     pub between_ns: u64,
     /// The processes that carry workers.
@@ -116,15 +115,15 @@ pub(super) struct Known<'a> {
 }
 
 /// CPU time of the whole machine since boot, by ticks.
-pub(super) fn busy_ns() -> Option<u64> {
+pub fn busy_ns() -> Option<u64> {
     let tick_ns = 1_000_000_000 / stat::ticks_per_second().max(1);
     Some(stat::machine_ticks().ok()?.busy * tick_ns)
 }
 
 impl Books {
     /// Before the first worker exists.
-    pub(super) fn open(order: &RunOrder, embedded: &[u32]) -> Books {
-        let server = Server::of(order.server.as_ref(), &order.target, embedded);
+    pub fn open(order: &RunOrder, embedded: &[u32]) -> Books {
+        let server = ServerProcesses::of(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
             ([_, ..], _) => ours([&order.cpus, &order.server_cpus]),
             // Somebody else's runs where it likes.
@@ -143,7 +142,7 @@ impl Books {
     }
 
     /// `cpus`: those that workers and server may use; empty: all.
-    pub(super) fn with(server: Server, cpus: Vec<usize>, of_a_job: bool) -> Books {
+    pub fn with(server: ServerProcesses, cpus: Vec<usize>, of_a_job: bool) -> Books {
         let keeper = std::process::id();
         let parent = rustix::process::getppid();
         Books {
@@ -164,14 +163,14 @@ impl Books {
     }
 
     /// Workers are let go.
-    pub(super) fn starts(&self) {
+    pub fn starts(&self) {
         self.worked_ns[0].set(jostle_sys::clock::monotonic());
     }
 
     /// Looks at who is there once the window has closed and before workers are
     /// dismissed: programs that they have started and kept end with them, and so do their
     /// connections.
-    pub(super) fn look_around<'a>(&self, workers: impl Iterator<Item = &'a u32>) {
+    pub fn look_around<'a>(&self, workers: impl Iterator<Item = &'a u32>) {
         self.server.look();
         if self.diag.borrow().is_some() {
             *self.sockets.borrow_mut() = workers.flat_map(|pid| sockets_of(*pid)).collect();
@@ -182,23 +181,23 @@ impl Books {
 
     /// CPU time of all processes so far, for whoever watches: exact where the kernel
     /// counts it, by ticks elsewhere.
-    pub(super) fn whole_ns(&self) -> Option<u64> {
+    pub fn whole_ns(&self) -> Option<u64> {
         let exact = self.whole.as_ref().and_then(|whole| whole.read(&[]));
         exact.map(|[all, _]| all).or_else(busy_ns)
     }
 
     /// CPU time so far of all tasks on the CPUs that ours may use, by the CPUs' clocks.
-    pub(super) fn ours_ns(&self) -> Option<u64> {
+    pub fn ours_ns(&self) -> Option<u64> {
         Some(self.whole.as_ref()?.read(&self.cpus)?[1])
     }
 
     /// Ticks so far that the hypervisor took from these CPUs.
-    pub(super) fn stolen(&self) -> u64 {
+    pub fn stolen(&self) -> u64 {
         stat::machine_ticks().map_or(0, |ticks| ticks.on(&self.cpus)[0])
     }
 
     /// Packets so far that these CPUs handled.
-    pub(super) fn packets(&self) -> u64 {
+    pub fn packets(&self) -> u64 {
         self.handled(&stat::packets())
     }
 
@@ -210,7 +209,7 @@ impl Books {
     }
 
     /// At an edge of the window. Processes that carry workers have clocks of their own.
-    pub(super) fn enter(&self) -> Entry {
+    pub fn enter(&self) -> Entry {
         let server = self.server.read();
         Entry {
             census: census::take(),
@@ -251,7 +250,7 @@ impl Books {
     }
 
     /// After the window, as long as its processes are still there.
-    pub(super) fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
+    pub fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
         let after = Look::take();
         let closing = self.closing.borrow();
         let span_ns = jostle_sys::clock::monotonic().saturating_sub(self.began_ns);

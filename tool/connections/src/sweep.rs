@@ -2,23 +2,22 @@
 //! other listeners, let connections grow to each listed number, read all figures
 //! there, and have everything closed again.
 
-use super::connect_crew::Role;
-use super::connect_figures::Figures;
-use super::during::During;
-use super::run::{Aborted, LOOK_UP};
-use super::serve::Context;
-use super::watch::Watch;
-use crate::order::{Closed, Reached, Reply, Request, SweepOrder};
-use crate::preflight::processes::{Processes, RESERVE, Size};
-use crate::preflight::{explain, memory_floor, remedy};
+use crate::crew::Role;
+use crate::figures::Figures;
+use crate::limits::{explain, memory_floor, remedy};
+use crate::processes::{Processes, RESERVE, Size};
+use jostle_harness::during::During;
+use jostle_harness::watch::Watch;
+use jostle_harness::{Aborted, Context, LOOK_UP, anchor, not_removed, opened};
 use jostle_model::connect::{Accept, Close, PortRange, Stopped};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::Machine;
 use jostle_sys::limits::cgroup::Cgroup;
 use jostle_sys::limits::net::{self, Net};
-use jostle_sys::{clock, files, signal};
+use jostle_sys::{clock, cpu, files, signal};
 use jostle_targets::Spec;
 use jostle_targets::endpoint::{Endpoint, Options, Wanted, source};
+use jostle_worker::order::{Closed, Reached, Reply, Request, SweepOrder};
 use jostle_worker::workloads::connect::board::{Board, Count, Own, order};
 use jostle_worker::workloads::connect::stretches;
 use std::collections::BTreeMap;
@@ -33,34 +32,60 @@ const SETTLE_NS: u64 = 2_000_000_000;
 /// What a listening socket lets wait, where the kernel allows more.
 const BACKLOG: u64 = 4_096;
 
+/// One sweep of connections, for the keeper. Its points are sent as they are reached.
+pub fn sweep(context: &Context, order: &SweepOrder) -> Reply {
+    let order = &order.clone().here(&cpu::allowed());
+    let (spec, ledger) = match opened(&order.target) {
+        Ok(opened) => opened,
+        Err(failed) => return failed,
+    };
+    let mut tell = |reply: Reply| context.tell(&reply);
+    let passes = || match order.together {
+        Some(together) if !together.takes_anchor => None,
+        _ => Some(anchor::passes(context, &order.cpus)),
+    };
+    let before = passes();
+    let done = Sweep::prepare(context, &ledger, order, &spec).and_then(|sweep| {
+        let mut closed = sweep.perform(&mut tell)?;
+        let both = before.zip(passes());
+        closed.anchor = both.and_then(|(before, after)| anchor::anchor(&before, &after));
+        Ok(closed)
+    });
+    match (ledger.sweep(), done) {
+        (_, Err(Aborted(text))) => Reply::Failed(text),
+        (Err(left), _) => not_removed(&left),
+        (Ok(()), Ok(closed)) => Reply::Closed(Box::new(closed)),
+    }
+}
+
 /// One sweep in the making.
-pub(super) struct Sweep<'a> {
-    pub(super) context: &'a Context,
-    pub(super) order: &'a SweepOrder,
-    pub(super) board: Board,
-    pub(super) crew: Processes,
-    pub(super) alive: BTreeMap<u32, (Role, usize)>,
-    pub(super) deaths: Vec<String>,
-    pub(super) endpoint: Endpoint,
-    pub(super) listening: Vec<Vec<OwnedFd>>,
-    pub(super) sources: Vec<Ipv4Addr>,
-    pub(super) backlog: u64,
-    pub(super) descriptors: Option<u64>,
+pub(crate) struct Sweep<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) order: &'a SweepOrder,
+    pub(crate) board: Board,
+    pub(crate) crew: Processes,
+    pub(crate) alive: BTreeMap<u32, (Role, usize)>,
+    pub(crate) deaths: Vec<String>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) listening: Vec<Vec<OwnedFd>>,
+    pub(crate) sources: Vec<Ipv4Addr>,
+    pub(crate) backlog: u64,
+    pub(crate) descriptors: Option<u64>,
     /// Before the sweep.
     machine: Machine,
     memory_look: u64,
     /// How often clients were told to look at their connections, or to go on.
-    pub(super) turns: u32,
+    pub(crate) turns: u32,
     /// Whether a control group allows less memory than the machine has.
     bounded: bool,
     /// For whoever watches, and when the first connection could begin.
-    pub(super) watch: Watch,
-    pub(super) began_ns: u64,
+    pub(crate) watch: Watch,
+    pub(crate) began_ns: u64,
 }
 
 impl<'a> Sweep<'a> {
     /// Makes what all processes share.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         context: &'a Context,
         ledger: &Ledger,
         order: &'a SweepOrder,
@@ -132,7 +157,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Does it, telling the parent at each listed number.
-    pub(super) fn perform(
+    pub(crate) fn perform(
         mut self,
         tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
     ) -> Result<Closed, Aborted> {
@@ -375,7 +400,7 @@ impl<'a> Sweep<'a> {
 }
 
 /// The options of every client socket.
-pub(super) fn options(order: &SweepOrder) -> Options {
+pub(crate) fn options(order: &SweepOrder) -> Options {
     Options {
         sndbuf: order.sndbuf,
         rcvbuf: order.rcvbuf,

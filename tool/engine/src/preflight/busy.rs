@@ -100,7 +100,7 @@ pub struct Program {
 
 /// What other programs did between two looks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Neighbours {
+pub struct BusyPrograms {
     /// CPUs' worth of time, of all of them.
     pub cpus: f64,
     /// CPUs that the machine has.
@@ -114,7 +114,7 @@ pub struct Neighbours {
 
 /// What all processes did between two looks that are neither the kernel's nor descend
 /// from one of `ours`. `of` is how many CPUs the machine has.
-pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> Neighbours {
+pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> BusyPrograms {
     let elapsed_ns = after.at_ns.saturating_sub(before.at_ns).max(1);
     let others = after
         .processes
@@ -134,7 +134,7 @@ pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> Neighbou
     });
     let mut programs: Vec<Program> = used.filter(|program| program.cpus > 0.0).collect();
     programs.sort_by(|one, other| other.cpus.total_cmp(&one.cpus));
-    Neighbours {
+    BusyPrograms {
         cpus: programs.iter().map(|program| program.cpus).sum(),
         of,
         programs,
@@ -142,7 +142,7 @@ pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> Neighbou
     }
 }
 
-impl Neighbours {
+impl BusyPrograms {
     /// Share of the machine's CPUs.
     pub fn share(&self) -> f64 {
         self.cpus / self.of.max(1) as f64

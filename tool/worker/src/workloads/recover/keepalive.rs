@@ -7,8 +7,8 @@ use jostle_model::record::What;
 use jostle_sys::{clock, signal};
 use jostle_targets::{Keeping, Lock};
 
-/// The client, beside its owner.
-pub(super) struct Client<'a> {
+/// What keeps the owner's lease alive, beside the owner.
+pub(super) struct Keepalive<'a> {
     process: &'a Process<'a>,
     /// None: nothing has to be renewed, or this client does not.
     keeping: Option<Keeping>,
@@ -21,12 +21,12 @@ pub(super) struct Client<'a> {
     pub(super) is_told: bool,
 }
 
-impl<'a> Client<'a> {
+impl<'a> Keepalive<'a> {
     /// The client of an owner that has just been granted the lock.
-    pub(super) fn of(process: &'a Process<'a>, lock: &dyn Lock) -> Client<'a> {
+    pub(super) fn of(process: &'a Process<'a>, lock: &dyn Lock) -> Keepalive<'a> {
         let keeping = lock.keeping().filter(|_| process.renews);
         let asked_ns = lock.leased_at_ns().unwrap_or_else(clock::monotonic);
-        Client {
+        Keepalive {
             process,
             keeping,
             asked_ns,
