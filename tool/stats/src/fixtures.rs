@@ -7,7 +7,7 @@ use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies,
-    Machine, Point, Reason, SCHEMA, Slice, Workers,
+    Machine, Null, Phase, Point, Reason, SCHEMA, Slice, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 
@@ -303,4 +303,46 @@ impl Rated {
         }
         point
     }
+}
+
+fn calls_of(mean: f64) -> Distribution {
+    Distribution {
+        count: 1_000,
+        mean,
+        percentiles: [("p50".to_owned(), mean as u64)].into(),
+        ..Distribution::default()
+    }
+}
+
+/// Six runs with so many workers, of which a call takes so many microseconds
+/// and one that does nothing so many.
+pub fn calls(workers: u64, us: f64, null_us: f64) -> Vec<Point> {
+    let run = |block: u32| {
+        let us = us + f64::from(block) / 10.0;
+        Point {
+            target: "exec:ls".to_owned(),
+            at: At {
+                workers: Some(workers),
+                operations: Some(1_000),
+                ..At::default()
+            },
+            run: block,
+            block,
+            throughput_per_s: workers as f64 * 1e6 / us,
+            service_ns: Some(calls_of(1e3 * us)),
+            phases: [("spawn", 0.75), ("run", 0.25)]
+                .map(|(phase, share)| Phase {
+                    phase: phase.to_owned(),
+                    span: calls_of(1e3 * us * share),
+                })
+                .into(),
+            null: Some(Null {
+                target: "exec:true".to_owned(),
+                service_ns: calls_of(1e3 * null_us),
+                cpu_us_per_operation: 1.0,
+            }),
+            ..point()
+        }
+    };
+    (1..=6).map(run).collect()
 }

@@ -95,66 +95,12 @@ pub fn is_resolved(net_ns: &Estimate) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::fixtures::{self, calls};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Null, Phase};
-    use jostle_model::{List, Nanos};
-
-    fn plan() -> Plan {
-        Plan {
-            targets: vec!["exec:ls".to_owned()],
-            workers: Some(List(vec![1, 2])),
-            operations: Some(List(vec![1_000])),
-            call_timeout: Some(Nanos::from_millis(10_000)),
-            ..Plan::of(Workload::Stream)
-        }
-    }
-
-    fn of(mean: f64) -> Distribution {
-        Distribution {
-            count: 1_000,
-            mean,
-            percentiles: [("p50".to_owned(), mean as u64)].into(),
-            ..Distribution::default()
-        }
-    }
-
-    /// Six runs with so many workers, of which a call takes so many microseconds
-    /// and one that does nothing so many.
-    fn runs(workers: u64, us: f64, null_us: f64) -> Vec<Point> {
-        let run = |block: u32| {
-            let us = us + f64::from(block) / 10.0;
-            Point {
-                target: "exec:ls".to_owned(),
-                at: At {
-                    workers: Some(workers),
-                    operations: Some(1_000),
-                    ..At::default()
-                },
-                run: block,
-                block,
-                throughput_per_s: workers as f64 * 1e6 / us,
-                service_ns: Some(of(1e3 * us)),
-                phases: [("spawn", 0.75), ("run", 0.25)]
-                    .map(|(phase, share)| Phase {
-                        phase: phase.to_owned(),
-                        span: of(1e3 * us * share),
-                    })
-                    .into(),
-                null: Some(Null {
-                    target: "exec:true".to_owned(),
-                    service_ns: of(1e3 * null_us),
-                    cpu_us_per_operation: 1.0,
-                }),
-                ..fixtures::point()
-            }
-        };
-        (1..=6).map(run).collect()
-    }
 
     #[test]
     fn requests_that_failed_were_made_too() {
-        let mut points = runs(1, 200.0, 150.0);
+        let mut points = calls(1, 200.0, 150.0);
         for (point, failed) in points.iter_mut().zip([0, 3, 4, 0, 0, 0]) {
             point.operations = 1_000 - failed;
             point.failed_ns = (failed > 0).then(|| Distribution {
@@ -173,6 +119,10 @@ mod tests {
         let points: Vec<&Point> = points.iter().collect();
         assert!(super::summarize(&points, &points).is_none());
         assert!(!makes_requests(&Plan::of(Workload::Stream)));
-        assert_eq!(noun(&plan()), "call");
+        let calls = Plan {
+            targets: vec!["exec:ls".to_owned()],
+            ..Plan::of(Workload::Stream)
+        };
+        assert_eq!(noun(&calls), "call");
     }
 }

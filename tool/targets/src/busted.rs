@@ -69,13 +69,8 @@ impl Target for Busted {
         lock: LockCapabilities {
             shared: true,
             timeout: true,
-            ranges: false,
-            open_each: false,
             // Declared true although it is not: the witness has to find the violations.
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

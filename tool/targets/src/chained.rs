@@ -49,14 +49,8 @@ impl Target for Chained {
                   again. It notes how many locks it has looked at (`looks`) in how many searches \
                   (`searches`).",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -35,13 +35,9 @@ impl Target for Flock {
                   the same file by several mounts.",
         lock: LockCapabilities {
             shared: true,
-            timeout: false,
-            ranges: false,
             open_each: true,
             excludes: true,
             survives_owner: true,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -28,14 +28,8 @@ impl Target for Futex {
                   call. A newcomer may take it before a waiter that has been woken. What an owner \
                   that died held stays taken.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -41,14 +41,8 @@ impl Target for Lockfile {
                   The file of an owner that died stays and keeps everybody out. PATH must not \
                   exist, or be a directory in which the files are made.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

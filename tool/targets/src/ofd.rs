@@ -26,13 +26,10 @@ impl Target for Ofd {
                   (overlap). `fcntl` is lockscale's name for it.",
         lock: LockCapabilities {
             shared: true,
-            timeout: false,
             ranges: true,
             open_each: true,
             excludes: true,
             survives_owner: true,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

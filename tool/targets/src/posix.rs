@@ -25,13 +25,10 @@ impl Target for Posix {
                   Byte ranges are those of `ofd`.",
         lock: LockCapabilities {
             shared: true,
-            timeout: false,
             ranges: true,
             open_each: true,
             excludes: true,
             survives_owner: true,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: Some(

@@ -30,14 +30,8 @@ impl Target for PosixSem {
                   sem_post(3). A newcomer may take it before a waiter that has been woken. What \
                   an owner that died held stays taken.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -23,14 +23,8 @@ impl Target for Pthread {
                   futex of three states, without spinning. A newcomer may take it before a waiter \
                   that has been woken. What an owner that died held stays taken.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -25,14 +25,9 @@ impl Target for PthreadPi {
                   assertion of glibc ends its waiters with SIGABRT. It needs Linux 5.14 and glibc \
                   2.35.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
             fifo: true,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -23,14 +23,9 @@ impl Target for PthreadRobust {
                   walks when a thread ends, and the next owner is told (EOWNERDEAD) and makes the \
                   mutex consistent.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
             survives_owner: true,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -112,13 +112,8 @@ impl Target for Redis {
                   that wants one is $REDISCLI_AUTH, or that of --credentials. rediss://HOST:PORT asks for TLS, \
                   ?ca=FILE behind it for TLS with that authority.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
             pipeline: true,
             remote: true,
             tasks: true,

@@ -34,14 +34,8 @@ impl Target for Spin {
                   slices go into waiting for an owner that is not running. What an owner that \
                   died held stays taken.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

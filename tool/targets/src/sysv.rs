@@ -25,14 +25,9 @@ impl Target for Sysv {
                   to --slots semaphores; names that meet in a slot exclude each other, and how \
                   many do is reported as `collisions`. What an owner that died held stays taken.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
             fifo: true,
-            pipeline: false,
             semaphore_sets: true,
             ..LockCapabilities::NONE
         },

@@ -22,14 +22,10 @@ impl Target for SysvUndo {
         details: "As `sysv`, with SEM_UNDO in each semop(2): the kernel keeps a list of what each \
                   process has taken, and gives it back when the process ends.",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
             survives_owner: true,
             fifo: true,
-            pipeline: false,
             semaphore_sets: true,
             ..LockCapabilities::NONE
         },

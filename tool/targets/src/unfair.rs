@@ -190,14 +190,8 @@ impl Target for Unfair {
                   waiter's going on (`handoffs`, `handoff_sum_ns`; without each worker's last, \
                   which may come after the window).",
         lock: LockCapabilities {
-            shared: false,
             timeout: true,
-            ranges: false,
-            open_each: false,
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -85,9 +85,9 @@ fn more_workers(
 mod tests {
     use super::*;
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Distribution, Null, Phase, Point};
+    use jostle_model::record::Point;
     use jostle_model::{List, Nanos};
-    use jostle_stats::fixtures;
+    use jostle_stats::fixtures::{self, calls};
     use jostle_stats::summary::summarize;
 
     fn plan() -> Plan {
@@ -100,48 +100,6 @@ mod tests {
         }
     }
 
-    fn of(mean: f64) -> Distribution {
-        Distribution {
-            count: 1_000,
-            mean,
-            percentiles: [("p50".to_owned(), mean as u64)].into(),
-            ..Distribution::default()
-        }
-    }
-
-    /// Six runs with so many workers, of which a call takes so many microseconds
-    /// and one that does nothing so many.
-    fn runs(workers: u64, us: f64, null_us: f64) -> Vec<Point> {
-        let run = |block: u32| {
-            let us = us + f64::from(block) / 10.0;
-            Point {
-                target: "exec:ls".to_owned(),
-                at: At {
-                    workers: Some(workers),
-                    operations: Some(1_000),
-                    ..At::default()
-                },
-                run: block,
-                block,
-                throughput_per_s: workers as f64 * 1e6 / us,
-                service_ns: Some(of(1e3 * us)),
-                phases: [("spawn", 0.75), ("run", 0.25)]
-                    .map(|(phase, share)| Phase {
-                        phase: phase.to_owned(),
-                        span: of(1e3 * us * share),
-                    })
-                    .into(),
-                null: Some(Null {
-                    target: "exec:true".to_owned(),
-                    service_ns: of(1e3 * null_us),
-                    cpu_us_per_operation: 1.0,
-                }),
-                ..fixtures::point()
-            }
-        };
-        (1..=6).map(run).collect()
-    }
-
     fn said(points: &[Point]) -> String {
         let mut experiment = fixtures::experiment();
         experiment.plan = plan();
@@ -151,19 +109,19 @@ mod tests {
 
     #[test]
     fn a_call_is_told_by_its_parts_and_by_what_is_its_own() {
-        let mut points = runs(1, 200.0, 150.0);
-        points.extend(runs(2, 250.0, 150.0));
+        let mut points = calls(1, 200.0, 150.0);
+        points.extend(calls(2, 250.0, 150.0));
         assert_eq!(
             said(&points),
             "a call takes 200 us: spawn 150 us, run 50 us; 50 us more than exec:true \
              (95 %: 50 us to 51 us); 2 workers make 1.60 times the calls/s of 1"
         );
         assert!(
-            said(&runs(1, 150.0, 150.3))
+            said(&calls(1, 150.0, 150.3))
                 .contains("the difference to exec:true is not resolved (95 %: -200 ns to")
         );
         assert!(
-            said(&runs(1, 50.0, 150.0))
+            said(&calls(1, 50.0, 150.0))
                 .contains("exec:true takes longer and is no floor of it (95 %: -100 us to")
         );
     }
