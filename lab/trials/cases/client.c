@@ -9,6 +9,12 @@
 
 static const char request[] = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
 
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
 int main(int count, char **words) {
     if (count < 4) return 2;
     struct sockaddr_in place = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
@@ -22,7 +28,7 @@ int main(int count, char **words) {
         if (write(fd, request, sizeof request - 1) < 0) return perror("write"), 1;
     }
     long done = 0;
-    for (time_t end = time(NULL) + atoi(words[3]); time(NULL) < end;) {
+    for (double end = now() + atof(words[3]); now() < end;) {
         struct epoll_event ready[64];
         int all = epoll_wait(events, ready, 64, 100);
         for (int nth = 0; nth < all; nth++) {
