@@ -323,14 +323,9 @@ const OF_REFERENCE: &[Package] = &[
         why: "one that keeps a pace by spinning, for the same",
     },
     Package {
-        name: "apache2-bin",
-        brings: "apache2",
-        why: "a server of those cases, as event and as prefork",
-    },
-    Package {
         name: "libapache2-mod-php8.2",
         brings: "/usr/lib/apache2/modules/libphp8.2.so",
-        why: "what the second of these serves",
+        why: "Apache, a server of those cases, and what its prefork serves",
     },
     Package {
         name: "caddy",
@@ -341,11 +336,6 @@ const OF_REFERENCE: &[Package] = &[
         name: "h2o",
         brings: "h2o",
         why: "a server of HTTP/2, for those cases",
-    },
-    Package {
-        name: "nghttp2-server",
-        brings: "nghttpd",
-        why: "another one",
     },
     Package {
         name: "mini-httpd",
