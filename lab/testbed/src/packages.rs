@@ -307,6 +307,86 @@ const OF_REFERENCE: &[Package] = &[
         brings: "ruby",
         why: "a generator and a server whose threads need one lock, for those cases",
     },
+    Package {
+        name: "php8.2-curl",
+        brings: "/usr/lib/php/20220829/curl.so",
+        why: "a generator by curl's multi interface, for those cases",
+    },
+    Package {
+        name: "libwww-perl",
+        brings: "/usr/share/perl5/LWP.pm",
+        why: "one by LWP, for the same",
+    },
+    Package {
+        name: "httperf",
+        brings: "httperf",
+        why: "one that keeps a pace by spinning, for the same",
+    },
+    Package {
+        name: "libapache2-mod-php8.2",
+        brings: "/usr/lib/apache2/modules/libphp8.2.so",
+        why: "Apache, a server of those cases, and what its prefork serves",
+    },
+    Package {
+        name: "caddy",
+        brings: "caddy",
+        why: "a server and proxy in Go, for those cases",
+    },
+    Package {
+        name: "h2o",
+        brings: "h2o",
+        why: "a server of HTTP/2, for those cases",
+    },
+    Package {
+        name: "mini-httpd",
+        brings: "mini_httpd",
+        why: "a server with a process for each request, for those cases",
+    },
+    Package {
+        name: "puma",
+        brings: "puma",
+        why: "a server of Ruby with a pool of threads, for those cases",
+    },
+    Package {
+        name: "starman",
+        brings: "starman",
+        why: "one of Perl with a pool of processes",
+    },
+    Package {
+        name: "ruby-webrick",
+        brings: "/usr/share/doc/ruby-webrick/copyright",
+        why: "a server that writes header and body apart, for those cases",
+    },
+    Package {
+        name: "beanstalkd",
+        brings: "beanstalkd",
+        why: "a queue that is a server of those cases",
+    },
+    Package {
+        name: "pgbouncer",
+        brings: "pgbouncer",
+        why: "a proxy with a small pool, for those cases",
+    },
+    Package {
+        name: "varnish",
+        brings: "varnishd",
+        why: "a proxy of those cases",
+    },
+    Package {
+        name: "squid",
+        brings: "squid",
+        why: "a proxy of those cases",
+    },
+    Package {
+        name: "socat",
+        brings: "socat",
+        why: "a proxy with a process for each connection, for those cases",
+    },
+    Package {
+        name: "stunnel4",
+        brings: "stunnel4",
+        why: "a server whose CPU goes to TLS, for those cases",
+    },
 ];
 
 /// What `cargo xtask dist` needs beside them.

@@ -1,5 +1,5 @@
 // A load generator: client PORT CONNECTIONS SECONDS. With `serve PORT US`: a server that uses so
-// much time of a CPU for each request.
+// much time of a CPU for each request. With `lock PORT MS`: it holds its one lock for so long.
 package main
 
 import (
@@ -22,10 +22,25 @@ func serve(port string, us int) {
 	http.ListenAndServe("127.0.0.1:"+port, nil)
 }
 
+func lock(port string, ms int) {
+	var one sync.Mutex
+	http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
+		one.Lock()
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+		one.Unlock()
+		answer.Write([]byte("hello\n"))
+	})
+	http.ListenAndServe("127.0.0.1:"+port, nil)
+}
+
 func main() {
 	if os.Args[1] == "serve" {
 		us, _ := strconv.Atoi(os.Args[3])
 		serve(os.Args[2], us)
+	}
+	if os.Args[1] == "lock" {
+		ms, _ := strconv.Atoi(os.Args[3])
+		lock(os.Args[2], ms)
 	}
 	connections, _ := strconv.Atoi(os.Args[2])
 	seconds, _ := strconv.ParseFloat(os.Args[3], 64)

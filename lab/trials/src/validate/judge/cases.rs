@@ -5,7 +5,7 @@
 //!
 //! A verdict is *right* if it is a word of the case's truth. Beside a busy loop `machine` is
 //! right too: the figure is then that of a machine that others use. Every third case of the first
-//! table and all of the second are held aside, and are reported only when asked for.
+//! table and all of the others are held aside, and are reported only when asked for.
 
 mod bench;
 mod table;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use table::{Case, cases};
+use table::{Case, TABLES, cases};
 
 /// A line of the file: one run.
 #[derive(Serialize, Deserialize)]
@@ -41,9 +41,12 @@ pub(crate) struct How {
     /// Also report the cases that are held aside
     #[arg(long)]
     open: bool,
-    /// The cases of the second table, in place of those by which rules were made
-    #[arg(long)]
-    second: bool,
+    /// Which table of cases: rules were made by the first one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=TABLES.len() as i64))]
+    table: u8,
+    /// Only run the commands, without judging them: which of them do not work here?
+    #[arg(long, conflicts_with = "beside")]
+    r#try: bool,
     /// This program has a network namespace of its own
     #[arg(long, hide = true)]
     apart: bool,
@@ -65,7 +68,7 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result
     let is_wanted = |case: &&Case| {
         let text = format!("#{} {} {}", case.number, case.server, case.command);
         let is_named = wanted.only.is_none_or(|only| text.contains(only));
-        is_named && case.is_second() == how.second && !is_there(case, &store)
+        is_named && case.table() == usize::from(how.table) && !is_there(case, &store)
     };
     let missing: Vec<&Case> = cases.iter().filter(is_wanted).collect();
     if !missing.is_empty() && wanted.seconds > 0 {
@@ -74,7 +77,10 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result
             enter_namespace()?;
         }
         let bench = Bench::set_up(&built.map_or_else(program::build, Ok)?)?;
-        let _hog = if beside { Some(busy_loop()?) } else { None };
+        if how.r#try {
+            return tried(&bench, &missing);
+        }
+        let _hog = if beside { Some(busy_loop(None)?) } else { None };
         for case in missing {
             if Instant::now() >= until {
                 break;
@@ -95,6 +101,27 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result
         }
     }
     report(&cases, &store.lines, opened)
+}
+
+/// Runs the commands alone, prints what each printed last, and counts those that work.
+fn tried(bench: &Bench, cases: &[&Case]) -> anyhow::Result<Vec<Row>> {
+    let mut count = 0;
+    for case in cases {
+        match bench.run_alone(case) {
+            Ok(last) => {
+                println!("#{} {last}", case.number);
+                count += 1;
+            }
+            Err(error) => println!("#{} FAILED: {error:#}", case.number),
+        }
+    }
+    Ok(vec![Row {
+        what: "commands that work".to_owned(),
+        count,
+        trials: cases.len() as u64,
+        required: Required::AtLeast(1.0),
+        note: String::new(),
+    }])
 }
 
 fn report(cases: &[Case], runs: &[Run], opened: bool) -> anyhow::Result<Vec<Row>> {

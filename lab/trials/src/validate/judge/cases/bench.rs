@@ -15,7 +15,7 @@ use jostle_testbed::servers::{self, Placed, Server};
 use jostle_testbed::{packages, shell};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The length of a run.
 const SECONDS: u32 = 4;
@@ -25,10 +25,16 @@ const LONGEST_S: u32 = 60;
 
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// A program that uses any CPU as long as it may.
-pub(super) fn busy_loop() -> anyhow::Result<Leash> {
-    let mut shell = Command::new("sh");
-    Leash::start(shell.args(["-c", "while :; do :; done & read -r never; kill $!"]))
+/// The longest run of a command alone, which none of the cases needs.
+const LONGEST_ALONE_S: f64 = 8.0;
+
+/// A program that uses this CPU, or any, as long as it may.
+pub(super) fn busy_loop(cpu: Option<usize>) -> anyhow::Result<Leash> {
+    let placed = Placed { cpu, group: None }.words();
+    let mut shell = Command::new(&placed[0]);
+    shell.args(&placed[1..]);
+    let busy = "while :; do :; done & read -r never; kill $!";
+    Leash::start(shell.args(["sh", "-c", busy]))
 }
 
 /// Where cases are run: in a network namespace of their own.
@@ -68,8 +74,10 @@ impl Bench {
     }
 
     fn placed(&self, case: &Case, side: usize) -> Placed<'_> {
+        let is = |planted| case.planted.contains(&planted);
+        let cpu = self.cpus[if is(Plant::Beside) { 0 } else { side }];
         Placed {
-            cpu: (!case.planted.contains(&Plant::Free)).then_some(self.cpus[side]),
+            cpu: (!is(Plant::Free)).then_some(cpu),
             group: Some(self.groups[side].path()),
         }
     }
@@ -109,6 +117,20 @@ impl Bench {
 
     /// Judges a case.
     pub(super) fn run(&self, case: &Case) -> anyhow::Result<Watched> {
+        self.planted(case, |port| self.judge(case, port))
+    }
+
+    /// Runs a case's command without judging it, and tells the last line that it printed.
+    pub(super) fn run_alone(&self, case: &Case) -> anyhow::Result<String> {
+        self.planted(case, |port| self.call_alone(case, port))
+    }
+
+    /// Calls this with the port of the case's server, in what is planted.
+    fn planted<T>(
+        &self,
+        case: &Case,
+        call: impl FnOnce(u16) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         eprintln!("#{} {} {}", case.number, case.server, case.command);
         [0, 1]
             .into_iter()
@@ -125,6 +147,10 @@ impl Bench {
         let port = server
             .as_ref()
             .map_or_else(free_port, |running| Ok(port(running)))?;
+        let is_beside = case.planted.contains(&Plant::Beside);
+        let hog = is_beside
+            .then(|| busy_loop(Some(self.cpus[0])))
+            .transpose()?;
         let ports = std::fs::read_to_string(RANGE)?;
         for planted in &case.planted {
             match planted {
@@ -133,19 +159,20 @@ impl Bench {
                     let last = 20_000 + number - 1;
                     std::fs::write(RANGE, format!("20000 {last}"))?;
                 }
-                Plant::Free | Plant::Quota(..) | Plant::Stop(..) | Plant::Kill(_) => {}
+                _ => {}
             }
         }
-        let watched = std::thread::scope(|scope| {
+        let called = std::thread::scope(|scope| {
             scope.spawn(|| {
                 case.planted
                     .iter()
                     .for_each(|planted| self.disturb(planted))
             });
-            self.judge(case, port)
+            call(port)
         });
+        drop(hog);
         std::fs::write(RANGE, ports)?;
-        watched
+        called
     }
 
     fn limit(&self, side: usize, cpus: f64) -> anyhow::Result<()> {
@@ -181,16 +208,36 @@ impl Bench {
                     eprintln!("{error:#}");
                 }
             }
-            Plant::Free | Plant::Ports(_) | Plant::Quota(..) => {}
+            _ => {}
         }
     }
 
-    fn judge(&self, case: &Case, port: u16) -> anyhow::Result<Watched> {
+    /// A case's command line, where and as it runs.
+    fn words(&self, case: &Case, port: u16) -> Vec<String> {
         let line = case
             .command
             .replace("{url}", &format!("http://127.0.0.1:{port}/"))
             .replace("{port}", &port.to_string())
             .replace("{s}", &SECONDS.to_string());
+        let mut words = self.placed(case, 0).words();
+        words.extend(["sh", "-c", &line].map(str::to_owned));
+        words
+    }
+
+    fn call_alone(&self, case: &Case, port: u16) -> anyhow::Result<String> {
+        let mut command = program::call(Path::new("timeout"));
+        command
+            .current_dir(self.directory.path())
+            .arg(LONGEST_ALONE_S.to_string())
+            .args(self.words(case, port));
+        // Any code but those of a shell that cannot start it: some commands are made to fail.
+        let codes: Vec<i32> = (0..126).chain(128..256).collect();
+        let began = Instant::now();
+        let printed = printed(&mut command, &codes)?;
+        last_line(&printed, began.elapsed().as_secs_f64())
+    }
+
+    fn judge(&self, case: &Case, port: u16) -> anyhow::Result<Watched> {
         let part = self.directory.path().join("part.jsonl");
         let mut command = program::call(Path::new("timeout"));
         command
@@ -200,8 +247,7 @@ impl Bench {
             .args(["judge", "--quiet", "--overwrite", "-o"])
             .arg(&part)
             .arg("--")
-            .args(self.placed(case, 0).words())
-            .args(["sh", "-c", &line]);
+            .args(self.words(case, port));
         // 1: nothing to judge; 3: the generator was the limit.
         printed(&mut command, &[0, 1, 3])?;
         read(&part)
@@ -214,6 +260,14 @@ impl Drop for Bench {
             eprintln!("left behind: {}", left.join("; "));
         }
     }
+}
+
+/// The last line of what a command printed that took so long.
+fn last_line(printed: &str, took_s: f64) -> anyhow::Result<String> {
+    ensure!(took_s < LONGEST_ALONE_S, "it took {took_s:.1} s");
+    let last = printed.lines().rfind(|line| !line.trim().is_empty());
+    let last = last.context("it printed nothing")?.trim();
+    Ok(format!("{took_s:.1} s: {last}"))
 }
 
 fn generators() -> PathBuf {
@@ -247,6 +301,25 @@ pub(super) fn enter_namespace() -> anyhow::Result<()> {
         "memcached",
         "mariadb-server",
         "mariadb-client",
+        "php8.2-curl",
+        "libwww-perl",
+        "curl",
+        "httperf",
+        "libapache2-mod-php8.2",
+        "caddy",
+        "h2o",
+        "mini-httpd",
+        "puma",
+        "starman",
+        "ruby-webrick",
+        "beanstalkd",
+        "pgbouncer",
+        "varnish",
+        "squid",
+        "socat",
+        "stunnel4",
+        "etcd-server",
+        "openssl",
     ])?;
     shell::run(&mut Command::new(
         shell::root().join("lab/trials/cases/install.sh"),
@@ -273,4 +346,18 @@ pub(super) fn enter_namespace() -> anyhow::Result<()> {
         .status()
         .context("cannot run unshare")?;
     std::process::exit(status.code().unwrap_or(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_works_prints_something_in_time() {
+        assert_eq!(
+            last_line("a\n 12 requests\n\n", 4.04).unwrap(),
+            "4.0 s: 12 requests"
+        );
+        assert!(last_line(" \n", 4.0).is_err() && last_line("12 requests", 8.0).is_err());
+    }
 }

@@ -4,18 +4,19 @@ use anyhow::{Context, bail};
 use jostle_model::judged::Limit;
 
 /// The cases by which rules were made, and those that were written down after the rules.
-const TABLES: [&str; 2] = [
+pub(super) const TABLES: [&str; 3] = [
     include_str!("../../../../cases/cases.tsv"),
     include_str!("../../../../cases/cases-2.tsv"),
+    include_str!("../../../../cases/cases-3.tsv"),
 ];
 pub(super) const SERVERS: &str = include_str!("../../../../cases/servers.tsv");
 
-/// Cases of the first table whose number is a multiple of this are held aside; all of the second
+/// Cases of the first table whose number is a multiple of this are held aside; all of the others
 /// are.
 const ASIDE: u32 = 3;
 
-/// The number of the first case of the second table, less one.
-const SECOND: u32 = 100;
+/// How far apart the numbers of the tables' first cases are: 1, 101, 201.
+const EACH: u32 = 100;
 
 /// A quota that is never reached.
 pub(super) const NO_QUOTA_CPUS: f64 = 10_000.0;
@@ -35,6 +36,8 @@ pub(super) struct Case {
 pub(super) enum Plant {
     /// Neither side has a CPU of its own.
     Free,
+    /// Both sides, and a busy loop that is no part of either, have the first CPU.
+    Beside,
     /// The number of ports for new connections.
     Ports(u16),
     /// CPUs of the generator (0), or of the server (1), from when on in seconds.
@@ -48,12 +51,12 @@ pub(super) enum Plant {
 impl Case {
     /// Whether no rule may be made by it.
     pub(super) fn is_aside(&self) -> bool {
-        self.number > SECOND || self.number.is_multiple_of(ASIDE)
+        self.table() > 1 || self.number.is_multiple_of(ASIDE)
     }
 
-    /// Whether it stands in the second table.
-    pub(super) fn is_second(&self) -> bool {
-        self.number > SECOND
+    /// The table that has it, from 1.
+    pub(super) fn table(&self) -> usize {
+        ((self.number - 1) / EACH) as usize + 1
     }
 }
 
@@ -64,7 +67,7 @@ pub(super) fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str
 }
 
 pub(super) fn cases() -> anyhow::Result<Vec<Case>> {
-    let each = |table: usize| lines(TABLES[table]).zip(SECOND * table as u32 + 1..);
+    let each = |table: usize| lines(TABLES[table]).zip(EACH * table as u32 + 1..);
     let each = (0..TABLES.len()).flat_map(each).map(|(words, number)| {
         let [servers, planted, truth, command, _why] = words[..] else {
             bail!("case {number}: a line has five columns");
@@ -98,6 +101,7 @@ fn plant(word: &str) -> anyhow::Result<Plant> {
     };
     Ok(match what {
         "free" => Plant::Free,
+        "beside" => Plant::Beside,
         "ports" => Plant::Ports(value.parse()?),
         "quota" => {
             let (cpus, from_s) = value.split_once('@').unwrap_or((value, "0"));
@@ -120,8 +124,8 @@ mod tests {
     #[test]
     fn each_table_has_enough_cases_and_every_truth_and_servers_that_are_known() {
         let cases = cases().unwrap();
-        let seconds = cases.iter().filter(|case| case.is_second()).count();
-        assert!(cases.len() - seconds >= 60 && seconds >= 30);
+        let of_table = |table| cases.iter().filter(move |case| case.table() == table);
+        assert!((1..=TABLES.len()).all(|table| of_table(table).count() >= 50));
         for limit in [
             Limit::Generator,
             Limit::Server,
@@ -132,9 +136,9 @@ mod tests {
             Limit::Path,
             Limit::Nothing,
         ] {
-            for second in [false, true] {
-                let mut each = cases.iter().filter(|case| case.is_second() == second);
-                assert!(each.any(|case| case.truth.contains(&limit)), "{limit:?}");
+            for table in 1..=TABLES.len() {
+                let is_there = of_table(table).any(|case| case.truth.contains(&limit));
+                assert!(is_there, "{limit:?} in table {table}");
             }
         }
         let known = [
@@ -173,6 +177,7 @@ mod tests {
         );
         assert_eq!(plant("server:kill=2").unwrap(), Plant::Kill(2.0));
         assert_eq!(plant("ports=300").unwrap(), Plant::Ports(300));
+        assert_eq!(plant("beside").unwrap(), Plant::Beside);
         assert!(plant("server:quota=much").is_err() && plant("slower").is_err());
     }
 }
