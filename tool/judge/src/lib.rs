@@ -17,6 +17,7 @@ use jostle_engine::keeper::Server;
 use jostle_model::ServerAt;
 use jostle_model::judged::{Machine, Turn, Watched};
 use jostle_model::record::{Environment, Neighbour, SCHEMA};
+use jostle_sys::serving::Address;
 use jostle_sys::stat::{self, MachineTicks};
 use jostle_sys::{census, clock, cpu, files, process};
 use kin::{Kin, Whose};
@@ -253,6 +254,31 @@ impl<'a> Sampler<'a> {
         }
     }
 
+    /// What stands behind the server is no neighbour of the experiment, but a part of it: the
+    /// processes at these ports, at the other end of its connections, and what these ask.
+    fn follow_behind(&mut self, mut ports: BTreeSet<u16>) {
+        /// Servers behind servers that are followed.
+        const HOPS: usize = 2;
+        for _ in 0..HOPS {
+            let at = |port: &u16| jostle_sys::serving::serving(&Address::Port(*port));
+            let roots: Vec<u32> = ports.iter().flat_map(at).collect();
+            if roots.is_empty() {
+                return;
+            }
+            let booked_ns = self.kin.stand_behind(&roots);
+            let machine = &mut self.watched.machine;
+            if let Some(others_s) = &mut machine.others_s {
+                let behind_s = machine.behind_s.get_or_insert_default();
+                behind_s.resize(others_s.len(), 0.0);
+                side::take_over(behind_s, booked_ns, others_s);
+            }
+            let Some(sockets) = &mut self.sockets else {
+                return;
+            };
+            ports = sockets.look_beside(&inodes(&self.kin.of(Whose::Behind)), 2);
+        }
+    }
+
     fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
         let mut next_ns = self.began_ns + self.order.every_ns;
         let mut given_up_ns = None;
@@ -366,6 +392,9 @@ impl<'a> Sampler<'a> {
             let others = self.watched.machine.others_s.get_or_insert_default();
             others.push(rounded(used(Whose::Other) as f64 / 1e9));
         }
+        if let Some(behind_s) = &mut self.watched.machine.behind_s {
+            behind_s.push(rounded(used(Whose::Behind) as f64 / 1e9));
+        }
         self.look_at_machine();
         self.look_at_sockets(&generators, around);
     }
@@ -458,8 +487,14 @@ impl<'a> Sampler<'a> {
             sockets.look_beside(&inodes(generators), 0);
         }
         if self.found.is_some() && (again || (around && sockets.has_downstream())) {
-            sockets.look_beside(&inodes(&self.kin.of(Whose::Server)), 1);
+            let ports = sockets.look_beside(&inodes(&self.kin.of(Whose::Server)), 1);
+            let before_ns = stat::own_cpu_ns();
+            self.follow_behind(ports);
+            self.searched_ns += stat::own_cpu_ns() - before_ns;
         }
+        let Some(sockets) = &mut self.sockets else {
+            return;
+        };
         sockets.look();
         // Each descriptor of the server is looked at, so that this comes ever less often.
         if looks.is_power_of_two() {

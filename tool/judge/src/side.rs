@@ -143,15 +143,9 @@ impl Watch {
         }
     }
 
-    /// CPU time of earlier intervals, of which the latest are taken first from `others_s`,
-    /// where it was booked before the processes were known.
+    /// Takes over CPU time of earlier intervals, which was booked as that of other programs.
     pub(super) fn take_over(&mut self, ns: u64, others_s: &mut [f64]) {
-        let mut left_s = ns as f64 / 1e9;
-        for (own, others) in self.side.cpu_s.iter_mut().zip(others_s).rev() {
-            let moved = left_s.min(*others);
-            (*own, *others) = (rounded(*own + moved), rounded(*others - moved));
-            left_s -= moved;
-        }
+        take_over(&mut self.side.cpu_s, ns, others_s);
     }
 
     /// Corrects the stopped time of the latest interval: the guard has recorded each time
@@ -239,6 +233,17 @@ impl Watch {
             largest,
             ..self.side
         }
+    }
+}
+
+/// Moves CPU time of earlier intervals from `others_s`, the latest first, where it was booked before
+/// the processes were known.
+pub(super) fn take_over(own_s: &mut [f64], ns: u64, others_s: &mut [f64]) {
+    let mut left_s = ns as f64 / 1e9;
+    for (own, others) in own_s.iter_mut().zip(others_s).rev() {
+        let moved = left_s.min(*others);
+        (*own, *others) = (rounded(*own + moved), rounded(*others - moved));
+        left_s -= moved;
     }
 }
 

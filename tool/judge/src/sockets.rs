@@ -63,8 +63,8 @@ pub(super) struct Sockets {
     share: f64,
     /// New connections elsewhere at the latest look at all sockets.
     new_elsewhere: usize,
-    /// What the command, and the server, were connected to beside.
-    peers: [BTreeMap<SocketAddr, Group>; 2],
+    /// What the command, the server, and what stands behind it were connected to beside.
+    peers: [BTreeMap<SocketAddr, Group>; 3],
     /// Connections that were opened lately, by interval.
     lately: VecDeque<(Instant, u64)>,
     /// Whether the clients are on the loopback.
@@ -197,8 +197,9 @@ impl Sockets {
     }
 
     /// Notes what these sockets are connected to beside the judged server: of the command
-    /// (0), or of the server (1), whose connections wait for answers.
-    pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) {
+    /// (0), of the server (1), whose connections wait for answers, or of what stands behind it
+    /// (2). Returns the ports of this machine that were not known to be among them.
+    pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) -> BTreeSet<u16> {
         let wanted = Wanted {
             listeners: true,
             carried: true,
@@ -208,6 +209,8 @@ impl Sockets {
         let serves = listening(all.iter());
         let judged = self.port.map(|(port, _)| port);
         let mut now: BTreeMap<SocketAddr, u64> = BTreeMap::new();
+        let ends: HashSet<SocketAddr> = all.iter().map(|socket| socket.addresses()[0]).collect();
+        let mut newly = BTreeSet::new();
         let own = all
             .iter()
             .filter(|socket| inodes.contains(&u64::from(socket.inode)));
@@ -219,6 +222,9 @@ impl Sockets {
             if judged == Some(to.port()) && self.address.is_none_or(|own| own == to.ip()) {
                 continue;
             }
+            if !self.peers[which].contains_key(&to) && ends.contains(&to) {
+                newly.insert(to.port());
+            }
             let group = self.peers[which].entry(to).or_default();
             let bytes = carried.sent_bytes + carried.received_bytes;
             group.bytes.insert(socket.cookie, bytes);
@@ -228,6 +234,7 @@ impl Sockets {
             *open += 1;
             group.connections = group.connections.max(*open);
         }
+        newly
     }
 
     /// At the end of an interval.
@@ -475,7 +482,7 @@ impl Sockets {
     /// The columns: of the connections, where a server's port was found, and of what the
     /// kernel counted.
     pub(super) fn into_columns(self) -> (Option<Traffic>, Network) {
-        let [others, downstream] = self.peers.map(|groups| {
+        let [others, downstream, _] = self.peers.map(|groups| {
             let each = groups.into_iter().map(|(at, group)| group.into_peer(at));
             let mut each: Vec<Peer> = each.collect();
             each.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));

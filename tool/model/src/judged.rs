@@ -285,7 +285,8 @@ pub struct Peer {
     pub bytes: u64,
     /// Share of the looks at them that met one which surely waited for an answer: it had sent
     /// later than received, or something in the same tick of the clock that no answer had
-    /// acknowledged. Absent where few looks met any.
+    /// acknowledged, or had received fewer segments than its earlier answers have. Absent where
+    /// few looks met any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_share: Option<f64>,
 }
@@ -320,6 +321,10 @@ pub struct Machine {
     /// CPU time of other processes; absent where not all can be seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others_s: Option<Vec<f64>>,
+    /// CPU time of the processes of this machine that the server asks, of those that these ask,
+    /// and of what they have started; absent where there are none, and in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub behind_s: Option<Vec<f64>>,
     /// CPU time of jostle itself.
     pub tool_s: Vec<f64>,
     /// The other processes that used most, at most three, over the whole run.

@@ -6,6 +6,7 @@ use crate::common::{Done, Place, alone, beside, in_five_tries, must_have};
 use jostle_model::judged::{Limit, Watched};
 use jostle_model::record::Record;
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -97,6 +98,46 @@ fn pairs_over_a_unix_socket_compare_what_was_printed() {
         doubled.rates_per_s[0].iter().all(|rate| *rate > 1.0),
         "{doubled:?}"
     );
+}
+
+/// A server of lab/trials/cases/serve.py, and its port.
+fn serve(words: &str) -> (Loops, u32, u16) {
+    must_have("python3", "python3");
+    let port = jostle_testbed::ports::free_port().unwrap();
+    let server = Command::new("python3")
+        .args([CASES.to_owned() + "/serve.py", port.to_string()])
+        .args(words.split(' '))
+        .spawn()
+        .unwrap();
+    let pid = server.id();
+    let server = Loops::of(vec![server]);
+    crate::common::until("a server", Duration::from_secs(60), || {
+        TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    (server, pid, port)
+}
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/trials/cases");
+
+#[test]
+fn servers_behind_the_server_are_no_other_programs() {
+    let _beside = beside();
+    let place = Place::new();
+    let (_last, last, at) = serve("gil 2000");
+    let (_next, next, at) = serve(&format!("relay {at}"));
+    let (_first, _, at) = serve(&format!("relay {at}"));
+    // They are found at the tenth look, which may come late on a busy machine.
+    in_five_tries("the servers behind", || {
+        let (_, records) = judged(
+            &place,
+            &format!("-- python3 {CASES}/client.py threads {at} 8 3"),
+        );
+        let machine = first(records).machine;
+        let used_s: f64 = machine.behind_s?.iter().sum();
+        let mut others = machine.neighbours.iter();
+        let is_apart = others.all(|other| ![last, next].map(u64::from).contains(&other.pid));
+        (used_s > 0.0 && is_apart).then_some(())
+    });
 }
 
 /// Tests that judge figures of this machine.

@@ -399,7 +399,10 @@ fn harm(window: &Window<'_>, busy: Busy<'_>) -> Option<f64> {
     let sides = || sides.into_iter().flatten();
     let is_everywhere = |side: &Side| side.allowed_cpus == Some(watched.machine.cpus);
     let rivals = match sides().all(is_everywhere) {
-        true => sides().map(|side| window.share(&side.cpu_s)).sum::<f64>() - busy.cpu,
+        true => {
+            let ours = sides().map(|side| window.share(&side.cpu_s)).sum::<f64>();
+            ours + window.behind() - busy.cpu
+        }
         false => 0.0,
     };
     let part = others / (others + rivals.max(0.0)).max(f64::MIN_POSITIVE);
@@ -443,9 +446,12 @@ fn full(window: &Window<'_>) -> Option<State> {
         .as_ref()
         .map_or(0.0, |side| window.share(&side.cpu_s));
     let others = window.others().unwrap_or(0.0);
+    let behind = window.behind();
     let cpus = machine.cpus.max(1) as f64;
-    (generator + server + others >= FULL * cpus)
-        .then(|| State::new(Limit::Machine, words::full(cpus, generator, server, others)))
+    (generator + server + behind + others >= FULL * cpus).then(|| {
+        let reason = words::full(cpus, generator, server, behind, others);
+        State::new(Limit::Machine, reason)
+    })
 }
 
 fn network(window: &Window<'_>) -> Option<State> {

@@ -193,6 +193,12 @@ impl<'a> Window<'a> {
             .map(|others_s| self.share(others_s))
     }
 
+    /// CPUs' worth of time of what stands behind the server.
+    pub(super) fn behind(&self) -> f64 {
+        let behind_s = self.watched.machine.behind_s.as_deref();
+        behind_s.map_or(0.0, |behind_s| self.share(behind_s))
+    }
+
     /// Share of all CPUs that the hypervisor took.
     pub(super) fn stolen(&self) -> f64 {
         self.share(&self.watched.machine.stolen_s) / self.watched.machine.cpus.max(1) as f64

@@ -186,10 +186,14 @@ pub(super) fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
     format!("the {side} used {used:.2} of {cpus} that it may run on")
 }
 
-pub(super) fn full(cpus: f64, generator: f64, server: f64, others: f64) -> String {
+pub(super) fn full(cpus: f64, generator: f64, server: f64, behind: f64, others: f64) -> String {
+    let behind = match behind >= 0.005 {
+        true => format!("{behind:.2} by what the server asks, "),
+        false => String::new(),
+    };
     format!(
         "the {cpus} CPUs were all in use: {server:.2} by the server, {generator:.2} by the \
-         generator, {others:.2} by other programs"
+         generator, {behind}{others:.2} by other programs"
     )
 }
 

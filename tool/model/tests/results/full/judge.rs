@@ -133,6 +133,7 @@ pub(super) fn watched() -> Watched {
             cpus: 2,
             stolen_s: vec![0.0],
             others_s: Some(vec![0.0]),
+            behind_s: Some(vec![0.0]),
             tool_s: vec![0.0],
             neighbours: vec![Neighbour::default()],
         },

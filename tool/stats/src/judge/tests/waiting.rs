@@ -383,6 +383,32 @@ fn a_server_that_waits_for_its_disk_or_for_swap_is_told_where_a_counter_shows_it
 }
 
 #[test]
+fn what_the_server_asks_uses_cpus_and_is_no_other_program() {
+    let behind = |run: &mut Watched, cpu: f64| run.machine.behind_s = Some(column(cpu));
+    // A full machine, nobody else's CPU time.
+    let found = Planted::of(0.5, 0.3)
+        .with(|run| server(run).cpu_s = column(0.5))
+        .with(|run| behind(run, 0.9))
+        .is(Limit::Machine, "0.90 by what the server asks, 0.02 by");
+    assert!(!found.reasons[0].contains("unread"), "{found:?}");
+    // The server waits for CPUs that those behind it use, and other programs use few.
+    let waits = |run: &mut Watched, cpu: f64| {
+        for side in [&mut run.generator, run.server.as_mut().unwrap()] {
+            side.allowed_cpus = Some(2);
+        }
+        queue(server(run), 0.2);
+        hog(run, 0.2);
+        behind(run, cpu);
+    };
+    Planted::of(0.1, 0.1)
+        .with(|run| waits(run, 1.0))
+        .is(Limit::Path, "neither");
+    Planted::of(0.1, 0.1)
+        .with(|run| waits(run, 0.0))
+        .is(Limit::Machine, "the server's busiest thread");
+}
+
+#[test]
 fn a_wait_for_a_cpu_that_both_sides_share_is_not_all_of_other_programs() {
     let both = |run: &mut Watched, others: f64| {
         for side in [&mut run.generator, run.server.as_mut().unwrap()] {
