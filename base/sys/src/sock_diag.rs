@@ -92,6 +92,12 @@ impl Carried {
         }
     }
 
+    /// Whether next to nothing comes back, as on the connection of a log.
+    pub fn only_sends(self) -> bool {
+        let [sent, received] = self.data_segments.map(u64::from);
+        sent >= 10 && 10 * received < sent
+    }
+
     /// Whether requests of one segment each have been answered by the same number of segments,
     /// except for the latest. Few requests do not tell what that number is.
     fn lacks_segments(self) -> bool {
@@ -443,6 +449,18 @@ mod tests {
         assert_eq!(awaits(100, 0, [12, 12]), None);
         assert_eq!(awaits(1, 100, [12, 12]), None);
         assert_eq!(awaits(3, 5, [12, 12]), None);
+    }
+
+    #[test]
+    fn a_connection_that_only_sends_is_known() {
+        for (sent, received, is_it) in [(100, 9, true), (100, 10, false), (9, 0, false)] {
+            let data_segments = [sent, received];
+            let carried = Carried {
+                data_segments,
+                ..Carried::default()
+            };
+            assert_eq!(carried.only_sends(), is_it, "{data_segments:?}");
+        }
     }
 
     mod live_tests {

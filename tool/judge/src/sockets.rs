@@ -228,8 +228,10 @@ impl Sockets {
             let group = self.peers[which].entry(to).or_default();
             let bytes = carried.sent_bytes + carried.received_bytes;
             group.bytes.insert(socket.cookie, bytes);
-            let is_known_to = carried.awaits_answer() == Some(true);
-            group.waited[usize::from(!is_known_to)] += 1;
+            if !carried.only_sends() {
+                let is_known_to = carried.awaits_answer() == Some(true);
+                group.waited[usize::from(!is_known_to)] += 1;
+            }
             let open = now.entry(to).or_default();
             *open += 1;
             group.connections = group.connections.max(*open);

@@ -112,13 +112,17 @@ pub(super) fn for_backlog(window: &Window<'_>) -> Option<State> {
 }
 
 /// The server waits for a server of its own: most of its connections there, as many as it has
-/// clients or as its pool has, wait for an answer. One of many clients' servers has a connection
-/// that only sends, such as a log.
+/// clients or as its pool has, wait for an answer. A single one of a server with many clients is
+/// in the way of all of them only if it carries a part of what these do: another may wait for
+/// news.
 pub(super) fn downstream(window: &Window<'_>) -> Option<State> {
     let traffic = window.watched.traffic.as_ref()?;
     let clients = window.mean(&traffic.connections);
     let waits = |peer: &&Peer| peer.waiting_share >= Some(MOSTLY);
-    let several = |peer: &&Peer| peer.connections as f64 >= clients.min(2.0);
+    let bytes: f64 = traffic.bytes.iter().sum();
+    let several = |peer: &&Peer| {
+        peer.connections as f64 >= clients.min(2.0) || peer.bytes as f64 >= HARMED * bytes.max(1.0)
+    };
     let each = traffic.downstream.iter().filter(waits).filter(several);
     let peer = each.max_by_key(|peer| peer.connections)?;
     let server = window.busiest(window.watched.server.as_ref()?)?;

@@ -275,10 +275,11 @@ pub(super) fn refused_by_queue(window: &Window<'_>, share: f64) -> String {
 
 pub(super) fn downstream(peer: &Peer) -> String {
     format!(
-        "the server itself waited for {}: it has {} connections there, which were waiting for an \
-         answer in {} of the looks",
+        "the server itself waited for {}: it has {} connection{} there, waiting for an answer in \
+         {} of the looks",
         peer.at,
         peer.connections,
+        if peer.connections == 1 { "" } else { "s" },
         percent(peer.waiting_share.unwrap_or(0.0))
     )
 }

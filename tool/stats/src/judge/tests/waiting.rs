@@ -334,7 +334,11 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
     Planted::of(0.1, 0.3)
         .with(|run| behind(run, 10, 0.9))
         .is(Limit::Downstream, "waited for 127.0.0.1:5432");
-    // A connection that only sends, such as a log; and one that is mostly idle.
+    // A queue before the only connection; one that waits for news; and some that are mostly idle.
+    Planted::of(0.1, 0.3)
+        .with(|run| behind(run, 1, 1.0))
+        .with(|run| traffic(run).downstream[0].bytes = 5_000_000)
+        .is(Limit::Downstream, "it has 1 connection there, ");
     Planted::of(0.1, 0.3)
         .with(|run| behind(run, 1, 1.0))
         .is(Limit::Server, "unread");
