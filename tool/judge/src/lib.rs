@@ -11,6 +11,7 @@ mod side;
 mod sockets;
 mod store;
 mod threads;
+mod turns;
 
 use guard::{Guard, News};
 use jostle_engine::keeper::Server;

@@ -1,7 +1,9 @@
 //! The TCP connections between the command and its server: the server's port, found by
 //! what the command connects to, then queues and what was carried in each interval.
 
+use super::turns::in_turn;
 use jostle_model::judged::{Network, Peer, Traffic};
+use jostle_sys::limits;
 use jostle_sys::limits::net::{self, Counted, Net, Reuse};
 use jostle_sys::serving;
 use jostle_sys::sock_diag::{Carried, LISTEN, SYN_SENT, SockDiag, Tcp, Wanted};
@@ -75,6 +77,8 @@ pub(super) struct Sockets {
     known: Option<Vec<Tcp>>,
     columns: Traffic,
     intervals: usize,
+    /// Of the kernel's clock.
+    tick_ms: f64,
 }
 
 impl Sockets {
@@ -107,6 +111,7 @@ impl Sockets {
             known: None,
             columns: Traffic::default(),
             intervals: 0,
+            tick_ms: limits::tick_ns() as f64 / 1e6,
         };
         // What connections carried before belongs to no interval.
         sockets.look();
@@ -280,12 +285,23 @@ impl Sockets {
         let unsent = |socket: &&Tcp| socket.carried.is_some_and(|now| now.unsent > 0);
         let unsent = clients.iter().chain(&servers).filter(unsent).count();
         columns.unsent.get_or_insert_default().push(unsent as f64);
-        let awaits = |socket: &Tcp| socket.carried.and_then(Carried::awaits_answer);
-        let idle = clients
-            .iter()
-            .filter(|client| awaits(client) == Some(false));
-        let idle = idle.count();
-        columns.idle.get_or_insert_default().push(idle as f64);
+        let carried = clients.iter().filter_map(|client| client.carried);
+        let mut ages_ms = Vec::new();
+        let mut idle = 0;
+        for (carried, awaits) in carried.map(|carried| (carried, carried.awaits_answer())) {
+            match awaits {
+                Some(true) => ages_ms.push(carried.idle_ms[1]),
+                Some(false) => idle += 1,
+                None => {}
+            }
+        }
+        for (column, count) in [
+            (&mut columns.idle, idle),
+            (&mut columns.waiting, ages_ms.len()),
+            (&mut columns.in_turn, in_turn(&mut ages_ms, self.tick_ms)),
+        ] {
+            column.get_or_insert_default().push(count as f64);
+        }
         columns.time_wait.push(time_wait as f64);
         columns
             .ports_left

@@ -102,10 +102,16 @@ fn pairs_over_a_unix_socket_compare_what_was_printed() {
 
 /// A server of lab/trials/cases/serve.py, and its port.
 fn serve(words: &str) -> (Loops, u32, u16) {
+    serve_by(&[&format!("{CASES}/serve.py")], words)
+}
+
+/// A server of this Python script, whose first word is its port.
+fn serve_by(script: &[&str], words: &str) -> (Loops, u32, u16) {
     must_have("python3", "python3");
     let port = jostle_testbed::ports::free_port().unwrap();
     let server = Command::new("python3")
-        .args([CASES.to_owned() + "/serve.py", port.to_string()])
+        .args(script)
+        .arg(port.to_string())
         .args(words.split(' '))
         .spawn()
         .unwrap();
@@ -138,6 +144,34 @@ fn servers_behind_the_server_are_no_other_programs() {
         let is_apart = others.all(|other| ![last, next].map(u64::from).contains(&other.pid));
         (used_s > 0.0 && is_apart).then_some(())
     });
+}
+
+#[test]
+fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_not() {
+    // Each request holds the lock for so long, or sleeps without it.
+    const SCRIPT: &str = "import socketserver, sys, threading, time\n\
+        lock, seconds = threading.Lock(), float(sys.argv[3])\n\
+        class Handler(socketserver.BaseRequestHandler):\n\
+        \x20   def handle(self):\n\
+        \x20       while self.request.recv(4096):\n\
+        \x20           if sys.argv[2] == 'lock':\n\
+        \x20               with lock: time.sleep(seconds)\n\
+        \x20           else: time.sleep(seconds)\n\
+        \x20           self.request.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n')\n\
+        class Server(socketserver.ThreadingTCPServer): daemon_threads, request_queue_size = True, 64\n\
+        Server(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()";
+    let _beside = beside();
+    let place = Place::new();
+    for (words, is_server) in [("lock 0.04", true), ("sleep 0.32", false)] {
+        let (_server, _, at) = serve_by(&["-c", SCRIPT], words);
+        in_five_tries(words, || {
+            let line = format!("-- python3 {CASES}/client.py threads {at} 8 4");
+            let (_, records) = judged(&place, &line);
+            let finding = first(records).finding;
+            let told = finding.reasons[0].contains("one after the other at even distances");
+            (told == is_server).then_some(())
+        });
+    }
 }
 
 /// Tests that judge figures of this machine.

@@ -205,6 +205,7 @@ fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
         .or_else(|| waits::downstream(window))
         .or_else(|| waits::for_disk(window))
         .or_else(|| waits::for_pool(window, generator, server))
+        .or_else(|| waits::for_turn(window, generator))
         .or_else(|| neighbours(window, generator, server))
         .or_else(|| full(window))
         .or_else(|| network(window))
@@ -513,7 +514,7 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
             Limit::Path,
             match waits::idle(window).filter(|idle| *idle >= waits::MOSTLY) {
                 Some(idle) => words::paced(idle, generator, server),
-                None => words::idle(generator, server),
+                None => words::waits(window, generator, server),
             },
         ),
         false => State::new(Limit::Undecided, words::between(generator, server)),

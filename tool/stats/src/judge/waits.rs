@@ -26,6 +26,10 @@ pub(crate) const UNREAD: f64 = 0.9;
 /// Share of the connections on which requests lie unread then.
 pub(crate) const OF_CONNECTIONS: f64 = 0.2;
 
+/// Share of the connections that wait whose answers come in turn: by chance six answers are at even
+/// distances in 1.5 % of the looks.
+const IN_TURN: f64 = 0.9;
+
 /// For a tenth of the looks no port was left.
 pub(super) fn for_ports(window: &Window<'_>) -> Option<State> {
     let ports_left = window.looks(&window.watched.traffic.as_ref()?.ports_left);
@@ -140,6 +144,21 @@ pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
         let reason = words::at_locks(waiting, side.processes);
         State::new(Limit::Server, reason)
     })
+}
+
+/// The server has room, and most connections wait for answers that come one after the other at even
+/// distances. With a timer for each request, or on a long way, they come whenever they come.
+pub(super) fn for_turn(window: &Window<'_>, generator: Option<Busy<'_>>) -> Option<State> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let server = window.busiest(window.watched.server.as_ref()?)?;
+    let waiting = window.mean(traffic.waiting.as_ref()?);
+    let in_turn = window.mean(traffic.in_turn.as_ref()?);
+    let open = window.mean(&traffic.connections);
+    // Answers that are on their way come in turn on a slow line.
+    let unsent = of_connections(window, traffic.unsent.as_ref()?)?;
+    let is_idle = server.share() <= ROOM && generator?.share() <= ROOM && unsent < HARMED;
+    (is_idle && in_turn >= IN_TURN * waiting && waiting > MOSTLY * open)
+        .then(|| State::new(Limit::Server, words::in_turn(waiting, server)))
 }
 
 /// The server has room, and while answers are owed, one of its threads or more waits for a disk

@@ -71,6 +71,8 @@ fn traffic() -> Traffic {
         server_unread: Some(vec![0.0]),
         unsent: Some(vec![0.0]),
         idle: Some(vec![0.0]),
+        waiting: Some(vec![0.0]),
+        in_turn: Some(vec![0.0]),
         backlog: Some(vec![0.0]),
         backlog_limit: Some(511),
         at_processes: vec![755, 245],

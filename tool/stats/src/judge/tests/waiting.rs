@@ -95,6 +95,35 @@ fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
 }
 
 #[test]
+fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_for_timers_is_not() {
+    // Of 50 connections.
+    let waiting = |waiting: f64, in_turn: f64, unsent: f64| {
+        Planted::of(0.1, 0.1).with(|run| {
+            let traffic = traffic(run);
+            traffic.server_unread = Some(vec![0.0; LOOKS]);
+            traffic.waiting = Some(vec![waiting; LOOKS]);
+            traffic.in_turn = Some(vec![in_turn; LOOKS]);
+            traffic.unsent = Some(vec![unsent; LOOKS]);
+        })
+    };
+    let found = waiting(48.0, 46.0, 0.0).is(
+        Limit::Server,
+        "48 connections waited for answers, which came one after the other at even distances",
+    );
+    assert_eq!(found.seconds, "SSSSSSSSS");
+    let timers = "requests had been read: each waits inside the server";
+    waiting(48.0, 30.0, 0.0).is(Limit::Path, timers);
+    // Answers on their way; connections that mostly wait for their generator.
+    for run in [waiting(48.0, 46.0, 30.0), waiting(20.0, 20.0, 0.0)] {
+        let found = run.is(Limit::Path, "neither");
+        assert!(!found.reasons[0].contains(timers), "{found:?}");
+    }
+    waiting(48.0, 46.0, 0.0)
+        .with(|run| *server(run) = side("mariadbd", 0.8, 0.0))
+        .is(Limit::Undecided, "nor had both of them room");
+}
+
+#[test]
 fn a_command_that_failed_for_want_of_ports_says_so() {
     let failed = |exit: i32| {
         Planted::of(0.3, 0.4).with(|run| {
