@@ -291,7 +291,7 @@ mod live_tests {
         kin.serve(&[two[0], shell.id()]);
         // A part of the command is none of what stands behind its server.
         kin.stand_behind(&[two[1]]);
-        assert_eq!(kin.of(Whose::Behind), []);
+        assert!(kin.of(Whose::Behind).is_empty());
         // What was the command's from its birth stays so; only roots move.
         assert_eq!(kin.of(Whose::Server), [two[0]]);
         assert!(kin.of(Whose::Generator).contains(&shell.id()));

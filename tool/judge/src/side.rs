@@ -106,6 +106,9 @@ impl Watch {
         if process.cpu_s.len().is_power_of_two() {
             // Programs are executed after they were forked.
             process.name = threads::name(pid, pid).unwrap_or_else(|| member.name.clone());
+            if let Some(program) = program(pid) {
+                process.program = Some(program).filter(|name| !name.starts_with(&process.name));
+            }
             process.threads = process.threads.max(stat::threads_of(pid).len() as u64);
             process.gomaxprocs = process.gomaxprocs.or_else(|| gomaxprocs(pid));
         }
@@ -269,6 +272,12 @@ fn waits_for_lock(title: &[u8]) -> bool {
     text.starts_with(b"postgres: ") && text.ends_with(b" waiting")
 }
 
+/// The file name of its program; none where that may not be read.
+fn program(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.file_name()?.to_string_lossy().into_owned())
+}
+
 /// GOMAXPROCS of its environment.
 fn gomaxprocs(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -280,6 +289,32 @@ fn gomaxprocs(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn a_script_s_program_is_its_interpreter() {
+            let directory = tempfile::tempdir().unwrap();
+            let script = directory.path().join("load");
+            std::fs::write(&script, "#!/bin/sh\nread line\n").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&script, mode).unwrap();
+            let mut child = std::process::Command::new(&script)
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let shell = std::fs::canonicalize("/bin/sh").unwrap();
+            let shell = shell.file_name().unwrap().to_str();
+            assert_eq!(
+                threads::name(child.id(), child.id()).as_deref(),
+                Some("load")
+            );
+            assert_eq!(program(child.id()).as_deref(), shell);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
 
     #[test]
     fn a_title_tells_a_wait_for_a_lock() {

@@ -185,6 +185,10 @@ pub struct Side {
 pub struct Process {
     /// As the kernel names it (comm).
     pub name: String,
+    /// The file name of its program, where that is another: a script has its own name, and its
+    /// interpreter is the program. Absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program: Option<String>,
     /// Its number.
     pub pid: u64,
     /// Most threads at a time.

@@ -38,6 +38,7 @@ fn watched_side() -> judged::Side {
             name: "wrk".to_owned(),
             pid: 7,
             threads: 1,
+            program: Some("python3.11".to_owned()),
             gomaxprocs: Some(1),
             cpu_s: vec![0.1],
         }),

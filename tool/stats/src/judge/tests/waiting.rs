@@ -13,8 +13,8 @@ fn threaded(run: &mut Watched, cpu: f64) {
         name: "python3".to_owned(),
         pid: 70,
         threads: 8,
-        gomaxprocs: None,
         cpu_s: column(cpu),
+        ..Process::default()
     });
 }
 
@@ -35,6 +35,18 @@ fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
             largest(run).gomaxprocs = Some(2);
         })
         .is(Limit::Generator, "GOMAXPROCS=2 holds it there");
+    // System calls run without the lock; a script is known by its interpreter.
+    let of = |name: &str, program: Option<&str>| {
+        Planted::of(0.5, 0.3).with(|run| {
+            threaded(run, 1.07);
+            let largest = largest(run);
+            (largest.name, largest.program) = (name.to_owned(), program.map(str::to_owned));
+        })
+    };
+    of("ruby", None).is(Limit::Generator, "all the time close to 1");
+    of("locust", Some("python3.11")).is(Limit::Generator, "all the time close to 1");
+    of("wrk", None).is(Limit::Path, "neither");
+    of("python3.13t", None).is(Limit::Path, "neither");
     // One CPU in the mean: other copies would show.
     let found = Planted::of(0.3, 0.3)
         .with(|run| {
