@@ -78,8 +78,8 @@ impl Carried {
     /// answer, if it answers at all. The kernel counts in ticks of up to 10 ms. A connection that
     /// is used again at once has sent and received in the same tick: an answer would have
     /// acknowledged what was sent, so that one waits of which something is in flight, or was
-    /// acknowledged after the latest answer. Where all answers so far have the same number of
-    /// segments, one is owed as long as some of them are missing: the latest may be there in part.
+    /// acknowledged after the latest answer. Where all answers so far have several segments, and
+    /// the same number of them, one is owed as long as a part of it is missing.
     /// None where nothing tells.
     pub fn awaits_answer(self) -> Option<bool> {
         let [sent_ms, received_ms] = self.idle_ms;
@@ -98,13 +98,26 @@ impl Carried {
         sent >= 10 && 10 * received < sent
     }
 
-    /// Whether requests of one segment each have been answered by the same number of segments,
-    /// except for the latest. Few requests do not tell what that number is.
+    /// Whether answers of several segments each are there except for a part of the latest.
     fn lacks_segments(self) -> bool {
+        let each = self.segments_each();
+        let missing = self.missing_segments();
+        each >= 2 && missing.is_some_and(|missing| (1..=each as i64).contains(&missing))
+    }
+
+    /// Segments for each request, if each has one itself.
+    fn segments_each(self) -> u64 {
         let [requests, received] = self.data_segments.map(u64::from);
-        let each = (received + requests / 2) / requests.max(1);
-        let missing = (requests * each).saturating_sub(received);
-        requests > 2 * each && (1..=each).contains(&missing)
+        (received + requests / 2) / requests.max(1)
+    }
+
+    /// How many segments are missing until all requests, of one segment each, have answers of the
+    /// same number of segments. What both ends said at the beginning may shift it. None where
+    /// there were too few requests.
+    pub fn missing_segments(self) -> Option<i64> {
+        let [requests, received] = self.data_segments.map(u64::from);
+        let each = self.segments_each();
+        (each > 0 && requests > 2 * each).then(|| (requests * each) as i64 - received as i64)
     }
 }
 
@@ -444,6 +457,8 @@ mod tests {
         // Asked in the tick of the answer before.
         assert_eq!(awaits(34, 66, [12, 12]), Some(true));
         assert_eq!(awaits(34, 68, [12, 12]), None);
+        // One segment has no parts.
+        assert_eq!(awaits(34, 33, [12, 12]), None);
         // Answers of different lengths, one that only sends, one that only receives, too few.
         assert_eq!(awaits(100, 150, [12, 12]), None);
         assert_eq!(awaits(100, 0, [12, 12]), None);

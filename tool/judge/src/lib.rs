@@ -7,6 +7,7 @@
 mod guard;
 mod kin;
 mod output;
+mod peers;
 mod side;
 mod sockets;
 mod store;

@@ -1,8 +1,9 @@
 //! The TCP connections between the command and its server: the server's port, found by
 //! what the command connects to, then queues and what was carried in each interval.
 
-use super::turns::in_turn;
-use jostle_model::judged::{Network, Peer, Traffic};
+use super::peers::Peers;
+use super::turns::{Owed, in_turn};
+use jostle_model::judged::{Network, Traffic};
 use jostle_sys::limits;
 use jostle_sys::limits::net::{self, Counted, Net, Reuse};
 use jostle_sys::serving;
@@ -32,15 +33,6 @@ const TIME_WAIT_MS: u32 = 60_000;
 const NEW: usize = 20;
 const NEW_SHARE: f64 = 0.8;
 
-/// Connections to one address.
-#[derive(Clone, Debug, Default)]
-struct Group {
-    connections: u64,
-    bytes: HashMap<u64, u64>,
-    /// How often a connection was met that surely waited for an answer, and that did not.
-    waited: [u32; 2],
-}
-
 /// What connects to what.
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -66,7 +58,7 @@ pub(super) struct Sockets {
     /// New connections elsewhere at the latest look at all sockets.
     new_elsewhere: usize,
     /// What the command, the server, and what stands behind it were connected to beside.
-    peers: [BTreeMap<SocketAddr, Group>; 3],
+    peers: [Peers; 3],
     /// Connections that were opened lately, by interval.
     lately: VecDeque<(Instant, u64)>,
     /// Whether the clients are on the loopback.
@@ -79,6 +71,8 @@ pub(super) struct Sockets {
     intervals: usize,
     /// Of the kernel's clock.
     tick_ms: f64,
+    /// Of the clients of the judged server.
+    owed: Owed,
 }
 
 impl Sockets {
@@ -112,6 +106,7 @@ impl Sockets {
             columns: Traffic::default(),
             intervals: 0,
             tick_ms: limits::tick_ns() as f64 / 1e6,
+            owed: Owed::default(),
         };
         // What connections carried before belongs to no interval.
         sockets.look();
@@ -212,36 +207,16 @@ impl Sockets {
         };
         let all = self.diag.tcp(wanted).unwrap_or_default();
         let serves = listening(all.iter());
-        let judged = self.port.map(|(port, _)| port);
-        let mut now: BTreeMap<SocketAddr, u64> = BTreeMap::new();
-        let ends: HashSet<SocketAddr> = all.iter().map(|socket| socket.addresses()[0]).collect();
-        let mut newly = BTreeSet::new();
-        let own = all
-            .iter()
-            .filter(|socket| inodes.contains(&u64::from(socket.inode)));
-        for socket in own.filter(|socket| !serves.contains(&socket.own_port)) {
-            let Some(carried) = socket.carried.filter(|_| socket.other_port != 0) else {
-                continue;
-            };
-            let to = socket.addresses()[1];
-            if judged == Some(to.port()) && self.address.is_none_or(|own| own == to.ip()) {
-                continue;
-            }
-            if !self.peers[which].contains_key(&to) && ends.contains(&to) {
-                newly.insert(to.port());
-            }
-            let group = self.peers[which].entry(to).or_default();
-            let bytes = carried.sent_bytes + carried.received_bytes;
-            group.bytes.insert(socket.cookie, bytes);
-            if !carried.only_sends() {
-                let is_known_to = carried.awaits_answer() == Some(true);
-                group.waited[usize::from(!is_known_to)] += 1;
-            }
-            let open = now.entry(to).or_default();
-            *open += 1;
-            group.connections = group.connections.max(*open);
-        }
-        newly
+        let here: HashSet<SocketAddr> = all.iter().map(|socket| socket.addresses()[0]).collect();
+        let (port, address) = (self.port.map(|(port, _)| port), self.address);
+        let is_judged = |to: SocketAddr| {
+            port == Some(to.port()) && address.is_none_or(|address| address == to.ip())
+        };
+        let own = all.iter().filter(|socket| {
+            let is_own = inodes.contains(&u64::from(socket.inode));
+            is_own && !serves.contains(&socket.own_port) && !is_judged(socket.addresses()[1])
+        });
+        self.peers[which].look(own, &here)
     }
 
     /// At the end of an interval.
@@ -288,8 +263,8 @@ impl Sockets {
         let carried = clients.iter().filter_map(|client| client.carried);
         let mut ages_ms = Vec::new();
         let mut idle = 0;
-        for (carried, awaits) in carried.map(|carried| (carried, carried.awaits_answer())) {
-            match awaits {
+        for carried in carried {
+            match self.owed.awaits(carried) {
                 Some(true) => ages_ms.push(carried.idle_ms[1]),
                 Some(false) => idle += 1,
                 None => {}
@@ -500,13 +475,7 @@ impl Sockets {
     /// The columns: of the connections, where a server's port was found, and of what the
     /// kernel counted.
     pub(super) fn into_columns(self) -> (Option<Traffic>, Network) {
-        let [others, downstream, _] = self.peers.map(|groups| {
-            let each = groups.into_iter().map(|(at, group)| group.into_peer(at));
-            let mut each: Vec<Peer> = each.collect();
-            each.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
-            each.truncate(NAMED);
-            each
-        });
+        let [others, downstream, _] = self.peers.map(Peers::largest);
         let any = |column: &[f64]| column.iter().any(|value| *value > 0.0);
         let is_seen = any(&self.columns.connections) || any(&self.columns.opened);
         let traffic = self.port.filter(|_| is_seen).map(|(port, _)| Traffic {
@@ -517,24 +486,6 @@ impl Sockets {
             ..self.columns
         });
         (traffic, self.network)
-    }
-}
-
-/// Other servers that are named.
-const NAMED: usize = 3;
-
-impl Group {
-    fn into_peer(self, at: SocketAddr) -> Peer {
-        /// Fewer tell nothing.
-        const MET: u32 = 5;
-        let [waited, others] = self.waited;
-        let met = waited + others;
-        Peer {
-            at: at.to_string(),
-            connections: self.connections,
-            bytes: self.bytes.values().sum(),
-            waiting_share: (met >= MET).then(|| f64::from(waited) / f64::from(met)),
-        }
     }
 }
 

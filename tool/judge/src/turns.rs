@@ -1,8 +1,40 @@
-//! Whether a server answers its connections in turn, one after the other at even distances: as it
+//! Which connections wait for answers, and whether a server answers them in turn, one after the other at even distances: as it
 //! does where each request needs the same lock, or stands in the same queue, for some time.
 //!
 //! Where each request waits for a time of its own, answers come whenever they come: some close
 //! together, and others far apart.
+
+use jostle_sys::sock_diag::Carried;
+use std::collections::BTreeMap;
+
+/// What is known of the connections to one server: how many segments are missing when an answer is
+/// owed, and how many when none is, by the looks at which the clock told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owed(BTreeMap<i64, [u32; 2]>);
+
+impl Owed {
+    /// Looks at which an answer was owed for one at which none was, of the same missing segments.
+    const SURE: u32 = 4;
+
+    /// Whether a connection awaits an answer; None where neither the clock tells, nor what other
+    /// connections and looks have shown.
+    pub(super) fn awaits(&mut self, carried: Carried) -> Option<bool> {
+        let known = carried.awaits_answer();
+        let Some(missing) = carried.missing_segments() else {
+            return known;
+        };
+        match known {
+            Some(is_owed) => {
+                self.0.entry(missing).or_default()[usize::from(!is_owed)] += 1;
+                known
+            }
+            None => {
+                let [owed, not] = self.0.get(&missing)?;
+                (*owed > 0 && *owed >= Owed::SURE * not).then_some(true)
+            }
+        }
+    }
+}
 
 /// Fewer answers may stand at even distances by chance.
 const FEWEST: usize = 6;
@@ -31,6 +63,28 @@ pub(super) fn in_turn(ages_ms: &mut [u32], tick_ms: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_whose_clock_does_not_tell_is_known_by_the_others() {
+        let mut owed = Owed::default();
+        let mut awaits = |sent, received, idle_ms: [u32; 2]| {
+            owed.awaits(Carried {
+                idle_ms,
+                acknowledged_ms: idle_ms[1],
+                data_segments: [sent, received],
+                ..Carried::default()
+            })
+        };
+        // MariaDB speaks first: as many answers as requests are one too few.
+        assert_eq!(awaits(20, 20, [60, 60]), None);
+        assert_eq!(awaits(9, 9, [4, 8]), Some(true));
+        assert_eq!(awaits(9, 10, [8, 4]), Some(false));
+        assert_eq!(awaits(20, 20, [60, 60]), Some(true));
+        assert_eq!(awaits(20, 21, [60, 60]), None);
+        // Where looks contradict one another, nothing is known.
+        assert_eq!(awaits(9, 9, [8, 4]), Some(false));
+        assert_eq!(awaits(20, 20, [60, 60]), None);
+    }
 
     #[test]
     fn answers_of_a_lock_come_in_turn_and_those_of_timers_do_not() {

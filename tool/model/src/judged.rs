@@ -296,7 +296,7 @@ pub struct Peer {
     pub bytes: u64,
     /// Share of the looks at them that met one which surely waited for an answer: it had sent
     /// later than received, or something in the same tick of the clock that no answer had
-    /// acknowledged, or had received fewer segments than its earlier answers have. Absent where
+    /// acknowledged, or had received as few segments as others that surely waited. Absent where
     /// few looks met any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_share: Option<f64>,

@@ -174,6 +174,46 @@ fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_n
     }
 }
 
+#[test]
+fn of_two_servers_one_is_judged_and_pairs_compare_its_work_alone() {
+    // A number of connections to the first server, whose answers come 0.1 s later, and one to the
+    // second, which answers at once and so carries far more bytes.
+    const SCRIPT: &str = "import socket, sys, threading, time\n\
+        end, (one, other, n) = time.monotonic() + 3, map(int, sys.argv[1:])\n\
+        def ask(port):\n\
+        \x20   with socket.create_connection(('127.0.0.1', port)) as s:\n\
+        \x20       while time.monotonic() < end:\n\
+        \x20           s.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n'); s.recv(4096)\n\
+        for port in [one] * n + [other]: threading.Thread(target=ask, args=(port,)).start()\n";
+    let _beside = beside();
+    let place = Place::new();
+    std::fs::write(place.file("load.py"), SCRIPT).unwrap();
+    let (_one, _, one) = serve("wait 100");
+    let (_other, _, other) = serve("gil 0");
+    let line = format!("--double --repeat 1 -- python3 load.py {one} {other} {{4}}");
+    let (done, records) = judged(&place, &line);
+    let Some(Record::Doubled(doubled)) = records.last() else {
+        panic!("{records:?}")
+    };
+    let rates = doubled.rates_per_s[0];
+    assert_eq!(doubled.measure, "bytes", "{}", done.stderr);
+    let runs = records.iter().filter_map(|record| match record {
+        Record::Judged(watched) => Some(watched),
+        _ => None,
+    });
+    for (watched, rate) in runs.zip(rates) {
+        let traffic = watched.traffic.as_ref().unwrap();
+        assert_eq!(traffic.port, u64::from(one));
+        let [listed] = &traffic.others[..] else {
+            panic!("{traffic:?}")
+        };
+        assert_eq!(listed.at, format!("127.0.0.1:{other}"));
+        let bytes: f64 = traffic.bytes.iter().sum();
+        let of_both = (bytes + listed.bytes as f64) / watched.elapsed_s;
+        assert!(rate > 0.0 && 2.0 * rate < of_both, "{rate} of {of_both}");
+    }
+}
+
 /// Tests that judge figures of this machine.
 mod figures {
     use super::*;

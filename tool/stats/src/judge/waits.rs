@@ -10,7 +10,7 @@ use crate::tcp::DELAYED_S;
 use jostle_model::judged::{Limit, Peer};
 
 /// Ports under which connections fail.
-const PORTS: f64 = 64.0;
+pub(super) const PORTS: f64 = 64.0;
 
 /// Share of the connections' time that decides.
 pub(super) const MOSTLY: f64 = 0.5;
@@ -57,10 +57,11 @@ pub(super) fn few_ports(window: &Window<'_>) -> Option<State> {
 pub(super) fn delayed(window: &Window<'_>) -> Option<f64> {
     let traffic = window.watched.traffic.as_ref()?;
     let delayed = window.share(&window.watched.network.as_ref()?.delayed_acks) * DELAYED_S;
-    let open = window.mean(&traffic.connections);
-    let unsent = traffic.unsent.as_ref();
-    let unsent = unsent.and_then(|column| of_connections(window, column));
-    (open > 0.0).then(|| (delayed / open).min(unsent.unwrap_or(1.0)).min(1.0))
+    // Those that still connect have sent nothing.
+    let connecting = traffic.connecting.as_ref();
+    let open = window.mean(&traffic.connections) - connecting.map_or(0.0, |of| window.mean(of));
+    let unsent = traffic.unsent.as_ref().map(|column| window.mean(column));
+    (open > 0.0).then(|| delayed.min(unsent.unwrap_or(open)).min(open) / open)
 }
 
 /// Share of the connections on which no answer was owed: the generator had not asked yet.

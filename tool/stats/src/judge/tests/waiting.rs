@@ -256,6 +256,15 @@ fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
     Planted::of(0.4, 0.3)
         .with(|run| traffic(run).ports_left[LOOKS / 2] = 3.0)
         .is(Limit::Path, "neither");
+    // After a tenth of a second no connection is opened, and none fails: there is no port.
+    Planted::of(0.9, 0.01)
+        .with(|run| {
+            let traffic = traffic(run);
+            traffic.bytes[1..].fill(0.0);
+            traffic.connections[1..].fill(0.0);
+            traffic.ports_left[1..].fill(0.0);
+        })
+        .is(Limit::Ports, "0 were left");
 }
 
 #[test]
@@ -327,6 +336,20 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
             "delayed acknowledgements (40 ms each) for 88 %",
         );
     assert_eq!(found.seconds, "TTTTTTTTT");
+    // Of ten, four wait for an accept queue, and send nothing meanwhile.
+    let waits = |run: &mut Watched, connecting: f64| {
+        let traffic = traffic(run);
+        traffic.connections.fill(10.0);
+        traffic.connecting = Some(vec![connecting; LOOKS]);
+        traffic.unsent = Some(vec![4.5; LOOKS]);
+        network(run).delayed_acks.fill(22.0);
+    };
+    Planted::of(0.02, 0.02)
+        .with(|run| waits(run, 4.0))
+        .is(Limit::Timer, "(40 ms each) for 75 %");
+    Planted::of(0.02, 0.02)
+        .with(|run| waits(run, 0.0))
+        .is(Limit::Path, "neither");
     // Acknowledgements that are late because the answers are: nothing waits for them.
     Planted::of(0.02, 0.02)
         .with(|run| {
