@@ -259,7 +259,7 @@ fn cpus(machine: &str, release: &str) -> Cpus {
 }
 
 /// Length of a tick: the coarse clock moves once with each.
-fn tick_ns() -> u64 {
+pub fn tick_ns() -> u64 {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     tick.tv_sec as u64 * 1_000_000_000 + tick.tv_nsec as u64
 }

@@ -69,6 +69,8 @@ pub struct Carried {
     pub acknowledged_ms: u32,
     /// Segments that it sent and that were not acknowledged.
     pub in_flight: u32,
+    /// Segments with data, sent and received; 0 where the kernel does not count them.
+    pub data_segments: [u32; 2],
 }
 
 impl Carried {
@@ -76,16 +78,46 @@ impl Carried {
     /// answer, if it answers at all. The kernel counts in ticks of up to 10 ms. A connection that
     /// is used again at once has sent and received in the same tick: an answer would have
     /// acknowledged what was sent, so that one waits of which something is in flight, or was
-    /// acknowledged after the latest answer.
-    /// None where neither tells.
+    /// acknowledged after the latest answer. Where all answers so far have several segments, and
+    /// the same number of them, one is owed as long as a part of it is missing.
+    /// None where nothing tells.
     pub fn awaits_answer(self) -> Option<bool> {
         let [sent_ms, received_ms] = self.idle_ms;
         let is_owed = self.in_flight > 0 || self.acknowledged_ms < received_ms;
         match sent_ms.cmp(&received_ms) {
             Ordering::Less => Some(true),
+            _ if self.lacks_segments() => Some(true),
             Ordering::Greater => Some(false),
             Ordering::Equal => is_owed.then_some(true),
         }
+    }
+
+    /// Whether next to nothing comes back, as on the connection of a log.
+    pub fn only_sends(self) -> bool {
+        let [sent, received] = self.data_segments.map(u64::from);
+        sent >= 10 && 10 * received < sent
+    }
+
+    /// Whether answers of several segments each are there except for a part of the latest.
+    fn lacks_segments(self) -> bool {
+        let each = self.segments_each();
+        let missing = self.missing_segments();
+        each >= 2 && missing.is_some_and(|missing| (1..=each as i64).contains(&missing))
+    }
+
+    /// Segments for each request, if each has one itself.
+    fn segments_each(self) -> u64 {
+        let [requests, received] = self.data_segments.map(u64::from);
+        (received + requests / 2) / requests.max(1)
+    }
+
+    /// How many segments are missing until all requests, of one segment each, have answers of the
+    /// same number of segments. What both ends said at the beginning may shift it. None where
+    /// there were too few requests.
+    pub fn missing_segments(self) -> Option<i64> {
+        let [requests, received] = self.data_segments.map(u64::from);
+        let each = self.segments_each();
+        (each > 0 && requests > 2 * each).then(|| (requests * each) as i64 - received as i64)
     }
 }
 
@@ -347,6 +379,7 @@ fn carried(info: &[u8]) -> Option<Carried> {
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
         // Since Linux 4.6.
         unsent: u32_at(info, 144).unwrap_or(0),
+        data_segments: [156, 152].map(|at| u32_at(info, at).unwrap_or(0)),
     })
 }
 
@@ -405,6 +438,44 @@ mod tests {
         assert_eq!(awaits([60, 60], 60, 0), None);
         assert_eq!(awaits([20, 20], 20, 1), Some(true));
         assert_eq!(awaits([60, 60], 20, 0), Some(true));
+    }
+
+    #[test]
+    fn an_answer_that_came_in_part_is_still_owed() {
+        let awaits = |sent, received, idle_ms| {
+            let carried = Carried {
+                idle_ms,
+                acknowledged_ms: idle_ms[1],
+                data_segments: [sent, received],
+                ..Carried::default()
+            };
+            carried.awaits_answer()
+        };
+        // A proxy that waits for the second of two segments, which a delayed acknowledgement holds.
+        assert_eq!(awaits(33, 65, [104, 40]), Some(true));
+        assert_eq!(awaits(33, 66, [104, 40]), Some(false));
+        // Asked in the tick of the answer before.
+        assert_eq!(awaits(34, 66, [12, 12]), Some(true));
+        assert_eq!(awaits(34, 68, [12, 12]), None);
+        // One segment has no parts.
+        assert_eq!(awaits(34, 33, [12, 12]), None);
+        // Answers of different lengths, one that only sends, one that only receives, too few.
+        assert_eq!(awaits(100, 150, [12, 12]), None);
+        assert_eq!(awaits(100, 0, [12, 12]), None);
+        assert_eq!(awaits(1, 100, [12, 12]), None);
+        assert_eq!(awaits(3, 5, [12, 12]), None);
+    }
+
+    #[test]
+    fn a_connection_that_only_sends_is_known() {
+        for (sent, received, is_it) in [(100, 9, true), (100, 10, false), (9, 0, false)] {
+            let data_segments = [sent, received];
+            let carried = Carried {
+                data_segments,
+                ..Carried::default()
+            };
+            assert_eq!(carried.only_sends(), is_it, "{data_segments:?}");
+        }
     }
 
     mod live_tests {

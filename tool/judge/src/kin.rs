@@ -13,6 +13,8 @@ pub(super) enum Whose {
     Generator,
     /// The server, and what it has started.
     Server,
+    /// What the server asks on this machine, what these ask, and what each has started.
+    Behind,
     /// Jostle and its guard.
     Tool,
     /// A thread of the kernel.
@@ -49,6 +51,7 @@ pub(super) struct Kin {
     command: Option<u32>,
     tool: BTreeSet<u32>,
     server: BTreeSet<u32>,
+    behind: BTreeSet<u32>,
 }
 
 /// Others that used less are not remembered when they end.
@@ -81,13 +84,28 @@ impl Kin {
     /// Names the server's processes, once they are known, and returns the CPU time of these
     /// that was booked as that of other programs.
     pub(super) fn serve(&mut self, roots: &[u32]) -> u64 {
-        let others = self.of(Whose::Other);
         let is_ours = |pid: &&u32| Some(**pid) == self.command || self.tool.contains(pid);
         let roots = roots.iter().filter(|pid| !is_ours(pid));
         self.server.extend(roots);
+        self.moved(Whose::Server)
+    }
+
+    /// The same of processes that the server, or one behind it, is connected to.
+    pub(super) fn stand_behind(&mut self, roots: &[u32]) -> u64 {
+        let is_other = |pid: &&u32| {
+            let member = self.members.get(pid);
+            member.is_none_or(|member| member.whose == Whose::Other)
+        };
+        self.behind.extend(roots.iter().filter(is_other));
+        self.moved(Whose::Behind)
+    }
+
+    /// CPU time of those that were others', and now are this owner's.
+    fn moved(&mut self, to: Whose) -> u64 {
+        let others = self.of(Whose::Other);
         self.reckon();
         let now = others.iter().filter_map(|pid| self.members.get(pid));
-        let now = now.filter(|member| member.whose == Whose::Server);
+        let now = now.filter(|member| member.whose == to);
         now.map(|member| member.total_ns).sum()
     }
 
@@ -197,6 +215,9 @@ impl Kin {
             if self.server.contains(&at) {
                 return Whose::Server;
             }
+            if self.behind.contains(&at) {
+                return Whose::Behind;
+            }
             if self.tool.contains(&at) {
                 return Whose::Tool;
             }
@@ -268,6 +289,9 @@ mod live_tests {
         // Other tests of this process have children too.
         assert!(kin.of(Whose::Tool).contains(&std::process::id()));
         kin.serve(&[two[0], shell.id()]);
+        // A part of the command is none of what stands behind its server.
+        kin.stand_behind(&[two[1]]);
+        assert!(kin.of(Whose::Behind).is_empty());
         // What was the command's from its birth stays so; only roots move.
         assert_eq!(kin.of(Whose::Server), [two[0]]);
         assert!(kin.of(Whose::Generator).contains(&shell.id()));

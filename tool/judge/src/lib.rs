@@ -7,10 +7,14 @@
 mod guard;
 mod kin;
 mod output;
+mod peers;
+mod ports;
+mod servers;
 mod side;
 mod sockets;
 mod store;
 mod threads;
+mod turns;
 
 use guard::{Guard, News};
 use jostle_harness::accounts::ServerProcesses;
@@ -20,6 +24,7 @@ use jostle_model::record::{Environment, Neighbour, SCHEMA};
 use jostle_sys::stat::{self, MachineTicks};
 use jostle_sys::{census, clock, cpu, files, process};
 use kin::{Kin, Whose};
+use servers::inodes;
 use side::Watch;
 use sockets::Sockets;
 use std::collections::BTreeSet;
@@ -232,27 +237,6 @@ impl<'a> Sampler<'a> {
         sampler
     }
 
-    /// Looks for the server's processes.
-    fn know(&mut self, at: &ServerAt) {
-        let server = ServerProcesses::of(Some(at), "", &[]);
-        server.look();
-        let roots = server.roots();
-        self.serve(&roots);
-        if let ServerAt::Port(port) = at {
-            let mut names = roots.iter().filter_map(|pid| threads::name(*pid, *pid));
-            self.store = names.find_map(|name| Store::ask(&name, *port));
-        }
-        self.found = Some((server, at.to_string()));
-    }
-
-    /// What the server did before it was found was booked as that of other programs.
-    fn serve(&mut self, roots: &[u32]) {
-        let booked_ns = self.kin.serve(roots);
-        if let Some(others_s) = &mut self.watched.machine.others_s {
-            self.server.take_over(booked_ns, others_s);
-        }
-    }
-
     fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
         let mut next_ns = self.began_ns + self.order.every_ns;
         let mut given_up_ns = None;
@@ -366,6 +350,9 @@ impl<'a> Sampler<'a> {
             let others = self.watched.machine.others_s.get_or_insert_default();
             others.push(rounded(used(Whose::Other) as f64 / 1e9));
         }
+        if let Some(behind_s) = &mut self.watched.machine.behind_s {
+            behind_s.push(rounded(used(Whose::Behind) as f64 / 1e9));
+        }
         self.look_at_machine();
         self.look_at_sockets(&generators, around);
     }
@@ -416,57 +403,6 @@ impl<'a> Sampler<'a> {
         self.watched.machine.stolen_s.push(stolen_s);
     }
 
-    fn look_at_sockets(&mut self, generators: &[u32], around: bool) {
-        /// Looks at which the server's processes are looked for again: some fork
-        /// others, or take over, when the first connections come. So are other connections of
-        /// both sides, and again once in so many looks.
-        const AGAIN: [usize; 2] = [10, 30];
-        const SELDOM: usize = 64;
-        let looks = self.watched.end_s.len();
-        let before_ns = stat::own_cpu_ns();
-        let Some(sockets) = &mut self.sockets else {
-            return;
-        };
-        let port = match sockets.is_found() {
-            true => None,
-            false => {
-                let inodes = inodes(generators);
-                let own: BTreeSet<u64> = inodes.difference(&self.inherited).copied().collect();
-                let port = sockets.find(&own);
-                let is_found = sockets.is_found();
-                let hidden = !is_found && !own.is_empty() && jostle_sys::serving::has_unix(&own);
-                self.watched.unix_sockets |= hidden;
-                port
-            }
-        };
-        if let (Some(port), None) = (port, &self.found) {
-            self.know(&ServerAt::Port(port));
-            self.server.begin(&self.kin.of(Whose::Server));
-        } else if let Some((server, _)) = &self.found
-            && AGAIN.contains(&looks)
-        {
-            server.look();
-            let roots = server.roots();
-            self.serve(&roots);
-        }
-        self.searched_ns += stat::own_cpu_ns() - before_ns;
-        let Some(sockets) = &mut self.sockets else {
-            return;
-        };
-        let again = AGAIN.contains(&looks) || looks.is_multiple_of(SELDOM);
-        if again && sockets.is_found() {
-            sockets.look_beside(&inodes(generators), 0);
-        }
-        if self.found.is_some() && (again || (around && sockets.has_downstream())) {
-            sockets.look_beside(&inodes(&self.kin.of(Whose::Server)), 1);
-        }
-        sockets.look();
-        // Each descriptor of the server is looked at, so that this comes ever less often.
-        if looks.is_power_of_two() {
-            sockets.share_out(&self.kin.of(Whose::Server));
-        }
-    }
-
     fn finish(mut self) -> Watched {
         let end = self.end.take().unwrap_or_default();
         let intervals = self.watched.end_s.len();
@@ -508,13 +444,6 @@ impl<'a> Sampler<'a> {
             ..self.watched
         }
     }
-}
-
-/// The sockets that these processes have open.
-fn inodes(pids: &[u32]) -> BTreeSet<u64> {
-    let each = pids.iter().take(64);
-    each.flat_map(|pid| jostle_sys::serving::sockets_of(*pid))
-        .collect()
 }
 
 /// Share of the command's CPU time that belongs to processes that were seen. After the last

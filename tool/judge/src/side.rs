@@ -106,6 +106,9 @@ impl Watch {
         if process.cpu_s.len().is_power_of_two() {
             // Programs are executed after they were forked.
             process.name = threads::name(pid, pid).unwrap_or_else(|| member.name.clone());
+            if let Some(program) = program(pid) {
+                process.program = Some(program).filter(|name| !name.starts_with(&process.name));
+            }
             process.threads = process.threads.max(stat::threads_of(pid).len() as u64);
             process.gomaxprocs = process.gomaxprocs.or_else(|| gomaxprocs(pid));
         }
@@ -143,15 +146,9 @@ impl Watch {
         }
     }
 
-    /// CPU time of earlier intervals, of which the latest are taken first from `others_s`,
-    /// where it was booked before the processes were known.
+    /// Takes over CPU time of earlier intervals, which was booked as that of other programs.
     pub(super) fn take_over(&mut self, ns: u64, others_s: &mut [f64]) {
-        let mut left_s = ns as f64 / 1e9;
-        for (own, others) in self.side.cpu_s.iter_mut().zip(others_s).rev() {
-            let moved = left_s.min(*others);
-            (*own, *others) = (rounded(*own + moved), rounded(*others - moved));
-            left_s -= moved;
-        }
+        take_over(&mut self.side.cpu_s, ns, others_s);
     }
 
     /// Corrects the stopped time of the latest interval: the guard has recorded each time
@@ -242,6 +239,17 @@ impl Watch {
     }
 }
 
+/// Moves CPU time of earlier intervals from `others_s`, the latest first, where it was booked before
+/// the processes were known.
+pub(super) fn take_over(own_s: &mut [f64], ns: u64, others_s: &mut [f64]) {
+    let mut left_s = ns as f64 / 1e9;
+    for (own, others) in own_s.iter_mut().zip(others_s).rev() {
+        let moved = left_s.min(*others);
+        (*own, *others) = (rounded(*own + moved), rounded(*others - moved));
+        left_s -= moved;
+    }
+}
+
 /// Whether a process that does the work is stopped by a signal.
 fn is_stopped(kin: &Kin, pids: &[u32]) -> bool {
     let used = |pid: &u32| kin.members.get(pid).map_or(0, |member| member.total_ns);
@@ -264,6 +272,12 @@ fn waits_for_lock(title: &[u8]) -> bool {
     text.starts_with(b"postgres: ") && text.ends_with(b" waiting")
 }
 
+/// The file name of its program; none where that may not be read.
+fn program(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.file_name()?.to_string_lossy().into_owned())
+}
+
 /// GOMAXPROCS of its environment.
 fn gomaxprocs(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -275,6 +289,34 @@ fn gomaxprocs(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    mod live_tests {
+        use super::*;
+
+        #[test]
+        fn a_script_s_program_is_its_interpreter() {
+            let directory = tempfile::tempdir().unwrap();
+            let script = directory.path().join("load");
+            std::fs::write(&script, "#!/bin/sh\nread line\n").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&script, mode).unwrap();
+            let mut child = std::process::Command::new(&script)
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            // spawn() may return shortly before the kernel has given the name.
+            let is_named = || threads::name(child.id(), child.id()).as_deref() == Some("load");
+            assert!((0..60_000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                is_named()
+            }));
+            let shell = std::fs::canonicalize("/bin/sh").unwrap();
+            let shell = shell.file_name().unwrap().to_str();
+            assert_eq!(program(child.id()).as_deref(), shell);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
 
     #[test]
     fn a_title_tells_a_wait_for_a_lock() {

@@ -1,13 +1,17 @@
 //! The TCP connections between the command and its server: the server's port, found by
 //! what the command connects to, then queues and what was carried in each interval.
 
-use jostle_model::judged::{Network, Peer, Traffic};
-use jostle_sys::limits::net::{self, Counted, Net, Reuse};
+use super::peers::Peers;
+use super::ports::Ports;
+use super::turns::{Owed, in_turn};
+use jostle_model::judged::{Network, Traffic};
+use jostle_sys::limits;
+use jostle_sys::limits::net::{self, Counted};
 use jostle_sys::serving;
 use jostle_sys::sock_diag::{Carried, LISTEN, SYN_SENT, SockDiag, Tcp, Wanted};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Sockets that are asked for all at once, where there are no more: each question walks the
 /// kernel's whole table, sockets in TIME_WAIT included.
@@ -21,23 +25,11 @@ const KNOWN: usize = 256;
 /// Ports that are left by the estimate, under which those in TIME_WAIT are counted one by one.
 const FEW_PORTS: u64 = 1_000;
 
-/// TCP_TIMEWAIT_LEN (include/net/tcp.h).
-const TIME_WAIT_MS: u32 = 60_000;
-
 /// New connections to local ports by which the server is found where no look met the
 /// command's own sockets, because each lives for less than a look; and the share of them
 /// that must lead to one port.
 const NEW: usize = 20;
 const NEW_SHARE: f64 = 0.8;
-
-/// Connections to one address.
-#[derive(Clone, Debug, Default)]
-struct Group {
-    connections: u64,
-    bytes: HashMap<u64, u64>,
-    /// How often a connection was met that surely waited for an answer, and that did not.
-    waited: [u32; 2],
-}
 
 /// What connects to what.
 #[derive(Debug)]
@@ -47,14 +39,11 @@ pub(super) struct Sockets {
     port: Option<(u16, bool)>,
     /// Its address, where other servers have the same port.
     address: Option<IpAddr>,
-    /// Ports that new connections may have.
-    ports: u64,
+    ports: Ports,
     /// By cookie, what each connection had carried at the latest look.
     carried: HashMap<u64, Carried>,
     counted: Option<Counted>,
     network: Network,
-    reuse: Reuse,
-    reuse_after: Duration,
     /// Clients' sockets to other ports, or to any before the server is found.
     others: HashSet<u64>,
     /// New ones among them, by the port that they lead to.
@@ -63,18 +52,18 @@ pub(super) struct Sockets {
     share: f64,
     /// New connections elsewhere at the latest look at all sockets.
     new_elsewhere: usize,
-    /// What the command, and the server, were connected to beside.
-    peers: [BTreeMap<SocketAddr, Group>; 2],
-    /// Connections that were opened lately, by interval.
-    lately: VecDeque<(Instant, u64)>,
-    /// Whether the clients are on the loopback.
-    is_loopback: bool,
+    /// What the command, the server, and what stands behind it were connected to beside.
+    peers: [Peers; 3],
     /// Whether this namespace has few sockets, as of the latest look at all of them.
     are_few: bool,
     /// Sockets of both sides, as long as these are all.
     known: Option<Vec<Tcp>>,
     columns: Traffic,
     intervals: usize,
+    /// Of the kernel's clock.
+    tick_ms: f64,
+    /// Of the clients of the judged server.
+    owed: Owed,
 }
 
 impl Sockets {
@@ -82,31 +71,25 @@ impl Sockets {
     /// known.
     pub(super) fn open(port: Option<u16>) -> Option<Sockets> {
         let diag = SockDiag::open().ok()?;
-        let net = Net::read();
-        let ports = net
-            .ports
-            .map_or(0, |(first, last)| u64::from(last.saturating_sub(first)) + 1);
         let mut sockets = Sockets {
             diag,
             port: port.map(|port| (port, true)),
-            ports: ports.saturating_sub(net.reserved),
+            ports: Ports::read(),
             carried: HashMap::new(),
             address: None,
             counted: Counted::read(),
             network: Network::default(),
-            reuse: Reuse::read(),
-            reuse_after: net::reuse_after(),
             others: HashSet::new(),
             newly_to: BTreeMap::new(),
             share: 1.0,
             new_elsewhere: 0,
             peers: Default::default(),
-            lately: VecDeque::new(),
-            is_loopback: false,
             are_few: false,
             known: None,
             columns: Traffic::default(),
             intervals: 0,
+            tick_ms: limits::tick_ns() as f64 / 1e6,
+            owed: Owed::default(),
         };
         // What connections carried before belongs to no interval.
         sockets.look();
@@ -197,8 +180,9 @@ impl Sockets {
     }
 
     /// Notes what these sockets are connected to beside the judged server: of the command
-    /// (0), or of the server (1), whose connections wait for answers.
-    pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) {
+    /// (0), of the server (1), whose connections wait for answers, or of what stands behind it
+    /// (2). Returns the ports of this machine that were not known to be among them.
+    pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) -> BTreeSet<u16> {
         let wanted = Wanted {
             listeners: true,
             carried: true,
@@ -206,28 +190,16 @@ impl Sockets {
         };
         let all = self.diag.tcp(wanted).unwrap_or_default();
         let serves = listening(all.iter());
-        let judged = self.port.map(|(port, _)| port);
-        let mut now: BTreeMap<SocketAddr, u64> = BTreeMap::new();
-        let own = all
-            .iter()
-            .filter(|socket| inodes.contains(&u64::from(socket.inode)));
-        for socket in own.filter(|socket| !serves.contains(&socket.own_port)) {
-            let Some(carried) = socket.carried.filter(|_| socket.other_port != 0) else {
-                continue;
-            };
-            let to = socket.addresses()[1];
-            if judged == Some(to.port()) && self.address.is_none_or(|own| own == to.ip()) {
-                continue;
-            }
-            let group = self.peers[which].entry(to).or_default();
-            let bytes = carried.sent_bytes + carried.received_bytes;
-            group.bytes.insert(socket.cookie, bytes);
-            let is_known_to = carried.awaits_answer() == Some(true);
-            group.waited[usize::from(!is_known_to)] += 1;
-            let open = now.entry(to).or_default();
-            *open += 1;
-            group.connections = group.connections.max(*open);
-        }
+        let here: HashSet<SocketAddr> = all.iter().map(|socket| socket.addresses()[0]).collect();
+        let (port, address) = (self.port.map(|(port, _)| port), self.address);
+        let is_judged = |to: SocketAddr| {
+            port == Some(to.port()) && address.is_none_or(|address| address == to.ip())
+        };
+        let own = all.iter().filter(|socket| {
+            let is_own = inodes.contains(&u64::from(socket.inode));
+            is_own && !serves.contains(&socket.own_port) && !is_judged(socket.addresses()[1])
+        });
+        self.peers[which].look(own, &here)
     }
 
     /// At the end of an interval.
@@ -249,50 +221,62 @@ impl Sockets {
         self.look_at_traffic(&clients, &servers);
         let time_wait = net::time_wait().unwrap_or(0);
         if let Some(client) = clients.first() {
-            self.is_loopback = client.is_loopback;
+            self.ports.is_loopback = client.is_loopback;
         }
-        let mut taken = self.taken(time_wait, opened, Instant::now());
-        if self.ports.saturating_sub(taken) < FEW_PORTS {
+        let mut taken = self.ports.taken(time_wait, opened, Instant::now());
+        if self.ports.all.saturating_sub(taken) < FEW_PORTS {
             // Most may be the server's ends: these take no port.
             taken = self.ports_in_time_wait().unwrap_or(taken);
         }
         let used = taken + clients.len() as u64;
+        self.look_at_clients(&clients, &servers);
         let columns = &mut self.columns;
-        columns.connections.push(clients.len() as f64);
         columns.opened.push(newly);
-        let connecting = clients
-            .iter()
-            .filter(|socket| socket.state == SYN_SENT)
-            .count();
-        columns
-            .connecting
-            .get_or_insert_default()
-            .push(connecting as f64);
-        let unsent = |socket: &&Tcp| socket.carried.is_some_and(|now| now.unsent > 0);
-        let unsent = clients.iter().chain(&servers).filter(unsent).count();
-        columns.unsent.get_or_insert_default().push(unsent as f64);
-        let awaits = |socket: &Tcp| socket.carried.and_then(Carried::awaits_answer);
-        let idle = clients
-            .iter()
-            .filter(|client| awaits(client) == Some(false));
-        let idle = idle.count();
-        columns.idle.get_or_insert_default().push(idle as f64);
         columns.time_wait.push(time_wait as f64);
         columns
             .ports_left
-            .push(self.ports.saturating_sub(used) as f64);
+            .push(self.ports.all.saturating_sub(used) as f64);
         let unread = |sockets: &[Tcp]| -> f64 {
             let open = sockets.iter().filter(|socket| socket.state != LISTEN);
             open.map(|socket| u64::from(socket.unread)).sum::<u64>() as f64
         };
         columns.generator_unread_bytes.push(unread(&clients));
-        let late = clients.iter().filter(|client| client.unread > 0).count();
-        columns
-            .generator_unread
-            .get_or_insert_default()
-            .push(late as f64);
         self.look_at_server(&servers, unread(&servers));
         self.intervals += 1;
+    }
+
+    /// What the clients' connections wait for.
+    fn look_at_clients(&mut self, clients: &[Tcp], servers: &[Tcp]) {
+        let mut ages_ms = Vec::new();
+        let mut idle = 0;
+        for carried in clients.iter().filter_map(|client| client.carried) {
+            match self.owed.awaits(carried) {
+                Some(true) => ages_ms.push(carried.idle_ms[1]),
+                Some(false) => idle += 1,
+                None => {}
+            }
+        }
+        let clients_that = |is: fn(&Tcp) -> bool| clients.iter().filter(|one| is(one)).count();
+        let has_unsent = |socket: &&Tcp| socket.carried.is_some_and(|now| now.unsent > 0);
+        let unsent = clients.iter().chain(servers).filter(has_unsent).count();
+        let columns = &mut self.columns;
+        columns.connections.push(clients.len() as f64);
+        for (column, count) in [
+            (
+                &mut columns.connecting,
+                clients_that(|one| one.state == SYN_SENT),
+            ),
+            (
+                &mut columns.generator_unread,
+                clients_that(|one| one.unread > 0),
+            ),
+            (&mut columns.unsent, unsent),
+            (&mut columns.idle, idle),
+            (&mut columns.waiting, ages_ms.len()),
+            (&mut columns.in_turn, in_turn(&mut ages_ms, self.tick_ms)),
+        ] {
+            column.get_or_insert_default().push(count as f64);
+        }
     }
 
     /// What their connections carried since the look before.
@@ -319,20 +303,6 @@ impl Sockets {
         columns.retransmitted.push(again as f64);
     }
 
-    /// Ports of connections in TIME_WAIT that no new connection may take. `ab` opens more
-    /// connections in a minute than there are ports.
-    fn taken(&mut self, time_wait: u64, newly: u64, now: Instant) -> u64 {
-        self.lately.push_back((now, newly));
-        let is_old = |(at, _): &(Instant, u64)| now.duration_since(*at) > self.reuse_after;
-        while self.lately.front().is_some_and(is_old) {
-            self.lately.pop_front();
-        }
-        match self.reuses() {
-            true => time_wait.min(self.lately.iter().map(|(_, opened)| opened).sum()),
-            false => time_wait,
-        }
-    }
-
     /// Ports of clients in TIME_WAIT to the server that are not given again yet.
     fn ports_in_time_wait(&mut self) -> Option<u64> {
         let (port, _) = self.port?;
@@ -342,20 +312,8 @@ impl Sockets {
             ..Wanted::default()
         };
         let all = self.diag.tcp(wanted).ok()?;
-        let reused = self.reuses();
-        let is_taken = |socket: &&Tcp| {
-            let age_ms = TIME_WAIT_MS.saturating_sub(socket.expires_ms);
-            !reused || u128::from(age_ms) < self.reuse_after.as_millis()
-        };
+        let is_taken = |socket: &&Tcp| self.ports.keeps(socket);
         Some(all.iter().filter(is_taken).count() as u64)
-    }
-
-    fn reuses(&self) -> bool {
-        match self.reuse {
-            Reuse::Always => true,
-            Reuse::Loopback => self.is_loopback,
-            Reuse::Never => false,
-        }
     }
 
     fn look_at_server(&mut self, servers: &[Tcp], unread: f64) {
@@ -475,41 +433,17 @@ impl Sockets {
     /// The columns: of the connections, where a server's port was found, and of what the
     /// kernel counted.
     pub(super) fn into_columns(self) -> (Option<Traffic>, Network) {
-        let [others, downstream] = self.peers.map(|groups| {
-            let each = groups.into_iter().map(|(at, group)| group.into_peer(at));
-            let mut each: Vec<Peer> = each.collect();
-            each.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
-            each.truncate(NAMED);
-            each
-        });
+        let [others, downstream, _] = self.peers.map(Peers::largest);
         let any = |column: &[f64]| column.iter().any(|value| *value > 0.0);
         let is_seen = any(&self.columns.connections) || any(&self.columns.opened);
         let traffic = self.port.filter(|_| is_seen).map(|(port, _)| Traffic {
             port: port.into(),
-            ports: self.ports,
+            ports: self.ports.all,
             others,
             downstream,
             ..self.columns
         });
         (traffic, self.network)
-    }
-}
-
-/// Other servers that are named.
-const NAMED: usize = 3;
-
-impl Group {
-    fn into_peer(self, at: SocketAddr) -> Peer {
-        /// Fewer tell nothing.
-        const MET: u32 = 5;
-        let [waited, others] = self.waited;
-        let met = waited + others;
-        Peer {
-            at: at.to_string(),
-            connections: self.connections,
-            bytes: self.bytes.values().sum(),
-            waiting_share: (met >= MET).then(|| f64::from(waited) / f64::from(met)),
-        }
     }
 }
 
@@ -560,26 +494,6 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-
-    #[test]
-    fn ports_in_time_wait_are_taken_until_they_may_be_used_again() {
-        let taken = |reuse, is_loopback| {
-            let mut sockets = Sockets::open(None).unwrap();
-            (sockets.reuse, sockets.is_loopback) = (reuse, is_loopback);
-            sockets.reuse_after = Duration::from_secs(2);
-            sockets.lately.clear();
-            let start = Instant::now();
-            let at = |seconds| start + Duration::from_secs(seconds);
-            // 5,000 a second, of which TIME_WAIT keeps those of a minute.
-            let each = (1..=10).map(|nth| sockets.taken(nth * 5_000, 5_000, at(nth)));
-            each.last()
-        };
-        assert_eq!(taken(Reuse::Never, true), Some(50_000));
-        assert_eq!(taken(Reuse::Loopback, false), Some(50_000));
-        // Those of the last two seconds, and of the interval that ends with them.
-        assert_eq!(taken(Reuse::Loopback, true), Some(15_000));
-        assert_eq!(taken(Reuse::Always, false), Some(15_000));
-    }
 
     mod live_tests {
         use super::*;

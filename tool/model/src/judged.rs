@@ -185,6 +185,10 @@ pub struct Side {
 pub struct Process {
     /// As the kernel names it (comm).
     pub name: String,
+    /// The file name of its program, where that is another: a script has its own name, and its
+    /// interpreter is the program. Absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program: Option<String>,
     /// Its number.
     pub pid: u64,
     /// Most threads at a time.
@@ -254,6 +258,13 @@ pub struct Traffic {
     /// owed; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idle: Option<Vec<f64>>,
+    /// Connections that surely waited for an answer; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Vec<f64>>,
+    /// Those among them whose answers before had come at even distances, each more than half of the
+    /// mean one, which was two ticks of the kernel's clock or more; absent as above.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub in_turn: Option<Vec<f64>>,
     /// Connections that waited to be accepted; absent as above.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backlog: Option<Vec<f64>>,
@@ -285,7 +296,8 @@ pub struct Peer {
     pub bytes: u64,
     /// Share of the looks at them that met one which surely waited for an answer: it had sent
     /// later than received, or something in the same tick of the clock that no answer had
-    /// acknowledged. Absent where few looks met any.
+    /// acknowledged, or had received as few segments as others that surely waited. Absent where
+    /// few looks met any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_share: Option<f64>,
 }
@@ -320,6 +332,10 @@ pub struct Machine {
     /// CPU time of other processes; absent where not all can be seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others_s: Option<Vec<f64>>,
+    /// CPU time of the processes of this machine that the server asks, of those that these ask,
+    /// and of what they have started; absent where there are none, and in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub behind_s: Option<Vec<f64>>,
     /// CPU time of jostle itself.
     pub tool_s: Vec<f64>,
     /// The other processes that used most, at most three, over the whole run.

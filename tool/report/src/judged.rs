@@ -343,8 +343,12 @@ pub(crate) fn machine(watched: &Watched) -> String {
         ]
     });
     parts.extend(beside.into_iter().flatten().flatten());
-    if let Some(others_s) = &watched.machine.others_s {
-        parts.push(format!("other programs {:.2} CPUs", within.share(others_s)));
+    for (what, column) in [
+        ("what the server asks", &watched.machine.behind_s),
+        ("other programs", &watched.machine.others_s),
+    ] {
+        let cpus = column.as_ref().map(|column| within.share(column));
+        parts.extend(cpus.map(|cpus| format!("{what} {cpus:.2} CPUs")));
     }
     let cpus = watched.machine.cpus.max(1) as f64;
     let stolen = within.share(&watched.machine.stolen_s) / cpus;

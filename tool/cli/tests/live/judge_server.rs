@@ -6,6 +6,7 @@ use crate::common::{Done, Place, alone, beside, in_five_tries, must_have};
 use jostle_model::judged::{Limit, Watched};
 use jostle_model::record::Record;
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -97,6 +98,120 @@ fn pairs_over_a_unix_socket_compare_what_was_printed() {
         doubled.rates_per_s[0].iter().all(|rate| *rate > 1.0),
         "{doubled:?}"
     );
+}
+
+/// A server of lab/trials/cases/serve.py, and its port.
+fn serve(words: &str) -> (Loops, u32, u16) {
+    serve_by(&[&format!("{CASES}/serve.py")], words)
+}
+
+/// A server of this Python script, whose first word is its port.
+fn serve_by(script: &[&str], words: &str) -> (Loops, u32, u16) {
+    must_have("python3", "python3");
+    let port = jostle_testbed::ports::free_port().unwrap();
+    let server = Command::new("python3")
+        .args(script)
+        .arg(port.to_string())
+        .args(words.split(' '))
+        .spawn()
+        .unwrap();
+    let pid = server.id();
+    let server = Loops::of(vec![server]);
+    crate::common::until("a server", Duration::from_secs(60), || {
+        TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    (server, pid, port)
+}
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/trials/cases");
+
+#[test]
+fn servers_behind_the_server_are_no_other_programs() {
+    let _beside = beside();
+    let place = Place::new();
+    let (_last, last, at) = serve("gil 2000");
+    let (_next, next, at) = serve(&format!("relay {at}"));
+    let (_first, _, at) = serve(&format!("relay {at}"));
+    // They are found at the tenth look, which may come late on a busy machine.
+    in_five_tries("the servers behind", || {
+        let (_, records) = judged(
+            &place,
+            &format!("-- python3 {CASES}/client.py threads {at} 8 3"),
+        );
+        let machine = first(records).machine;
+        let used_s: f64 = machine.behind_s?.iter().sum();
+        let mut others = machine.neighbours.iter();
+        let is_apart = others.all(|other| ![last, next].map(u64::from).contains(&other.pid));
+        (used_s > 0.0 && is_apart).then_some(())
+    });
+}
+
+#[test]
+fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_not() {
+    // Each request holds the lock for so long, or sleeps without it.
+    const SCRIPT: &str = "import socketserver, sys, threading, time\n\
+        lock, seconds = threading.Lock(), float(sys.argv[3])\n\
+        class Handler(socketserver.BaseRequestHandler):\n\
+        \x20   def handle(self):\n\
+        \x20       while self.request.recv(4096):\n\
+        \x20           if sys.argv[2] == 'lock':\n\
+        \x20               with lock: time.sleep(seconds)\n\
+        \x20           else: time.sleep(seconds)\n\
+        \x20           self.request.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n')\n\
+        class Server(socketserver.ThreadingTCPServer): daemon_threads, request_queue_size = True, 64\n\
+        Server(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()";
+    let _beside = beside();
+    let place = Place::new();
+    for (words, is_server) in [("lock 0.04", true), ("sleep 0.32", false)] {
+        let (_server, _, at) = serve_by(&["-c", SCRIPT], words);
+        in_five_tries(words, || {
+            let line = format!("-- python3 {CASES}/client.py threads {at} 8 4");
+            let (_, records) = judged(&place, &line);
+            let finding = first(records).finding;
+            let told = finding.reasons[0].contains("one after the other at even distances");
+            (told == is_server).then_some(())
+        });
+    }
+}
+
+#[test]
+fn of_two_servers_one_is_judged_and_pairs_compare_its_work_alone() {
+    // A number of connections to the first server, whose answers come 0.1 s later, and one to the
+    // second, which answers at once and so carries far more bytes.
+    const SCRIPT: &str = "import socket, sys, threading, time\n\
+        end, (one, other, n) = time.monotonic() + 3, map(int, sys.argv[1:])\n\
+        def ask(port):\n\
+        \x20   with socket.create_connection(('127.0.0.1', port)) as s:\n\
+        \x20       while time.monotonic() < end:\n\
+        \x20           s.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n'); s.recv(4096)\n\
+        for port in [one] * n + [other]: threading.Thread(target=ask, args=(port,)).start()\n";
+    let _beside = beside();
+    let place = Place::new();
+    std::fs::write(place.file("load.py"), SCRIPT).unwrap();
+    let (_one, _, one) = serve("wait 100");
+    let (_other, _, other) = serve("gil 0");
+    let line = format!("--double --repeat 1 -- python3 load.py {one} {other} {{4}}");
+    let (done, records) = judged(&place, &line);
+    let Some(Record::Doubled(doubled)) = records.last() else {
+        panic!("{records:?}")
+    };
+    let rates = doubled.rates_per_s[0];
+    assert_eq!(doubled.measure, "bytes", "{}", done.stderr);
+    let runs = records.iter().filter_map(|record| match record {
+        Record::Judged(watched) => Some(watched),
+        _ => None,
+    });
+    for (watched, rate) in runs.zip(rates) {
+        let traffic = watched.traffic.as_ref().unwrap();
+        assert_eq!(traffic.port, u64::from(one));
+        let [listed] = &traffic.others[..] else {
+            panic!("{traffic:?}")
+        };
+        assert_eq!(listed.at, format!("127.0.0.1:{other}"));
+        let bytes: f64 = traffic.bytes.iter().sum();
+        let of_both = (bytes + listed.bytes as f64) / watched.elapsed_s;
+        assert!(rate > 0.0 && 2.0 * rate < of_both, "{rate} of {of_both}");
+    }
 }
 
 /// Tests that judge figures of this machine.

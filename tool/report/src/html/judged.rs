@@ -197,6 +197,7 @@ fn cpus(watched: &Watched) -> Vec<Line> {
     let columns = [
         ("generator", Some(&watched.generator.cpu_s)),
         ("server", server),
+        ("what the server asks", watched.machine.behind_s.as_ref()),
         ("other programs", watched.machine.others_s.as_ref()),
         ("jostle", Some(&watched.machine.tool_s)),
     ];

@@ -54,6 +54,14 @@ const LOST: f64 = 0.01;
 /// CPUs of which a process that is held to one uses so many.
 const HELD: RangeInclusive<f64> = 0.9..=1.05;
 
+/// The same of a program with a lock that is known: it holds none while it is in a system call.
+/// Ruby's threads used 1.07 CPUs.
+const LOCKED: RangeInclusive<f64> = 0.9..=1.15;
+
+/// How the names of programs begin whose threads all need one lock: they use one CPU. Node.js is
+/// none of them, since the one thread of its scripts shows by itself.
+const ONE_LOCK: [&str; 4] = ["python", "pypy", "ruby", "ocamlrun"];
+
 /// Traffic for less time, or in fewer intervals, tells nothing.
 const SHORTEST_S: f64 = 0.5;
 const FEWEST: usize = 4;
@@ -205,6 +213,7 @@ fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
         .or_else(|| waits::downstream(window))
         .or_else(|| waits::for_disk(window))
         .or_else(|| waits::for_pool(window, generator, server))
+        .or_else(|| waits::for_turn(window, generator))
         .or_else(|| neighbours(window, generator, server))
         .or_else(|| full(window))
         .or_else(|| network(window))
@@ -355,8 +364,10 @@ fn held(window: &Window<'_>, which: usize) -> Option<State> {
     }
     let cpus = held_to(process)?;
     let parts = window.parts();
-    let is_full = |part: &&Window<'_>| HELD.contains(&(part.share(&process.cpu_s) / cpus));
-    let full = parts.iter().filter(is_full).count();
+    let full = parts
+        .iter()
+        .filter(|part| is_at(process, part, cpus))
+        .count();
     let busiest = window.busiest(side)?;
     (full > 0 && full as f64 >= 0.9 * parts.len() as f64 && busiest.share() < BUSY).then(|| {
         let reason = words::held(name, process, cpus, window.share(&process.cpu_s));
@@ -364,11 +375,16 @@ fn held(window: &Window<'_>, which: usize) -> Option<State> {
     })
 }
 
-/// Whether its program is an interpreter with one lock for all its threads.
+/// Whether its program has one lock for all its threads. Python without one ends with a `t`.
 fn has_lock(process: &Process) -> bool {
-    const INTERPRETERS: [&str; 2] = ["python", "ruby"];
-    let mut names = INTERPRETERS.iter();
-    names.any(|name| process.name.starts_with(name))
+    let program = process.program.as_ref().unwrap_or(&process.name);
+    ONE_LOCK.iter().any(|name| program.starts_with(name)) && !program.ends_with('t')
+}
+
+/// Whether it uses as many CPUs as it may be held to.
+fn is_at(process: &Process, window: &Window<'_>, cpus: f64) -> bool {
+    let range = if has_lock(process) { LOCKED } else { HELD };
+    range.contains(&(window.share(&process.cpu_s) / cpus))
 }
 
 /// The CPUs that a process with several threads cannot exceed, if it is held. None of one
@@ -382,8 +398,7 @@ fn held_to(process: &Process) -> Option<f64> {
 fn may_be_held<'a>(window: &Window<'a>) -> Option<&'a Process> {
     let process = window.watched.generator.largest.as_ref()?;
     let cpus = held_to(process)?;
-    HELD.contains(&(window.share(&process.cpu_s) / cpus))
-        .then_some(process)
+    is_at(process, window, cpus).then_some(process)
 }
 
 /// Share of the time in which other programs may have run in a thread's place: it waited,
@@ -399,7 +414,10 @@ fn harm(window: &Window<'_>, busy: Busy<'_>) -> Option<f64> {
     let sides = || sides.into_iter().flatten();
     let is_everywhere = |side: &Side| side.allowed_cpus == Some(watched.machine.cpus);
     let rivals = match sides().all(is_everywhere) {
-        true => sides().map(|side| window.share(&side.cpu_s)).sum::<f64>() - busy.cpu,
+        true => {
+            let ours = sides().map(|side| window.share(&side.cpu_s)).sum::<f64>();
+            ours + window.behind() - busy.cpu
+        }
         false => 0.0,
     };
     let part = others / (others + rivals.max(0.0)).max(f64::MIN_POSITIVE);
@@ -443,9 +461,12 @@ fn full(window: &Window<'_>) -> Option<State> {
         .as_ref()
         .map_or(0.0, |side| window.share(&side.cpu_s));
     let others = window.others().unwrap_or(0.0);
+    let behind = window.behind();
     let cpus = machine.cpus.max(1) as f64;
-    (generator + server + others >= FULL * cpus)
-        .then(|| State::new(Limit::Machine, words::full(cpus, generator, server, others)))
+    (generator + server + behind + others >= FULL * cpus).then(|| {
+        let reason = words::full(cpus, generator, server, behind, others);
+        State::new(Limit::Machine, reason)
+    })
 }
 
 fn network(window: &Window<'_>) -> Option<State> {
@@ -507,7 +528,7 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
             Limit::Path,
             match waits::idle(window).filter(|idle| *idle >= waits::MOSTLY) {
                 Some(idle) => words::paced(idle, generator, server),
-                None => words::idle(generator, server),
+                None => words::waits(window, generator, server),
             },
         ),
         false => State::new(Limit::Undecided, words::between(generator, server)),

@@ -81,6 +81,7 @@ impl Planted {
                     cpus: 2,
                     stolen_s: column(0.0),
                     others_s: Some(column(0.02)),
+                    behind_s: None,
                     tool_s: column(0.004),
                     neighbours: Vec::new(),
                 },

@@ -10,7 +10,7 @@ use crate::tcp::DELAYED_S;
 use jostle_model::judged::{Limit, Peer};
 
 /// Ports under which connections fail.
-const PORTS: f64 = 64.0;
+pub(super) const PORTS: f64 = 64.0;
 
 /// Share of the connections' time that decides.
 pub(super) const MOSTLY: f64 = 0.5;
@@ -25,6 +25,10 @@ pub(crate) const UNREAD: f64 = 0.9;
 
 /// Share of the connections on which requests lie unread then.
 pub(crate) const OF_CONNECTIONS: f64 = 0.2;
+
+/// Share of the connections that wait whose answers come in turn: by chance six answers are at even
+/// distances in 1.5 % of the looks.
+const IN_TURN: f64 = 0.9;
 
 /// For a tenth of the looks no port was left.
 pub(super) fn for_ports(window: &Window<'_>) -> Option<State> {
@@ -53,10 +57,11 @@ pub(super) fn few_ports(window: &Window<'_>) -> Option<State> {
 pub(super) fn delayed(window: &Window<'_>) -> Option<f64> {
     let traffic = window.watched.traffic.as_ref()?;
     let delayed = window.share(&window.watched.network.as_ref()?.delayed_acks) * DELAYED_S;
-    let open = window.mean(&traffic.connections);
-    let unsent = traffic.unsent.as_ref();
-    let unsent = unsent.and_then(|column| of_connections(window, column));
-    (open > 0.0).then(|| (delayed / open).min(unsent.unwrap_or(1.0)).min(1.0))
+    // Those that still connect have sent nothing.
+    let connecting = traffic.connecting.as_ref();
+    let open = window.mean(&traffic.connections) - connecting.map_or(0.0, |of| window.mean(of));
+    let unsent = traffic.unsent.as_ref().map(|column| window.mean(column));
+    (open > 0.0).then(|| delayed.min(unsent.unwrap_or(open)).min(open) / open)
 }
 
 /// Share of the connections on which no answer was owed: the generator had not asked yet.
@@ -112,13 +117,17 @@ pub(super) fn for_backlog(window: &Window<'_>) -> Option<State> {
 }
 
 /// The server waits for a server of its own: most of its connections there, as many as it has
-/// clients or as its pool has, wait for an answer. One of many clients' servers has a connection
-/// that only sends, such as a log.
+/// clients or as its pool has, wait for an answer. A single one of a server with many clients is
+/// in the way of all of them only if it carries a part of what these do: another may wait for
+/// news.
 pub(super) fn downstream(window: &Window<'_>) -> Option<State> {
     let traffic = window.watched.traffic.as_ref()?;
     let clients = window.mean(&traffic.connections);
     let waits = |peer: &&Peer| peer.waiting_share >= Some(MOSTLY);
-    let several = |peer: &&Peer| peer.connections as f64 >= clients.min(2.0);
+    let bytes: f64 = traffic.bytes.iter().sum();
+    let several = |peer: &&Peer| {
+        peer.connections as f64 >= clients.min(2.0) || peer.bytes as f64 >= HARMED * bytes.max(1.0)
+    };
     let each = traffic.downstream.iter().filter(waits).filter(several);
     let peer = each.max_by_key(|peer| peer.connections)?;
     let server = window.busiest(window.watched.server.as_ref()?)?;
@@ -136,6 +145,21 @@ pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
         let reason = words::at_locks(waiting, side.processes);
         State::new(Limit::Server, reason)
     })
+}
+
+/// The server has room, and most connections wait for answers that come one after the other at even
+/// distances. With a timer for each request, or on a long way, they come whenever they come.
+pub(super) fn for_turn(window: &Window<'_>, generator: Option<Busy<'_>>) -> Option<State> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let server = window.busiest(window.watched.server.as_ref()?)?;
+    let waiting = window.mean(traffic.waiting.as_ref()?);
+    let in_turn = window.mean(traffic.in_turn.as_ref()?);
+    let open = window.mean(&traffic.connections);
+    // Answers that are on their way come in turn on a slow line.
+    let unsent = of_connections(window, traffic.unsent.as_ref()?)?;
+    let is_idle = server.share() <= ROOM && generator?.share() <= ROOM && unsent < HARMED;
+    (is_idle && in_turn >= IN_TURN * waiting && waiting > MOSTLY * open)
+        .then(|| State::new(Limit::Server, words::in_turn(waiting, server)))
 }
 
 /// The server has room, and while answers are owed, one of its threads or more waits for a disk

@@ -1,5 +1,6 @@
 //! The part of a watched run in which traffic flowed, and shares of its time.
 
+use super::waits::PORTS;
 use crate::intervals::median;
 use jostle_model::judged::{Side, Thread, Watched};
 use std::ops::Range;
@@ -46,8 +47,8 @@ fn has_end(watched: &Watched, interval: usize) -> bool {
     watched.network.is_some() && interval + 1 == watched.span_s.len()
 }
 
-/// The last interval at whose end connections were open, or in which attempts failed. The
-/// interval in which the command ended closes them.
+/// The last interval at whose end connections were open, or in which attempts failed: none is
+/// counted where no port is left. The interval in which the command ended closes them.
 fn last_on(watched: &Watched) -> usize {
     let of = |column: Option<&Vec<f64>>| {
         let column = column.map(Vec::as_slice).unwrap_or_default();
@@ -59,7 +60,10 @@ fn last_on(watched: &Watched) -> usize {
         false => open,
     });
     let failed = of(watched.network.as_ref().map(|network| &network.failed));
-    open.max(failed).unwrap_or(0)
+    let left = watched.traffic.as_ref().filter(|traffic| traffic.ports > 0);
+    let left = left.map_or(&[][..], |traffic| &traffic.ports_left);
+    let used_up = left.iter().rposition(|left| *left < PORTS);
+    open.max(failed).max(used_up).unwrap_or(0)
 }
 
 /// Traffic for each second of an interval: bytes, connections opened where none lived
@@ -191,6 +195,12 @@ impl<'a> Window<'a> {
             .others_s
             .as_ref()
             .map(|others_s| self.share(others_s))
+    }
+
+    /// CPUs' worth of time of what stands behind the server.
+    pub(super) fn behind(&self) -> f64 {
+        let behind_s = self.watched.machine.behind_s.as_deref();
+        behind_s.map_or(0.0, |behind_s| self.share(behind_s))
     }
 
     /// Share of all CPUs that the hypervisor took.

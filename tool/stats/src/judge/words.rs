@@ -3,7 +3,7 @@
 use super::window::{Busy, Window};
 use super::{BUSY, HARMED, SHORTEST_S, waits};
 use crate::tcp;
-use jostle_model::judged::{Limit, Peer, Process, Side, Watched};
+use jostle_model::judged::{Limit, Peer, Process, Side, Traffic, Watched};
 use jostle_model::text::quoted;
 
 /// Where the kernel counts no time in run queues.
@@ -186,10 +186,14 @@ pub(super) fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
     format!("the {side} used {used:.2} of {cpus} that it may run on")
 }
 
-pub(super) fn full(cpus: f64, generator: f64, server: f64, others: f64) -> String {
+pub(super) fn full(cpus: f64, generator: f64, server: f64, behind: f64, others: f64) -> String {
+    let behind = match behind >= 0.005 {
+        true => format!("{behind:.2} by what the server asks, "),
+        false => String::new(),
+    };
     format!(
         "the {cpus} CPUs were all in use: {server:.2} by the server, {generator:.2} by the \
-         generator, {others:.2} by other programs"
+         generator, {behind}{others:.2} by other programs"
     )
 }
 
@@ -271,10 +275,11 @@ pub(super) fn refused_by_queue(window: &Window<'_>, share: f64) -> String {
 
 pub(super) fn downstream(peer: &Peer) -> String {
     format!(
-        "the server itself waited for {}: it has {} connections there, which were waiting for an \
-         answer in {} of the looks",
+        "the server itself waited for {}: it has {} connection{} there, waiting for an answer in \
+         {} of the looks",
         peer.at,
         peer.connections,
+        if peer.connections == 1 { "" } else { "s" },
         percent(peer.waiting_share.unwrap_or(0.0))
     )
 }
@@ -313,6 +318,15 @@ pub(super) fn unread_at_server(unread: f64, open: f64, server: Busy<'_>) -> Stri
         "requests lay unread at the server on {unread:.0} of {open:.0} connections, while its \
          busiest thread was busy for {} of the time: its pool of workers is the limit, or what \
          these wait for (a lock, a disk, another server)",
+        percent(server.share())
+    )
+}
+
+pub(super) fn in_turn(waiting: f64, server: Busy<'_>) -> String {
+    format!(
+        "{waiting:.0} connections waited for answers, which came one after the other at even \
+         distances, while the server's busiest thread was busy for {} of the time: a lock or \
+         another queue inside the server is the limit",
         percent(server.share())
     )
 }
@@ -369,6 +383,33 @@ fn both(generator: Busy<'_>, server: Busy<'_>) -> String {
 
 pub(super) fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!("neither side was busy: {}", both(generator, server))
+}
+
+/// What connections wait for, as far as it is known: most of a server that reads its requests and
+/// has room.
+pub(super) fn waits(window: &Window<'_>, generator: Busy<'_>, server: Busy<'_>) -> String {
+    let idle = idle(generator, server);
+    let traffic = window.watched.traffic.as_ref();
+    let mean = |column: fn(&Traffic) -> &Option<Vec<f64>>| {
+        let column = traffic.and_then(|traffic| column(traffic).as_ref());
+        column.map(|column| window.mean(column))
+    };
+    let open = traffic.map_or(0.0, |traffic| window.mean(&traffic.connections));
+    let [unread, unsent] = [mean(|of| &of.server_unread), mean(|of| &of.unsent)];
+    match mean(|of| &of.waiting) {
+        Some(waiting)
+            if waiting >= 0.8 * open
+                && unread < Some(HARMED * open)
+                && unsent < Some(HARMED * open) =>
+        {
+            format!(
+                "{idle}; {waiting:.0} of {open:.0} connections waited for answers, and their \
+                 requests had been read: each waits inside the server for something else than a \
+                 CPU, such as a timer, a lock or a pool"
+            )
+        }
+        _ => idle,
+    }
 }
 
 pub(super) fn paced(idle: f64, generator: Busy<'_>, server: Busy<'_>) -> String {

@@ -101,14 +101,24 @@ pub fn read(text: &str) -> Vec<Printed> {
     found
 }
 
-/// The first line that has EADDRNOTAVAIL in the words of the C library, of Go, Node.js or Java:
-/// no port was left for a new connection. At most 200 characters of it.
+/// The first line that has EADDRNOTAVAIL in the words of glibc, which Go, Python, Rust and others
+/// print too, of musl, of macOS, by its name, or by its number (in any language): no
+/// port was left for a new connection. At most 200 characters of it.
 pub fn no_port(text: &str) -> Option<String> {
-    const WORDS: [&str; 2] = ["cannot assign requested address", "eaddrnotavail"];
+    const WORDS: [&str; 7] = [
+        "cannot assign requested address",
+        "can't assign requested address",
+        "address not available",
+        "eaddrnotavail",
+        "errno 99",
+        "errno: 99",
+        "os error 99",
+    ];
     let lines = text.split('\n').map(plain);
     let is_it = |line: &String| {
         let line = line.to_lowercase();
-        WORDS.iter().any(|words| line.contains(words))
+        let mut rest = WORDS.iter().filter_map(|words| line.split_once(words));
+        rest.any(|(_, rest)| !rest.starts_with(|next: char| next.is_ascii_digit()))
     };
     let line = lines.into_iter().find(is_it)?;
     Some(one_line(&line).chars().take(200).collect())

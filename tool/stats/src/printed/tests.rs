@@ -175,9 +175,13 @@ fn a_line_about_ports_is_found_in_each_language_s_words() {
         "Could not connect to Redis at 127.0.0.1:6379: Cannot assign requested address",
         "dial tcp 127.0.0.1:80: connect: cannot assign requested address",
         "Error: connect EADDRNOTAVAIL 127.0.0.1:80 - Local (0.0.0.0:0)",
+        "java.net.NoRouteToHostException: Address not available",
+        "OSError: [Errno 99] Die angeforderte Adresse kann nicht zugewiesen werden",
+        "Os { code: 99, kind: AddrNotAvailable, message: \"\" } (os error 99)",
     ] {
         let text = format!("Running\n{line}\nend\n");
         assert_eq!(no_port(&text).as_deref(), Some(line));
     }
     assert_eq!(no_port("Connection refused\n"), None);
+    assert_eq!(no_port("job failed with errno 990\n"), None);
 }

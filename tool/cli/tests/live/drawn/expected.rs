@@ -480,7 +480,10 @@ pub(super) fn wanted_of_judge(watched: &Watched, title: &str) -> Wanted {
     match title {
         "CPUs in use" => {
             sides().for_each(|side| line(&side.cpu_s, 1.0));
-            line(watched.machine.others_s.as_deref().unwrap_or_default(), 1.0);
+            let machine = &watched.machine;
+            for column in [&machine.behind_s, &machine.others_s].into_iter().flatten() {
+                line(column, 1.0);
+            }
             line(&watched.machine.tool_s, 1.0);
         }
         "Bytes carried" => line(&traffic.unwrap().bytes, 1e-6),

@@ -13,8 +13,8 @@ fn threaded(run: &mut Watched, cpu: f64) {
         name: "python3".to_owned(),
         pid: 70,
         threads: 8,
-        gomaxprocs: None,
         cpu_s: column(cpu),
+        ..Process::default()
     });
 }
 
@@ -35,6 +35,18 @@ fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
             largest(run).gomaxprocs = Some(2);
         })
         .is(Limit::Generator, "GOMAXPROCS=2 holds it there");
+    // System calls run without the lock; a script is known by its interpreter.
+    let of = |name: &str, program: Option<&str>| {
+        Planted::of(0.5, 0.3).with(|run| {
+            threaded(run, 1.07);
+            let largest = largest(run);
+            (largest.name, largest.program) = (name.to_owned(), program.map(str::to_owned));
+        })
+    };
+    of("ruby", None).is(Limit::Generator, "all the time close to 1");
+    of("locust", Some("python3.11")).is(Limit::Generator, "all the time close to 1");
+    of("wrk", None).is(Limit::Path, "neither");
+    of("python3.13t", None).is(Limit::Path, "neither");
     // One CPU in the mean: other copies would show.
     let found = Planted::of(0.3, 0.3)
         .with(|run| {
@@ -92,6 +104,35 @@ fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
         "49.0 of the server's 1 processes waited for a lock",
     );
     waiting(20.0).is(Limit::Path, "neither");
+}
+
+#[test]
+fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_for_timers_is_not() {
+    // Of 50 connections.
+    let waiting = |waiting: f64, in_turn: f64, unsent: f64| {
+        Planted::of(0.1, 0.1).with(|run| {
+            let traffic = traffic(run);
+            traffic.server_unread = Some(vec![0.0; LOOKS]);
+            traffic.waiting = Some(vec![waiting; LOOKS]);
+            traffic.in_turn = Some(vec![in_turn; LOOKS]);
+            traffic.unsent = Some(vec![unsent; LOOKS]);
+        })
+    };
+    let found = waiting(48.0, 46.0, 0.0).is(
+        Limit::Server,
+        "48 connections waited for answers, which came one after the other at even distances",
+    );
+    assert_eq!(found.seconds, "SSSSSSSSS");
+    let timers = "requests had been read: each waits inside the server";
+    waiting(48.0, 30.0, 0.0).is(Limit::Path, timers);
+    // Answers on their way; connections that mostly wait for their generator.
+    for run in [waiting(48.0, 46.0, 30.0), waiting(20.0, 20.0, 0.0)] {
+        let found = run.is(Limit::Path, "neither");
+        assert!(!found.reasons[0].contains(timers), "{found:?}");
+    }
+    waiting(48.0, 46.0, 0.0)
+        .with(|run| *server(run) = side("mariadbd", 0.8, 0.0))
+        .is(Limit::Undecided, "nor had both of them room");
 }
 
 #[test]
@@ -215,6 +256,15 @@ fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
     Planted::of(0.4, 0.3)
         .with(|run| traffic(run).ports_left[LOOKS / 2] = 3.0)
         .is(Limit::Path, "neither");
+    // After a tenth of a second no connection is opened, and none fails: there is no port.
+    Planted::of(0.9, 0.01)
+        .with(|run| {
+            let traffic = traffic(run);
+            traffic.bytes[1..].fill(0.0);
+            traffic.connections[1..].fill(0.0);
+            traffic.ports_left[1..].fill(0.0);
+        })
+        .is(Limit::Ports, "0 were left");
 }
 
 #[test]
@@ -286,6 +336,20 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
             "delayed acknowledgements (40 ms each) for 88 %",
         );
     assert_eq!(found.seconds, "TTTTTTTTT");
+    // Of ten, four wait for an accept queue, and send nothing meanwhile.
+    let waits = |run: &mut Watched, connecting: f64| {
+        let traffic = traffic(run);
+        traffic.connections.fill(10.0);
+        traffic.connecting = Some(vec![connecting; LOOKS]);
+        traffic.unsent = Some(vec![4.5; LOOKS]);
+        network(run).delayed_acks.fill(22.0);
+    };
+    Planted::of(0.02, 0.02)
+        .with(|run| waits(run, 4.0))
+        .is(Limit::Timer, "(40 ms each) for 75 %");
+    Planted::of(0.02, 0.02)
+        .with(|run| waits(run, 0.0))
+        .is(Limit::Path, "neither");
     // Acknowledgements that are late because the answers are: nothing waits for them.
     Planted::of(0.02, 0.02)
         .with(|run| {
@@ -334,7 +398,11 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
     Planted::of(0.1, 0.3)
         .with(|run| behind(run, 10, 0.9))
         .is(Limit::Downstream, "waited for 127.0.0.1:5432");
-    // A connection that only sends, such as a log; and one that is mostly idle.
+    // A queue before the only connection; one that waits for news; and some that are mostly idle.
+    Planted::of(0.1, 0.3)
+        .with(|run| behind(run, 1, 1.0))
+        .with(|run| traffic(run).downstream[0].bytes = 5_000_000)
+        .is(Limit::Downstream, "it has 1 connection there, ");
     Planted::of(0.1, 0.3)
         .with(|run| behind(run, 1, 1.0))
         .is(Limit::Server, "unread");
@@ -380,6 +448,32 @@ fn a_server_that_waits_for_its_disk_or_for_swap_is_told_where_a_counter_shows_it
         .with(|run| waits(run, 1, 12_000_000, 0.0))
         .with(|run| traffic(run).idle = Some(vec![45.0; LOOKS]))
         .is(Limit::Path, "keeps a pace of its own");
+}
+
+#[test]
+fn what_the_server_asks_uses_cpus_and_is_no_other_program() {
+    let behind = |run: &mut Watched, cpu: f64| run.machine.behind_s = Some(column(cpu));
+    // A full machine, nobody else's CPU time.
+    let found = Planted::of(0.5, 0.3)
+        .with(|run| server(run).cpu_s = column(0.5))
+        .with(|run| behind(run, 0.9))
+        .is(Limit::Machine, "0.90 by what the server asks, 0.02 by");
+    assert!(!found.reasons[0].contains("unread"), "{found:?}");
+    // The server waits for CPUs that those behind it use, and other programs use few.
+    let waits = |run: &mut Watched, cpu: f64| {
+        for side in [&mut run.generator, run.server.as_mut().unwrap()] {
+            side.allowed_cpus = Some(2);
+        }
+        queue(server(run), 0.2);
+        hog(run, 0.2);
+        behind(run, cpu);
+    };
+    Planted::of(0.1, 0.1)
+        .with(|run| waits(run, 1.0))
+        .is(Limit::Path, "neither");
+    Planted::of(0.1, 0.1)
+        .with(|run| waits(run, 0.0))
+        .is(Limit::Machine, "the server's busiest thread");
 }
 
 #[test]
