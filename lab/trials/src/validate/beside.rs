@@ -1,12 +1,13 @@
 //! jostle beside what disturbs it: does what it prints hold?
 //!
 //! A cell is a plant and a command line. A trial is three controls, a session beside the
-//! plant, and three more controls; the truth is what the controls span. Of these only the
-//! runs count in which the kernel's ticks, which are none of the clocks that the bound rests
-//! on, show nothing else; a trial with a control without such a run, or with controls too far
+//! plant, and three more controls; the truth is what the controls span. Of these only those
+//! count beside which a sampler that is not jostle's saw nothing else (in the first series: the
+//! runs in which the kernel's ticks show nothing else); a trial with a control without such a run, or with controls too far
 //! apart, is discarded. [`PLANTS`] and [`LINES`] are the
 //! matrix; [`judged`] is a pure function of the recorded runs.
 
+use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
 use super::{Collect, Required, Row};
 use crate::program;
@@ -58,7 +59,7 @@ const TRIALS: usize = 17;
 /// Controls agree within this. A free pair's differ by 7 to 20 %, a service's by 10 to 60 %,
 /// with nothing beside them: what is within their span is true of them.
 const APART: f64 = 0.30;
-/// Share of the CPUs that others may have used in a control, by ticks.
+/// Share of the CPUs that others may have used in a control: within what a control scatters.
 const QUIET: f64 = 0.03;
 
 /// A line of the file: one session.
@@ -69,6 +70,9 @@ pub(super) struct Session {
     line: String,
     /// Beside the plant, or a control.
     planted: bool,
+    /// Absent in the first series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beside: Option<Beside>,
     experiment: Experiment,
     points: Vec<Point>,
 }
@@ -87,6 +91,7 @@ pub(super) fn rows(
         Some(path) => path.to_owned(),
         None => program::build()?,
     };
+    let sampler = Sampler::start()?;
     let until = Instant::now() + Duration::from_secs(collect.seconds);
     while Instant::now() < until {
         let mut cells = judged(&store.lines);
@@ -107,13 +112,14 @@ pub(super) fn rows(
         }
         cells.clear();
         eprintln!("{}", of(next));
-        trial(&jostle, &mut store, next)?;
+        trial(&jostle, &sampler, &mut store, next)?;
     }
     Ok(report(&store.lines))
 }
 
 fn trial(
     jostle: &Path,
+    sampler: &Sampler,
     store: &mut Store<Session>,
     (plant, line): (&str, &str),
 ) -> anyhow::Result<()> {
@@ -132,7 +138,9 @@ fn trial(
         let mut run = program::call(jostle);
         run.args(words.split_whitespace())
             .args(["-t", "1", "--runs", "3"]);
-        let mut sets = program::run(&mut run, &directory.path().join("part.jsonl"))?;
+        let part = directory.path().join("part.jsonl");
+        let (sets, beside) = sampler.beside(|| program::run(&mut run, &part))?;
+        let mut sets = sets?;
         drop(leash);
         let set = sets.pop().context("jostle wrote nothing")?;
         let mut points = set.points;
@@ -148,6 +156,7 @@ fn trial(
             plant: plant.to_owned(),
             line: line.to_owned(),
             planted,
+            beside: Some(beside),
             experiment,
             points,
         })?;
@@ -217,7 +226,11 @@ fn outcome(trial: &[Session]) -> Outcome {
     let (planted, controls): (Vec<_>, Vec<_>) = trial.iter().partition(|one| one.planted);
     let rates = || {
         controls.iter().map(|control| {
-            let runs = control.points.iter().filter(|run| is_quiet(run));
+            let is_quiet = |run: &&Point| match control.beside {
+                Some(beside) => beside.worst <= QUIET,
+                None => is_quiet(run),
+            };
+            let runs = control.points.iter().filter(is_quiet);
             let runs: Vec<f64> = runs.map(|run| run.throughput_per_s).collect();
             jostle_stats::intervals::median(&runs)
         })
@@ -354,6 +367,7 @@ mod tests {
                 plant: "p".to_owned(),
                 line: "l".to_owned(),
                 planted,
+                beside: None,
                 experiment: Experiment {
                     schema: SCHEMA.to_owned(),
                     plan: Plan::of(Workload::Contend),
