@@ -222,34 +222,60 @@ fn judged(sessions: &[Session]) -> BTreeMap<(String, String), Vec<Outcome>> {
     cells
 }
 
-fn outcome(trial: &[Session]) -> Outcome {
-    let (planted, controls): (Vec<_>, Vec<_>) = trial.iter().partition(|one| one.planted);
-    let rates = || {
-        controls.iter().map(|control| {
-            let is_quiet = |run: &&Point| match control.beside {
-                Some(beside) => beside.worst <= QUIET,
-                None => is_quiet(run),
-            };
-            let runs = control.points.iter().filter(is_quiet);
-            let runs: Vec<f64> = runs.map(|run| run.throughput_per_s).collect();
-            jostle_stats::intervals::median(&runs)
-        })
+/// What the controls of a trial did, each the median of its runs that were quiet. None if one
+/// has no such run, or if they lie apart.
+fn rates(trial: &[Session]) -> Option<Vec<f64>> {
+    let of_control = |control: &Session| {
+        let is_quiet = |run: &&Point| match control.beside {
+            Some(beside) => beside.worst <= QUIET,
+            None => is_quiet(run),
+        };
+        let runs = control.points.iter().filter(is_quiet);
+        let runs: Vec<f64> = runs.map(|run| run.throughput_per_s).collect();
+        jostle_stats::intervals::median(&runs)
     };
-    let quiet = rates().all(|rate| rate.is_some());
-    let truth = [
-        rates().flatten().fold(f64::INFINITY, f64::min),
-        rates().flatten().fold(0.0, f64::max),
-    ];
-    let Some(beside) = planted
-        .first()
-        .filter(|_| quiet && truth[1] <= truth[0] * (1.0 + APART))
-    else {
+    let controls = trial.iter().filter(|one| !one.planted);
+    let rates: Vec<f64> = controls.map(of_control).collect::<Option<_>>()?;
+    let [least, most] = span(&rates);
+    (most <= least * (1.0 + APART)).then_some(rates)
+}
+
+fn span(rates: &[f64]) -> [f64; 2] {
+    let each = || rates.iter().copied();
+    [
+        each().fold(f64::INFINITY, f64::min),
+        each().fold(0.0, f64::max),
+    ]
+}
+
+fn outcome(trial: &[Session]) -> Outcome {
+    let planted = trial.iter().find(|one| one.planted);
+    let Some((beside, rates)) = planted.zip(rates(trial)) else {
         return Outcome::Discarded;
     };
     let points = summarize(&beside.experiment, &beside.points);
-    points
-        .first()
-        .map_or(Outcome::NoFigure, |point| holds(point, truth))
+    let point = points.first();
+    point.map_or(Outcome::NoFigure, |point| holds(point, span(&rates)))
+}
+
+/// Controls that, as if they were the session beside the plant, are not within 5 % of what the
+/// other five span, and all: how often this judge rejects what nothing disturbed.
+fn rejected(sessions: &[Session]) -> [usize; 2] {
+    let trials = sessions.chunk_by(|one, other| one.trial == other.trial);
+    let whole = trials.filter(|trial| trial.len() == 2 * CONTROLS + 1);
+    let each = whole.filter_map(rates).flat_map(|rates| {
+        (0..rates.len()).map(move |at| {
+            let mut others = rates.clone();
+            let rate = others.swap_remove(at);
+            usize::from(!is_near(rate, span(&others)))
+        })
+    });
+    each.fold([0, 0], |[rejected, all], one| [rejected + one, all + 1])
+}
+
+/// Within what a VALID figure may be off.
+fn is_near(rate: f64, [least, most]: [f64; 2]) -> bool {
+    ((1.0 - BEARABLE) * least..=(1.0 + BEARABLE) * most).contains(&rate)
 }
 
 /// Whether what is printed is compatible with the truth's interval.
@@ -264,10 +290,7 @@ fn holds(point: &PointSummary<'_>, [least, most]: [f64; 2]) -> Outcome {
             let figure = figure.median;
             figure * harm.low <= most && figure * harm.high >= least
         }
-        (_, Some(figure), _) => {
-            let within = (1.0 - BEARABLE) * least..=(1.0 + BEARABLE) * most;
-            within.contains(&figure.median)
-        }
+        (_, Some(figure), _) => is_near(figure.median, [least, most]),
         (_, None, _) => return Outcome::NoFigure,
     };
     match verdict {
@@ -290,6 +313,7 @@ fn is_quiet(run: &Point) -> bool {
 
 fn report(sessions: &[Session]) -> Vec<Row> {
     let cells = judged(sessions);
+    let [rejected, controls] = rejected(sessions);
     println!(
         "{:<22} {:<12} held  not held  no figure  discarded",
         "beside", "line"
@@ -322,6 +346,12 @@ fn report(sessions: &[Session]) -> Vec<Row> {
             held,
             held + not,
             Required::AtLeast(0.97),
+        ),
+        row(
+            "controls against the other five: not held",
+            rejected,
+            controls,
+            Required::Nothing,
         ),
         row("discarded", discarded, all.len(), Required::AtMost(0.20)),
     ]
@@ -414,12 +444,17 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../record/validate-beside.jsonl"
         );
-        let cells = judged(&Store::read(Path::new(path)).unwrap().lines);
+        let sessions: Vec<Session> = Store::read(Path::new(path)).unwrap().lines;
+        let cells = judged(&sessions);
         assert_eq!(cells.len(), PLANTS.len() * LINES.len());
         let outcomes: Vec<Outcome> = cells.into_values().flatten().collect();
         let count = |wanted| outcomes.iter().filter(|one| **one == wanted).count();
         let (held, not) = (count(Outcome::Held), count(Outcome::NotHeld));
         assert!(held >= 45 && not <= 2, "{held}, {not} not");
+        // Sessions that nothing disturbed are rejected as often.
+        let [rejected, controls] = rejected(&sessions);
+        assert_eq!((rejected, controls), (33, 636));
+        assert!(not * controls <= rejected * (held + not));
     }
 
     #[test]
