@@ -1,12 +1,13 @@
 //! jostle beside what disturbs it: does what it prints hold?
 //!
 //! A cell is a plant and a command line. A trial is three controls, a session beside the
-//! plant, and three more controls; the truth is what the controls span. Of these only the
-//! runs count in which the kernel's ticks, which are none of the clocks that the bound rests
-//! on, show nothing else; a trial with a control without such a run, or with controls too far
+//! plant, and three more controls; the truth is what the controls span. Of these only those
+//! count beside which a sampler that is not jostle's saw nothing else (in the first series: the
+//! runs in which the kernel's ticks show nothing else); a trial with a control without such a run, or with controls too far
 //! apart, is discarded. [`PLANTS`] and [`LINES`] are the
 //! matrix; [`judged`] is a pure function of the recorded runs.
 
+use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
 use super::{Collect, Required, Row};
 use crate::program;
@@ -58,7 +59,7 @@ const TRIALS: usize = 17;
 /// Controls agree within this. A free pair's differ by 7 to 20 %, a service's by 10 to 60 %,
 /// with nothing beside them: what is within their span is true of them.
 const APART: f64 = 0.30;
-/// Share of the CPUs that others may have used in a control, by ticks.
+/// Share of the CPUs that others may have used in a control: within what a control scatters.
 const QUIET: f64 = 0.03;
 
 /// A line of the file: one session.
@@ -69,6 +70,9 @@ pub(super) struct Session {
     line: String,
     /// Beside the plant, or a control.
     planted: bool,
+    /// Absent in the first series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beside: Option<Beside>,
     experiment: Experiment,
     points: Vec<Point>,
 }
@@ -87,6 +91,7 @@ pub(super) fn rows(
         Some(path) => path.to_owned(),
         None => program::build()?,
     };
+    let sampler = Sampler::start()?;
     let until = Instant::now() + Duration::from_secs(collect.seconds);
     while Instant::now() < until {
         let mut cells = judged(&store.lines);
@@ -107,13 +112,14 @@ pub(super) fn rows(
         }
         cells.clear();
         eprintln!("{}", of(next));
-        trial(&jostle, &mut store, next)?;
+        trial(&jostle, &sampler, &mut store, next)?;
     }
     Ok(report(&store.lines))
 }
 
 fn trial(
     jostle: &Path,
+    sampler: &Sampler,
     store: &mut Store<Session>,
     (plant, line): (&str, &str),
 ) -> anyhow::Result<()> {
@@ -132,7 +138,9 @@ fn trial(
         let mut run = program::call(jostle);
         run.args(words.split_whitespace())
             .args(["-t", "1", "--runs", "3"]);
-        let mut sets = program::run(&mut run, &directory.path().join("part.jsonl"))?;
+        let part = directory.path().join("part.jsonl");
+        let (sets, beside) = sampler.beside(|| program::run(&mut run, &part))?;
+        let mut sets = sets?;
         drop(leash);
         let set = sets.pop().context("jostle wrote nothing")?;
         let mut points = set.points;
@@ -148,6 +156,7 @@ fn trial(
             plant: plant.to_owned(),
             line: line.to_owned(),
             planted,
+            beside: Some(beside),
             experiment,
             points,
         })?;
@@ -213,30 +222,60 @@ fn judged(sessions: &[Session]) -> BTreeMap<(String, String), Vec<Outcome>> {
     cells
 }
 
-fn outcome(trial: &[Session]) -> Outcome {
-    let (planted, controls): (Vec<_>, Vec<_>) = trial.iter().partition(|one| one.planted);
-    let rates = || {
-        controls.iter().map(|control| {
-            let runs = control.points.iter().filter(|run| is_quiet(run));
-            let runs: Vec<f64> = runs.map(|run| run.throughput_per_s).collect();
-            jostle_stats::intervals::median(&runs)
-        })
+/// What the controls of a trial did, each the median of its runs that were quiet. None if one
+/// has no such run, or if they lie apart.
+fn rates(trial: &[Session]) -> Option<Vec<f64>> {
+    let of_control = |control: &Session| {
+        let is_quiet = |run: &&Point| match control.beside {
+            Some(beside) => beside.worst <= QUIET,
+            None => is_quiet(run),
+        };
+        let runs = control.points.iter().filter(is_quiet);
+        let runs: Vec<f64> = runs.map(|run| run.throughput_per_s).collect();
+        jostle_stats::intervals::median(&runs)
     };
-    let quiet = rates().all(|rate| rate.is_some());
-    let truth = [
-        rates().flatten().fold(f64::INFINITY, f64::min),
-        rates().flatten().fold(0.0, f64::max),
-    ];
-    let Some(beside) = planted
-        .first()
-        .filter(|_| quiet && truth[1] <= truth[0] * (1.0 + APART))
-    else {
+    let controls = trial.iter().filter(|one| !one.planted);
+    let rates: Vec<f64> = controls.map(of_control).collect::<Option<_>>()?;
+    let [least, most] = span(&rates);
+    (most <= least * (1.0 + APART)).then_some(rates)
+}
+
+fn span(rates: &[f64]) -> [f64; 2] {
+    let each = || rates.iter().copied();
+    [
+        each().fold(f64::INFINITY, f64::min),
+        each().fold(0.0, f64::max),
+    ]
+}
+
+fn outcome(trial: &[Session]) -> Outcome {
+    let planted = trial.iter().find(|one| one.planted);
+    let Some((beside, rates)) = planted.zip(rates(trial)) else {
         return Outcome::Discarded;
     };
     let points = summarize(&beside.experiment, &beside.points);
-    points
-        .first()
-        .map_or(Outcome::NoFigure, |point| holds(point, truth))
+    let point = points.first();
+    point.map_or(Outcome::NoFigure, |point| holds(point, span(&rates)))
+}
+
+/// Controls that, as if they were the session beside the plant, are not within 5 % of what the
+/// other five span, and all: how often this judge rejects what nothing disturbed.
+fn rejected(sessions: &[Session]) -> [usize; 2] {
+    let trials = sessions.chunk_by(|one, other| one.trial == other.trial);
+    let whole = trials.filter(|trial| trial.len() == 2 * CONTROLS + 1);
+    let each = whole.filter_map(rates).flat_map(|rates| {
+        (0..rates.len()).map(move |at| {
+            let mut others = rates.clone();
+            let rate = others.swap_remove(at);
+            usize::from(!is_near(rate, span(&others)))
+        })
+    });
+    each.fold([0, 0], |[rejected, all], one| [rejected + one, all + 1])
+}
+
+/// Within what a VALID figure may be off.
+fn is_near(rate: f64, [least, most]: [f64; 2]) -> bool {
+    ((1.0 - BEARABLE) * least..=(1.0 + BEARABLE) * most).contains(&rate)
 }
 
 /// Whether what is printed is compatible with the truth's interval.
@@ -251,10 +290,7 @@ fn holds(point: &PointSummary<'_>, [least, most]: [f64; 2]) -> Outcome {
             let figure = figure.median;
             figure * harm.low <= most && figure * harm.high >= least
         }
-        (_, Some(figure), _) => {
-            let within = (1.0 - BEARABLE) * least..=(1.0 + BEARABLE) * most;
-            within.contains(&figure.median)
-        }
+        (_, Some(figure), _) => is_near(figure.median, [least, most]),
         (_, None, _) => return Outcome::NoFigure,
     };
     match verdict {
@@ -277,6 +313,7 @@ fn is_quiet(run: &Point) -> bool {
 
 fn report(sessions: &[Session]) -> Vec<Row> {
     let cells = judged(sessions);
+    let [rejected, controls] = rejected(sessions);
     println!(
         "{:<22} {:<12} held  not held  no figure  discarded",
         "beside", "line"
@@ -309,6 +346,12 @@ fn report(sessions: &[Session]) -> Vec<Row> {
             held,
             held + not,
             Required::AtLeast(0.97),
+        ),
+        row(
+            "controls against the other five: not held",
+            rejected,
+            controls,
+            Required::Nothing,
         ),
         row("discarded", discarded, all.len(), Required::AtMost(0.20)),
     ]
@@ -354,6 +397,7 @@ mod tests {
                 plant: "p".to_owned(),
                 line: "l".to_owned(),
                 planted,
+                beside: None,
                 experiment: Experiment {
                     schema: SCHEMA.to_owned(),
                     plan: Plan::of(Workload::Contend),
@@ -400,12 +444,17 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../record/validate-beside.jsonl"
         );
-        let cells = judged(&Store::read(Path::new(path)).unwrap().lines);
+        let sessions: Vec<Session> = Store::read(Path::new(path)).unwrap().lines;
+        let cells = judged(&sessions);
         assert_eq!(cells.len(), PLANTS.len() * LINES.len());
         let outcomes: Vec<Outcome> = cells.into_values().flatten().collect();
         let count = |wanted| outcomes.iter().filter(|one| **one == wanted).count();
         let (held, not) = (count(Outcome::Held), count(Outcome::NotHeld));
         assert!(held >= 45 && not <= 2, "{held}, {not} not");
+        // Sessions that nothing disturbed are rejected as often.
+        let [rejected, controls] = rejected(&sessions);
+        assert_eq!((rejected, controls), (33, 636));
+        assert!(not * controls <= rejected * (held + not));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod figures;
 mod gate;
 mod growth;
 mod judge;
+mod quiet;
 mod recover;
 mod saturation;
 mod store;
@@ -82,14 +83,20 @@ pub(crate) enum Subject {
     JudgeIdle(Generators),
     /// Foreign load generators with and without jostle judge: what watching costs
     JudgeCost(Generators),
-    /// An idle machine: nearly all of it must be VALID
+    /// An idle machine: nearly all of it must be VALID (as root)
     Clean {
         #[command(flatten)]
         collect: Collect,
+        /// Points in all, evenly spread over the table of 312
+        #[arg(long, default_value_t = 100)]
+        points: usize,
         /// Idle CPUs of a virtual machine that halt at once, and that poll first
         /// (guest_halt_poll_ns 0 and 200000, as root; restored at the end)
         #[arg(long)]
         both_halt_settings: bool,
+        /// This jostle, as it was built already
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
         /// Only lines whose names contain this
         #[arg(long)]
         only: Option<String>,
@@ -214,13 +221,17 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted(false))?,
         Subject::Clean {
             collect,
+            points,
             both_halt_settings,
+            program,
             only,
         } => clean::rows(&clean::Wanted {
             seconds: collect.seconds,
+            points: *points,
             save: collect.save.as_deref(),
             judge: collect.judge.as_deref(),
             both: *both_halt_settings,
+            program: program.as_deref(),
             only: only.as_deref(),
         })?,
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,

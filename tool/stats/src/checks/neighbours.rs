@@ -61,22 +61,26 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     }
     let (is, limit) = match harm.off() {
         off if off >= BEARABLE && clean.is_some() => (Is::Suspect, BEARABLE),
-        off if off < BEARABLE => return None,
+        off if off < BEARABLE && whole => return None,
         off if off <= INVALID || perhaps_own(evidence.runs) => (Is::Suspect, BEARABLE),
         _ => (Is::Invalid, INVALID),
     };
+    // An open loop that did what was offered, whose times were disturbed.
+    let is_figure = harm.off() >= BEARABLE;
+    let bound = Bound {
+        low: harm.low,
+        high: Some(harm.high).filter(|high| high.is_finite()),
+    };
     let found = Found {
-        measured: Some(harm.off()).filter(|off| off.is_finite()),
+        measured: Some(harm.off()).filter(|off| is_figure && off.is_finite()),
         limit: Some(limit),
-        bound: Some(Bound {
-            low: harm.low,
-            high: Some(harm.high).filter(|high| high.is_finite()),
-        }),
+        bound: is_figure.then_some(bound),
         seen: Some(who(evidence.runs, &harm, is == Is::Suspect && !whole)),
         remedy: Some(Remedy::wait_quiet()),
     };
     let Some(clean) = clean else {
-        return Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], found));
+        let claims = [Claim::Absolute, Claim::Distribution];
+        return Some(CHECK.reason(is, &claims[usize::from(!is_figure)..], found));
     };
     let found = Found {
         bound: None,
@@ -326,6 +330,34 @@ mod tests {
         let whole = runs[0].throughput_per_s * runs[0].window_s / runs[0].operations as f64;
         let cost_ns = crate::fit::sweeps::FIGURES[0].within(&point, &runs[0]);
         assert!((cost_ns.unwrap() / whole - 20_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_open_loop_that_did_what_was_offered_beside_others_is_suspect_for_its_times_alone() {
+        let mut experiment = crate::fixtures::experiment();
+        experiment.plan.workload = jostle_model::plan::Workload::Rate;
+        let mut run = beside(1.0, 1.0);
+        run.server = Some(jostle_model::record::Server::default());
+        run.service_ns = Some(jostle_model::record::Distribution::default());
+        run.open_loop = Some(Box::new(jostle_model::open_loop::OpenLoop {
+            planned: 1_000,
+            done: 1_000,
+            ..Default::default()
+        }));
+        let of = |run: &Point| {
+            let evidence = super::Evidence {
+                experiment: &experiment,
+                runs: &[run],
+            };
+            super::judge(&evidence)
+        };
+        let reason = of(&run).unwrap();
+        assert_eq!(reason.is, Is::Suspect);
+        assert_eq!(reason.claims, [jostle_model::record::Claim::Distribution]);
+        assert!(reason.text.contains("are not shown"), "{}", reason.text);
+        assert_eq!(reason.bound, None);
+        run.accounts.as_deref_mut().unwrap().others_s = Some(0.1);
+        assert_eq!(of(&run), None);
     }
 
     /// Under `taskset -c 0` a loop that was pinned to CPU 1 stood beside a bound of CPU 0.

@@ -272,6 +272,50 @@ fn an_open_loop_does_no_more_than_it_was_asked_for() {
     assert_eq!(high(2_100, 2_000), 1.05);
 }
 
+/// A service beside 5 % of other work had no lower end, and was INVALID.
+#[test]
+fn the_lower_end_of_a_service_takes_the_disturbed_time_to_be_four_times_as_quick() {
+    let low = |others_s, has_server: bool| {
+        let mut run = disturbed(Some(others_s), Some(0.0), 0.0);
+        run.server = has_server.then(Default::default);
+        found(&run).unwrap().low
+    };
+    assert_eq!(low(0.149, true), 1.0);
+    assert!((low(0.25, true) - 0.8 / 0.95).abs() < 1e-9);
+    assert!((low(0.624, true) - 0.5008 / 0.8752).abs() < 1e-9);
+    assert_eq!(low(0.626, true), 0.0);
+    // A lock that was not calibrated may be any number of times as quick.
+    assert_eq!((low(0.149, false), low(0.25, false)), (1.0, 0.0));
+}
+
+/// All that was offered was done: "at most 1.00 times as much", INVALID.
+#[test]
+fn an_open_loop_that_kept_up_is_what_it_is_and_its_times_are_still_disturbed() {
+    let mut experiment = experiment();
+    experiment.plan.workload = Workload::Rate;
+    let found = |others_s, done, mean_ns| {
+        let mut run = disturbed(Some(others_s), Some(others_s), 0.0);
+        run.server = Some(Default::default());
+        run.service_ns = Some(Distribution {
+            count: done,
+            mean: mean_ns,
+            ..Distribution::default()
+        });
+        run.open_loop = Some(Box::new(OpenLoop {
+            planned: 1_000,
+            done,
+            ..OpenLoop::default()
+        }));
+        let harm = bound(&experiment, &[&run]).unwrap();
+        ([harm.low, harm.high], undisturbed(&experiment, &[&run])[0])
+    };
+    assert_eq!(found(1.0, 1_000, 1e6), ([1.0, 1.0], false));
+    assert_eq!(found(0.1, 1_000, 1e6), ([1.0, 1.0], true));
+    assert_eq!(found(1.0, 999, 1e6).0[0], 0.0);
+    // Four times as slow, one would be offered before the one before it is done.
+    assert_eq!(found(1.0, 1_000, 1.3e6).0[0], 0.0);
+}
+
 /// Beside a lock at 93 % of the ideal stood "up to 17 times as much".
 #[test]
 fn the_upper_end_is_at_most_the_ideal() {

@@ -1,4 +1,4 @@
-//! What is measured on an idle machine: command lines of several points each.
+//! What is measured on an idle machine: command lines of one point each, from a table of lists.
 
 use jostle_testbed::servers::{ENTRIES, Running, Server};
 use jostle_testbed::slapd;
@@ -38,18 +38,24 @@ pub(super) struct Line {
     options: String,
 }
 
-/// All of them.
-pub(super) fn lines() -> Vec<Line> {
-    LOCKS
+/// So many of the points, evenly spread over the table.
+pub(super) fn lines(points: usize) -> Vec<Line> {
+    let all: Vec<Line> = LOCKS
         .into_iter()
         .flat_map(locks)
         .chain(networked())
+        .flat_map(Line::points)
+        .collect();
+    let chosen = points.min(all.len());
+    (0..chosen)
+        .map(|nth| all[nth * all.len() / chosen].clone())
         .collect()
 }
 
-/// Every number of workers with both holds. Locks without a hold are quicker than the
-/// stamps around them, and are measured without. 100 workers in turn with a hold of 1 ms
-/// need a longer window for the ten turns each that fairness wants.
+/// Every number of workers with both holds, in windows of a second, which have room for clean
+/// slices. Locks without a hold are quicker than the stamps around them, and are measured
+/// without. 100 workers in turn with a hold of 1 ms need a longer window for the ten turns
+/// each that fairness wants.
 fn locks(lock: &str) -> Vec<Line> {
     let line = |what: &str, options: &str| Line {
         name: format!("contend {lock}, {what}"),
@@ -57,8 +63,8 @@ fn locks(lock: &str) -> Vec<Line> {
         options: format!("-i 0 --warmup 0.05 --runs 3 {options}"),
     };
     vec![
-        line("no hold", "-w 1:2:4:10:100 -b 0 -t 0.3 --measure counts"),
-        line("hold 1 ms", "-w 1:2:4:10 -b 1ms -t 0.3"),
+        line("no hold", "-w 1:2:4:10:100 -b 0 -t 1 --measure counts"),
+        line("hold 1 ms", "-w 1:2:4:10 -b 1ms -t 1"),
         line("hold 1 ms, many", "-w 100 -b 1ms -t 1.4"),
     ]
 }
@@ -68,8 +74,8 @@ fn networked() -> impl Iterator<Item = Line> {
     let each = SERVERS.into_iter().flat_map(|server| {
         let is_slow = matches!(server, Server::Python | Server::Slapd);
         let (operations, calls) = match is_slow {
-            true => ("100:200:400", "30:60"),
-            false => ("1000:2000:4000", "50:100"),
+            true => ("500:1000:2000", "60:120"),
+            false => ("10000:20000:40000", "200:400"),
         };
         // It sends head and body apart, and on a connection that is kept the body waits
         // for the delayed acknowledgement of the head: 40 ms each.
@@ -85,7 +91,7 @@ fn networked() -> impl Iterator<Item = Line> {
             ("call", format!("-n {calls} -w 1:2 --null none")),
             (
                 "spread",
-                format!("--in-flight 12 --generators 2:3:4:6 -t 0.3 --warmup 0.1 {requests}"),
+                format!("--in-flight 12 --generators 2:3:4:6 -t 1 --warmup 0.1 {requests}"),
             ),
             (
                 "rate",
@@ -93,8 +99,11 @@ fn networked() -> impl Iterator<Item = Line> {
             ),
         ];
         let holds = matches!(server, Server::Lockd | Server::Redis);
-        let hold = ("hold", "--keys 100:200:400:800:1600:3200 -w 1:2".to_owned());
+        let hold = ("hold", "--keys 1k:2k:4k:8k:16k:32k -w 1:2".to_owned());
+        // Its backlog is 5: each sixth connection waits for a second.
+        let stalls = move |verb: &str| verb == "connect" && matches!(server, Server::Python);
         let verbs = verbs.into_iter().chain(holds.then_some(hold));
+        let verbs = verbs.filter(move |(verb, _)| !stalls(verb));
         verbs.map(move |(verb, options)| Line {
             name: format!("{verb} {}", server.name()),
             server: Some(server),
@@ -117,6 +126,25 @@ fn networked() -> impl Iterator<Item = Line> {
 }
 
 impl Line {
+    /// A line for each combination of its lists' values.
+    fn points(self) -> Vec<Line> {
+        let words: Vec<&str> = self.options.split(' ').collect();
+        let Some(list) = words.iter().position(|word| word.contains(':')) else {
+            return vec![self];
+        };
+        let each = words[list].split(':').flat_map(|value| {
+            let mut words = words.clone();
+            words[list] = value;
+            let line = Line {
+                name: format!("{} {} {value}", self.name, words[list - 1]),
+                server: self.server,
+                options: words.join(" "),
+            };
+            line.points()
+        });
+        each.collect()
+    }
+
     fn verb(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()
     }
@@ -175,47 +203,41 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Points of a line: the product of its lists.
-    fn points(line: &Line) -> usize {
-        let lists = line.options.split(' ').filter(|word| word.contains(':'));
-        lists.map(|list| list.split(':').count()).product()
-    }
-
     #[test]
-    fn three_hundred_points_of_every_lock_and_of_every_verb() {
-        let lines = lines();
-        let names: BTreeSet<_> = lines.iter().map(|line| &line.name).collect();
-        assert_eq!(names.len(), lines.len());
-        let of = |verb: &str| -> usize {
-            let some = lines.iter().filter(|line| line.verb() == verb);
-            some.map(points).sum()
+    fn three_hundred_points_and_a_hundred_that_have_every_lock_and_verb_of_each_server() {
+        let all = lines(usize::MAX);
+        let names: BTreeSet<_> = all.iter().map(|line| &line.name).collect();
+        assert_eq!((names.len(), all.len()), (312, 312));
+        let kinds = |lines: &[Line]| -> BTreeSet<String> {
+            let kind = |line: &Line| {
+                line.name
+                    .split([' ', ','])
+                    .take(2)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            lines.iter().map(kind).collect()
         };
+        let hundred = lines(100);
+        assert_eq!((hundred.len(), kinds(&hundred)), (100, kinds(&all)));
         // Locks at 5 numbers of workers with 2 holds.
-        assert_eq!(of("contend"), LOCKS.len() * 10);
-        let verbs = [
-            "contend", "stream", "connect", "call", "spread", "rate", "hold",
-        ];
-        assert!(verbs.map(of).iter().sum::<usize>() >= 300);
-        assert!(verbs.iter().all(|verb| of(verb) > 0));
+        let contend = all.iter().filter(|line| line.verb() == "contend");
+        assert_eq!(contend.count(), LOCKS.len() * 10);
+        assert!(!names.iter().any(|name| name.starts_with("connect python")));
     }
 
     #[test]
     fn a_line_becomes_words() {
-        let lines = lines();
-        let words = lines[0].words(None).join(" ");
-        let expected = "contend flock -i 0 --warmup 0.05 --runs 3 -w 1:2:4:10:100 -b 0 -t 0.3 \
-                        --measure counts";
+        let lines = lines(usize::MAX);
+        let words = lines[1].words(None).join(" ");
+        let expected = "contend flock -i 0 --warmup 0.05 --runs 3 -w 2 -b 0 -t 1 --measure counts";
         assert_eq!(words, expected);
-        let connect = lines
+        assert_eq!(lines[1].name, "contend flock, no hold -w 2");
+        let mut unix = lines
             .iter()
-            .find(|line| line.name == "connect unix")
-            .unwrap();
-        assert!(
-            connect
-                .words(None)
-                .join(" ")
-                .starts_with("connect unix --open")
-        );
+            .filter(|line| line.name.starts_with("connect unix"));
+        let words = unix.next().unwrap().words(None).join(" ");
+        assert!(words.starts_with("connect unix --open 100 "), "{words}");
         let at = "127.0.0.1:80".parse().unwrap();
         assert_eq!(command(Server::Python, at), "curl -s http://127.0.0.1:80/");
     }

@@ -1,14 +1,17 @@
 //! What an idle machine measures: almost all of it must be VALID, and nearly nothing of
 //! it may be blamed on neighbours or go unchecked.
 //!
-//! A line is one command of several points ([`mod@lines`]), with short windows as a user in
-//! a hurry has them. The verdict of a point is the one that the table prints.
+//! A line is one command of one point ([`mod@lines`]). The verdict of a point is the one that
+//! the table prints. Whether the machine was idle is not jostle's to say: a sampler of its own
+//! (`quiet`) reads what ran before, beside and after each point. Points beside which it saw
+//! something are counted apart.
 
 mod halt;
 mod lines;
 
+use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
-use super::{Required, Row, stolen};
+use super::{Required, Row};
 use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Experiment, Is, Point, Reason};
@@ -20,14 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Points that are required; how many of them may be flagged, and how many at least
-/// must be VALID.
-const POINTS: u64 = 300;
-const FLAGGED: u64 = 3;
+/// Shares of the points beside which nothing ran: flagged at most, and VALID at least.
+const FLAGGED: f64 = 0.01;
 const VALID: f64 = 0.9;
-
-/// Share of CPU time: above it a point is reported apart, and counted with the others.
-const STOLEN: f64 = 0.02;
 
 /// Checks that must not speak on an idle machine.
 const OF_NEIGHBOURS: [&str; 2] = ["neighbours", "unchecked"];
@@ -39,6 +37,7 @@ pub(super) struct Measured {
     pub line: String,
     /// How long idle CPUs polled before they halted, where the machine has that.
     pub halt_poll_ns: Option<u64>,
+    pub beside: Beside,
     pub experiment: Experiment,
     /// Without slices, and without histograms that no check looks at.
     pub points: Vec<Point>,
@@ -47,11 +46,14 @@ pub(super) struct Measured {
 /// What to collect.
 pub(super) struct Wanted<'a> {
     pub seconds: u64,
+    pub points: usize,
     pub save: Option<&'a Path>,
     /// Judge this file instead.
     pub judge: Option<&'a Path>,
     /// Idle CPUs poll, and do not poll.
     pub both: bool,
+    /// This jostle, as it was built already.
+    pub program: Option<&'a Path>,
     /// Only lines whose names contain this.
     pub only: Option<&'a str>,
 }
@@ -61,17 +63,17 @@ pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     if let Some(path) = wanted.judge {
         return Ok(report(&Store::read(path)?.lines));
     }
-    let mut lines = lines();
+    let mut lines = lines(wanted.points);
     lines.retain(|line| wanted.only.is_none_or(|only| line.name.contains(only)));
     let mut store = Store::open(wanted.save)?;
     let until = Instant::now() + Duration::from_secs(wanted.seconds);
     if wanted.both {
         for ns in halt::SETTINGS {
             let _restored = halt::set(ns)?;
-            collect(&lines, &mut store, until)?;
+            collect(&lines, &mut store, until, wanted.program)?;
         }
     } else {
-        collect(&lines, &mut store, until)?;
+        collect(&lines, &mut store, until, wanted.program)?;
     }
     Ok(report(&store.lines))
 }
@@ -91,22 +93,38 @@ fn missing<'a>(
     missing.collect()
 }
 
-fn collect(lines: &[Line], store: &mut Store<Measured>, until: Instant) -> anyhow::Result<()> {
+fn collect(
+    lines: &[Line],
+    store: &mut Store<Measured>,
+    until: Instant,
+    program: Option<&Path>,
+) -> anyhow::Result<()> {
     let halt_poll_ns = halt::now();
     let missing = missing(lines, &store.lines, halt_poll_ns);
     if missing.is_empty() || Instant::now() >= until {
         return Ok(());
     }
-    let bench = Bench::set_up(program::build()?, &missing)?;
+    let jostle = program.map_or_else(program::build, |path| Ok(path.to_owned()))?;
+    let sampler = Sampler::start()?;
+    let bench = Bench::set_up(jostle, &missing)?;
     for (nth, line) in missing.iter().enumerate() {
         if Instant::now() >= until {
             break;
         }
         eprintln!("{} of {}: {}", nth + 1, missing.len(), line.name);
-        let (experiment, points) = bench.run(line)?;
+        let (measured, beside) = sampler.beside(|| bench.run(line))?;
+        let (experiment, points) = match measured {
+            Ok(measured) => measured,
+            // The others are worth having, and the next call tries this one again.
+            Err(error) => {
+                eprintln!("{error:#}");
+                continue;
+            }
+        };
         store.add(Measured {
             line: line.name.clone(),
             halt_poll_ns,
+            beside,
             experiment,
             points,
         })?;
@@ -171,14 +189,8 @@ impl Judged<'_> {
         reasons.filter(|reason| OF_NEIGHBOURS.contains(&&*reason.check))
     }
 
-    fn is_stolen(&self) -> bool {
-        self.summary.runs.iter().any(|run| stolen(run) > STOLEN)
-    }
-
-    /// Which point, in words.
-    fn name(&self) -> String {
-        let words = serde_json::to_string(&self.summary.at).unwrap_or_default();
-        format!("{} {words}", self.measured.line)
+    fn is_flagged(&self) -> bool {
+        self.flags().next().is_some()
     }
 }
 
@@ -211,37 +223,38 @@ fn report(measured: &[Measured]) -> Vec<Row> {
 }
 
 fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
-    let row = |what: &str, is: &dyn Fn(&Judged<'_>) -> bool, required| Row {
+    let [quiet, busy]: [Vec<&Judged<'_>>; 2] = [true, false].map(|quiet| {
+        let each = points.iter().copied();
+        each.filter(|point| point.measured.beside.is_quiet() == quiet)
+            .collect()
+    });
+    let row = |what: &str, of: &[&Judged<'_>], is: &dyn Fn(&Judged<'_>) -> bool, required| Row {
         what: format!("{setting}: {what}"),
-        count: points.iter().filter(|point| is(point)).count() as u64,
-        trials: points.len() as u64,
+        count: of.iter().filter(|point| is(point)).count() as u64,
+        trials: of.len() as u64,
         required,
         note: String::new(),
     };
-    let at_most = |most| Required::AtMostOf { most, of: POINTS };
-    let is_flagged = |point: &Judged<'_>| point.flags().next().is_some();
+    let flagged = |point: &Judged<'_>| point.is_flagged();
+    let invalid = |point: &Judged<'_>| point.is(Is::Invalid);
+    let not_clean = |point: &Judged<'_>| !point.measured.beside.is_quiet();
     vec![
         row(
-            "flagged for neighbours, or unchecked",
-            &is_flagged,
-            at_most(FLAGGED),
+            "clean, flagged for neighbours or unchecked",
+            &quiet,
+            &flagged,
+            Required::AtMost(FLAGGED),
         ),
-        row("INVALID", &|point| point.is(Is::Invalid), at_most(0)),
+        row("clean, INVALID", &quiet, &invalid, Required::AtMost(0.0)),
         row(
-            "VALID",
+            "clean, VALID",
+            &quiet,
             &|point| point.is(Is::Valid),
             Required::AtLeast(VALID),
         ),
-        row(
-            "steal above 2 %",
-            &|point| point.is_stolen(),
-            Required::Nothing,
-        ),
-        row(
-            "flagged for neighbours or INVALID, steal above 2 %",
-            &|point| point.is_stolen() && (is_flagged(point) || point.is(Is::Invalid)),
-            Required::Nothing,
-        ),
+        row("not clean", points, &not_clean, Required::Nothing),
+        row("not clean, flagged", &busy, &flagged, Required::Nothing),
+        row("not clean, INVALID", &busy, &invalid, Required::Nothing),
     ]
 }
 
@@ -276,12 +289,18 @@ fn describe(setting: &str, points: &[&Judged<'_>]) {
             .map(|reason| format!("{} ({}): {}", reason.check, reason.is, reason.text));
         let told: Vec<String> = told.collect();
         if !told.is_empty() {
-            let steal = if point.is_stolen() {
-                "; steal above 2 %"
-            } else {
-                ""
-            };
-            println!("  {}: {}{steal}", point.name(), told.join("; "));
+            let Beside {
+                foreign,
+                stolen,
+                worst,
+            } = point.measured.beside;
+            let [foreign, stolen, worst] = [foreign, stolen, worst].map(|share| 100.0 * share);
+            println!(
+                "  {}: {}; beside it {foreign:.1} % foreign, {stolen:.1} % stolen, {worst:.1} % \
+                 in the worst second",
+                point.measured.line,
+                told.join("; ")
+            );
         }
     }
     println!();
@@ -301,6 +320,7 @@ fn by_check<'a>(points: &[&'a Judged<'_>]) -> BTreeMap<&'a str, [usize; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quiet::QUIET;
     use super::*;
     use jostle_model::List;
     use jostle_model::plan::{Plan, Workload};
@@ -331,6 +351,11 @@ mod tests {
         Measured {
             line: line.to_owned(),
             halt_poll_ns,
+            beside: Beside {
+                foreign: 0.002,
+                stolen: 0.0,
+                worst: QUIET,
+            },
             points: points.collect(),
             experiment: Experiment {
                 schema: SCHEMA.to_owned(),
@@ -345,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_line_is_measured_once_with_each_setting() {
-        let lines = lines();
+        let lines = lines(usize::MAX);
         let done = [
             measured(&lines[0].name, Some(0), &[1]),
             measured(&lines[1].name, Some(200_000), &[1]),
@@ -377,13 +402,21 @@ mod tests {
         let points: Vec<&Judged<'_>> = judged.iter().collect();
         let counts = by_check(&points);
         assert_eq!(counts["errors"], [0, 1], "{counts:?}");
-        let rows = required("all", &points);
-        let found: Vec<(u64, u64)> = rows.iter().map(|row| (row.count, row.trials)).collect();
+        let counts = |points: &[&Judged<'_>]| -> Vec<(u64, u64)> {
+            let rows = required("all", points);
+            rows.iter().map(|row| (row.count, row.trials)).collect()
+        };
         // What the hypervisor took kept it from its CPUs as well.
-        assert_eq!(found[0], (1, 3), "flagged");
-        assert_eq!(found[1], (1, 3), "INVALID");
-        assert_eq!(found[3], (1, 3), "steal");
-        assert_eq!(found[4], (1, 3), "both");
+        let none = (0, 0);
+        assert_eq!(
+            counts(&points),
+            [(1, 3), (1, 3), (2, 3), (0, 3), none, none]
+        );
+        let mut busy = all;
+        busy[0].beside.worst = 1.01 * QUIET;
+        let judged = judge(&busy);
+        let points: Vec<&Judged<'_>> = judged.iter().collect();
+        assert_eq!(counts(&points), [none, none, none, (3, 3), (1, 3), (1, 3)]);
     }
 
     #[test]
