@@ -37,9 +37,9 @@ const STEPS: u32 = if cfg!(debug_assertions) {
 } else {
     100_000
 };
-const CALLS: u32 = 3_000;
-const WAKES: u32 = 40;
-const ROUNDS: u32 = 1_000;
+const CALLS: u32 = 1_000;
+const WAKES: u32 = 20;
+const ROUNDS: u32 = 300;
 /// Loop, call, wake-up, line.
 const PARTS: usize = 4;
 
