@@ -329,7 +329,7 @@ fn colour<'d>(document: &'d str, name: &str) -> Option<&'d str> {
 fn colours_follow_targets_and_the_axis_of_cpus_has_room_for_all_cores() {
     let _beside = beside();
     let place = Place::new();
-    let line = "contend null flock -w 1:2 -t 0.5 --runs 400 --warmup 0 --live";
+    let line = "contend null flock -w 1:2 -t 5 --runs 40 --warmup 0 --live";
     let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
     let mut browser = Browser::open(&place);
