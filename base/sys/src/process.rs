@@ -1,6 +1,9 @@
 //! Processes: forked workers, how they end, and what the keeper may do to them.
 
-use rustix::process::{Pid, Signal};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::time::Timespec;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -305,6 +308,30 @@ pub fn halted() -> Option<u32> {
 /// Takes this child if it has ended.
 pub fn reap_one(pid: u32) -> Option<Ended> {
     reap_of(pid as libc::pid_t)
+}
+
+/// Waits for the end of a child without taking it. False if it was not over in time, or a
+/// signal came.
+pub(crate) fn ends_within(pid: Pid, time: Duration) -> io::Result<bool> {
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let time = Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Sleeps until this child has ended, and no longer than `at_most`; takes nothing. It sleeps
+/// for all of that time where the kernel has no pidfd_open(2) (before Linux 5.3).
+pub fn until_over(pid: u32, at_most: Duration) {
+    let ended = Pid::from_raw(pid as i32).map(|pid| ends_within(pid, at_most));
+    if !matches!(ended, Some(Ok(_))) {
+        std::thread::sleep(at_most);
+    }
 }
 
 /// Whether this child has ended; takes it if it has and nobody did before.

@@ -9,9 +9,7 @@
 //! Not for workers, which run code of this program: see [`crate::process`].
 
 use crate::process::{self, Ended, ended_of};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::time::Timespec;
+use rustix::process::Pid;
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -360,19 +358,9 @@ impl Child {
     /// # Errors
     /// EMFILE where a limit on descriptors is reached.
     pub fn await_end(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        if timeout.is_none() {
-            return self.await_end_forever();
-        }
-        let process = pidfd_open(self.pid, PidfdFlags::empty())?;
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        let mut watched = [PollFd::new(&process, PollFlags::IN)];
-        match poll(&mut watched, timeout.as_ref()) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
+        match timeout {
+            None => self.await_end_forever(),
+            Some(timeout) => process::ends_within(self.pid, timeout),
         }
     }
 
@@ -432,6 +420,7 @@ mod live_tests {
     use std::fs::File;
     use std::io::{Read, Seek};
     use std::os::fd::AsFd;
+    use std::time::Instant;
 
     fn null() -> File {
         File::open("/dev/null").unwrap()
@@ -506,6 +495,8 @@ mod live_tests {
         let mut program = Program::new(&command, input.as_fd(), output.as_fd()).unwrap();
         let child = program.start(0, 0).unwrap();
         assert!(!child.await_end(Some(Duration::from_millis(20))).unwrap());
+        process::until_over(child.pid(), Duration::from_millis(20));
+        assert!(!process::is_over(child.pid()));
         assert_eq!(child.kill().unwrap().signal, Some(libc::SIGKILL));
     }
 
@@ -547,6 +538,12 @@ mod live_tests {
             assert!(child.await_end(timeout).unwrap());
             assert_eq!(child.reap().unwrap().code, Some(0));
         }
+        let (began, long) = (Instant::now(), Duration::from_secs(600));
+        let child = program.start(0, 0).unwrap();
+        process::until_over(child.pid(), long);
+        assert!(began.elapsed() < long);
+        assert!(process::is_over(child.pid()));
+        assert_eq!(child.reap().unwrap().code, Some(0));
     }
 
     #[test]

@@ -31,18 +31,24 @@ use std::time::Duration;
 const PASSES: usize = 7;
 /// Each part of a pass is long against a stamp, short against a scheduler's
 /// slice.
-const STEPS: u32 = 100_000;
-const CALLS: u32 = 3_000;
-const WAKES: u32 = 40;
-const ROUNDS: u32 = 1_000;
+/// Without optimisation a step takes ten times as long.
+const STEPS: u32 = if cfg!(debug_assertions) {
+    10_000
+} else {
+    100_000
+};
+const CALLS: u32 = 1_000;
+const WAKES: u32 = 20;
+const ROUNDS: u32 = 300;
 /// Loop, call, wake-up, line.
 const PARTS: usize = 4;
 
 /// If the passes take longer than this, the run goes without an anchor.
 const PATIENCE_NS: u64 = 500_000_000;
 
-/// How often the keeper looks whether they have ended.
-const LOOK_UP: Duration = Duration::from_micros(200);
+/// How often the keeper looks whether they are late. It sleeps meanwhile: what it does then
+/// disturbs what they measure.
+const LOOK_UP: Duration = Duration::from_millis(4);
 
 /// The passes on one side of a run, each in nanoseconds a step, a call, a
 /// wake-up and a line's way; the last is 0 with a single CPU.
@@ -58,9 +64,7 @@ pub fn passes(context: &Context, cpus: &[usize]) -> Passes {
         return Passes::new();
     };
     let cells = results.words64(0, PASSES * PARTS);
-    if !pair(context, (*near, *far), PATIENCE_NS, LOOK_UP, |pair| {
-        pair.call(cells)
-    }) {
+    if !pair(context, (*near, *far), PATIENCE_NS, |pair| pair.call(cells)) {
         return Passes::new();
     }
     let pass = |cells: &[AtomicU64]| {
@@ -71,13 +75,11 @@ pub fn passes(context: &Context, cpus: &[usize]) -> Passes {
 }
 
 /// Runs `caller` in a process on the first of these CPUs, with an echo on the
-/// second. True if it returned true within `patience_ns`; the keeper wakes every
-/// `look_up` to see whether it has.
+/// second. True if it returned true within `patience_ns`.
 pub fn pair(
     context: &Context,
     (near, far): (usize, usize),
     patience_ns: u64,
-    look_up: Duration,
     caller: impl FnOnce(&Pair<'_>) -> bool,
 ) -> bool {
     let Ok(words) = Words::new(3) else {
@@ -88,7 +90,6 @@ pub fn pair(
         clock: context.clock,
         words: &words,
         until: clock::monotonic() + patience_ns,
-        look_up,
         apart: near != far,
     };
     let Ok(echo) = context.forker.fork(|| pair.echo(far)) else {
@@ -140,7 +141,6 @@ pub struct Pair<'a> {
     words: &'a Words,
     /// When they give up, on the kernel's monotonic clock.
     until: u64,
-    look_up: Duration,
     /// Whether each has a CPU of its own.
     apart: bool,
 }
@@ -156,7 +156,7 @@ impl Pair<'_> {
             if self.is_late() {
                 process::kill(pid);
             }
-            std::thread::sleep(self.look_up);
+            process::until_over(pid, LOOK_UP);
         }
     }
 

@@ -114,16 +114,16 @@ fn many_trials_give_rates_with_bounds() {
     let _beside = beside();
     let place = Place::new();
     let done = place
-        .jostle("calibrate --full --trials 3 --rows 10 --format json")
+        .jostle("calibrate --full --trials 2 --rows 10 --format json")
         .run_cleanly()
         .exits(0);
     let found = calibrated(&done.stdout);
     is_whole(&found);
     for row in &found.rows {
-        assert_eq!((row.passed, row.failed), (3, 0), "{row:?}");
-        // Clopper and Pearson, for 3 of 3.
+        assert_eq!((row.passed, row.failed), (2, 0), "{row:?}");
+        // Clopper and Pearson, for 2 of 2.
         let [low, high] = row.right_share.unwrap();
-        assert!((low - 0.2924).abs() < 1e-3 && high > 0.999, "{row:?}");
+        assert!((low - 0.1581).abs() < 1e-3 && high > 0.999, "{row:?}");
     }
 }
 
@@ -131,8 +131,11 @@ fn many_trials_give_rates_with_bounds() {
 fn without_the_right_to_make_a_control_group_the_quota_cannot_be_told() {
     let _beside = beside();
     let place = Place::of_a_plain_user();
+    // With one CPU the row's dearest trial, which starves the generator, cannot be made
+    // either: the third is the one that is asked for here.
     let done = place
         .jostle("calibrate --rows 8 --format json")
+        .under("taskset -c 0")
         .run_cleanly();
     let found = calibrated(&done.stdout);
     let throttled = found

@@ -11,6 +11,7 @@ use jostle_report::judged;
 use jostle_report::{ResultSet, read_from};
 use jostle_stats::summary::{PointSummary, summarize};
 use serde::Deserialize;
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -292,20 +293,37 @@ fn looked_at(browser: &mut Browser, place: &Place, page: &str) -> Vec<Vec<Drawin
     drawings
 }
 
-/// Everything that is off in these drawings, and how many figures there were.
-fn compared(
-    drawings: &[Drawing],
-    set: &ResultSet,
-    summaries: &[PointSummary<'_>],
-) -> (Vec<String>, usize) {
-    let mut all = Vec::new();
-    let mut shown = 0;
-    for drawing in drawings {
-        let wanted = wanted(set, summaries, &drawing.title, &drawing.series);
-        shown += wanted.points.len();
-        all.extend(faults(drawing, &wanted));
+/// What the drawings of an experiment must show, by title and series: the same in each view.
+struct Record<'a> {
+    set: &'a ResultSet,
+    summaries: Vec<PointSummary<'a>>,
+    wanted: HashMap<(String, String), Wanted>,
+}
+
+impl<'a> Record<'a> {
+    fn of(set: &'a ResultSet) -> Record<'a> {
+        Record {
+            set,
+            summaries: summarize(&set.experiment, &set.points),
+            wanted: HashMap::new(),
+        }
     }
-    (all, shown)
+
+    /// Everything that is off in these drawings, and how many figures there were.
+    fn compared(&mut self, drawings: &[Drawing]) -> (Vec<String>, usize) {
+        let mut all = Vec::new();
+        let mut shown = 0;
+        for drawing in drawings {
+            let of = (drawing.title.clone(), drawing.series.clone());
+            let entry = self.wanted.entry(of);
+            let wanted = entry.or_insert_with_key(|(title, series)| {
+                wanted(self.set, &self.summaries, title, series)
+            });
+            shown += wanted.points.len();
+            all.extend(faults(drawing, wanted));
+        }
+        (all, shown)
+    }
 }
 
 #[test]
@@ -315,9 +333,9 @@ fn every_drawing_of_every_workload_shows_the_figures_of_the_record() {
     let mut browser = Browser::open(&place);
     for (file, nth) in PAGES {
         let (sets, page) = page(&place, file, *nth);
-        let points = summarize(&sets[0].experiment, &sets[0].points);
+        let mut record = Record::of(&sets[0]);
         for (view, drawings) in looked_at(&mut browser, &place, &page).iter().enumerate() {
-            let (faults, shown) = compared(drawings, &sets[0], &points);
+            let (faults, shown) = record.compared(drawings);
             assert_eq!(faults, [""; 0], "{file}, view {view}");
             assert!(shown > 8, "{file}: {shown}");
         }
@@ -329,12 +347,12 @@ fn a_page_whose_scales_were_swapped_is_found_out() {
     let _beside = beside();
     let place = Place::new();
     let (sets, page) = page(&place, "lockscale", 0);
-    let points = summarize(&sets[0].experiment, &sets[0].points);
+    let mut record = Record::of(&sets[0]);
     let swapped = page.replacen("data-y=\"log\"", "data-y=\"linear\"", 1);
     assert_ne!(page, swapped);
     let looks = looked_at(&mut Browser::open(&place), &place, &swapped);
     for drawings in &looks[..VIEWS.len()] {
-        assert!(compared(drawings, &sets[0], &points).0.len() > 20);
+        assert!(record.compared(drawings).0.len() > 20);
     }
 }
 
@@ -375,15 +393,11 @@ fn a_page_follows_its_address_to_either_scale() {
     let _beside = beside();
     let place = Place::new();
     let (sets, _) = page(&place, "lockscale", 0);
-    let points = summarize(&sets[0].experiment, &sets[0].points);
+    let mut record = Record::of(&sets[0]);
     let mut browser = Browser::open(&place);
     for (fragment, log) in [("#y=log", true), ("#y=linear", false)] {
         let drawings = at(&mut browser, &place, fragment);
-        assert_eq!(
-            compared(&drawings, &sets[0], &points).0,
-            [""; 0],
-            "{fragment}"
-        );
+        assert_eq!(record.compared(&drawings).0, [""; 0], "{fragment}");
         let throughput = drawings
             .iter()
             .find(|drawing| drawing.title == "Throughput")

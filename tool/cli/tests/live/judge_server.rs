@@ -59,7 +59,7 @@ fn misses_of_an_empty_redis_are_told_and_hits_are_not() {
     let port = jostle_testbed::ports::free_port().unwrap();
     let _server = redis(&place, port);
     let run = |tests: &str| {
-        let line = format!("-- redis-benchmark -p {port} -c 10 -n 300000 -t {tests} --csv");
+        let line = format!("-- redis-benchmark -p {port} -c 10 -n 60000 -t {tests} --csv");
         // A server that is slow to answer is not waited for.
         in_five_tries("the server's counts", || {
             let (done, records) = judged(&place, &line);
@@ -83,7 +83,7 @@ fn pairs_over_a_unix_socket_compare_what_was_printed() {
     let _beside = beside();
     let place = Place::new();
     let _server = redis(&place, 0);
-    let line = "--double --repeat 1 -- redis-benchmark -s redis -c {5} -n 200000 -t get --csv";
+    let line = "--double --repeat 1 -- redis-benchmark -s redis -c {5} -n 60000 -t get --csv";
     let (done, records) = judged(&place, line);
     assert!(
         done.stderr.contains("operations/s as printed"),

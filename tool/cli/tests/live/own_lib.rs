@@ -79,7 +79,7 @@ fn contend(place: &Place, fault: &str, options: &str) -> Done {
     place.jostle(&line).run_cleanly()
 }
 
-const SHORT: &str = "-w 4 -b 100us -t 0.2";
+const SHORT: &str = "-w 4 -b 100us -t 0.1";
 
 #[test]
 fn the_examples_in_c_are_sound_with_processes_and_with_threads() {
@@ -89,7 +89,7 @@ fn the_examples_in_c_are_sound_with_processes_and_with_threads() {
     names.iter().for_each(|name| add_example(&place, name));
     let targets = names.map(|name| format!("lib:./{name}.so")).join(" ");
     let ways = ["", "--as threads", "--keys 3", "--try"].map(|way| format!("{SHORT} {way}"));
-    let spinning = "-w 4 -b 0 -i 0 -t 0.2".to_owned();
+    let spinning = "-w 4 -b 0 -i 0 -t 0.1".to_owned();
     for options in ways.into_iter().chain([spinning]) {
         let line = format!("contend {targets} --runs 1 --format json {options}");
         let done = place.jostle(&line).run_cleanly().measures();

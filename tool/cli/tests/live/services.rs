@@ -136,7 +136,7 @@ fn contention_on_redis_leaves_no_key() {
     let redis = redis();
     for carrier in CARRIERS {
         for options in ["", "--acquire-timeout 3ms", "--try", "--measure counts"] {
-            let line = format!("contend {redis} -w 20 -b 1ms -t 0.3 --as {carrier} {options}");
+            let line = format!("contend {redis} -w 20 -b 1ms -t 0.1 --as {carrier} {options}");
             let point = as_json(&line).run().measures().leaves_nothing().point();
             is_faultless(&point);
             assert!(point.operations > 0, "{line}");
@@ -157,7 +157,7 @@ fn contention_by_redisson_s_recipe_leaves_no_key() {
         ("tasks", "--acquire-timeout 3ms"),
         ("tasks", "--try"),
     ] {
-        let line = format!("contend {redisson} -w 20 -b 1ms -t 0.3 --as {carrier} {options}");
+        let line = format!("contend {redisson} -w 20 -b 1ms -t 0.1 --as {carrier} {options}");
         let point = as_json(&line).run().measures().leaves_nothing().point();
         is_faultless(&point);
         assert!(point.operations > 0, "{line}");

@@ -59,11 +59,11 @@ fn each_service_is_launched_measured_and_gone_on_every_carrier() {
 #[test]
 fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
     let _beside = beside();
-    let line = "stream postgres -n 3000 -w 2 --names own";
+    let line = "stream postgres -n 1000 -w 2 --names own";
     let point = as_json(line).run().measures().leaves_nothing().point();
     is_faultless(&point);
     let server_s = point.accounts.unwrap().server_s.unwrap();
-    assert!(server_s > 6_000.0 * 5e-6, "{server_s} s for 6000 pairs");
+    assert!(server_s > 2_000.0 * 5e-6, "{server_s} s for 2000 pairs");
 }
 
 /// A cluster of three agrees on each grant, and dies with the run.
@@ -119,21 +119,21 @@ fn round_trips_are_those_of_the_recipe() {
         ("lockd", 2.0, 2.0),
         ("etcd", 2.0, 2.0),
         ("zookeeper", 3.0, 3.0),
-        // The first of 500 takes two, since the key was never there.
-        ("nats", 3.996, 3.996),
+        // The first of 100 takes two, since the key was never there.
+        ("nats", 3.98, 3.98),
     ] {
         for (carrier, expected) in [("processes", processes), ("tasks", tasks)] {
             if (target, carrier) == ("etcd", "tasks") {
                 continue;
             }
-            let line = format!("stream {target} -n 500 -w 1 --as {carrier}");
+            let line = format!("stream {target} -n 100 -w 1 --as {carrier}");
             let point = as_json(&line).run().measures().leaves_nothing().point();
             is_faultless(&point);
             let traffic = point.traffic.unwrap();
-            assert_eq!(traffic.grants, 500, "{line}");
+            assert_eq!(traffic.grants, 100, "{line}");
             let (round_trips, bytes) = traffic.for_each_grant().unwrap();
             // A session is kept alive now and then.
-            let is_as_expected = (expected..expected + 0.02).contains(&round_trips);
+            let is_as_expected = (expected..expected + 0.1).contains(&round_trips);
             assert!(is_as_expected, "{line}: {round_trips}");
             assert!((40.0..2_000.0).contains(&bytes), "{line}: {bytes}");
         }
@@ -144,10 +144,10 @@ fn round_trips_are_those_of_the_recipe() {
 fn a_service_that_queues_takes_many_requests_at_once() {
     let _beside = beside();
     for entry in launching().filter(|entry| entry.lock.pipeline && entry.lock.fifo) {
-        let line = format!("stream {} -n 600 -w 3 --pipeline 20 --as tasks", entry.name);
+        let line = format!("stream {} -n 100 -w 3 --pipeline 20 --as tasks", entry.name);
         let point = as_json(&line).run().measures().leaves_nothing().point();
         is_faultless(&point);
-        assert_eq!(point.operations, 1_800, "{line}");
+        assert_eq!(point.operations, 300, "{line}");
     }
 }
 

@@ -15,7 +15,6 @@ use jostle_stats::intervals;
 use jostle_sys::shared::Region;
 use jostle_sys::{clock, cpu};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 /// How long a sleep is, and how many each of two CPUs makes.
 const SLEEP_NS: u64 = 1_000_000;
@@ -33,9 +32,6 @@ const WAKING_NS: u64 = 15_000_000;
 
 /// How long all of one CPU may take where neighbours interrupt it.
 const PATIENCE_NS: u64 = 300_000_000;
-
-/// The keeper's own naps disturb the sleeps that are measured: they are few.
-const LOOK_UP: Duration = Duration::from_millis(4);
 
 /// What one process measures: the lateness of each sleep, then the rounds of
 /// wake-ups; zero where it was not made.
@@ -72,7 +68,7 @@ struct Side {
 fn side(context: &Context, cpus: (usize, usize), timer_slack: Nanos) -> Option<Side> {
     let region = Region::new(CELLS * 8).ok()?;
     let (sleeps, rounds) = region.words64(0, CELLS).split_at(SLEEPS);
-    let measured = anchor::pair(context, cpus, PATIENCE_NS, LOOK_UP, |pair| {
+    let measured = anchor::pair(context, cpus, PATIENCE_NS, |pair| {
         cpu::set_timer_slack(timer_slack.0).is_ok()
             && wake_often(pair, rounds).is_some()
             && sleep_often(pair, sleeps)

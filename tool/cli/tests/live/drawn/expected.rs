@@ -390,28 +390,44 @@ fn times(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) {
         tail.into_iter()
             .for_each(|tail| wanted.add(levels[1].0, (x, tail)));
     }
-    let runs = &point.timed;
-    let of_run = |run: &Point, level: &str| match title {
-        "Time to acquire" => wait(run, level),
-        _ => of_spread(title, run, level),
-    };
+    let spreads: Vec<Spread<'_>> = point
+        .timed
+        .iter()
+        .filter_map(|run| match title {
+            "Time to acquire" => run.acquire_ns.as_ref().map(|_| Spread::Waits(run)),
+            _ => of_spread(title, run).map(Spread::Times),
+        })
+        .collect();
     for (level, name) in LEVELS {
-        let known: Vec<f64> = runs.iter().filter_map(|run| of_run(run, level)).collect();
-        let all = runs
-            .iter()
-            .filter(|run| of_run(run, "max").is_some())
-            .count();
+        let known: Vec<f64> = spreads.iter().filter_map(|run| run.at(level)).collect();
+        let all = spreads.iter().filter(|run| run.at("max").is_some());
         let over = match level {
             "max" => known.iter().copied().reduce(f64::max),
-            _ => median(&known).filter(|_| 2 * known.len() >= all),
+            _ => median(&known).filter(|_| 2 * known.len() >= all.count()),
         };
         over.into_iter()
             .for_each(|value| wanted.add(name, (x, value)));
     }
 }
 
-/// A level of the distribution of this title; phases have titles too.
-fn of_spread(title: &str, run: &Point, level: &str) -> Option<f64> {
+/// Where a run has the levels of a drawing.
+enum Spread<'a> {
+    Waits(&'a Point),
+    Times(Distribution),
+}
+
+impl Spread<'_> {
+    fn at(&self, level: &str) -> Option<f64> {
+        match (self, level) {
+            (Spread::Waits(run), level) => wait(run, level),
+            (Spread::Times(times), "max") => Some(times.max as f64),
+            (Spread::Times(times), level) => Some(*times.percentiles.get(level)? as f64),
+        }
+    }
+}
+
+/// The distribution of this title; phases have titles too.
+fn of_spread(title: &str, run: &Point) -> Option<Distribution> {
     let named = |phase: &str| {
         let words = phase.replace('_', " ");
         words == title || format!("Time to {words}") == title
@@ -424,11 +440,7 @@ fn of_spread(title: &str, run: &Point, level: &str) -> Option<f64> {
         let mut other = all.filter(|(field, _)| named(field.trim_end_matches("_ns")));
         other.next().map(|(_, other)| other)
     };
-    let distribution = known.or_else(other)?;
-    match level {
-        "max" => Some(distribution.max as f64),
-        level => Some(*distribution.percentiles.get(level)? as f64),
-    }
+    known.or_else(other)
 }
 
 /// Waits account for attempts that had not ended.
