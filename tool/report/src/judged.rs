@@ -559,6 +559,7 @@ pub(crate) mod tests {
                 stolen_s: vec![0.0; 3],
                 others_s: Some(vec![0.01; 3]),
                 tool_s: vec![0.004; 3],
+                behind_s: None,
                 neighbours: Vec::new(),
             },
             finding: Finding {
