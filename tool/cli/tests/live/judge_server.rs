@@ -162,10 +162,10 @@ fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_n
         Server(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()";
     let _beside = beside();
     let place = Place::new();
-    for (words, is_server) in [("lock 0.04", true), ("sleep 0.32", false)] {
+    for (words, is_server) in [("lock 0.02", true), ("sleep 0.16", false)] {
         let (_server, _, at) = serve_by(&["-c", SCRIPT], words);
         in_five_tries(words, || {
-            let line = format!("-- python3 {CASES}/client.py threads {at} 8 4");
+            let line = format!("-- python3 {CASES}/client.py threads {at} 10 6");
             let (_, records) = judged(&place, &line);
             let finding = first(records).finding;
             let told = finding.reasons[0].contains("one after the other at even distances");
