@@ -42,12 +42,13 @@ const FEWEST: usize = 8;
 /// The kernel tells the age of an answer in ticks: at a shorter distance all look even.
 const TICKS: f64 = 2.0;
 
-/// Of the usual distance: with ages drawn at random all of eight are so far apart in 3 % of the looks.
+/// A part of the usual distance: with ages drawn at random all of eight are further apart in 3 % of
+/// the looks.
 const APART: f64 = 0.6;
 
-/// Of connections that wait for an answer, by the age of the answer before it (in milliseconds):
-/// how many of these are further from the next one than a part of their median distance, the first
-/// one included. A lock that is not fair leaves some behind, so that the mean tells less. 0 where
+/// Counts the answers that are further from the next one than a part of their median distance, the
+/// first one included. `ages_ms` has the age of the latest answer, in milliseconds, of each
+/// connection that waits for another. A lock that is not fair leaves some behind, so that the mean tells less. 0 where
 /// there are too few of them, or they are too close to tell.
 pub(super) fn in_turn(ages_ms: &mut [u32], tick_ms: f64) -> usize {
     ages_ms.sort_unstable();
