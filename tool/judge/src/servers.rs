@@ -61,7 +61,7 @@ impl Sampler<'_> {
         /// Looks at which the server's processes are looked for again: some fork
         /// others, or take over, when the first connections come. So are other connections of
         /// both sides, and again once in so many looks.
-        const AGAIN: [usize; 2] = [10, 30];
+        const AGAIN: [usize; 3] = [3, 10, 30];
         const SELDOM: usize = 64;
         let looks = self.watched.end_s.len();
         let before_ns = stat::own_cpu_ns();

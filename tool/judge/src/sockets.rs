@@ -60,9 +60,9 @@ pub(super) struct Sockets {
     known: Option<Vec<Tcp>>,
     columns: Traffic,
     intervals: usize,
-    /// Of the kernel's clock.
+    /// A tick of the kernel's clock.
     tick_ms: f64,
-    /// Of the clients of the judged server.
+    /// What is known of the judged server's clients.
     owed: Owed,
 }
 

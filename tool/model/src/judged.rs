@@ -261,8 +261,9 @@ pub struct Traffic {
     /// Connections that surely waited for an answer; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Vec<f64>>,
-    /// Those among them whose answers before had come at even distances, each more than half of the
-    /// mean one, which was two ticks of the kernel's clock or more; absent as above.
+    /// Those among them whose answers before had come at distances of more than six tenths of their
+    /// median, if that was two ticks of the kernel's clock or more, and they were eight or more;
+    /// absent as above.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub in_turn: Option<Vec<f64>>,
     /// Connections that waited to be accepted; absent as above.

@@ -3,7 +3,7 @@
 
 use crate::common::loops::Loops;
 use crate::common::{Done, Place, alone, beside, in_five_tries, must_have};
-use jostle_model::judged::{Limit, Watched};
+use jostle_model::judged::{Limit, Traffic, Watched};
 use jostle_model::record::Record;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -132,7 +132,7 @@ fn servers_behind_the_server_are_no_other_programs() {
     let (_last, last, at) = serve("gil 2000");
     let (_next, next, at) = serve(&format!("relay {at}"));
     let (_first, _, at) = serve(&format!("relay {at}"));
-    // They are found at the tenth look, which may come late on a busy machine.
+    // They are looked for three times, which may come late on a busy machine.
     in_five_tries("the servers behind", || {
         let (_, records) = judged(
             &place,
@@ -162,10 +162,10 @@ fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_n
         Server(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()";
     let _beside = beside();
     let place = Place::new();
-    for (words, is_server) in [("lock 0.04", true), ("sleep 0.32", false)] {
+    for (words, is_server) in [("lock 0.02", true), ("sleep 0.16", false)] {
         let (_server, _, at) = serve_by(&["-c", SCRIPT], words);
         in_five_tries(words, || {
-            let line = format!("-- python3 {CASES}/client.py threads {at} 8 4");
+            let line = format!("-- python3 {CASES}/client.py threads {at} 10 6");
             let (_, records) = judged(&place, &line);
             let finding = first(records).finding;
             let told = finding.reasons[0].contains("one after the other at even distances");
@@ -191,27 +191,29 @@ fn of_two_servers_one_is_judged_and_pairs_compare_its_work_alone() {
     let (_one, _, one) = serve("wait 100");
     let (_other, _, other) = serve("gil 0");
     let line = format!("--double --repeat 1 -- python3 load.py {one} {other} {{4}}");
-    let (done, records) = judged(&place, &line);
-    let Some(Record::Doubled(doubled)) = records.last() else {
-        panic!("{records:?}")
-    };
-    let rates = doubled.rates_per_s[0];
-    assert_eq!(doubled.measure, "bytes", "{}", done.stderr);
-    let runs = records.iter().filter_map(|record| match record {
-        Record::Judged(watched) => Some(watched),
-        _ => None,
-    });
-    for (watched, rate) in runs.zip(rates) {
-        let traffic = watched.traffic.as_ref().unwrap();
-        assert_eq!(traffic.port, u64::from(one));
-        let [listed] = &traffic.others[..] else {
-            panic!("{traffic:?}")
+    // Others are looked for at the third look and the tenth.
+    in_five_tries("both servers in both runs", || {
+        let (_, records) = judged(&place, &line);
+        let Some(Record::Doubled(doubled)) = records.last() else {
+            panic!("{records:?}")
         };
-        assert_eq!(listed.at, format!("127.0.0.1:{other}"));
-        let bytes: f64 = traffic.bytes.iter().sum();
-        let of_both = (bytes + listed.bytes as f64) / watched.elapsed_s;
-        assert!(rate > 0.0 && 2.0 * rate < of_both, "{rate} of {of_both}");
-    }
+        assert_eq!(doubled.measure, "bytes");
+        let runs = records.iter().filter_map(|record| match record {
+            Record::Judged(watched) => watched.traffic.as_ref().zip(Some(watched.elapsed_s)),
+            _ => None,
+        });
+        let mut runs = runs.zip(doubled.rates_per_s[0]);
+        let is_one = |((traffic, elapsed_s), rate): ((&Traffic, f64), f64)| {
+            let [listed] = &traffic.others[..] else {
+                return false;
+            };
+            assert_eq!(traffic.port, u64::from(one));
+            assert_eq!(listed.at, format!("127.0.0.1:{other}"));
+            let bytes: f64 = traffic.bytes.iter().sum();
+            rate > 0.0 && 2.0 * rate * elapsed_s < bytes + listed.bytes as f64
+        };
+        runs.all(is_one).then_some(())
+    });
 }
 
 /// Tests that judge figures of this machine.

@@ -26,8 +26,9 @@ pub(crate) const UNREAD: f64 = 0.9;
 /// Share of the connections on which requests lie unread then.
 pub(crate) const OF_CONNECTIONS: f64 = 0.2;
 
-/// Share of the connections that wait whose answers come in turn: by chance six answers are at even
-/// distances in 1.5 % of the looks.
+/// Share of the connections that wait whose answers come in turn, in the looks that met so many of
+/// them: fewer may be at even distances by chance.
+const FEWEST: f64 = 8.0;
 const IN_TURN: f64 = 0.9;
 
 /// For a tenth of the looks no port was left.
@@ -152,14 +153,20 @@ pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
 pub(super) fn for_turn(window: &Window<'_>, generator: Option<Busy<'_>>) -> Option<State> {
     let traffic = window.watched.traffic.as_ref()?;
     let server = window.busiest(window.watched.server.as_ref()?)?;
-    let waiting = window.mean(traffic.waiting.as_ref()?);
-    let in_turn = window.mean(traffic.in_turn.as_ref()?);
+    let [waiting, in_turn] = [&traffic.waiting, &traffic.in_turn];
+    let waiting = window.looks(waiting.as_ref()?);
+    let looks = waiting.iter().zip(window.looks(in_turn.as_ref()?));
+    let enough: Vec<_> = looks.filter(|(waiting, _)| **waiting >= FEWEST).collect();
+    let is_usual = enough.len() as f64 > MOSTLY * waiting.len() as f64;
+    let sum = |of: fn(&(&f64, &f64)) -> f64| enough.iter().map(of).sum::<f64>();
+    let (waiting, in_turn) = (sum(|look| *look.0), sum(|look| *look.1));
+    let mean = waiting / enough.len().max(1) as f64;
     let open = window.mean(&traffic.connections);
     // Answers that are on their way come in turn on a slow line.
     let unsent = of_connections(window, traffic.unsent.as_ref()?)?;
     let is_idle = server.share() <= ROOM && generator?.share() <= ROOM && unsent < HARMED;
-    (is_idle && in_turn >= IN_TURN * waiting && waiting > MOSTLY * open)
-        .then(|| State::new(Limit::Server, words::in_turn(waiting, server)))
+    (is_idle && is_usual && in_turn >= IN_TURN * waiting && mean > MOSTLY * open)
+        .then(|| State::new(Limit::Server, words::in_turn(mean, server)))
 }
 
 /// The server has room, and while answers are owed, one of its threads or more waits for a disk

@@ -108,7 +108,7 @@ fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
 
 #[test]
 fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_for_timers_is_not() {
-    // Of 50 connections.
+    // Numbers among 50 connections.
     let waiting = |waiting: f64, in_turn: f64, unsent: f64| {
         Planted::of(0.1, 0.1).with(|run| {
             let traffic = traffic(run);
@@ -336,7 +336,7 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
             "delayed acknowledgements (40 ms each) for 88 %",
         );
     assert_eq!(found.seconds, "TTTTTTTTT");
-    // Of ten, four wait for an accept queue, and send nothing meanwhile.
+    // Four of ten wait for an accept queue, and send nothing meanwhile.
     let waits = |run: &mut Watched, connecting: f64| {
         let traffic = traffic(run);
         traffic.connections.fill(10.0);
