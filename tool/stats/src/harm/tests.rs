@@ -262,7 +262,20 @@ fn soft_interrupts_for_which_nobody_else_asked_are_the_target_s_own() {
         accounts.cpus = cpus;
         // One of two CPUs has half of everything.
         accounts.foreign_s = Some((others_s + 0.52) * cpus as f64 / 2.0);
-        foreign_share(&run).unwrap()
+        // Names add up to it; a server's f has none of the three.
+        let accounts = run.accounts.as_deref().unwrap();
+        let named = accounts
+            .kernel_threads
+            .iter()
+            .map(|one| counted_s(accounts, one));
+        let programs_s = others_s * cpus as f64 / 2.0;
+        let all_s = named.sum::<f64>() + programs_s;
+        let share = foreign_share(&run).unwrap();
+        assert!((all_s / 5.0 - share).abs() < 1e-9);
+        if cpus == 2 {
+            assert!((by_others(accounts, share) - others_s / 5.0).abs() < 0.005);
+        }
+        share
     };
     let near = |found: f64, wanted: f64| (found - wanted).abs() < 1e-9;
     // 50 ms of programs, 20 ms of kdamond, and as long for these.
