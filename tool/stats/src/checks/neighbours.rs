@@ -4,7 +4,7 @@ use super::{Check, Evidence, Found, percent, seen};
 use crate::clean::clean;
 use crate::harm::{self, BEARABLE, CLEAN, Harm};
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Bound, Claim, Is, Neighbour, Point, Reason};
+use jostle_model::record::{Accounts, Bound, Claim, Is, Point, Reason};
 use std::collections::BTreeMap;
 
 /// From here on a figure with its bound says too little. SUSPECT begins at [`BEARABLE`].
@@ -142,19 +142,15 @@ fn stole(runs: &[&Point]) -> bool {
     accounts.filter_map(|a| a.stolen_s).sum::<f64>() > 0.0
 }
 
-/// The largest over all runs, with their share of a CPU. Where others also ran on CPUs that
-/// ours may not use, each counts with the part of it that all of them took of ours: names
-/// then add up to what the bound rests on.
+/// The largest over all runs, with their share of a CPU: names add up to what the bound rests
+/// on.
 fn named(runs: &[&Point]) -> String {
     let accounts = || runs.iter().filter_map(|run| run.accounts.as_deref());
     let between_s: f64 = accounts().map(|a| a.between_s).sum();
     let mut each = BTreeMap::<(&str, u64), f64>::new();
     for accounts in accounts() {
-        let all_s = accounts.others_s.unwrap_or(0.0) + accounts.machine_s;
-        let on_ours = harm::foreign_s(accounts).map_or(1.0, |s| s / all_s.max(f64::MIN_POSITIVE));
-        for Neighbour { name, pid, cpu_s } in accounts.others.iter().chain(&accounts.kernel_threads)
-        {
-            *each.entry((name, *pid)).or_default() += cpu_s * on_ours.min(1.0);
+        for one in accounts.others.iter().chain(&accounts.kernel_threads) {
+            *each.entry((&*one.name, one.pid)).or_default() += harm::counted_s(accounts, one);
         }
     }
     let mut each: Vec<_> = each.into_iter().collect();

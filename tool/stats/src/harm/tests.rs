@@ -245,6 +245,49 @@ fn soft_interrupts_count_where_packets_are_more_than_an_idle_machine_s() {
     assert!(counted(200_000) > 0.2);
 }
 
+/// Beside `lockfile` ksoftirqd was 10 % of other programs, and each point was SUSPECT.
+#[test]
+fn soft_interrupts_for_which_nobody_else_asked_are_the_target_s_own() {
+    let share = |packets, others_s: f64, cpus: u64| {
+        let mut run = disturbed(Some(others_s), Some(9.0), 0.0);
+        let accounts = run.accounts.as_deref_mut().unwrap();
+        accounts.kernel_threads = ["ksoftirqd/0", "ksoftirqd/1", "kdamond.0"]
+            .map(|name| Neighbour {
+                name: name.to_owned(),
+                pid: 14,
+                cpu_s: if name == "kdamond.0" { 0.02 } else { 0.25 },
+            })
+            .into();
+        (accounts.machine_s, accounts.packets) = (0.52, packets);
+        accounts.cpus = cpus;
+        // One of two CPUs has half of everything.
+        accounts.foreign_s = Some((others_s + 0.52) * cpus as f64 / 2.0);
+        // Names add up to it; a server's f has none of the three.
+        let accounts = run.accounts.as_deref().unwrap();
+        let named = accounts
+            .kernel_threads
+            .iter()
+            .map(|one| counted_s(accounts, one));
+        let programs_s = others_s * cpus as f64 / 2.0;
+        let all_s = named.sum::<f64>() + programs_s;
+        let share = foreign_share(&run).unwrap();
+        assert!((all_s / 5.0 - share).abs() < 1e-9);
+        if cpus == 2 {
+            assert!((by_others(accounts, share) - others_s / 5.0).abs() < 0.005);
+        }
+        share
+    };
+    let near = |found: f64, wanted: f64| (found - wanted).abs() < 1e-9;
+    // 50 ms of programs, 20 ms of kdamond, and as long for these.
+    assert!(near(share(Some(100), 0.05, 2), 2.0 * 0.07 / 5.0));
+    assert!(near(share(Some(100), 0.05, 1), 0.07 / 5.0));
+    // Programs that ran for longer may have asked for all of it.
+    assert!(near(share(Some(100), 0.60, 2), 1.12 / 5.0));
+    // So may what sends, and packets that nobody counted.
+    assert!(near(share(Some(5_001), 0.05, 2), 0.57 / 5.0));
+    assert!(near(share(None, 0.05, 2), 0.57 / 5.0));
+}
+
 /// 200 connections to somebody's server, opened in 6 ms, were "up to 100 % of the time".
 #[test]
 fn the_packets_of_connections_are_their_own() {
