@@ -2,7 +2,7 @@
 //! again, which is one sweep.
 //!
 //! The plan becomes the order of a sweep ([`sweep_order`]) after its limits were looked up
-//! ([`limits`]); the keeper does it ([`sweep`]); the parent makes records of what was reached
+//! ([`limits`]); the keeper does it ([`sweep()`]); the parent makes records of what was reached
 //! ([`record`]). What clients and servers do is in `jostle-worker` (`workloads::connect`),
 //! with all that is timed.
 

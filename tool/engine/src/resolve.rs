@@ -9,6 +9,7 @@ pub(crate) mod recover;
 mod requests;
 mod spread;
 
+use jostle_harness::during;
 use jostle_model::options::{DefaultValue, MOST_KEYS, OPTIONS, Opt};
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
@@ -114,7 +115,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     rate::check(&plan)?;
     spread::check(&plan, allowed)?;
     hold::check(&plan)?;
-    connect::check_during(&plan)?;
+    check_commands(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
         plan,
@@ -170,6 +171,21 @@ pub fn quicken(plan: &mut Plan) {
 
 fn named(targets: &[&str]) -> Vec<String> {
     targets.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Refuses commands of the user that no shell could run either.
+fn check_commands(plan: &Plan) -> Result<(), UsageError> {
+    let commands = [("during", &plan.during), ("prepare", &plan.prepare)];
+    for (option, command) in commands {
+        if let Some(command) = command
+            && during::words(command, &[]).is_none()
+        {
+            return refuse(format!(
+                "--{option} `{command}`: a quote has no end, or there is no word"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses options of other workloads, which this one would silently ignore.

@@ -1,7 +1,6 @@
 //! Defaults and refusals of `connect`.
 
-use super::{Resolved, UsageError, check_place, named, refuse, specs};
-use jostle_harness::during;
+use super::{Resolved, UsageError, check_commands, check_place, named, refuse, specs};
 use jostle_model::connect::{Accept, Close, Only};
 use jostle_model::plan::Plan;
 use jostle_model::{List, Nanos, defaults};
@@ -40,7 +39,7 @@ pub(super) fn resolve(
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
     check_pairs(&plan, &specs)?;
-    check_during(&plan)?;
+    check_commands(&plan)?;
     if let Some(List(open)) = &mut plan.open {
         open.sort_unstable();
     }
@@ -166,21 +165,6 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
             .is_some_and(|l| l.0.iter().any(|n| *n > 0))
     {
         return refuse("--listeners are TCP sockets; they work with: tcp");
-    }
-    Ok(())
-}
-
-/// Refuses what no shell could run either.
-pub(super) fn check_during(plan: &Plan) -> Result<(), UsageError> {
-    let commands = [("during", &plan.during), ("prepare", &plan.prepare)];
-    for (option, command) in commands {
-        if let Some(command) = command
-            && during::words(command, &[]).is_none()
-        {
-            return refuse(format!(
-                "--{option} `{command}`: a quote has no end, or there is no word"
-            ));
-        }
     }
     Ok(())
 }
