@@ -30,8 +30,7 @@ use std::time::Duration;
 /// milliseconds leaves it alone.
 const PASSES: usize = 7;
 /// Each part of a pass is long against a stamp, short against a scheduler's
-/// slice.
-/// Without optimisation a step takes ten times as long.
+/// slice. Without optimisation a step takes ten times as long.
 const STEPS: u32 = if cfg!(debug_assertions) {
     10_000
 } else {
