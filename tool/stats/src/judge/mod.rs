@@ -523,16 +523,22 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
             ..State::new(Limit::Undecided, reason)
         };
     }
-    match generator.share() <= ROOM && server.share() <= ROOM {
-        true => State::new(
-            Limit::Path,
-            match waits::idle(window).filter(|idle| *idle >= waits::MOSTLY) {
-                Some(idle) => words::paced(idle, generator, server),
-                None => words::waits(window, generator, server),
-            },
-        ),
-        false => State::new(Limit::Undecided, words::between(generator, server)),
+    if generator.share() > ROOM || server.share() > ROOM {
+        return State::new(Limit::Undecided, words::between(generator, server));
     }
+    if let Some(idle) = waits::idle(window).filter(|idle| *idle >= waits::MOSTLY) {
+        return State::new(Limit::Path, words::paced(idle, generator, server));
+    }
+    let idle = words::idle(generator, server);
+    let Some(inside) = waits::inside(window) else {
+        return State::new(Limit::Path, idle);
+    };
+    // More of a few connections carry more; behind many, a pool or a lock may be at its limit.
+    let limit = match inside.1 > waits::FEW {
+        true => Limit::Undecided,
+        false => Limit::Path,
+    };
+    State::new(limit, format!("{idle}; {}", words::inside(inside)))
 }
 
 /// The generator was at its limit in a part of the time only.

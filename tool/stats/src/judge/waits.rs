@@ -31,6 +31,10 @@ pub(crate) const OF_CONNECTIONS: f64 = 0.2;
 const FEWEST: f64 = 8.0;
 const IN_TURN: f64 = 0.9;
 
+/// Connections up to which their number is a limit by itself, where all wait inside a server that
+/// has room.
+pub(super) const FEW: f64 = 8.0;
+
 /// For a tenth of the looks no port was left.
 pub(super) fn for_ports(window: &Window<'_>) -> Option<State> {
     let ports_left = window.looks(&window.watched.traffic.as_ref()?.ports_left);
@@ -146,6 +150,19 @@ pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
         let reason = words::at_locks(waiting, side.processes);
         State::new(Limit::Server, reason)
     })
+}
+
+/// How many connections wait inside a server that reads its requests, of how many; if most do.
+pub(super) fn inside(window: &Window<'_>) -> Option<(f64, f64)> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let open = window.mean(&traffic.connections);
+    let waiting = window.mean(traffic.waiting.as_ref()?);
+    let is_read = |column: &Option<Vec<f64>>| {
+        let column = column.as_ref();
+        column.is_some_and(|column| window.mean(column) < HARMED * open)
+    };
+    let is_inside = is_read(&traffic.server_unread) && is_read(&traffic.unsent);
+    (is_inside && waiting >= MOSTLY * open).then_some((waiting, open))
 }
 
 /// The server has room, and most connections wait for answers that come one after the other at even

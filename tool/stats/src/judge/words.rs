@@ -3,7 +3,7 @@
 use super::window::{Busy, Window};
 use super::{BUSY, HARMED, SHORTEST_S, waits};
 use crate::tcp;
-use jostle_model::judged::{Limit, Peer, Process, Side, Traffic, Watched};
+use jostle_model::judged::{Limit, Peer, Process, Side, Watched};
 use jostle_model::text::quoted;
 
 /// Where the kernel counts no time in run queues.
@@ -385,31 +385,13 @@ pub(super) fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!("neither side was busy: {}", both(generator, server))
 }
 
-/// What connections wait for, as far as it is known: most of a server that reads its requests and
-/// has room.
-pub(super) fn waits(window: &Window<'_>, generator: Busy<'_>, server: Busy<'_>) -> String {
-    let idle = idle(generator, server);
-    let traffic = window.watched.traffic.as_ref();
-    let mean = |column: fn(&Traffic) -> &Option<Vec<f64>>| {
-        let column = traffic.and_then(|traffic| column(traffic).as_ref());
-        column.map(|column| window.mean(column))
-    };
-    let open = traffic.map_or(0.0, |traffic| window.mean(&traffic.connections));
-    let [unread, unsent] = [mean(|of| &of.server_unread), mean(|of| &of.unsent)];
-    match mean(|of| &of.waiting) {
-        Some(waiting)
-            if waiting >= 0.8 * open
-                && unread < Some(HARMED * open)
-                && unsent < Some(HARMED * open) =>
-        {
-            format!(
-                "{idle}; {waiting:.0} of {open:.0} connections waited for answers, and their \
-                 requests had been read: each waits inside the server for something else than a \
-                 CPU, such as a timer, a lock or a pool"
-            )
-        }
-        _ => idle,
-    }
+/// How many of so many connections waited inside the server.
+pub(super) fn inside((waiting, open): (f64, f64)) -> String {
+    format!(
+        "{waiting:.0} of {open:.0} connections waited for answers, and their requests had been \
+         read: each waits inside the server for something else than a CPU, such as a timer, a \
+         lock or a pool"
+    )
 }
 
 pub(super) fn paced(idle: f64, generator: Busy<'_>, server: Busy<'_>) -> String {

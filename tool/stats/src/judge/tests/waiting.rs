@@ -107,7 +107,7 @@ fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
 }
 
 #[test]
-fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_for_timers_is_not() {
+fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_otherwise_may_be() {
     // Numbers among 50 connections.
     let waiting = |waiting: f64, in_turn: f64, unsent: f64| {
         Planted::of(0.1, 0.1).with(|run| {
@@ -124,7 +124,10 @@ fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_for_timers_is_n
     );
     assert_eq!(found.seconds, "SSSSSSSSS");
     let timers = "requests had been read: each waits inside the server";
-    waiting(48.0, 30.0, 0.0).is(Limit::Path, timers);
+    waiting(48.0, 30.0, 0.0).is(Limit::Undecided, timers);
+    waiting(7.0, 3.0, 0.0)
+        .with(|run| traffic(run).connections.fill(8.0))
+        .is(Limit::Path, timers);
     // Answers on their way; connections that mostly wait for their generator.
     for run in [waiting(48.0, 46.0, 30.0), waiting(20.0, 20.0, 0.0)] {
         let found = run.is(Limit::Path, "neither");
