@@ -256,9 +256,11 @@ mod tests {
     /// finished. Of each file: made and held aside, each idle and beside a busy loop.
     #[test]
     fn recorded_cases_are_judged_as_they_were() {
-        const FILES: [(&str, [[usize; 2]; 2]); 2] = [
+        const FILES: [(&str, [[usize; 2]; 2]); 4] = [
             ("validate-judge-cases.jsonl", [[54, 53], [25, 26]]),
             ("validate-judge-cases-2.jsonl", [[0, 0], [48, 48]]),
+            ("validate-judge-cases-3.jsonl", [[0, 0], [55, 54]]),
+            ("validate-judge-cases-4.jsonl", [[0, 0], [41, 41]]),
         ];
         let cases = cases().unwrap();
         for (file, then) in FILES {
