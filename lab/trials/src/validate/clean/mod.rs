@@ -433,4 +433,25 @@ mod tests {
         let points: Vec<&Judged<'_>> = judged.iter().collect();
         assert_eq!(required("all", &points)[0].count, 1);
     }
+
+    /// 2 of 25 clean points are flagged, and 4 of 75 that were not clean are INVALID: a changed rule
+    /// may flag fewer.
+    #[test]
+    fn recorded_points_of_an_idle_machine_are_judged_as_they_were() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../record/validate-clean.jsonl"
+        );
+        let measured = Store::<Measured>::read(file.as_ref()).unwrap().lines;
+        let judged = judge(&measured);
+        let points: Vec<&Judged<'_>> = judged.iter().collect();
+        let rows = required("all", &points);
+        let counts: Vec<(u64, u64)> = rows.iter().map(|row| (row.count, row.trials)).collect();
+        let [flagged, invalid, valid, busy, busy_flagged, busy_invalid] = counts[..] else {
+            panic!("{counts:?}");
+        };
+        assert_eq!((busy, invalid), ((75, 100), (0, 25)));
+        assert!(flagged.0 <= 2 && busy_flagged.0 <= 9 && busy_invalid.0 <= 4);
+        assert!(valid.0 >= 21, "{valid:?}");
+    }
 }
