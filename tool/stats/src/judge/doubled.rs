@@ -6,7 +6,8 @@
 //! long as they are of one kind. Only where no connection is seen (Unix sockets, another network
 //! namespace) it is the rate that the command printed.
 
-use super::{BUSY, ROOM, may_be_held, window};
+use super::held::may_be_held;
+use super::{BUSY, ROOM, window};
 use crate::intervals::median;
 use crate::judge::window::Window;
 use crate::ratio::{self, EQUAL_WITHIN, Outcome, Ratio};

@@ -12,6 +12,7 @@
 //! With none of these the load itself was the limit: its connections wait for answers.
 
 mod doubled;
+mod held;
 mod nothing;
 mod printed;
 mod waits;
@@ -23,8 +24,8 @@ pub use printed::{notes, of_server};
 pub(crate) use waits::{OF_CONNECTIONS, UNREAD};
 pub use words::{copying, doubling};
 
-use jostle_model::judged::{Finding, Limit, Process, Side, Watched};
-use std::ops::RangeInclusive;
+use held::{held, is_known, may_be_held};
+use jostle_model::judged::{Finding, Limit, Side, Watched};
 use window::{Busy, Window};
 
 /// A thread that is busy for so much of its time is at its limit.
@@ -50,17 +51,6 @@ const FULL: f64 = 0.95;
 
 /// Share of the segments that were sent again.
 const LOST: f64 = 0.01;
-
-/// CPUs of which a process that is held to one uses so many.
-const HELD: RangeInclusive<f64> = 0.9..=1.05;
-
-/// The same of a program with a lock that is known: it holds none while it is in a system call.
-/// Ruby's threads used 1.07 CPUs.
-const LOCKED: RangeInclusive<f64> = 0.9..=1.15;
-
-/// How the names of programs begin whose threads all need one lock: they use one CPU. Node.js is
-/// none of them, since the one thread of its scripts shows by itself.
-const ONE_LOCK: [&str; 4] = ["python", "pypy", "ruby", "ocamlrun"];
 
 /// Traffic for less time, or in fewer intervals, tells nothing.
 const SHORTEST_S: f64 = 0.5;
@@ -269,7 +259,6 @@ fn busy_generator(
     if near.is_some_and(|server| server.cpu >= BUSY) && waits::only_at_server(window) {
         return None;
     }
-    let is_known = |process: &&Process| has_lock(process) || process.gomaxprocs.is_some();
     let mut state = if let Some(busy) = generator.filter(|busy| busy.share() >= BUSY) {
         let mut state = State::new(Limit::Generator, words::busy("generator", busy));
         if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
@@ -346,59 +335,6 @@ fn queues_at_server(window: &Window<'_>) -> bool {
         && queued(server)
             .zip(queued(generator))
             .is_some_and(|(server, generator)| server >= 2.0 * generator)
-}
-
-/// A generator (0), or a server (1), whose largest process uses one CPU, or as many as GOMAXPROCS
-/// allows, in nine tenths of the seconds, while each of its threads has room: a lock that all its
-/// threads need (an interpreter's), or the setting, holds it there. A server without either may
-/// use one CPU because so much is asked of it.
-fn held(window: &Window<'_>, which: usize) -> Option<State> {
-    let watched = window.watched;
-    let (side, name, limit) = match which {
-        0 => (&watched.generator, "generator", Limit::Generator),
-        _ => (watched.server.as_ref()?, "server", Limit::Server),
-    };
-    let process = side.largest.as_ref()?;
-    if which == 1 && !has_lock(process) && process.gomaxprocs.is_none() {
-        return None;
-    }
-    let cpus = held_to(process)?;
-    let parts = window.parts();
-    let full = parts
-        .iter()
-        .filter(|part| is_at(process, part, cpus))
-        .count();
-    let busiest = window.busiest(side)?;
-    (full > 0 && full as f64 >= 0.9 * parts.len() as f64 && busiest.share() < BUSY).then(|| {
-        let reason = words::held(name, process, cpus, window.share(&process.cpu_s));
-        State::new(limit, reason)
-    })
-}
-
-/// Whether its program has one lock for all its threads. Python without one ends with a `t`.
-fn has_lock(process: &Process) -> bool {
-    let program = process.program.as_ref().unwrap_or(&process.name);
-    ONE_LOCK.iter().any(|name| program.starts_with(name)) && !program.ends_with('t')
-}
-
-/// Whether it uses as many CPUs as it may be held to.
-fn is_at(process: &Process, window: &Window<'_>, cpus: f64) -> bool {
-    let range = if has_lock(process) { LOCKED } else { HELD };
-    range.contains(&(window.share(&process.cpu_s) / cpus))
-}
-
-/// The CPUs that a process with several threads cannot exceed, if it is held. None of one
-/// with a single thread: that is busy by itself.
-fn held_to(process: &Process) -> Option<f64> {
-    let cpus = process.gomaxprocs.unwrap_or(1).max(1) as f64;
-    (process.threads > 1).then_some(cpus)
-}
-
-/// The generator's largest process, if it used as many CPUs as it may be held to.
-fn may_be_held<'a>(window: &Window<'a>) -> Option<&'a Process> {
-    let process = window.watched.generator.largest.as_ref()?;
-    let cpus = held_to(process)?;
-    is_at(process, window, cpus).then_some(process)
 }
 
 /// Share of the time in which other programs may have run in a thread's place: it waited,
