@@ -2,18 +2,19 @@
 //! load` read it. One layer has the programs, the C library that `jostle` needs, and the
 //! authorities that TLS clients trust; there is no shell in it.
 
-use super::{Packing, VERSION, build, contents, sbom, sums, tarball, temporary};
+use super::{Packing, VERSION, build, contents, elf, sbom, sums, tarball, temporary};
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// What `jostle` loads, under the name of its loader on each processor.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "libc.so.6",
     "libm.so.6",
     "libpthread.so.0",
     "libdl.so.2",
     "librt.so.1",
+    "libutil.so.1",
     // Also glibc's own: it ends threads with it.
     "libgcc_s.so.1",
 ];
@@ -80,6 +81,10 @@ fn fill(packing: &Packing<'_>, root: &Path) -> anyhow::Result<()> {
         "aarch64" => ("ld-linux-aarch64.so.1", "lib"),
         _ => ("ld-linux-x86-64.so.2", "lib64"),
     };
+    for name in elf::needed(&packing.programs.join("jostle"))? {
+        let is_there = name == loader || LIBRARIES.contains(&&*name);
+        anyhow::ensure!(is_there, "the image has no {name}, which jostle loads");
+    }
     let from = Path::new(packing.target.libraries);
     contents::copy(&from.join(loader), &root.join(folder).join(loader), 0o755)?;
     for name in LIBRARIES {
