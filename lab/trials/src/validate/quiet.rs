@@ -148,7 +148,7 @@ mod tests {
         let found = shares(&readings, 2.0);
         assert!(near(found.foreign, 0.005) && near(found.stolen, 0.01 / 6.0));
         assert!(near(found.worst, 0.02) && !found.is_quiet());
-        // Of eight CPUs it is a quarter of that.
+        // With eight CPUs the same time is a quarter of the share.
         assert!(shares(&readings, 8.0).is_quiet());
         // Less than a second.
         let brief = shares(&readings[10..15], 2.0);
