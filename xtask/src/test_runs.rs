@@ -25,13 +25,16 @@ pub(crate) const LONGEST: &str = "cli/live";
 /// two CPUs are in use then too.
 const THREADS: [&str; 2] = ["4", "2"];
 
-/// Compiles them all, and runs them. All are run whatever fails, so that one run tells of
+/// Compiles them all.
+pub(crate) fn compile() -> anyhow::Result<()> {
+    test_programs::keep(&test_programs::build(&shell::EVERYTHING)?)
+}
+
+/// Runs what was compiled last. All are run whatever fails, so that one run tells of
 /// every failure; what failed is printed again at the end.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let start = Instant::now();
     standstill::watch().context("cannot run setsid")?;
-    let mut programs = test_programs::build(&shell::EVERYTHING)?;
-    println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
+    let mut programs = test_programs::kept()?;
     let longest = programs
         .iter()
         .position(|program| program.to_string() == LONGEST);
