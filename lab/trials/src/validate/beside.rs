@@ -1,11 +1,13 @@
 //! jostle beside what disturbs it: does what it prints hold?
 //!
 //! A cell is a plant and a command line. A trial is three controls, a session beside the
-//! plant, and three more controls; the truth is what the controls span. Of these only those
-//! count beside which a sampler that is not jostle's saw nothing else (in the first series: the
-//! runs in which the kernel's ticks show nothing else); a trial with a control without such a run, or with controls too far
-//! apart, is discarded. [`PLANTS`] and [`LINES`] are the
-//! matrix; [`judged`] is a pure function of the recorded runs.
+//! plant, and three more controls; the truth is what the controls span. Where the next trial is
+//! of the same line and begins at once, the later controls of one are the earlier ones of the
+//! other, and are recorded once. Of the controls only those count beside which a sampler that
+//! is not jostle's saw nothing else (in the first series: the runs in which the kernel's ticks
+//! show nothing else); a trial with a control without such a run, or with controls too far
+//! apart, is discarded. [`PLANTS`] and [`LINES`] are the matrix; [`judged`] is a pure function
+//! of the recorded runs.
 
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
@@ -73,6 +75,10 @@ pub(super) struct Session {
     /// Absent in the first series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     beside: Option<Beside>,
+    /// Of a session beside the plant: the trial before, whose later controls are the earlier
+    /// ones of this. Absent where this trial has earlier controls of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    controls_of: Option<u64>,
     experiment: Experiment,
     points: Vec<Point>,
 }
@@ -86,35 +92,64 @@ pub(super) fn rows(
     if let Some(path) = &collect.judge {
         return Ok(report(&Store::read(path)?.lines));
     }
-    let mut store = Store::open(collect.save.as_deref())?;
+    let mut store: Store<Session> = Store::open(collect.save.as_deref())?;
     let jostle = match program {
         Some(path) => path.to_owned(),
         None => program::build()?,
     };
     let sampler = Sampler::start()?;
     let until = Instant::now() + Duration::from_secs(collect.seconds);
+    // Trials are continued within one call only, where nothing passes between them.
+    let before = store.lines.len();
     while Instant::now() < until {
-        let mut cells = judged(&store.lines);
-        let of = |(plant, line): (&str, &str)| format!("{plant}, {line}");
-        let all = PLANTS
-            .iter()
-            .flat_map(|plant| LINES.map(|line| (plant.0, line.0)));
-        let all = all.filter(|cell| only.is_none_or(|only| of(*cell).contains(only)));
-        let tried = |(plant, line): &(&str, &str)| {
-            let outcomes = cells.get(&(plant.to_string(), line.to_string()));
-            outcomes.map_or(0, Vec::len)
-        };
-        let next = all
-            .min_by_key(tried)
-            .context("no cell has that in its name")?;
-        if tried(&next) >= TRIALS {
+        let here: &[Session] = &store.lines[before..];
+        let line = here.last().map(|last| last.line.as_str());
+        let found = next(&store.lines, line, only);
+        let (cell, tried) = found.context("no cell has that in its name")?;
+        if tried >= TRIALS {
             break;
         }
-        cells.clear();
-        eprintln!("{}", of(next));
-        trial(&jostle, &sampler, &mut store, next)?;
+        eprintln!("{}, {}", cell.0, cell.1);
+        let controls_of = shared(here, cell.1);
+        trial(&jostle, &sampler, &mut store, cell, controls_of)?;
     }
     Ok(report(&store.lines))
+}
+
+/// A cell with the fewest trials, and how many these are. If there are several, one of this
+/// line, whose controls it can share. None where no cell has `only` in its name.
+fn next(
+    sessions: &[Session],
+    line: Option<&str>,
+    only: Option<&str>,
+) -> Option<((&'static str, &'static str), usize)> {
+    let mut tried = BTreeMap::<_, usize>::new();
+    for trial in trials(sessions) {
+        let planted = trial[CONTROLS];
+        *tried
+            .entry((planted.plant.as_str(), planted.line.as_str()))
+            .or_default() += 1;
+    }
+    let cells = PLANTS
+        .iter()
+        .flat_map(|plant| LINES.map(|line| (plant.0, line.0)));
+    let wanted = |(plant, line): &(&str, &str)| {
+        only.is_none_or(|only| format!("{plant}, {line}").contains(only))
+    };
+    let counted = cells
+        .filter(wanted)
+        .map(|cell| (cell, tried.get(&cell).copied().unwrap_or(0)));
+    counted.min_by_key(|(cell, tried)| (*tried, Some(cell.1) != line))
+}
+
+/// The trial that ended last, if its later controls can be the earlier ones of a trial of this
+/// line: it is of the same line, and others were quiet beside each of these controls. Figures
+/// have no part in that choice.
+fn shared(sessions: &[Session], line: &str) -> Option<u64> {
+    let last = trials(sessions).pop()?;
+    let is_quiet = |control: &&Session| control.points.iter().any(|run| is_quiet(control, run));
+    let fits = last[0].line == line && last[CONTROLS + 1..].iter().all(|one| is_quiet(one));
+    fits.then_some(last[CONTROLS].trial)
 }
 
 fn trial(
@@ -122,6 +157,7 @@ fn trial(
     sampler: &Sampler,
     store: &mut Store<Session>,
     (plant, line): (&str, &str),
+    controls_of: Option<u64>,
 ) -> anyhow::Result<()> {
     let trial = store.lines.last().map_or(1, |last| last.trial + 1);
     let find = |table: &[(&str, &str)], name: &str| {
@@ -132,7 +168,8 @@ fn trial(
     };
     let (script, words) = (find(&PLANTS, plant), find(&LINES, line));
     let directory = tempfile::tempdir()?;
-    for nth in 0..=2 * CONTROLS {
+    let first = controls_of.map_or(0, |_| CONTROLS);
+    for nth in first..=2 * CONTROLS {
         let planted = nth == CONTROLS;
         let leash = planted.then(|| start(&script)).transpose()?;
         let mut run = program::call(jostle);
@@ -157,6 +194,7 @@ fn trial(
             line: line.to_owned(),
             planted,
             beside: Some(beside),
+            controls_of: controls_of.filter(|_| planted),
             experiment,
             points,
         })?;
@@ -209,33 +247,44 @@ enum Outcome {
     Discarded,
 }
 
+/// The seven sessions of each whole trial. One that was cut off is none, nor is one that shares
+/// the controls of such a trial.
+fn trials(sessions: &[Session]) -> Vec<Vec<&Session>> {
+    let mut trials: Vec<Vec<&Session>> = Vec::new();
+    for own in sessions.chunk_by(|one, other| one.trial == other.trial) {
+        let last = trials
+            .last()
+            .filter(|last| Some(last[CONTROLS].trial) == own[0].controls_of);
+        let shared = last.map_or(&[][..], |last| &last[CONTROLS + 1..]);
+        let whole: Vec<&Session> = shared.iter().copied().chain(own).collect();
+        if whole.len() == 2 * CONTROLS + 1 {
+            trials.push(whole);
+        }
+    }
+    trials
+}
+
 /// The outcomes of each cell.
 fn judged(sessions: &[Session]) -> BTreeMap<(String, String), Vec<Outcome>> {
     let mut cells = BTreeMap::<_, Vec<Outcome>>::new();
-    for trial in sessions.chunk_by(|one, other| one.trial == other.trial) {
-        // One that was cut off is none.
-        if trial.len() == 2 * CONTROLS + 1 {
-            let cell = (trial[0].plant.clone(), trial[0].line.clone());
-            cells.entry(cell).or_default().push(outcome(trial));
-        }
+    for trial in trials(sessions) {
+        let planted = trial[CONTROLS];
+        let cell = (planted.plant.clone(), planted.line.clone());
+        cells.entry(cell).or_default().push(outcome(&trial));
     }
     cells
 }
 
 /// What the controls of a trial did, each the median of its runs that were quiet. None if one
 /// has no such run, or if they lie apart.
-fn rates(trial: &[Session]) -> Option<Vec<f64>> {
+fn rates(trial: &[&Session]) -> Option<Vec<f64>> {
     let of_control = |control: &Session| {
-        let is_quiet = |run: &&Point| match control.beside {
-            Some(beside) => beside.worst <= QUIET,
-            None => is_quiet(run),
-        };
-        let runs = control.points.iter().filter(is_quiet);
+        let runs = control.points.iter().filter(|run| is_quiet(control, run));
         let runs: Vec<f64> = runs.map(|run| run.throughput_per_s).collect();
         jostle_stats::intervals::median(&runs)
     };
     let controls = trial.iter().filter(|one| !one.planted);
-    let rates: Vec<f64> = controls.map(of_control).collect::<Option<_>>()?;
+    let rates: Vec<f64> = controls.map(|one| of_control(one)).collect::<Option<_>>()?;
     let [least, most] = span(&rates);
     (most <= least * (1.0 + APART)).then_some(rates)
 }
@@ -248,9 +297,9 @@ fn span(rates: &[f64]) -> [f64; 2] {
     ]
 }
 
-fn outcome(trial: &[Session]) -> Outcome {
-    let planted = trial.iter().find(|one| one.planted);
-    let Some((beside, rates)) = planted.zip(rates(trial)) else {
+fn outcome(trial: &[&Session]) -> Outcome {
+    let beside = trial[CONTROLS];
+    let Some(rates) = rates(trial) else {
         return Outcome::Discarded;
     };
     let points = summarize(&beside.experiment, &beside.points);
@@ -259,18 +308,26 @@ fn outcome(trial: &[Session]) -> Outcome {
 }
 
 /// Controls that, as if they were the session beside the plant, are not within 5 % of what the
-/// other five span, and all: how often this judge rejects what nothing disturbed.
+/// other five span, and all: how often this judge rejects what nothing disturbed. Each control
+/// counts once: those that two trials share count in the first that is not discarded.
 fn rejected(sessions: &[Session]) -> [usize; 2] {
-    let trials = sessions.chunk_by(|one, other| one.trial == other.trial);
-    let whole = trials.filter(|trial| trial.len() == 2 * CONTROLS + 1);
-    let each = whole.filter_map(rates).flat_map(|rates| {
-        (0..rates.len()).map(move |at| {
+    let mut counts = [0, 0];
+    let mut last = None;
+    for trial in trials(sessions) {
+        let Some(rates) = rates(&trial) else {
+            continue;
+        };
+        let planted = trial[CONTROLS];
+        let have_counted = planted.controls_of.is_some() && planted.controls_of == last;
+        last = Some(planted.trial);
+        for at in if have_counted { CONTROLS } else { 0 }..rates.len() {
             let mut others = rates.clone();
             let rate = others.swap_remove(at);
-            usize::from(!is_near(rate, span(&others)))
-        })
-    });
-    each.fold([0, 0], |[rejected, all], one| [rejected + one, all + 1])
+            counts[0] += usize::from(!is_near(rate, span(&others)));
+            counts[1] += 1;
+        }
+    }
+    counts
 }
 
 /// Within what a VALID figure may be off.
@@ -299,8 +356,12 @@ fn holds(point: &PointSummary<'_>, [least, most]: [f64; 2]) -> Outcome {
     }
 }
 
-/// By the kernel's ticks: what was busy beside ours, and steal.
-fn is_quiet(run: &Point) -> bool {
+/// Whether others left a control alone during this run: by the sampler, in the whole session;
+/// where it has no sampler, by the kernel's ticks: what was busy beside ours, and steal.
+fn is_quiet(control: &Session, run: &Point) -> bool {
+    if let Some(beside) = control.beside {
+        return beside.worst <= QUIET;
+    }
     let Some(accounts) = run.accounts.as_deref() else {
         return false;
     };
@@ -358,107 +419,4 @@ fn report(sessions: &[Session]) -> Vec<Row> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{At, Calibration, Machine, SCHEMA};
-
-    /// A trial of one worker whose controls do 100 a second; beside the plant it did `per_s`,
-    /// and its threads waited for half of what ran beside them.
-    fn trial(controls: [f64; 2], busy_ticks: u64, per_s: f64, foreign_s: f64) -> Outcome {
-        let session = |planted, per_s: f64, foreign_s: f64| {
-            let run = Point {
-                target: "ofd".to_owned(),
-                at: At {
-                    workers: Some(1),
-                    ..At::default()
-                },
-                window_s: 1.0,
-                operations: 10_000,
-                throughput_per_s: per_s,
-                machine: Machine {
-                    busy_ticks,
-                    ticks_per_s: 100,
-                    cores: 2,
-                    ..Machine::default()
-                },
-                accounts: Some(Box::new(Accounts {
-                    between_s: 1.0,
-                    cpus: 1,
-                    others_s: Some(foreign_s),
-                    foreign_s: Some(foreign_s),
-                    waited_s: Some(foreign_s / 2.0),
-                    ..Accounts::default()
-                })),
-                ..Point::default()
-            };
-            Session {
-                trial: 1,
-                plant: "p".to_owned(),
-                line: "l".to_owned(),
-                planted,
-                beside: None,
-                experiment: Experiment {
-                    schema: SCHEMA.to_owned(),
-                    plan: Plan::of(Workload::Contend),
-                    environment: Environment::default(),
-                    calibration: Calibration::default(),
-                    target_facts: Default::default(),
-                    started_at: String::new(),
-                },
-                points: vec![run],
-            }
-        };
-        let mut sessions = vec![session(false, controls[0], 0.0); CONTROLS];
-        sessions.push(session(true, per_s, foreign_s));
-        sessions.extend(vec![session(false, controls[1], 0.0); CONTROLS]);
-        judged(&sessions).into_values().next().unwrap()[0]
-    }
-
-    #[test]
-    fn what_is_printed_is_held_against_what_the_controls_span() {
-        use Outcome::{Discarded, Held, NotHeld};
-        let table = [
-            // controls, ticks in them, beside the plant, foreign seconds
-            (([100.0, 104.0], 3, 100.0, 0.0), Held),
-            (([100.0, 104.0], 3, 94.0, 0.0), NotHeld),
-            // 80 to 100 a second.
-            (([100.0, 104.0], 3, 80.0, 0.4), Held),
-            (([100.0, 104.0], 3, 70.0, 0.4), NotHeld),
-            // At least 40.
-            (([100.0, 104.0], 3, 40.0, 1.6), Held),
-            (([30.0, 31.0], 3, 40.0, 1.6), NotHeld),
-            (([100.0, 131.0], 3, 100.0, 0.0), Discarded),
-            (([100.0, 104.0], 7, 100.0, 0.0), Discarded),
-        ];
-        for ((controls, ticks, per_s, foreign_s), outcome) in table {
-            let found = trial(controls, ticks, per_s, foreign_s);
-            assert_eq!(found, outcome, "{controls:?} {per_s} {foreign_s}");
-        }
-    }
-
-    /// The series of lab/record/validation.md: a rule that changes must not make false what held.
-    #[test]
-    fn what_the_recorded_series_prints_holds() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../record/validate-beside.jsonl"
-        );
-        let sessions: Vec<Session> = Store::read(Path::new(path)).unwrap().lines;
-        let cells = judged(&sessions);
-        assert_eq!(cells.len(), PLANTS.len() * LINES.len());
-        let outcomes: Vec<Outcome> = cells.into_values().flatten().collect();
-        let count = |wanted| outcomes.iter().filter(|one| **one == wanted).count();
-        let (held, not) = (count(Outcome::Held), count(Outcome::NotHeld));
-        assert!(held >= 45 && not <= 2, "{held}, {not} not");
-        // Sessions that nothing disturbed are rejected as often.
-        let [rejected, controls] = rejected(&sessions);
-        assert_eq!((rejected, controls), (33, 636));
-        assert!(not * controls <= rejected * (held + not));
-    }
-
-    #[test]
-    fn a_session_that_was_cut_off_is_no_trial() {
-        assert!(judged(&[]).is_empty());
-    }
-}
+mod tests;
