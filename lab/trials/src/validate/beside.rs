@@ -147,8 +147,8 @@ fn next(
 /// have no part in that choice.
 fn shared(sessions: &[Session], line: &str) -> Option<u64> {
     let last = trials(sessions).pop()?;
-    let is_quiet = |control: &&Session| control.points.iter().any(|run| is_quiet(control, run));
-    let fits = last[0].line == line && last[CONTROLS + 1..].iter().all(|one| is_quiet(one));
+    let was_quiet = |control: &&Session| control.points.iter().any(|run| is_quiet(control, run));
+    let fits = last[0].line == line && last[CONTROLS + 1..].iter().all(was_quiet);
     fits.then_some(last[CONTROLS].trial)
 }
 
