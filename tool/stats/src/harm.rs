@@ -380,7 +380,7 @@ fn interrupted(runs: &[&Point]) -> f64 {
 }
 
 /// The upper 95 % limit of a Poisson count's mean.
-fn upper_limit(count: f64) -> f64 {
+pub(crate) fn upper_limit(count: f64) -> f64 {
     const Z: f64 = 1.645;
     // Wilson and Hilferty's cube; within 2 % from a count of 0 on.
     let next = count + 1.0;

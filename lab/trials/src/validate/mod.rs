@@ -40,6 +40,9 @@ pub(crate) enum Subject {
         /// Where sessions are kept [default: validate/compare beside the build]
         #[arg(long)]
         directory: Option<std::path::PathBuf>,
+        /// Measure nothing: judge the sessions of this file
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "seconds", "directory"])]
+        judge: Option<PathBuf>,
     },
     /// Calls of tool/ci-gate/gate: two equal libraries, and one that is a tenth slower
     Gate {
@@ -194,7 +197,13 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             pairs,
             seconds,
             directory,
-        } => compare::rows(*pairs, *seconds, directory.as_deref())?,
+            judge,
+        } => compare::rows(&compare::Wanted {
+            pairs: *pairs,
+            seconds: *seconds,
+            directory: directory.as_deref(),
+            judge: judge.as_deref(),
+        })?,
         Subject::Gate { collect, contended } => gate::rows(&gate::Wanted {
             seconds: collect.seconds,
             save: collect.save.as_deref(),

@@ -6,6 +6,7 @@
 //! of a single part.
 
 use super::figures::Figure;
+use crate::harm::upper_limit;
 use crate::intervals::median;
 use crate::ratio::{Ends, Ratio, nearest, outcome, unpaired_within};
 use crate::summary::PointSummary;
@@ -47,6 +48,8 @@ pub(crate) struct Mix {
     /// Least and greatest share of all of them together; the rest is time that
     /// the machine does not change.
     pub share: [f64; 2],
+    /// Greatest share of system calls alone.
+    pub calls: f64,
 }
 
 /// Two runs were made in the same state of the machine if changes of loops, calls and
@@ -126,16 +129,26 @@ fn spread(values: &[f64]) -> Option<[f64; 2]> {
 impl Mix {
     /// The factors by which times change where each part changes as `moved`
     /// says, one for each extreme of the mix; parts that are not known are left
-    /// out.
+    /// out. Calls have at most their own share, and another part has the rest, or
+    /// none if that much may be missing.
     fn factors<'a>(
         &'a self,
         moved: impl Fn(Part) -> Option<f64> + 'a,
     ) -> impl Iterator<Item = (Part, f64)> + 'a {
-        let known = self
-            .parts
-            .iter()
-            .filter_map(move |part| Some((*part, moved(*part)?)));
-        known.flat_map(|(part, moved)| self.share.map(move |share| (part, of_share(moved, share))))
+        let call = moved(Part::Call).unwrap_or(1.0);
+        let of_calls = move |share| of_share(call, share);
+        let [least, most] = self.share;
+        let alone = (self.calls >= least).then(|| (Part::Call, of_calls(self.calls.min(most))));
+        let others = self.parts.iter().filter(|part| **part != Part::Call);
+        let known = others.filter_map(move |part| Some((*part, moved(*part)?)));
+        let mixed = known.flat_map(move |(part, moved)| {
+            self.share.into_iter().flat_map(move |share| {
+                let calls = share.min(self.calls);
+                let beside_calls = of_calls(calls) * of_share(moved, share - calls);
+                [of_share(moved, share), beside_calls].map(|factor| (part, factor))
+            })
+        });
+        alone.into_iter().chain(mixed)
     }
 }
 
@@ -193,7 +206,31 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
     } else {
         [1.0, 1.0]
     };
-    Mix { parts, share }
+    Mix {
+        parts,
+        share,
+        calls: calls(figure, sides),
+    }
+}
+
+/// The greatest share of system calls in a throughput's time: one worker makes none while it is
+/// in user mode. The kernel samples the modes: the upper 95 % limit of the ticks at which the
+/// worker was elsewhere, of the side that has more. With several workers the one for whom the
+/// others wait may be in a call all the time.
+fn calls(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
+    let of_side = |side: &Vec<&Point>| {
+        let mut ticks = [0.0; 2];
+        for run in side.iter().filter(|run| run.at.workers == Some(1)) {
+            let per_s = run.machine.ticks_per_s as f64;
+            let elsewhere_s = (run.window_s - run.cpu_user_s?).max(0.0);
+            ticks[0] += elsewhere_s * per_s;
+            ticks[1] += run.window_s * per_s;
+        }
+        let [elsewhere, all] = ticks;
+        (figure.time < 0.0 && all > 0.0).then(|| (upper_limit(elsewhere) / all).min(1.0))
+    };
+    let shares: Option<Vec<f64>> = sides.iter().map(of_side).collect();
+    shares.map_or(1.0, |shares| shares.into_iter().fold(0.0, f64::max))
 }
 
 /// The share of the time that is not hold: what a throughput lacks to the ideal.
@@ -304,6 +341,68 @@ mod tests {
         for plan in [requests, Plan::of(Workload::Rate)] {
             assert_eq!(share_of(&plan), [0.0, 1.0]);
         }
+    }
+
+    /// A run of this many workers, of which one was in user mode for so much of a second.
+    fn in_user_mode(workers: u64, cpu_user_s: Option<f64>) -> Point {
+        let mut run = Point {
+            window_s: 1.0,
+            cpu_user_s,
+            ..Point::default()
+        };
+        run.at.workers = Some(workers);
+        run.machine.ticks_per_s = 100;
+        run
+    }
+
+    #[test]
+    fn calls_have_no_share_of_the_time_in_user_mode() {
+        let plan = Plan::of(Workload::Contend);
+        let rate = FIGURES.iter().find(|f| is_headline(&plan, f)).unwrap();
+        let cost = FIGURES.iter().find(|f| f.time > 0.0).unwrap();
+        let none = in_user_mode(1, Some(1.0));
+        let limit =
+            |run: &Point, runs: usize, figure| calls(figure, &[vec![&none; 9], vec![run; runs]]);
+        // No tick of 900, and 200 of 1000 on one side.
+        assert!((0.002..0.004).contains(&limit(&none, 9, rate)));
+        let some = in_user_mode(1, Some(0.8));
+        assert!((0.21..0.24).contains(&limit(&some, 10, rate)));
+        // A third of a second is too little to tell.
+        let short = Point {
+            window_s: 0.33,
+            cpu_user_s: Some(0.33),
+            ..none.clone()
+        };
+        assert!(limit(&short, 1, rate) > 0.08);
+        for unknown in [in_user_mode(2, Some(1.0)), in_user_mode(1, None)] {
+            assert_eq!(limit(&unknown, 9, rate), 1.0);
+        }
+        assert_eq!(limit(&none, 9, cost), 1.0);
+    }
+
+    #[test]
+    fn a_mix_has_calls_up_to_their_share_and_another_part_for_the_rest() {
+        let moved = |part: Part| match part {
+            Part::Call => Some(2.0),
+            Part::Step => Some(1.0),
+            _ => None,
+        };
+        let most = |share: [f64; 2], calls: f64| {
+            let mix = Mix {
+                parts: vec![Part::Step, Part::Call, Part::Line],
+                share,
+                calls,
+            };
+            let factors: Vec<f64> = mix.factors(moved).map(|(_, factor)| factor).collect();
+            spread(&factors).unwrap()
+        };
+        // The share is that of the session in which calls take longer.
+        let tenth = 1.0 / 0.95;
+        for share in [[0.0, 1.0], [1.0, 1.0]] {
+            assert_eq!(most(share, 1.0), [1.0, 2.0]);
+            assert_eq!(most(share, 0.1), [1.0, tenth]);
+        }
+        assert_eq!(most([0.0, 0.1], 1.0), [1.0, tenth]);
     }
 
     #[test]
