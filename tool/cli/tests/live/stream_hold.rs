@@ -144,7 +144,8 @@ fn locks_without_a_server_are_held_too() {
 fn kept(line: &str) -> Value {
     in_five_tries("leases that were renewed in time", || {
         let point = &points(&format!("{line} --runs 1"))[0];
-        let is_in_time = point["kept"]["lapsed"] == 0;
+        // One that ends between its last renewal and its release is told by the release.
+        let is_in_time = point["kept"]["lapsed"] == 0 && point["errors"]["ETIMEDOUT"].is_null();
         assert!(!is_in_time || !flagged(point), "{}", point["run_verdict"]);
         is_in_time.then(|| point["kept"].clone())
     })
@@ -207,7 +208,7 @@ fn the_time_for_which_locks_are_kept_is_no_part_of_the_rate() {
 fn a_session_is_renewed_for_all_its_locks_and_what_has_no_lease_is_not() {
     let _beside = beside();
     must_have("etcd", "etcd-server");
-    let session = kept("hold etcd -w 2 --keys 5 --for 6s --lease 2s");
+    let session = kept("hold etcd -w 2 --keys 5 --for 7s --lease 6s");
     assert_eq!(
         (&session["locks"], &session["one_session"]),
         (&10.into(), &true.into())
