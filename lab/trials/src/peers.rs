@@ -15,7 +15,7 @@ pub(crate) mod services;
 use crate::program;
 use anyhow::{Context, bail};
 use figures::{Requirement, Spread};
-use jostle_model::record::{Is, Point, Record};
+use jostle_model::record::{Is, Record, Run};
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -150,7 +150,7 @@ impl Bench {
 
 /// Runs jostle and reads its records. A point that is INVALID still has its
 /// figures, and they are taken, but the reason is printed.
-fn read_answer(command: &mut Command) -> anyhow::Result<Point> {
+fn read_answer(command: &mut Command) -> anyhow::Result<Run> {
     let output = command.stderr(Stdio::inherit()).output()?;
     let typed = shell::typed(command);
     if !matches!(output.status.code(), Some(0 | 3)) {
@@ -177,10 +177,10 @@ fn compile_source(source: &Path, to: &Path, how: &[&str]) -> anyhow::Result<()> 
 }
 
 /// The one run in these records.
-fn read(text: &str) -> anyhow::Result<Point> {
+fn read(text: &str) -> anyhow::Result<Run> {
     let mut point = None;
     for line in text.lines() {
-        if let Record::Point(record) = serde_json::from_str(line)? {
+        if let Record::Run(record) = serde_json::from_str(line)? {
             point = Some(*record);
         }
     }
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn the_point_is_found_among_the_records() {
-        let point = Record::Point(Box::new(Point {
+        let point = Record::Run(Box::new(Run {
             target: "flock".to_owned(),
             throughput_per_s: 940.5,
-            ..Point::default()
+            ..Run::default()
         }));
         let line = serde_json::to_string(&point).unwrap();
         let end = "{\"record\":\"end\",\"exit\":0,\"elapsed_s\":1.0}";

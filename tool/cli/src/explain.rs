@@ -37,7 +37,7 @@ pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
     Failure::Usage(format!(
-        "there is no check and no field of a result file `{name}`; `jostle explain point` lists \
+        "there is no check and no field of a result file `{name}`; `jostle explain run` lists \
          the fields of a run, the checks are: {}",
         names.join(", ")
     ))
@@ -193,13 +193,13 @@ mod tests {
         let cases = [
             (
                 "of_ideal",
-                "point.of_ideal?: throughput_per_s / ceiling_per_s.\n",
+                "run.of_ideal?: throughput_per_s / ceiling_per_s.\n",
             ),
-            ("point.per_worker", "  jain: Jain's index"),
+            ("run.per_worker", "  jain: Jain's index"),
             ("told_by", "    release: Its release, which failed."),
             ("end", "end: How an experiment ended.\n  exit: "),
             // A key of a map.
-            ("page_faults", "point.counts{}?: What the kernel counted"),
+            ("page_faults", "run.counts{}?: What the kernel counted"),
             ("p99", "(percentiles)"),
         ];
         for (name, expected) in cases {

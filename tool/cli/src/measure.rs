@@ -329,7 +329,7 @@ fn deliver(ran: Ran, files: Files, output: &Output, signals: &Signals) -> Result
     } = ran;
     let mut lost = Vec::new();
     let mut kept = Kept::Nothing;
-    if sets.iter().any(|set| !set.points.is_empty()) {
+    if sets.iter().any(|set| !set.runs.is_empty()) {
         // The page comes first: it can be written even where standard output cannot.
         lost.extend(html::write(files.page, &sets).err());
         let unprinted = print_results(&output.format, output.tidy, &sets).err();
@@ -476,10 +476,8 @@ pub(crate) fn one(
     } = sinks;
     if let (Some(live), Some(earlier)) = (live, &session.earlier) {
         live.record(&Record::Experiment(Box::new(earlier.experiment.clone())));
-        let points = earlier.points.iter().cloned().map(Box::new);
-        points
-            .map(Record::Point)
-            .for_each(|point| live.record(&point));
+        let runs = earlier.runs.iter().cloned().map(Box::new);
+        runs.map(Record::Run).for_each(|run| live.record(&run));
     }
     line.inspect(|line| line.restart());
     let mut record = |record: &Record| {
@@ -519,7 +517,7 @@ pub(crate) fn result_set(outcome: Outcome) -> Option<ResultSet> {
         fits: outcome.fits,
         scheduled: Some(outcome.scheduled),
         resumed: outcome.resumed,
-        ..ResultSet::new(outcome.experiment?, outcome.points, Some(outcome.end))
+        ..ResultSet::new(outcome.experiment?, outcome.runs, Some(outcome.end))
     })
 }
 

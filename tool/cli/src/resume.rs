@@ -8,7 +8,7 @@ use jostle_engine::experiment::{Earlier, Session};
 use jostle_engine::resolve::Resolved;
 use jostle_model::options::OPTIONS;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, Environment, Point, Record, Resumed, Scheduled};
+use jostle_model::record::{At, Environment, Record, Resumed, Run, Scheduled};
 use jostle_model::serial::record_from_json;
 use jostle_model::text::quoted;
 use jostle_report::ResultSet;
@@ -170,8 +170,8 @@ fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
     if let Some(differs) = plan_differs(plan, now.plan) {
         return Some(differs);
     }
-    let planned = |point: &Point| now.points.contains(&(point.target.as_str(), point.at));
-    let foreign = set.points.iter().find(|point| !planned(point));
+    let planned = |run: &Run| now.points.contains(&(run.target.as_str(), run.at));
+    let foreign = set.runs.iter().find(|run| !planned(run));
     let lacks = known.blocks > 0 && known.times.len() != now.points.len();
     (foreign.is_some() || lacks).then(|| "its runs are not those of its plan".to_owned())
 }
@@ -188,11 +188,9 @@ fn plan_differs(then: &Plan, now: &Plan) -> Option<String> {
 
 fn earlier(set: ResultSet, now: &Now<'_>, at: String) -> Earlier {
     let block = first_missing(&set, now.points);
-    let (kept, left): (Vec<Point>, Vec<Point>) = set
-        .points
-        .into_iter()
-        .partition(|point| point.block < block);
-    let measured = || kept.iter().map(|point| point.window_s + point.ramp_s).sum();
+    let (kept, left): (Vec<Run>, Vec<Run>) =
+        set.runs.into_iter().partition(|run| run.block < block);
+    let measured = || kept.iter().map(|run| run.window_s + run.ramp_s).sum();
     let elapsed_s = set.end.map_or_else(measured, |end| end.elapsed_s);
     let mut resumed = set.resumed;
     resumed.push(Resumed {
@@ -203,7 +201,7 @@ fn earlier(set: ResultSet, now: &Now<'_>, at: String) -> Earlier {
     Earlier {
         experiment: set.experiment,
         scheduled: set.scheduled.unwrap_or_default(),
-        points: kept,
+        runs: kept,
         resumed,
         elapsed: Duration::try_from_secs_f64(elapsed_s).unwrap_or_default(),
     }
@@ -215,8 +213,8 @@ fn before_block(bytes: &[u8], block: u32) -> usize {
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         match record_from_json(&String::from_utf8_lossy(line)) {
             Ok(Record::Experiment(_)) => cut = None,
-            Ok(Record::Point(point)) if point.block < block => {}
-            Ok(Record::Point(_) | Record::Verdict(_) | Record::Fit(_) | Record::End(_)) => {
+            Ok(Record::Run(run)) if run.block < block => {}
+            Ok(Record::Run(_) | Record::Verdict(_) | Record::Fit(_) | Record::End(_)) => {
                 cut = cut.or(Some(at));
             }
             _ => {}
@@ -229,15 +227,10 @@ fn before_block(bytes: &[u8], block: u32) -> usize {
 /// The first block, from 1, that is not complete. The last sweeps of `connect` may lack points
 /// for other reasons than a break, and are always repeated.
 fn first_missing(set: &ResultSet, points: &[(&str, At)]) -> u32 {
-    let last = set
-        .points
-        .iter()
-        .map(|point| point.block)
-        .max()
-        .unwrap_or(0);
+    let last = set.runs.iter().map(|run| run.block).max().unwrap_or(0);
     let made = |(target, at): &(&str, At)| {
-        let mut of_last = set.points.iter().filter(|point| point.block == last);
-        of_last.any(|point| point.target == *target && point.at == *at)
+        let mut of_last = set.runs.iter().filter(|run| run.block == last);
+        of_last.any(|run| run.target == *target && run.at == *at)
     };
     let sweeps = set.experiment.plan.workload == Workload::Connect;
     match !sweeps && points.iter().all(made) {
@@ -274,12 +267,12 @@ mod tests {
             target_facts: [].into(),
             started_at: AT.to_owned(),
         };
-        let points = (0..runs).map(|nth| Point {
+        let points = (0..runs).map(|nth| Run {
             target: "lib:a.so".to_owned(),
             at: at(nth as u64 % 2 + 1),
             block: nth as u32 / 2 + 1,
             window_s: 2.0,
-            ..Point::default()
+            ..Run::default()
         });
         let end = End {
             exit: 130,
@@ -348,7 +341,7 @@ mod tests {
             let (earlier, rest) = resumed(broken(runs), |_, _, _| {}).unwrap();
             let last = earlier.resumed.last().unwrap();
             assert_eq!((last.block, last.left_out), (block, left_out), "{runs}");
-            assert_eq!(earlier.points.len(), kept, "{runs}");
+            assert_eq!(earlier.runs.len(), kept, "{runs}");
             assert_eq!(earlier.elapsed, Duration::from_secs(9));
             let whole = ResultSet {
                 end: None,
@@ -427,7 +420,7 @@ mod tests {
         for (said, says) in [
             (refused(|set| set.scheduled = None), "what resuming needs"),
             (
-                refused(|set| set.points[1].at = at(7)),
+                refused(|set| set.runs[1].at = at(7)),
                 "its runs are not those of its plan",
             ),
             (

@@ -1,11 +1,11 @@
-//! From what the keeper read at a number of connections to the record of a point,
+//! From what the keeper read at a number of connections to the record of a run,
 //! and from how they were closed to the record of that.
 
 use crate::limits::limits;
 use jostle_harness::merged::histogram;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, PortRange, Side};
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Distribution, Point, Server};
+use jostle_model::record::{At, Distribution, Run, Server};
 use jostle_stats::fairness;
 use jostle_stats::histogram::Histogram;
 use jostle_sys::limits::Machine;
@@ -37,10 +37,10 @@ pub struct Curve<'a> {
 }
 
 /// The record, without its verdict. `before` is the point before in this sweep.
-pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point {
+pub fn run(curve: &Curve<'_>, data: &Reached, before: Option<&Run>) -> Run {
     let operations = data.opened - data.from;
     let window_s = data.took_ns as f64 / 1e9;
-    let mut point = Point {
+    let mut run = Run {
         target: curve.target.to_owned(),
         workload: Workload::Connect.to_string(),
         at: At {
@@ -65,15 +65,15 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
         accounts: data.accounts.clone(),
         deaths: data.deaths.clone(),
         during: data.during.clone(),
-        ..Point::default()
+        ..Run::default()
     };
-    cpu(&mut point, data);
-    distributions(&mut point, data);
+    cpu(&mut run, data);
+    distributions(&mut run, data);
     if data.accepted_by.len() > 1 {
-        point.per_worker = fairness::per_worker(&data.accepted_by);
+        run.per_worker = fairness::per_worker(&data.accepted_by);
     }
     if let Some(stopped) = &data.stopped {
-        point.errors.insert(stopped.error.clone(), 1);
+        run.errors.insert(stopped.error.clone(), 1);
     }
     let mut connections = connections(curve, data);
     connections.loss_seen_at = before
@@ -81,22 +81,22 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
         .or_else(|| data.lost.filter(|lost| lost.count > 0).map(|_| data.opened));
     connections.to_previous = before
         .filter(|before| before.operations >= LEAST_BEFORE)
-        .and_then(|before| Some(median(&point)? / median(before)?))
+        .and_then(|before| Some(median(&run)? / median(before)?))
         // If the clock's steps are longer than most calls, the quotient is infinite.
         .filter(|times| times.is_finite());
-    point.connections = Some(Box::new(connections));
-    point
+    run.connections = Some(Box::new(connections));
+    run
 }
 
 /// Median time of connect(), or of bind() where that is all.
-pub fn median(point: &Point) -> Option<f64> {
-    let measured = point.connect_ns.as_ref().or(point.bind_ns.as_ref())?;
+pub fn median(run: &Run) -> Option<f64> {
+    let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)
 }
 
-fn cpu(point: &mut Point, data: &Reached) {
+fn cpu(run: &mut Run, data: &Reached) {
     let cpu_s = data.client.cpu_ns as f64 / 1e9;
-    let each = |cpu_s: f64| (point.operations > 0).then(|| cpu_s * 1e6 / point.operations as f64);
+    let each = |cpu_s: f64| (run.operations > 0).then(|| cpu_s * 1e6 / run.operations as f64);
     let server_s = data.server.map(|server| server.cpu_ns as f64 / 1e9);
     let server = server_s.map(|cpu_s| Server {
         counted: data.accepted,
@@ -107,13 +107,13 @@ fn cpu(point: &mut Point, data: &Reached) {
         cpu_us_per_operation: each(cpu_s),
         ..Server::default()
     });
-    point.cpu_us_per_operation = each(cpu_s);
-    point.server = server;
-    point.cpu_s = Some(cpu_s);
+    run.cpu_us_per_operation = each(cpu_s);
+    run.server = server;
+    run.cpu_s = Some(cpu_s);
     if let Some((user, system)) = split(&data.client) {
-        point.cpu_user_s = Some(user);
-        point.cpu_system_s = Some(system);
-        point.cpu_split = Some("sampled".to_owned());
+        run.cpu_user_s = Some(user);
+        run.cpu_system_s = Some(system);
+        run.cpu_split = Some("sampled".to_owned());
     }
 }
 
@@ -129,7 +129,7 @@ fn split(side: &SideData) -> Option<(f64, f64)> {
     })
 }
 
-fn distributions(point: &mut Point, data: &Reached) {
+fn distributions(run: &mut Run, data: &Reached) {
     let of = |name: &str| data.figures.get(name).map(histogram);
     let whole = |histogram: &Option<Histogram>| histogram.as_ref()?.distribution(&[]);
     let (even, odd) = (of("connect_even_ns"), of("connect_odd_ns"));
@@ -137,17 +137,17 @@ fn distributions(point: &mut Point, data: &Reached) {
     if let (Some(all), Some(_), Some(odd)) = (&mut all, &even, &odd) {
         all.merge(odd);
     }
-    point.connect_ns = whole(&all);
+    run.connect_ns = whole(&all);
     // Ports of families that have none are neither.
     if odd.is_some() {
-        point.connect_even_ns = whole(&even);
-        point.connect_odd_ns = whole(&odd);
+        run.connect_even_ns = whole(&even);
+        run.connect_odd_ns = whole(&odd);
     }
-    point.connect_last_ns = whole(&of("connect_last_ns"));
-    point.bind_ns = whole(&of("bind_ns"));
-    point.response_ns = whole(&of("response_ns"));
-    point.accept_ns = whole(&of("accept_ns"));
-    point.histograms = buckets(&data.figures);
+    run.connect_last_ns = whole(&of("connect_last_ns"));
+    run.bind_ns = whole(&of("bind_ns"));
+    run.response_ns = whole(&of("response_ns"));
+    run.accept_ns = whole(&of("accept_ns"));
+    run.histograms = buckets(&data.figures);
 }
 
 fn buckets(figures: &BTreeMap<String, Merged>) -> BTreeMap<String, jostle_model::record::Buckets> {
@@ -307,7 +307,7 @@ mod tests {
             machine: &Machine::read(),
             hosts: 1,
         };
-        let mut before: Option<Point> = None;
+        let mut before: Option<Run> = None;
         for (opened, lost, seen_at) in [(100, 0, None), (500, 30, Some(500)), (900, 50, Some(500))]
         {
             let data = Reached {
@@ -319,12 +319,12 @@ mod tests {
                 }),
                 ..Reached::default()
             };
-            let point = point(&curve, &data, before.as_ref());
-            let connections = point.connections.as_ref().unwrap();
+            let run = super::run(&curve, &data, before.as_ref());
+            let connections = run.connections.as_ref().unwrap();
             assert_eq!(connections.lost, Some(lost));
             assert_eq!(connections.first_lost.is_some(), lost > 0);
             assert_eq!(connections.loss_seen_at, seen_at);
-            before = Some(point);
+            before = Some(run);
         }
     }
 
@@ -337,9 +337,9 @@ mod tests {
                 server: Some(SideData::default()),
                 ..Reached::default()
             };
-            let mut point = Point::default();
-            cpu(&mut point, &data);
-            let server = point.server.unwrap();
+            let mut run = Run::default();
+            cpu(&mut run, &data);
+            let server = run.server.unwrap();
             assert_eq!(server.counted, Some(accepted));
             assert_eq!(server.difference, Some(difference));
         }

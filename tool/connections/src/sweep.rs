@@ -192,17 +192,16 @@ impl<'a> Sweep<'a> {
             let stopped = self.grow(nth as u64 + 1)?;
             let stopped = stopped.map(|why| self.explain(why));
             self.settle()?;
-            let mut point = figures.read(self, *listed, stopped);
-            point.lost = self.lost()?;
-            let last = point.stopped.is_some()
-                || !point.deaths.is_empty()
-                || nth + 1 == self.order.open.len();
+            let mut run = figures.read(self, *listed, stopped);
+            run.lost = self.lost()?;
+            let last =
+                run.stopped.is_some() || !run.deaths.is_empty() || nth + 1 == self.order.open.len();
             if last {
-                point.during = during.take().map(During::end);
-                figures.finish(self, &mut point);
+                run.during = during.take().map(During::end);
+                figures.finish(self, &mut run);
             }
-            reached.push(point.clone());
-            tell(Reply::Reached(Box::new(point)))?;
+            reached.push(run.clone());
+            tell(Reply::Reached(Box::new(run)))?;
             let goes_on = (!last || self.order.together.is_some()) && self.await_turn()?;
             if last || !goes_on {
                 break;

@@ -3,7 +3,7 @@
 //! is the course; its parts are files of their own.
 //!
 //! Nothing here prints or writes files: records go to the caller's sink as they
-//! are made, so that a crash loses at most the point in progress.
+//! are made, so that a crash loses at most the run in progress.
 
 mod ceilings;
 mod faults;
@@ -19,15 +19,15 @@ pub use orders::order;
 use crate::hosts;
 use crate::keeper::KeeperError;
 use crate::order::{RunOrder, Running};
-use crate::point::{Which, point};
 use crate::requested;
 use crate::resolve::Resolved;
+use crate::run::{self, Which};
 use crate::schedule::{self, Asked, Schedule, Timing};
 use crate::world::{self, Ran, World};
 use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{
-    At, End, Environment, Experiment, Fit, Null, Point, Record, Resumed, Scheduled,
+    At, End, Environment, Experiment, Fit, Null, Record, Resumed, Run, Scheduled,
 };
 use jostle_stats::{intervals, spoilt};
 use jostle_sys::clock::Clock;
@@ -78,7 +78,7 @@ pub enum Progress<'a> {
     /// How far it is, about once a second, where [`Hooks::watched`] asks for it.
     Running(&'a Running),
     /// A run is done.
-    Done(&'a Point),
+    Done(&'a Run),
 }
 
 /// How the budget has limited the schedule.
@@ -133,21 +133,21 @@ pub struct Earlier {
     /// Its schedule, which is kept.
     pub scheduled: Scheduled,
     /// The runs of the complete blocks.
-    pub points: Vec<Point>,
+    pub runs: Vec<Run>,
     /// Where it was resumed before, and where it goes on now.
     pub resumed: Vec<Resumed>,
     /// What it took so far.
     pub elapsed: Duration,
 }
 
-/// The result of an experiment. It holds all points that were finished, however the
+/// The result of an experiment. It holds all runs that were finished, however the
 /// experiment ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// Absent if it ended before the first run.
     pub experiment: Option<Experiment>,
     /// In the order of the runs.
-    pub points: Vec<Point>,
+    pub runs: Vec<Run>,
     /// What was decided before the first run.
     pub scheduled: Scheduled,
     /// Where it was resumed.
@@ -195,7 +195,7 @@ pub fn run(
         block: 0,
         left_out: 0,
         experiment: None,
-        points: Vec::new(),
+        runs: Vec::new(),
         fits: Vec::new(),
         concessions: Vec::new(),
         hooks: &mut hooks,
@@ -206,7 +206,7 @@ pub fn run(
         experiment,
         session,
         resumed,
-        points,
+        runs,
         fits,
         concessions,
         ..
@@ -215,7 +215,7 @@ pub fn run(
         experiment,
         scheduled: session.scheduled,
         resumed,
-        points,
+        runs,
         fits,
         concessions,
         end,
@@ -234,7 +234,7 @@ struct Course<'a, 'h> {
     /// Runs that do not count, because their block was interrupted.
     left_out: usize,
     experiment: Option<Experiment>,
-    points: Vec<Point>,
+    runs: Vec<Run>,
     fits: Vec<Fit>,
     concessions: Vec<String>,
     hooks: &'a mut Hooks<'h>,
@@ -401,7 +401,7 @@ impl Course<'_, '_> {
 
     /// Blocks in which others used so much of the CPUs that they are made again.
     fn spoilt_blocks(&self) -> u32 {
-        spoilt::blocks(&self.points).len() as u32
+        spoilt::blocks(&self.runs).len() as u32
     }
 
     fn goes_on(&self, done: u32, block: Nanos) -> bool {
@@ -412,12 +412,12 @@ impl Course<'_, '_> {
                 .saturating_sub(self.started.elapsed().as_nanos() as u64),
         );
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        let spoilt = spoilt::blocks(&self.points);
-        for point in self.points.iter().filter(|p| !spoilt.contains(&p.block)) {
+        let spoilt = spoilt::blocks(&self.runs);
+        for run in self.runs.iter().filter(|p| !spoilt.contains(&p.block)) {
             by_point
-                .entry((&point.target, point.at))
+                .entry((&run.target, run.at))
                 .or_default()
-                .push(point.throughput_per_s);
+                .push(run.throughput_per_s);
         }
         let widths: Vec<f64> = by_point
             .values()
@@ -454,13 +454,13 @@ impl Course<'_, '_> {
             run: block,
             block,
         };
-        let mut point = point(&self.resolved.plan, &ran.order, which, &ran.data);
-        point.hosts = world::rows(experiment, which, &point, self.world.hosts(), &ran.parts);
-        point.null = null;
+        let mut run = run::record(&self.resolved.plan, &ran.order, which, &ran.data);
+        run.hosts = world::rows(experiment, which, &run, self.world.hosts(), &ran.parts);
+        run.null = null;
         if experiment.environment.cpu_accounting == "exact" {
-            point.cpu_split = point.cpu_split.map(|_| "exact".to_owned());
+            run.cpu_split = run.cpu_split.map(|_| "exact".to_owned());
         }
-        self.finish(experiment, point)
+        self.finish(experiment, run)
     }
 
     /// A run, and beside it the requests that do nothing, where the plan has some:

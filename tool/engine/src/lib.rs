@@ -2,7 +2,7 @@
 //!
 //! How one sample travels: a worker (`jostle-worker`) stamps and folds into its own shared
 //! page; the keeper ([`keeper`]) merges the pages of a run into data ([`order`]); the parent
-//! ([`experiment`]) makes a record of it (`point`) and asks the checks of `jostle-stats` for
+//! ([`experiment`]) makes a record of it (`run`) and asks the checks of `jostle-stats` for
 //! the verdict. From the record on, everything is a pure function of the result file.
 //!
 //! Not here: what a worker does and records (`jostle-worker`), what a lock is
@@ -17,11 +17,11 @@ pub mod experiment;
 pub mod hosts;
 pub mod keeper;
 mod kept;
-mod point;
 pub mod preflight;
 pub mod proven;
 mod requested;
 pub mod resolve;
+mod run;
 mod schedule;
 mod spread;
 pub mod takes;

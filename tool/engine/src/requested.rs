@@ -7,7 +7,7 @@ use crate::order::{
 };
 use jostle_harness::merged::{histogram, series};
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::record::{At, Null, Phase, Point};
+use jostle_model::record::{At, Null, Phase, Run};
 use jostle_model::text::redacted;
 use jostle_model::{Nanos, Plan, defaults};
 use jostle_stats::censor;
@@ -87,13 +87,13 @@ fn cpu_us(data: &RunData, requests: &RequestData) -> Option<f64> {
 }
 
 /// Adds what requests came to.
-pub(crate) fn fill_in(point: &mut Point, requests: &RequestData, data: &RunData, over: &[Nanos]) {
+pub(crate) fn fill_in(run: &mut Run, requests: &RequestData, data: &RunData, over: &[Nanos]) {
     let service = histogram(&requests.service);
-    point.service_ns = service.distribution(over);
-    point.failed_ns = histogram(&requests.failed).distribution(over);
+    run.service_ns = service.distribution(over);
+    run.failed_ns = histogram(&requests.failed).distribution(over);
     for (name, merged) in &requests.phases {
         let span = histogram(merged).distribution(over);
-        point.phases.extend(span.map(|span| Phase {
+        run.phases.extend(span.map(|span| Phase {
             phase: name.clone(),
             span,
         }));
@@ -107,32 +107,32 @@ pub(crate) fn fill_in(point: &mut Point, requests: &RequestData, data: &RunData,
     {
         if !merged.buckets.0.is_empty() {
             let buckets = merged.buckets.clone();
-            point.histograms.insert(format!("{name}_ns"), buckets);
+            run.histograms.insert(format!("{name}_ns"), buckets);
         }
     }
-    point.codes = requests.codes.clone();
+    run.codes = requests.codes.clone();
     let (user, system) = requests.children_ns;
     if user + system > 0 {
-        point.children_user_s = Some(user as f64 / 1e9);
-        point.children_system_s = Some(system as f64 / 1e9);
+        run.children_user_s = Some(user as f64 / 1e9);
+        run.children_system_s = Some(system as f64 / 1e9);
     }
-    point.cpu_us_per_operation = cpu_us(data, requests);
-    own_split(point, data, requests);
-    point.stamp_every = Some(1);
-    point.stamped = Some(data.stamped);
-    point.series = series(data);
+    run.cpu_us_per_operation = cpu_us(data, requests);
+    own_split(run, data, requests);
+    run.stamp_every = Some(1);
+    run.stamped = Some(data.stamped);
+    run.series = series(data);
     if let Some(open) = &requests.open_loop {
-        fill_in_open_loop(point, open, over);
+        fill_in_open_loop(run, open, over);
     }
 }
 
 /// Adds what became of requests that came at a rate.
-fn fill_in_open_loop(point: &mut Point, open: &OpenLoopData, over: &[Nanos]) {
+fn fill_in_open_loop(run: &mut Run, open: &OpenLoopData, over: &[Nanos]) {
     let response = histogram(&open.response);
     let unanswered = histogram(&open.unanswered);
     let waits = censor::waits(&response, &unanswered, over).unwrap_or_default();
     let lag = |merged| histogram(merged).distribution(&[]);
-    point.response_ns = response.distribution(over);
+    run.response_ns = response.distribution(over);
     for (name, merged) in [
         ("response_ns", &open.response),
         ("unanswered_ns", &open.unanswered),
@@ -142,10 +142,10 @@ fn fill_in_open_loop(point: &mut Point, open: &OpenLoopData, over: &[Nanos]) {
     ] {
         if !merged.buckets.0.is_empty() {
             let buckets = merged.buckets.clone();
-            point.histograms.insert(name.to_owned(), buckets);
+            run.histograms.insert(name.to_owned(), buckets);
         }
     }
-    point.open_loop = Some(Box::new(OpenLoop {
+    run.open_loop = Some(Box::new(OpenLoop {
         planned: open.planned,
         done: open.done,
         failed: open.failed,
@@ -163,14 +163,14 @@ fn fill_in_open_loop(point: &mut Point, open: &OpenLoopData, over: &[Nanos]) {
 
 /// Subtracts the CPU time of children, which the system includes in that of the worker that
 /// waited for them.
-fn own_split(point: &mut Point, data: &RunData, requests: &RequestData) {
-    let Some(cpu_s) = point.cpu_s else { return };
+fn own_split(run: &mut Run, data: &RunData, requests: &RequestData) {
+    let Some(cpu_s) = run.cpu_s else { return };
     let own = |all: u64, children: u64| all.saturating_sub(children) as f64;
     let user = own(data.usage_ns.0, requests.children_ns.0);
     let system = own(data.usage_ns.1, requests.children_ns.1);
     if user + system > 0.0 {
-        point.cpu_user_s = Some(cpu_s * user / (user + system));
-        point.cpu_system_s = Some(cpu_s * system / (user + system));
+        run.cpu_user_s = Some(cpu_s * user / (user + system));
+        run.cpu_system_s = Some(cpu_s * system / (user + system));
     }
 }
 
@@ -211,17 +211,17 @@ mod tests {
     #[test]
     fn a_request_costs_what_its_worker_and_its_processes_took() {
         let (requests, data) = made();
-        let mut point = Point {
+        let mut run = Run {
             cpu_s: Some(40e-6),
-            ..Point::default()
+            ..Run::default()
         };
-        fill_in(&mut point, &requests, &data, &[]);
-        assert_eq!(point.cpu_us_per_operation, Some(12.0));
-        assert_eq!(point.children_user_s, Some(20e-6));
-        assert_eq!(point.children_system_s, Some(60e-6));
+        fill_in(&mut run, &requests, &data, &[]);
+        assert_eq!(run.cpu_us_per_operation, Some(12.0));
+        assert_eq!(run.children_user_s, Some(20e-6));
+        assert_eq!(run.children_system_s, Some(60e-6));
         // What is left of the worker's own was all user time.
-        assert_eq!(point.cpu_user_s, Some(40e-6));
-        assert_eq!(point.cpu_system_s, Some(0.0));
+        assert_eq!(run.cpu_user_s, Some(40e-6));
+        assert_eq!(run.cpu_system_s, Some(0.0));
     }
 
     #[test]
@@ -235,9 +235,9 @@ mod tests {
             unanswered: all(900_000_000, 600),
             ..OpenLoopData::default()
         }));
-        let mut point = Point::default();
-        fill_in(&mut point, &requests, &data, &[]);
-        let open = point.open_loop.unwrap();
+        let mut run = Run::default();
+        fill_in(&mut run, &requests, &data, &[]);
+        let open = run.open_loop.unwrap();
         // If only answered requests counted, it would be a millisecond.
         assert_eq!(open.response_kaplan_meier.get("p50"), None);
         assert!(open.response_at_least["p50"] > 800_000_000, "{open:?}");

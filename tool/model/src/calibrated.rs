@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One calibration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibrated {
-    /// `jostle/2`.
+    /// `jostle/3`.
     pub schema: String,
     /// Where, and of which build.
     #[serde(flatten)]

@@ -2,7 +2,7 @@
 //! result.
 
 use crate::plan::{Plan, words};
-use crate::record::{Anchor, At, Buckets, Distribution, Point};
+use crate::record::{Anchor, At, Buckets, Distribution, Run};
 use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -260,26 +260,26 @@ pub struct Decade {
 }
 
 /// How the connections of a point were closed. It is a record of its own, because
-/// connections are closed after the whole sweep. A reader adds it to the point with the
+/// connections are closed after the whole sweep. A reader adds it to the run with the
 /// same target, swept values and run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Closing {
-    /// As of the point.
+    /// As of the run.
     pub target: String,
-    /// As of the point.
+    /// As of the run.
     pub at: At,
-    /// As of the point.
+    /// As of the run.
     pub run: u32,
-    /// See the point's field.
+    /// See the run's field.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub close_ns: Option<Distribution>,
-    /// See the point's field.
+    /// See the run's field.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_close_ns: Option<Distribution>,
-    /// See the point's `connections`.
+    /// See the run's `connections`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
-    /// The machine's own pulse around the whole sweep. See the point's field.
+    /// The machine's own pulse around the whole sweep. See the run's field.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
     /// Figures of closing alone, by decade.
@@ -291,15 +291,15 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Adds this to its point, if it is this one's.
-    pub fn add_to(&self, point: &mut Point) -> bool {
-        let ours = point.target == self.target && point.at == self.at && point.run == self.run;
+    /// Adds this to its run, if it is this one's.
+    pub fn add_to(&self, run: &mut Run) -> bool {
+        let ours = run.target == self.target && run.at == self.at && run.run == self.run;
         if ours {
-            point.anchor = self.anchor;
-            point.close_ns.clone_from(&self.close_ns);
-            point.server_close_ns.clone_from(&self.server_close_ns);
-            point.histograms.extend(self.histograms.clone());
-            if let Some(connections) = &mut point.connections {
+            run.anchor = self.anchor;
+            run.close_ns.clone_from(&self.close_ns);
+            run.server_close_ns.clone_from(&self.server_close_ns);
+            run.histograms.extend(self.histograms.clone());
+            if let Some(connections) = &mut run.connections {
                 connections.time_wait_left = self.time_wait_left;
                 for (decade, closed) in &self.decades {
                     let all = connections.decades.entry(decade.clone()).or_default();
@@ -346,14 +346,14 @@ mod tests {
             close_ns: Some(Distribution::default()),
             ..Closing::default()
         };
-        let point = |run, open| Point {
+        let point = |run, open| Run {
             target: "tcp".to_owned(),
             at: At {
                 open: Some(open),
                 ..At::default()
             },
             run,
-            ..Point::default()
+            ..Run::default()
         };
         let mut points = [point(1, 10), point(2, 20), point(2, 10)];
         let taken: Vec<bool> = points.iter_mut().map(|p| closing.add_to(p)).collect();

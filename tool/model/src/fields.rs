@@ -4,7 +4,7 @@
 /// A record or a part of one, with its fields.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it stands: `point`, `point.kept`. A part that several have stands where it comes
+    /// Where it stands: `run`, `run.kept`. A part that several have stands where it comes
     /// first.
     pub place: String,
     /// What it is.
@@ -39,7 +39,7 @@ const RECORDS: [(&str, &str); 11] = [
     ("experiment", "Experiment"),
     ("scheduled", "Scheduled"),
     ("resumed", "Resumed"),
-    ("point", "Point"),
+    ("run", "Run"),
     ("closing", "Closing"),
     ("verdict", "Judged"),
     ("fit", "Fit"),
@@ -57,7 +57,7 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources! {
     "record/mod.rs" "record/accounts.rs" "record/at.rs" "record/causes.rs"
     "record/distribution.rs" "record/environment.rs" "record/exclusion.rs" "record/facts.rs"
-    "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/point.rs" "record/recovery.rs"
+    "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/run.rs" "record/recovery.rs"
     "record/resume.rs" "record/spread.rs" "record/verdict.rs"
     "calibrated.rs" "connect.rs" "hosts.rs" "judged.rs" "open_loop.rs"
 };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
-    /// `jostle/2`.
+    /// `jostle/3`.
     pub schema: String,
     /// The command and its arguments.
     pub command: Vec<String>,

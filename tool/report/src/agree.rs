@@ -9,7 +9,7 @@ use crate::page::pages;
 use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Accounts, Is, Judged, Point, Readings, Record};
+use jostle_model::record::{Accounts, Is, Judged, Readings, Record, Run};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::checks::anchor::{LONGEST, level};
 use jostle_stats::intervals::estimate;
@@ -41,7 +41,7 @@ impl Printed {
 }
 
 fn judged(set: &ResultSet) -> Vec<Judged> {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     points.iter().map(|point| point.judged()).collect()
 }
 
@@ -162,7 +162,7 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
         assert_eq!(verdict(row), *printed);
         let number: u32 = cell(row, "run").parse().unwrap();
         let mut runs = set
-            .points
+            .runs
             .iter()
             .filter(|run| run.run == number && run.at == judged.at && run.target == judged.target);
         let run = runs.next().unwrap();
@@ -199,7 +199,7 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
 /// The last cell of each row, and all its figures; by the headline, which table,
 /// markdown and page print.
 fn in_table(set: &ResultSet) -> Vec<Printed> {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     let Some(table) = headline(&points) else {
         return Vec::new();
     };
@@ -272,7 +272,7 @@ fn millis(ns: f64) -> String {
 /// Every cell of the table is that of the csv as it is printed; both are empty, or none.
 /// Counts the cells of each column that are printed, and those that are withheld.
 fn cells_are_the_same(set: &ResultSet, seen: &mut BTreeMap<&'static str, [usize; 2]>) {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     let Some(table) = headline(&points) else {
         return;
     };
@@ -319,18 +319,18 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         let counts = (0..runs).map(|_| 15 + rng.below(1_500));
         let mut set = made::rated(&counts.collect::<Vec<u64>>(), 2 + rng.below(200));
         cells_are_the_same(&set, &mut seen);
-        let struck = rng.below(set.points.len() as u64) as usize;
-        set.points[struck].deaths = vec!["worker 1 died".to_owned()];
-        cells_are_the_same(&made::finished(set.experiment, set.points), &mut seen);
+        let struck = rng.below(set.runs.len() as u64) as usize;
+        set.runs[struck].deaths = vec!["worker 1 died".to_owned()];
+        cells_are_the_same(&made::finished(set.experiment, set.runs), &mut seen);
     }
     // Undisturbed, disturbed for part of the window, or both by turns.
     for round in 0..8 {
         let mut set = made::set();
-        for run in &mut set.points {
+        for run in &mut set.runs {
             (run.workers, run.histograms) = (None, BTreeMap::new());
             disturb(run, rng.below(1 + round % 4));
         }
-        let set = made::finished(set.experiment, set.points);
+        let set = made::finished(set.experiment, set.runs);
         cells_are_the_same(&set, &mut seen);
         agree(&set);
     }
@@ -447,8 +447,8 @@ fn one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
     for (part, act, most) in &LONGEST {
         let mut ratios = Vec::new();
         for set in &sets {
-            let all: Vec<&Point> = set.points.iter().collect();
-            for point in summarize(&set.experiment, &set.points) {
+            let all: Vec<&Run> = set.runs.iter().collect();
+            for point in summarize(&set.experiment, &set.runs) {
                 let levels = [&point.runs, &all].map(|runs| level(*part, runs));
                 ratios.extend(levels[0].zip(levels[1]).map(|(own, all)| own / all));
             }
@@ -520,76 +520,75 @@ fn random(rng: &mut Rng) -> ResultSet {
     let mut set = made[rng.below(made.len() as u64) as usize]();
     set.fits.clear();
     let keep = 1 + rng.below(4);
-    set.points.retain(|_| rng.below(4) < keep);
+    set.runs.retain(|_| rng.below(4) < keep);
     // A fault strikes single runs, a point, or all.
     let (fault, how) = (rng.below(FAULTS.len() as u64) as usize, rng.below(3));
-    let unlucky = rng.below(set.points.len().max(1) as u64) as usize;
+    let unlucky = rng.below(set.runs.len().max(1) as u64) as usize;
     let struck = set
-        .points
+        .runs
         .get(unlucky)
         .map(|point| (point.target.clone(), point.at));
-    for point in &mut set.points {
+    for run in &mut set.runs {
         // They do not affect the outcome, and would take most of the time.
-        (point.workers, point.histograms) = (None, BTreeMap::new());
+        (run.workers, run.histograms) = (None, BTreeMap::new());
         let strikes = match how {
             0 => rng.below(3) == 0,
-            1 => struck.as_ref() == Some(&(point.target.clone(), point.at)),
+            1 => struck.as_ref() == Some(&(run.target.clone(), run.at)),
             _ => true,
         };
         if strikes {
-            FAULTS[fault](point, rng);
+            FAULTS[fault](run, rng);
         }
     }
-    made::finished(set.experiment, set.points)
+    made::finished(set.experiment, set.runs)
 }
 
 /// What may be wrong with a run.
-static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
+static FAULTS: &[fn(&mut Run, &mut Rng)] = &[
     |_, _| (),
     |point, rng| drop_to(point, rng.below(40)),
-    |point, rng| point.machine.stolen_ticks = rng.below(60),
-    |point, rng| point.machine.throttled_periods = Some(rng.below(3)),
-    |point, rng| point.machine.halts = Some(rng.below(3)),
-    |point, rng| point.deaths = vec!["worker 1 died".to_owned(); rng.below(3) as usize],
-    |point, rng| {
-        point.errors.insert("EIO".to_owned(), rng.below(3));
+    |run, rng| run.machine.stolen_ticks = rng.below(60),
+    |run, rng| run.machine.throttled_periods = Some(rng.below(3)),
+    |run, rng| run.machine.halts = Some(rng.below(3)),
+    |run, rng| run.deaths = vec!["worker 1 died".to_owned(); rng.below(3) as usize],
+    |run, rng| {
+        run.errors.insert("EIO".to_owned(), rng.below(3));
     },
-    |point, rng| {
-        point
-            .errors
+    |run, rng| {
+        run.errors
             .insert("handoff_before_release".to_owned(), rng.below(30));
     },
     |point, rng| point.blocked_share = Some(rng.below(2) as f64),
     |point, rng| point.throughput_per_s *= 1.0 + rng.below(100) as f64 / 50.0,
-    |point, rng| point.during = (rng.below(2) == 0).then(|| "perf, \"all\"".to_owned()),
-    |point, rng| {
-        point.exclusion.get_or_insert_default().lost_updates = rng.below(3);
+    |run, rng| run.during = (rng.below(2) == 0).then(|| "perf, \"all\"".to_owned()),
+    |run, rng| {
+        run.exclusion.get_or_insert_default().lost_updates = rng.below(3);
     },
     |point, rng| point.spoilt = rng.below(2) == 0,
-    |point, rng| {
-        if let Some(hold) = &mut point.hold_ns {
+    |run, rng| {
+        if let Some(hold) = &mut run.hold_ns {
             hold.percentiles.insert("p50", 900_000 + rng.below(500_000));
         }
     },
-    |point, rng| {
-        if let Some(spread) = &mut point.spread {
+    |run, rng| {
+        if let Some(spread) = &mut run.spread {
             spread.effective = rng.below(100) as f64;
         }
     },
-    |point, rng| {
-        if let Some(server) = &mut point.server {
+    |run, rng| {
+        if let Some(server) = &mut run.server {
             server.difference = Some(rng.below(40) as i64 - 20);
         }
     },
-    |point, rng| {
-        if let Some(connections) = &mut point.connections {
+    |run, rng| {
+        if let Some(connections) = &mut run.connections {
             connections.lost = Some(rng.below(40));
             connections.to_previous = Some(rng.below(10) as f64 / 10.0);
         }
     },
-    |point, rng| {
+    |run, rng| {
         let seconds = rng.below(30) as f64 / 10.0;
-        point.accounts = Some(Box::new(Accounts {
+        run.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             waited_s: (rng.below(5) > 0).then_some(seconds),
@@ -600,20 +599,20 @@ static FAULTS: &[fn(&mut Point, &mut Rng)] = &[
 ];
 
 /// Something else took a CPU in so many tenths of the window.
-fn disturb(point: &mut Point, tenths: u64) {
+fn disturb(run: &mut Run, tenths: u64) {
     const SLICES: u64 = 100;
-    let length_us = (point.window_s * 1e6) as u64 / SLICES;
+    let length_us = (run.window_s * 1e6) as u64 / SLICES;
     let is_disturbed = |slice: u64| slice < tenths * SLICES / 10;
     let each = |of: &dyn Fn(u64) -> u64| -> Vec<u64> { (0..SLICES).map(of).collect() };
     let foreign_us = each(&|slice| u64::from(is_disturbed(slice)) * length_us);
     let foreign_s = foreign_us.iter().sum::<u64>() as f64 / 1e6;
-    point.accounts = Some(Box::new(Accounts {
-        between_s: point.window_s,
+    run.accounts = Some(Box::new(Accounts {
+        between_s: run.window_s,
         cpus: 2,
         waited_s: Some(foreign_s),
         foreign_s: Some(foreign_s),
         readings: Some(Readings {
-            operations: each(&|slice| point.operations / SLICES / (1 + slice % 2)),
+            operations: each(&|slice| run.operations / SLICES / (1 + slice % 2)),
             length_us: each(&|_| length_us),
             stolen_ticks: each(&|_| 0),
             packets: each(&|_| 0),
@@ -623,7 +622,7 @@ fn disturb(point: &mut Point, tenths: u64) {
     }));
 }
 
-fn drop_to(point: &mut Point, operations: u64) {
-    point.operations = operations;
-    point.throughput_per_s = operations as f64 / point.window_s;
+fn drop_to(run: &mut Run, operations: u64) {
+    run.operations = operations;
+    run.throughput_per_s = operations as f64 / run.window_s;
 }

@@ -18,7 +18,7 @@ fn each<T>(
     let mut all = Vec::new();
     for set in sets {
         let plan = &set.experiment.plan;
-        let points = summarize(&set.experiment, &set.points);
+        let points = summarize(&set.experiment, &set.runs);
         for point in points.iter().filter(|point| !point.verdict.is_invalid()) {
             for figure in FIGURES.iter().filter(|figure| is_headline(plan, figure)) {
                 let runs = point.runs.iter().filter_map(|run| (figure.of)(run));
@@ -129,7 +129,7 @@ mod tests {
                 "{line}"
             );
         }
-        assert!(results.count() > made::set().points.len(), "{text}");
+        assert!(results.count() > made::set().runs.len(), "{text}");
         assert!(
             text.contains("BenchmarkContend/target=flock/workers=10\t1\t"),
             "{text}"
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn every_entry_has_what_github_action_benchmark_asks_for() {
         for set in [made::set(), made::broken()] {
-            let points = summarize(&set.experiment, &set.points);
+            let points = summarize(&set.experiment, &set.runs);
             let valid = points
                 .iter()
                 .filter(|point| !point.verdict.is_invalid())

@@ -25,15 +25,15 @@ pub(crate) fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let mut sentences = of_workload(set, points);
     sentences.extend(left_out(set));
     sentences.extend(unexplained(set));
-    sentences.extend(hosts::began(&set.points));
+    sentences.extend(hosts::began(&set.runs));
     sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
     sentences.join(" ")
 }
 
 /// Blocks that other programs spoilt, and what they would have changed.
 fn left_out(set: &ResultSet) -> Option<String> {
-    let spoilt = spoilt::blocks(&set.points);
-    let all: BTreeSet<u32> = set.points.iter().map(|point| point.block).collect();
+    let spoilt = spoilt::blocks(&set.runs);
+    let all: BTreeSet<u32> = set.runs.iter().map(|run| run.block).collect();
     (!spoilt.is_empty() && all.len() - spoilt.len() >= spoilt::ENOUGH).then(|| {
         format!(
             "Left out: {} of {}, in which other programs or the hypervisor took over 10 % of the \
@@ -47,7 +47,7 @@ fn left_out(set: &ResultSet) -> Option<String> {
 /// CPU time of tasks whose owner could not be found, if it is more than 1 % of all.
 fn unexplained(set: &ResultSet) -> Option<String> {
     const WORTH: f64 = 0.01;
-    let accounts = || set.points.iter().filter_map(|run| run.accounts.as_deref());
+    let accounts = || set.runs.iter().filter_map(|run| run.accounts.as_deref());
     let known = || accounts().filter_map(|a| Some((a, a.unexplained_s?)));
     let all_s: f64 = known().map(|(a, _)| a.between_s * a.cpus as f64).sum();
     let share = known().map(|(_, s)| s).sum::<f64>() / all_s.max(f64::MIN_POSITIVE);
@@ -90,7 +90,7 @@ fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
 
 fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
     let seen: Vec<&Exclusion> = set
-        .points
+        .runs
         .iter()
         .filter_map(|p| p.exclusion.as_ref())
         .collect();
@@ -168,7 +168,7 @@ fn across(seen: &[&Exclusion]) -> Option<String> {
 
 /// What servers counted beside what their clients received.
 fn reconciled(set: &ResultSet) -> Option<String> {
-    let servers = || set.points.iter().filter_map(|point| point.server);
+    let servers = || set.runs.iter().filter_map(|run| run.server);
     let counted: u64 = servers().filter_map(|server| server.counted).sum();
     let apart: u64 = servers()
         .filter_map(|server| server.difference)
@@ -344,7 +344,7 @@ mod tests {
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
-        checked(set, &summarize(&set.experiment, &set.points))
+        checked(set, &summarize(&set.experiment, &set.runs))
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
         costs.insert("pipe:./lock".to_owned(), made::cost(80_000.0, 132.0));
         costs.insert("echo+pipe".to_owned(), made::cost(32_000.0, 132.0));
         assert!(!of(&set).contains("echo+pipe") && !of(&set).contains("only answers"));
-        for point in set.points.iter_mut().filter(|p| p.target == "flock") {
+        for point in set.runs.iter_mut().filter(|p| p.target == "flock") {
             point.target = "pipe:./lock".to_owned();
         }
         let text = of(&set);
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn what_went_wrong_is_counted_too() {
         let mut set = made::set();
-        let first = set.points[0].exclusion.as_mut().unwrap();
+        let first = set.runs[0].exclusion.as_mut().unwrap();
         (first.violations, first.lost_updates, first.holder_died) = (3, 1200, 1);
         first.reader_coverage = Some(0.32);
         first.inner_interval_ns = Some(120);
@@ -413,7 +413,7 @@ mod tests {
             ..Across::default()
         };
         let mut put = |at: usize, across: &Across| {
-            let exclusion = set.points[at].exclusion.as_mut().unwrap();
+            let exclusion = set.runs[at].exclusion.as_mut().unwrap();
             exclusion.across = Some(Box::new(across.clone()));
             of(&set)
         };
@@ -482,8 +482,8 @@ mod tests {
     #[test]
     fn stamps_that_were_thinned_out_are_said_to_be() {
         let mut set = made::set();
-        for point in set.points.iter_mut().filter(|p| p.target == "sysv") {
-            point.stamp_every = Some(96);
+        for run in set.runs.iter_mut().filter(|p| p.target == "sysv") {
+            run.stamp_every = Some(96);
         }
         let said = of(&set);
         assert!(

@@ -7,7 +7,7 @@ use crate::columns::{
 };
 use crate::format::{counted, grouped, significant};
 use jostle_model::connect::Close;
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
 
@@ -51,10 +51,9 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
 
 /// Every sweep opens its greatest number once.
 fn opened(set: &ResultSet) -> String {
-    let made: u64 = set.points.iter().map(|point| point.operations).sum();
-    let served = set.points.iter().all(|point| {
-        point
-            .server
+    let made: u64 = set.runs.iter().map(|run| run.operations).sum();
+    let served = set.runs.iter().all(|run| {
+        run.server
             .is_some_and(|server| server.difference == Some(0))
     });
     match (set.experiment.plan.only, served) {
@@ -70,8 +69,8 @@ fn time_wait(set: &ResultSet) -> Option<String> {
     if plan.only.is_some() || plan.close == Some(Close::Rst) {
         return None;
     }
-    let left = |point: &Point| point.connections.as_ref()?.time_wait_left;
-    let most = set.points.iter().filter_map(left).max()?;
+    let left = |run: &Run| run.connections.as_ref()?.time_wait_left;
+    let most = set.runs.iter().filter_map(left).max()?;
     (most > 0).then(|| {
         format!(
             "A sweep left up to {} in TIME_WAIT for a minute (--close rst: none).",
@@ -83,10 +82,10 @@ fn time_wait(set: &ResultSet) -> Option<String> {
 /// The nearest one of each curve at its greatest number.
 fn limits(set: &ResultSet) -> Option<String> {
     let mut nearest = BTreeMap::new();
-    for point in &set.points {
-        let limits = point.connections.as_ref().map(|c| &c.next_limits);
+    for run in &set.runs {
+        let limits = run.connections.as_ref().map(|c| &c.next_limits);
         if let Some(limit) = limits.and_then(|limits| limits.first()) {
-            nearest.insert((point.target.as_str(), point.at.sources), limit);
+            nearest.insert((run.target.as_str(), run.at.sources), limit);
         }
     }
     let several = nearest.len() > 1;

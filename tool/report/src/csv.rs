@@ -22,7 +22,7 @@ use figures::{Figure, Over, figures};
 use jostle_model::Busy;
 use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Is, Point, Verdict};
+use jostle_model::record::{At, Is, Run, Verdict};
 use jostle_stats::checks::neighbours;
 use jostle_stats::intervals::estimate;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
@@ -51,7 +51,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
     let figures = figures(sets);
     let mut sheet = Sheet::new(["target", "workload", "verdict", "checks"]);
     for (at, set) in sets.iter().enumerate() {
-        for point in summarize(&set.experiment, &set.points) {
+        for point in summarize(&set.experiment, &set.runs) {
             sheet.row();
             sheet.add_all(&key(sets, at, &point));
             let runs = point.runs.len();
@@ -120,9 +120,9 @@ fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
     let values: Vec<f64> = match figure.over {
         // Columns of one run, so that they belong together.
         Over::Fairness => {
-            let run = Point {
+            let run = Run {
                 per_worker: point.per_worker.filter(|_| usable),
-                ..Point::default()
+                ..Run::default()
             };
             figure.of(&run).into_iter().collect()
         }
@@ -165,10 +165,10 @@ pub fn tidy(sets: &[ResultSet]) -> String {
         "unit",
     ]);
     for (at, set) in sets.iter().enumerate() {
-        for point in summarize(&set.experiment, &set.points) {
+        for point in summarize(&set.experiment, &set.runs) {
             let key = key(sets, at, &point);
-            let of_point = |run: &&Point| run.target == point.target && run.at == point.at;
-            for run in set.points.iter().filter(of_point) {
+            let of_point = |run: &&Run| run.target == point.target && run.at == point.at;
+            for run in set.runs.iter().filter(of_point) {
                 let cells = [key.clone(), of_run(&point, run)].concat();
                 tidy_run(&mut sheet, &cells, &point, run, &figures);
             }
@@ -178,7 +178,7 @@ pub fn tidy(sets: &[ResultSet]) -> String {
 }
 
 /// Which run it is, and what of it is not the point's.
-fn of_run(point: &PointSummary<'_>, run: &Point) -> Vec<Cell> {
+fn of_run(point: &PointSummary<'_>, run: &Run) -> Vec<Cell> {
     let left_out = !point.runs.iter().any(|other| std::ptr::eq(*other, run));
     vec![
         ("run", run.run.to_string()),
@@ -193,7 +193,7 @@ fn tidy_run(
     sheet: &mut Sheet,
     cells: &[Cell],
     point: &PointSummary<'_>,
-    run: &Point,
+    run: &Run,
     figures: &[Figure],
 ) {
     let mut row = |of_host: Option<&HostPart>, name: &str, value, unit: &str| {
@@ -236,7 +236,7 @@ fn tidy_run(
 
 /// Whether the figures of one run must not be used. Slices in which nothing else ran stand
 /// for a run that others disturbed.
-fn is_invalid(point: &PointSummary<'_>, run: &Point) -> bool {
+fn is_invalid(point: &PointSummary<'_>, run: &Run) -> bool {
     let by_others = |check: &str| check == neighbours::CHECK.name && point.clean_share.is_some();
     let reasons = run.verdict.reasons.iter();
     let mut invalid = reasons.filter(|reason| reason.is == Is::Invalid);

@@ -13,7 +13,7 @@
 
 use crate::ResultSet;
 use crate::porcupine::expiry;
-use jostle_model::record::{Event, Point, Recovery, What};
+use jostle_model::record::{Event, Recovery, Run, What};
 use std::collections::BTreeMap;
 
 /// Letters of a target in a file's name.
@@ -35,7 +35,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 
 /// The history of each run.
 pub fn histories(sets: &[ResultSet]) -> Vec<History> {
-    let points = sets.iter().flat_map(|set| &set.points);
+    let points = sets.iter().flat_map(|set| &set.runs);
     let histories = points.filter_map(of_run).zip(1..);
     let numbered = histories.map(|(history, nth)| History {
         name: format!("{nth:02}-{}", history.name),
@@ -44,17 +44,17 @@ pub fn histories(sets: &[ResultSet]) -> Vec<History> {
     numbered.collect()
 }
 
-fn of_run(point: &Point) -> Option<History> {
-    let recovery = point.recovery.as_deref()?;
+fn of_run(run: &Run) -> Option<History> {
+    let recovery = run.recovery.as_deref()?;
     let mut writing = Writing {
         first_ns: recovery.history.first()?.at_ns,
         clients: BTreeMap::new(),
         processes: recovery.waiters + 1,
         text: format!(
             "; {} {} run {}\n",
-            point.target.replace('\n', " "),
+            run.target.replace('\n', " "),
             recovery.fault,
-            point.run
+            run.run
         ),
     };
     let mut lines: Vec<(u64, Option<&Event>)> = recovery
@@ -74,9 +74,9 @@ fn of_run(point: &Point) -> Option<History> {
         letter if letter.is_ascii_alphanumeric() => letter,
         _ => '-',
     };
-    let name: String = point.target.chars().map(plain).take(LONGEST_NAME).collect();
+    let name: String = run.target.chars().map(plain).take(LONGEST_NAME).collect();
     Some(History {
-        name: format!("{name}-{}-{}.edn", recovery.fault, point.run),
+        name: format!("{name}-{}-{}.edn", recovery.fault, run.run),
         text: writing.text,
     })
 }

@@ -49,10 +49,10 @@ mod tests {
     #[test]
     fn each_is_said_once_for_each_target_and_not_too_many() {
         let mut set = made::set();
-        let said = |set: &crate::ResultSet| failures(&summarize(&set.experiment, &set.points));
+        let said = |set: &crate::ResultSet| failures(&summarize(&set.experiment, &set.runs));
         assert_eq!(said(&set), [""; 0]);
-        for point in &mut set.points {
-            point.messages = vec!["connect: refused".to_owned()];
+        for run in &mut set.runs {
+            run.messages = vec!["connect: refused".to_owned()];
         }
         assert_eq!(
             said(&set),
@@ -60,11 +60,11 @@ mod tests {
         );
         // What the verdict quotes is not printed again.
         let mut quoted = set.clone();
-        for point in &mut quoted.points {
-            point.errors = [("ECONNREFUSED".to_owned(), 1)].into();
+        for run in &mut quoted.runs {
+            run.errors = [("ECONNREFUSED".to_owned(), 1)].into();
         }
         assert_eq!(said(&quoted), [""; 0]);
-        set.points[0].messages = "abcdefghijklmnopqrst"
+        set.runs[0].messages = "abcdefghijklmnopqrst"
             .chars()
             .map(|which| format!("reply {which}"))
             .collect();

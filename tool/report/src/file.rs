@@ -75,7 +75,8 @@ pub enum FileError {
     /// It was written in another version of the format.
     #[error(
         "{path}, line {line}: the file is in format {found}, and this jostle reads {}; use the \
-         version of jostle that wrote it", READS.join(" and ")
+         version of jostle that wrote it",
+        every_version()
     )]
     Schema {
         /// The file.
@@ -374,6 +375,12 @@ fn foreign(error: FileError) -> FileError {
     }
 }
 
+/// The versions that are read, as a sentence lists them.
+fn every_version() -> String {
+    let [before @ .., last] = &READS;
+    format!("{} and {last}", before.join(", "))
+}
+
 /// Puts a record where it belongs.
 fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
     let open = sets.last_mut().filter(|set| set.end.is_none());
@@ -388,12 +395,12 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
         }
         (Record::Scheduled(scheduled), Some(set)) => set.scheduled = Some(*scheduled),
         (Record::Resumed(resumed), Some(set)) => set.resumed.push(*resumed),
-        (Record::Point(point), Some(set)) => set.points.push(*point),
+        (Record::Run(run), Some(set)) => set.runs.push(*run),
         (Record::Fit(fit), Some(set)) => set.fits.push(*fit),
         (Record::End(end), Some(set)) => set.end = Some(end),
         (Record::Closing(closing), Some(set)) => {
-            if !set.points.iter_mut().any(|point| closing.add_to(point)) {
-                return Err("a closing that belongs to no point");
+            if !set.runs.iter_mut().any(|point| closing.add_to(point)) {
+                return Err("a closing that belongs to no run");
             }
         }
         // Recomputed from the runs.
@@ -405,7 +412,7 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
         (Record::Scheduled(_), None) => return Err("a schedule that belongs to no experiment"),
         (Record::Resumed(_), None) => return Err("a break that belongs to no experiment"),
         (Record::Closing(_), None) => return Err("a closing that belongs to no experiment"),
-        (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
+        (Record::Run(_), None) => return Err("a run that belongs to no experiment"),
         (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),
         (Record::Verdict(_), None) => return Err("a verdict that belongs to no experiment"),
         (Record::End(_), None) => return Err("an end that belongs to no experiment"),

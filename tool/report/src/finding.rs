@@ -13,7 +13,7 @@ use crate::compare::place;
 use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
 use jostle_model::plan::{Shape, Workload};
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Run};
 use jostle_stats::comparison::{Change, Compared, How, compare_figure};
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
@@ -365,7 +365,7 @@ fn value(set: &ResultSet, kind: &Kind, point: &PointSummary<'_>) -> Option<f64> 
     }
 }
 
-fn evenness(run: &Point) -> Option<f64> {
+fn evenness(run: &Run) -> Option<f64> {
     let several = run.at.workers.is_some_and(|workers| workers > 1);
     run.per_worker.filter(|_| several).map(|shares| shares.jain)
 }

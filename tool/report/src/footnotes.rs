@@ -147,10 +147,10 @@ mod tests {
     use crate::made;
     use jostle_stats::summary::summarize;
 
-    fn notes(change: impl Fn(&mut jostle_model::record::Point)) -> (Vec<String>, Vec<String>) {
+    fn notes(change: impl Fn(&mut jostle_model::record::Run)) -> (Vec<String>, Vec<String>) {
         let mut set = made::set();
-        set.points.iter_mut().for_each(change);
-        let points = summarize(&set.experiment, &set.points);
+        set.runs.iter_mut().for_each(change);
+        let points = summarize(&set.experiment, &set.runs);
         let notes = Footnotes::of(&points);
         let marks = (0..points.len()).map(|row| notes.marks(row));
         (notes.texts(), marks.collect())
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn equal_sentences_stand_once_with_their_rows() {
-        let (texts, marks) = notes(|point| {
-            if point.at.workers == Some(1000) {
-                point.operations = 4_000;
+        let (texts, marks) = notes(|run| {
+            if run.at.workers == Some(1000) {
+                run.operations = 4_000;
             }
         });
         assert_eq!(
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn of_sentences_that_differ_by_numbers_the_worst_is_quoted() {
-        let (texts, _) = notes(|point| match (point.at.workers, point.target.as_str()) {
-            (Some(1000), "flock") => point.operations = 2_000,
-            (Some(1000), _) => point.operations = 4_000,
+        let (texts, _) = notes(|run| match (run.at.workers, run.target.as_str()) {
+            (Some(1000), "flock") => run.operations = 2_000,
+            (Some(1000), _) => run.operations = 4_000,
             _ => {}
         });
         assert_eq!(
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn different_words_have_notes_of_their_own() {
-        let (texts, marks) = notes(|point| match point.target.as_str() {
-            "flock" => point.errors = [("ENOLCK".to_owned(), 1)].into(),
-            _ => point.errors = [("EIO".to_owned(), 1)].into(),
+        let (texts, marks) = notes(|run| match run.target.as_str() {
+            "flock" => run.errors = [("ENOLCK".to_owned(), 1)].into(),
+            _ => run.errors = [("EIO".to_owned(), 1)].into(),
         });
         assert_eq!(texts.len(), 3, "{texts:?}");
         assert_eq!(marks[0], "[1]");
@@ -197,18 +197,14 @@ mod tests {
     #[test]
     fn many_rows_are_counted_and_other_programs_have_one_note() {
         let mut set = made::set();
-        let points: Vec<_> = set
-            .points
-            .drain(..)
-            .filter(|p| p.target == "sysv")
-            .collect();
+        let points: Vec<_> = set.runs.drain(..).filter(|p| p.target == "sysv").collect();
         for n in 1..=12 {
-            set.points.extend(points.iter().cloned().map(|mut point| {
+            set.runs.extend(points.iter().cloned().map(|mut point| {
                 point.at.workers = point.at.workers.map(|workers| workers + n);
                 point
             }));
         }
-        let mut points = summarize(&set.experiment, &set.points);
+        let mut points = summarize(&set.experiment, &set.runs);
         let all = points.len();
         for (nth, point) in points
             .iter_mut()

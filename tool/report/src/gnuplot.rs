@@ -14,7 +14,7 @@ use crate::ResultSet;
 use crate::rate;
 use crate::recover;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Is, PerWorker, Point};
+use jostle_model::record::{Is, PerWorker, Run};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
 
@@ -25,7 +25,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 }
 
 fn blocks(set: &ResultSet) -> Vec<String> {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     points
         .chunk_by(|one, other| one.target == other.target)
         .map(|of_target| {
@@ -139,7 +139,7 @@ fn swept(point: &PointSummary<'_>) -> u64 {
 }
 
 /// lockscale's `%d %.3e %.3e %.3e %ld %ld %ld %.1f %.1f`.
-fn nine_columns(swept: u64, run: &Point, shares: Option<PerWorker>) -> String {
+fn nine_columns(swept: u64, run: &Run, shares: Option<PerWorker>) -> String {
     let seconds = |value: Option<f64>| value.map_or("nan".to_owned(), exponent);
     let shares = match shares {
         Some(s) => format!("{} {} {:.1} {:.1}", s.min, s.max, s.mean, s.stddev),
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_line_is_what_lockscale_s_printf_prints() {
         // The sample line of lockscale's documentation.
-        let run = Point {
+        let run = Run {
             window_s: 120.2,
             cpu_user_s: Some(1.03),
             cpu_system_s: Some(166.5),
@@ -190,13 +190,13 @@ mod tests {
                 stddev: 9.94,
                 ..PerWorker::default()
             }),
-            ..Point::default()
+            ..Run::default()
         };
         assert_eq!(
             nine_columns(1000, &run, run.per_worker),
             "1000 1.202e+02 1.030e+00 1.665e+02 107432 79 139 107.4 9.9\n"
         );
-        let bare = Point {
+        let bare = Run {
             cpu_user_s: None,
             cpu_system_s: None,
             per_worker: None,
@@ -253,7 +253,7 @@ mod tests {
             let mut set = made::set();
             set.experiment.plan.targets = vec![target.to_owned()];
             set.experiment.plan.workers = Some(List(vec![2]));
-            set.points = vec![Point {
+            set.runs = vec![Run {
                 target: target.to_owned(),
                 ..point.clone()
             }];
@@ -268,9 +268,7 @@ mod tests {
         set.experiment.plan.hold = Some(Busy::Spin(Nanos::from_micros(250)));
         set.experiment.plan.duration = None;
         for (window_s, header) in [(0.25, "# flock -250 10 1\n"), (3.7, "# flock -250 10 4\n")] {
-            set.points
-                .iter_mut()
-                .for_each(|point| point.window_s = window_s);
+            set.runs.iter_mut().for_each(|run| run.window_s = window_s);
             assert!(render(&[set.clone()]).starts_with(header));
         }
     }
@@ -278,10 +276,10 @@ mod tests {
     #[test]
     fn a_line_is_one_real_run_and_that_of_median_throughput() {
         let mut set = made::set();
-        set.points
+        set.runs
             .retain(|point| point.target == "flock" && point.at.workers == Some(10));
         for (point, rate) in set
-            .points
+            .runs
             .iter_mut()
             .zip([950.0, 10.0, 940.0, 990.0, 930.0, 945.0])
         {

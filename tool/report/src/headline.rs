@@ -204,7 +204,7 @@ mod tests {
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> Headline {
-        headline(&summarize(&set.experiment, &set.points)).unwrap()
+        headline(&summarize(&set.experiment, &set.runs)).unwrap()
     }
 
     fn column<'a>(headline: &'a Headline, lower: &str) -> Vec<&'a str> {
@@ -225,12 +225,12 @@ mod tests {
             columns.into_iter().map(|c| c.title[1].clone()).collect()
         };
         let mut served = made::set();
-        served.points.iter_mut().for_each(|point| {
-            point.server = Some(Server {
+        served.runs.iter_mut().for_each(|run| {
+            run.server = Some(Server {
                 cpu_us_per_operation: Some(13.0),
                 ..Server::default()
             });
-            point.traffic = Some(ServerTraffic {
+            run.traffic = Some(ServerTraffic {
                 grants: 100,
                 round_trips: 200,
                 bytes: 6_400,
@@ -250,15 +250,15 @@ mod tests {
     #[test]
     fn the_time_for_which_a_polled_lock_is_free_has_a_column() {
         let mut set = made::set();
-        let polled = set.points[0].target.clone();
-        for point in set.points.iter_mut().filter(|point| point.target == polled) {
+        let polled = set.runs[0].target.clone();
+        for run in set.runs.iter_mut().filter(|run| run.target == polled) {
             // Found free after as long as it is held.
-            point.handoff_ns = point.hold_ns.clone();
-            point.throughput_per_s = 500.0;
+            run.handoff_ns = run.hold_ns.clone();
+            run.throughput_per_s = 500.0;
         }
         let rows = of(&set);
         let cells = column(&rows, "waited for");
-        let targets: Vec<String> = summarize(&set.experiment, &set.points)
+        let targets: Vec<String> = summarize(&set.experiment, &set.runs)
             .iter()
             .map(|point| point.target.to_owned())
             .collect();
@@ -277,9 +277,9 @@ mod tests {
             ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[1]"]
         );
         let mut set = made::set();
-        for point in &mut set.points {
-            if point.at.workers == Some(1000) {
-                made::share_out(point, &[4; 1000]);
+        for run in &mut set.runs {
+            if run.at.workers == Some(1000) {
+                made::share_out(run, &[4; 1000]);
             }
         }
         assert_eq!(of(&set).notes.len(), 1);
@@ -310,7 +310,7 @@ mod tests {
     fn the_spread_is_an_interval_from_six_runs_on() {
         let runs = |least: u32| {
             let mut set = made::set();
-            set.points.retain(|point| point.run <= least);
+            set.runs.retain(|run| run.run <= least);
             of(&set)
         };
         assert_eq!(

@@ -9,7 +9,7 @@ use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
 use jostle_model::hosts::{HostCeiling, HostPart};
-use jostle_model::record::{At, Experiment, Is, Point};
+use jostle_model::record::{At, Experiment, Is, Run};
 use jostle_stats::summary::PointSummary;
 use jostle_stats::tail;
 use std::collections::BTreeSet;
@@ -425,12 +425,12 @@ fn rest(
 /// The spread of the hosts' starts in the run where it was largest, with its uncertainty.
 /// The uncertainty is the largest spread that the clocks allow minus the measured one, so
 /// that it bounds the error for any two hosts.
-pub(crate) fn began(points: &[Point]) -> Option<String> {
-    let several = || points.iter().filter(|point| point.hosts.len() > 1);
+pub(crate) fn began(runs: &[Run]) -> Option<String> {
+    let several = || runs.iter().filter(|run| run.hosts.len() > 1);
     let furthest = several()
         .map(apart)
         .max_by_key(|(said, unknown)| said + unknown)?;
-    let counts = || several().map(|point| point.hosts.len() as u64);
+    let counts = || several().map(|run| run.hosts.len() as u64);
     let (fewest, most) = (counts().min()?, counts().max()?);
     let hosts = match fewest == most {
         true => grouped(most),
@@ -445,11 +445,11 @@ pub(crate) fn began(points: &[Point]) -> Option<String> {
 }
 
 /// Time from the first host's start to the last one's, and its uncertainty, in ns.
-fn apart(point: &Point) -> (u64, u64) {
+fn apart(run: &Run) -> (u64, u64) {
     let span = |sign: i64| {
         let began = |part: &HostPart, sign: i64| part.late_ns + sign * part.clock_within_ns as i64;
-        let first = point.hosts.iter().map(|part| began(part, -sign)).min();
-        let last = point.hosts.iter().map(|part| began(part, sign)).max();
+        let first = run.hosts.iter().map(|part| began(part, -sign)).min();
+        let last = run.hosts.iter().map(|part| began(part, sign)).max();
         first
             .zip(last)
             .map_or(0, |(first, last)| last.abs_diff(first))
@@ -489,7 +489,7 @@ mod tests {
     fn a_browser_shows_the_same_rows() {
         let mut set = made::hosts();
         let alone = |rank: u64| HostCeiling {
-            target: set.points[0].target.clone(),
+            target: set.runs[0].target.clone(),
             rank,
             host: format!("h{}", rank + 1),
             throughput_per_s: 4_321.0,
@@ -525,13 +525,13 @@ mod tests {
     #[test]
     fn every_host_that_was_invalid_has_its_line_and_the_rest_one() {
         let mut set = made::hosts();
-        set.points.retain(|point| point.at.generators == Some(18));
-        let weak = set.points[0].hosts[6].verdict.clone();
-        for point in &mut set.points {
-            for (nth, part) in point.hosts.iter_mut().enumerate() {
+        set.runs.retain(|point| point.at.generators == Some(18));
+        let weak = set.runs[0].hosts[6].verdict.clone();
+        for run in &mut set.runs {
+            for (nth, part) in run.hosts.iter_mut().enumerate() {
                 part.verdict = match nth {
                     // Once is enough.
-                    ..10 if point.run == 1 || nth == 6 => weak.clone(),
+                    ..10 if run.run == 1 || nth == 6 => weak.clone(),
                     _ => Verdict::default(),
                 };
             }
@@ -547,8 +547,8 @@ mod tests {
     #[test]
     fn ranks_of_one_machine_are_told_apart() {
         let mut set = made::hosts();
-        for point in &mut set.points {
-            for part in point.hosts.iter_mut().take(2) {
+        for run in &mut set.runs {
+            for part in run.hosts.iter_mut().take(2) {
                 part.host = "vm".to_owned();
             }
         }
@@ -565,14 +565,14 @@ mod tests {
             clock_within_ns,
             ..HostPart::default()
         };
-        let run = |hosts: &[(i64, u64)]| Point {
+        let run = |hosts: &[(i64, u64)]| Run {
             hosts: hosts
                 .iter()
                 .map(|(late, within)| row(*late, *within))
                 .collect(),
-            ..Point::default()
+            ..Run::default()
         };
-        let table: [(&[Point], Option<&str>); 5] = [
+        let table: [(&[Run], Option<&str>); 5] = [
             (&[], None),
             (&[run(&[(5_000, 0)])], None),
             (

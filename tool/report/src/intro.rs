@@ -110,7 +110,7 @@ fn servers(set: &ResultSet) -> Option<String> {
     let mut named = Vec::new();
     // In the order of the targets, not of their runs.
     for target in &set.experiment.plan.targets {
-        let of_it = set.points.iter().filter(|point| point.target == *target);
+        let of_it = set.runs.iter().filter(|point| point.target == *target);
         let versions: BTreeSet<_> = of_it.filter_map(|point| point.server_version()).collect();
         named.extend(versions.iter().map(|version| format!("{target} {version}")));
     }
@@ -139,7 +139,7 @@ fn file_systems(experiment: &Experiment) -> Option<String> {
 }
 
 fn windows(set: &ResultSet) -> Option<String> {
-    let windows = || set.points.iter().map(|point| point.window_s);
+    let windows = || set.runs.iter().map(|run| run.window_s);
     let shortest = seconds(windows().reduce(f64::min)?);
     let longest = seconds(windows().reduce(f64::max)?);
     Some(match shortest == longest {
@@ -174,7 +174,7 @@ mod tests {
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
-        intro(set, &summarize(&set.experiment, &set.points))
+        intro(set, &summarize(&set.experiment, &set.runs))
     }
 
     #[test]
@@ -232,10 +232,10 @@ mod tests {
     fn it_states_the_versions_of_servers() {
         let mut set = made::set();
         let version = |set: &mut ResultSet, target: &str, version: f64| {
-            let points = set.points.iter_mut();
-            for point in points.filter(|point| point.target == target) {
+            let points = set.runs.iter_mut();
+            for run in points.filter(|run| run.target == target) {
                 let name = SERVER_VERSION.to_owned();
-                point.setup.insert(name, version);
+                run.setup.insert(name, version);
             }
         };
         version(&mut set, "flock", 3.004023);
@@ -245,7 +245,7 @@ mod tests {
         let expected = "; servers: flock 3.4.23, sysv 7.0.15; 5 s";
         assert!(text.contains(expected), "{text}");
         // Where a server was renewed between two runs.
-        set.points[0].setup.insert(SERVER_VERSION.to_owned(), 3.006);
+        set.runs[0].setup.insert(SERVER_VERSION.to_owned(), 3.006);
         let text = of(&set);
         assert!(
             text.contains("flock 3.6") && text.contains("flock 3.4.23"),
@@ -256,9 +256,8 @@ mod tests {
     #[test]
     fn what_differs_between_points_is_a_range() {
         let mut set = made::set();
-        set.points[0].window_s = 0.25;
-        set.points
-            .retain(|point| point.run <= 3 || point.target == "flock");
+        set.runs[0].window_s = 0.25;
+        set.runs.retain(|run| run.run <= 3 || run.target == "flock");
         assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each, "));
     }
 

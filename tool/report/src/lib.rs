@@ -69,7 +69,7 @@ pub use html::{
 };
 pub use table::render_within as table_within;
 
-use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record, Resumed, Scheduled};
+use jostle_model::record::{End, Experiment, Fit, Judged, Record, Resumed, Run, Scheduled};
 use jostle_stats::summary::{PointSummary, summarize};
 
 /// One experiment with everything that belongs to it.
@@ -78,9 +78,9 @@ pub struct ResultSet {
     /// What was asked for, and where.
     pub experiment: Experiment,
     /// Its runs, in the order in which they were made.
-    pub points: Vec<Point>,
+    pub runs: Vec<Run>,
     /// How figures grow; where the file holds none, they are made from the
-    /// points.
+    /// runs.
     pub fits: Vec<Fit>,
     /// What was decided before the first run; absent in files of older versions.
     pub scheduled: Option<Scheduled>,
@@ -99,10 +99,10 @@ pub struct ResultSet {
 
 impl ResultSet {
     /// As measured; [`read`] makes those of files.
-    pub fn new(experiment: Experiment, points: Vec<Point>, end: Option<End>) -> ResultSet {
+    pub fn new(experiment: Experiment, runs: Vec<Run>, end: Option<End>) -> ResultSet {
         ResultSet {
             experiment,
-            points,
+            runs,
             fits: Vec::new(),
             scheduled: None,
             resumed: Vec::new(),
@@ -115,7 +115,7 @@ impl ResultSet {
 
     /// Whether a point is INVALID over all its runs.
     pub fn is_invalid(&self) -> bool {
-        let points = summarize(&self.experiment, &self.points);
+        let points = summarize(&self.experiment, &self.runs);
         points.iter().any(|point| point.verdict.is_invalid())
     }
 
@@ -126,7 +126,7 @@ impl ResultSet {
             Some(end) => format!("This experiment ended early: {}", end.error.as_ref()?),
             None => "This experiment has no end: jostle or the machine was stopped".to_owned(),
         };
-        let kept = match self.points.len() as u64 {
+        let kept = match self.runs.len() as u64 {
             1 => "1 run was finished".to_owned(),
             n => format!("{} were finished", format::counted(n, "run")),
         };
@@ -136,18 +136,18 @@ impl ResultSet {
     /// As a result file has them, in order. The verdicts of the points are made from
     /// their runs.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        let judged = summarize(&self.experiment, &self.points);
+        let judged = summarize(&self.experiment, &self.runs);
         let judged: Vec<Judged> = judged.iter().map(PointSummary::judged).collect();
         let verdicts = judged.into_iter().map(Box::new).map(Record::Verdict);
         let experiment = Record::Experiment(Box::new(self.experiment.clone()));
         let scheduled = self.scheduled.clone().map(Box::new).map(Record::Scheduled);
         let mut resumed = self.resumed.iter().peekable();
         let mut runs = Vec::new();
-        for point in &self.points {
-            while let Some(here) = resumed.next_if(|resumed| resumed.block <= point.block) {
+        for run in &self.runs {
+            while let Some(here) = resumed.next_if(|resumed| resumed.block <= run.block) {
                 runs.push(Record::Resumed(Box::new(here.clone())));
             }
-            runs.push(Record::Point(Box::new(point.clone())));
+            runs.push(Record::Run(Box::new(run.clone())));
         }
         runs.extend(resumed.cloned().map(Box::new).map(Record::Resumed));
         let fits = self.fits.iter().cloned().map(Box::new).map(Record::Fit);
@@ -270,7 +270,7 @@ mod tests {
     fn a_format_tells_that_an_experiment_ended_early_or_leaves_it_to_be_said() {
         let mut cut = made::set();
         cut.end = None;
-        cut.points.truncate(3);
+        cut.runs.truncate(3);
         let said = cut.ended_early().unwrap();
         assert_eq!(made::set().ended_early(), None);
         for format in FORMATS {

@@ -5,7 +5,7 @@ use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Carrier, Fault, Measure, Place, Range, Workload};
 use jostle_model::record::{
     At, Buckets, Calibration, Distribution, End, Environment, Event, Exclusion, Experiment,
-    Machine, Null, OwnCost, Phase, Point, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, What,
+    Machine, Null, OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, What,
     Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan, Remedy};
@@ -68,7 +68,7 @@ pub(crate) fn counts_only() -> ResultSet {
     .into();
     let points = ["futex", "spin"].map(|target| {
         let full = point(target, 1, 9_000_000.0, 0.21, &[22_000_000, 23_000_000]);
-        Point {
+        Run {
             ceiling_per_s: None,
             of_ideal: None,
             acquire_ns: None,
@@ -95,8 +95,8 @@ pub(crate) fn counts_only() -> ResultSet {
 }
 
 /// Judged as a run is when it is made, and ended.
-pub(crate) fn finished(experiment: Experiment, mut points: Vec<Point>) -> ResultSet {
-    for point in &mut points {
+pub(crate) fn finished(experiment: Experiment, mut runs: Vec<Run>) -> ResultSet {
+    for point in &mut runs {
         point.verdict = verdict(&Evidence {
             experiment: &experiment,
             runs: &[point],
@@ -107,7 +107,7 @@ pub(crate) fn finished(experiment: Experiment, mut points: Vec<Point>) -> Result
         error: None,
         elapsed_s: 130.5,
     };
-    ResultSet::new(experiment, points, Some(end))
+    ResultSet::new(experiment, runs, Some(end))
 }
 
 /// The experiment of [`set`].
@@ -187,8 +187,8 @@ pub(crate) fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
 
 /// A run of 5 s in which the workers got these counts, at about this rate and
 /// CPU time per lock.
-pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64]) -> Point {
-    let mut point = Point {
+pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64]) -> Run {
+    let mut point = Run {
         target: target.to_owned(),
         workload: "contend".to_owned(),
         run,
@@ -210,7 +210,7 @@ pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts
         stamp_every: Some(1),
         series: vec![Slice::default(); 10],
         histograms: [("hold_ns".to_owned(), Buckets(vec![(999_424, 4_000)]))].into(),
-        ..Point::default()
+        ..Run::default()
     };
     share_out(&mut point, counts);
     // Runs differ by a few thousandths, as real ones do.
@@ -220,40 +220,40 @@ pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts
 }
 
 /// Gives each worker its count, and the point the figures that follow.
-pub(crate) fn share_out(point: &mut Point, counts: &[u64]) {
+pub(crate) fn share_out(run: &mut Run, counts: &[u64]) {
     let operations: u64 = counts.iter().sum();
     let wait_ns = if counts.contains(&0) {
         4_987_000_000
     } else {
         1_070_000 * counts.len() as u64
     };
-    point.at = At {
+    run.at = At {
         workers: Some(counts.len() as u64),
         ..At::default()
     };
-    point.operations = operations;
-    point.per_worker = jostle_stats::fairness::per_worker(counts).map(|mut shares| {
+    run.operations = operations;
+    run.per_worker = jostle_stats::fairness::per_worker(counts).map(|mut shares| {
         shares.longest_wait_ns = Some(wait_ns);
         shares.longest_wait_worker = Some(0);
         shares
     });
-    point.workers = Some(Workers {
+    run.workers = Some(Workers {
         operations: counts.to_vec(),
         longest_wait_us: vec![wait_ns.div_ceil(1000); counts.len()],
         ..Workers::default()
     });
-    point.acquire_ns = Some(waits(wait_ns));
-    point.stamped = Some(operations);
-    point.exclusion = Some(Exclusion {
+    run.acquire_ns = Some(waits(wait_ns));
+    run.stamped = Some(operations);
+    run.exclusion = Some(Exclusion {
         checked: operations,
         inner_interval_ns: Some(1_001_000),
         ..Exclusion::default()
     });
-    let cpu_s = point.cpu_us_per_operation.unwrap_or(0.0) * operations as f64 / 1e6;
-    point.cpu_s = Some(cpu_s);
-    point.cpu_user_s = Some(cpu_s * 0.25);
-    point.cpu_system_s = Some(cpu_s * 0.75);
-    point.machine = machine(cpu_s);
+    let cpu_s = run.cpu_us_per_operation.unwrap_or(0.0) * operations as f64 / 1e6;
+    run.cpu_s = Some(cpu_s);
+    run.cpu_user_s = Some(cpu_s * 0.25);
+    run.cpu_system_s = Some(cpu_s * 0.75);
+    run.machine = machine(cpu_s);
 }
 
 /// In which nothing but the workers and the tool ran.
@@ -393,7 +393,7 @@ pub(crate) fn recovered() -> ResultSet {
                 may_lapse: false,
                 history: &history,
             });
-            Point {
+            Run {
                 target: target.to_owned(),
                 workload: "recover".to_owned(),
                 at: At {
@@ -408,7 +408,7 @@ pub(crate) fn recovered() -> ResultSet {
                 placement: "none".to_owned(),
                 exclusion: Some(exclusion),
                 recovery: Some(Box::new(recovery)),
-                ..Point::default()
+                ..Run::default()
             }
         };
     let killed = |nth: u32, after_us: u64| {
@@ -466,9 +466,9 @@ pub(crate) fn recovered() -> ResultSet {
 pub(crate) fn exhausted() -> ResultSet {
     let mut set = connections();
     set.experiment.plan.sources = Some(List(vec![1]));
-    set.points.retain(|point| point.at.sources == Some(1));
-    for point in set.points.iter_mut().filter(|p| p.at.open == Some(15_000)) {
-        if let Some(connections) = &mut point.connections {
+    set.runs.retain(|point| point.at.sources == Some(1));
+    for run in set.runs.iter_mut().filter(|p| p.at.open == Some(15_000)) {
+        if let Some(connections) = &mut run.connections {
             connections.stopped = Some(Stopped {
                 call: "connect".to_owned(),
                 error: "EADDRNOTAVAIL".to_owned(),
@@ -481,7 +481,7 @@ pub(crate) fn exhausted() -> ResultSet {
     set
 }
 
-fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64; 2]) -> Point {
+fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64; 2]) -> Run {
     let of = |us: f64| Distribution {
         count: open - from,
         min: (us * 900.0) as u64,
@@ -493,7 +493,7 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
         ..Distribution::default()
     };
     let us = us * (1.0 + 0.001 * f64::from(run));
-    Point {
+    Run {
         target: "tcp".to_owned(),
         workload: "connect".to_owned(),
         at: At {
@@ -535,7 +535,7 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
             }],
             ..Connections::default()
         })),
-        ..Point::default()
+        ..Run::default()
     }
 }
 
@@ -568,7 +568,7 @@ pub(crate) fn calls() -> ResultSet {
     finished(experiment, points)
 }
 
-fn called(run: u32, operations: u64, us: f64) -> Point {
+fn called(run: u32, operations: u64, us: f64) -> Run {
     let of = |us: f64| Distribution {
         count: operations,
         min: (us * 900.0) as u64,
@@ -580,7 +580,7 @@ fn called(run: u32, operations: u64, us: f64) -> Point {
         ..Distribution::default()
     };
     let n = operations as f64;
-    Point {
+    Run {
         target: "exec:ls /tmp".to_owned(),
         workload: "stream".to_owned(),
         at: At {
@@ -615,7 +615,7 @@ fn called(run: u32, operations: u64, us: f64) -> Point {
             service_ns: of(300.0),
             cpu_us_per_operation: 250.0,
         }),
-        ..Point::default()
+        ..Run::default()
     }
 }
 
@@ -652,7 +652,7 @@ pub(crate) fn spread() -> ResultSet {
     finished(experiment, points)
 }
 
-fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective: f64) -> Point {
+fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective: f64) -> Run {
     let rate = rate * (1.0 + 0.001 * f64::from(run));
     let count = rate as u64;
     let of = |ms: f64| Distribution {
@@ -672,7 +672,7 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
         mean_wait_ns: Some(response.mean * if nth == 3 { 2.5 } else { 1.0 }),
         ..Slice::default()
     };
-    Point {
+    Run {
         target: "lockd".to_owned(),
         workload: "spread".to_owned(),
         at: At {
@@ -725,6 +725,6 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             cpu_us_per_operation: Some(60.0),
             ..Server::default()
         }),
-        ..Point::default()
+        ..Run::default()
     }
 }

@@ -135,14 +135,10 @@ mod tests {
         set.experiment.environment.host = hostile.to_owned();
         set.experiment.environment.kernel = hostile.to_owned();
         set.experiment.plan.targets[0] = hostile.to_owned();
-        for point in set
-            .points
-            .iter_mut()
-            .filter(|point| point.target == "flock")
-        {
-            point.target = hostile.to_owned();
-            point.messages = vec![hostile.to_owned()];
-            point.errors.insert(hostile.to_owned(), 3);
+        for run in set.runs.iter_mut().filter(|run| run.target == "flock") {
+            run.target = hostile.to_owned();
+            run.messages = vec![hostile.to_owned()];
+            run.errors.insert(hostile.to_owned(), 3);
         }
         // The next command is this plan again.
         set.end = None;

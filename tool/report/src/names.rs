@@ -85,7 +85,7 @@ fn rename(set: &mut ResultSet, whole: &str, short: &str) {
     key(&mut experiment.target_facts, whole, short);
     let ceilings = experiment.calibration.host_ceilings.iter_mut();
     ceilings.map(|ceiling| &mut ceiling.target).for_each(change);
-    set.points
+    set.runs
         .iter_mut()
         .map(|point| &mut point.target)
         .for_each(change);

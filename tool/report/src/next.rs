@@ -285,7 +285,7 @@ pub(crate) fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     let facts = |target: &String| set.experiment.facts(target);
     let mut targets = plan.targets.iter();
-    let served = set.points.iter().any(|point| point.server.is_some())
+    let served = set.runs.iter().any(|run| run.server.is_some())
         || targets.any(|target| facts(target).path_alone().is_some());
     let answering = plan.targets.iter().filter_map(|t| facts(t).answering);
     let answering: BTreeSet<String> = answering.collect();
@@ -326,13 +326,13 @@ mod tests {
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
-        next(set, &summarize(&set.experiment, &set.points))
+        next(set, &summarize(&set.experiment, &set.runs))
     }
 
     /// One worker count without a reason against it.
     fn clean() -> ResultSet {
         let mut set = made::set();
-        set.points.retain(|point| point.at.workers == Some(10));
+        set.runs.retain(|point| point.at.workers == Some(10));
         set.experiment.plan.workers = Some(List(vec![10]));
         set.experiment.plan.duration = None;
         set.experiment.plan.runs = None;
@@ -360,8 +360,8 @@ mod tests {
         assert_eq!(of(&set), "jostle contend flock sysv -w 1000 -t 13 --runs 6");
         set.experiment.plan.runs = None;
         // Only one target is still too short.
-        for point in set.points.iter_mut().filter(|p| p.target == "flock") {
-            point.operations = 12_000;
+        for run in set.runs.iter_mut().filter(|p| p.target == "flock") {
+            run.operations = 12_000;
         }
         assert_eq!(of(&set), "jostle contend sysv -w 1000 -t 12");
     }
@@ -378,7 +378,7 @@ mod tests {
             elapsed_s: 3.0,
         });
         assert_eq!(of(&set), command);
-        set.points.clear();
+        set.runs.clear();
         assert_eq!(of(&set), command);
     }
 
@@ -387,8 +387,8 @@ mod tests {
         let mut set = made::broken();
         assert_eq!(of(&set), "jostle contend busted -w 2 -t 5 --runs 6");
         // With two already, the next question is asked instead.
-        for point in &mut set.points {
-            point.at.workers = Some(2);
+        for run in &mut set.runs {
+            run.at.workers = Some(2);
         }
         set.experiment.plan.workers = Some(List(vec![2]));
         assert_eq!(
@@ -400,12 +400,12 @@ mod tests {
     #[test]
     fn what_the_machine_did_is_run_again_and_what_failed_leads_to_the_doctor() {
         let mut set = clean();
-        for point in &mut set.points {
-            point.machine.stolen_ticks = 20;
+        for run in &mut set.runs {
+            run.machine.stolen_ticks = 20;
         }
         assert_eq!(of(&set), "jostle contend flock sysv -w 10");
         let mut set = clean();
-        set.points[0].errors.insert("ENOLCK".to_owned(), 1);
+        set.runs[0].errors.insert("ENOLCK".to_owned(), 1);
         assert_eq!(of(&set), "jostle doctor");
     }
 
@@ -414,8 +414,8 @@ mod tests {
     fn a_sweep_of_rates_beside_other_programs_is_asked_again_as_it_was() {
         let after = |others_s: f64| {
             let mut set = made::rated(&[400, 400], 4);
-            for point in &mut set.points {
-                point.accounts = Some(Box::new(Accounts {
+            for run in &mut set.runs {
+                run.accounts = Some(Box::new(Accounts {
                     between_s: 1.0,
                     cpus: 1,
                     others_s: Some(others_s),
@@ -434,12 +434,12 @@ mod tests {
     #[test]
     fn what_can_be_measured_better_comes_before_what_the_machine_imposes() {
         let mut set = made::set();
-        for point in &mut set.points {
-            point.machine.stolen_ticks = point.machine.busy_ticks / 15; // SUSPECT
+        for run in &mut set.runs {
+            run.machine.stolen_ticks = run.machine.busy_ticks / 15; // SUSPECT
         }
         assert!(of(&set).contains("-t 13"));
-        for point in &mut set.points {
-            point.machine.stolen_ticks = point.machine.busy_ticks; // INVALID
+        for run in &mut set.runs {
+            run.machine.stolen_ticks = run.machine.busy_ticks; // INVALID
         }
         assert!(!of(&set).contains("-t 13"));
     }
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn the_words_of_a_reason_change_nothing() {
         let set = made::set();
-        let mut points = summarize(&set.experiment, &set.points);
+        let mut points = summarize(&set.experiment, &set.runs);
         let before = next(&set, &points);
         for reason in points
             .iter_mut()
@@ -462,8 +462,8 @@ mod tests {
     #[test]
     fn locks_that_nobody_waits_for_get_more_to_do() {
         let mut set = clean();
-        for point in &mut set.points {
-            point.blocked_share = Some(0.0);
+        for run in &mut set.runs {
+            run.blocked_share = Some(0.0);
         }
         assert_eq!(of(&set), "jostle contend flock sysv -w 100");
         set.experiment.plan.hold = Some(Busy::Sleep(Nanos::ZERO));
@@ -473,11 +473,11 @@ mod tests {
     #[test]
     fn a_drifting_rate_gets_a_longer_warm_up() {
         let mut set = clean();
-        for point in &mut set.points {
-            for (at, slice) in point.series.iter_mut().enumerate() {
+        for run in &mut set.runs {
+            for (at, slice) in run.series.iter_mut().enumerate() {
                 slice.operations = 300 + 30 * at as u64;
             }
-            point.warmup_s = 0.7;
+            run.warmup_s = 0.7;
         }
         assert_eq!(of(&set), "jostle contend flock sysv -w 10 --warmup 2s");
     }
@@ -485,8 +485,8 @@ mod tests {
     #[test]
     fn clocks_that_disagree_lead_to_one_cpu() {
         let mut set = clean();
-        for point in set.points.iter_mut().filter(|p| p.target == "sysv") {
-            point.errors.insert(clock::BEFORE_RELEASE.to_owned(), 100);
+        for run in set.runs.iter_mut().filter(|p| p.target == "sysv") {
+            run.errors.insert(clock::BEFORE_RELEASE.to_owned(), 100);
         }
         assert_eq!(of(&set), "jostle contend sysv -w 10 --place same");
     }

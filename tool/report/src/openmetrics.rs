@@ -5,7 +5,7 @@
 
 use crate::ResultSet;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Buckets, Is, Point};
+use jostle_model::record::{At, Buckets, Is, Run};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use prometheus_client::collector::Collector;
@@ -84,7 +84,7 @@ pub fn finished(sets: &[ResultSet]) -> String {
     for (nth, set) in sets.iter().enumerate() {
         let [info, points @ ..] = &mut families;
         info.add(experiment(nth + 1, set), Value::Gauge(1.0));
-        for point in summarize(&set.experiment, &set.points) {
+        for point in summarize(&set.experiment, &set.runs) {
             add_point(points, nth + 1, &point);
         }
     }
@@ -103,7 +103,7 @@ pub fn joined(finished: &str, now: &Now) -> String {
 }
 
 /// What a run timed first of all, by its name in the record, with all times.
-pub fn latency(point: &Point) -> Option<(&'static str, Histogram)> {
+pub fn latency(run: &Run) -> Option<(&'static str, Histogram)> {
     const NAMES: [&str; 5] = [
         "response_ns",
         "service_ns",
@@ -111,7 +111,7 @@ pub fn latency(point: &Point) -> Option<(&'static str, Histogram)> {
         "acquire_ns",
         "bind_ns",
     ];
-    let of = |name: &str| point.histograms.get(name).map(Histogram::from_buckets);
+    let of = |name: &str| run.histograms.get(name).map(Histogram::from_buckets);
     let connects = ["connect_even_ns", "connect_odd_ns"].iter();
     let connects = connects.filter_map(|name| of(name)).reduce(|mut sum, one| {
         sum.merge(&one);
@@ -456,7 +456,7 @@ mod tests {
         let set = made::set();
         let text = render(std::slice::from_ref(&set));
         assert!(text.ends_with("# EOF\n"), "{text}");
-        let points = summarize(&set.experiment, &set.points);
+        let points = summarize(&set.experiment, &set.runs);
         let rates = samples(&text, "jostle_point_operations_per_second");
         let medians: Vec<f64> = rates
             .iter()

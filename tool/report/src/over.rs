@@ -4,7 +4,7 @@ use crate::format::{exact, percent};
 use crate::grid::{Grid, Heading};
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_stats::summary::PointSummary;
 
 /// One row for each point, one column for each time; None where no time was
@@ -54,7 +54,7 @@ pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid>
 
 /// Over all runs together, each weighed by its acquisitions.
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
-    let of_run = |run: &&Point| {
+    let of_run = |run: &&Run| {
         let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
         let response = run.response_ns.as_ref();
         let response = response.filter(|_| point.workload == Workload::Rate);
@@ -79,14 +79,14 @@ mod tests {
     #[test]
     fn shares_are_pooled_over_the_runs_in_the_order_asked() {
         let mut set = made::set();
-        for point in &mut set.points {
-            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
+        for run in &mut set.runs {
+            let granted = &mut run.acquire_ns.as_mut().unwrap().granted;
             // One run of twice the acquisitions, and 3 % instead of 0.
-            granted.count = if point.run == 1 { 8000 } else { 4000 };
-            let share = if point.run == 1 { 0.035 } else { 0.0 };
+            granted.count = if run.run == 1 { 8000 } else { 4000 };
+            let share = if run.run == 1 { 0.035 } else { 0.0 };
             granted.over = [("100ms".to_owned(), share), ("1s".to_owned(), 0.0)].into();
         }
-        let summaries = summarize(&set.experiment, &set.points);
+        let summaries = summarize(&set.experiment, &set.runs);
         insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().fitted(80), @r"
                            over  over
         target  workers  100 ms   1 s
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn nothing_is_shown_that_was_not_asked_for_or_not_measured() {
         for set in [made::set(), made::counts_only()] {
-            let summaries = summarize(&set.experiment, &set.points);
+            let summaries = summarize(&set.experiment, &set.runs);
             assert_eq!(over(&[], &summaries), None);
             assert_eq!(over(&TIMES, &summaries), None);
         }
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn an_invalid_point_shows_none() {
         let mut set = made::broken();
-        for point in &mut set.points {
-            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
+        for run in &mut set.runs {
+            let granted = &mut run.acquire_ns.as_mut().unwrap().granted;
             granted.over = [("1s".to_owned(), 0.5)].into();
         }
-        let summaries = summarize(&set.experiment, &set.points);
+        let summaries = summarize(&set.experiment, &set.runs);
         let grid = over(&TIMES[1..], &summaries).unwrap();
         assert_eq!(grid.rows, [["busted", "10", "-"]]);
     }

@@ -72,7 +72,7 @@ pub(crate) fn pages(sets: &[ResultSet]) -> Vec<Page> {
 }
 
 fn page(set: &ResultSet) -> Page {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     let times = &set.experiment.plan.over();
     let headline = headline(&points);
     let notes = headline.as_ref().map_or(&[][..], |table| &table.notes);
@@ -180,7 +180,7 @@ mod tests {
             page(&set).ended.unwrap(),
             "This experiment has no end: jostle or the machine was stopped; 24 runs were finished."
         );
-        set.points.truncate(1);
+        set.runs.truncate(1);
         set.end = Some(End {
             exit: 130,
             error: Some("interrupted".to_owned()),
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn targets_that_are_invalid_for_one_reason_are_counted() {
         let mut set = made::set();
-        for point in set.points.iter_mut().filter(|p| p.at.workers == Some(10)) {
-            point.machine.stolen_ticks = 1000;
+        for run in set.runs.iter_mut().filter(|p| p.at.workers == Some(10)) {
+            run.machine.stolen_ticks = 1000;
         }
         let said = page(&set).sentences;
         let [(targets, text)] = &said[..] else {

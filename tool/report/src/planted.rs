@@ -13,7 +13,7 @@ use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Place};
 use jostle_model::record::{
-    Accounts, Anchor, Distribution, Experiment, Is, Point, Reason, Server, TcpCounts,
+    Accounts, Anchor, Distribution, Experiment, Is, Reason, Run, Server, TcpCounts,
 };
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
@@ -59,7 +59,7 @@ struct Case {
     /// The plan that is asked first.
     plan: fn() -> Plan,
     /// What is measured with this dose.
-    world: fn(&Asked, f64) -> Vec<Point>,
+    world: fn(&Asked, f64) -> Vec<Run>,
 }
 
 const SUSPECT: [Is; 2] = [Is::Valid, Is::Suspect];
@@ -71,7 +71,7 @@ const fn whole(
     is: [Is; 2],
     doses: [f64; 2],
     plan: fn() -> Plan,
-    world: fn(&Asked, f64) -> Vec<Point>,
+    world: fn(&Asked, f64) -> Vec<Run>,
 ) -> Case {
     Case {
         check,
@@ -88,7 +88,7 @@ const fn fine(
     is: [Is; 2],
     doses: [f64; 2],
     plan: fn() -> Plan,
-    world: fn(&Asked, f64) -> Vec<Point>,
+    world: fn(&Asked, f64) -> Vec<Run>,
 ) -> Case {
     Case {
         whole: false,
@@ -125,13 +125,13 @@ static CASES: &[Case] = &[
         one(asked, |point| struck(point, 0, asked.first(dose)))
     }),
     whole("deaths", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| {
-            point.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
+        one(asked, |run| {
+            run.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
         })
     }),
     whole("errors", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| {
-            point.errors.insert("EIO".to_owned(), dose as u64);
+        one(asked, |run| {
+            run.errors.insert("EIO".to_owned(), dose as u64);
         })
     }),
     whole("leases", INVALID, [0.0, 9.0], keeping, |asked, dose| {
@@ -141,26 +141,26 @@ static CASES: &[Case] = &[
         one(asked, |point| keeps(point, asked, 0.0, dose))
     }),
     whole("idle_lock", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| {
+        one(asked, |run| {
             let still = 10 - dose as usize;
-            point.series = (0..10)
+            run.series = (0..10)
                 .map(|nth| slice(if nth < still { 472 } else { 0 }, None))
                 .collect();
         })
     }),
     whole("idle_lock", SUSPECT, [0.0, 5e6], contend, |asked, dose| {
-        one(asked, |point| {
-            waits(point, asked.workers() - 1);
-            point.series = (0..10).map(|_| slice(100, None)).collect();
-            point.hold_ns = Some(Distribution {
+        one(asked, |run| {
+            waits(run, asked.workers() - 1);
+            run.series = (0..10).map(|_| slice(100, None)).collect();
+            run.hold_ns = Some(Distribution {
                 mean: 5e6 - dose,
                 ..Distribution::default()
             });
         })
     }),
     whole("ledger", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| {
-            point.open_loop = Some(Box::new(OpenLoop {
+        one(asked, |run| {
+            run.open_loop = Some(Box::new(OpenLoop {
                 planned: 100 + asked.first(dose) as u64,
                 done: 100,
                 ..OpenLoop::default()
@@ -197,8 +197,8 @@ static CASES: &[Case] = &[
         [0.0, 99.0],
         contend,
         |asked, dose| {
-            one(asked, |point| {
-                point.server = Some(Server {
+            one(asked, |run| {
+                run.server = Some(Server {
                     counted: Some(5_000),
                     difference: Some(asked.first(dose) as i64),
                     ..Server::default()
@@ -207,9 +207,9 @@ static CASES: &[Case] = &[
         },
     ),
     whole("accepted", INVALID, [0.0, 9.0], connect, |asked, dose| {
-        one(asked, |point| {
-            connections(point).opened = 1_000;
-            point.server = Some(Server {
+        one(asked, |run| {
+            connections(run).opened = 1_000;
+            run.server = Some(Server {
                 counted: Some(1_000 - dose as u64),
                 difference: Some(-(asked.first(dose) as i64)),
                 ..Server::default()
@@ -217,12 +217,12 @@ static CASES: &[Case] = &[
         })
     }),
     whole("queues", SUSPECT, [0.0, 1.0], connect, |asked, dose| {
-        one(asked, |point| {
-            point.connect_ns = Some(Distribution {
+        one(asked, |run| {
+            run.connect_ns = Some(Distribution {
                 max: 1_045_000_000,
                 ..Distribution::default()
             });
-            point.machine.tcp = Some(TcpCounts {
+            run.machine.tcp = Some(TcpCounts {
                 overflows: dose as u64,
                 syn_again: 1,
                 delayed_acks: 0,
@@ -230,21 +230,20 @@ static CASES: &[Case] = &[
         })
     }),
     whole("throttled", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| {
-            point.machine.throttled_periods = Some(asked.first(dose) as u64)
+        one(asked, |run| {
+            run.machine.throttled_periods = Some(asked.first(dose) as u64)
         })
     }),
     whole("halted", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| {
-            point.machine.halts = Some(asked.first(dose) as u64)
+        one(asked, |run| {
+            run.machine.halts = Some(asked.first(dose) as u64)
         })
     }),
     whole("clock", INVALID, [0.0, 99.0], contend, |asked, dose| {
         let one_clock = asked.plan.place == Some(Place::Same);
         let early = if one_clock { 0 } else { dose as u64 };
-        one(asked, |point| {
-            point
-                .errors
+        one(asked, |run| {
+            run.errors
                 .insert("handoff_before_release".to_owned(), early);
         })
     }),
@@ -267,9 +266,9 @@ static CASES: &[Case] = &[
         runs
     }),
     whole("unchecked", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
-        one(asked, |point| {
+        one(asked, |run| {
             let crowd = asked.workers() > 2;
-            point.accounts = Some(Box::new(Accounts {
+            run.accounts = Some(Box::new(Accounts {
                 between_s: 5.0,
                 cpus: 2,
                 waited_s: Some(if crowd { 4.0 } else { 0.0 }),
@@ -319,8 +318,8 @@ static CASES: &[Case] = &[
     whole("lag", INVALID, [0.0, 99.0], rate, |asked, dose| {
         let late = largest(&asked.plan.rate) >= Some(1_000);
         let unsent = if late { dose as u64 } else { 0 };
-        one(asked, |point| {
-            point.open_loop = Some(Box::new(OpenLoop {
+        one(asked, |run| {
+            run.open_loop = Some(Box::new(OpenLoop {
                 planned: 1_000,
                 done: 1_000 - unsent,
                 dropped: unsent,
@@ -336,17 +335,17 @@ static CASES: &[Case] = &[
         one(asked, |point| connections(point).to_previous = Some(ratio))
     }),
     whole("profiled", SUSPECT, [0.0, 1.0], profiled, |asked, dose| {
-        one(asked, |point| {
-            point.during = asked.plan.during.clone().filter(|_| dose > 0.0)
+        one(asked, |run| {
+            run.during = asked.plan.during.clone().filter(|_| dose > 0.0)
         })
     }),
     fine("gave_up", SUSPECT, [1e9, 1e5], impatient, |asked, dose| {
-        one(asked, |point| {
+        one(asked, |run| {
             let failed = Distribution {
                 percentiles: [("p50", dose as u64)].into(),
                 ..Distribution::default()
             };
-            (point.timeouts, point.failed_try_ns) = (Some(20), Some(failed));
+            (run.timeouts, run.failed_try_ns) = (Some(20), Some(failed));
         })
     }),
     whole("few_operations", SUSPECT, [90.0, 2.0], alone, few),
@@ -384,8 +383,8 @@ static CASES: &[Case] = &[
         |asked, dose| {
             let settled = asked.plan.warmup >= Some(Nanos::from_millis(1_000));
             let slope = if settled { 0 } else { dose as u64 };
-            one(asked, |point| {
-                point.series = (0..10)
+            one(asked, |run| {
+                run.series = (0..10)
                     .map(|nth| slice(100_000 + slope * nth, None))
                     .collect();
             })
@@ -393,11 +392,11 @@ static CASES: &[Case] = &[
     ),
     fine("drift", SUSPECT, [0.0, 0.5], stream, |asked, dose| {
         let short = largest(&asked.plan.operations) <= Some(1_000);
-        one(asked, |point| {
+        one(asked, |run| {
             let slope = if short { dose } else { 0.0 };
             let mean = |nth: u64| Some(1e6 * (1.0 + slope * nth as f64));
-            point.series = (0..10).map(|nth| slice(100, mean(nth))).collect();
-            point.service_ns = Some(Distribution::default());
+            run.series = (0..10).map(|nth| slice(100, mean(nth))).collect();
+            run.service_ns = Some(Distribution::default());
         })
     }),
     whole(
@@ -406,9 +405,9 @@ static CASES: &[Case] = &[
         [10.0, 99.0],
         contend,
         |asked, dose| {
-            one(asked, |point| {
+            one(asked, |run| {
                 let own = if asked.again { 10 } else { dose as u64 };
-                point.hosts = (0..4)
+                run.hosts = (0..4)
                     .map(|rank| tail(rank, if rank == 2 { own } else { 10 }))
                     .collect();
             })
@@ -428,12 +427,12 @@ fn measure(case: &Case, asked: &Asked, dose: f64) -> (ResultSet, Option<Reason>)
         experiment.calibration.own_cost = [("flock".to_owned(), cost)].into();
     }
     let set = made::finished(experiment, (case.world)(asked, dose));
-    let reason = found(case, &set.experiment, &set.points, asked.again);
+    let reason = found(case, &set.experiment, &set.runs, asked.again);
     (set, reason)
 }
 
-fn found(case: &Case, experiment: &Experiment, points: &[Point], last: bool) -> Option<Reason> {
-    let points = summarize(experiment, points);
+fn found(case: &Case, experiment: &Experiment, runs: &[Run], last: bool) -> Option<Reason> {
+    let points = summarize(experiment, runs);
     let skip = if last { points.len() - 1 } else { 0 };
     let reasons = points
         .iter()

@@ -10,7 +10,7 @@
 
 use crate::ResultSet;
 use jostle_model::plan::Fault;
-use jostle_model::record::{Event, Point, Recovery, What};
+use jostle_model::record::{Event, Recovery, Run, What};
 use serde::Serialize;
 
 /// One operation.
@@ -31,8 +31,8 @@ struct Operation<'a> {
 
 /// All runs.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
-    let points = sets.iter().flat_map(|set| &set.points);
-    let runs = points.filter_map(|point| Some((point, point.recovery.as_deref()?)));
+    let points = sets.iter().flat_map(|set| &set.runs);
+    let runs = points.filter_map(|run| Some((run, run.recovery.as_deref()?)));
     let operations = runs
         .enumerate()
         .flat_map(|(nth, (point, recovery))| of_run(nth + 1, point, recovery));
@@ -42,10 +42,10 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
         .collect()
 }
 
-fn of_run<'a>(history: usize, point: &'a Point, recovery: &'a Recovery) -> Vec<Operation<'a>> {
+fn of_run<'a>(history: usize, run: &'a Run, recovery: &'a Recovery) -> Vec<Operation<'a>> {
     let operation = |client: u64, op: &'a str, call_ns: u64| Operation {
         history,
-        target: &point.target,
+        target: &run.target,
         fault: recovery.fault.as_str(),
         client,
         op,

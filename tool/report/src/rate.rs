@@ -5,7 +5,7 @@ use crate::ResultSet;
 use crate::columns::{Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, throughput};
 use crate::format::{counted, grouped, percent, time};
 use jostle_model::plan::Workload;
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
 
@@ -32,7 +32,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     cpu(["CPU us", "/req"]),
 ];
 
-fn p99(runs: &[&Point], of: &str) -> Option<String> {
+fn p99(runs: &[&Run], of: &str) -> Option<String> {
     open_loop::percentile(runs, of, "p99").map(time)
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn are(points: &[PointSummary<'_>]) -> bool {
 
 /// The ledger of all runs together, and whether each adds up.
 pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
-    let runs: Vec<&Point> = set.points.iter().collect();
+    let runs: Vec<&Run> = set.runs.iter().collect();
     let Some(all) = open_loop::ledger(&runs) else {
         return Vec::new();
     };
-    let with = |run: &&&Point| run.open_loop.is_some();
-    let adds_up = |run: &&&Point| run.open_loop.as_ref().is_some_and(|open| open.adds_up());
+    let with = |run: &&&Run| run.open_loop.is_some();
+    let adds_up = |run: &&&Run| run.open_loop.as_ref().is_some_and(|open| open.adds_up());
     let count = runs.iter().filter(with).count();
     let exact = runs.iter().filter(adds_up).count();
     let agree = match (count, exact) {

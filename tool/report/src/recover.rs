@@ -81,21 +81,21 @@ fn of(of: Fraction) -> Option<String> {
 /// What was checked, and what the tokens were worth.
 pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let grants: u64 = set
-        .points
+        .runs
         .iter()
-        .filter_map(|point| Some(point.exclusion.as_ref()?.checked))
+        .filter_map(|run| Some(run.exclusion.as_ref()?.checked))
         .sum();
-    let faults = set.points.iter().filter(|p| p.recovery.is_some()).count() as u64;
+    let faults = set.runs.iter().filter(|p| p.recovery.is_some()).count() as u64;
     let mut said = vec![format!(
         "Checked: {} for overlaps, {} struck while one owned and the others waited.",
         counted(grants, "grant"),
         counted(faults, "fault"),
     )];
     let mut anew: Vec<String> = Vec::new();
-    for point in &set.points {
-        let grows = point.recovery.as_deref().and_then(tokens_grow);
-        let fault = point.at.fault.map_or("", |fault| fault.as_str());
-        let name = format!("{} after {fault}", point.target);
+    for run in &set.runs {
+        let grows = run.recovery.as_deref().and_then(tokens_grow);
+        let fault = run.at.fault.map_or("", |fault| fault.as_str());
+        let name = format!("{} after {fault}", run.target);
         if grows == Some(false) && !anew.contains(&name) {
             anew.push(name);
         }

@@ -9,7 +9,7 @@ use crate::columns::{
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use crate::names::shortened;
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_stats::requested::{is_resolved, noun};
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     Some(Grid { columns, rows })
 }
 
-fn account(run: &Point) -> Vec<String> {
+fn account(run: &Run) -> Vec<String> {
     let whole = run.ramp_s + run.warmup_s + run.window_s + run.drain_s;
     let cpu = [
         run.cpu_user_s,
@@ -155,12 +155,12 @@ fn account(run: &Point) -> Vec<String> {
 /// How requests were answered.
 pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let mut codes = BTreeMap::<&str, u64>::new();
-    for (code, count) in set.points.iter().flat_map(|point| &point.codes) {
+    for (code, count) in set.runs.iter().flat_map(|run| &run.codes) {
         *codes.entry(code).or_default() += count;
     }
-    let failed = |point: &Point| point.failed_ns.as_ref().map_or(0, |failed| failed.count);
-    let failed: u64 = set.points.iter().map(failed).sum();
-    let made = failed + set.points.iter().map(|point| point.operations).sum::<u64>();
+    let failed = |run: &Run| run.failed_ns.as_ref().map_or(0, |failed| failed.count);
+    let failed: u64 = set.runs.iter().map(failed).sum();
+    let made = failed + set.runs.iter().map(|run| run.operations).sum::<u64>();
     let each: Vec<String> = codes
         .iter()
         .map(|(code, count)| format!("{code} {} times", grouped(*count)))
@@ -184,7 +184,7 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
 
 /// The sentence about the null requests, which are measured beside the runs.
 fn null(set: &ResultSet) -> Option<String> {
-    let nulls = || set.points.iter().filter_map(|point| point.null.as_ref());
+    let nulls = || set.runs.iter().filter_map(|run| run.null.as_ref());
     let target = &nulls().next()?.target;
     let calls: u64 = nulls().map(|null| null.service_ns.count).sum();
     Some(format!(
@@ -205,16 +205,12 @@ mod tests {
     #[test]
     fn an_invalid_point_shows_how_many_failed_and_no_figure() {
         let mut set = made::calls();
-        for point in set
-            .points
-            .iter_mut()
-            .filter(|p| p.at.operations == Some(100))
-        {
-            point.errors.insert("code 3".to_owned(), 100);
-            point.codes = [("3".to_owned(), 100)].into();
-            point.failed_ns = point.service_ns.take();
-            point.operations = 0;
-            point.phases.clear();
+        for run in set.runs.iter_mut().filter(|p| p.at.operations == Some(100)) {
+            run.errors.insert("code 3".to_owned(), 100);
+            run.codes = [("3".to_owned(), 100)].into();
+            run.failed_ns = run.service_ns.take();
+            run.operations = 0;
+            run.phases.clear();
         }
         insta::assert_snapshot!(table::render(&[set]));
     }

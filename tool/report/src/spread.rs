@@ -10,7 +10,7 @@ use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
-use jostle_model::record::{LimitedBy, Point, Waits};
+use jostle_model::record::{LimitedBy, Run, Waits};
 use jostle_stats::bursts;
 use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
@@ -181,7 +181,7 @@ fn names(points: &[&PointSummary<'_>]) -> Vec<&'static str> {
     }
 }
 
-fn count(run: &Point, name: &str) -> Option<u64> {
+fn count(run: &Run, name: &str) -> Option<u64> {
     if name == REQUESTS {
         return Some(run.operations);
     }
@@ -189,11 +189,11 @@ fn count(run: &Point, name: &str) -> Option<u64> {
     Some(phase.span.count)
 }
 
-fn counted(run: &Point) -> Option<u64> {
+fn counted(run: &Run) -> Option<u64> {
     run.server?.counted
 }
 
-fn apart(run: &Point) -> Option<i64> {
+fn apart(run: &Run) -> Option<i64> {
     run.server?.difference
 }
 
@@ -243,7 +243,7 @@ fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Grid {
 
 /// Over all runs together, each weighed by its answers.
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
-    let of_run = |run: &&Point| {
+    let of_run = |run: &&Run| {
         let response: &Waits = run.spread.as_ref()?.response_ns.as_ref()?;
         let share = response.granted.over.get(&time.to_string())?;
         let count = response.granted.count as f64;
@@ -302,10 +302,10 @@ mod tests {
     #[test]
     fn without_a_figure_there_is_no_table_below() {
         let mut set = made::spread();
-        let of = |set: &crate::ResultSet| tables(&[], &summarize(&set.experiment, &set.points));
+        let of = |set: &crate::ResultSet| tables(&[], &summarize(&set.experiment, &set.runs));
         assert_eq!(of(&set).len(), 2);
-        for point in &mut set.points {
-            point.machine.stolen_ticks = 1000;
+        for run in &mut set.runs {
+            run.machine.stolen_ticks = 1000;
         }
         assert_eq!(of(&set), []);
     }

@@ -46,7 +46,7 @@ static FIGURES: &[(&str, Of)] = &[
 pub(crate) fn render(sets: &[ResultSet]) -> String {
     let files: BTreeSet<_> = sets.iter().map(|set| &set.file).collect();
     let of_set = |set: &ResultSet| -> Vec<Value> {
-        let points = summarize(&set.experiment, &set.points);
+        let points = summarize(&set.experiment, &set.runs);
         let file = set.file.as_ref().filter(|_| files.len() > 1);
         let objects = points.iter().map(|point| object(set, file, point));
         objects.collect()
@@ -101,7 +101,7 @@ mod tests {
         let set = made::set();
         let text = render(&[set.clone(), made::broken()]);
         let all: Vec<Value> = serde_json::from_str(&text).unwrap();
-        let points = summarize(&set.experiment, &set.points);
+        let points = summarize(&set.experiment, &set.runs);
         assert_eq!(all.len(), points.len() + 1);
         for (found, point) in all.iter().zip(&points) {
             let of = point.throughput_per_s.unwrap();

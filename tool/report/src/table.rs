@@ -34,7 +34,7 @@ pub fn render_within(sets: &[ResultSet], width: usize) -> String {
     for ((one, set), names) in pages.iter_mut().zip(sets).zip(&named.notes) {
         if !names.is_empty() {
             // It is typed, and needs the whole names.
-            one.next = next(set, &summarize(&set.experiment, &set.points));
+            one.next = next(set, &summarize(&set.experiment, &set.runs));
         }
         texts.push(page(one, width, several || set.label.is_some(), names));
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn several_experiments_one_of_them_cut_short() {
         let mut cut = made::set();
-        cut.points.truncate(4);
+        cut.runs.truncate(4);
         cut.end = None;
         insta::assert_snapshot!(render(&[made::counts_only(), cut]));
     }
@@ -225,9 +225,9 @@ mod tests {
     fn shares_above_the_times_asked_for() {
         let mut set = made::set();
         set.experiment.plan.over = Some(vec![Nanos::from_millis(100), Nanos::from_millis(1000)]);
-        for point in &mut set.points {
-            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
-            let crowd = point.at.workers == Some(1000);
+        for run in &mut set.runs {
+            let granted = &mut run.acquire_ns.as_mut().unwrap().granted;
+            let crowd = run.at.workers == Some(1000);
             let (tenth, second) = if crowd { (0.91, 0.0432) } else { (0.0, 0.0) };
             granted.over = [("100ms".to_owned(), tenth), ("1s".to_owned(), second)].into();
         }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn what_was_said_of_failures_stands_under_the_table() {
         let mut set = made::broken();
-        set.points[0].messages = vec!["flock: No locks available (os error 37)".to_owned()];
+        set.runs[0].messages = vec!["flock: No locks available (os error 37)".to_owned()];
         let text = render(&[set]);
         let said = "\nThe first failure of each kind:\n  \
                     busted: flock: No locks available (os error 37)\n";
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn without_a_finished_run_there_is_no_table() {
         let mut set = made::set();
-        set.points.clear();
+        set.runs.clear();
         set.end = None;
         insta::assert_snapshot!(render(&[set]), @r"
         2 cores, Linux 6.18, tmpfs; hold 1 ms, idle 10 us, placement: none
@@ -316,7 +316,7 @@ mod tests {
                 for (set, page) in sets.iter().zip(crate::page::pages(&sets)) {
                     cells_are_whole(&text, &page);
                     marks_have_notes(&page);
-                    assert!(!set.points.is_empty());
+                    assert!(!set.runs.is_empty());
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Bursts: tenths of a run in which answers took much longer than in the others.
 
 use crate::intervals::median;
-use jostle_model::record::{Point, Slice};
+use jostle_model::record::{Run, Slice};
 
 /// A tenth whose mean is more than this many times the median tenth's is a burst. A factor
 /// of two is obvious in any plot. If fewer than one run in ten has bursts, they are the
@@ -10,7 +10,7 @@ pub const TIMES: f64 = 2.0;
 
 /// The mean response in each tenth of a run, in nanoseconds, and whether the tenth is a
 /// burst. None where no request was answered in it.
-pub fn along(run: &Point) -> Vec<Option<(f64, bool)>> {
+pub fn along(run: &Run) -> Vec<Option<(f64, bool)>> {
     let mean = |slice: &Slice| slice.mean_wait_ns;
     let usual = usual(run.series.iter().filter_map(mean));
     let each = run.series.iter().map(mean);
@@ -39,7 +39,7 @@ mod tests {
             mean_wait_ns,
             ..Slice::default()
         };
-        let run = Point {
+        let run = Run {
             series: [
                 Some(10.0),
                 Some(11.0),
@@ -50,7 +50,7 @@ mod tests {
             ]
             .map(slice)
             .into(),
-            ..Point::default()
+            ..Run::default()
         };
         let bursts: Vec<_> = along(&run)
             .iter()
@@ -67,6 +67,6 @@ mod tests {
                 Some(false)
             ]
         );
-        assert!(along(&Point::default()).is_empty());
+        assert!(along(&Run::default()).is_empty());
     }
 }

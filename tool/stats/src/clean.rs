@@ -12,7 +12,7 @@
 
 use crate::harm::{self, CLEAN, IDLE_PACKETS_PER_S};
 use crate::ratio::unpaired;
-use jostle_model::record::{Point, Readings};
+use jostle_model::record::{Readings, Run};
 
 /// Slices of about 20 ms beside a disturbed one that are not clean either.
 const GUARDS: [usize; 3] = [1, 2, 4];
@@ -42,8 +42,8 @@ pub struct Clean {
 
 /// The figure of a point over clean slices. None where every run as a whole is as clean as
 /// a slice must be, or where there are too few clean slices.
-pub fn clean(runs: &[&Point]) -> Option<Clean> {
-    let is_whole = |run: &&Point| harm::foreign_share(run).is_none_or(|share| share <= CLEAN);
+pub fn clean(runs: &[&Run]) -> Option<Clean> {
+    let is_whole = |run: &&Run| harm::foreign_share(run).is_none_or(|share| share <= CLEAN);
     if runs.iter().all(is_whole) {
         return None;
     }
@@ -77,7 +77,7 @@ pub fn clean(runs: &[&Point]) -> Option<Clean> {
     })
 }
 
-fn read(run: &Point) -> Option<&Readings> {
+fn read(run: &Run) -> Option<&Readings> {
     let accounts = harm::accounts(run)?;
     // What ours start is not told from others.
     let rows = accounts.readings.as_ref();
@@ -129,7 +129,7 @@ mod tests {
     use jostle_model::record::Accounts;
 
     /// A run of two seconds; each slice has this many operations and foreign microseconds.
-    fn run(each: impl Fn(usize) -> (u64, u64)) -> Point {
+    fn run(each: impl Fn(usize) -> (u64, u64)) -> Run {
         let rows = (0..100).map(each);
         let (operations, foreign_us): (Vec<u64>, Vec<u64>) = rows.unzip();
         let accounts = Accounts {
@@ -146,14 +146,14 @@ mod tests {
             }),
             ..Accounts::default()
         };
-        Point {
+        Run {
             accounts: Some(Box::new(accounts)),
             window_s: 2.0,
             ..point()
         }
     }
 
-    fn found(run: &Point, runs: usize) -> Option<(f64, f64)> {
+    fn found(run: &Run, runs: usize) -> Option<(f64, f64)> {
         let found = clean(&vec![run; runs])?;
         Some((found.per_s[0]?, found.share))
     }

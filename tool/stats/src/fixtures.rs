@@ -7,7 +7,7 @@ use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies,
-    Machine, Null, Phase, Point, Reason, SCHEMA, Slice, Workers,
+    Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 
@@ -46,9 +46,9 @@ pub fn late(us: f64) -> Experiment {
 /// Ten workers on `flock` for 5 s, against which nothing speaks. It burns more
 /// CPU than a sleeping owner would, so that the checks on ticks have enough of
 /// them to judge.
-pub fn point() -> Point {
+pub fn point() -> Run {
     let operations = [472, 472, 473, 472, 473, 472, 472, 473, 472, 474];
-    let mut point = Point {
+    let mut run = Run {
         target: "flock".to_string(),
         workload: "contend".to_string(),
         at: At {
@@ -88,16 +88,16 @@ pub fn point() -> Point {
             ..Exclusion::default()
         }),
         series: slices(&[472, 473, 471, 474, 472, 473, 472, 474, 471, 473]),
-        ..Point::default()
+        ..Run::default()
     };
-    share_out(&mut point, &operations);
-    point
+    share_out(&mut run, &operations);
+    run
 }
 
 /// The same beside programs that used so many seconds of the two CPUs, while workers waited
 /// for so many.
-pub fn beside(others_s: f64, waited_s: f64) -> Point {
-    Point {
+pub fn beside(others_s: f64, waited_s: f64) -> Run {
+    Run {
         accounts: Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
@@ -111,12 +111,12 @@ pub fn beside(others_s: f64, waited_s: f64) -> Point {
 }
 
 /// Gives each worker its count, and the point the figures that follow from it.
-pub fn share_out(point: &mut Point, operations: &[u64]) {
-    point.at.workers = Some(operations.len() as u64);
-    point.operations = operations.iter().sum();
-    point.throughput_per_s = point.operations as f64 / point.window_s;
-    point.per_worker = crate::fairness::per_worker(operations);
-    point.workers = Some(Workers {
+pub fn share_out(run: &mut Run, operations: &[u64]) {
+    run.at.workers = Some(operations.len() as u64);
+    run.operations = operations.iter().sum();
+    run.throughput_per_s = run.operations as f64 / run.window_s;
+    run.per_worker = crate::fairness::per_worker(operations);
+    run.workers = Some(Workers {
         operations: operations.to_vec(),
         ..Workers::default()
     });
@@ -146,13 +146,13 @@ pub fn distribution(count: u64, p50: u64) -> Distribution {
 }
 
 /// What a check says of runs under the clean plan.
-pub fn judge(check: &Check, runs: &[Point]) -> Option<Reason> {
+pub fn judge(check: &Check, runs: &[Run]) -> Option<Reason> {
     judge_in(check, &experiment(), runs)
 }
 
 /// What a check says of runs.
-pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Option<Reason> {
-    let runs: Vec<&Point> = runs.iter().collect();
+pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Run]) -> Option<Reason> {
+    let runs: Vec<&Run> = runs.iter().collect();
     (check.judge)(&Evidence {
         experiment,
         runs: &runs,
@@ -161,7 +161,7 @@ pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Optio
 
 /// How bad a check finds one run that `doctor` has changed; VALID where it says
 /// nothing.
-pub fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
+pub fn after(check: &Check, doctor: impl FnOnce(&mut Run)) -> Is {
     let mut point = point();
     doctor(&mut point);
     judge(check, &[point]).map_or(Is::Valid, |reason| reason.is)
@@ -170,14 +170,14 @@ pub fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
 /// Runs of `contend`, so many of each point.
 pub struct Made {
     /// Each run.
-    pub points: Vec<Point>,
+    pub runs: Vec<Run>,
     blocks: u32,
 }
 
 /// None yet; so many runs of each point.
 pub fn made(blocks: u32) -> Made {
     Made {
-        points: Vec::new(),
+        runs: Vec::new(),
         blocks,
     }
 }
@@ -198,15 +198,15 @@ impl Made {
         counts: impl Fn(u32) -> Vec<u64>,
     ) -> Made {
         for block in 1..=self.blocks {
-            let mut point = point();
-            point.target = target.to_string();
-            (point.run, point.block) = (block, block);
-            share_out(&mut point, &counts(block));
+            let mut run = point();
+            run.target = target.to_string();
+            (run.run, run.block) = (block, block);
+            share_out(&mut run, &counts(block));
             // Runs differ by a few thousandths, as real ones do.
-            let noise = 1.0 + 0.002 * f64::from((block + self.points.len() as u32) % 5);
-            point.throughput_per_s = throughput * noise;
-            point.cpu_us_per_operation = Some(cpu_us);
-            self.points.push(point);
+            let noise = 1.0 + 0.002 * f64::from((block + self.runs.len() as u32) % 5);
+            run.throughput_per_s = throughput * noise;
+            run.cpu_us_per_operation = Some(cpu_us);
+            self.runs.push(run);
         }
         self
     }
@@ -249,7 +249,7 @@ impl Rated {
     }
 
     /// The run as it is recorded.
-    pub fn point(self) -> Point {
+    pub fn run(self) -> Run {
         let all = |us: u64, count: u64| {
             let mut histogram = Histogram::new();
             histogram.record_n(us * 1_000, count);
@@ -259,7 +259,7 @@ impl Rated {
         let mut unanswered = Histogram::new();
         unanswered.record_n(1_000_000_000, dropped);
         let waits = censor::waits(&response, &unanswered, &[]);
-        let mut point = Point {
+        let mut run = Run {
             target: "lockd".to_owned(),
             workload: "rate".to_owned(),
             at: At {
@@ -284,7 +284,7 @@ impl Rated {
                 response_at_least: waits.map(|of| of.at_least).unwrap_or_default(),
                 ..OpenLoop::default()
             })),
-            ..Point::default()
+            ..Run::default()
         };
         for (name, histogram) in [
             ("response_ns", response),
@@ -297,11 +297,10 @@ impl Rated {
             ("target_lag_ns", all(self.target_lag_us, self.done)),
             ("canary_lag_ns", all(self.canary_lag_us, 5_000)),
         ] {
-            point
-                .histograms
+            run.histograms
                 .insert(name.to_owned(), histogram.to_buckets());
         }
-        point
+        run
     }
 }
 
@@ -316,10 +315,10 @@ fn calls_of(mean: f64) -> Distribution {
 
 /// Six runs with so many workers, of which a call takes so many microseconds
 /// and one that does nothing so many.
-pub fn calls(workers: u64, us: f64, null_us: f64) -> Vec<Point> {
+pub fn calls(workers: u64, us: f64, null_us: f64) -> Vec<Run> {
     let run = |block: u32| {
         let us = us + f64::from(block) / 10.0;
-        Point {
+        Run {
             target: "exec:ls".to_owned(),
             at: At {
                 workers: Some(workers),

@@ -38,7 +38,7 @@
 use crate::clean;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Plan, Range, Shape, Workload};
-use jostle_model::record::{Accounts, Calibration, Experiment, Neighbour, Point};
+use jostle_model::record::{Accounts, Calibration, Experiment, Neighbour, Run};
 use jostle_model::time::Busy;
 
 /// The bound, relative to the figure.
@@ -63,14 +63,14 @@ impl Harm {
 
 /// The accounts of a run that has a figure. Where the window never began, as when the only
 /// client died before, there is none that anybody could have harmed.
-pub fn accounts(run: &Point) -> Option<&Accounts> {
+pub fn accounts(run: &Run) -> Option<&Accounts> {
     run.accounts.as_deref().filter(|_| run.window_s > 0.0)
 }
 
 /// Over all runs of a point: the medians of their bounds, as the figure is the median
 /// of theirs. None where no run has [`accounts`], or where a run's harm cannot be bounded.
 /// A figure over clean slices is not harmed.
-pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
+pub fn bound(experiment: &Experiment, runs: &[&Run]) -> Option<Harm> {
     if clean::clean(runs).is_some() {
         return Some(UNHARMED);
     }
@@ -84,7 +84,7 @@ const UNHARMED: Harm = Harm {
 };
 
 /// The bound of the whole windows, which percentiles are of.
-pub(crate) fn bound_of_all(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
+pub(crate) fn bound_of_all(experiment: &Experiment, runs: &[&Run]) -> Option<Harm> {
     let each: Option<Vec<Harm>> = each(experiment, runs).into_iter().flatten().collect();
     let each = each.filter(|each| !each.is_empty())?;
     // Infinite bounds take part in the median like others.
@@ -115,7 +115,7 @@ const NARROW: f64 = 0.03;
 /// relative to it, for whatever compares runs. None where that is unknown, or where one is
 /// more than `NARROW` above the other. A run without accounts counts as it was measured:
 /// for it the comparison has nothing else.
-pub fn narrow(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<[f64; 2]>> {
+pub fn narrow(experiment: &Experiment, runs: &[&Run]) -> Vec<Option<[f64; 2]>> {
     let of_run = |harm: Option<Option<Harm>>| match harm {
         None => Some([1.0, 1.0]),
         Some(harm) => harm
@@ -129,10 +129,10 @@ pub fn narrow(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<[f64; 2]>>
 /// of its own bound are within [`BEARABLE`] of the figure. What is unknown is
 /// `unchecked`'s to report. Where a time is the figure, it stands within its bound. That an
 /// open loop did what was offered says nothing about its times.
-pub fn undisturbed(experiment: &Experiment, runs: &[&Point]) -> Vec<bool> {
+pub fn undisturbed(experiment: &Experiment, runs: &[&Run]) -> Vec<bool> {
     let each = each(experiment, runs).into_iter();
     let interrupted = interrupted(runs);
-    let is = |(run, harm): (&&Point, Option<Option<Harm>>)| {
+    let is = |(run, harm): (&&Run, Option<Option<Harm>>)| {
         let bounded = run.at.open.is_some() || run.at.fault.is_some();
         let is_brief = || {
             let accounts = accounts(run).filter(|_| run.open_loop.is_some());
@@ -149,10 +149,10 @@ pub fn undisturbed(experiment: &Experiment, runs: &[&Point]) -> Vec<bool> {
 
 /// The bound of each run of a point: outer None without [`accounts`], inner None where the
 /// harm cannot be bounded.
-pub fn each(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<Option<Harm>>> {
+pub fn each(experiment: &Experiment, runs: &[&Run]) -> Vec<Option<Option<Harm>>> {
     let quickest_per_s = quickest_per_s(experiment, runs);
     let interrupted = interrupted(runs);
-    let of_run = |run: &&Point| {
+    let of_run = |run: &&Run| {
         let accounts = accounts(run)?;
         let lost_s = accounts.stolen_s.unwrap_or(0.0) + interrupted * accounts.between_s;
         let Some(share) = share(&experiment.plan, run, accounts, lost_s) else {
@@ -174,7 +174,7 @@ pub fn each(experiment: &Experiment, runs: &[&Point]) -> Vec<Option<Option<Harm>
 
 /// What the rate cannot exceed, as a multiple of it: an open loop does no more than it was
 /// asked for, a closed one no more than a lock without any cost would.
-fn most(run: &Point) -> f64 {
+fn most(run: &Run) -> f64 {
     let offered = run.open_loop.as_ref();
     let offered = offered.map(|open| open.planned as f64 / open.done.max(1) as f64);
     let ideal = run.of_ideal.map(|share| 1.0 / share);
@@ -185,7 +185,7 @@ fn most(run: &Point) -> f64 {
 }
 
 /// f of a run by its accounts alone, without soft interrupts. None where nothing is known.
-pub(crate) fn foreign_share(run: &Point) -> Option<f64> {
+pub(crate) fn foreign_share(run: &Run) -> Option<f64> {
     let accounts = accounts(run)?;
     let lost_s = foreign_s(accounts)? + accounts.stolen_s.unwrap_or(0.0);
     Some(lost_s / accounts.between_s)
@@ -216,14 +216,14 @@ fn by_others(accounts: &Accounts, foreign: f64) -> f64 {
 
 /// Whether an open loop did all that was offered, and would have done it one after another if
 /// each request had taken [`QUICKENED`] times as long: it could neither do more nor less.
-fn kept_up(plan: &Plan, run: &Point, accounts: &Accounts) -> bool {
+fn kept_up(plan: &Plan, run: &Run, accounts: &Accounts) -> bool {
     let did_all = |open: &OpenLoop| open.done >= open.planned;
     run.open_loop.as_deref().is_some_and(did_all)
         && QUICKENED * served_s(plan, run) <= accounts.between_s
 }
 
 /// The lower end, as a multiple of the throughput X: (1 - f C / X) / (1 - f).
-fn low(run: &Point, accounts: &Accounts, foreign: f64, quickest_per_s: Option<f64>) -> f64 {
+fn low(run: &Run, accounts: &Accounts, foreign: f64, quickest_per_s: Option<f64>) -> f64 {
     /// f C / X above which there is no lower end.
     const MOST: f64 = 0.5;
     let is_served = has_server(run, accounts) || accounts.requests_s.is_some();
@@ -255,7 +255,7 @@ pub fn for_server_s(accounts: &Accounts) -> f64 {
 
 /// d of one run. None if our threads' waiting time was not recorded, or if other processes
 /// cannot be seen and our own threads outnumber the CPUs, which hides the effect of others.
-fn share(plan: &Plan, run: &Point, accounts: &Accounts, lost_s: f64) -> Option<f64> {
+fn share(plan: &Plan, run: &Run, accounts: &Accounts, lost_s: f64) -> Option<f64> {
     let waited_s = accounts.waited_s?;
     let mut window_s = accounts.between_s * chains(plan, run, accounts);
     let foreign_s = foreign_s(accounts);
@@ -332,7 +332,7 @@ fn own_softirqs_s(accounts: &Accounts) -> f64 {
 /// The share of each CPU of ours that soft interrupts of others took: the upper 95 % limit
 /// of the ticks of all runs. Zero where our CPUs handled no more packets than an idle
 /// machine does, or where the packets are our own.
-fn interrupted(runs: &[&Point]) -> f64 {
+fn interrupted(runs: &[&Run]) -> f64 {
     /// What a request and its answer can come to on one machine, with what confirms them, where
     /// the segments were not counted.
     const A_ROUND_TRIP: f64 = 4.0;
@@ -395,7 +395,7 @@ fn unseen(accounts: &Accounts) -> f64 {
 }
 
 /// The sum of all times of service of an open loop.
-fn served_s(plan: &Plan, run: &Point) -> f64 {
+fn served_s(plan: &Plan, run: &Run) -> f64 {
     let times = run.service_ns.as_ref();
     let times = times.filter(|_| plan.workload == Workload::Rate);
     times.map_or(f64::INFINITY, |times| {
@@ -423,14 +423,14 @@ fn unexplained_s(accounts: &Accounts) -> f64 {
 }
 
 /// Whether our own threads outnumber the CPUs, so that they wait for each other.
-fn is_crowded(run: &Point, accounts: &Accounts) -> bool {
+fn is_crowded(run: &Run, accounts: &Accounts) -> bool {
     let workers = run.at.workers.or(run.at.generators).unwrap_or(1);
     workers > accounts.cpus
 }
 
 /// How many CPUs the work can use at once: workers that share one lock or one server wait
 /// for the slowest of them.
-fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
+fn chains(plan: &Plan, run: &Run, accounts: &Accounts) -> f64 {
     let workers = run.at.workers.unwrap_or(1);
     let alone = match plan.workload.shape() {
         _ if has_server(run, accounts) => 1,
@@ -444,7 +444,7 @@ fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
 
 const ONE: &str = "one";
 
-fn has_server(run: &Point, accounts: &Accounts) -> bool {
+fn has_server(run: &Run, accounts: &Accounts) -> bool {
     accounts.server_s.is_some() || run.server.is_some()
 }
 
@@ -453,7 +453,7 @@ fn has_server(run: &Point, accounts: &Accounts) -> bool {
 ///
 /// All workers on one CPU need no measurement of their own: one runs at a time, and each
 /// of its operations takes at least what one of a worker alone takes.
-fn quickest_per_s(experiment: &Experiment, runs: &[&Point]) -> Option<f64> {
+fn quickest_per_s(experiment: &Experiment, runs: &[&Run]) -> Option<f64> {
     /// What a CPU's clock may have gained since.
     const RESERVE: f64 = 1.05;
     let run = runs.first()?;
@@ -492,7 +492,7 @@ fn quickest_per_s(experiment: &Experiment, runs: &[&Point]) -> Option<f64> {
 
 /// The shortest cycle of one worker alone: a pair of the fastest block of the calibration,
 /// and the hold where that is spun. Holds that sleep leave their CPU to others.
-fn alone_ns(plan: &Plan, run: &Point, calibration: &Calibration) -> Option<f64> {
+fn alone_ns(plan: &Plan, run: &Run, calibration: &Calibration) -> Option<f64> {
     let cost = calibration.own_cost.get(&run.target)?;
     let pair_ns = cost.pair_fastest_ns.unwrap_or(cost.pair_ns);
     let stamps_ns = match plan.measure {

@@ -2,7 +2,7 @@
 
 use crate::intervals::estimate;
 use crate::summary::Estimate;
-use jostle_model::record::{Kept, Point};
+use jostle_model::record::{Kept, Run};
 
 /// What keeping its locks cost at a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct KeptSummary {
 }
 
 /// Over the runs of a point; None where nothing was kept.
-pub fn summarize(runs: &[&Point]) -> Option<KeptSummary> {
+pub fn summarize(runs: &[&Run]) -> Option<KeptSummary> {
     let kept = || runs.iter().filter_map(|run| run.kept.as_deref());
     let first = kept().next()?;
     let over_runs = |figure: fn(&Kept) -> Option<f64>| {

@@ -4,7 +4,7 @@
 use crate::histogram::{Histogram, PERCENTILES};
 use crate::intervals::median;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::record::{Distribution, Point};
+use jostle_model::record::{Distribution, Run};
 
 /// A percentile of the response time over the runs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Response {
 }
 
 /// What became of the planned requests of all runs together.
-pub fn ledger(runs: &[&Point]) -> Option<OpenLoop> {
+pub fn ledger(runs: &[&Run]) -> Option<OpenLoop> {
     let mut runs = runs.iter().filter_map(|run| run.open_loop.as_deref());
     let first = OpenLoop {
         planned: 0,
@@ -41,14 +41,14 @@ pub fn ledger(runs: &[&Point]) -> Option<OpenLoop> {
 }
 
 /// Share of the planned requests that were answered as expected.
-pub fn share_done(runs: &[&Point]) -> Option<f64> {
+pub fn share_done(runs: &[&Run]) -> Option<f64> {
     let ledger = ledger(runs)?;
     (ledger.planned > 0).then(|| ledger.done as f64 / ledger.planned as f64)
 }
 
 /// A percentile of the response time by its name (`p99`), requests without an
 /// answer accounted for.
-pub fn response(runs: &[&Point], name: &str) -> Option<Response> {
+pub fn response(runs: &[&Run], name: &str) -> Option<Response> {
     let each = runs.iter().map(|run| of_run(run, name));
     let Some(mut each) = each.collect::<Option<Vec<Response>>>() else {
         return pooled_response(runs, name);
@@ -71,7 +71,7 @@ pub fn response(runs: &[&Point], name: &str) -> Option<Response> {
     }
 }
 
-fn of_run(run: &Point, name: &str) -> Option<Response> {
+fn of_run(run: &Run, name: &str) -> Option<Response> {
     let open = run.open_loop.as_ref()?;
     let known = open.response_kaplan_meier.get(name);
     let bound = open.response_at_least.get(name);
@@ -81,7 +81,7 @@ fn of_run(run: &Point, name: &str) -> Option<Response> {
     })
 }
 
-fn pooled_response(runs: &[&Point], name: &str) -> Option<Response> {
+fn pooled_response(runs: &[&Run], name: &str) -> Option<Response> {
     let answered = pooled(runs, "response_ns");
     let unanswered = pooled(runs, "unanswered_ns");
     let waits = crate::censor::waits(&answered, &unanswered, &[])?;
@@ -94,7 +94,7 @@ fn pooled_response(runs: &[&Point], name: &str) -> Option<Response> {
 }
 
 /// A histogram of all runs together, by its name in the result file.
-pub fn pooled(runs: &[&Point], name: &str) -> Histogram {
+pub fn pooled(runs: &[&Run], name: &str) -> Histogram {
     let mut all = Histogram::new();
     for buckets in runs.iter().filter_map(|run| run.histograms.get(name)) {
         all.merge(&Histogram::from_buckets(buckets));
@@ -115,7 +115,7 @@ const BEYOND: f64 = 10.0;
 /// A percentile of a distribution by their names (`service_ns`, `p99`), over the runs: the
 /// median of theirs, or that of all their values where a run has too few. None where all
 /// runs together have too few.
-pub fn percentile(runs: &[&Point], of: &str, name: &str) -> Option<f64> {
+pub fn percentile(runs: &[&Run], of: &str, name: &str) -> Option<f64> {
     let each = runs.iter().map(|run| {
         let found = distribution(run, of)?.percentiles.get(name)?;
         Some(*found as f64)
@@ -129,7 +129,7 @@ pub fn percentile(runs: &[&Point], of: &str, name: &str) -> Option<f64> {
     }
 }
 
-fn distribution<'a>(run: &'a Point, of: &str) -> Option<&'a Distribution> {
+fn distribution<'a>(run: &'a Run, of: &str) -> Option<&'a Distribution> {
     let open = run.open_loop.as_deref()?;
     match of {
         "service_ns" => run.service_ns.as_ref(),
@@ -141,25 +141,25 @@ fn distribution<'a>(run: &'a Point, of: &str) -> Option<&'a Distribution> {
 }
 
 /// The 99th percentile of what the generator was late by.
-pub fn generator_lag_p99(runs: &[&Point]) -> Option<f64> {
+pub fn generator_lag_p99(runs: &[&Run]) -> Option<f64> {
     percentile(runs, "generator_lag_ns", "p99")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::Rated as Run;
+    use crate::fixtures::Rated;
     use jostle_model::record::Percentiles;
 
     #[test]
     fn what_was_never_answered_makes_a_percentile_a_lower_bound() {
-        let fine = Run::at(100).point();
-        let half = Run {
+        let fine = Rated::at(100).run();
+        let half = Rated {
             done: 500,
-            ..Run::at(100)
+            ..Rated::at(100)
         }
-        .point();
-        let of = |runs: &[&Point]| response(runs, "p99").unwrap();
+        .run();
+        let of = |runs: &[&Run]| response(runs, "p99").unwrap();
         assert!(!of(&[&fine]).at_least);
         assert!(of(&[&half]).at_least);
         assert!(of(&[&half]).ns > 0.9e9);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn runs_too_short_for_a_percentile_are_pooled() {
-        let mut short = Run::at(100).point();
+        let mut short = Rated::at(100).run();
         let open = short.open_loop.as_mut().unwrap();
         open.response_kaplan_meier = Percentiles::default();
         let found = response(&[&short, &short], "p99").unwrap();

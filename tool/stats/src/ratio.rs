@@ -8,7 +8,7 @@
 use crate::intervals::sorted;
 use crate::ranks::{Pairs, averages, differences, rank_sum_cut, signed_rank_cut, ties};
 use crate::summary::PointSummary;
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use std::collections::HashMap;
 
 /// A ratio within this distance of 1 counts as equal.
@@ -184,7 +184,7 @@ pub fn by_block(
     base: &PointSummary<'_>,
     other: &PointSummary<'_>,
     time: f64,
-    figure: impl Fn(&Point) -> Option<f64>,
+    figure: impl Fn(&Run) -> Option<f64>,
 ) -> Option<Ratio> {
     // The first run of a block stands for it: later ones do not replace it.
     let others = other.comparable(time, &figure).into_iter().rev();
@@ -292,7 +292,7 @@ mod tests {
         let runs = runs
             .into_iter()
             .chain([("sysv", 3, 80.0), ("sysv", 1, 20.0)]);
-        let points = runs.map(|(target, block, throughput_per_s)| Point {
+        let runs = runs.map(|(target, block, throughput_per_s)| Run {
             target: target.to_owned(),
             block,
             throughput_per_s,
@@ -303,8 +303,8 @@ mod tests {
             // Kept from its CPUs for 2 % of the window, it may have done 2 % more.
             ..fixtures::beside(5.0, if target == "sysv" { 0.1 } else { 0.0 })
         });
-        let points: Vec<Point> = points.collect();
-        let found = summarize(&experiment, &points);
+        let runs: Vec<Run> = runs.collect();
+        let found = summarize(&experiment, &runs);
         let found = by_block(&found[0], &found[1], -1.0, |p| Some(p.throughput_per_s)).unwrap();
         assert_eq!((found.blocks, found.low, found.high), (2, 2.0, 2.0 / 0.98));
     }

@@ -4,7 +4,7 @@
 use crate::intervals::estimate;
 use crate::summary::Estimate;
 use jostle_model::Plan;
-use jostle_model::record::{Distribution, Point};
+use jostle_model::record::{Distribution, Run};
 
 /// What is known of the requests of a point. Times are in nanoseconds.
 #[derive(Clone, Debug)]
@@ -26,17 +26,17 @@ pub struct RequestSummary {
 }
 
 /// None where no requests were made. The times are those of the runs `timed`.
-pub fn summarize(runs: &[&Point], timed: &[&Point]) -> Option<RequestSummary> {
+pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
     if !runs.iter().any(|run| is_requested(run)) {
         return None;
     }
-    let over_runs = |figure: &dyn Fn(&Point) -> Option<f64>| {
+    let over_runs = |figure: &dyn Fn(&Run) -> Option<f64>| {
         let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
-    let service = |run: &Point| run.service_ns.as_ref().map(|service| service.mean);
+    let service = |run: &Run| run.service_ns.as_ref().map(|service| service.mean);
     let percentile = |name: &'static str| {
-        move |run: &Point| {
+        move |run: &Run| {
             let percentiles = &run.service_ns.as_ref()?.percentiles;
             percentiles.get(name).map(|ns| *ns as f64)
         }
@@ -44,14 +44,14 @@ pub fn summarize(runs: &[&Point], timed: &[&Point]) -> Option<RequestSummary> {
     let longest = runs.iter().max_by_key(|run| run.phases.len())?;
     let names = longest.phases.iter().map(|phase| phase.phase.clone());
     let phases_ns = names.filter_map(|name| {
-        let mean = |run: &Point| {
+        let mean = |run: &Run| {
             let mut phases = run.phases.iter();
             phases.find(|p| p.phase == name).map(|p| p.span.mean)
         };
         let estimate = over_runs(&mean)?;
         Some((name, estimate))
     });
-    let failed = |run: &&Point| run.failed_ns.as_ref().map_or(0, |failed| failed.count);
+    let failed = |run: &&Run| run.failed_ns.as_ref().map_or(0, |failed| failed.count);
     let failed: u64 = runs.iter().map(failed).sum();
     Some(RequestSummary {
         service_ns: over_runs(&service),
@@ -64,7 +64,7 @@ pub fn summarize(runs: &[&Point], timed: &[&Point]) -> Option<RequestSummary> {
     })
 }
 
-fn is_requested(run: &Point) -> bool {
+fn is_requested(run: &Run) -> bool {
     let some = |distribution: &Option<Distribution>| distribution.is_some();
     some(&run.service_ns) || some(&run.failed_ns) || !run.codes.is_empty()
 }
@@ -108,7 +108,7 @@ mod tests {
                 ..Distribution::default()
             });
         }
-        let runs: Vec<&Point> = points.iter().collect();
+        let runs: Vec<&Run> = points.iter().collect();
         let found = super::summarize(&runs, &runs).unwrap();
         assert_eq!((found.made, found.failed), (6_000, 7));
     }
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn locks_have_no_requests() {
         let points = [fixtures::point()];
-        let points: Vec<&Point> = points.iter().collect();
-        assert!(super::summarize(&points, &points).is_none());
+        let runs: Vec<&Run> = points.iter().collect();
+        assert!(super::summarize(&runs, &runs).is_none());
         assert!(!makes_requests(&Plan::of(Workload::Stream)));
         let calls = Plan {
             targets: vec!["exec:ls".to_owned()],

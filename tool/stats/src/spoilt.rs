@@ -7,25 +7,22 @@
 
 use crate::checks::selection;
 use crate::intervals::estimate;
-use jostle_model::record::{Point, Reason};
+use jostle_model::record::{Reason, Run};
 use std::collections::BTreeSet;
 
 /// Clean blocks that can stand for all: an interval needs as many.
 pub const ENOUGH: usize = 6;
 
 /// The blocks with a run that is marked.
-pub fn blocks(points: &[Point]) -> BTreeSet<u32> {
-    let spoilt = points.iter().filter(|point| point.spoilt);
-    spoilt.map(|point| point.block).collect()
+pub fn blocks(runs: &[Run]) -> BTreeSet<u32> {
+    let spoilt = runs.iter().filter(|point| point.spoilt);
+    spoilt.map(|run| run.block).collect()
 }
 
 /// Chooses a point's runs in clean blocks, and adds a note about the choice.
-pub fn choose<'a>(
-    runs: Vec<&'a Point>,
-    spoilt: &BTreeSet<u32>,
-) -> (Vec<&'a Point>, Option<Reason>) {
-    let is_clean = |run: &&Point| !spoilt.contains(&run.block);
-    let clean: Vec<&Point> = runs.iter().copied().filter(is_clean).collect();
+pub fn choose<'a>(runs: Vec<&'a Run>, spoilt: &BTreeSet<u32>) -> (Vec<&'a Run>, Option<Reason>) {
+    let is_clean = |run: &&Run| !spoilt.contains(&run.block);
+    let clean: Vec<&Run> = runs.iter().copied().filter(is_clean).collect();
     if clean.len() == runs.len() {
         return (runs, None);
     }
@@ -44,9 +41,9 @@ pub fn choose<'a>(
 }
 
 /// The median of all runs and that of the clean ones, where it lies outside of these.
-fn moved(all: &[&Point], clean: &[&Point]) -> Option<(f64, f64)> {
+fn moved(all: &[&Run], clean: &[&Run]) -> Option<(f64, f64)> {
     let rates =
-        |runs: &[&Point]| -> Vec<f64> { runs.iter().map(|run| run.throughput_per_s).collect() };
+        |runs: &[&Run]| -> Vec<f64> { runs.iter().map(|run| run.throughput_per_s).collect() };
     let all = estimate(&rates(all))?.median;
     let clean = estimate(&rates(clean))?;
     let outside = all < clean.low || all > clean.high;
@@ -59,14 +56,14 @@ mod tests {
 
     /// Runs with these rates, one a block; the marked ones were spoilt.
     fn found(rates: &[(f64, bool)]) -> (usize, Option<String>) {
-        let points: Vec<Point> = rates
+        let points: Vec<Run> = rates
             .iter()
             .zip(1..)
-            .map(|((rate, spoilt), block)| Point {
+            .map(|((rate, spoilt), block)| Run {
                 block,
                 throughput_per_s: *rate,
                 spoilt: *spoilt,
-                ..Point::default()
+                ..Run::default()
             })
             .collect();
         let (runs, reason) = choose(points.iter().collect(), &blocks(&points));
@@ -96,17 +93,17 @@ mod tests {
         assert!(said.unwrap().contains("0.50 times"));
     }
 
-    fn sysv_of(points: &[Point]) -> Vec<&Point> {
-        points.iter().filter(|p| p.target == "sysv").collect()
+    fn sysv_of(runs: &[Run]) -> Vec<&Run> {
+        runs.iter().filter(|p| p.target == "sysv").collect()
     }
 
     #[test]
     fn a_block_is_left_out_as_a_whole() {
-        let point = |target: &str, block, spoilt| Point {
+        let point = |target: &str, block, spoilt| Run {
             target: target.to_owned(),
             block,
             spoilt,
-            ..Point::default()
+            ..Run::default()
         };
         let points = [
             point("flock", 1, true),

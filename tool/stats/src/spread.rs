@@ -11,7 +11,7 @@ use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{LimitedBy, Point, Verdict};
+use jostle_model::record::{LimitedBy, Run, Verdict};
 
 /// The rate rises if the lower end of the ratio's interval exceeds this.
 pub const MORE: f64 = 1.05;
@@ -133,7 +133,7 @@ fn others_are_busy(point: &PointSummary<'_>) -> bool {
         let mut reasons = verdict.reasons.iter();
         reasons.any(|reason| reason.check == neighbours::CHECK.name)
     };
-    let on_a_host = |run: &&&Point| run.hosts.iter().any(|row| harmed(&row.verdict));
+    let on_a_host = |run: &&&Run| run.hosts.iter().any(|row| harmed(&row.verdict));
     let hosts = point.runs.iter().filter(on_a_host).count();
     let used: Vec<f64> = point.runs.iter().map(|run| used_by_others(run)).collect();
     2 * hosts > point.runs.len() || median(&used).is_some_and(|used| used > USED)
@@ -143,7 +143,7 @@ fn others_are_busy(point: &PointSummary<'_>) -> bool {
 /// seen, it follows from the machine's idle time. That includes time charged to no task,
 /// for interrupts and for entering and leaving idle: at most 16 % of our own time in 95 %
 /// of 189 streams over the loopback.
-fn used_by_others(run: &Point) -> f64 {
+fn used_by_others(run: &Run) -> f64 {
     const UNCHARGED: f64 = 0.16;
     if let Some((accounts, others_s)) = run
         .accounts

@@ -12,7 +12,7 @@ use crate::spoilt;
 use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Reason,
+    At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Reason, Run,
     Verdict,
 };
 use std::collections::BTreeSet;
@@ -53,11 +53,11 @@ pub struct PointSummary<'a> {
     pub at: At,
     /// The runs behind it, in the order of the file: those of blocks that nobody spoilt,
     /// where there are enough of them.
-    pub runs: Vec<&'a Point>,
+    pub runs: Vec<&'a Run>,
     /// Those of them that others did not disturb, from which times of operations and shares
     /// of workers are taken. All of them where a time is the figure, which has its bound
     /// beside it.
-    pub timed: Vec<&'a Point>,
+    pub timed: Vec<&'a Run>,
     /// Runs that were left out.
     pub spoilt: usize,
     /// The figure of all runs, where some were left out.
@@ -170,8 +170,8 @@ impl<'a> PointSummary<'a> {
     pub(crate) fn comparable(
         &self,
         time: f64,
-        figure: impl Fn(&Point) -> Option<f64>,
-    ) -> Vec<(&'a Point, Ends)> {
+        figure: impl Fn(&Run) -> Option<f64>,
+    ) -> Vec<(&'a Run, Ends)> {
         let runs = self.runs.iter().zip(&self.narrow);
         let ends = runs.filter_map(|(run, narrow)| {
             let measured = figure(run)?;
@@ -193,13 +193,13 @@ impl<'a> PointSummary<'a> {
     }
 
     /// Whether its times and shares are taken from this run, among others.
-    pub fn is_timed(&self, run: &Point) -> bool {
+    pub fn is_timed(&self, run: &Run) -> bool {
         self.timed.iter().any(|other| std::ptr::eq(*other, run))
     }
 
     /// A rate of one run as the point takes it: over its clean slices if the throughput is
     /// from these. A run that was left out keeps that of its whole window.
-    pub fn rate_of(&self, run: &Point, per_s: f64) -> Option<f64> {
+    pub fn rate_of(&self, run: &Run, per_s: f64) -> Option<f64> {
         let mut runs = self.runs.iter();
         match runs.position(|other| std::ptr::eq(*other, run)) {
             Some(at) => Some(per_s * self.cleaned[at]?),
@@ -261,13 +261,13 @@ impl<'a> PointSummary<'a> {
 
     /// The run of median throughput, for what cannot be taken over several; of an
     /// even number the slower of the middle two. An undisturbed one where there is any.
-    pub fn median_run(&self) -> Option<&'a Point> {
+    pub fn median_run(&self) -> Option<&'a Run> {
         self.median_run_by(|run| run.throughput_per_s)
     }
 
     /// The run with the median of a figure; of an even number the lower of the
     /// middle two. An undisturbed one where there is any.
-    pub fn median_run_by(&self, figure: fn(&Point) -> f64) -> Option<&'a Point> {
+    pub fn median_run_by(&self, figure: fn(&Run) -> f64) -> Option<&'a Run> {
         let mut runs = match self.timed.is_empty() {
             true => self.runs.clone(),
             false => self.timed.clone(),
@@ -280,7 +280,7 @@ impl<'a> PointSummary<'a> {
 /// One summary for each (target, point) that has runs, in the order of the
 /// plan: by target, then by the swept value. What the plan does not name (a
 /// file put together by hand) follows in the order of the file.
-pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<PointSummary<'a>> {
+pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Run]) -> Vec<PointSummary<'a>> {
     let plan = &experiment.plan;
     let targets = in_order(
         plan.targets.iter().map(String::as_str),
@@ -294,8 +294,8 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
     let mut summaries = Vec::new();
     for target in targets {
         for at in &ats {
-            let of_this = |point: &&Point| point.target == target && point.at == *at;
-            let runs: Vec<&Point> = points.iter().filter(of_this).collect();
+            let of_this = |point: &&Run| point.target == target && point.at == *at;
+            let runs: Vec<&Run> = points.iter().filter(of_this).collect();
             if !runs.is_empty() {
                 summaries.push(summary(experiment, target, *at, runs, &spoilt));
             }
@@ -325,7 +325,7 @@ fn summary<'a>(
     experiment: &'a Experiment,
     target: &'a str,
     at: At,
-    all: Vec<&'a Point>,
+    all: Vec<&'a Run>,
     spoilt: &BTreeSet<u32>,
 ) -> PointSummary<'a> {
     let (runs, reason) = spoilt::choose(all.clone(), spoilt);
@@ -368,7 +368,7 @@ fn summary<'a>(
         slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
         requests: requested::summarize(&runs, &timed),
         blocked_share: over_runs(|run| run.blocked_share),
-        free_share: over_timed(Point::free_share),
+        free_share: over_timed(Run::free_share),
         handoff_p50_ns: over_timed(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: longest_wait_ns(&timed),
         per_worker: median_per_worker(&timed),
@@ -392,7 +392,7 @@ fn summary<'a>(
 }
 
 /// That of the checks, and why runs were left out.
-fn verdict(experiment: &Experiment, runs: &[&Point], reason: Option<Reason>) -> Verdict {
+fn verdict(experiment: &Experiment, runs: &[&Run], reason: Option<Reason>) -> Verdict {
     let mut verdict = checks::verdict(&Evidence { experiment, runs });
     if let Some(reason) = reason {
         verdict.is = verdict.is.max(reason.is);
@@ -401,13 +401,13 @@ fn verdict(experiment: &Experiment, runs: &[&Point], reason: Option<Reason>) -> 
     verdict
 }
 
-fn over(runs: &[&Point], figure: fn(&Point) -> Option<f64>) -> Option<Estimate> {
+fn over(runs: &[&Run], figure: fn(&Run) -> Option<f64>) -> Option<Estimate> {
     let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
     estimate(&values)
 }
 
 /// For each run the rate in its clean slices over that of the whole window.
-fn cleaned(runs: &[&Point], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
+fn cleaned(runs: &[&Run], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
     let Some(clean) = clean else {
         return vec![Some(1.0); runs.len()];
     };
@@ -417,20 +417,20 @@ fn cleaned(runs: &[&Point], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
 }
 
 /// A rate of each run, in its clean slices.
-fn rates(runs: &[&Point], cleaned: &[Option<f64>], figure: fn(&Point) -> Option<f64>) -> Vec<f64> {
+fn rates(runs: &[&Run], cleaned: &[Option<f64>], figure: fn(&Run) -> Option<f64>) -> Vec<f64> {
     let each = runs.iter().zip(cleaned);
     each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
         .collect()
 }
 
-fn longest_wait_ns(timed: &[&Point]) -> Option<u64> {
+fn longest_wait_ns(timed: &[&Run]) -> Option<u64> {
     let waits = timed.iter();
     waits
         .filter_map(|run| run.per_worker?.longest_wait_ns)
         .max()
 }
 
-fn undisturbed<'a>(experiment: &Experiment, runs: &[&'a Point]) -> Vec<&'a Point> {
+fn undisturbed<'a>(experiment: &Experiment, runs: &[&'a Run]) -> Vec<&'a Run> {
     let each = runs.iter().zip(harm::undisturbed(experiment, runs));
     each.filter_map(|(run, is)| is.then_some(*run)).collect()
 }
@@ -442,14 +442,14 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
 
 /// The median over all runs; None if a run had no grant, since its time would be the
 /// longest.
-fn next_grant(runs: &[&Point]) -> Option<Estimate> {
-    let of = |run: &&Point| Some(run.recovery.as_ref()?.next_grant_ns? as f64);
+fn next_grant(runs: &[&Run]) -> Option<Estimate> {
+    let of = |run: &&Run| Some(run.recovery.as_ref()?.next_grant_ns? as f64);
     let values: Vec<f64> = runs.iter().map(of).collect::<Option<_>>()?;
     estimate(&values)
 }
 
 /// With the requests that the window's end cut off.
-fn response(run: &Point, name: &str) -> Option<f64> {
+fn response(run: &Run, name: &str) -> Option<f64> {
     let response = run.spread.as_ref()?.response_ns.as_ref()?;
     response.kaplan_meier.get(name).map(|ns| *ns as f64)
 }
@@ -461,7 +461,7 @@ fn percentile(distribution: &Distribution, name: &str) -> Option<f64> {
 /// Counts of the run with the median spread. Among an even number of runs this is the
 /// lower of the middle two; among runs that served equally many it is the one of median
 /// spread, so that one odd run does not stand for all.
-fn median_per_worker(runs: &[&Point]) -> Option<PerWorker> {
+fn median_per_worker(runs: &[&Run]) -> Option<PerWorker> {
     let mut shares: Vec<PerWorker> = runs.iter().filter_map(|run| run.per_worker).collect();
     shares.sort_by_key(|share| (share.none, share.max - share.min));
     shares.get(shares.len().saturating_sub(1) / 2).copied()
@@ -472,8 +472,8 @@ mod tests {
     use super::*;
     use crate::fixtures;
 
-    fn run(target: &str, workers: u64, run: u32, throughput_per_s: f64) -> Point {
-        Point {
+    fn run(target: &str, workers: u64, run: u32, throughput_per_s: f64) -> Run {
+        Run {
             target: target.to_string(),
             at: At {
                 workers: Some(workers),
@@ -517,15 +517,15 @@ mod tests {
     #[test]
     fn figures_are_taken_over_the_runs_and_absent_ones_stay_absent() {
         let experiment = fixtures::experiment();
-        let mut points: Vec<Point> = (1..=6)
+        let mut runs: Vec<Run> = (1..=6)
             .map(|n| run("flock", 10, n, 100.0 + f64::from(n)))
             .collect();
-        for point in &mut points {
+        for point in &mut runs {
             point.blocked_share = None;
         }
-        points[3].per_worker.as_mut().unwrap().longest_wait_ns = Some(7);
-        points[4].per_worker.as_mut().unwrap().longest_wait_ns = Some(5);
-        let found = summarize(&experiment, &points).remove(0);
+        runs[3].per_worker.as_mut().unwrap().longest_wait_ns = Some(7);
+        runs[4].per_worker.as_mut().unwrap().longest_wait_ns = Some(5);
+        let found = summarize(&experiment, &runs).remove(0);
         let throughput = found.throughput_per_s.unwrap();
         assert_eq!(
             (throughput.low, throughput.median, throughput.high),
@@ -541,17 +541,16 @@ mod tests {
     #[test]
     fn the_run_that_served_the_median_number_of_workers_stands_for_all() {
         let experiment = fixtures::experiment();
-        let mut points: Vec<Point> = (1..=3).map(|n| run("flock", 10, n, 1.0)).collect();
+        let mut runs: Vec<Run> = (1..=3).map(|n| run("flock", 10, n, 1.0)).collect();
         for (point, counts) in
-            points
-                .iter_mut()
+            runs.iter_mut()
                 .zip([[0, 0, 0, 300], [100, 100, 100, 0], [50, 250, 0, 0]])
         {
             let at = point.at;
             fixtures::share_out(point, &counts);
             point.at = at;
         }
-        let found = summarize(&experiment, &points).remove(0);
+        let found = summarize(&experiment, &runs).remove(0);
         let shares = found.per_worker.unwrap();
         assert_eq!((shares.none, shares.min, shares.max), (2, 0, 250));
     }
@@ -559,9 +558,9 @@ mod tests {
     #[test]
     fn the_verdict_is_over_all_runs() {
         let experiment = fixtures::experiment();
-        let mut points: Vec<Point> = (1..=6).map(|n| run("flock", 10, n, 1.0)).collect();
-        points[5].exclusion.as_mut().unwrap().violations = 1;
-        let found = summarize(&experiment, &points).remove(0);
+        let mut runs: Vec<Run> = (1..=6).map(|n| run("flock", 10, n, 1.0)).collect();
+        runs[5].exclusion.as_mut().unwrap().violations = 1;
+        let found = summarize(&experiment, &runs).remove(0);
         assert_eq!(found.verdict.is, Is::Invalid);
         assert_eq!(found.verdict.reasons[0].check, "exclusion");
     }

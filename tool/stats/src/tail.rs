@@ -4,7 +4,7 @@
 //! as any other, and a host would have about its share of them.
 
 use crate::beta::regularized;
-use jostle_model::record::{Buckets, Distribution, Point};
+use jostle_model::record::{Buckets, Distribution, Run};
 use std::collections::BTreeMap;
 
 /// The probability that any host is named although none differs.
@@ -25,7 +25,7 @@ pub struct Part {
 /// The distribution whose slowest values are asked for: from the intended start to
 /// the answer at a rate, else the request, else the wait for the lock; of connections,
 /// connect() by itself.
-pub fn figure(point: &Point) -> Option<&'static str> {
+pub fn figure(run: &Run) -> Option<&'static str> {
     let names = [
         "response_ns",
         "service_ns",
@@ -36,7 +36,7 @@ pub fn figure(point: &Point) -> Option<&'static str> {
     let has = |name: &&str| {
         parts(name)
             .iter()
-            .any(|part| point.histograms.contains_key(*part))
+            .any(|part| run.histograms.contains_key(*part))
     };
     names.into_iter().find(has)
 }
@@ -50,10 +50,10 @@ fn parts(figure: &str) -> Vec<&str> {
 }
 
 /// Its values.
-pub fn buckets(point: &Point, figure: &str) -> Option<Buckets> {
+pub fn buckets(run: &Run, figure: &str) -> Option<Buckets> {
     let mut counts = BTreeMap::new();
     let parts = parts(figure).into_iter();
-    for part in parts.filter_map(|part| point.histograms.get(part)) {
+    for part in parts.filter_map(|part| run.histograms.get(part)) {
         for (floor, count) in &part.0 {
             *counts.entry(*floor).or_insert(0) += count;
         }
@@ -62,13 +62,13 @@ pub fn buckets(point: &Point, figure: &str) -> Option<Buckets> {
 }
 
 /// That distribution.
-pub fn distribution(point: &Point, figure: &str) -> Option<Distribution> {
+pub fn distribution(run: &Run, figure: &str) -> Option<Distribution> {
     match figure {
-        "response_ns" => point.response_ns.clone(),
-        "service_ns" => point.service_ns.clone(),
-        "acquire_ns" => point.acquire_ns.as_ref().map(|waits| waits.granted.clone()),
-        "batch_ns" => point.batch_ns.clone(),
-        "connect_ns" => point.connect_ns.clone(),
+        "response_ns" => run.response_ns.clone(),
+        "service_ns" => run.service_ns.clone(),
+        "acquire_ns" => run.acquire_ns.as_ref().map(|waits| waits.granted.clone()),
+        "batch_ns" => run.batch_ns.clone(),
+        "connect_ns" => run.connect_ns.clone(),
         _ => None,
     }
 }
@@ -88,7 +88,7 @@ pub fn beyond_p99(all: &Buckets, own: &Buckets) -> u64 {
 }
 
 /// The part of each host, by rank and name, over all runs of a point.
-pub fn pooled<'a>(runs: &[&'a Point]) -> (Vec<(u64, &'a str)>, Vec<Part>) {
+pub fn pooled<'a>(runs: &[&'a Run]) -> (Vec<(u64, &'a str)>, Vec<Part>) {
     let mut parts = BTreeMap::<u64, (&str, Part)>::new();
     for row in runs.iter().flat_map(|run| &run.hosts) {
         let (Some(latency), Some(beyond)) = (&row.latency_ns, row.beyond_p99) else {

@@ -14,7 +14,7 @@ use super::store::{Store, slim};
 use super::{Collect, Required, Row};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::{Accounts, Environment, Experiment, Is, Point};
+use jostle_model::record::{Accounts, Environment, Experiment, Is, Run};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use jostle_testbed::leash::Leash;
@@ -80,7 +80,7 @@ pub(super) struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     controls_of: Option<u64>,
     experiment: Experiment,
-    points: Vec<Point>,
+    points: Vec<Run>,
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
@@ -180,7 +180,7 @@ fn trial(
         let mut sets = sets?;
         drop(leash);
         let set = sets.pop().context("jostle wrote nothing")?;
-        let mut points = set.points;
+        let mut points = set.runs;
         points.iter_mut().for_each(slim);
         let mut experiment = set.experiment;
         if !planted {
@@ -203,7 +203,7 @@ fn trial(
 }
 
 /// Leaves of a control's run its rate, and what tells whether it was quiet.
-fn bare(run: &mut Point) {
+fn bare(run: &mut Run) {
     let accounts = run.accounts.take().map(|all| {
         Box::new(Accounts {
             between_s: all.between_s,
@@ -215,14 +215,14 @@ fn bare(run: &mut Point) {
             ..Accounts::default()
         })
     });
-    *run = Point {
+    *run = Run {
         target: std::mem::take(&mut run.target),
         run: run.run,
         window_s: run.window_s,
         throughput_per_s: run.throughput_per_s,
         machine: run.machine,
         accounts,
-        ..Point::default()
+        ..Run::default()
     };
 }
 
@@ -358,7 +358,7 @@ fn holds(point: &PointSummary<'_>, [least, most]: [f64; 2]) -> Outcome {
 
 /// Whether others left a control alone during this run: by the sampler, in the whole session;
 /// where it has no sampler, by the kernel's ticks: what was busy beside ours, and steal.
-fn is_quiet(control: &Session, run: &Point) -> bool {
+fn is_quiet(control: &Session, run: &Run) -> bool {
     if let Some(beside) = control.beside {
         return beside.worst <= QUIET;
     }

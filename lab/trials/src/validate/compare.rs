@@ -101,7 +101,7 @@ fn recorded(path: &Path) -> anyhow::Result<Vec<Vec<ResultSet>>> {
 
 fn of_workers(set: &ResultSet, workers: u64) -> ResultSet {
     let mut set = set.clone();
-    set.points.retain(|point| point.at.workers == Some(workers));
+    set.runs.retain(|point| point.at.workers == Some(workers));
     set
 }
 
@@ -309,7 +309,7 @@ fn resampled(told: &Told, sessions: usize, wanted: fn(Change) -> bool) -> (f64, 
 /// The same runs, had they been slower by so much.
 fn slowed(set: &ResultSet, by: f64) -> ResultSet {
     let mut set = set.clone();
-    for point in &mut set.points {
+    for point in &mut set.runs {
         point.throughput_per_s /= by;
         point.of_ideal = point.of_ideal.map(|share| share / by);
     }

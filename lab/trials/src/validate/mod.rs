@@ -17,7 +17,7 @@ mod recover;
 mod saturation;
 mod store;
 
-use jostle_model::record::{Accounts, Point};
+use jostle_model::record::{Accounts, Run};
 use jostle_stats::binomial::bounds;
 use std::path::PathBuf;
 
@@ -177,7 +177,7 @@ pub(crate) struct Collect {
 }
 
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
-fn stolen(point: &Point) -> f64 {
+fn stolen(point: &Run) -> f64 {
     match point.accounts.as_deref() {
         Some(Accounts {
             stolen_s: Some(stolen_s),

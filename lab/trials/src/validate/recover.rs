@@ -499,7 +499,7 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str, waiters: u32) -> anyhow::Re
         cell.name
     );
     let sets = jostle_report::read(&part)?;
-    let points = sets.iter().flat_map(|set| &set.points);
+    let points = sets.iter().flat_map(|set| &set.runs);
     let recovery = points.filter_map(|point| point.recovery.as_deref()).next();
     let mut observer: Vec<Line> = std::mem::take(&mut lines.lock().expect("no panic"));
     observer.sort();

@@ -2,7 +2,7 @@
 //! over, so that the next call goes on where this one was ended.
 
 use anyhow::Context;
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ const HISTOGRAMS: [&str; 4] = [
 ];
 
 /// Takes from a run the slices, and the histograms that no check looks at.
-pub(super) fn slim(point: &mut Point) {
+pub(super) fn slim(point: &mut Run) {
     let is_open = point.open_loop.is_some();
     point
         .histograms
@@ -125,11 +125,11 @@ mod tests {
             let buckets = Buckets(vec![(1, 1)]);
             (name.to_owned(), buckets)
         });
-        let mut closed = Point {
+        let mut closed = Run {
             histograms: histograms.into(),
-            ..Point::default()
+            ..Run::default()
         };
-        let mut open = Point {
+        let mut open = Run {
             open_loop: Some(Box::new(OpenLoop::default())),
             ..closed.clone()
         };

@@ -12,7 +12,7 @@ use jostle_engine::keeper::Keeper;
 use jostle_engine::resolve::resolve;
 use jostle_engine::world::World;
 use jostle_model::plan::Plan;
-use jostle_model::record::{Point, Record};
+use jostle_model::record::{Record, Run};
 use jostle_report::{ResultSet, Writer};
 use jostle_stats::checks::{Check, Evidence, neighbours, steal};
 use jostle_sys::clock::Clock;
@@ -129,7 +129,7 @@ impl Bench {
     /// Evidence of other programs or steal in the trial's measurements.
     fn disturbed(&self) -> Option<String> {
         let first = self.made.first()?;
-        let runs: Vec<&Point> = self.made.iter().flat_map(|set| &set.points).collect();
+        let runs: Vec<&Run> = self.made.iter().flat_map(|set| &set.runs).collect();
         let evidence = Evidence {
             experiment: &first.experiment,
             runs: &runs,

@@ -1,6 +1,6 @@
 //! One trial of a row, and the words that rows share.
 
-use jostle_model::record::{Point, Reason};
+use jostle_model::record::{Reason, Run};
 use jostle_report::ResultSet;
 use jostle_report::format::significant;
 use jostle_stats::intervals::median;
@@ -49,13 +49,13 @@ pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Agreement {
 }
 
 /// The runs of one target.
-pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Point> {
-    let runs = set.points.iter();
+pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
+    let runs = set.runs.iter();
     runs.filter(|run| run.target == target).collect()
 }
 
 /// What a check said of a run.
-pub(super) fn reason<'a>(run: &'a Point, check: &str) -> Option<&'a Reason> {
+pub(super) fn reason<'a>(run: &'a Run, check: &str) -> Option<&'a Reason> {
     run.verdict
         .reasons
         .iter()
@@ -63,12 +63,12 @@ pub(super) fn reason<'a>(run: &'a Point, check: &str) -> Option<&'a Reason> {
 }
 
 /// A figure that the specimen noted; 0 where it noted none.
-pub(super) fn noted(run: &Point, name: &str) -> f64 {
+pub(super) fn noted(run: &Run, name: &str) -> f64 {
     run.truth.get(name).copied().unwrap_or(0.0)
 }
 
 /// Summed over the runs.
-pub(super) fn total(runs: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
+pub(super) fn total(runs: &[&Run], figure: impl Fn(&Run) -> f64) -> f64 {
     runs.iter().map(|run| figure(run)).sum()
 }
 

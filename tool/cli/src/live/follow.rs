@@ -6,7 +6,7 @@ use crate::progress::place;
 use jostle_engine::experiment::Progress;
 use jostle_engine::order::Running;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Buckets, End, Point, Record};
+use jostle_model::record::{At, Buckets, End, Record, Run};
 use jostle_report::openmetrics::{self, NowRun};
 use jostle_report::{ResultSet, live};
 use jostle_stats::histogram::Histogram;
@@ -28,7 +28,7 @@ pub(super) struct Following {
     /// Experiments with their finished runs; of the last one more are to come.
     sets: Vec<ResultSet>,
     /// The run in progress.
-    run: Option<Run>,
+    run: Option<Ongoing>,
     /// Runs that were begun.
     runs: usize,
     /// Runs that the experiments before this one had planned.
@@ -39,7 +39,7 @@ pub(super) struct Following {
 }
 
 /// A run in progress.
-struct Run {
+struct Ongoing {
     target: String,
     at: At,
     /// The point, as options.
@@ -79,7 +79,7 @@ impl Following {
             point: name.clone(),
             ..Current::default()
         }));
-        self.run = Some(Run {
+        self.run = Some(Ongoing {
             target: target.to_owned(),
             at,
             name,
@@ -144,8 +144,10 @@ impl Following {
         run.looks.push_back(look.clone());
     }
 
-    fn done(&mut self, point: &Point, now: Duration, state: &mut State) {
-        let Some(run) = self.run.take() else { return };
+    fn done(&mut self, run: &Run, now: Duration, state: &mut State) {
+        let Some(current) = self.run.take() else {
+            return;
+        };
         let metrics = state.now();
         metrics.runs_finished += 1;
         metrics.run = None;
@@ -155,11 +157,11 @@ impl Following {
         }
         state.run(None);
         // A run that was too short to be looked at is one sample.
-        if run.looks.is_empty() && !point.verdict.is_invalid() {
-            let place = state.point(&run.target, &run.name);
-            state.sample(whole(point, place, self.runs, now));
+        if current.looks.is_empty() && !run.verdict.is_invalid() {
+            let place = state.point(&current.target, &current.name);
+            state.sample(whole(run, place, self.runs, now));
         }
-        if let Some(owners) = owners(point, run.name) {
+        if let Some(owners) = owners(run, current.name) {
             state.owners(owners);
         }
     }
@@ -180,9 +182,9 @@ impl Following {
                 self.sets.push(ResultSet::new(experiment, Vec::new(), end));
                 return Some(self.tables());
             }
-            (Record::Point(point), Some(set)) => set.points.push((**point).clone()),
+            (Record::Run(run), Some(set)) => set.runs.push((**run).clone()),
             (Record::Closing(closing), Some(set)) => {
-                let mut points = set.points.iter_mut().rev();
+                let mut points = set.runs.iter_mut().rev();
                 points.find_map(|point| closing.add_to(point).then_some(()))?;
             }
             (Record::Fit(fit), Some(set)) => set.fits.push((**fit).clone()),
@@ -194,12 +196,12 @@ impl Following {
         }
         let due = |(at, took): &(Instant, Duration)| at.elapsed() >= *took * REST;
         let due = self.table.as_ref().is_none_or(due);
-        (due && matches!(record, Record::Point(_))).then(|| self.tables())
+        (due && matches!(record, Record::Run(_))).then(|| self.tables())
     }
 
     fn tables(&mut self) -> (String, String, String) {
         let began = Instant::now();
-        let measured = self.sets.iter().any(|set| !set.points.is_empty());
+        let measured = self.sets.iter().any(|set| !set.runs.is_empty());
         let html = match measured {
             true => live::results(&self.sets),
             false => String::new(),
@@ -280,9 +282,9 @@ fn bands(times: &Histogram) -> Option<[Option<u64>; 4]> {
 }
 
 /// A run as one sample.
-fn whole(point: &Point, place: usize, run: usize, now: Duration) -> Sample {
-    let timed = openmetrics::latency(point);
-    let cpus = point.accounts.as_deref().map(|accounts| {
+fn whole(made: &Run, place: usize, run: usize, now: Duration) -> Sample {
+    let timed = openmetrics::latency(made);
+    let cpus = made.accounts.as_deref().map(|accounts| {
         let cpus = |seconds: f64| seconds / accounts.between_s.max(f64::MIN_POSITIVE);
         let server = accounts.server_s.unwrap_or(0.0);
         let others = accounts.others_s.unwrap_or(0.0) + accounts.machine_s;
@@ -293,16 +295,16 @@ fn whole(point: &Point, place: usize, run: usize, now: Duration) -> Sample {
         t_s: now.as_secs_f64(),
         point: place,
         run,
-        span_s: point.window_s,
-        per_s: point.throughput_per_s,
+        span_s: made.window_s,
+        per_s: made.throughput_per_s,
         ns: timed.and_then(|(_, times)| bands(&times)),
         cpus,
     }
 }
 
 /// CPU time of a finished run, with the names of neighbours.
-fn owners(point: &Point, name: String) -> Option<Owners> {
-    let accounts = point.accounts.as_deref()?;
+fn owners(run: &Run, name: String) -> Option<Owners> {
+    let accounts = run.accounts.as_deref()?;
     let mut owners = vec![("workers".to_owned(), accounts.workers_s)];
     let more = [
         ("started for requests", accounts.requests_s),

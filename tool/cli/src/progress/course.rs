@@ -3,7 +3,7 @@
 //! since both need all runs. Pure; the caller passes the time in.
 
 use jostle_model::Nanos;
-use jostle_model::record::{At, Distribution, Is, Point};
+use jostle_model::record::{At, Distribution, Is, Run};
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{grouped, time};
 use std::collections::BTreeMap;
@@ -82,23 +82,23 @@ impl Course {
     }
 
     /// It is done.
-    pub(super) fn done(&mut self, point: &Point, now: Duration) {
+    pub(super) fn done(&mut self, run: &Run, now: Duration) {
         self.done += 1;
         self.ended = now;
-        let Some(run) = &self.now else { return };
-        if !self.seen.contains_key(&run.point) {
-            self.points.push(run.point.clone());
+        let Some(current) = &self.now else { return };
+        if !self.seen.contains_key(&current.point) {
+            self.points.push(current.point.clone());
         }
-        let seen = self.seen.entry(run.point.clone()).or_default();
+        let seen = self.seen.entry(current.point.clone()).or_default();
         seen.runs += 1;
-        if let Some((figure, reads)) = figure(point).filter(|_| point.verdict.is != Is::Invalid) {
+        if let Some((figure, reads)) = figure(run).filter(|_| run.verdict.is != Is::Invalid) {
             seen.figures.push(figure);
             seen.reads = Some(reads);
         }
-        if let Some(exclusion) = &point.exclusion {
+        if let Some(exclusion) = &run.exclusion {
             *seen.overlaps.get_or_insert(0) += exclusion.violations;
         }
-        seen.neighbours = point.accounts.as_deref().and_then(|accounts| {
+        seen.neighbours = run.accounts.as_deref().and_then(|accounts| {
             let span_s = accounts.between_s * accounts.cpus as f64;
             Some(accounts.others_s? / span_s).filter(|share| share.is_finite())
         });
@@ -201,7 +201,7 @@ impl Seen {
 }
 
 /// What a run is known by, as `comparison::figures::is_headline` has it for a plan.
-fn figure(run: &Point) -> Option<(f64, Reads)> {
+fn figure(run: &Run) -> Option<(f64, Reads)> {
     let p50 = |times: &Option<Distribution>| Some(*times.as_ref()?.percentiles.get("p50")? as f64);
     if let Some(recovery) = &run.recovery {
         let grant = recovery.next_grant_ns? as f64;
@@ -269,8 +269,8 @@ mod tests {
         }
     }
 
-    fn point(per_s: f64, violations: u64) -> Point {
-        Point {
+    fn point(per_s: f64, violations: u64) -> Run {
+        Run {
             throughput_per_s: per_s,
             exclusion: Some(Exclusion {
                 violations,
@@ -282,7 +282,7 @@ mod tests {
                 others_s: Some(0.08),
                 ..Accounts::default()
             })),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
@@ -334,14 +334,14 @@ mod tests {
         let mut course = Course::default();
         course.planned(2, 2, Nanos(40_000_000_000), S(5));
         assert!(course.rows().is_empty());
-        let mut run = |point: &Point, target: &str, workers: u64, run: u32| {
+        let mut run = |made: &Run, target: &str, workers: u64, run: u32| {
             course.begins(target, at(workers), run, S(5));
-            course.done(point, S(6));
+            course.done(made, S(6));
             course.rows()
         };
-        let verdict = |is: Is, mut point: Point| {
-            point.verdict.is = is;
-            point
+        let verdict = |is: Is, mut run: Run| {
+            run.verdict.is = is;
+            run
         };
         let rest = "0 overlaps, neighbours 4 %";
         assert_eq!(
@@ -376,9 +376,9 @@ mod tests {
                 ..Distribution::default()
             })
         };
-        let of = |run: Point| figure(&run).map(|(figure, reads)| reads(figure));
-        let (plain, ns) = (Point::default(), 41_000);
-        let opened = |connect_ns, bind_ns| Point {
+        let of = |run: Run| figure(&run).map(|(figure, reads)| reads(figure));
+        let (plain, ns) = (Run::default(), 41_000);
+        let opened = |connect_ns, bind_ns| Run {
             connect_ns,
             bind_ns,
             ..plain.clone()
@@ -388,7 +388,7 @@ mod tests {
             "connect() in 41 us"
         );
         assert_eq!(of(opened(None, median(ns))).unwrap(), "bind() in 41 us");
-        let mut answered = Point {
+        let mut answered = Run {
             response_ns: median(ns),
             ..plain.clone()
         };
@@ -396,7 +396,7 @@ mod tests {
         answered.at.rate = Some(1_000);
         assert_eq!(of(answered).unwrap(), "answered in 41 us");
         // Where a lock stays its owner's there is no next grant.
-        let struck = |next_grant_ns: Option<u64>| Point {
+        let struck = |next_grant_ns: Option<u64>| Run {
             recovery: serde_json::from_value(serde_json::json!({
                 "fault": "kill", "waiters": 1, "within_ns": 0, "struck_at_ns": 0,
                 "struck_by_ns": 0, "served": 0, "next_grant_ns": next_grant_ns, "history": [],

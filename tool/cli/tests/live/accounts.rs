@@ -8,14 +8,14 @@ use crate::common::web::Server;
 use crate::common::{
     Done, Place, alone, beside, jostle, must_be_root, must_have, python_by_name, reason,
 };
-use jostle_model::record::{Accounts, Is, Neighbour, Point};
+use jostle_model::record::{Accounts, Is, Neighbour, Run};
 use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-fn accounts(point: &Point) -> &Accounts {
-    point.accounts.as_deref().unwrap()
+fn accounts(run: &Run) -> &Accounts {
+    run.accounts.as_deref().unwrap()
 }
 
 /// The server's CPU time, as a share of the time between the readings: how many
@@ -54,16 +54,16 @@ fn workers_that_share_a_cpu_preempt_each_other() {
     let line = "contend null -w 2 -b 0 -i 0 -t 500ms --runs 1 --place same --format json";
     for carrier in ["processes", "threads"] {
         let done = jostle(&format!("{line} --as {carrier}")).run();
-        let point = done.point();
-        let preempted = point.counts["preempted"];
-        assert!(point.counts.contains_key("page_faults"));
+        let run = done.only_run();
+        let preempted = run.counts["preempted"];
+        assert!(run.counts.contains_key("page_faults"));
         // A turn lasts a few milliseconds, whatever the scheduler's settings.
         assert!(preempted >= 2, "{carrier}: {preempted}");
     }
     // The one thread of tasks counts for all of them.
     let tasks = "contend lockd -w 4 --as tasks -t 100ms -b 0 --runs 1 --format json";
-    let point = jostle(tasks).run().point();
-    assert!(point.counts.contains_key("preempted"), "{:?}", point.counts);
+    let run = jostle(tasks).run().only_run();
+    assert!(run.counts.contains_key("preempted"), "{:?}", run.counts);
 }
 
 /// A master whose processes serve, one of which it replaces again and again.
@@ -145,13 +145,13 @@ fn a_web_server_is_the_server_and_no_neighbour() {
             server.port
         );
         let line = format!("{line} --runs 1 --quiet --format json");
-        let point = server.place.jostle(&line).run().measures().point();
-        let accounts = accounts(&point);
+        let run = server.place.jostle(&line).run().measures().only_run();
+        let accounts = accounts(&run);
         assert!(
             accounts.server_s.unwrap() > 0.0,
             "{connection}: {accounts:?}"
         );
-        assert!(point.server.unwrap().cpu_us_per_operation.unwrap() > 0.0);
+        assert!(run.server.unwrap().cpu_us_per_operation.unwrap() > 0.0);
         let pid = u64::from(server.child.id());
         assert!(
             accounts.others.iter().all(|other| other.pid != pid),
@@ -170,7 +170,7 @@ fn the_engine_behind_a_thin_client_is_named_by_its_port() {
     let call = |named: &str| {
         let line = format!("call -w 1 -n 60 --null none {named} --runs 1 --quiet --format json");
         let jostle = server.place.jostle(&line).word(&command);
-        jostle.run().measures().point()
+        jostle.run().measures().only_run()
     };
     assert_eq!(accounts(&call("")).server_s, None);
     for named in [
@@ -196,7 +196,7 @@ fn where_others_cannot_be_seen_that_is_absent_and_a_few_workers_need_no_sight() 
     let run = jostle(line)
         .under("unshare --fork --pid --mount-proc")
         .run();
-    let point = run.measures().point();
+    let point = run.measures().only_run();
     let accounts = accounts(&point);
     assert_eq!((accounts.others_s, accounts.whole_s), (None, None));
     assert!(accounts.waited_s.is_some() && accounts.workers_s > 0.0);
@@ -220,9 +220,9 @@ fn a_server_of_another_user_has_to_be_named_and_that_is_said() {
         "{}",
         unseen.stderr
     );
-    assert_eq!(accounts(&unseen.point()).server_s, None);
+    assert_eq!(accounts(&unseen.only_run()).server_s, None);
     let named = call(&format!("--server pid:{pid}")).run().measures();
-    let named = named.does_not_say("--server pid:N").point();
+    let named = named.does_not_say("--server pid:N").only_run();
     let accounts = accounts(&named);
     assert!(accounts.server_s.unwrap() > 0.0, "{accounts:?}");
     assert!(
@@ -248,7 +248,7 @@ fn a_plain_user_whom_the_system_shows_little_is_not_doubted_for_that() {
         let place = Place::of_a_plain_user();
         let run = place.jostle(line).after(script);
         let run = run.under(&format!("unshare {namespace}")).run();
-        let point = run.measures().point();
+        let point = run.measures().only_run();
         let accounts = accounts(&point);
         assert_eq!(accounts.others_s.is_some(), sees_others, "{namespace}");
         assert!(accounts.waited_s.is_some() && accounts.workers_s > 0.0);
@@ -279,7 +279,7 @@ fn a_server_whose_processes_come_and_go_is_still_the_server() {
         port.trim()
     );
     // Requests of a process that is replaced fail, which makes the point INVALID.
-    let point = jostle(&line).run().measures().point();
+    let point = jostle(&line).run().measures().only_run();
     drop(python.stdin.take());
     let _ = python.wait();
     let accounts = accounts(&point);
@@ -303,10 +303,10 @@ mod figures {
                 server.port
             );
             let line = format!("{line} --runs 1 --quiet --format json");
-            let point = server.place.jostle(&line).run().measures().point();
-            let share = server_share(accounts(&point));
+            let run = server.place.jostle(&line).run().measures().only_run();
+            let share = server_share(accounts(&run));
             assert!(share > 0.1, "{connection}: {share}");
-            assert!(point.server.unwrap().cpu_us_per_operation.unwrap() > 1.0);
+            assert!(run.server.unwrap().cpu_us_per_operation.unwrap() > 1.0);
         }
     }
 
@@ -320,7 +320,7 @@ mod figures {
         let line = format!("contend flock -w 2 -b -1ms -t 0.5 --place cpus:{ours}");
         let measured = || {
             let line = format!("{line} --runs 1 --quiet --format json");
-            jostle(&line).run().leaves_nothing().point()
+            jostle(&line).run().leaves_nothing().only_run()
         };
         let burners = vec![burner("hog-a", ours), burner("hog-b", ours)];
         let disturbed = measured();

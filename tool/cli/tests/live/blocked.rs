@@ -22,7 +22,7 @@ fn an_error_stream_that_nobody_reads_costs_no_point() {
         .run_cleanly()
         .measures()
         .prints("flock");
-    assert_eq!(place.points("points.jsonl").len(), 2);
+    assert_eq!(place.runs("points.jsonl").len(), 2);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn results_that_nobody_reads_are_in_the_file_and_a_signal_ends_the_wait() {
     });
     run.signal(Signal::TERM);
     let done = run.end();
-    assert_eq!(done.place.points("points.jsonl").len(), 2);
+    assert_eq!(done.place.runs("points.jsonl").len(), 2);
     done.exits(143)
         .says("finished points are kept in points.jsonl");
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{Place, Signal, alone, beside, left, must_be_root, processes};
 use jostle_model::calibrated::{Calibrated, Outcome};
-use jostle_model::record::{Point, Record};
+use jostle_model::record::{Record, Run};
 use std::time::Duration;
 
 fn calibrated(lines: &str) -> Calibrated {
@@ -60,14 +60,13 @@ fn rows_rest_on_records_and_leave_nothing() {
         "{:?}",
         found.rows
     );
-    let points: Vec<Point> = place.points("found.jsonl");
-    let of = |target: &str| points.iter().filter(|point| point.target == target).count();
+    let runs: Vec<Run> = place.runs("found.jsonl");
+    let of = |target: &str| runs.iter().filter(|point| point.target == target).count();
     assert_eq!(of("echo:lose=100"), 1);
     // A row that cannot tell is measured once more.
     assert!([3, 6].contains(&of("delay:20us")));
     assert!(
-        points
-            .iter()
+        runs.iter()
             .all(|p| p.target != "echo:lose=100" || p.truth["lost"] == 20.0)
     );
 }

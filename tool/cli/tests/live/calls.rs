@@ -2,7 +2,7 @@
 //! never a fast success, and that no process outlives the run, however it ends.
 
 use crate::common::{Jostle, Place, Running, Signal, alone, beside, jostle, processes, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use std::collections::BTreeSet;
 
 /// One run of a command, as records; `options` come first.
@@ -10,40 +10,40 @@ fn call(command: &str, options: &str) -> Jostle {
     jostle(&format!("call --runs 1 --quiet --format json {options}")).word(command)
 }
 
-fn measured(command: &str, options: &str) -> Point {
-    call(command, options).run_cleanly().measures().point()
+fn measured(command: &str, options: &str) -> Run {
+    call(command, options).run_cleanly().measures().only_run()
 }
 
 #[test]
 fn a_call_is_split_into_spawn_run_and_reap() {
     let _beside = beside();
     for carrier in ["processes", "threads"] {
-        let point = measured("sh -c 'exit 0'", &format!("-n 40 -w 2 --as {carrier}"));
-        assert_eq!(point.workload, "stream");
-        assert_eq!(point.operations, 80);
-        assert_eq!(point.codes, [("0".to_owned(), 80)].into());
-        let names: Vec<&str> = point.phases.iter().map(|p| p.phase.as_str()).collect();
+        let run = measured("sh -c 'exit 0'", &format!("-n 40 -w 2 --as {carrier}"));
+        assert_eq!(run.workload, "stream");
+        assert_eq!(run.operations, 80);
+        assert_eq!(run.codes, [("0".to_owned(), 80)].into());
+        let names: Vec<&str> = run.phases.iter().map(|p| p.phase.as_str()).collect();
         assert_eq!(names, ["spawn", "run", "reap"]);
-        assert!(point.phases.iter().all(|p| p.span.count == 80));
+        assert!(run.phases.iter().all(|p| p.span.count == 80));
         // Every nanosecond of a call belongs to one of its phases.
-        let service = point.service_ns.as_ref().unwrap();
-        let sum: f64 = point.phases.iter().map(|p| p.span.mean).sum();
+        let service = run.service_ns.as_ref().unwrap();
+        let sum: f64 = run.phases.iter().map(|p| p.span.mean).sum();
         assert!((sum - service.mean).abs() < 1.0, "{sum} {service:?}");
         assert_eq!(
-            point.histograms["spawn_ns"]
+            run.histograms["spawn_ns"]
                 .0
                 .iter()
                 .map(|b| b.1)
                 .sum::<u64>(),
             80
         );
-        assert_eq!(point.series.iter().map(|s| s.operations).sum::<u64>(), 80);
-        assert!(point.children_user_s.unwrap() + point.children_system_s.unwrap() > 0.0);
-        assert_eq!(reason(&point, "errors"), None);
-        let null = point.null.unwrap();
+        assert_eq!(run.series.iter().map(|s| s.operations).sum::<u64>(), 80);
+        assert!(run.children_user_s.unwrap() + run.children_system_s.unwrap() > 0.0);
+        assert_eq!(reason(&run, "errors"), None);
+        let null = run.null.unwrap();
         assert_eq!(null.target, "exec:true");
         assert_eq!(null.service_ns.count, 80);
-        assert!(point.exclusion.is_none() && point.acquire_ns.is_none());
+        assert!(run.exclusion.is_none() && run.acquire_ns.is_none());
     }
 }
 
@@ -61,20 +61,20 @@ fn an_unexpected_code_is_an_error_and_no_fast_success() {
     ];
     for (command, options, code, successes) in table {
         let done = call(command, &format!("-n 20 {options}")).run_cleanly();
-        let point = done.point();
-        assert_eq!(point.codes, [(code.to_owned(), 20)].into(), "{command}");
-        assert_eq!(point.operations, successes, "{command} {options}");
+        let run = done.only_run();
+        assert_eq!(run.codes, [(code.to_owned(), 20)].into(), "{command}");
+        assert_eq!(run.operations, successes, "{command} {options}");
         match successes {
             0 => {
                 assert_eq!(done.code(), 3);
-                assert_eq!(point.verdict.is, Is::Invalid);
-                assert_eq!(point.errors[&format!("code {code}")], 20);
-                assert_eq!(point.service_ns, None);
-                assert_eq!(point.failed_ns.unwrap().count, 20);
+                assert_eq!(run.verdict.is, Is::Invalid);
+                assert_eq!(run.errors[&format!("code {code}")], 20);
+                assert_eq!(run.service_ns, None);
+                assert_eq!(run.failed_ns.unwrap().count, 20);
             }
             _ => {
-                assert_eq!(reason(&point, "errors"), None, "{command} {options}");
-                assert_eq!(point.failed_ns, None);
+                assert_eq!(reason(&run, "errors"), None, "{command} {options}");
+                assert_eq!(run.failed_ns, None);
             }
         }
     }
@@ -84,11 +84,11 @@ fn an_unexpected_code_is_an_error_and_no_fast_success() {
 #[test]
 fn codes_are_counted_each_by_itself() {
     let _beside = beside();
-    let point = measured("sh -c 'test $(({n} % 4)) = 0 && exit 7; exit 0'", "-n 20");
+    let run = measured("sh -c 'test $(({n} % 4)) = 0 && exit 7; exit 0'", "-n 20");
     let counted = [("0".to_owned(), 15), ("7".to_owned(), 5)].into();
-    assert_eq!(point.codes, counted);
-    assert_eq!(point.errors, [("code 7".to_owned(), 5)].into());
-    assert_eq!(point.service_ns.unwrap().count, 15);
+    assert_eq!(run.codes, counted);
+    assert_eq!(run.errors, [("code 7".to_owned(), 5)].into());
+    assert_eq!(run.service_ns.unwrap().count, 15);
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn a_command_that_hangs_is_killed_and_counted() {
     let options = "-n 3 --call-timeout 100ms --null none";
     let done = call(HANGS, options).run_cleanly().exits(3);
     let done = done.ends_within_a_minute();
-    let point = done.point();
-    assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 3)].into());
-    assert_eq!((point.operations, point.codes.len()), (0, 0));
-    assert!(point.failed_ns.unwrap().min >= 100_000_000);
+    let run = done.only_run();
+    assert_eq!(run.errors, [("ETIMEDOUT".to_owned(), 3)].into());
+    assert_eq!((run.operations, run.codes.len()), (0, 0));
+    assert!(run.failed_ns.unwrap().min >= 100_000_000);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn what_a_command_leaves_behind_ends_with_the_run() {
     let done = call("sh -c 'sleep 60 & exit 0'", "-n 3 --null none").run();
     // At once, before anything had time to be cleared away.
     assert_eq!(done.what_is_left(), [""; 0]);
-    assert_eq!(done.measures().point().operations, 3);
+    assert_eq!(done.measures().only_run().operations, 3);
 }
 
 fn hanging() -> Running {

@@ -1,7 +1,7 @@
 //! `churn`: what a lock costs if each job opens a session of its own.
 
 use crate::common::{Done, Jostle, Place, beside, jostle, must_have, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::ports::free_port;
 use jostle_testbed::running::{Running as Server, eventually};
@@ -13,30 +13,30 @@ fn as_json(line: &str) -> Jostle {
     jostle(&format!("{line} --runs 1 --format json"))
 }
 
-fn one(line: &str) -> Point {
+fn one(line: &str) -> Run {
     let done: Done = as_json(line).run().measures();
-    done.point()
+    done.only_run()
 }
 
 /// What holds of each run on every machine.
 #[track_caller]
-fn adds_up(point: &Point, cycles: u64) {
-    assert_eq!(point.operations, cycles);
-    assert_eq!(point.workload, "churn");
+fn adds_up(run: &Run, cycles: u64) {
+    assert_eq!(run.operations, cycles);
+    assert_eq!(run.workload, "churn");
     let phase = |name: &str| {
-        let mut phases = point.phases.iter();
+        let mut phases = run.phases.iter();
         let found = phases.find(|phase| phase.phase == name);
-        &found.unwrap_or_else(|| panic!("no {name}: {point:?}")).span
+        &found.unwrap_or_else(|| panic!("no {name}: {run:?}")).span
     };
     let (open, close, cycle) = (phase("open"), phase("close"), phase("cycle"));
-    let acquire = &point.acquire_ns.as_ref().unwrap().granted;
-    let release = point.release_ns.as_ref().unwrap();
+    let acquire = &run.acquire_ns.as_ref().unwrap().granted;
+    let release = run.release_ns.as_ref().unwrap();
     for part in [open, acquire, release, close, cycle] {
         assert_eq!(part.count, cycles);
     }
     let parts = open.mean + acquire.mean + release.mean + close.mean;
     assert!(parts <= cycle.mean, "{parts} of {}", cycle.mean);
-    assert!(cycle.mean < 1.1 * point.window_s * 1e9, "{point:?}");
+    assert!(cycle.mean < 1.1 * run.window_s * 1e9, "{run:?}");
     for check in [
         "exclusion",
         "lost_update",
@@ -44,7 +44,7 @@ fn adds_up(point: &Point, cycles: u64) {
         "errors",
         "server_counts",
     ] {
-        assert_eq!(reason(point, check), None, "{check}");
+        assert_eq!(reason(run, check), None, "{check}");
     }
 }
 
@@ -61,10 +61,10 @@ fn file_locks_are_opened_for_each_lock() {
 fn workers_with_one_lock_are_watched() {
     let _beside = beside();
     for target in ["flock", "lockd"] {
-        let point = one(&format!("churn {target} -w 4 -n 100 --names one"));
-        adds_up(&point, 400);
-        assert_eq!(point.names.as_deref(), Some("one"));
-        let exclusion = point.exclusion.unwrap();
+        let run = one(&format!("churn {target} -w 4 -n 100 --names one"));
+        adds_up(&run, 400);
+        assert_eq!(run.names.as_deref(), Some("one"));
+        let exclusion = run.exclusion.unwrap();
         assert_eq!((exclusion.checked, exclusion.violations), (400, 0));
     }
 }
@@ -160,7 +160,7 @@ fn a_server_that_is_killed_ends_it_and_leaves_nothing() {
         run.kill_servers("memcached");
         let done = run.end().ends_within_a_minute().leaves_nothing();
         assert!(done.stderr.contains("memcached that jostle launched") || done.code() == 3);
-        let points = place.points("killed");
-        assert!(points.iter().all(|point| point.verdict.is == Is::Invalid));
+        let runs = place.runs("killed");
+        assert!(runs.iter().all(|point| point.verdict.is == Is::Invalid));
     }
 }

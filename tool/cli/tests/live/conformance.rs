@@ -4,7 +4,7 @@
 
 use crate::common::{alone, beside, each_at_once, in_five_tries, jostle, reason};
 use jostle_model::plan::Carrier;
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_targets::{Entry, Spec, TABLE};
 use jostle_testbed::lock_servers as servers;
 use std::time::Duration;
@@ -146,9 +146,9 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
                 way.options
             );
             let done = jostle(&line).run_cleanly().measures();
-            let points = done.points();
-            assert_eq!(points.len(), targets.len(), "{}", done.transcript());
-            for point in points.iter().filter(|point| point.operations > 0) {
+            let runs = done.runs();
+            assert_eq!(runs.len(), targets.len(), "{}", done.transcript());
+            for point in runs.iter().filter(|run| run.operations > 0) {
                 let what = format!("{} {carrier} {}", point.target, way.options);
                 is_measured_without_a_fault(point, window_s, &what);
                 assert_eq!(
@@ -162,7 +162,7 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
                     "{what}"
                 );
             }
-            let mut operations = points.iter().map(|point| point.operations);
+            let mut operations = runs.iter().map(|run| run.operations);
             targets.retain(|_| operations.next() == Some(0));
             window_s *= 4.0;
             targets.is_empty().then_some(())
@@ -170,8 +170,8 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
     });
 }
 
-fn is_measured_without_a_fault(point: &Point, window_s: f64, what: &str) {
-    let grave: Vec<_> = point
+fn is_measured_without_a_fault(run: &Run, window_s: f64, what: &str) {
+    let grave: Vec<_> = run
         .verdict
         .reasons
         .iter()
@@ -179,28 +179,25 @@ fn is_measured_without_a_fault(point: &Point, window_s: f64, what: &str) {
         .collect();
     assert!(grave.is_empty(), "{what}: {grave:?}");
     assert!(
-        (point.window_s - window_s).abs() < 1e-9,
+        (run.window_s - window_s).abs() < 1e-9,
         "{what}: {} s",
-        point.window_s
+        run.window_s
     );
-    let of_workers = &point.workers.as_ref().unwrap().operations;
+    let of_workers = &run.workers.as_ref().unwrap().operations;
     assert_eq!(of_workers.len(), 4, "{what}");
     assert_eq!(
         of_workers.iter().sum::<u64>(),
-        point.operations,
+        run.operations,
         "{what}: workers"
     );
-    assert_eq!(point.series.len(), 10, "{what}");
+    assert_eq!(run.series.len(), 10, "{what}");
     assert_eq!(
-        point.series.iter().map(|s| s.operations).sum::<u64>(),
-        point.operations,
+        run.series.iter().map(|s| s.operations).sum::<u64>(),
+        run.operations,
         "{what}: series"
     );
-    let exclusion = point.exclusion.as_ref().unwrap();
-    assert!(
-        exclusion.checked >= point.operations,
-        "{what}: {exclusion:?}"
-    );
+    let exclusion = run.exclusion.as_ref().unwrap();
+    assert!(exclusion.checked >= run.operations, "{what}: {exclusion:?}");
     assert_eq!(
         (
             exclusion.violations,
@@ -210,15 +207,15 @@ fn is_measured_without_a_fault(point: &Point, window_s: f64, what: &str) {
         (0, 0, 0),
         "{what}"
     );
-    if point.stamp_every == Some(1) {
+    if run.stamp_every == Some(1) {
         let stamped = [
-            point.stamped,
-            point.acquire_ns.as_ref().map(|a| a.granted.count),
-            point.hold_ns.as_ref().map(|h| h.count),
+            run.stamped,
+            run.acquire_ns.as_ref().map(|a| a.granted.count),
+            run.hold_ns.as_ref().map(|h| h.count),
         ];
         assert_eq!(
             stamped,
-            [Some(point.operations); 3],
+            [Some(run.operations); 3],
             "{what}: stamped, waits, holds"
         );
     }
@@ -235,17 +232,17 @@ fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
         );
         window_s *= 2;
         let done = jostle(&line).run().measures();
-        (done.point().truth["planted"] > 10.0).then_some(done)
+        (done.only_run().truth["planted"] > 10.0).then_some(done)
     });
-    let point = done.exits(3).point();
-    let exclusion = point.exclusion.as_ref().unwrap();
-    assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+    let run = done.exits(3).only_run();
+    let exclusion = run.exclusion.as_ref().unwrap();
+    assert_eq!(reason(&run, "exclusion").unwrap().is, Is::Invalid);
     assert!(
         exclusion.examples[0].contains("was let in"),
         "{exclusion:?}"
     );
     // Two intruders at a time hide one another's overlap, a hundredth of them.
-    let planted = point.truth["planted"];
+    let planted = run.truth["planted"];
     for (what, found) in [
         ("overlaps", exclusion.violations as f64),
         ("updates lost", exclusion.lost_updates as f64),
@@ -264,7 +261,7 @@ fn a_server_that_only_answers_is_flagged_on_every_carrier() {
         let line = format!(
             "contend echo -w 4 -b 200us -i 10us -t 0.3 --as {carrier} --runs 1 --format json"
         );
-        let point = jostle(&line).run().exits(3).leaves_nothing().point();
+        let point = jostle(&line).run().exits(3).leaves_nothing().only_run();
         assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
         // It answers what it is asked: nothing else speaks against it.
         assert!(reason(&point, "errors").is_none(), "{:?}", point.verdict);
@@ -285,7 +282,7 @@ fn a_lock_that_grants_all_refuses_nobody() {
         ))
         .run()
         .measures()
-        .point()
+        .only_run()
     };
     assert_eq!(with("--try").setup["refused_tries"], 0.0);
     // Long enough for a worker that the scheduler stops within its attempt.
@@ -296,11 +293,11 @@ fn a_lock_that_grants_all_refuses_nobody() {
 
 /// A lock with a known order of service, contended by so many, each of whom
 /// waits again as soon as it has been served.
-fn unfair(policy: &str, workers: u64) -> Point {
+fn unfair(policy: &str, workers: u64) -> Run {
     let line = format!(
         "contend unfair:{policy} -w {workers} -b 500us -i 10us -t 1 --runs 1 --format json"
     );
-    jostle(&line).run().measures().point()
+    jostle(&line).run().measures().only_run()
 }
 
 #[test]
@@ -315,8 +312,8 @@ fn others_go_on_after_a_killed_owner_of_a_service() {
 }
 
 /// Grants in the last three tenths of the window, long after the owner was killed.
-fn operations_after(point: &Point) -> u64 {
-    point.series[7..].iter().map(|slice| slice.operations).sum()
+fn operations_after(run: &Run) -> u64 {
+    run.series[7..].iter().map(|slice| slice.operations).sum()
 }
 
 fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
@@ -350,14 +347,14 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             let early = done.stderr.contains("lost before the start");
             let struck = !early && done.stdout.contains("killed by SIGKILL");
             struck.then_some(())?;
-            let point = done.exits(3).point();
+            let run = done.exits(3).only_run();
             // On a busy machine the kernel may take longer than the run to end the owner,
             // and only then frees what it had.
-            let late = entry.lock.survives_owner && operations_after(&point) == 0;
+            let late = entry.lock.survives_owner && operations_after(&run) == 0;
             // And the owner may have released meanwhile, so that a waiter was killed.
-            let died_as_owner = point.exclusion.as_ref().is_some_and(|e| e.holder_died > 0);
-            let missed = stays_locked && operations_after(&point) > 0 && !died_as_owner;
-            (!late && !missed).then_some((point, holder))
+            let died_as_owner = run.exclusion.as_ref().is_some_and(|e| e.holder_died > 0);
+            let missed = stays_locked && operations_after(&run) > 0 && !died_as_owner;
+            (!late && !missed).then_some((run, holder))
         });
         let text = format!("(pid {holder}): killed by SIGKILL");
         assert!(
@@ -399,9 +396,9 @@ mod figures {
         // All that the specimen notes falls into the window.
         let line = "contend delay:200us -w 1 -b 0 -i 0 -t 0.3 --warmup 0 --runs 1 --format json";
         in_five_tries("a mean wait within max(1 %, 5 us) of the truth", || {
-            let point = jostle(line).run().measures().point();
-            let wait = point.acquire_ns.unwrap().granted;
-            let truth_ns = point.truth["sum_ns"] / point.truth["count"];
+            let run = jostle(line).run().measures().only_run();
+            let wait = run.acquire_ns.unwrap().granted;
+            let truth_ns = run.truth["sum_ns"] / run.truth["count"];
             let bound_ns = (0.01 * truth_ns).max(5_000.0);
             // Single delays last longer, when the CPU is taken away.
             let p50_ns = wait.percentiles["p50"] as f64;
@@ -429,20 +426,20 @@ mod figures {
     #[ignore = "cargo xtask validate figures"]
     fn two_to_one_is_found_as_two_thirds() {
         let _alone = alone();
-        let point = unfair("2to1", 50);
-        let operations = point.workers.unwrap().operations;
+        let run = unfair("2to1", 50);
+        let operations = run.workers.unwrap().operations;
         let even: u64 = operations.iter().step_by(2).sum();
-        let share = even as f64 / point.operations as f64;
+        let share = even as f64 / run.operations as f64;
         // The owner is not drawn: 48 of 73 after an even one, 50 of 74 after an odd one.
         // The share exceeds this bound once in 10,000 runs; a lottery gives 0.5.
-        let bound = 4.0 * (0.664 * 0.336 / point.operations as f64).sqrt();
-        assert!(bound < 0.16, "{} grants", point.operations);
+        let bound = 4.0 * (0.664 * 0.336 / run.operations as f64).sqrt();
+        assert!(bound < 0.16, "{} grants", run.operations);
         assert!((share - 0.664).abs() < bound, "{share}, not within {bound}");
         // The truth is of the whole run, warm-up included.
         assert!(
-            (share - point.truth["even_share"]).abs() < 0.02,
+            (share - run.truth["even_share"]).abs() < 0.02,
             "{share} {:?}",
-            point.truth
+            run.truth
         );
     }
 
@@ -451,17 +448,17 @@ mod figures {
     fn the_starved_worker_is_named_and_its_wait_is_censored() {
         let _alone = alone();
         // It is served where the scheduler keeps all others from waiting.
-        let point = in_five_tries("a worker without a grant", || {
-            Some(unfair("starve", 10)).filter(|point| point.per_worker.unwrap().none > 0)
+        let run = in_five_tries("a worker without a grant", || {
+            Some(unfair("starve", 10)).filter(|run| run.per_worker.unwrap().none > 0)
         });
-        let shares = point.per_worker.unwrap();
+        let shares = run.per_worker.unwrap();
         assert_eq!((shares.none, shares.min), (1, 0), "{shares:?}");
         assert_eq!(shares.longest_wait_worker, Some(0), "{shares:?}");
         assert!(
             shares.longest_wait_ns.unwrap() >= 1_000_000_000,
             "{shares:?}"
         );
-        assert!(point.acquire_ns.unwrap().censored >= 1);
-        assert_eq!(point.workers.unwrap().operations[0], 0);
+        assert!(run.acquire_ns.unwrap().censored >= 1);
+        assert_eq!(run.workers.unwrap().operations[0], 0);
     }
 }

@@ -9,7 +9,7 @@ use crate::common::{
     in_five_tries_unless_disturbed, jostle, must_have,
 };
 use jostle_model::connect::Connections;
-use jostle_model::record::{Fit, Point, Record};
+use jostle_model::record::{Fit, Record, Run};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -24,16 +24,16 @@ fn sweep(options: &str) -> Jostle {
     ))
 }
 
-/// The points of a run that must succeed, with how they were closed.
+/// The runs of a command that must succeed, with how they were closed.
 #[track_caller]
-fn points(done: &Done) -> Vec<Point> {
+fn runs(done: &Done) -> Vec<Run> {
     assert!([0, 3].contains(&done.code()), "{}", done.transcript());
-    let mut points: Vec<Point> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
     for line in done.stdout.lines() {
         match serde_json::from_str(line).unwrap() {
-            Record::Point(point) => points.push(*point),
+            Record::Run(run) => runs.push(*run),
             Record::Closing(closing) => {
-                let added = points
+                let added = runs
                     .iter_mut()
                     .filter_map(|p| closing.add_to(p).then_some(()));
                 assert_eq!(added.count(), 1, "{line}");
@@ -41,20 +41,20 @@ fn points(done: &Done) -> Vec<Point> {
             _ => {}
         }
     }
-    for point in &points {
-        let check = point.verdict.reasons.iter().find(|reason| {
+    for run in &runs {
+        let check = run.verdict.reasons.iter().find(|reason| {
             ["deaths", "errors", "limit", "accepted"].contains(&reason.check.as_str())
         });
         assert!(check.is_none(), "{check:?} of {}", done.transcript());
-        let connections = of(point);
-        assert_eq!(Some(connections.opened), point.at.open);
-        assert_eq!(connections.opened - connections.from, point.operations);
+        let connections = of(run);
+        assert_eq!(Some(connections.opened), run.at.open);
+        assert_eq!(connections.opened - connections.from, run.operations);
     }
-    points
+    runs
 }
 
-fn of(point: &Point) -> &Connections {
-    point.connections.as_ref().unwrap()
+fn of(run: &Run) -> &Connections {
+    run.connections.as_ref().unwrap()
 }
 
 fn count(distribution: &Option<jostle_model::record::Distribution>) -> u64 {
@@ -80,35 +80,34 @@ fn many_addresses_and_ports_are_used_in_turn() {
     let _beside = beside();
     let run = sweep("--open 6000 --sources 4 --ports 2");
     let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
-    let point = &points(&done)[0];
+    let run = &runs(&done)[0];
     // 8 pairs of 4000 ports; none needs an odd one.
-    assert_eq!(of(point).pairs, 8);
-    assert_eq!(of(point).parities, Some([6_000, 0]));
-    assert_eq!(count(&point.bind_ns), 6_000);
+    assert_eq!(of(run).pairs, 8);
+    assert_eq!(of(run).parities, Some([6_000, 0]));
+    assert_eq!(count(&run.bind_ns), 6_000);
 }
 
 #[test]
 fn bind_alone_connects_to_nobody() {
     let _beside = beside();
     let done = sweep("--only bind --open 1000:3000").run_cleanly();
-    let points = points(&done);
-    assert_eq!(count(&points[1].bind_ns), 2_000);
+    let runs = runs(&done);
+    assert_eq!(count(&runs[1].bind_ns), 2_000);
     assert!(
-        points
-            .iter()
+        runs.iter()
             .all(|p| p.connect_ns.is_none() && p.accept_ns.is_none())
     );
-    assert!(points.iter().all(|p| p.server.is_none()));
+    assert!(runs.iter().all(|p| p.server.is_none()));
 }
 
 #[test]
 fn a_path_is_as_good_as_a_port() {
     let _beside = beside();
     let done = sweep("unix --open 1000:3000").run_cleanly();
-    let points = points(&done);
-    assert_eq!(count(&points[1].connect_ns), 2_000);
-    assert_eq!(points[1].server.unwrap().difference, Some(0));
-    assert_eq!(of(&points[1]).parities, None);
+    let runs = runs(&done);
+    assert_eq!(count(&runs[1].connect_ns), 2_000);
+    assert_eq!(runs[1].server.unwrap().difference, Some(0));
+    assert_eq!(of(&runs[1]).parities, None);
 }
 
 #[test]
@@ -119,8 +118,8 @@ fn a_tracer_runs_along() {
         .jostle("connect --open 1k --rate 1000 --sources 1 --runs 1 --format json --during")
         .word("sh -c 'cat /proc/{pid}/comm; exec sleep 60'")
         .run_cleanly();
-    let point = &points(&done)[0];
-    let during = point.during.as_ref().unwrap();
+    let run = &runs(&done)[0];
+    let during = run.during.as_ref().unwrap();
     assert!(during.ends_with("exec sleep 60"), "{during}");
     done.says("jostle-client");
 }
@@ -131,7 +130,7 @@ fn descriptors_decide_how_many_processes_there_are() {
     let done = sweep("--open 1000 --sources 1")
         .under("prlimit --nofile=132:132")
         .run_cleanly();
-    let sides = points(&done).remove(0).connections.unwrap();
+    let sides = runs(&done).remove(0).connections.unwrap();
     let servers = sides.server.unwrap().processes;
     assert!((8..20).contains(&sides.client.processes), "{servers}");
     assert_eq!(servers, sides.client.processes + 1, "one stands by");
@@ -155,10 +154,10 @@ fn a_server_of_somebody_else_is_measured_from_the_client_s_side() {
     std::thread::spawn(move || unix.incoming().take(60).collect::<Vec<_>>());
     for target in targets {
         let done = sweep(&format!("{target} --open 20:60")).run_cleanly();
-        let points = points(&done);
-        assert_eq!(count(&points[1].connect_ns), 40);
-        assert!(points[1].accept_ns.is_none() && points[1].server.is_none());
-        assert!(of(&points[1]).server.is_none());
+        let runs = runs(&done);
+        assert_eq!(count(&runs[1].connect_ns), 40);
+        assert!(runs[1].accept_ns.is_none() && runs[1].server.is_none());
+        assert!(of(&runs[1]).server.is_none());
     }
 }
 
@@ -173,7 +172,7 @@ fn a_result_can_be_run_again_and_is_reported_as_it_was_printed() {
     let done = place
         .jostle("run first.jsonl --quiet --format json")
         .run_cleanly();
-    assert_eq!(points(&done).len(), 4);
+    assert_eq!(runs(&done).len(), 4);
     for format in ["csv", "markdown", "gnuplot"] {
         place
             .jostle(&format!("report first.jsonl --format {format}"))
@@ -189,12 +188,12 @@ fn an_interrupt_keeps_the_points_that_were_reached() {
         let place = Place::new();
         let line = "connect --open 500:20k --sources 1 --rate 2000 --runs 1 -o result.jsonl";
         let mut run = place.jostle(line).in_background();
-        run.until_points("result.jsonl", 1);
+        run.until_runs("result.jsonl", 1);
         run.signal(signal);
         let done = run.end().exits(code).says("interrupted").leaves_nothing();
-        let points = done.place.points("result.jsonl");
-        assert_eq!(points.len(), 1);
-        assert_eq!(points[0].operations, 500);
+        let runs = done.place.runs("result.jsonl");
+        assert_eq!(runs.len(), 1);
+        assert_eq!(runs[0].operations, 500);
         done.prints("500");
     }
 }
@@ -205,7 +204,7 @@ fn whoever_is_killed_nothing_stays_behind() {
     let line = "connect --open 500:20k --sources 1 --rate 2000 --runs 1 -o result.jsonl";
     let started = || {
         let mut run = Place::new().jostle(line).in_background();
-        run.until_points("result.jsonl", 1);
+        run.until_runs("result.jsonl", 1);
         run
     };
     let mut run = started();
@@ -225,19 +224,19 @@ fn a_client_that_dies_makes_its_point_invalid_and_keeps_the_others() {
     let place = Place::new();
     let line = "connect --open 500:20k --sources 1 --rate 2000 --runs 1 -o result.jsonl";
     let mut run = place.jostle(line).in_background();
-    run.until_points("result.jsonl", 1);
+    run.until_runs("result.jsonl", 1);
     let keeper = run.keeper();
     let children = crate::common::processes::children(keeper);
     let client = children.iter().find(|child| child.name == "jostle-client");
     run.kill(client.unwrap().pid);
     let done = run.end().exits(3).leaves_nothing();
-    let points = done.place.points("result.jsonl");
-    assert_eq!(points.len(), 2);
-    assert!(points[0].deaths.is_empty());
+    let runs = done.place.runs("result.jsonl");
+    assert_eq!(runs.len(), 2);
+    assert!(runs[0].deaths.is_empty());
     assert!(
-        points[1].deaths[0].contains("client 0"),
+        runs[1].deaths[0].contains("client 0"),
         "{:?}",
-        points[1].deaths
+        runs[1].deaths
     );
 }
 
@@ -264,11 +263,11 @@ fn connections_at_the_processes_of_another_s_server_are_counted() {
         let stdout = BufReader::new(server.stdout.take().unwrap());
         let port = stdout.lines().next().unwrap().unwrap();
         let line = format!("tcp://127.0.0.1:{port} --open 200 --rate 400");
-        let points = points(&sweep(&line).run());
+        let runs = runs(&sweep(&line).run());
         let group = rustix::process::Pid::from_child(&server);
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
         let _ = server.wait();
-        let mut accepted = of(&points[0]).accepted.clone();
+        let mut accepted = of(&runs[0]).accepted.clone();
         accepted.sort_by_key(|count| std::cmp::Reverse(*count));
         accepted
     };
@@ -285,22 +284,22 @@ fn every_connection_is_counted_on_both_sides_with_ports_by_parity() {
     let _beside = beside();
     let run = sweep("--open 500:2000:3000 --sources 1");
     let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
-    let points = points(&done);
-    let opened: Vec<u64> = points.iter().map(|p| p.operations).collect();
+    let runs = runs(&done);
+    let opened: Vec<u64> = runs.iter().map(|p| p.operations).collect();
     assert_eq!(opened, [500, 1_500, 1_000]);
-    for point in &points {
-        assert_eq!(count(&point.connect_ns), point.operations);
-        assert_eq!(count(&point.accept_ns), point.operations);
-        assert_eq!(count(&point.close_ns), point.operations);
-        assert_eq!(count(&point.server_close_ns), point.operations);
-        let server = point.server.unwrap();
-        assert_eq!(server.counted, point.at.open);
+    for run in &runs {
+        assert_eq!(count(&run.connect_ns), run.operations);
+        assert_eq!(count(&run.accept_ns), run.operations);
+        assert_eq!(count(&run.close_ns), run.operations);
+        assert_eq!(count(&run.server_close_ns), run.operations);
+        let server = run.server.unwrap();
+        assert_eq!(server.counted, run.at.open);
         assert_eq!(server.difference, Some(0));
-        assert!(point.bind_ns.is_none(), "one address is not bound");
+        assert!(run.bind_ns.is_none(), "one address is not bound");
     }
-    let parities: Vec<[u64; 2]> = points.iter().filter_map(|p| of(p).parities).collect();
+    let parities: Vec<[u64; 2]> = runs.iter().filter_map(|p| of(p).parities).collect();
     assert_eq!(parities, [[500, 0], [1_500, 0], [0, 1_000]]);
-    let last = of(&points[2]);
+    let last = of(&runs[2]);
     assert_eq!(last.time_wait_left, Some(3_000));
     assert_eq!(last.pairs, 1);
     assert_eq!(last.next_limits[0].at, 4_000);
@@ -316,7 +315,7 @@ fn a_reset_leaves_no_time_wait() {
     let _beside = beside();
     let run = sweep("--open 2000 --sources 1 --close rst");
     let done = in_a_network_of_its_own(run, "true").run_cleanly();
-    assert_eq!(of(&points(&done)[0]).time_wait_left, Some(0));
+    assert_eq!(of(&runs(&done)[0]).time_wait_left, Some(0));
 }
 
 #[test]
@@ -324,9 +323,9 @@ fn other_listening_sockets_are_there() {
     let _beside = beside();
     let run = sweep("--open 1000 --listeners 0:2500 --sources 1");
     let done = in_a_network_of_its_own(run, "true").run_cleanly();
-    let points = points(&done);
+    let runs = runs(&done);
     let in_use = |listeners| {
-        let point = points.iter().find(|p| p.at.listeners == Some(listeners));
+        let point = runs.iter().find(|p| p.at.listeners == Some(listeners));
         of(point.unwrap()).sockstat["inuse"]
     };
     // Ours, and both ends of each connection.
@@ -341,7 +340,7 @@ fn acceptors_share_in_every_way() {
             "--open 3000 --sources 1 --acceptors 3 --accept {how}"
         ))
         .run_cleanly();
-        let point = &points(&done)[0];
+        let point = &runs(&done)[0];
         let accepted = &of(point).accepted;
         assert_eq!(accepted.len(), 3, "{how}");
         assert_eq!(accepted.iter().sum::<u64>(), 3_000, "{how}");
@@ -362,8 +361,8 @@ mod figures {
         let _alone = alone();
         let run = sweep("--open 3000 --sources 1");
         let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
-        let points = points(&done);
-        let last = of(&points[0]);
+        let runs = runs(&done);
+        let last = of(&runs[0]);
         let own = [&last.client, last.server.as_ref().unwrap()].map(|side| side.own_bytes_each);
         // Mostly what a process takes by itself.
         let few = |each: &Option<f64>| each.is_some_and(|bytes| bytes * 3_000.0 < 8e6);
@@ -415,16 +414,16 @@ mod figures {
         in_five_tries("a rate that is kept", || {
             let done = sweep("--open 500:2000 --sources 1 --rate 4000").run_cleanly();
             let mut is_kept = true;
-            for point in points(&done) {
-                let least_s = (point.operations - 1) as f64 / 4_000.0;
-                assert!(point.window_s >= 0.999 * least_s, "{} s", point.window_s);
+            for run in runs(&done) {
+                let least_s = (run.operations - 1) as f64 / 4_000.0;
+                assert!(run.window_s >= 0.999 * least_s, "{} s", run.window_s);
                 // Who is late catches up, unless it was at the end; and each interval begins
                 // anew after a rest.
-                is_kept &= point.window_s < 1.25 * least_s + 0.02;
-                assert_eq!(count(&point.response_ns), point.operations);
-                let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
+                is_kept &= run.window_s < 1.25 * least_s + 0.02;
+                assert_eq!(count(&run.response_ns), run.operations);
+                let (response, connect) = (run.response_ns.unwrap(), run.connect_ns.unwrap());
                 assert!(response.mean > connect.mean);
-                assert!(point.connections.unwrap().lag_ns.is_some());
+                assert!(run.connections.unwrap().lag_ns.is_some());
             }
             is_kept.then_some(())
         });
@@ -437,13 +436,13 @@ mod figures {
     fn a_rate_that_is_not_kept_shows_in_the_response_and_not_in_connect() {
         let _alone = alone();
         let done = sweep("--open 2000 --sources 1 --rate 1000000").run_cleanly();
-        let point = points(&done).remove(0);
-        let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
+        let run = runs(&done).remove(0);
+        let (response, connect) = (run.response_ns.unwrap(), run.connect_ns.unwrap());
         assert!(
             response.mean > 20.0 * connect.mean,
             "{response:?} {connect:?}"
         );
-        let lag_ns = point.connections.unwrap().lag_ns.unwrap();
+        let lag_ns = run.connections.unwrap().lag_ns.unwrap();
         assert!(lag_ns as f64 > 0.9 * response.mean, "{lag_ns} {response:?}");
     }
 

@@ -27,8 +27,8 @@ fn sweep(options: &str) -> Jostle {
 #[track_caller]
 fn ends(done: Done, call: &str, error: &str, says: &[&str]) -> Done {
     let done = done.exits(3).leaves_nothing();
-    let points = done.points();
-    let (last, before) = points.split_last().unwrap();
+    let runs = done.runs();
+    let (last, before) = runs.split_last().unwrap();
     assert!(
         before.iter().all(|point| reason(point, "limit").is_none()),
         "{}",
@@ -72,7 +72,7 @@ fn a_full_accept_queue_is_named_and_a_longer_one_is_not() {
             drop(kept);
         });
         let done = sweep(&format!("tcp://{address} --open 20")).run();
-        done.points()
+        done.runs()
             .iter()
             .find_map(|point| Some(reason(point, "queues")?.text.clone()))
     };
@@ -185,7 +185,7 @@ fn ports_that_are_used_up() {
         ],
     );
     // An odd port is as good as an even one where the socket has a range of its own.
-    let parities = done.points()[1].connections.as_ref().unwrap().parities;
+    let parities = done.runs()[1].connections.as_ref().unwrap().parities;
     assert_eq!(parities.map(|[even, odd]| even + odd), Some(500));
     // As many addresses as it says, and they all fit.
     let run = sweep("--open 500:2000 --sources 2 --port-range 40000-40999");
@@ -292,7 +292,7 @@ fn a_small_backlog_is_said_and_waited_for() {
         .measures()
         .says("net.core.somaxconn is 8: clients wait")
         .says("`sysctl -w net.core.somaxconn=4096`");
-    assert_eq!(done.point().operations, 1_000);
+    assert_eq!(done.only_run().operations, 1_000);
 }
 
 /// Tests that have the machine to themselves.
@@ -345,7 +345,7 @@ mod figures {
         let _alone = alone();
         let run = sweep("--open 1000 --sources 1");
         let done = in_a_network_of_its_own(run, "echo 8 > /proc/sys/net/core/somaxconn").run();
-        let slowest = done.measures().point().connect_ns.unwrap().max;
+        let slowest = done.measures().only_run().connect_ns.unwrap().max;
         // A SYN that is dropped comes again after a second.
         assert!(slowest < 900_000_000, "{slowest} ns");
     }

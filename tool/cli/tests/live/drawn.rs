@@ -304,7 +304,7 @@ impl<'a> Record<'a> {
     fn of(set: &'a ResultSet) -> Record<'a> {
         Record {
             set,
-            summaries: summarize(&set.experiment, &set.points),
+            summaries: summarize(&set.experiment, &set.runs),
             wanted: HashMap::new(),
         }
     }

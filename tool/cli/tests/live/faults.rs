@@ -192,7 +192,7 @@ fn a_killed_parent_in_any_phase_leaves_nothing() {
 fn with_finished_points(place: &Place) -> Running {
     let line = "contend flock:locks -w 4 -b 1ms -t 250ms --warmup 50ms --runs 100 -o result.jsonl";
     let mut run = place.jostle(line).in_background();
-    run.until_points("result.jsonl", 2);
+    run.until_runs("result.jsonl", 2);
     run.until_workers(4);
     run
 }
@@ -200,7 +200,7 @@ fn with_finished_points(place: &Place) -> Running {
 /// What is in the file can be printed, and is what the run itself printed.
 fn finished_points_are_kept(done: &Done) {
     let report = done.place.jostle("report result.jsonl").run().exits(0);
-    assert!(done.place.points("result.jsonl").len() >= 2);
+    assert!(done.place.runs("result.jsonl").len() >= 2);
     if !done.stdout.is_empty() {
         assert_eq!(report.stdout, done.stdout);
     }
@@ -271,11 +271,9 @@ fn a_killed_worker_makes_its_run_invalid_and_the_others_go_on() {
     // Past the common start.
     run.after(Duration::from_millis(100)).kill(worker);
     let done = is_clean(run.end().exits(3));
-    let points = done.points();
-    assert_eq!(points.len(), 2, "{}", done.transcript());
-    let [killed, well] = &points[..] else {
-        panic!()
-    };
+    let runs = done.runs();
+    assert_eq!(runs.len(), 2, "{}", done.transcript());
+    let [killed, well] = &runs[..] else { panic!() };
     let text = format!("worker 0 (pid {worker}): killed by SIGKILL");
     assert_eq!(killed.deaths, std::slice::from_ref(&text));
     assert!(
@@ -295,7 +293,7 @@ fn a_killed_process_of_threads_makes_its_run_invalid() {
     let mut run = place.jostle(line).in_background();
     let process = run.until_workers(1)[0].pid;
     run.after(Duration::from_millis(300)).kill(process);
-    let point = is_clean(run.end().exits(3)).point();
+    let point = is_clean(run.end().exits(3)).only_run();
     assert_eq!(
         point.deaths,
         [format!(
@@ -314,7 +312,7 @@ fn a_killed_owner_is_no_overlap() {
     run.after(Duration::from_millis(300));
     let owner = run.holder();
     run.kill(owner);
-    let point = is_clean(run.end().exits(3)).point();
+    let point = is_clean(run.end().exits(3)).only_run();
     let exclusion = point.exclusion.as_ref().unwrap();
     assert_eq!(
         (exclusion.violations, exclusion.lost_updates),
@@ -439,16 +437,16 @@ fn an_interrupted_plan_is_resumed_to_its_end() {
     let mut run = place
         .jostle("run plan.toml -o result.jsonl")
         .in_background();
-    run.until_points("result.jsonl", 3);
+    run.until_runs("result.jsonl", 3);
     run.signal(Signal::INT);
     let resume = "run result.jsonl --resume";
     let next = format!("Next: jostle {resume}");
     let done = is_clean(run.end().exits(130).prints(&next));
     let mut run = done.place.jostle(resume).in_background();
-    run.until_points("result.jsonl", 5);
+    run.until_runs("result.jsonl", 5);
     run.signal(Signal::KILL);
     let place = is_clean(run.end().exits(137)).place;
-    let cut = place.read("result.jsonl") + "{\"record\":\"point\",\"tar";
+    let cut = place.read("result.jsonl") + "{\"record\":\"run\",\"tar";
     std::fs::write(place.file("result.jsonl"), cut).unwrap();
     let done = is_clean(place.jostle(resume).run());
     assert!([0, 3].contains(&done.code()), "{}", done.transcript());
@@ -456,7 +454,7 @@ fn an_interrupted_plan_is_resumed_to_its_end() {
         .prints("flock:locks")
         .prints("resumed with")
         .prints("unix");
-    let points = done.place.points("result.jsonl");
+    let points = done.place.runs("result.jsonl");
     let runs: std::collections::BTreeSet<_> =
         points.iter().map(|p| (&p.target, p.at, p.run)).collect();
     assert_eq!(

@@ -87,7 +87,7 @@ fn gate(place: &Place, arguments: &str) -> Gated {
 
 /// The targets of the one experiment in a result file, each of which has its six runs.
 fn measured(place: &Place, file: &str) -> Vec<String> {
-    let points = place.points(file);
+    let points = place.runs(file);
     let mut targets: Vec<String> = points.iter().map(|point| point.target.clone()).collect();
     targets.sort();
     targets.dedup();

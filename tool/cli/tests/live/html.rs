@@ -22,23 +22,23 @@ fn page(place: &Place) -> std::path::PathBuf {
 }
 
 /// Of the record, by target and workers: a figure of each run.
-fn figures(figure: fn(&jostle_model::record::Point) -> f64) -> Vec<(String, Vec<f64>)> {
+fn figures(figure: fn(&jostle_model::record::Run) -> f64) -> Vec<(String, Vec<f64>)> {
     let text = fs::read_to_string(RECORD).unwrap();
     let mut found: Vec<(String, Vec<f64>)> = Vec::new();
     for line in text.lines() {
-        let Record::Point(point) = serde_json::from_str(line).unwrap() else {
+        let Record::Run(run) = serde_json::from_str(line).unwrap() else {
             continue;
         };
-        let workers = point.at.workers.unwrap();
+        let workers = run.at.workers.unwrap();
         let workers = if workers == 1000 {
             "1,000".to_owned()
         } else {
             workers.to_string()
         };
-        let whose = format!("{}, {workers} workers", point.target);
+        let whose = format!("{}, {workers} workers", run.target);
         match found.iter_mut().find(|(known, _)| *known == whose) {
-            Some((_, values)) => values.push(figure(&point)),
-            None => found.push((whose, vec![figure(&point)])),
+            Some((_, values)) => values.push(figure(&run)),
+            None => found.push((whose, vec![figure(&run)])),
         }
     }
     found
@@ -334,7 +334,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
     let place = Place::new();
     let line = "contend null -w 2 -t 100ms --runs 500 -o x.jsonl --html page.html";
     let mut run = place.jostle(line).in_background();
-    run.until_points("x.jsonl", 2);
+    run.until_runs("x.jsonl", 2);
     run.signal(Signal::INT);
     run.end().exits(130);
     let page = place.read("page.html");

@@ -4,13 +4,13 @@
 use crate::common::loops::Loops;
 use crate::common::web::Server;
 use crate::common::{beside, in_five_tries_unless_disturbed, jostle, must_have, reason};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a jostle_model::record::Distribution> {
-    let mut phases = point.phases.iter();
+fn phase<'a>(run: &'a Run, name: &str) -> Option<&'a jostle_model::record::Distribution> {
+    let mut phases = run.phases.iter();
     phases.find(|p| p.phase == name).map(|p| &p.span)
 }
 
@@ -24,17 +24,17 @@ fn requests_share_a_connection_or_have_each_its_own() {
         ("--connection each", 40),
         ("--as threads", 2),
     ] {
-        let point = server.measured("/bytes/1000", &format!("-n 20 -w 2 {options}"));
-        assert_eq!(point.operations, 40, "{options}");
-        assert_eq!(point.codes, [("200".to_owned(), 40)].into());
-        assert_eq!(reason(&point, "errors"), None);
+        let run = server.measured("/bytes/1000", &format!("-n 20 -w 2 {options}"));
+        assert_eq!(run.operations, 40, "{options}");
+        assert_eq!(run.codes, [("200".to_owned(), 40)].into());
+        assert_eq!(reason(&run, "errors"), None);
         let opened: BTreeSet<u32> = server.latest(40).iter().map(|(c, _)| *c).collect();
         assert_eq!(opened.len(), connections, "{options}");
         // Those that found one had nothing to wait for.
-        assert_eq!(phase(&point, "connect").unwrap().count, connections as u64);
-        assert_eq!(phase(&point, "request").unwrap().count, 40);
-        assert_eq!(phase(&point, "body").unwrap().count, 40);
-        assert!(point.children_user_s.is_none() && point.null.is_none());
+        assert_eq!(phase(&run, "connect").unwrap().count, connections as u64);
+        assert_eq!(phase(&run, "request").unwrap().count, 40);
+        assert_eq!(phase(&run, "body").unwrap().count, 40);
+        assert!(run.children_user_s.is_none() && run.null.is_none());
     }
 }
 
@@ -75,11 +75,11 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
         );
         in_five_tries_unless_disturbed(kind, || {
             let done = jostle(&line).run().measures();
-            let point = done.point();
-            let queues = point.machine.tcp_queues.unwrap();
+            let run = done.only_run();
+            let queues = run.machine.tcp_queues.unwrap();
             let share = queues.unread as f64 / queues.connections as f64;
             assert!(queues.looks > 5 && (share > 0.5) == is_told, "{queues:?}");
-            let told = reason(&point, "queues");
+            let told = reason(&run, "queues");
             let told = told.is_some_and(|told| told.text.contains("lay unread at the server"));
             (done, told == is_told)
         });
@@ -142,7 +142,10 @@ fn proxies_of_the_environment_are_not_asked() {
     let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
     let proxies = proxies.map(|name| format!("{name}={nobody}")).join(" ");
     let run = server.place.jostle(&format!("{line} --format json"));
-    let point = run.under(&format!("env {proxies}")).run_cleanly().point();
+    let point = run
+        .under(&format!("env {proxies}"))
+        .run_cleanly()
+        .only_run();
     assert_eq!(
         point.codes,
         [("200".to_owned(), 5)].into(),
@@ -164,12 +167,12 @@ fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
         ("/ok", "--expect 404", "200", 0),
     ] {
         let done = server.ask("http", path, &format!("-n 10 -w 1 {options}"));
-        let point = done.point();
-        assert_eq!(point.codes, [(code.to_owned(), 10)].into(), "{path}");
-        assert_eq!(point.operations, successes, "{path} {options}");
+        let run = done.only_run();
+        assert_eq!(run.codes, [(code.to_owned(), 10)].into(), "{path}");
+        assert_eq!(run.operations, successes, "{path} {options}");
         if successes == 0 {
             assert_eq!(done.code(), 3, "{path}");
-            assert_eq!(point.errors[&format!("code {code}")], 10);
+            assert_eq!(run.errors[&format!("code {code}")], 10);
         }
     }
 }
@@ -179,7 +182,7 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     let _beside = beside();
     let server = Server::plain();
     let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
-    let point = slow.ends_within_a_minute().exits(3).point();
+    let point = slow.ends_within_a_minute().exits(3).only_run();
     assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 2)].into());
     // Both workers' requests, in one sentence.
     let said = "request: no whole answer within --call-timeout";
@@ -194,7 +197,7 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     let table = table.run_cleanly().exits(3);
     // The verdict quotes it, so that it stands nowhere else.
     table.prints("calls failed: ETIMEDOUT 2 times; the first: request:");
-    let dropped = server.ask("http", "/drop", "-n 3 -w 1").exits(3).point();
+    let dropped = server.ask("http", "/drop", "-n 3 -w 1").exits(3).only_run();
     assert_eq!(
         dropped.errors.values().sum::<u64>(),
         3,
@@ -243,13 +246,13 @@ fn tls_is_spoken_with_who_is_trusted() {
         .place
         .jostle(&line)
         .under(&format!("env SSL_CERT_FILE={certificate}"));
-    let point = trusting.run_cleanly().measures().point();
+    let run = trusting.run_cleanly().measures().only_run();
     assert_eq!(
-        point.codes,
+        run.codes,
         [("200".to_owned(), 10)].into(),
         "{:?}",
-        point.errors
+        run.errors
     );
-    let strict = server.place.jostle(&line).run_cleanly().exits(3).point();
+    let strict = server.place.jostle(&line).run_cleanly().exits(3).only_run();
     assert_eq!(strict.errors, [("EPROTO".to_owned(), 10)].into());
 }

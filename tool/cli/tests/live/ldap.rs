@@ -2,7 +2,7 @@
 //! counts agree, and what is no fast success.
 
 use crate::common::{Jostle, Place, Signal, beside, jostle, must_have, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLockReadGuard};
 
@@ -39,8 +39,8 @@ fn stream(target: &str, options: &str) -> Jostle {
     .word(target)
 }
 
-fn phases(point: &Point) -> Vec<&str> {
-    point.phases.iter().map(|p| p.phase.as_str()).collect()
+fn phases(run: &Run) -> Vec<&str> {
+    run.phases.iter().map(|p| p.phase.as_str()).collect()
 }
 
 #[test]
@@ -56,15 +56,15 @@ fn every_bind_search_and_unbind_is_counted_by_the_server_too() {
     ];
     for (connection, carrier, names, binds) in table {
         let options = format!("-n 200 -w 3 --connection {connection} --as {carrier}");
-        let point = searches(&options).run_cleanly().measures().point();
-        assert_eq!(point.operations, 600, "{options}");
-        assert_eq!(point.codes, [("0 success".to_owned(), 600)].into());
-        assert_eq!(phases(&point), names, "{options}");
-        let server = point.server.unwrap();
+        let run = searches(&options).run_cleanly().measures().only_run();
+        assert_eq!(run.operations, 600, "{options}");
+        assert_eq!(run.codes, [("0 success".to_owned(), 600)].into());
+        assert_eq!(phases(&run), names, "{options}");
+        let server = run.server.unwrap();
         assert_eq!((server.counted, server.difference), (Some(600), Some(0)));
         assert_eq!((server.binds, server.unbinds), (Some(binds), Some(binds)));
         assert!(server.cpu_s.unwrap() > 0.0, "{options}");
-        assert_eq!(reason(&point, "server_counts"), None);
+        assert_eq!(reason(&run, "server_counts"), None);
     }
 }
 
@@ -74,7 +74,7 @@ fn a_server_that_somebody_else_uses_counts_too_much() {
     let mut other = searches("-n 1000000 -w 1 --connection keep").in_background();
     other.until_workers(1);
     other.after(std::time::Duration::from_millis(500));
-    let point = searches("-n 500 -w 1").run_cleanly().point();
+    let point = searches("-n 500 -w 1").run_cleanly().only_run();
     other.signal(Signal::TERM);
     other.end();
     let reason = reason(&point, "server_counts").unwrap();
@@ -91,7 +91,7 @@ fn a_search_that_finds_nothing_is_no_fast_success() {
     let _turn = turn();
     let beyond = slapd().url("(uid=user{n}{n})");
     let nothing = "900 success without an entry";
-    let point = stream(&beyond, "-n 10 -w 1").run_cleanly().point();
+    let point = stream(&beyond, "-n 10 -w 1").run_cleanly().only_run();
     // user00 is nobody, user11 to user99 are somebody.
     let counted = [("0 success".to_owned(), 9), (nothing.to_owned(), 1)];
     assert_eq!(point.codes, counted.into());
@@ -99,9 +99,9 @@ fn a_search_that_finds_nothing_is_no_fast_success() {
     assert_eq!(point.errors[&format!("code {nothing}")], 1);
     assert_eq!(reason(&point, "errors").unwrap().is, Is::Invalid);
     let expected = stream(&beyond, "-n 10 -w 1 --expect 0:900").run_cleanly();
-    let point = expected.measures().point();
-    assert_eq!(point.operations, 10);
-    assert_eq!(reason(&point, "errors"), None);
+    let run = expected.measures().only_run();
+    assert_eq!(run.operations, 10);
+    assert_eq!(reason(&run, "errors"), None);
 }
 
 #[test]
@@ -126,17 +126,14 @@ fn who_asks_is_in_a_file_or_the_environment_and_the_password_in_no_result() {
         // Behind the command line, which holds what `env` sets.
         let (_, output) = transcript.split_once("--- stdout").unwrap();
         assert!(!output.contains(password), "{output}");
-        done.point()
+        done.only_run()
     };
     for in_file in [true, false] {
         let point = run(ADMIN_PASSWORD, in_file);
         assert_eq!(point.codes, [("0 success".to_owned(), 20)].into());
-        let point = run("not-the-one", in_file);
-        assert_eq!(
-            point.codes,
-            [("49 invalidCredentials".to_owned(), 20)].into()
-        );
-        assert_eq!(point.verdict.is, Is::Invalid);
+        let run = run("not-the-one", in_file);
+        assert_eq!(run.codes, [("49 invalidCredentials".to_owned(), 20)].into());
+        assert_eq!(run.verdict.is, Is::Invalid);
     }
 }
 
@@ -154,10 +151,10 @@ fn ldaps_shakes_hands_with_a_server_that_is_vouched_for() {
     ] {
         let options = format!("-n 50 -w 2 --connection {connection}");
         let done = stream(&target, &options).under(&trusting).run_cleanly();
-        let point = done.measures().point();
-        assert_eq!(point.codes, [("0 success".to_owned(), 100)].into());
-        assert_eq!(phases(&point), names);
-        assert_eq!(point.server.unwrap().difference, Some(0));
+        let run = done.measures().only_run();
+        assert_eq!(run.codes, [("0 success".to_owned(), 100)].into());
+        assert_eq!(phases(&run), names);
+        assert_eq!(run.server.unwrap().difference, Some(0));
     }
     let elsewhere = target.replace("localhost", "127.0.0.1");
     let wrong_name = stream(&elsewhere, "-n 1").under(&trusting).run_cleanly();
@@ -176,8 +173,8 @@ fn ldapsearch_can_be_started_for_each_request() {
         slapd().port
     );
     let call = jostle("call --runs 1 --quiet --format json -n 20 -w 2");
-    let point = call.word(&command).run_cleanly().measures().point();
-    assert_eq!(point.codes, [("0".to_owned(), 40)].into());
+    let run = call.word(&command).run_cleanly().measures().only_run();
+    assert_eq!(run.codes, [("0".to_owned(), 40)].into());
 }
 
 #[test]

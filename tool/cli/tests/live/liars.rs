@@ -4,22 +4,22 @@
 
 use crate::common::liar::{Fate, Lie, Speech, accepting, answering};
 use crate::common::{Done, beside, in_five_tries, jostle, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use std::time::Duration;
 
 const KIND: &str = "the server's answer is of another kind than this request has";
 const UNASKED: &str = "the server sent an answer that no request had asked for";
 
 /// The points of one sweep of connections to this port.
-fn connect(port: u16, options: &str) -> Vec<Point> {
+fn connect(port: u16, options: &str) -> Vec<Run> {
     let line = format!("connect tcp://127.0.0.1:{port} {options} --runs 1 --quiet --format json");
-    jostle(&line).run_cleanly().measures().points()
+    jostle(&line).run_cleanly().measures().runs()
 }
 
 /// How many connections were lost, the first of them, and the verdict on that.
-fn lost(point: &Point) -> (u64, Option<u64>, Option<Is>) {
-    let connections = point.connections.as_ref().unwrap();
-    let reason = reason(point, "lost");
+fn lost(run: &Run) -> (u64, Option<u64>, Option<Is>) {
+    let connections = run.connections.as_ref().unwrap();
+    let reason = reason(run, "lost");
     (
         connections.lost.unwrap(),
         connections.first_lost,
@@ -76,11 +76,11 @@ fn connections_are_looked_at_in_every_client_process() {
         let done = jostle(&line)
             .under("prlimit --nofile=200:200")
             .run_cleanly();
-        let point = done.measures().point();
-        let connections = point.connections.as_ref().unwrap();
+        let run = done.measures().only_run();
+        let connections = run.connections.as_ref().unwrap();
         assert!(connections.client.processes >= 3, "{connections:?}");
         // A server that is not scheduled closes the second one too late.
-        let found = lost(&point);
+        let found = lost(&run);
         (found.0 == 2).then_some(found)
     });
     assert_eq!(found, (2, Some(150), Some(Is::Invalid)));
@@ -110,7 +110,7 @@ fn our_own_servers_lose_nothing() {
     let _beside = beside();
     for target in ["tcp", "unix"] {
         let line = format!("connect {target} --open 300:1000 --runs 1 --quiet --format json");
-        for point in jostle(&line).run_cleanly().measures().points() {
+        for point in jostle(&line).run_cleanly().measures().runs() {
             assert_eq!(lost(&point), (0, None, None), "{target}");
         }
     }
@@ -158,8 +158,8 @@ const EACH: &[(Speech, &str)] = &[
     (Speech::Ldap, "-n 25 -w 2 --connection each"),
 ];
 
-fn is_unasked(point: &Point) -> bool {
-    point.messages.iter().any(|said| said.contains(UNASKED))
+fn is_unasked(run: &Run) -> bool {
+    run.messages.iter().any(|said| said.contains(UNASKED))
 }
 
 #[track_caller]
@@ -171,10 +171,10 @@ fn is_an_error(done: Done, says: &[&str]) {
         return;
     }
     let done = done.exits(3);
-    let point = done.point();
-    let errors = reason(&point, "errors");
-    assert!(errors.is_some(), "no error in {:?}", point.verdict);
-    let all = format!("{:?} {:?}", point.errors, point.messages);
+    let run = done.only_run();
+    let errors = reason(&run, "errors");
+    assert!(errors.is_some(), "no error in {:?}", run.verdict);
+    let all = format!("{:?} {:?}", run.errors, run.messages);
     assert!(says.iter().any(|say| all.contains(say)), "{all}");
 }
 
@@ -182,9 +182,9 @@ fn is_an_error(done: Done, says: &[&str]) {
 fn an_honest_server_is_not_flagged() {
     let _beside = beside();
     for (speech, way) in WAYS.iter().chain(EACH) {
-        let point = asked(*speech, Lie::None, way).measures().point();
-        assert_eq!(reason(&point, "errors"), None, "{speech:?} {way}");
-        assert!(point.errors.is_empty(), "{:?}", point.errors);
+        let run = asked(*speech, Lie::None, way).measures().only_run();
+        assert_eq!(reason(&run, "errors"), None, "{speech:?} {way}");
+        assert!(run.errors.is_empty(), "{:?}", run.errors);
     }
 }
 
@@ -322,7 +322,7 @@ fn schedules_of_every_kind_find_it_out() {
         "rate --rate 200 -t 500ms -w 4",
         "spread --in-flight 2 --generators 2 -t 500ms",
     ] {
-        let honest = asked(Speech::Http, Lie::None, way).measures().point();
+        let honest = asked(Speech::Http, Lie::None, way).measures().only_run();
         assert!(!is_unasked(&honest), "{way}: {:?}", honest.messages);
         let lie = Lie::Twice { late: true };
         is_an_error(asked(Speech::Http, lie, way), &[UNASKED]);
@@ -330,7 +330,7 @@ fn schedules_of_every_kind_find_it_out() {
     let way = "contend -w 1 -b 0 -i 0 -t 300ms";
     for carrier in ["processes", "tasks"] {
         let way = format!("{way} --as {carrier}");
-        let honest = asked(Speech::Lockd, Lie::None, &way).measures().point();
+        let honest = asked(Speech::Lockd, Lie::None, &way).measures().only_run();
         assert_eq!(reason(&honest, "errors"), None, "{way}");
         let lie = Lie::Twice { late: true };
         is_an_error(asked(Speech::Lockd, lie, &way), &[UNASKED, KIND]);
@@ -343,9 +343,9 @@ fn schedules_of_every_kind_find_it_out() {
 fn a_request_whose_release_is_never_answered_is_in_flight() {
     let _beside = beside();
     let way = "rate --rate 100 -t 500ms -w 4 --warmup 10ms";
-    let point = asked(Speech::Lockd, Lie::ReleasesUnanswered, way).point();
-    let open = point.open_loop.as_ref().unwrap();
+    let run = asked(Speech::Lockd, Lie::ReleasesUnanswered, way).only_run();
+    let open = run.open_loop.as_ref().unwrap();
     // One of the four was due in the warm-up.
     assert_eq!((open.done, open.failed, open.in_flight), (0, 0, 3));
-    assert_eq!(point.response_ns, None);
+    assert_eq!(run.response_ns, None);
 }

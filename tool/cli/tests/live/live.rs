@@ -177,7 +177,7 @@ fn events_carry_what_the_record_says_later() {
     let all: Vec<_> = [(first, state)].into_iter().chain(events.rest()).collect();
     assert_eq!(all.last().unwrap().0, "end");
     run.end().measures().leaves_nothing();
-    let points = place.points("r.jsonl");
+    let points = place.runs("r.jsonl");
     assert_eq!(points.len(), 2);
     let (samples, results) = told(&all);
     for (nth, point) in points.iter().enumerate() {
@@ -252,7 +252,7 @@ fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
         assert!(told(events).1.contains("flock"));
     }
     run.end().measures().ends_within(LIMIT).leaves_nothing();
-    assert_eq!(place.points("r.jsonl").len(), 4);
+    assert_eq!(place.runs("r.jsonl").len(), 4);
     drop((deaf, mute, crowd));
 }
 

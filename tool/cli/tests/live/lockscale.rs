@@ -50,10 +50,10 @@ fn a_script_made_for_lockscale_plots_the_gnuplot_format() {
             assert!(min <= mean && mean <= max && stddev >= 0.0, "{row:?}");
             // With one decimal.
             assert!((mean - total / workers).abs() < 0.051, "{row:?}");
-            let real = place.points("result.jsonl").into_iter().find(|point| {
-                point.target == *name
-                    && point.at.workers == Some(workers as u64)
-                    && point.operations as f64 == total
+            let real = place.runs("result.jsonl").into_iter().find(|run| {
+                run.target == *name
+                    && run.at.workers == Some(workers as u64)
+                    && run.operations as f64 == total
             });
             assert!(real.is_some(), "no run of {name} has {total} acquisitions");
         }

@@ -2,7 +2,7 @@
 //! broken library is reported with its fault.
 
 use crate::common::{Done, Place, beside, in_five_tries, must_have, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,15 +62,15 @@ fn broken(defines: &[&str]) -> Place {
 
 /// What speaks against a lock, whatever the machine does beside.
 #[track_caller]
-fn is_sound(point: &Point) {
+fn is_sound(run: &Run) {
     for grave in ["exclusion", "lost_update", "deaths", "errors", "idle_lock"] {
-        let found = reason(point, grave);
+        let found = reason(run, grave);
         // A waiter that got no CPU looks as if it had missed a wake-up.
         let is_bearable = |is| grave == "idle_lock" && is == Is::Suspect;
         let is_fine = found.is_none_or(|reason| is_bearable(reason.is));
-        assert!(is_fine, "{}: {found:?}", point.target);
+        assert!(is_fine, "{}: {found:?}", run.target);
     }
-    assert!(point.operations > 0, "{}", point.target);
+    assert!(run.operations > 0, "{}", run.target);
 }
 
 /// One run of a broken lock.
@@ -93,9 +93,9 @@ fn the_examples_in_c_are_sound_with_processes_and_with_threads() {
     for options in ways.into_iter().chain([spinning]) {
         let line = format!("contend {targets} --runs 1 --format json {options}");
         let done = place.jostle(&line).run_cleanly().measures();
-        let points = done.points();
-        assert_eq!(points.len(), names.len(), "{}", done.transcript());
-        points.iter().for_each(is_sound);
+        let runs = done.runs();
+        assert_eq!(runs.len(), names.len(), "{}", done.transcript());
+        runs.iter().for_each(is_sound);
     }
 }
 
@@ -113,9 +113,9 @@ fn a_lock_of_ones_own_goes_through_every_workload() {
     for (verb, options) in lines {
         let line = format!("{verb} lib:./mcs.so {options} --runs 1 --format json");
         let done = place.jostle(&line).run_cleanly().measures();
-        let points = done.points();
-        assert!(!points.is_empty(), "{}", done.transcript());
-        points.iter().for_each(is_sound);
+        let runs = done.runs();
+        assert!(!runs.is_empty(), "{}", done.transcript());
+        runs.iter().for_each(is_sound);
     }
 }
 
@@ -128,7 +128,7 @@ fn arguments_reach_the_library_and_a_path_may_have_spaces() {
         let line = format!("contend {SHORT} --runs 1 --format json");
         place.jostle(&line).word(target).run_cleanly()
     };
-    is_sound(&with("lib:my ticket.so?spins=7").measures().point());
+    is_sound(&with("lib:my ticket.so?spins=7").measures().only_run());
     with("lib:./my ticket.so?spins=many")
         .exits(1)
         .prints_nothing()
@@ -141,9 +141,9 @@ fn a_mutex_of_cpp_is_sound_with_threads_and_loses_wake_ups_between_processes() {
     let place = example("std_mutex.cpp");
     let line = "contend lib:./std_mutex.so -w 4 -b 1ms -i 1ms -t 2 --runs 1 --format json";
     let threads = format!("{line} --as threads");
-    is_sound(&place.jostle(&threads).run_cleanly().measures().point());
+    is_sound(&place.jostle(&threads).run_cleanly().measures().only_run());
     in_five_tries("workers that are never woken", || {
-        let point = place.jostle(line).run_cleanly().measures().point();
+        let point = place.jostle(line).run_cleanly().measures().only_run();
         let found = reason(&point, "idle_lock")?.clone();
         assert!(found.text.contains("workers waited"), "{found:?}");
         Some(())
@@ -175,7 +175,7 @@ fn parking_lot_is_sound_with_threads_and_refuses_processes() {
     let line = format!("contend lib:./parking_lot.so {SHORT} --runs 1 --format json");
     for options in ["", "--try", "--acquire-timeout 300us", "--keys 3"] {
         let threads = format!("{line} --as threads {options}");
-        is_sound(&place.jostle(&threads).run_cleanly().measures().point());
+        is_sound(&place.jostle(&threads).run_cleanly().measures().only_run());
     }
     let refused = place.jostle(&line).run_cleanly().exits(1);
     refused
@@ -198,13 +198,16 @@ fn a_channel_of_go_is_sound_with_threads_and_excludes_no_process() {
     let line = format!("contend lib:./chanlock.so {SHORT} --runs 1 --format json");
     for options in ["", "--try", "--acquire-timeout 300us"] {
         let threads = format!("{line} --as threads {options}");
-        is_sound(&place.jostle(&threads).run_cleanly().measures().point());
+        is_sound(&place.jostle(&threads).run_cleanly().measures().only_run());
     }
     let done = in_five_tries("two owners at a time", || {
         let done = place.jostle(&line).run_cleanly();
-        (done.code() == 3 && reason(&done.point(), "exclusion").is_some()).then_some(done)
+        (done.code() == 3 && reason(&done.only_run(), "exclusion").is_some()).then_some(done)
     });
-    assert_eq!(reason(&done.point(), "exclusion").unwrap().is, Is::Invalid);
+    assert_eq!(
+        reason(&done.only_run(), "exclusion").unwrap().is,
+        Is::Invalid
+    );
 }
 
 #[test]
@@ -215,13 +218,13 @@ fn a_library_that_lets_two_in_once_in_a_thousand_times_is_caught() {
         let options = format!("-w 4 -b 200us -i 10us -t {window_s}");
         contend(&place, fault, &options).measures()
     };
-    is_sound(&run("", 2).point());
+    is_sound(&run("", 2).only_run());
     // On a machine with many busy tasks there are hardly a thousand grants in a second.
     let mut window_s = 2;
     in_five_tries("an intruder", || {
         let done = run("lets-in", window_s);
         window_s *= 2;
-        let found = reason(&done.point(), "exclusion")?.clone();
+        let found = reason(&done.only_run(), "exclusion")?.clone();
         assert_eq!((found.is, done.code()), (Is::Invalid, 3));
         Some(())
     });
@@ -232,7 +235,7 @@ fn a_library_that_leaks_a_key_stands_still_and_is_caught() {
     let _beside = beside();
     let place = broken(&[]);
     let done = contend(&place, "leaks", "--keys 3 -w 4 -b 100us -t 2").exits(3);
-    let found = reason(&done.point(), "idle_lock").cloned().unwrap();
+    let found = reason(&done.only_run(), "idle_lock").cloned().unwrap();
     assert_eq!(found.is, Is::Invalid);
     assert!(
         found.text.contains("none of 4 workers was let in"),
@@ -250,9 +253,9 @@ fn a_library_that_loses_wake_ups_is_caught() {
     let _beside = beside();
     let place = broken(&[]);
     let options = "-w 4 -b 1ms -i 1ms -t 2";
-    is_sound(&contend(&place, "", options).measures().point());
+    is_sound(&contend(&place, "", options).measures().only_run());
     in_five_tries("a wait for a free lock", || {
-        let point = contend(&place, "loses", options).measures().point();
+        let point = contend(&place, "loses", options).measures().only_run();
         reason(&point, "idle_lock").map(|_| ())
     });
 }
@@ -286,7 +289,7 @@ fn a_crash_is_named_by_signal_and_call() {
         // Those that die early are all gone before the window opens.
         match done.code() {
             3 => {
-                let point = done.point();
+                let point = done.only_run();
                 let death = &reason(&point, "deaths").unwrap().text;
                 let expected = format!("{how} inside jostle_acquire");
                 assert!(death.contains(&expected), "{said}");
@@ -375,7 +378,7 @@ fn a_function_that_never_returns_or_dies_at_once_is_named_and_the_point_invalid(
     ];
     for (fault, check, expected) in table {
         let done = contend(&place, fault, "-w 3 -b 100us -t 0.5").exits(3);
-        let text = &reason(&done.point(), check).unwrap().text.clone();
+        let text = &reason(&done.only_run(), check).unwrap().text.clone();
         assert!(text.contains(expected), "{text}: {}", done.transcript());
     }
 }
@@ -385,8 +388,8 @@ fn a_library_that_hears_no_signal_is_ended() {
     let _beside = beside();
     let place = broken(&[]);
     let done = contend(&place, "deaf", "-w 3 -b 100us -t 1").exits(3);
-    let point = done.point();
-    assert!(point.errors["stuck_at_end"] > 0, "{:?}", point.errors);
+    let run = done.only_run();
+    assert!(run.errors["stuck_at_end"] > 0, "{:?}", run.errors);
 }
 
 /// Two seconds are for the waits: whoever has ended them may take longer to leave. The
@@ -395,9 +398,9 @@ fn a_library_that_hears_no_signal_is_ended() {
 fn a_library_that_leaves_late_is_waited_for() {
     let _beside = beside();
     let place = broken(&[]);
-    let point = contend(&place, "leaves-late", SHORT).measures().point();
-    assert!(point.operations > 0, "{:?}", point.errors);
-    assert!(point.errors.is_empty(), "{:?}", point.errors);
+    let run = contend(&place, "leaves-late", SHORT).measures().only_run();
+    assert!(run.operations > 0, "{:?}", run.errors);
+    assert!(run.errors.is_empty(), "{:?}", run.errors);
 }
 
 /// It takes the ten seconds that a call may take.
@@ -470,7 +473,7 @@ fn what_a_library_prints_does_not_get_into_the_result() {
     let done = contend(&place, "", SHORT)
         .measures()
         .says("the library speaks");
-    is_sound(&done.point());
+    is_sound(&done.only_run());
 }
 
 /// The walk of tool/docs/own-locks.md, command by command.

@@ -27,11 +27,11 @@ fn run(line: &str, target: &str) -> Done {
 fn a_fencing_token_that_does_not_grow_is_told() {
     let _beside = beside();
     let line = "contend -w 1 -b 1ms -t 0.3 --runs 1 --format json";
-    let point = run(line, &broken("same token")).exits(3).point();
-    let told = reason(&point, "exclusion").unwrap();
+    let run = run(line, &broken("same token")).exits(3).only_run();
+    let told = reason(&run, "exclusion").unwrap();
     assert_eq!(told.is, Is::Invalid);
     assert!(told.text.contains("it fences off nobody"), "{}", told.text);
-    let seen = point.exclusion.unwrap();
+    let seen = run.exclusion.unwrap();
     // The first has none before it.
     assert_eq!(
         seen.tokens_out_of_order,
@@ -192,12 +192,12 @@ fn a_program_that_exits_during_the_run_makes_the_point_invalid() {
     let _beside = beside();
     let line = "contend -w 2 -b 100us -i 10us -t 1 --warmup 0 --runs 1 --format json";
     // A keeper that is kept from its CPU may see its end before the window's opening.
-    let point = in_five_tries("a program that exits in the window", || {
+    let run = in_five_tries("a program that exits in the window", || {
         let done = run(line, &broken("exits later"));
-        (done.code() == 3).then(|| done.point())
+        (done.code() == 3).then(|| done.only_run())
     });
-    assert_eq!(reason(&point, "errors").unwrap().is, Is::Invalid);
-    let text = point.messages.join("; ");
+    assert_eq!(reason(&run, "errors").unwrap().is, Is::Invalid);
+    let text = run.messages.join("; ");
     assert!(
         text.contains("exit code 1") && text.contains("out of luck"),
         "{text}"
@@ -215,9 +215,9 @@ fn a_program_that_is_wrong_at_the_end_of_its_input_is_found() {
         ),
     ] {
         let line = "contend -w 1 -b 100us -t 0.2 --runs 1 --format json";
-        let point = run(line, &broken(kind)).exits(3).point();
-        assert_eq!(reason(&point, "errors").unwrap().is, Is::Invalid);
-        let text = point.messages.join("; ");
+        let run = run(line, &broken(kind)).exits(3).only_run();
+        assert_eq!(reason(&run, "errors").unwrap().is, Is::Invalid);
+        let text = run.messages.join("; ");
         assert!(text.contains(says), "{kind}: {text}");
     }
 }
@@ -230,8 +230,8 @@ fn a_flood_on_standard_error_neither_stops_the_program_nor_reaches_the_terminal(
         let done = run(line, &broken("floods"))
             .measures()
             .does_not_say("flood flood");
-        let point = done.point();
-        (point.operations > 0).then_some(point)
+        let run = done.only_run();
+        (run.operations > 0).then_some(run)
     });
     for grave in ["errors", "deaths", "exclusion", "lost_update"] {
         assert!(reason(&point, grave).is_none(), "{:?}", point.verdict);
@@ -242,12 +242,12 @@ fn a_flood_on_standard_error_neither_stops_the_program_nor_reaches_the_terminal(
 fn a_lock_that_lets_two_in_is_caught_by_the_witness() {
     let _beside = beside();
     let line = "contend -w 2 -b 500us -i 10us -t 0.5 --runs 1 --format json";
-    let point = in_five_tries("an overlap", || {
-        let point = run(line, &broken("lets two in")).measures().point();
-        reason(&point, "exclusion").is_some().then_some(point)
+    let run = in_five_tries("an overlap", || {
+        let run = run(line, &broken("lets two in")).measures().only_run();
+        reason(&run, "exclusion").is_some().then_some(run)
     });
-    assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
-    let exclusion = point.exclusion.unwrap();
+    assert_eq!(reason(&run, "exclusion").unwrap().is, Is::Invalid);
+    let exclusion = run.exclusion.unwrap();
     assert!(
         exclusion.examples[0].contains("was let in"),
         "{exclusion:?}"
@@ -274,8 +274,8 @@ fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
     let line = "contend -w 2 -b 0 -i 0 -t 0.5 --runs 1 -o result.jsonl";
     let done = place.jostle(line).word(&file_lock).run_cleanly().measures();
     done.prints("the pipe to a program that only answers takes");
-    let point = place.points("result.jsonl").remove(0);
-    let accounts = point.accounts.unwrap();
+    let run = place.runs("result.jsonl").remove(0);
+    let accounts = run.accounts.unwrap();
     assert!(accounts.requests_s.unwrap() > 0.0, "{accounts:?}");
     let named = accounts
         .others

@@ -124,13 +124,13 @@ fn excludes(place: &Place, command: &str) {
         let point = in_five_tries("grants to several workers", || {
             let run = place.jostle(&line).word(&target);
             let done = run.run_cleanly().measures();
-            let point = done.point();
+            let run = done.only_run();
             for grave in ["errors", "deaths", "exclusion", "lost_update"] {
-                assert!(reason(&point, grave).is_none(), "{}", done.transcript());
+                assert!(reason(&run, grave).is_none(), "{}", done.transcript());
             }
-            let workers = &point.workers.as_ref().unwrap().operations;
+            let workers = &run.workers.as_ref().unwrap().operations;
             let served = workers.iter().filter(|grants| **grants > 0).count();
-            (served > 1).then_some(point)
+            (served > 1).then_some(run)
         });
         assert!(point.exclusion.unwrap().checked >= point.operations);
     }

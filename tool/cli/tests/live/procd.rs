@@ -2,7 +2,7 @@
 //! and by its thin client, launched for the run and running already.
 
 use crate::common::{Place, beside, jostle, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_testbed::shell::write_script;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,11 +20,11 @@ fn must_have_both_programs() {
     }
 }
 
-fn measured(target: &str, options: &str) -> Point {
+fn measured(target: &str, options: &str) -> Run {
     let run = jostle(&format!(
         "stream -w 1 --runs 1 --quiet --format json {options}"
     ));
-    run.word(target).run_cleanly().point()
+    run.word(target).run_cleanly().only_run()
 }
 
 #[test]
@@ -41,15 +41,15 @@ fn both_ways_to_call_are_counted_alike_by_workers_and_engine() {
         ("procd-call", &["spawn", "run", "reap"]),
         ("procd-call:/accept?{worker}", &["spawn", "run", "reap"]),
     ] {
-        let point = measured(target, "-n 100 --expect 0:1");
-        assert_eq!(reason(&point, "errors"), None, "{target}");
-        assert_eq!(point.operations, 100, "{target}");
-        let server = point.server.as_ref().unwrap();
+        let run = measured(target, "-n 100 --expect 0:1");
+        assert_eq!(reason(&run, "errors"), None, "{target}");
+        assert_eq!(run.operations, 100, "{target}");
+        let server = run.server.as_ref().unwrap();
         assert_eq!((server.counted, server.difference), (Some(100), Some(0)));
         assert!(server.cpu_us_per_operation.unwrap() > 0.0, "{target}");
-        let names: Vec<&str> = point.phases.iter().map(|p| p.phase.as_str()).collect();
+        let names: Vec<&str> = run.phases.iter().map(|p| p.phase.as_str()).collect();
         assert_eq!(names, phases, "{target}");
-        let rejected = point.codes.get("1").copied().unwrap_or(0);
+        let rejected = run.codes.get("1").copied().unwrap_or(0);
         // The file has 1000 bytes, and call 0 allows none.
         assert_eq!(rejected, u64::from(target.contains("{n}")), "{target}");
     }
@@ -67,12 +67,12 @@ fn an_answer_without_a_code_is_an_error_and_no_fast_success() {
         ("procd-call:/nothing", "70"),
         ("procd-call:/sizecheck?file=message.1000&max=1", "1"),
     ] {
-        let point = measured(target, "-n 10");
-        assert_eq!(point.codes, [(code.to_owned(), 10)].into(), "{target}");
-        assert_eq!(point.operations, 0, "{target}");
-        assert_eq!(point.verdict.is, Is::Invalid, "{target}");
+        let run = measured(target, "-n 10");
+        assert_eq!(run.codes, [(code.to_owned(), 10)].into(), "{target}");
+        assert_eq!(run.operations, 0, "{target}");
+        assert_eq!(run.verdict.is, Is::Invalid, "{target}");
         // Refused ones are counted by both sides too.
-        assert_eq!(reason(&point, "server_counts"), None, "{target}");
+        assert_eq!(reason(&run, "server_counts"), None, "{target}");
     }
 }
 
@@ -108,9 +108,9 @@ fn an_engine_that_runs_already_is_called_where_it_listens() {
     let engine = engine(place.path());
     for target in ["procd", "procd-call"] {
         let target = format!("{target}://{}/sizecheck?file=m&max=4", engine.1);
-        let point = measured(&target, "-n 20 --expect 1");
-        assert_eq!(reason(&point, "errors"), None);
-        assert_eq!(point.server.unwrap().difference, Some(0));
+        let run = measured(&target, "-n 20 --expect 1");
+        assert_eq!(reason(&run, "errors"), None);
+        assert_eq!(run.server.unwrap().difference, Some(0));
     }
     let address = engine.1.clone();
     drop(engine);

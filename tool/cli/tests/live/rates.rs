@@ -6,23 +6,23 @@ use crate::common::loops::Loops;
 use crate::common::processes::{self, Process};
 use crate::common::{Jostle, Place, Running, Signal, alone, beside, in_five_tries, jostle, reason};
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::record::{Is, LimitedBy, Point};
+use jostle_model::record::{Is, LimitedBy, Run};
 use std::time::Duration;
 
 fn as_json(line: &str) -> Jostle {
     jostle(&format!("{line} --runs 1 --format json"))
 }
 
-fn points(line: &str) -> Vec<Point> {
-    as_json(line).run().measures().leaves_nothing().points()
+fn runs(line: &str) -> Vec<Run> {
+    as_json(line).run().measures().leaves_nothing().runs()
 }
 
 /// Of a run whose requests are all accounted for.
 #[track_caller]
-fn ledger(point: &Point) -> &OpenLoop {
-    let open = point.open_loop.as_deref().unwrap();
+fn ledger(run: &Run) -> &OpenLoop {
+    let open = run.open_loop.as_deref().unwrap();
     assert!(open.adds_up(), "{open:?}");
-    assert!(reason(point, "ledger").is_none());
+    assert!(reason(run, "ledger").is_none());
     open
 }
 
@@ -59,7 +59,7 @@ fn a_worker_that_is_killed_leaves_one_request_and_the_ledger_adds_up() {
     let mut run = place.jostle(line).in_background();
     let worker = run.until_workers(8)[3].pid;
     run.after(Duration::from_millis(1_000)).kill(worker);
-    let point = run.end().exits(3).leaves_nothing().point();
+    let point = run.end().exits(3).leaves_nothing().only_run();
     assert_eq!(point.deaths.len(), 1, "{:?}", point.deaths);
     let open = ledger(&point);
     assert_eq!(open.planned, 80);
@@ -71,12 +71,12 @@ fn a_worker_that_is_killed_leaves_one_request_and_the_ledger_adds_up() {
 fn a_request_that_is_answered_wrongly_is_failed_and_not_done() {
     let _beside = beside();
     let line = "rate --rate 50 -w 8 -t 1 --warmup 0.1 --runs 1 --format json exec:false";
-    let point = jostle(line).run().exits(3).point();
-    let open = ledger(&point);
+    let run = jostle(line).run().exits(3).only_run();
+    let open = ledger(&run);
     assert_eq!((open.planned, open.done), (50, 0), "{open:?}");
     // A busy machine may hold some up.
     assert!(open.failed > 0, "{open:?}");
-    assert_eq!((point.operations, point.response_ns.as_ref()), (0, None));
+    assert_eq!((run.operations, run.response_ns.as_ref()), (0, None));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_server_that_stands_still_loses_no_request_of_the_ledger() {
         processes::signal(server, Signal::STOP);
         run.after(still);
         processes::signal(server, Signal::CONT);
-        let point = run.end().leaves_nothing().point();
+        let point = run.end().leaves_nothing().only_run();
         let open = ledger(&point);
         assert_eq!((open.planned, open.failed), (1_500, 0), "{open:?}");
     }
@@ -140,7 +140,7 @@ mod figures {
         // One slot and 5 ms: 200 a second fit.
         let mut untold = Vec::new();
         let found = (0..5).find_map(|_| {
-            let mut found = points("rate delay:5ms -w 1 --rate 100:400 -t 2 --warmup 0.2");
+            let mut found = runs("rate delay:5ms -w 1 --rate 100:400 -t 2 --warmup 0.2");
             // They are made in an order by the seed.
             found.sort_by_key(|point| point.at.rate);
             let (done, beyond) = (ledger(&found[0]).done, ledger(&found[1]));
@@ -198,7 +198,7 @@ mod figures {
     #[ignore = "cargo xtask validate figures"]
     fn an_open_loop_sees_the_stalls_that_a_closed_loop_hides() {
         let _alone = alone();
-        let stalls = |line: &str| points(line).remove(0);
+        let stalls = |line: &str| runs(line).remove(0);
         let open = stalls("rate stall:200ms/1s --rate 200 -t 5 -w 64");
         // A machine that stands still itself hides one: those that nobody waits for do not count.
         assert!(open.truth["stalls"] >= 4.0, "{:?}", open.truth);
@@ -234,7 +234,7 @@ mod figures {
             processes::signal(server, Signal::STOP);
             run.after(still);
             processes::signal(server, Signal::CONT);
-            let point = run.end().leaves_nothing().point();
+            let point = run.end().leaves_nothing().only_run();
             let open = ledger(&point);
             assert_eq!(open.planned, 1_500);
             assert!(open.dropped > 100, "{open:?}");
@@ -267,7 +267,7 @@ mod figures {
         // The scheduler may favour whoever sleeps most of the time. Where it favours the loops,
         // hardly a request is answered, so that no slot is free to be late with.
         in_five_tries("a starved generator that is late or hardly runs", || {
-            let starved = points(&line).remove(0);
+            let starved = runs(&line).remove(0);
             let open = ledger(&starved);
             let limits = [Some(LimitedBy::Generator), Some(LimitedBy::Machine)];
             let is_late =
@@ -279,7 +279,7 @@ mod figures {
         });
         drop(loops);
         in_five_tries("a clean run without lag", || {
-            let clean = points("rate delay:50ms --rate 100 -w 16 -t 1 --warmup 0.1").remove(0);
+            let clean = runs("rate delay:50ms --rate 100 -w 16 -t 1 --warmup 0.1").remove(0);
             ledger(&clean);
             reason(&clean, "lag").is_none().then_some(())
         });
@@ -305,7 +305,7 @@ mod figures {
             to_all(Signal::STOP);
             run.after(Duration::from_millis(400));
             to_all(Signal::CONT);
-            let point = run.end().leaves_nothing().point();
+            let point = run.end().leaves_nothing().only_run();
             let longest_ns = point.service_ns.as_ref().unwrap().max;
             (longest_ns < 200_000_000).then_some(point)
         });

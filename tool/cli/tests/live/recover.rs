@@ -3,23 +3,23 @@
 
 use crate::common::{Done, Place, Signal, beside, jostle, must_be_root, must_have, reason};
 use jostle_model::plan::Fault;
-use jostle_model::record::{Event, Is, Point, Recovery, Struck, ToldBy, What};
+use jostle_model::record::{Event, Is, Recovery, Run, Struck, ToldBy, What};
 
 const MS: u64 = 1_000_000;
 
 /// The runs of a line without its verb, none of which may leave anything.
-fn recovers(line: &str) -> Vec<Point> {
+fn recovers(line: &str) -> Vec<Run> {
     let done = jostle(&format!("recover {line} --format json")).run();
-    done.measures().leaves_nothing().points()
+    done.measures().leaves_nothing().runs()
 }
 
-fn recovery(point: &Point) -> &Recovery {
-    point.recovery.as_ref().unwrap()
+fn recovery(run: &Run) -> &Recovery {
+    run.recovery.as_ref().unwrap()
 }
 
 #[track_caller]
-fn of(points: &[Point], target: &str, fault: Fault) -> Recovery {
-    let mut found = points
+fn of(runs: &[Run], target: &str, fault: Fault) -> Recovery {
+    let mut found = runs
         .iter()
         .filter(|point| point.target == target && point.at.fault == Some(fault));
     recovery(found.next().unwrap()).clone()
@@ -27,12 +27,12 @@ fn of(points: &[Point], target: &str, fault: Fault) -> Recovery {
 
 /// It was measured as it should be, and the lock let one in at a time.
 #[track_caller]
-fn is_sound(point: &Point) {
+fn is_sound(run: &Run) {
     for check in ["exclusion", "deaths", "errors"] {
-        assert_eq!(reason(point, check), None, "{point:?}");
+        assert_eq!(reason(run, check), None, "{run:?}");
     }
-    let struck = reason(point, "struck").map(|reason| reason.is);
-    assert!(struck.is_none_or(|is| is == Is::Suspect), "{point:?}");
+    let struck = reason(run, "struck").map(|reason| reason.is);
+    assert!(struck.is_none_or(|is| is == Is::Suspect), "{run:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn with_a_clock_months_ahead_results_can_be_read_and_other_runs_are_left_alone()
         .run();
     done.measures();
     other.end().measures().leaves_nothing();
-    let stamp = recovery(&place.points("result.jsonl")[0]).struck_at_ns;
+    let stamp = recovery(&place.runs("result.jsonl")[0]).struck_at_ns;
     assert!(stamp > 12_000_000 * 1_000 * MS, "{stamp}");
     place.jostle("report result.jsonl").run().exits(0);
 }
@@ -142,17 +142,17 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
     ] {
         assert!(said.contains(words), "{}", done.transcript());
     }
-    let points = place.points("r.jsonl");
-    points.iter().for_each(is_sound);
+    let runs = place.runs("r.jsonl");
+    runs.iter().for_each(is_sound);
     for target in ["redis", "redisson"] {
         for fault in [Fault::Kill, Fault::Stop] {
-            let run = of(&points, target, fault);
+            let run = of(&runs, target, fault);
             assert_eq!(run.lease_ns, Some(1_000 * MS));
             assert!(run.after_lease_ns.unwrap() >= 0, "{run:?}");
             // Nobody keeps a queue.
             assert_eq!(run.served, 2);
         }
-        let stopped = of(&points, target, Fault::Stop);
+        let stopped = of(&runs, target, Fault::Stop);
         assert_eq!((stopped.told, stopped.write_refused), (Some(true), None));
         let (believed, ran) = (
             stopped.two_believed_ns.unwrap(),
@@ -189,9 +189,9 @@ fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_rele
     done.measures()
         .leaves_nothing()
         .prints("while its owner's connection was cut the next grant came within");
-    let points = place.points("r.jsonl");
-    points.iter().for_each(is_sound);
-    let cut = of(&points, "redis", Fault::Cut);
+    let runs = place.runs("r.jsonl");
+    runs.iter().for_each(is_sound);
+    let cut = of(&runs, "redis", Fault::Cut);
     assert!(cut.after_lease_ns.unwrap() >= 0, "{cut:?}");
     assert_eq!((cut.served, cut.told), (2, Some(true)), "{cut:?}");
     // It ran all the while.
@@ -350,9 +350,9 @@ fn a_lock_that_lets_two_in_is_caught() {
     let done = jostle("recover --fault kill --waiters 1 --runs 1 --format json")
         .word(&format!("pipe:python3 '{program}' 'lets two in' lock"))
         .run();
-    let point = done.exits(3).leaves_nothing().point();
-    assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
-    let example = &point.exclusion.unwrap().examples[0];
+    let run = done.exits(3).leaves_nothing().only_run();
+    assert_eq!(reason(&run, "exclusion").unwrap().is, Is::Invalid);
+    let example = &run.exclusion.unwrap().examples[0];
     assert!(
         example.starts_with("waiter 1 was granted the lock"),
         "{example}"
@@ -372,7 +372,7 @@ fn the_fault_strikes_the_program_that_owns_the_lock_and_its_lease_goes_on() {
             .jostle(&format!("{line} --within 30s --format json"))
             .word(&peer("lock 2"))
             .run();
-        let point = done.measures().leaves_nothing().point();
+        let point = done.measures().leaves_nothing().only_run();
         is_sound(&point);
         let run = recovery(&point);
         assert_eq!(run.struck, Some(Struck::Program));
@@ -473,7 +473,7 @@ fn an_error_that_persists_is_printed_once_with_its_count() {
     let failed = "nobody was granted it within 6.00 s, and requests failed again and again";
     assert_eq!(said.matches(failed).count(), 1, "{said}");
     assert_eq!(said.matches("`no such lock`").count(), 1, "{said}");
-    let run = recovery(&place.points("r.jsonl")[0]).clone();
+    let run = recovery(&place.runs("r.jsonl")[0]).clone();
     let mut failed = run.history.iter().filter(|e| e.what == What::NotGranted);
     assert_eq!(failed.clone().count(), 3, "{run:?}");
     assert!(failed.next_back().unwrap().times.unwrap() > 1, "{run:?}");

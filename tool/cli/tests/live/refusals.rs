@@ -355,7 +355,7 @@ fn a_result_file_that_cannot_be_written_is_refused() {
         .jostle(&format!("{SHORT} -o precious --overwrite"))
         .run_cleanly()
         .measures();
-    assert_eq!(place.points("precious").len(), 1);
+    assert_eq!(place.runs("precious").len(), 1);
     let whole = place.read("precious");
     for (line, code, text) in [
         (
@@ -467,7 +467,7 @@ fn a_disk_that_fills_up_loses_no_finished_point() {
         .run()
         .exits(0)
         .says("torn");
-    let kept = report.points().len();
+    let kept = report.runs().len();
     assert!(kept >= 2, "{}", report.transcript());
     // And the one whose record is torn.
     assert!(

@@ -3,7 +3,7 @@
 //! worker, and what bounds a rate is said.
 
 use crate::common::{Jostle, Place, alone, beside, in_five_tries_unless_disturbed, jostle, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_testbed::certificate::Certificate;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
@@ -39,7 +39,7 @@ fn as_json(line: &str) -> Jostle {
 
 /// What the machine, and not the server or the tool, is to blame for.
 #[track_caller]
-fn is_faultless(point: &Point) {
+fn is_faultless(run: &Run) {
     const OURS: [&str; 5] = [
         "exclusion",
         "lost_update",
@@ -47,8 +47,8 @@ fn is_faultless(point: &Point) {
         "errors",
         "server_counts",
     ];
-    let flagged = OURS.iter().find_map(|check| reason(point, check));
-    assert_eq!(flagged, None, "{} {:?}", point.target, point.at);
+    let flagged = OURS.iter().find_map(|check| reason(run, check));
+    assert_eq!(flagged, None, "{} {:?}", run.target, run.at);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn a_server_that_wants_a_password_gets_it_from_the_environment() {
         for carrier in ["processes", "tasks"] {
             let line = format!("stream {target} -n 20 -w 2 --as {carrier}");
             let with = format!("env {variable}=open-sesame");
-            let point = as_json(&line).under(&with).run().measures().point();
-            assert_eq!(point.operations, 40, "{line}");
-            is_faultless(&point);
+            let run = as_json(&line).under(&with).run().measures().only_run();
+            assert_eq!(run.operations, 40, "{line}");
+            is_faultless(&run);
         }
         let line = format!("stream {target} -n 20");
         as_json(&line).run().exits(1).says("NOAUTH");
@@ -110,16 +110,16 @@ fn streams_and_holds_on_redis_are_whole_and_leave_no_key() {
                 12_000,
             ),
         ] {
-            let point = as_json(&format!("{line} --as {carrier}"))
+            let run = as_json(&format!("{line} --as {carrier}"))
                 .run()
                 .measures()
                 .leaves_nothing()
-                .point();
-            assert_eq!(point.operations, operations, "{line} {carrier}");
-            is_faultless(&point);
+                .only_run();
+            assert_eq!(run.operations, operations, "{line} {carrier}");
+            is_faultless(&run);
             has_no_keys_left();
             if line.starts_with("hold") {
-                let bytes = point.server.unwrap().bytes_per_held_lock.unwrap();
+                let bytes = run.server.unwrap().bytes_per_held_lock.unwrap();
                 assert!(
                     (50.0..2_000.0).contains(&bytes),
                     "{line} {carrier}: {bytes}"
@@ -137,9 +137,9 @@ fn contention_on_redis_leaves_no_key() {
     for carrier in CARRIERS {
         for options in ["", "--acquire-timeout 3ms", "--try", "--measure counts"] {
             let line = format!("contend {redis} -w 20 -b 1ms -t 0.1 --as {carrier} {options}");
-            let point = as_json(&line).run().measures().leaves_nothing().point();
-            is_faultless(&point);
-            assert!(point.operations > 0, "{line}");
+            let run = as_json(&line).run().measures().leaves_nothing().only_run();
+            is_faultless(&run);
+            assert!(run.operations > 0, "{line}");
             has_no_keys_left();
         }
     }
@@ -158,9 +158,9 @@ fn contention_by_redisson_s_recipe_leaves_no_key() {
         ("tasks", "--try"),
     ] {
         let line = format!("contend {redisson} -w 20 -b 1ms -t 0.1 --as {carrier} {options}");
-        let point = as_json(&line).run().measures().leaves_nothing().point();
-        is_faultless(&point);
-        assert!(point.operations > 0, "{line}");
+        let run = as_json(&line).run().measures().leaves_nothing().only_run();
+        is_faultless(&run);
+        assert!(run.operations > 0, "{line}");
         has_no_keys_left();
     }
 }
@@ -174,15 +174,15 @@ fn redis_over_tls_is_measured_on_every_carrier() {
     let redis = servers::redis_with_tls(&own);
     for carrier in ["threads", "tasks"] {
         let line = format!("stream {redis} -n 1000 -w 2 --names own --pipeline 50 --as {carrier}");
-        let point = as_json(&line).run().measures().leaves_nothing().point();
-        is_faultless(&point);
-        assert_eq!(point.operations, 2_000, "{line}");
-        assert!(point.target.starts_with("rediss"), "{}", point.target);
+        let run = as_json(&line).run().measures().leaves_nothing().only_run();
+        is_faultless(&run);
+        assert_eq!(run.operations, 2_000, "{line}");
+        assert!(run.target.starts_with("rediss"), "{}", run.target);
     }
     let line = format!("contend {redis} -w 50 -b 0 -i 0 -t 0.3 --as tasks");
-    let point = as_json(&line).run().measures().leaves_nothing().point();
-    is_faultless(&point);
-    assert!(point.operations > 0, "{line}");
+    let run = as_json(&line).run().measures().leaves_nothing().only_run();
+    is_faultless(&run);
+    assert!(run.operations > 0, "{line}");
     let plainly = redis
         .replace("rediss:", "redis:")
         .replace("?ca=", "?sslmode=disable&ca=");
@@ -206,7 +206,7 @@ fn every_verb_takes_consul_and_leaves_neither_sessions_nor_keys() {
         ),
     ] {
         let run = as_json(&format!("{line} {consul}")).run();
-        let point = run.measures().leaves_nothing().point();
+        let point = run.measures().leaves_nothing().only_run();
         is_faultless(&point);
         assert!(point.operations > 0, "{line}");
         assert!(operations.is_none_or(|count| count == point.operations));
@@ -218,11 +218,11 @@ fn every_verb_takes_consul_and_leaves_neither_sessions_nor_keys() {
 fn thousands_of_tasks_wait_for_one_lock() {
     let _beside = beside();
     let line = "contend lockd -w 3000 -b 100us -i 1ms -t 1 --warmup 0.5 --as tasks";
-    let point = as_json(line).run().measures().leaves_nothing().point();
-    is_faultless(&point);
-    assert_eq!(point.workers.as_ref().unwrap().operations.len(), 3_000);
-    assert!(point.per_worker.is_some() && point.blocked_share.is_some());
-    assert_eq!(point.thread_loads.len(), 1, "{:?}", point.thread_loads);
+    let run = as_json(line).run().measures().leaves_nothing().only_run();
+    is_faultless(&run);
+    assert_eq!(run.workers.as_ref().unwrap().operations.len(), 3_000);
+    assert!(run.per_worker.is_some() && run.blocked_share.is_some());
+    assert_eq!(run.thread_loads.len(), 1, "{:?}", run.thread_loads);
 }
 
 #[test]
@@ -232,16 +232,16 @@ fn each_generator_thread_is_accounted_for() {
         "stream lockd -n 2000 -w 7 --names own --as tasks --generator-threads 3",
         "contend lockd -w 7 -b 0 -i 0 -t 0.3 --as tasks --generator-threads 3",
     ] {
-        let point = as_json(line).run().measures().leaves_nothing().point();
-        is_faultless(&point);
-        assert_eq!(point.thread_loads.len(), 3, "{line}");
-        for generator in &point.thread_loads {
+        let run = as_json(line).run().measures().leaves_nothing().only_run();
+        is_faultless(&run);
+        assert_eq!(run.thread_loads.len(), 3, "{line}");
+        for generator in &run.thread_loads {
             let busy = generator.busy_share;
             assert!(busy > 0.0, "{line}: {generator:?}");
             assert!(generator.runqueue_share <= busy, "{line}: {generator:?}");
         }
         // What the threads used is what the workers used.
-        assert!(point.cpu_s.unwrap() > 0.0, "{line}");
+        assert!(run.cpu_s.unwrap() > 0.0, "{line}");
     }
 }
 
@@ -252,7 +252,7 @@ fn a_stream_on_one_name_tells_how_many_waited() {
     for carrier in CARRIERS {
         let waited = |options: &str| {
             let line = format!("stream lockd -n 300 {options} --as {carrier}");
-            as_json(&line).run().measures().point()
+            as_json(&line).run().measures().only_run()
         };
         let together = waited("-w 10");
         let share = together.blocked_share.unwrap();
@@ -265,7 +265,7 @@ fn a_stream_on_one_name_tells_how_many_waited() {
 }
 
 /// Kills the worker process that lives longest, which is that of the long run.
-fn killed_in_the_middle(place: &Place, line: &str) -> Vec<Point> {
+fn killed_in_the_middle(place: &Place, line: &str) -> Vec<Run> {
     let line = format!("{line} -o points --runs 1 --quiet");
     let run = place.jostle(&line);
     let mut run = run.in_background();
@@ -280,7 +280,7 @@ fn killed_in_the_middle(place: &Place, line: &str) -> Vec<Point> {
     });
     run.kill(victim);
     run.end().exits(3).leaves_nothing();
-    place.points("points")
+    place.runs("points")
 }
 
 #[test]
@@ -323,7 +323,7 @@ mod figures {
     fn thousands_of_tasks_are_served_in_order() {
         let _alone = alone();
         let line = "contend lockd -w 3000 -b 100us -i 1ms -t 1 --warmup 0.5 --as tasks";
-        let point = as_json(line).run().measures().leaves_nothing().point();
+        let point = as_json(line).run().measures().leaves_nothing().only_run();
         let shares = point.per_worker.unwrap();
         assert!(shares.max - shares.min <= 3, "a queue: {shares:?}");
         let blocked = point.blocked_share.unwrap();

@@ -2,13 +2,13 @@
 //! with the version that served them. The same of a current version.
 
 use crate::common::{beside, jostle, must_have, reason};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_testbed::etcd::{current_passes, expected_version};
 
-fn contended() -> Vec<Point> {
+fn contended() -> Vec<Run> {
     let line = "contend etcd -w 1:4 -b 0 -i 0 -t 2 --runs 1 --format json";
     let run = jostle(line).run();
-    run.measures().leaves_nothing().points()
+    run.measures().leaves_nothing().runs()
 }
 
 #[test]
@@ -18,20 +18,20 @@ fn etcd_is_contended_for_by_the_recipe_s_round_trips_and_its_version_is_stated()
     let expected = expected_version().unwrap();
     let points = contended();
     assert!(points.len() >= 2, "{points:?}");
-    for point in points {
+    for run in points {
         for check in ["exclusion", "lost_update", "deaths", "errors"] {
-            assert_eq!(reason(&point, check), None, "{point:?}");
+            assert_eq!(reason(&run, check), None, "{run:?}");
         }
-        assert!(point.operations > 0, "{point:?}");
-        assert_eq!(point.server_version().unwrap(), expected);
-        let (round_trips, _) = point.traffic.unwrap().for_each_grant().unwrap();
-        let most = match point.at.workers {
+        assert!(run.operations > 0, "{run:?}");
+        assert_eq!(run.server_version().unwrap(), expected);
+        let (round_trips, _) = run.traffic.unwrap().for_each_grant().unwrap();
+        let most = match run.at.workers {
             // A session is kept alive now and then.
             Some(1) => 2.05,
             // Those that the end of the window cut off have made some of theirs.
             _ => 7.0,
         };
-        assert!((2.0..=most).contains(&round_trips), "{point:?}");
+        assert!((2.0..=most).contains(&round_trips), "{run:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, Run};
 use jostle_targets::program::LaunchRecipe;
 use jostle_targets::{etcd, zookeeper};
 use jostle_testbed::clusters::{Cluster, wait_for};
@@ -65,24 +65,24 @@ fn what_was_finished_before_a_server_died_is_kept() {
     let place = Place::new();
     let line = "contend memcached -w 2 -b 1ms -t 0.3 --runs 200 -o points";
     let mut run = place.jostle(line).in_background();
-    run.until_points("points", 1);
+    run.until_runs("points", 1);
     run.kill_servers("memcached");
     let done = run.end().exits(1).leaves_nothing();
     done.says("that jostle launched")
         .says("finished points are printed above");
-    let kept = place.points("points");
-    assert!(kept.iter().any(|point| point.operations > 0), "{kept:?}");
+    let kept = place.runs("points");
+    assert!(kept.iter().any(|run| run.operations > 0), "{kept:?}");
 }
 
 /// A worker whose call failed makes its point INVALID where the run can be brought to
 /// its end, and fails it where the server is needed for that.
 #[track_caller]
-fn is_named(done: &Done, points: &[Point], line: &str) {
+fn is_named(done: &Done, runs: &[Run], line: &str) {
     let launched = "that jostle launched";
     match done.code() {
         1 => assert!(done.stderr.contains(launched), "{}", done.transcript()),
         3 => {
-            let deaths = reason(&points[0], "deaths").expect("deaths");
+            let deaths = reason(&runs[0], "deaths").expect("deaths");
             assert_eq!(deaths.is, Is::Invalid, "{line}");
             assert!(deaths.text.contains(launched), "{}", deaths.text);
         }
@@ -123,7 +123,7 @@ fn whatever_a_run_does_when_its_server_dies_it_ends_soon_and_names_it() {
                 run.kill_servers(program);
                 let done = run.end().leaves_nothing();
                 let done = done.ends_within_a_minute();
-                is_named(&done, &place.points("points"), &line);
+                is_named(&done, &place.runs("points"), &line);
             }
         }
     }
@@ -238,14 +238,14 @@ fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
     std::thread::sleep(Duration::from_secs(3));
     kill_process(pid, Signal::CONT).unwrap();
     let done = run.end().exits(3).leaves_nothing();
-    let points = place.points("points");
-    let said = reason(&points[0], "leases").expect("leases");
+    let runs = place.runs("points");
+    let said = reason(&runs[0], "leases").expect("leases");
     assert_eq!(said.is, Is::Invalid, "{}", done.transcript());
-    let lapsed = points[0].kept.as_ref().unwrap().lapsed;
+    let lapsed = runs[0].kept.as_ref().unwrap().lapsed;
     assert!((1..=10).contains(&lapsed), "{lapsed}");
     let text = format!("the leases of {lapsed} of 10 locks ended while they were held");
     assert!(said.text.starts_with(&text), "{}", said.text);
-    assert!(points[0].errors.is_empty(), "{:?}", points[0].errors);
+    assert!(runs[0].errors.is_empty(), "{:?}", runs[0].errors);
     done.prints("INVALID: the leases of");
 }
 
@@ -279,12 +279,12 @@ fn leases_that_end_before_their_time_are_seen_by_the_witness() {
         is_over.store(true, Relaxed);
         done
     });
-    let point = done.exits(3).leaves_nothing().point();
-    let exclusion = reason(&point, "exclusion").unwrap();
+    let run = done.exits(3).leaves_nothing().only_run();
+    let exclusion = reason(&run, "exclusion").unwrap();
     assert_eq!(exclusion.is, Is::Invalid);
     let because = "seen beside it: the server's clock was set by +";
     assert!(exclusion.text.contains(because), "{}", exclusion.text);
-    let said = &point.messages;
+    let said = &run.messages;
     let told = |text: &String| text.contains("the lease was over before the release");
     assert!(said.iter().any(told), "{said:?}");
 }
@@ -303,7 +303,7 @@ fn a_hold_that_outlasts_its_session_is_kept_by_pings_and_lost_without() {
         ("--renew no", false),
     ] {
         let run = jostle(&format!("contend zookeeper://{address} {line} {how}")).run();
-        let point = run.leaves_nothing().point();
+        let point = run.leaves_nothing().only_run();
         let errors = reason(&point, "errors");
         assert_eq!(errors.is_none(), kept, "{how}: {point:?}");
         assert_eq!(point.operations > 0, kept, "{how}: {point:?}");
@@ -331,7 +331,7 @@ fn loses_a_member<R: LaunchRecipe>(
     name: &str,
     recipes: &[R],
     member: impl Fn(&Cluster) -> Option<usize>,
-) -> Point {
+) -> Run {
     let directory = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(directory.path(), recipes);
     let line = "-w 3 -b 5ms -i 0 -t 14 --runs 1 --format json";
@@ -352,16 +352,16 @@ fn loses_a_member<R: LaunchRecipe>(
         found.is_some()
     });
     drop(cluster.members.remove(found.unwrap()));
-    run.end().leaves_nothing().point()
+    run.end().leaves_nothing().only_run()
 }
 
 #[track_caller]
-fn goes_on_elsewhere(point: &Point) {
-    assert_eq!(point.errors, Default::default(), "{:?}", point.messages);
-    assert!(point.traffic.unwrap().failovers.is_some(), "{point:?}");
-    let said = format!("{:?}", point.verdict);
+fn goes_on_elsewhere(run: &Run) {
+    assert_eq!(run.errors, Default::default(), "{:?}", run.messages);
+    assert!(run.traffic.unwrap().failovers.is_some(), "{run:?}");
+    let said = format!("{:?}", run.verdict);
     assert!(!said.contains("wake-up"), "{said}");
-    let slices = &point.series;
+    let slices = &run.series;
     assert!(slices.last().unwrap().operations > 0, "{slices:?}");
 }
 

@@ -3,7 +3,7 @@
 //! server is reported, before the start or in the verdict, without a hang.
 
 use crate::common::{Jostle, Place, beside, jostle, reason};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_targets::program::{LaunchRecipe, Launched};
 use jostle_targets::{
     Entry, Launcher, Mode, Outcome, TABLE, Wait, launches, mariadb, memcached, postgres, prepare,
@@ -26,10 +26,10 @@ fn as_json(line: &str) -> Jostle {
 
 /// The run was not the tool's or the server's fault.
 #[track_caller]
-fn is_faultless(point: &Point) {
+fn is_faultless(run: &Run) {
     let ours = ["exclusion", "lost_update", "deaths", "errors"];
-    let flagged = ours.iter().find_map(|check| reason(point, check));
-    assert_eq!(flagged, None, "{} {:?}", point.target, point.at);
+    let flagged = ours.iter().find_map(|check| reason(run, check));
+    assert_eq!(flagged, None, "{} {:?}", run.target, run.at);
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn each_service_is_launched_measured_and_gone_on_every_carrier() {
         let line = format!("hold {} --keys 40 -w 3 --as {carrier}", names.join(" "));
         // Each server is started more than once, and some take seconds for it.
         let run = as_json(&line).run();
-        let points = run.measures().leaves_nothing().points();
-        assert_eq!(points.len(), names.len(), "{line}");
-        for point in &points {
-            is_faultless(point);
-            assert_eq!(point.operations, 120, "{line}: {}", point.target);
-            let server = point.accounts.as_ref().unwrap().server_s;
-            assert!(server.is_some(), "{line}: {}", point.target);
+        let runs = run.measures().leaves_nothing().runs();
+        assert_eq!(runs.len(), names.len(), "{line}");
+        for run in &runs {
+            is_faultless(run);
+            assert_eq!(run.operations, 120, "{line}: {}", run.target);
+            let server = run.accounts.as_ref().unwrap().server_s;
+            assert!(server.is_some(), "{line}: {}", run.target);
         }
     }
 }
@@ -60,9 +60,9 @@ fn each_service_is_launched_measured_and_gone_on_every_carrier() {
 fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
     let _beside = beside();
     let line = "stream postgres -n 1000 -w 2 --names own";
-    let point = as_json(line).run().measures().leaves_nothing().point();
-    is_faultless(&point);
-    let server_s = point.accounts.unwrap().server_s.unwrap();
+    let run = as_json(line).run().measures().leaves_nothing().only_run();
+    is_faultless(&run);
+    let server_s = run.accounts.unwrap().server_s.unwrap();
     assert!(server_s > 2_000.0 * 5e-6, "{server_s} s for 2000 pairs");
 }
 
@@ -70,11 +70,11 @@ fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
 fn three_servers_agree(name: &str) {
     let line = format!("contend {name} --members 3 -w 6 -b 1ms -i 0 -t 1 --warmup 500ms");
     let done = as_json(&line).run();
-    let point = done.measures().leaves_nothing().point();
-    is_faultless(&point);
-    assert!(point.operations > 0, "{point:?}");
+    let run = done.measures().leaves_nothing().only_run();
+    is_faultless(&run);
+    assert!(run.operations > 0, "{run:?}");
     // Each of three processes has worked for it.
-    let server_s = point.accounts.unwrap().server_s.unwrap();
+    let server_s = run.accounts.unwrap().server_s.unwrap();
     assert!(server_s > 0.0, "{server_s}");
 }
 
@@ -127,9 +127,9 @@ fn round_trips_are_those_of_the_recipe() {
                 continue;
             }
             let line = format!("stream {target} -n 100 -w 1 --as {carrier}");
-            let point = as_json(&line).run().measures().leaves_nothing().point();
-            is_faultless(&point);
-            let traffic = point.traffic.unwrap();
+            let run = as_json(&line).run().measures().leaves_nothing().only_run();
+            is_faultless(&run);
+            let traffic = run.traffic.unwrap();
             assert_eq!(traffic.grants, 100, "{line}");
             let (round_trips, bytes) = traffic.for_each_grant().unwrap();
             // A session is kept alive now and then.
@@ -145,9 +145,9 @@ fn a_service_that_queues_takes_many_requests_at_once() {
     let _beside = beside();
     for entry in launching().filter(|entry| entry.lock.pipeline && entry.lock.fifo) {
         let line = format!("stream {} -n 100 -w 3 --pipeline 20 --as tasks", entry.name);
-        let point = as_json(&line).run().measures().leaves_nothing().point();
-        is_faultless(&point);
-        assert_eq!(point.operations, 300, "{line}");
+        let run = as_json(&line).run().measures().leaves_nothing().only_run();
+        is_faultless(&run);
+        assert_eq!(run.operations, 300, "{line}");
     }
 }
 
@@ -232,8 +232,11 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         let line = format!("stream {name}://jostle@{address}{database} -n 20 -w 2");
         let with = format!("env {variable}={secret}");
         let done = as_json(&line).under(&with).run().measures();
-        is_faultless(&done.point());
-        assert!(done.point().accounts.unwrap().server_s.is_some(), "{line}");
+        is_faultless(&done.only_run());
+        assert!(
+            done.only_run().accounts.unwrap().server_s.is_some(),
+            "{line}"
+        );
         // In the address, and never shown.
         let whole = format!("stream {name}://jostle:{secret}@{address}{database} -n 20 -w 2");
         let done = as_json(&whole).run().measures();
@@ -264,7 +267,7 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         memcached.secret
     );
     let workers = |count: usize| as_json(&format!("{line} {count}")).under(&with).run();
-    is_faultless(&workers(2).measures().point());
+    is_faultless(&workers(2).measures().only_run());
     workers(300).exits(1).says("memcached -c");
 }
 

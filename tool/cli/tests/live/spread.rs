@@ -9,7 +9,7 @@ use crate::common::{
     Jostle, Place, Running, Signal, alone, beside, in_five_tries, in_five_tries_unless_disturbed,
     jostle, processes, reason, until,
 };
-use jostle_model::record::{Is, LimitedBy, Point};
+use jostle_model::record::{Is, LimitedBy, Run};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -21,11 +21,11 @@ fn spread(line: &str) -> Jostle {
     jostle(&format!("spread --quiet --format json {line}"))
 }
 
-fn measured(line: &str) -> Point {
+fn measured(line: &str) -> Run {
     spread(&format!("--runs 1 {line}"))
         .run_cleanly()
         .measures()
-        .point()
+        .only_run()
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_generator_that_is_killed_makes_its_run_invalid_and_is_named() {
     let generator = run.until_workers(3)[1].pid;
     run.after(Duration::from_millis(800));
     run.kill(generator);
-    let point = run.end().measures().leaves_nothing().point();
+    let point = run.end().measures().leaves_nothing().only_run();
     assert_eq!(point.verdict.is, Is::Invalid);
     let death = &point.deaths[0];
     assert!(
@@ -151,8 +151,8 @@ fn every_request_is_accounted_for() {
     for target in IN_FLIGHT {
         // A process that is started may take longer than a window on a busy machine.
         let point = in_five_tries("requests that were answered in the window", || {
-            let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
-            (point.operations > 0).then_some(point)
+            let run = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
+            (run.operations > 0).then_some(run)
         });
         assert_eq!(point.at.generators, Some(3));
         let spread = point.spread.as_deref().unwrap();
@@ -202,10 +202,10 @@ fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
         is_over.store(true, Relaxed);
         done
     });
-    let point = done.measures().leaves_nothing().point();
-    let more = point.server.unwrap().difference;
-    assert!(more.is_some_and(|more| more > 0), "{:?}", point.server);
-    assert_eq!(reason(&point, "server_counts").unwrap().is, Is::Invalid);
+    let run = done.measures().leaves_nothing().only_run();
+    let more = run.server.unwrap().difference;
+    assert!(more.is_some_and(|more| more > 0), "{:?}", run.server);
+    assert_eq!(reason(&run, "server_counts").unwrap().is, Is::Invalid);
 }
 
 /// Tests that have the machine to themselves.
@@ -252,10 +252,10 @@ mod figures {
             // One that is missing would make 6, in every run. On a busy machine some are
             // kept between two requests.
             let point = in_five_tries(&format!("seven in flight at {target}"), || {
-                let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
-                let effective = point.spread.as_deref().unwrap().effective;
+                let run = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
+                let effective = run.spread.as_deref().unwrap().effective;
                 assert!(effective <= 7.01, "{target}: {effective}");
-                (effective > 6.65).then_some(point)
+                (effective > 6.65).then_some(run)
             });
             let spread = point.spread.as_deref().unwrap();
             assert!(spread.at_server.unwrap() < spread.effective);
@@ -281,7 +281,7 @@ mod figures {
         run.after(Duration::from_millis(600));
         processes::signal(generator, Signal::CONT);
         let expected = stopped.elapsed().as_secs_f64() / 2.0;
-        let paused = run.end().measures().leaves_nothing().point();
+        let paused = run.end().measures().leaves_nothing().only_run();
         let found = reason(&paused, "concurrency").expect("a pause that was noticed");
         assert_eq!(found.is, Is::Invalid);
         assert!(found.text.contains("was stopped for up to"), "{found:?}");
@@ -311,7 +311,7 @@ mod figures {
         let generator = run.until_workers(3)[0].pid;
         run.after(Duration::from_millis(700));
         processes::signal(generator, Signal::STOP);
-        let point = run.end().measures().leaves_nothing().point();
+        let point = run.end().measures().leaves_nothing().only_run();
         assert_eq!(reason(&point, "concurrency").unwrap().is, Is::Invalid);
         assert!(reason(&point, "errors").is_some(), "{:?}", point.verdict);
     }
@@ -380,9 +380,9 @@ mod figures {
         );
         in_five_tries_unless_disturbed("generators that are not flagged", || {
             let done = spread(&line).run_cleanly().measures();
-            let points = done.points();
-            for point in &points {
-                let spread = point.spread.as_ref().unwrap();
+            let runs = done.runs();
+            for run in &runs {
+                let spread = run.spread.as_ref().unwrap();
                 assert_eq!(spread.disjoint, Some(true), "{}", spread.budgets);
                 assert!(
                     spread.budgets.contains("by placement"),

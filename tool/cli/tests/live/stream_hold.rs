@@ -12,9 +12,9 @@ fn jostle(line: &str) -> Output {
         .unwrap()
 }
 
-/// The records of points that a command line that must succeed prints. A busy
+/// The records of runs that a command line that must succeed prints. A busy
 /// machine may make a point INVALID, which is no failure here.
-fn points(line: &str) -> Vec<Value> {
+fn runs(line: &str) -> Vec<Value> {
     let output = jostle(&format!("{line} --quiet --seed 1 --format json"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -24,7 +24,7 @@ fn points(line: &str) -> Vec<Value> {
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|record| record["record"] == "point")
+        .filter(|record| record["record"] == "run")
         .collect()
 }
 
@@ -62,9 +62,9 @@ fn a_stream_does_exactly_its_operations_on_every_carrier() {
         ("tasks", "lockd"),
     ] {
         let line = format!("stream {targets} -n 200:500 -w 1:2 --runs 1 --as {carrier}");
-        let points = points(&line);
-        assert_eq!(points.len(), targets.split(' ').count() * 4);
-        for point in &points {
+        let runs = runs(&line);
+        assert_eq!(runs.len(), targets.split(' ').count() * 4);
+        for point in &runs {
             let each = point["at"]["operations"].as_u64().unwrap();
             let workers = point["at"]["workers"].as_u64().unwrap();
             assert_eq!(point["workload"], "stream");
@@ -85,10 +85,10 @@ fn the_daemon_counts_what_the_workers_did_pipelined_or_not() {
     let _beside = beside();
     for pipeline in [1, 7, 100] {
         for names in ["one", "own"] {
-            let points = points(&format!(
+            let runs = runs(&format!(
                 "stream lockd -n 1000 -w 2 --runs 1 --pipeline {pipeline} --names {names}"
             ));
-            let point = &points[0];
+            let point = &runs[0];
             assert_eq!(point["server"]["counted"], 2_000);
             assert_eq!(point["server"]["difference"], 0);
             assert_eq!(point["names"], names);
@@ -109,7 +109,7 @@ fn everything_is_held_at_once_and_its_memory_is_known() {
     let _beside = beside();
     for pipeline in [1, 100] {
         let line = format!("hold lockd --keys 20000 -w 2 --runs 1 --pipeline {pipeline}");
-        let point = &points(&line)[0];
+        let point = &runs(&line)[0];
         assert_eq!(point["operations"], 40_000);
         assert_eq!(point["server"]["counted"], 40_000);
         assert!(!flagged(point), "{}", point["run_verdict"]);
@@ -130,9 +130,9 @@ fn everything_is_held_at_once_and_its_memory_is_known() {
 #[test]
 fn locks_without_a_server_are_held_too() {
     let _beside = beside();
-    let points = points("hold flock futex sysv null --keys 20 --runs 1");
-    assert_eq!(points.len(), 4);
-    for point in &points {
+    let runs = runs("hold flock futex sysv null --keys 20 --runs 1");
+    assert_eq!(runs.len(), 4);
+    for point in &runs {
         assert_eq!(point["operations"], 20);
         assert!(!flagged(point), "{}", point["run_verdict"]);
         assert!(point["server"].is_null());
@@ -143,11 +143,11 @@ fn locks_without_a_server_are_held_too() {
 /// machine renews too late are not what is asked here.
 fn kept(line: &str) -> Value {
     in_five_tries("leases that were renewed in time", || {
-        let point = &points(&format!("{line} --runs 1"))[0];
-        // One that ends between its last renewal and its release is told by the release.
-        let is_in_time = point["kept"]["lapsed"] == 0 && point["errors"]["ETIMEDOUT"].is_null();
-        assert!(!is_in_time || !flagged(point), "{}", point["run_verdict"]);
-        is_in_time.then(|| point["kept"].clone())
+        let run = &runs(&format!("{line} --runs 1"))[0];
+        // A lease that ends between its last renewal and its release is told by the release.
+        let is_in_time = run["kept"]["lapsed"] == 0 && run["errors"]["ETIMEDOUT"].is_null();
+        assert!(!is_in_time || !flagged(run), "{}", run["run_verdict"]);
+        is_in_time.then(|| run["kept"].clone())
     })
 }
 
@@ -183,7 +183,7 @@ fn held_locks_are_renewed_for_as_long_as_they_are_kept() {
 #[test]
 fn the_time_for_which_locks_are_kept_is_no_part_of_the_rate() {
     let _beside = beside();
-    let point = &points("hold lockd --keys 1000 --for 3s --lease 1s --runs 1 --pipeline 50")[0];
+    let point = &runs("hold lockd --keys 1000 --for 3s --lease 1s --runs 1 --pipeline 50")[0];
     let [window, acquiring, releasing] = ["window_s", "acquire_phase_s", "release_phase_s"]
         .map(|name| point[name].as_f64().unwrap());
     assert!(acquiring > 0.0, "{point}");
@@ -287,8 +287,8 @@ fn a_lock_that_lets_two_in_is_found() {
     let _beside = beside();
     // Without a hold they only meet where both have a CPU at the same time.
     let found = (0..5).any(|_| {
-        let points = points("stream busted:0.05 -n 100000 -w 2 --runs 1");
-        points[0]["run_verdict"]["is"] == "INVALID"
+        let runs = runs("stream busted:0.05 -n 100000 -w 2 --runs 1");
+        runs[0]["run_verdict"]["is"] == "INVALID"
     });
     assert!(found);
 }
@@ -347,7 +347,7 @@ mod figures {
         let _alone = alone();
         // 30,000 locks in 30 chains: the last is behind a thousand others.
         let grown = |target: &str| {
-            let point = &points(&format!("hold {target} --keys 30000 --runs 1"))[0];
+            let point = &runs(&format!("hold {target} --keys 30000 --runs 1"))[0];
             let series = point["series"].as_array().unwrap();
             let mean = |at: usize| series[at]["mean_wait_ns"].as_f64().unwrap();
             mean(9) / mean(0)

@@ -8,14 +8,14 @@ use crate::common::cgroup::Cgroup;
 use crate::common::{
     Jostle, Place, alone, beside, in_five_tries, in_five_tries_unless_disturbed, jostle, reason,
 };
-use jostle_model::record::{Is, LimitedBy, Point};
+use jostle_model::record::{Is, LimitedBy, Run};
 use std::fs;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-fn measured(line: &str) -> Point {
+fn measured(line: &str) -> Run {
     point(jostle(&as_json(line)))
 }
 
@@ -23,27 +23,27 @@ fn as_json(line: &str) -> String {
     format!("{line} --runs 1 --format json")
 }
 
-fn point(jostle: Jostle) -> Point {
-    jostle.run().measures().leaves_nothing().point()
+fn point(jostle: Jostle) -> Run {
+    jostle.run().measures().leaves_nothing().only_run()
 }
 
 /// The check flags the point, in these words.
 #[track_caller]
-fn flags(point: &Point, check: &str, is: Is, says: &str) {
+fn flags(run: &Run, check: &str, is: Is, says: &str) {
     let found =
-        reason(point, check).unwrap_or_else(|| panic!("{check} says nothing: {:?}", point.verdict));
+        reason(run, check).unwrap_or_else(|| panic!("{check} says nothing: {:?}", run.verdict));
     assert_eq!(found.is, is, "{found:?}");
     assert!(found.text.contains(says), "{found:?} does not say {says:?}");
-    assert!(point.verdict.is >= is, "{:?}", point.verdict);
+    assert!(run.verdict.is >= is, "{:?}", run.verdict);
 }
 
 /// At least one clean run of five passes the check. On a machine so busy that other
 /// programs make all of them INVALID there is none.
 #[track_caller]
-fn passes(check: &str, mut measure: impl FnMut() -> Point) {
-    let is_disturbed = |point: &Point| {
+fn passes(check: &str, mut measure: impl FnMut() -> Run) {
+    let is_disturbed = |run: &Run| {
         ["neighbours", "steal"].iter().any(|check| {
-            let found = reason(point, check);
+            let found = reason(run, check);
             found.is_some_and(|reason| reason.is == Is::Invalid)
         })
     };
@@ -67,7 +67,7 @@ fn who_else_holds_the_lock_is_named() {
     let line = format!("contend flock:{} -w 2 -t 6", file.display());
     let other = format!("flock -F {} sleep 60", file.display());
     let run = place.jostle(&as_json(&line)).word("--during").word(&other);
-    let point = run.run().exits(3).point();
+    let point = run.run().exits(3).only_run();
     flags(&point, "idle_lock", Is::Invalid, ") holds it");
     let found = &point.causes.as_ref().unwrap().found;
     assert!(found[0].starts_with("sleep ("), "{found:?}");
@@ -130,7 +130,7 @@ fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
 }
 
 fn ends_on_time(line: &str) {
-    let held = |point: &Point| point.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
+    let held = |run: &Run| run.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
     // A neighbour may take the CPU from the one or the other.
     let (on_time, late) = in_five_tries("a hold on time beside late ones", || {
         let on_time = measured(line);
@@ -175,7 +175,8 @@ fn calls_that_fail_within_the_window_are_noticed() {
         run.after(Duration::from_millis(400));
         fs::remove_file(place.file("lock")).unwrap();
         let done = run.end().leaves_nothing();
-        (done.code() == 3 && done.point().errors.get("ENOENT") == Some(&2)).then(|| done.point())
+        (done.code() == 3 && done.only_run().errors.get("ENOENT") == Some(&2))
+            .then(|| done.only_run())
     });
     flags(&failed, "errors", Is::Invalid, "ENOENT");
     fs::write(place.file("lock"), "").unwrap();
@@ -189,7 +190,7 @@ fn calls_that_fail_within_the_window_are_noticed() {
 
 /// Runs what spins for its hold in a control group of this quota, in microseconds of every
 /// 100 ms.
-fn under_a_quota(us: &str) -> Point {
+fn under_a_quota(us: &str) -> Run {
     let group = Cgroup::with("cpu");
     let max = format!("{us} 100000");
     group.set(
@@ -311,7 +312,7 @@ mod figures {
             let mut run = jostle(&line).in_background();
             run.until_workers(2);
             let point = among_burners(10, Duration::from_millis(200), || {
-                run.end().measures().point()
+                run.end().measures().only_run()
             });
             reason(&point, "steadiness").is_some().then_some(point)
         });

@@ -136,9 +136,9 @@ fn a_result_can_be_run_again() {
     assert_eq!(plan("first.jsonl"), plan("second.jsonl"));
     let runs = |file: &str| -> Vec<(String, Option<u64>, u32)> {
         place
-            .points(file)
+            .runs(file)
             .into_iter()
-            .map(|point| (point.target, point.at.workers, point.run))
+            .map(|run| (run.target, run.at.workers, run.run))
             .collect()
     };
     // In the same order too, which the seed decides.
@@ -161,7 +161,7 @@ fn a_plan_of_several_experiments_makes_a_result_of_several() {
         .prints("null")
         .prints("futex");
     let targets: Vec<String> = place
-        .points("result.jsonl")
+        .runs("result.jsonl")
         .into_iter()
         .map(|point| point.target)
         .collect();
@@ -289,12 +289,12 @@ fn one_cpu_will_do() {
     let _beside = beside();
     let line = "contend flock sysv -w 3 -b 500us -t 0.2 --runs 1 --format json";
     let done = jostle(line).under("taskset -c 0").run_cleanly().measures();
-    assert_eq!(done.points().len(), 2, "{}", done.transcript());
+    assert_eq!(done.runs().len(), 2, "{}", done.transcript());
     assert_eq!(
         experiment(&done.stdout).calibration.clock_uncertainty_ns,
         None
     );
-    assert!(done.points().iter().all(|point| point.operations > 0));
+    assert!(done.runs().iter().all(|run| run.operations > 0));
 }
 
 #[test]
@@ -333,9 +333,9 @@ fn a_plain_user_measures_every_target() {
         );
         window_ms *= 4;
         let done = place.jostle(&line).run_cleanly().measures();
-        let points = done.points();
-        assert_eq!(points.len(), targets.len(), "{}", done.transcript());
-        for point in &points {
+        let runs = done.runs();
+        assert_eq!(runs.len(), targets.len(), "{}", done.transcript());
+        for point in &runs {
             for grave in ["exclusion", "lost_update", "errors", "deaths"] {
                 assert!(
                     reason(point, grave).is_none(),
@@ -347,7 +347,7 @@ fn a_plain_user_measures_every_target() {
         }
         assert_eq!(place.read("result.jsonl"), done.stdout);
         let has_granted = |name: &str| {
-            let mut granted = points.iter().filter(|point| point.operations > 0);
+            let mut granted = runs.iter().filter(|run| run.operations > 0);
             granted.any(|point| point.target == name)
         };
         targets.retain(|name| !has_granted(name));
@@ -397,7 +397,7 @@ fn results_whose_directory_vanishes_are_missed_at_once() {
     let mut run = place
         .jostle("contend null -w 1 -b 1ms -t 1 --runs 200 -o results/x.jsonl --html results/x.html")
         .in_background();
-    run.until_points("results/x.jsonl", 1);
+    run.until_runs("results/x.jsonl", 1);
     fs::remove_dir_all(place.file("results")).unwrap();
     run.end()
         .ends_within_a_minute()
@@ -409,7 +409,7 @@ fn results_whose_directory_vanishes_are_missed_at_once() {
     let mut run = place
         .jostle("contend null -w 1 -b 1ms -t 1 --runs 2 -o x.jsonl --html pages/x.html")
         .in_background();
-    run.until_points("x.jsonl", 1);
+    run.until_runs("x.jsonl", 1);
     fs::remove_file(place.file("pages/x.html")).unwrap();
     run.end().measures();
     assert!(place.read("pages/x.html").contains("<html"));
@@ -417,7 +417,7 @@ fn results_whose_directory_vanishes_are_missed_at_once() {
     let mut run = place
         .jostle("contend null -w 1 -b 1ms -t 1 --runs 2 -o y.jsonl --html pages/y.html")
         .in_background();
-    run.until_points("y.jsonl", 1);
+    run.until_runs("y.jsonl", 1);
     fs::remove_dir_all(place.file("pages")).unwrap();
     run.end().exits(1).says("cannot write pages/y.html");
 }
@@ -463,14 +463,14 @@ fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
         .measures()
         .says("it says this");
     assert_eq!(place.read("made"), "\n\n\n", "one for each of three runs");
-    assert_eq!(place.points("r.jsonl").len(), 3);
+    assert_eq!(place.runs("r.jsonl").len(), 3);
 
     std::fs::remove_file(place.file("r.jsonl")).unwrap();
     prepared("5", "sh -c 'echo >> made; test $(wc -l < made) -lt 6'")
         .exits(1)
         .says("failed (exit status: 1)")
         .leaves_nothing();
-    assert_eq!(place.points("r.jsonl").len(), 2, "those before it are kept");
+    assert_eq!(place.runs("r.jsonl").len(), 2, "those before it are kept");
     prepared("1", "sh -c 'x")
         .exits(2)
         .says("a quote has no end");
@@ -525,7 +525,7 @@ mod figures {
         let varied = in_five_tries("a ratio of 0.5 to 2", || {
             let run = place.jostle("run plan.toml -o r.jsonl --overwrite");
             run.run_cleanly();
-            let [constant, varied] = <[_; 2]>::try_from(place.points("r.jsonl")).unwrap();
+            let [constant, varied] = <[_; 2]>::try_from(place.runs("r.jsonl")).unwrap();
             let ratio = varied.throughput_per_s / constant.throughput_per_s;
             (0.5..2.0).contains(&ratio).then_some(varied)
         });

@@ -6,7 +6,7 @@ use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
 use jostle_model::plan::Renew;
-use jostle_model::record::{At, Environment, Experiment, Point};
+use jostle_model::record::{At, Environment, Experiment, Run};
 use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
 use jostle_targets::Spec;
@@ -63,10 +63,9 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
         let plan = &self.resolved.plan;
         let order = RecoverOrder {
-            target: spec.whole().replace(
-                "{run}",
-                &(self.points.len() + self.left_out + 1).to_string(),
-            ),
+            target: spec
+                .whole()
+                .replace("{run}", &(self.runs.len() + self.left_out + 1).to_string()),
             fault,
             waiters: plan.waiters() as usize,
             within: plan.within(),
@@ -86,13 +85,13 @@ impl Course<'_, '_> {
             .world
             .keeper()
             .recover(&order, &mut || ended().is_some())?;
-        let point = point(spec, at, block, &order, data);
-        self.finish(experiment, point)
+        let run = record(spec, at, block, &order, data);
+        self.finish(experiment, run)
     }
 }
 
 /// The record, without its verdict.
-fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverData) -> Point {
+fn record(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverData) -> Run {
     let (recovery, exclusion) = found(&Seen {
         fault: order.fault,
         waiters: order.waiters as u64,
@@ -110,7 +109,7 @@ fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDat
     });
     let window_s = data.took_ns as f64 / 1e9;
     let operations = recovery.served + 1;
-    Point {
+    Run {
         target: spec.typed.clone(),
         workload: jostle_model::plan::Workload::Recover.to_string(),
         at,
@@ -128,6 +127,6 @@ fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDat
         deaths: data.deaths,
         setup: data.setup,
         recovery: Some(Box::new(recovery)),
-        ..Point::default()
+        ..Run::default()
     }
 }

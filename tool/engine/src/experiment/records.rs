@@ -6,7 +6,7 @@ use crate::keeper::KeeperError;
 use crate::proven;
 use jostle_model::plan::Plan;
 use jostle_model::record::{
-    Calibration, End, Environment, Experiment, Is, Judged, Point, Record, SCHEMA,
+    Calibration, End, Environment, Experiment, Is, Judged, Record, Run, SCHEMA,
 };
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::{fit, harm, summary};
@@ -48,7 +48,7 @@ impl Course<'_, '_> {
             return Ok(None);
         };
         self.session.scheduled = earlier.scheduled;
-        self.points = earlier.points;
+        self.runs = earlier.runs;
         self.experiment = Some(earlier.experiment.clone());
         self.resumed = earlier.resumed;
         if let Some(last) = self.resumed.last().cloned() {
@@ -80,12 +80,12 @@ impl Course<'_, '_> {
     }
 
     /// Judges a measured run, writes it and reports it as done.
-    pub(super) fn finish(&mut self, experiment: &Experiment, mut point: Point) -> Result<(), Stop> {
-        judge(experiment, &mut point);
+    pub(super) fn finish(&mut self, experiment: &Experiment, mut run: Run) -> Result<(), Stop> {
+        judge(experiment, &mut run);
         // A measured run is in the table, also where the file has failed.
-        self.points.push(point.clone());
-        self.sink(Record::Point(Box::new(point.clone())))?;
-        (self.hooks.progress)(Progress::Done(&point));
+        self.runs.push(run.clone());
+        self.sink(Record::Run(Box::new(run.clone())))?;
+        (self.hooks.progress)(Progress::Done(&run));
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Course<'_, '_> {
         let Some(experiment) = &self.experiment else {
             return Ok(());
         };
-        let points = summary::summarize(experiment, &self.points);
+        let points = summary::summarize(experiment, &self.runs);
         self.fits = fit::fits(experiment, &points);
         let verdicts: Vec<Judged> = points.iter().map(|point| point.judged()).collect();
         for verdict in verdicts {
@@ -114,7 +114,7 @@ impl Course<'_, '_> {
         // By the verdicts that a reader of the file will see: of all runs of a
         // point together.
         let invalid = self.experiment.as_ref().is_some_and(|experiment| {
-            let points = summary::summarize(experiment, &self.points);
+            let points = summary::summarize(experiment, &self.runs);
             points.iter().any(|point| point.verdict.is == Is::Invalid)
         });
         let (exit, error) = match &stop {
@@ -145,10 +145,10 @@ impl Course<'_, '_> {
 }
 
 /// Gives one run its verdict.
-pub(super) fn judge(experiment: &Experiment, point: &mut Point) {
-    point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
-    point.verdict = checks::verdict(&Evidence {
+pub(super) fn judge(experiment: &Experiment, run: &mut Run) {
+    run.spoilt = run.accounts.as_deref().is_some_and(harm::is_spoilt);
+    run.verdict = checks::verdict(&Evidence {
         experiment,
-        runs: &[point],
+        runs: &[run],
     });
 }

@@ -9,7 +9,7 @@ use crate::schedule;
 use crate::world::{self, Step};
 use jostle_connections::record::{self, Curve};
 use jostle_model::Nanos;
-use jostle_model::record::{At, Environment, Experiment, Point, Record};
+use jostle_model::record::{At, Environment, Experiment, Record, Run};
 use jostle_stats::intervals;
 use jostle_sys::limits::Machine;
 use std::collections::BTreeMap;
@@ -97,11 +97,11 @@ impl Course<'_, '_> {
     /// Half the widths of the medians' intervals.
     fn widths(&self) -> Vec<f64> {
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        for point in &self.points {
+        for run in &self.runs {
             by_point
-                .entry((&point.target, point.at))
+                .entry((&run.target, run.at))
                 .or_default()
-                .extend(record::median(point));
+                .extend(record::median(run));
         }
         let widths = by_point
             .values()
@@ -131,18 +131,18 @@ impl Course<'_, '_> {
         };
         let last = order.open.last().copied();
         (self.hooks.progress)(Progress::Run(&spec.typed, At { open: last, ..at }, block));
-        let mut points: Vec<Point> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
         let mut sunk = Ok(());
         let ended = &mut self.hooks.ended;
         let (record, progress) = (&mut self.hooks.record, &mut self.hooks.progress);
         let mut reached = |step: Step| {
-            let mut point = record::point(&curve, &step.data, points.last());
-            point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
-            judge(experiment, &mut point);
+            let mut run = record::run(&curve, &step.data, runs.last());
+            run.hosts = world::step_rows(experiment, &curve, &run, &hosts, &step.parts);
+            judge(experiment, &mut run);
             if sunk.is_ok() {
-                sunk = record(&Record::Point(Box::new(point.clone())));
+                sunk = record(&Record::Run(Box::new(run.clone())));
             }
-            points.push(point);
+            runs.push(run);
         };
         let closed = self.world.sweep(
             &order,
@@ -150,20 +150,20 @@ impl Course<'_, '_> {
             &mut reached,
             &mut |look| progress(Progress::Running(&look)),
         );
-        let first = self.points.len();
-        self.points.append(&mut points);
+        let first = self.runs.len();
+        self.runs.append(&mut runs);
         sunk.map_err(Stop::Sink)?;
         let closed = closed.map_err(Stop::Keeper)?;
         for closing in record::closings(&curve, &closed) {
-            let point = self.points[first..]
+            let run = self.runs[first..]
                 .iter_mut()
-                .find_map(|point| closing.add_to(point).then_some(()));
-            if point.is_some() {
+                .find_map(|run| closing.add_to(run).then_some(()));
+            if run.is_some() {
                 self.sink(Record::Closing(Box::new(closing)))?;
             }
         }
-        if let Some(point) = self.points[first..].last() {
-            (self.hooks.progress)(Progress::Done(&point.clone()));
+        if let Some(run) = self.runs[first..].last() {
+            (self.hooks.progress)(Progress::Done(&run.clone()));
         }
         Ok(())
     }

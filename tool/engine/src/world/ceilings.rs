@@ -3,11 +3,11 @@
 
 use super::{Host, Part, machines, name, split};
 use crate::order::RunOrder;
-use crate::point::{Which, point};
+use crate::run::{self, Which};
 use jostle_model::Nanos;
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Run};
 use jostle_model::text::redacted;
 use jostle_stats::intervals;
 
@@ -43,24 +43,24 @@ pub(super) fn orders(order: &RunOrder, ranks: usize, names: u64) -> Vec<Vec<Opti
 /// One row for each host, of the runs in which each was alone. None where half of the
 /// hosts did less than [`ENOUGH`].
 pub(super) fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
-    let points: Vec<Point> = alone.iter().map(|part| of(plan, hosts, part)).collect();
-    let median = |figure: fn(&Point) -> f64| {
-        let each: Vec<f64> = points.iter().map(figure).collect();
+    let runs: Vec<Run> = alone.iter().map(|part| of(plan, hosts, part)).collect();
+    let median = |figure: fn(&Run) -> f64| {
+        let each: Vec<f64> = runs.iter().map(figure).collect();
         intervals::median(&each).unwrap_or(0.0)
     };
-    if median(|point| point.operations as f64) < ENOUGH {
+    if median(|run| run.operations as f64) < ENOUGH {
         return Vec::new();
     }
     let usual = median(|point| point.throughput_per_s);
-    let each = alone.iter().zip(&points);
-    each.map(|(part, point)| HostCeiling {
+    let each = alone.iter().zip(&runs);
+    each.map(|(part, run)| HostCeiling {
         target: redacted(&part.order.target).into_owned(),
         rank: part.of.rank as u64,
         host: name(hosts, part.of.rank),
         workers: part.order.workers as u64,
-        throughput_per_s: point.throughput_per_s,
-        of_median: point.throughput_per_s / usual,
-        busy_share: point
+        throughput_per_s: run.throughput_per_s,
+        of_median: run.throughput_per_s / usual,
+        busy_share: run
             .thread_loads
             .iter()
             .map(|load| load.busy_share)
@@ -70,7 +70,7 @@ pub(super) fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeili
 }
 
 /// Nobody else worked, whatever machines the hosts share.
-fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Point {
+fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Run {
     let which = Which {
         target: &part.order.target,
         at: At::default(),
@@ -78,7 +78,7 @@ fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Point {
         block: 0,
     };
     let data = machines::own_view(hosts, std::slice::from_ref(part), part);
-    point(plan, &part.order, which, &data)
+    run::record(plan, &part.order, which, &data)
 }
 
 #[cfg(test)]

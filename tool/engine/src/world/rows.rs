@@ -3,9 +3,9 @@
 
 use super::{Host, HostDid, Part, machines};
 use crate::order::WorkloadOrder;
-use crate::point::{Which, point};
+use crate::run::{self, Which};
 use jostle_model::hosts::HostPart;
-use jostle_model::record::{At, Experiment, Point};
+use jostle_model::record::{At, Experiment, Run};
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::tail;
 
@@ -13,7 +13,7 @@ use jostle_stats::tail;
 pub fn rows(
     experiment: &Experiment,
     which: Which<'_>,
-    whole: &Point,
+    whole: &Run,
     hosts: &[Host],
     parts: &[Part],
 ) -> Vec<HostPart> {
@@ -21,7 +21,7 @@ pub fn rows(
     each.map(|part| {
         let at = at(which.at, part);
         let data = machines::own_view(hosts, parts, part);
-        let own = point(&experiment.plan, &part.order, Which { at, ..which }, &data);
+        let own = run::record(&experiment.plan, &part.order, Which { at, ..which }, &data);
         row(experiment, whole, &own, hosts, &part.of, part.order.workers)
     })
     .collect()
@@ -30,14 +30,14 @@ pub fn rows(
 /// The row of a host whose record, by itself, would be `own`.
 pub(super) fn row<D>(
     experiment: &Experiment,
-    whole: &Point,
-    own: &Point,
+    whole: &Run,
+    own: &Run,
     hosts: &[Host],
     did: &HostDid<D>,
     workers: usize,
 ) -> HostPart {
     let latency_of = tail::figure(whole);
-    let buckets = |point: &Point| tail::buckets(point, latency_of?);
+    let buckets = |run: &Run| tail::buckets(run, latency_of?);
     let beyond_p99 = buckets(whole).zip(buckets(own));
     let open_loop = own.open_loop.as_deref();
     let lag = open_loop.and_then(|open| open.generator_lag_ns.as_ref());
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    fn point_of(gathered: Vec<RunData>) -> Point {
+    fn point_of(gathered: Vec<RunData>) -> Run {
         let mut order = crate::experiment::tests::order("lockd://server:2626");
         order.workers = gathered.len();
         let hosts: Vec<Host> = (0..gathered.len())
@@ -173,20 +173,20 @@ mod tests {
         };
         let whole = split::whole(&order, hosts.len(), 7);
         let data = merge::merge(&whole, &hosts, &parts);
-        let mut point = point(&experiment.plan, &whole, which, &data);
-        point.hosts = rows(&experiment, which, &point, &hosts, &parts);
-        point.verdict = checks::verdict(&Evidence {
+        let mut run = run::record(&experiment.plan, &whole, which, &data);
+        run.hosts = rows(&experiment, which, &run, &hosts, &parts);
+        run.verdict = checks::verdict(&Evidence {
             experiment: &experiment,
-            runs: &[&point],
+            runs: &[&run],
         });
-        point
+        run
     }
 
     #[test]
     fn each_host_has_its_figures_beside_the_whole() {
-        let point = point_of(vec![did(1_000, 0, 0), did(1_490, 10, 0)]);
-        assert_eq!((point.operations, point.hosts.len()), (2_500, 2));
-        let row = &point.hosts[1];
+        let run = point_of(vec![did(1_000, 0, 0), did(1_490, 10, 0)]);
+        assert_eq!((run.operations, run.hosts.len()), (2_500, 2));
+        let row = &run.hosts[1];
         assert_eq!((row.rank, row.host.as_str(), row.workers), (1, "h1", 1));
         assert_eq!((row.operations, row.throughput_per_s), (1_500, 1_500.0));
         assert_eq!(
@@ -197,28 +197,28 @@ mod tests {
         assert_eq!(row.latency_of.as_deref(), Some("acquire_ns"));
         assert_eq!(row.latency_ns.as_ref().unwrap().count, 1_500);
         // What one host alone was let in after, it does not know.
-        assert_eq!(point.blocked_share, None);
-        assert_eq!(point.handoff_ns, None);
+        assert_eq!(run.blocked_share, None);
+        assert_eq!(run.handoff_ns, None);
     }
 
     #[test]
     fn a_throttled_host_flags_the_whole_by_its_name() {
-        let point = point_of(vec![did(1_000, 0, 0), did(1_000, 0, 3), did(1_000, 0, 0)]);
-        let is: Vec<Is> = point.hosts.iter().map(|row| row.verdict.is).collect();
+        let run = point_of(vec![did(1_000, 0, 0), did(1_000, 0, 3), did(1_000, 0, 0)]);
+        let is: Vec<Is> = run.hosts.iter().map(|row| row.verdict.is).collect();
         assert_eq!(is[1], Is::Invalid);
         assert!(is[0] < Is::Invalid && is[2] < Is::Invalid);
-        assert_eq!(point.verdict.is, Is::Invalid);
-        let reason = &point.verdict.reasons[0];
+        assert_eq!(run.verdict.is, Is::Invalid);
+        let reason = &run.verdict.reasons[0];
         assert_eq!(reason.check, "throttled");
         assert!(reason.text.starts_with("h1: "), "{}", reason.text);
     }
 
     #[test]
     fn a_host_that_owns_the_tail_is_named() {
-        let point = point_of(vec![did(4_000, 0, 0), did(3_950, 50, 0), did(4_000, 0, 0)]);
-        let rows = point.hosts.iter().map(|row| row.beyond_p99);
+        let run = point_of(vec![did(4_000, 0, 0), did(3_950, 50, 0), did(4_000, 0, 0)]);
+        let rows = run.hosts.iter().map(|row| row.beyond_p99);
         assert_eq!(rows.collect::<Vec<_>>(), [Some(0), Some(50), Some(0)]);
-        let reasons = &point.verdict.reasons;
+        let reasons = &run.verdict.reasons;
         let tail = reasons.iter().find(|r| r.check == "tail_host").unwrap();
         assert!(tail.text.starts_with("h1: 33.3 %"), "{}", tail.text);
     }

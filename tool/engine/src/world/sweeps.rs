@@ -15,7 +15,7 @@ use super::{Host, HostDid, Part, name};
 use crate::order::{Closed, Lost, Merged, Reached, SideData, SweepOrder};
 use jostle_connections::record::{self, Curve};
 use jostle_model::hosts::HostPart;
-use jostle_model::record::{Accounts, Experiment, Point};
+use jostle_model::record::{Accounts, Experiment, Run};
 use jostle_stats::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -213,7 +213,7 @@ pub(crate) fn closed(hosts: &[Host], order: &SweepOrder, did: &[HostDid<Closed>]
 pub fn rows(
     experiment: &Experiment,
     curve: &Curve<'_>,
-    whole: &Point,
+    whole: &Run,
     hosts: &[Host],
     parts: &[Part<SweepOrder, Reached>],
 ) -> Vec<HostPart> {
@@ -226,7 +226,7 @@ pub fn rows(
         let mut data = part.of.data.clone();
         data.machine = without_neighbours(hosts, &used, part.of.rank, data.machine);
         let order = &part.order;
-        let own = record::point(&Curve { order, ..*curve }, &data, None);
+        let own = record::run(&Curve { order, ..*curve }, &data, None);
         let processes = data.client.processes as usize;
         row(experiment, whole, &own, hosts, &part.of, processes)
     });

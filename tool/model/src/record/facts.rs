@@ -1,6 +1,6 @@
 //! Facts about targets in the file, so that its readers need no table of targets.
 
-use super::{Experiment, Point};
+use super::{Experiment, Run};
 use serde::{Deserialize, Serialize};
 
 /// The name in `setup` of the version of the server that was measured: 3.004023 for 3.4.23.
@@ -28,7 +28,7 @@ impl TargetFacts {
     }
 }
 
-impl Point {
+impl Run {
     /// The version of the server that was measured, as people write it; a last part of 0 is
     /// left out. None where it is not known, or no server was.
     pub fn server_version(&self) -> Option<String> {
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_version_is_written_as_people_do() {
-        let mut point = Point::default();
-        assert_eq!(point.server_version(), None);
+        let mut run = Run::default();
+        assert_eq!(run.server_version(), None);
         for (number, text) in [
             (3.004023, "3.4.23"),
             (15.018, "15.18"),
@@ -90,8 +90,8 @@ mod tests {
             // Older files have no third part.
             (3.004, "3.4"),
         ] {
-            point.setup.insert(SERVER_VERSION.to_owned(), number);
-            assert_eq!(point.server_version().as_deref(), Some(text));
+            run.setup.insert(SERVER_VERSION.to_owned(), number);
+            assert_eq!(run.server_version().as_deref(), Some(text));
         }
     }
 }

@@ -17,9 +17,9 @@ mod facts;
 mod fit;
 mod judged;
 mod kept;
-mod point;
 mod recovery;
 mod resume;
+mod run;
 mod spread;
 mod verdict;
 mod waiting;
@@ -35,12 +35,12 @@ pub use facts::{SERVER_VERSION, TargetFacts};
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
 pub use kept::Kept;
-pub use point::{
-    Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, TcpCounts,
-    TcpQueues, Workers,
-};
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
 pub use resume::{Resumed, RunTimes, Scheduled};
+pub use run::{
+    Anchor, Machine, Null, PerWorker, Phase, Run, Server, ServerTraffic, Slice, TcpCounts,
+    TcpQueues, Workers,
+};
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 
@@ -52,11 +52,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version that this build writes.
-pub const SCHEMA: &str = "jostle/2";
+pub const SCHEMA: &str = "jostle/3";
 
-/// The versions that this build reads. In `jostle/1` a run's own verdict is called
-/// `verdict`, reasons have a text and no data, and points have no verdict of their own.
-pub const READS: [&str; 2] = ["jostle/1", SCHEMA];
+/// The versions that this build reads. Before `jostle/3` the record of a run is called
+/// `point`. In `jostle/1` a run's own verdict is called `verdict`, reasons have a text and
+/// no data, and points have no verdict of their own.
+pub const READS: [&str; 3] = ["jostle/1", "jostle/2", SCHEMA];
 
 /// One line of a result file. [`crate::serial`] reads and writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,7 +70,7 @@ pub enum Record {
     /// The experiment was resumed after a break.
     Resumed(Box<Resumed>),
     /// One run of one point.
-    Point(Box<Point>),
+    Run(Box<Run>),
     /// How the connections of a point were closed.
     Closing(Box<Closing>),
     /// How a figure grows over a sweep; after its points.
@@ -89,7 +90,7 @@ pub enum Record {
 /// The plan, the machine, and the tool's calibration on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// The version, `jostle/2`.
+    /// The version, `jostle/3`.
     pub schema: String,
     /// The resolved plan; it can be run again as it is.
     pub plan: Plan,

@@ -1,13 +1,13 @@
 //! What waiting for a lock costs, and how long locks are free meanwhile, from the runs of
 //! `contend`.
 
-use super::Point;
+use super::Run;
 
 /// The least minutes of waiting per grant. With fewer, the grants themselves are too large
 /// a part of the cost.
 const LEAST_MINUTES: f64 = 5.0;
 
-impl Point {
+impl Run {
     /// Workers that waited for a lock, on average: all but those that held one or paused.
     /// The number of these is the rate times the time that each operation holds and pauses
     /// (Little, Operations Research 9, 1961). None if this is not known, or if there were
@@ -55,13 +55,13 @@ impl Point {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::{At, Distribution, Point, Server, ServerTraffic};
+    use crate::record::{At, Distribution, Run, Server, ServerTraffic};
 
     /// Holds of 10 ms, of which each is waited for: a queue hands on in 100 us, and polls every
     /// 20 ms find the lock free after 10 ms on average.
     #[test]
     fn a_lock_that_is_polled_is_free_for_longer_than_a_queue() {
-        let handed_on_in = |handoff_ms: f64| Point {
+        let handed_on_in = |handoff_ms: f64| Run {
             throughput_per_s: 1_000.0 / (10.0 + handoff_ms),
             blocked_share: Some(1.0),
             handoff_ns: Some(Distribution {
@@ -82,8 +82,8 @@ mod tests {
     }
 
     /// A thousand workers that wait; two grants a second, each held for half a second.
-    fn queue() -> Point {
-        Point {
+    fn queue() -> Run {
+        Run {
             workload: "contend".to_owned(),
             at: At {
                 workers: Some(1_001),
@@ -104,7 +104,7 @@ mod tests {
                 round_trips: 60_000,
                 ..ServerTraffic::default()
             }),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
@@ -125,19 +125,19 @@ mod tests {
 
     #[test]
     fn workers_that_pause_do_not_wait() {
-        let point = Point {
+        let run = Run {
             idle_mean_ns: Some(99.5e9),
             ..queue()
         };
-        assert!((point.waiting().unwrap() - 801.0).abs() < 1e-6);
+        assert!((run.waiting().unwrap() - 801.0).abs() < 1e-6);
     }
 
     #[test]
     fn a_run_whose_cost_is_that_of_its_grants_tells_nothing_of_waiting() {
-        let changed: [fn(&mut Point); 4] = [
+        let changed: [fn(&mut Run); 4] = [
             |point| point.at.workers = Some(600),
             |point| point.throughput_per_s = 4.0,
-            |point| point.hold_ns = None,
+            |run| run.hold_ns = None,
             |point| point.workload = "stream".to_owned(),
         ];
         for (at, change) in changed.into_iter().enumerate() {

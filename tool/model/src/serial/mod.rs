@@ -12,7 +12,7 @@ use self::fields::read;
 use crate::calibrated::Calibrated;
 use crate::options::{OPTIONS, Plan};
 use crate::plan::Workload;
-use crate::record::{At, Distribution, Environment, Point, READS, Record};
+use crate::record::{At, Distribution, Environment, READS, Record, Run};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 pub use serde_json::Value;
@@ -98,7 +98,8 @@ fn record(value: Value) -> Result<Record, Error> {
         "experiment" => Record::Experiment(of(fields)?),
         "scheduled" => Record::Scheduled(of(fields)?),
         "resumed" => Record::Resumed(of(fields)?),
-        "point" => Record::Point(of(fields)?),
+        // Its name before `jostle/3` was `point`.
+        "run" | "point" => Record::Run(of(fields)?),
         "closing" => Record::Closing(of(fields)?),
         "fit" => Record::Fit(of(fields)?),
         "verdict" => Record::Verdict(of(fields)?),
@@ -147,8 +148,8 @@ pub fn sizes(at: At) -> BTreeMap<String, f64> {
 /// Every distribution of a run that has values, by its name in the record. They are found
 /// by their form (a field in nanoseconds that counts its values), so that those of later
 /// workloads are included. Waits are more than a distribution, and are left out.
-pub fn distributions(run: &Point) -> BTreeMap<String, Distribution> {
-    let lean = Point {
+pub fn distributions(run: &Run) -> BTreeMap<String, Distribution> {
+    let lean = Run {
         histograms: BTreeMap::new(),
         workers: None,
         ..run.clone()
@@ -159,7 +160,7 @@ pub fn distributions(run: &Point) -> BTreeMap<String, Distribution> {
         let found: Distribution = read(value).ok().filter(|_| is_one)?;
         (found.count > 0).then_some((name, found))
     };
-    let fields = fields(&json(&Record::Point(Box::new(lean)))).into_iter();
+    let fields = fields(&json(&Record::Run(Box::new(lean)))).into_iter();
     fields.filter_map(of_times).collect()
 }
 
@@ -256,7 +257,7 @@ mod tests {
         let records = [
             Record::Scheduled(Box::default()),
             Record::Resumed(Box::default()),
-            Record::Point(Box::default()),
+            Record::Run(Box::default()),
             Record::Closing(Box::default()),
             Record::Fit(Box::default()),
             Record::Verdict(Box::default()),
@@ -274,6 +275,35 @@ mod tests {
         for record in records {
             let line = record_to_json(&record);
             assert_eq!(record_from_json(&line), Ok(record), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_written_flat_and_read_by_its_old_name_too() {
+        let mut run = Run {
+            target: "flock".to_owned(),
+            window_s: 0.25,
+            cpu_s: Some(0.125),
+            messages: vec!["late".to_owned()],
+            ..Run::default()
+        };
+        // More than a float can hold.
+        run.errors.insert("EIO".to_owned(), (1 << 53) - 1);
+        run.machine.ticks = 7;
+        let record = Record::Run(Box::new(run));
+        let line = record_to_json(&record);
+        let Some(behind) = line.strip_prefix("{\"record\":\"run\",") else {
+            panic!("{line}");
+        };
+        let fields = fields(&line);
+        for (name, value) in [("window_s", 0.25), ("cpu_s", 0.125)] {
+            assert_eq!(fields[name].as_f64(), Some(value), "{line}");
+        }
+        assert_eq!(fields["machine"]["ticks"], 7);
+        assert_eq!(fields["messages"][0], "late");
+        let old = format!("{{\"record\":\"point\",{behind}");
+        for text in [&line, &old] {
+            assert_eq!(record_from_json(text), Ok(record.clone()), "{text}");
         }
     }
 

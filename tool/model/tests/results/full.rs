@@ -3,12 +3,12 @@
 
 mod experiment;
 mod judge;
-mod point;
+mod run;
 
 use experiment::{experiment, scheduled};
 use jostle_model::record::*;
 use judge::{doubled, judged, watched};
-use point::{closing, fit, point};
+use run::{closing, fit, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) fn records() -> [Value; 10] {
     };
     [
         Record::Experiment(Box::new(experiment())),
-        Record::Point(Box::new(point())),
+        Record::Run(Box::new(run())),
         Record::Scheduled(Box::new(scheduled())),
         Record::Resumed(Box::new(resumed)),
         Record::Closing(Box::new(closing())),

@@ -81,7 +81,7 @@ impl Ground {
         let records = printed
             .lines()
             .map(|line| serde_json::from_str(line).unwrap());
-        let points = records.filter(|record: &Value| record["record"] == "point");
+        let points = records.filter(|record: &Value| record["record"] == "run");
         let points = points.collect();
         self.nothing_is_left();
         points
@@ -143,18 +143,18 @@ fn three_hosts_make_one_run_and_their_planted_clocks_are_found() {
 fn connections_of_three_hosts_add_up_and_the_one_without_ports_is_named() {
     let ground = Ground::new();
     let line = "connect tcp://srv:6379 --open 90:150:300 --port-range 40000-40049 --runs 1";
-    let points = ground.points(line);
+    let runs = ground.points(line);
     // 50 ports a host: 150 connections and no more.
-    let opened: Vec<u64> = points
+    let opened: Vec<u64> = runs
         .iter()
         .map(|point| point["connections"]["opened"].as_u64().unwrap())
         .collect();
     assert_eq!(opened, [90, 150, 150]);
-    for row in points[0]["hosts"].as_array().unwrap() {
+    for row in runs[0]["hosts"].as_array().unwrap() {
         assert_eq!(row["operations"], 30, "{row}");
         assert_eq!(row["latency_ns"]["count"], 30, "{row}");
     }
-    let stopped = &points[2]["connections"]["stopped"];
+    let stopped = &runs[2]["connections"]["stopped"];
     let text = stopped["text"].as_str().unwrap();
     assert!(
         text.starts_with("h1: EADDRNOTAVAIL after 50 connections"),

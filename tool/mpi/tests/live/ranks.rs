@@ -146,7 +146,7 @@ fn records(output: &Output) -> Vec<Value> {
 
 fn points(output: &Output) -> Vec<Value> {
     let mut records = records(output);
-    records.retain(|record| record["record"] == "point");
+    records.retain(|record| record["record"] == "run");
     records
 }
 

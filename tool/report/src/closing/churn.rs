@@ -1,7 +1,7 @@
 //! What sessions cost that are opened for one lock each: the figures of `churn`, and its
 //! closing sentences.
 
-use jostle_model::record::{Distribution, Point};
+use jostle_model::record::{Distribution, Run};
 use jostle_stats::intervals::estimate;
 use jostle_stats::numbers::workers;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -32,12 +32,12 @@ impl Cycle {
 
 /// The parts of a point's cycles; None where no cycle was stamped.
 pub(crate) fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
-    let over = |of: &dyn Fn(&Point) -> Option<f64>| {
+    let over = |of: &dyn Fn(&Run) -> Option<f64>| {
         let values: Vec<f64> = point.timed.iter().filter_map(|run| of(run)).collect();
         estimate(&values)
     };
     let mean = |name: &str| over(&|run| Some(phase(run, name)?.mean));
-    let p99 = |run: &Point| phase(run, "cycle")?.percentiles.get("p99").copied();
+    let p99 = |run: &Run| phase(run, "cycle")?.percentiles.get("p99").copied();
     let cycle_ns = mean("cycle")?;
     Some(Cycle {
         open_ns: mean("open")?,
@@ -49,7 +49,7 @@ pub(crate) fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
     })
 }
 
-fn phase<'a>(run: &'a Point, name: &str) -> Option<&'a Distribution> {
+fn phase<'a>(run: &'a Run, name: &str) -> Option<&'a Distribution> {
     let mut phases = run.phases.iter();
     phases
         .find(|phase| phase.phase == name)
@@ -129,7 +129,7 @@ mod tests {
 
     /// Three runs, whose sessions take so many microseconds to open and to close beside 15
     /// for the lock.
-    fn runs(workers: u64, open_us: f64, close_us: f64) -> Vec<Point> {
+    fn runs(workers: u64, open_us: f64, close_us: f64) -> Vec<Run> {
         let of = |us: f64| Distribution {
             count: 500,
             mean: us * 1e3,
@@ -137,7 +137,7 @@ mod tests {
             ..Distribution::default()
         };
         let cycle_us = open_us + close_us + 15.0;
-        let run = |block| Point {
+        let run = |block| Run {
             target: "redis".to_owned(),
             workload: "churn".to_owned(),
             at: At {
@@ -161,24 +161,24 @@ mod tests {
                     span: of(us),
                 })
                 .into(),
-            ..Point::default()
+            ..Run::default()
         };
         (1..=3).map(run).collect()
     }
 
-    fn said(points: &[Point]) -> String {
+    fn said(runs: &[Run]) -> String {
         let mut experiment = fixtures::experiment();
         experiment.plan = Plan::of(Workload::Churn);
-        let summaries = summarize(&experiment, points);
+        let summaries = summarize(&experiment, runs);
         super::super::sentences(&experiment, &summaries).remove(0).1
     }
 
     #[test]
     fn a_session_that_is_most_of_a_cycle_is_worth_keeping() {
-        let mut points = runs(1, 210.0, 75.0);
-        points.extend(runs(2, 400.0, 85.0));
+        let mut all = runs(1, 210.0, 75.0);
+        all.extend(runs(2, 400.0, 85.0));
         assert_eq!(
-            said(&points),
+            said(&all),
             "with 1 worker the session is 95 % of each cycle (open 210 us and close 75 us of \
              300 us), with 2 workers 97 % of 500 us; with a session that is kept open a lock \
              would take about 15 us."
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn sessions_that_failed_to_open_are_no_quick_cycles() {
-        let mut points = runs(1, 210.0, 75.0);
-        points[1].errors = [("EPROTO".to_owned(), 1)].into();
-        points[1].messages = vec!["open: cannot connect".to_owned()];
-        assert!(said(&points).starts_with("INVALID with 1 worker: "));
+        let mut runs = runs(1, 210.0, 75.0);
+        runs[1].errors = [("EPROTO".to_owned(), 1)].into();
+        runs[1].messages = vec!["open: cannot connect".to_owned()];
+        assert!(said(&runs).starts_with("INVALID with 1 worker: "));
     }
 }

@@ -5,7 +5,7 @@
 //! the kernel assigned.
 
 use jostle_model::plan::Plan;
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Run};
 use jostle_stats::fairness::is_uneven;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{counted, grouped};
@@ -88,7 +88,7 @@ fn cost(point: &PointSummary<'_>) -> Option<f64> {
     Some(point.connect_p50_ns.or(point.bind_p50_ns)?.median)
 }
 
-fn of_run(run: &Point) -> Option<f64> {
+fn of_run(run: &Run) -> Option<f64> {
     let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)
 }
@@ -375,11 +375,11 @@ mod tests {
     }
 
     /// Six sweeps of one number, give or take one in a hundred.
-    fn runs(sources: u64, open: u64, us: f64, parities: [u64; 2]) -> Vec<Point> {
+    fn runs(sources: u64, open: u64, us: f64, parities: [u64; 2]) -> Vec<Run> {
         (1..=6)
             .map(|block| {
                 let ns = us * 1e3 * (1.0 + 0.002 * f64::from(block));
-                Point {
+                Run {
                     target: "tcp".to_owned(),
                     at: At {
                         open: Some(open),
@@ -399,23 +399,23 @@ mod tests {
                         pairs: sources,
                         ..Connections::default()
                     })),
-                    ..Point::default()
+                    ..Run::default()
                 }
             })
             .collect()
     }
 
-    fn said(points: &[Point]) -> Vec<(String, String)> {
+    fn said(runs: &[Run]) -> Vec<(String, String)> {
         let experiment = experiment();
-        sentences(&experiment.plan, &summarize(&experiment, points))
+        sentences(&experiment.plan, &summarize(&experiment, runs))
     }
 
     #[test]
     fn a_jump_has_its_reason_and_what_avoids_it() {
-        let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
-        points.extend(runs(1, 14_000, 9.0, [13_000, 0]));
-        points.extend(runs(1, 15_000, 540.0, [116, 884]));
-        let alone = said(&points);
+        let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
+        all.extend(runs(1, 14_000, 9.0, [13_000, 0]));
+        all.extend(runs(1, 15_000, 540.0, [116, 884]));
+        let alone = said(&all);
         assert_eq!(
             alone,
             [(
@@ -429,9 +429,9 @@ mod tests {
             )]
         );
         for (open, us) in [(1_000, 8.0), (14_000, 8.1), (15_000, 8.1)] {
-            points.extend(runs(16, open, us, [1_000, 0]));
+            all.extend(runs(16, open, us, [1_000, 0]));
         }
-        let both = said(&points);
+        let both = said(&all);
         assert_eq!(both[0].0, "tcp from 1 source");
         assert!(
             both[0]
@@ -454,12 +454,12 @@ mod tests {
     #[test]
     fn connections_at_one_of_several_acceptors_are_told() {
         let told = |accepted: [u64; 4]| {
-            let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
-            for point in &mut points {
-                point.per_worker = jostle_stats::fairness::per_worker(&accepted);
-                point.connections.as_mut().unwrap().accepted = accepted.to_vec();
+            let mut runs = runs(1, 1_000, 8.0, [1_000, 0]);
+            for run in &mut runs {
+                run.per_worker = jostle_stats::fairness::per_worker(&accepted);
+                run.connections.as_mut().unwrap().accepted = accepted.to_vec();
             }
-            said(&points).remove(0).1
+            said(&runs).remove(0).1
         };
         let uneven = told([80, 755, 83, 82]);
         let expected = "of 4 acceptors the busiest took 76 % and the idlest 8 % up to 1,000 open, \
@@ -476,17 +476,17 @@ mod tests {
     #[test]
     fn a_flat_median_is_not_reported_where_p99_or_cpu_time_contradict_it() {
         let with = |p99_us: u64, mean_us: u64, cpu_us: f64| {
-            let mut points = runs(1, 1_000, 18.0, [1_000, 0]);
-            points.extend(runs(1, 20_000, 18.0, [13_116, 5_884]));
-            for point in &mut points {
-                let last = point.at.open == Some(20_000);
+            let mut all = runs(1, 1_000, 18.0, [1_000, 0]);
+            all.extend(runs(1, 20_000, 18.0, [13_116, 5_884]));
+            for run in &mut all {
+                let last = run.at.open == Some(20_000);
                 let [p99_us, mean_us] = if last { [p99_us, mean_us] } else { [30, 19] };
-                let connect = point.connect_ns.as_mut().unwrap();
+                let connect = run.connect_ns.as_mut().unwrap();
                 connect.percentiles.insert("p99", 1_000 * p99_us);
                 connect.mean = 1e3 * mean_us as f64;
-                point.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
+                run.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
             }
-            (said(&points)[0].1.clone(), points)
+            (said(&all)[0].1.clone(), all)
         };
         let (text, mut points) = with(629, 210, 220.0);
         let against = "but p99 is 629 us, the mean is 210 us, the client's CPU time for each is \
@@ -496,11 +496,8 @@ mod tests {
         assert_eq!(text, format!("{median}{against}"));
         // What the last connects took is no guess.
         let mut last = points.clone();
-        for point in last
-            .iter_mut()
-            .filter(|point| point.at.open == Some(20_000))
-        {
-            point.connect_last_ns = Some(fixtures::distribution(100, 629_000));
+        for run in last.iter_mut().filter(|run| run.at.open == Some(20_000)) {
+            run.connect_last_ns = Some(fixtures::distribution(100, 629_000));
         }
         let text = &said(&last)[0].1;
         let with_last = format!("{median}but the median of the last 100 is 629 us, p99 is");
@@ -532,10 +529,10 @@ mod tests {
 
     #[test]
     fn a_jump_without_a_change_of_ports_has_no_reason() {
-        let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
-        points.extend(runs(1, 14_000, 80.0, [13_000, 0]));
+        let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
+        all.extend(runs(1, 14_000, 80.0, [13_000, 0]));
         assert_eq!(
-            said(&points)[0].1,
+            said(&all)[0].1,
             "connect() takes 10 times as long with 14,000 open as with 1,000 (81 us instead of \
              8.1 us)."
         );
@@ -554,13 +551,13 @@ mod tests {
                  of 8.1 us).",
             ),
         ] {
-            let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
-            points.extend(runs(1, 14_000, us, [13_000, 0]));
-            assert_eq!(said(&points)[0].1, text);
+            let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
+            all.extend(runs(1, 14_000, us, [13_000, 0]));
+            assert_eq!(said(&all)[0].1, text);
         }
         let mut few = runs(1, 1_000, 8.0, [1_000, 0]);
         few.extend(runs(1, 14_000, 9.0, [13_000, 0]));
-        few.retain(|point| point.block <= 3);
+        few.retain(|run| run.block <= 3);
         assert_eq!(
             said(&few)[0].1,
             "connect() has no jump from 1,000 to 14,000 open (8.0 us and 9.0 us)."
@@ -569,16 +566,16 @@ mod tests {
 
     #[test]
     fn the_limit_that_ended_a_sweep_is_said_with_its_remedy() {
-        let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
+        let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
         let mut last = runs(1, 14_000, 8.0, [13_000, 0]);
-        for point in &mut last {
-            point.connections.as_mut().unwrap().stopped = Some(Stopped {
+        for run in &mut last {
+            run.connections.as_mut().unwrap().stopped = Some(Stopped {
                 text: "EADDRNOTAVAIL after 9,000 connections; --sources 2".to_owned(),
                 ..Stopped::default()
             });
         }
-        points.extend(last);
-        let text = &said(&points)[0].1;
+        all.extend(last);
+        let text = &said(&all)[0].1;
         assert!(
             text.ends_with(
                 "it ends before 14,000: EADDRNOTAVAIL after 9,000 connections; --sources 2."

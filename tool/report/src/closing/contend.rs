@@ -5,7 +5,7 @@ use super::growth::{self, DISJOINT};
 use super::targets;
 use jostle_model::Plan;
 use jostle_model::plan::Range;
-use jostle_model::record::{PerWorker, Point, Reason, Waits};
+use jostle_model::record::{PerWorker, Reason, Run, Waits};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 use jostle_stats::histogram::Histogram;
@@ -134,7 +134,7 @@ fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
 /// Share of the attempts that waited for half a hold or longer, less those whose own lock
 /// had an owner meanwhile, and less as many as the run queue can have delayed by so much. None
 /// where that tells nothing.
-fn waited_elsewhere(run: &Point, calls_ns: f64) -> Option<f64> {
+fn waited_elsewhere(run: &Run, calls_ns: f64) -> Option<f64> {
     let half_ns = run.hold_ns.as_ref()?.mean / 2.0;
     let waits = Histogram::from_buckets(run.histograms.get("acquire_ns")?);
     let queued_ns = 1e9 * run.runqueue_wait_s.filter(|_| growth::runs_apart(run))?;
@@ -150,7 +150,7 @@ const STARVES: f64 = 3.0;
 /// `writers starve: half of them wait 2.1 s or longer, readers 12 us`. The medians over the
 /// runs of each mode's median wait, or of the least that it can be.
 fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
-    let wait_ns = |mode: fn(&Point) -> Option<&Waits>| {
+    let wait_ns = |mode: fn(&Run) -> Option<&Waits>| {
         let waits = point.timed.iter().filter_map(|run| mode(run));
         let each = waits.map(|waits| {
             let known = waits.kaplan_meier.get("p50");
@@ -177,14 +177,14 @@ fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
 /// `a waiting lock costs 12.0 round trips and 240 us of server CPU a minute (with 999
 /// waiting)`, where hardly anything else happened.
 fn waiting(point: &PointSummary<'_>) -> Option<String> {
-    let over_runs = |figure: fn(&Point) -> Option<f64>| {
+    let over_runs = |figure: fn(&Run) -> Option<f64>| {
         let values: Vec<f64> = point.runs.iter().filter_map(|run| figure(run)).collect();
         median(&values)
     };
-    let workers = over_runs(Point::waiting)?;
-    let asked = over_runs(Point::waiting_round_trips_per_minute);
+    let workers = over_runs(Run::waiting)?;
+    let asked = over_runs(Run::waiting_round_trips_per_minute);
     let asked = asked.map(|times| format!("{} round trips", significant(times, 3)));
-    let used = over_runs(Point::waiting_server_cpu_us_per_minute);
+    let used = over_runs(Run::waiting_server_cpu_us_per_minute);
     let used = used.map(|us| format!("{} of server CPU", time(us * 1e3)));
     let costs: Vec<String> = asked.into_iter().chain(used).collect();
     (!costs.is_empty()).then(|| {
@@ -349,11 +349,10 @@ fn served(plan: &Plan, point: &PointSummary<'_>) -> Option<(Service, PerWorker)>
 
 /// `48 of 128 attempts ended without the lock (after 1.0 s in the median)`, over all runs.
 fn failed(point: &PointSummary<'_>) -> Option<Clause> {
-    let sum = |count: fn(&Point) -> u64| point.runs.iter().map(|run| count(run)).sum::<u64>();
+    let sum = |count: fn(&Run) -> u64| point.runs.iter().map(|run| count(run)).sum::<u64>();
     let failed = sum(|run| run.timeouts.unwrap_or(0));
     let all = failed + sum(|run| run.operations);
-    let after_ns =
-        |run: &&&Point| Some(*run.failed_try_ns.as_ref()?.percentiles.get("p50")? as f64);
+    let after_ns = |run: &&&Run| Some(*run.failed_try_ns.as_ref()?.percentiles.get("p50")? as f64);
     let after: Vec<f64> = point.runs.iter().filter_map(|run| after_ns(&run)).collect();
     let after = median(&after).map_or_else(String::new, |ns| {
         format!(" (after {} in the median)", time(ns))

@@ -7,7 +7,7 @@
 
 use super::{kept, path, requested};
 use jostle_model::plan::{Names, Plan, Workload};
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Run};
 use jostle_stats::fit;
 use jostle_stats::numbers::{grouped, workers};
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
@@ -128,7 +128,7 @@ fn undecided(ratio: &Ratio) -> String {
 }
 
 /// Seconds an operation, all workers together.
-fn cost(run: &Point) -> Option<f64> {
+fn cost(run: &Run) -> Option<f64> {
     (run.operations > 0).then(|| run.window_s / run.operations as f64)
 }
 
@@ -213,7 +213,7 @@ pub(crate) const DISJOINT: &str =
     "disjoint names wait for one another, by a lock or a stripe that they share";
 
 /// Whether two workers could have worked at once: each on a CPU, and without a server.
-pub(crate) fn runs_apart(run: &Point) -> bool {
+pub(crate) fn runs_apart(run: &Run) -> bool {
     let accounts = run.accounts.as_deref();
     let cpus = accounts.map_or(run.machine.cores, |of| of.cpus);
     let served = run.server.is_some() || accounts.is_some_and(|of| of.server_s.is_some());
@@ -250,13 +250,13 @@ mod tests {
 
     /// Six blocks of a point whose operations cost so many microseconds, give
     /// or take one in a hundred.
-    fn runs(workload: Workload, workers: u64, each: u64, us: f64) -> Vec<Point> {
+    fn runs(workload: Workload, workers: u64, each: u64, us: f64) -> Vec<Run> {
         (1..=6)
             .map(|block| {
                 let operations = workers * each;
                 let us = us * (1.0 + 0.002 * f64::from(block));
                 let window_s = operations as f64 * us / 1e6;
-                Point {
+                Run {
                     target: "lockd".to_owned(),
                     at: At {
                         workers: Some(workers),
@@ -269,24 +269,24 @@ mod tests {
                     operations,
                     window_s,
                     throughput_per_s: operations as f64 / window_s,
-                    ..Point::default()
+                    ..Run::default()
                 }
             })
             .collect()
     }
 
-    fn said(workload: Workload, points: &[Point]) -> String {
+    fn said(workload: Workload, runs: &[Run]) -> String {
         let experiment = experiment(workload);
-        let summaries = summarize(&experiment, points);
+        let summaries = summarize(&experiment, runs);
         sentences(&experiment.plan, &summaries).remove(0).1
     }
 
     #[test]
     fn a_constant_cost_is_linear_and_growth_has_its_exponent() {
         let pair = |few: f64, many: f64| {
-            let mut points = runs(Workload::Stream, 1, 1_000, few);
-            points.extend(runs(Workload::Stream, 1, 10_000, many));
-            said(Workload::Stream, &points)
+            let mut all = runs(Workload::Stream, 1, 1_000, few);
+            all.extend(runs(Workload::Stream, 1, 10_000, many));
+            said(Workload::Stream, &all)
         };
         let table = [
             (
@@ -314,11 +314,11 @@ mod tests {
 
     #[test]
     fn under_six_blocks_nothing_is_decided() {
-        let mut points = runs(Workload::Stream, 1, 1_000, 20.0);
-        points.extend(runs(Workload::Stream, 1, 10_000, 40.0));
-        points.retain(|point| point.block <= 3);
+        let mut all = runs(Workload::Stream, 1, 1_000, 20.0);
+        all.extend(runs(Workload::Stream, 1, 10_000, 40.0));
+        all.retain(|run| run.block <= 3);
         assert_eq!(
-            said(Workload::Stream, &points),
+            said(Workload::Stream, &all),
             "each operation costs 2.00 times as much with 10,000 operations as with 1,000 \
              (3 runs, untested)."
         );
@@ -326,29 +326,29 @@ mod tests {
 
     #[test]
     fn two_of_n_stand_beside_one_of_twice_n() {
-        let mut points = runs(Workload::Stream, 1, 20_000, 20.0);
-        points.extend(runs(Workload::Stream, 2, 10_000, 20.1));
+        let mut all = runs(Workload::Stream, 1, 20_000, 20.0);
+        all.extend(runs(Workload::Stream, 2, 10_000, 20.1));
         assert_eq!(
-            said(Workload::Stream, &points),
+            said(Workload::Stream, &all),
             "2 workers of 10,000 on one name, where they wait for each other, take as long as 1 of 20,000."
         );
-        for point in points.iter_mut().filter(|p| p.at.workers == Some(2)) {
-            point.window_s *= 1.5;
+        for run in all.iter_mut().filter(|p| p.at.workers == Some(2)) {
+            run.window_s *= 1.5;
         }
-        assert!(said(Workload::Stream, &points).contains("take 1.51 times as long as 1 of 20,000"));
+        assert!(said(Workload::Stream, &all).contains("take 1.51 times as long as 1 of 20,000"));
     }
 
     #[test]
     fn disjoint_names_that_wait_for_one_another_are_told() {
         let told = |names: Names, two_us: f64, cpus: u64| {
-            let mut points = runs(Workload::Stream, 1, 20_000, 20.0);
-            points.extend(runs(Workload::Stream, 2, 10_000, two_us));
-            for point in &mut points {
-                point.machine.cores = cpus;
+            let mut all = runs(Workload::Stream, 1, 20_000, 20.0);
+            all.extend(runs(Workload::Stream, 2, 10_000, two_us));
+            for run in &mut all {
+                run.machine.cores = cpus;
             }
             let mut experiment = experiment(Workload::Stream);
             experiment.plan.names = Some(names);
-            let summaries = summarize(&experiment, &points);
+            let summaries = summarize(&experiment, &all);
             let said = sentences(&experiment.plan, &summaries).remove(0).1;
             said.ends_with(
                 "disjoint names wait for one another, by a lock or a stripe that they share.",
@@ -362,22 +362,22 @@ mod tests {
 
     #[test]
     fn growth_with_the_number_held_shows_within_a_run_and_memory_beside_it() {
-        let mut points = runs(Workload::Hold, 1, 10_000, 5.0);
-        for point in &mut points {
-            point.series = (1..=10)
+        let mut runs = runs(Workload::Hold, 1, 10_000, 5.0);
+        for run in &mut runs {
+            run.series = (1..=10)
                 .map(|tenth| Slice {
                     operations: 1_000,
                     mean_wait_ns: Some(100.0 * f64::from(tenth)),
                     ..Slice::default()
                 })
                 .collect();
-            point.server = Some(Server {
+            run.server = Some(Server {
                 bytes_per_held_lock: Some(88.4),
                 ..Server::default()
             });
         }
         assert_eq!(
-            said(Workload::Hold, &points),
+            said(Workload::Hold, &runs),
             "of 10,000 locks the last tenth takes 10.0 times as long to acquire as the first; \
              the server keeps 88 bytes for each of 10,000 held locks."
         );
@@ -385,9 +385,9 @@ mod tests {
 
     #[test]
     fn of_invalid_figures_only_that_is_said() {
-        let mut points = runs(Workload::Stream, 1, 1_000, 20.0);
-        points[0].errors.insert("EPROTO".to_owned(), 1);
-        let text = said(Workload::Stream, &points);
+        let mut runs = runs(Workload::Stream, 1, 1_000, 20.0);
+        runs[0].errors.insert("EPROTO".to_owned(), 1);
+        let text = said(Workload::Stream, &runs);
         assert!(
             text.starts_with("INVALID with 1 worker and 1,000 operations each: "),
             "{text}"

@@ -78,7 +78,7 @@ fn lateness(kept: &KeptSummary) -> Option<String> {
 mod tests {
     use crate::closing::sentences;
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Experiment, Kept, Point};
+    use jostle_model::record::{At, Experiment, Kept, Run};
     use jostle_model::{List, Nanos, Plan};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
@@ -95,8 +95,8 @@ mod tests {
         experiment
     }
 
-    fn run(keys: u64, kept: Kept) -> Point {
-        Point {
+    fn run(keys: u64, kept: Kept) -> Run {
+        Run {
             target: "redis".to_owned(),
             at: At {
                 workers: Some(1),
@@ -113,7 +113,7 @@ mod tests {
                 locks: keys,
                 ..kept
             })),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
@@ -128,9 +128,9 @@ mod tests {
         }
     }
 
-    fn said(points: &[Point]) -> String {
+    fn said(runs: &[Run]) -> String {
         let experiment = experiment();
-        let summaries = summarize(&experiment, points);
+        let summaries = summarize(&experiment, runs);
         sentences(&experiment, &summaries).remove(0).1
     }
 

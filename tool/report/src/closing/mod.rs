@@ -189,13 +189,13 @@ pub(crate) mod tests {
     impl Says for Made {
         fn says(&self, target: &str) -> String {
             let experiment = experiment();
-            let mut said = sentences(&experiment, &summarize(&experiment, &self.points));
+            let mut said = sentences(&experiment, &summarize(&experiment, &self.runs));
             said.retain(|(name, _)| name == target);
             said.pop().unwrap().1
         }
 
         fn compares(&self) -> Vec<String> {
-            comparison(&summarize(&experiment(), &self.points))
+            comparison(&summarize(&experiment(), &self.runs))
         }
     }
 
@@ -225,7 +225,7 @@ pub(crate) mod tests {
         );
         assert_eq!(beside(1050.0).compares(), Vec::<String>::new());
         let mut untested = beside(1310.0);
-        untested.points.retain(|point| point.block <= 5);
+        untested.runs.retain(|run| run.block <= 5);
         assert_eq!(untested.compares(), Vec::<String>::new());
     }
 
@@ -254,8 +254,8 @@ pub(crate) mod tests {
             40.0,
             &queue(100, 47),
         );
-        for point in &mut made.points {
-            point.machine.stolen_ticks = 100;
+        for run in &mut made.runs {
+            run.machine.stolen_ticks = 100;
         }
         assert_eq!(made.compares().len(), 0);
         assert!(

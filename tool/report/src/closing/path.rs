@@ -39,7 +39,7 @@ pub(crate) fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
 mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{At, Experiment, Point, Server, TargetFacts, ThreadLoad};
+    use jostle_model::record::{At, Experiment, Run, Server, TargetFacts, ThreadLoad};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 
@@ -55,8 +55,8 @@ mod tests {
     }
 
     /// Blocks of a service that reaches these shares of the answering server.
-    fn runs(shares: &[f64]) -> Vec<Point> {
-        let run = |target: &str, block: usize, rate: f64| Point {
+    fn runs(shares: &[f64]) -> Vec<Run> {
+        let run = |target: &str, block: usize, rate: f64| Run {
             target: target.to_owned(),
             workload: "stream".to_owned(),
             at: At {
@@ -78,7 +78,7 @@ mod tests {
         each.collect()
     }
 
-    fn said(runs: &[Point]) -> (Option<LimitedBy>, Option<String>) {
+    fn said(runs: &[Run]) -> (Option<LimitedBy>, Option<String>) {
         let experiment = experiment();
         let summaries = summarize(&experiment, runs);
         let of_lockd: Vec<_> = summaries.iter().filter(|p| p.target == "lockd").collect();

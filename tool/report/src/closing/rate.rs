@@ -136,9 +136,9 @@ fn span(response: Response) -> String {
 mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Experiment, Point};
+    use jostle_model::record::{Experiment, Run};
     use jostle_stats::fixtures;
-    use jostle_stats::fixtures::Rated as Run;
+    use jostle_stats::fixtures::Rated;
     use jostle_stats::summary::summarize;
 
     fn experiment() -> Experiment {
@@ -147,39 +147,39 @@ mod tests {
         experiment
     }
 
-    fn said(runs: &[Run]) -> String {
-        let points: Vec<Point> = runs.iter().map(|run| run.point()).collect();
+    fn said(runs: &[Rated]) -> String {
+        let points: Vec<Run> = runs.iter().map(|run| run.run()).collect();
         let experiment = experiment();
         sentences(&summarize(&experiment, &points)).remove(0).1
     }
 
     #[test]
     fn the_knee_is_the_highest_rate_that_holds_and_beyond_it_somebody_saturates() {
-        let slow = Run {
+        let slow = Rated {
             response_us: 1_700,
-            ..Run::at(10_000)
+            ..Rated::at(10_000)
         };
-        let table: [(&[Run], &str); 6] = [
+        let table: [(&[Rated], &str); 6] = [
             (
-                &[Run::at(100), Run::at(1_000)],
+                &[Rated::at(100), Rated::at(1_000)],
                 "holds up to 1,000/s, with a response of 400 us (p99), the most that was tried.",
             ),
             (
-                &[Run::at(100)],
+                &[Rated::at(100)],
                 "holds 100/s, with a response of 400 us (p99).",
             ),
             (
-                &[Run::at(100), Run::at(1_000), slow],
+                &[Rated::at(100), Rated::at(1_000), slow],
                 "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
                  saturates: 100 % of the plan done, a response of 1.7 ms (p99), sent 20 us late (p99).",
             ),
             (
                 &[
-                    Run::at(1_000),
-                    Run {
+                    Rated::at(1_000),
+                    Rated {
                         done: 300,
                         response_us: 900_000,
-                        ..Run::at(10_000)
+                        ..Rated::at(10_000)
                     },
                 ],
                 // A p99 of 300 requests has three beyond it.
@@ -188,20 +188,20 @@ mod tests {
             ),
             (
                 &[
-                    Run::at(1_000),
-                    Run {
+                    Rated::at(1_000),
+                    Rated {
                         generator_lag_us: 900,
                         response_us: 1_300,
-                        ..Run::at(10_000)
+                        ..Rated::at(10_000)
                     },
                 ],
                 "holds up to 1,000/s, with a response of 400 us (p99); INVALID at 10,000/s: \
                  requests were sent",
             ),
             (
-                &[Run {
+                &[Rated {
                     done: 500,
-                    ..Run::at(100)
+                    ..Rated::at(100)
                 }],
                 "at 100/s the target saturates: 50 % of the plan done",
             ),
@@ -216,13 +216,13 @@ mod tests {
     fn four_times_the_least_of_the_lower_rates_still_holds() {
         let with = |first_us, response_us| {
             said(&[
-                Run {
+                Rated {
                     response_us: first_us,
-                    ..Run::at(100)
+                    ..Rated::at(100)
                 },
-                Run {
+                Rated {
                     response_us,
-                    ..Run::at(200)
+                    ..Rated::at(200)
                 },
             ])
         };

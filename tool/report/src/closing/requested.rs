@@ -85,7 +85,7 @@ fn more_workers(
 mod tests {
     use super::*;
     use jostle_model::plan::Workload;
-    use jostle_model::record::Point;
+    use jostle_model::record::Run;
     use jostle_model::{List, Nanos};
     use jostle_stats::fixtures::{self, calls};
     use jostle_stats::summary::summarize;
@@ -100,10 +100,10 @@ mod tests {
         }
     }
 
-    fn said(points: &[Point]) -> String {
+    fn said(runs: &[Run]) -> String {
         let mut experiment = fixtures::experiment();
         experiment.plan = plan();
-        let points = summarize(&experiment, points);
+        let points = summarize(&experiment, runs);
         clauses(&experiment.plan, &points.iter().collect::<Vec<_>>()).join("; ")
     }
 

@@ -111,7 +111,7 @@ mod tests {
     use jostle_model::hosts::HostPart;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{
-        At, Claim, Experiment, Is, Point, Reason, Spread, ThreadLoad, Verdict,
+        At, Claim, Experiment, Is, Reason, Run, Spread, ThreadLoad, Verdict,
     };
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
@@ -127,7 +127,7 @@ mod tests {
 
     /// Blocks of k and 2k generators: the rate of the latter by that of the former,
     /// and how busy each were.
-    fn runs(ratios: &[f64], busy: [f64; 2], change: fn(&mut Spread)) -> Vec<Point> {
+    fn runs(ratios: &[f64], busy: [f64; 2], change: fn(&mut Spread)) -> Vec<Run> {
         let run = |k: u64, block: usize, rate: f64, busy_share: f64| {
             let mut spread = Spread {
                 in_flight: 90,
@@ -137,7 +137,7 @@ mod tests {
                 ..Spread::default()
             };
             change(&mut spread);
-            Point {
+            Run {
                 target: "lockd".to_owned(),
                 at: At {
                     generators: Some(k),
@@ -165,7 +165,7 @@ mod tests {
         each.collect()
     }
 
-    fn found(runs: &[Point]) -> (Vec<Option<LimitedBy>>, String) {
+    fn found(runs: &[Run]) -> (Vec<Option<LimitedBy>>, String) {
         let experiment = experiment();
         let points = summarize(&experiment, runs);
         let limits = points.iter().map(|p| p.verdict.limited_by).collect();

@@ -9,7 +9,7 @@
 
 use super::{CompareError, Comparison, Input, WITHOUT, with_rows};
 use crate::FileError;
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Run};
 use jostle_stats::comparison::figures::{Better, Figure};
 use jostle_stats::comparison::{Change, Compared, floor};
 use jostle_stats::intervals::median;
@@ -33,7 +33,7 @@ pub struct Benchmark {
 }
 
 const fn figure(name: &'static str, label: &'static str, better: Better) -> Figure {
-    let (time, of) = (0.0, (|_| None) as fn(&Point) -> Option<f64>);
+    let (time, of) = (0.0, (|_| None) as fn(&Run) -> Option<f64>);
     Figure {
         name,
         label,

@@ -251,8 +251,8 @@ fn add(
             .context
             .extend(context::differences(base_set, new_set));
     }
-    let base_points = summarize(&base_set.experiment, &base_set.points);
-    let new_points = summarize(&new_set.experiment, &new_set.points);
+    let base_points = summarize(&base_set.experiment, &base_set.runs);
+    let new_points = summarize(&new_set.experiment, &new_set.runs);
     let how = How {
         within: input.within,
         all: input.all,
@@ -294,7 +294,7 @@ fn add(
 
 fn points_of(set: Option<&ResultSet>) -> Vec<(String, At)> {
     set.map_or(Vec::new(), |set| {
-        let points = summarize(&set.experiment, &set.points);
+        let points = summarize(&set.experiment, &set.runs);
         points.iter().map(|p| (p.target.to_owned(), p.at)).collect()
     })
 }

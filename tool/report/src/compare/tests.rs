@@ -69,8 +69,8 @@ fn what_the_machine_did_is_no_regression_and_what_it_did_not_do_is() {
 fn where_only_a_part_of_the_machine_moved_nothing_is_decided() {
     let base = set(1000.0, 1.0);
     let mut new = set(900.0, 1.0);
-    for point in &mut new.points {
-        let anchor = point.anchor.as_mut().unwrap();
+    for run in &mut new.runs {
+        let anchor = run.anchor.as_mut().unwrap();
         anchor.line_ns = anchor.line_ns.map(|ns| 1.15 * ns);
     }
     let found = compared(&base, &new).unwrap();
@@ -98,11 +98,11 @@ fn runs_of_another_state_are_set_aside() {
     ] {
         let (mut base, mut new) = (base.clone(), set(1000.0, 1.0));
         if line_ns.is_none() {
-            for point in base.points.iter_mut().chain(&mut new.points) {
-                point.anchor.as_mut().unwrap().line_ns = None;
+            for run in base.runs.iter_mut().chain(&mut new.runs) {
+                run.anchor.as_mut().unwrap().line_ns = None;
             }
         }
-        for point in new.points.iter_mut().filter(|point| point.run <= 5) {
+        for point in new.runs.iter_mut().filter(|run| run.run <= 5) {
             let anchor = point.anchor.as_mut().unwrap();
             (anchor.wake_ns, anchor.line_ns) = (wake_ns, line_ns);
             point.throughput_per_s *= 2.0;
@@ -117,7 +117,7 @@ fn runs_of_another_state_are_set_aside() {
 fn without_an_anchor_two_sessions_are_not_compared() {
     let base = set(1000.0, 1.0);
     let mut new = set(500.0, 1.0);
-    new.points.iter_mut().for_each(|point| point.anchor = None);
+    new.runs.iter_mut().for_each(|run| run.anchor = None);
     let found = compared(&base, &new).unwrap();
     assert_eq!(found.rows[0].1.said, Change::Undecided);
     assert_eq!(found.rows[0].1.why.as_deref(), Some("NEW has no anchor"));
@@ -127,7 +127,7 @@ fn without_an_anchor_two_sessions_are_not_compared() {
 fn invalid_points_never_gate_and_are_said() {
     let base = set(1000.0, 1.0);
     let mut new = set(500.0, 1.0);
-    new.points[0].exclusion.as_mut().unwrap().violations = 1;
+    new.runs[0].exclusion.as_mut().unwrap().violations = 1;
     let found = compared(&base, &new).unwrap();
     assert_eq!(found.rows[0].1.said, Change::Undecided);
     let why = found.rows[0].1.why.clone().unwrap();
@@ -143,9 +143,9 @@ fn the_hold_is_nobody_s_doing() {
     let held = |rate: f64, slow: f64| {
         let mut set = set(rate, slow);
         set.experiment.plan.hold = Some(Busy::Sleep(Nanos::from_millis(1)));
-        for point in &mut set.points {
-            point.throughput_per_s = rate;
-            point.of_ideal = Some(rate / 1000.0);
+        for run in &mut set.runs {
+            run.throughput_per_s = rate;
+            run.of_ideal = Some(rate / 1000.0);
         }
         set
     };
@@ -163,7 +163,7 @@ fn the_hold_is_nobody_s_doing() {
 fn what_is_in_only_one_and_what_else_differs_is_said() {
     let base = set(1000.0, 1.0);
     let mut new = set(1000.0, 1.0);
-    new.points.retain(|point| point.target == "flock");
+    new.runs.retain(|point| point.target == "flock");
     new.experiment.environment.kernel = "Linux 7.0".to_owned();
     new.experiment.plan.idle = Some(Busy::Sleep(Nanos::from_micros(10)));
     let found = compared(&base, &new).unwrap();
@@ -191,12 +191,12 @@ fn settings_are_compared_where_both_files_have_them() {
 #[test]
 fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
     let mut one = set(1000.0, 1.0);
-    for point in &mut one.points {
-        point.anchor = None;
+    for run in &mut one.runs {
+        run.anchor = None;
         // A machine that gets slower from block to block.
-        point.throughput_per_s /= f64::from(point.block);
-        if point.target == "sysv" {
-            point.throughput_per_s *= 0.8;
+        run.throughput_per_s /= f64::from(run.block);
+        if run.target == "sysv" {
+            run.throughput_per_s *= 0.8;
         }
     }
     let sets = [one];
@@ -227,7 +227,7 @@ fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
 fn different_things_have_nothing_in_common() {
     let base = set(1000.0, 1.0);
     let mut new = set(1000.0, 1.0);
-    for point in &mut new.points {
+    for point in &mut new.runs {
         point.target = format!("{}:/mnt", point.target);
     }
     let error = compared(&base, &new).unwrap_err().to_string();
@@ -242,12 +242,12 @@ fn different_things_have_nothing_in_common() {
 fn every_figure_has_its_direction() {
     let mut base = set(1000.0, 1.0);
     let mut new = set(1000.0, 1.0);
-    for point in &mut base.points {
+    for point in &mut base.runs {
         point.cpu_us_per_operation = Some(5.0);
     }
-    for point in &mut new.points {
-        point.cpu_us_per_operation = Some(6.0);
-        point.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
+    for run in &mut new.runs {
+        run.cpu_us_per_operation = Some(6.0);
+        run.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
     }
     let found = compare(&Input {
         base_name: "old.jsonl",
@@ -273,7 +273,7 @@ fn every_figure_has_its_direction() {
 fn it_is_printed_in_every_format() {
     let mut new = set(880.0, 1.0);
     new.experiment.environment.kernel = "Linux 7.0".to_owned();
-    new.points[9].exclusion.as_mut().unwrap().violations = 1;
+    new.runs[9].exclusion.as_mut().unwrap().violations = 1;
     let found = compared(&set(1000.0, 1.0), &new).unwrap();
     insta::assert_snapshot!(
         COMPARE_FORMATS
@@ -293,13 +293,13 @@ fn of_a_hundred_pairs_that_are_invalid_or_undecided_none_passes_under_strict() {
             let spoils = nth % 3 == 2 || nth % 3 == side;
             match nth / 3 % 4 {
                 // Nothing to anchor it.
-                0 if spoils => set.points.iter_mut().for_each(|point| point.anchor = None),
+                0 if spoils => set.runs.iter_mut().for_each(|run| run.anchor = None),
                 // Too few runs.
-                1 => set.points.retain(|point| point.run <= 1 + nth as u32 % 3),
+                1 => set.runs.retain(|run| run.run <= 1 + nth as u32 % 3),
                 2 if spoils => broken(set, nth),
                 // Neither surely the same nor surely different.
-                3 if spoils => set.points.iter_mut().for_each(|point| {
-                    point.throughput_per_s *= 1.0 - 0.1 * f64::from(point.run % 3);
+                3 if spoils => set.runs.iter_mut().for_each(|run| {
+                    run.throughput_per_s *= 1.0 - 0.1 * f64::from(run.run % 3);
                 }),
                 _ => {}
             }
@@ -314,8 +314,8 @@ fn of_a_hundred_pairs_that_are_invalid_or_undecided_none_passes_under_strict() {
 }
 
 fn broken(set: &mut ResultSet, nth: usize) {
-    let point = &mut set.points[nth % 18];
-    point.errors.insert("EIO".to_owned(), 1);
+    let run = &mut set.runs[nth % 18];
+    run.errors.insert("EIO".to_owned(), 1);
 }
 
 #[test]

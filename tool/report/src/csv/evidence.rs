@@ -1,7 +1,7 @@
 //! Figures that checks look at. They are printed of INVALID points too.
 
 use super::figures::{Figure, Over};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 
 /// All of them.
 pub(super) fn evidence() -> Vec<Figure> {
@@ -10,11 +10,11 @@ pub(super) fn evidence() -> Vec<Figure> {
     all
 }
 
-fn count(stem: &str, of: fn(&Point) -> Option<u64>) -> Figure {
+fn count(stem: &str, of: fn(&Run) -> Option<u64>) -> Figure {
     Figure::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
 }
 
-fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Point) -> Option<f64>) -> Figure {
+fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Run) -> Option<f64>) -> Figure {
     Figure::new(stem, unit, over, of).evidence()
 }
 

@@ -6,7 +6,7 @@ use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Count, Distribution, Kept, PerWorker, Percentiles, Point, Recovery, Spread, Waits,
+    Count, Distribution, Kept, PerWorker, Percentiles, Recovery, Run, Spread, Waits,
 };
 use jostle_stats::open_loop;
 use jostle_stats::summary::PointSummary;
@@ -30,7 +30,7 @@ pub(super) enum Over {
 }
 
 /// Where a run has a figure.
-type Find = Box<dyn Fn(&Point) -> Option<f64>>;
+type Find = Box<dyn Fn(&Run) -> Option<f64>>;
 
 /// One figure of a run.
 pub(super) struct Figure {
@@ -58,7 +58,7 @@ impl Figure {
         stem: impl Into<String>,
         unit: &'static str,
         over: Over,
-        of: impl Fn(&Point) -> Option<f64> + 'static,
+        of: impl Fn(&Run) -> Option<f64> + 'static,
     ) -> Figure {
         Figure {
             stem: stem.into(),
@@ -87,7 +87,7 @@ impl Figure {
     }
 
     /// The runs of a point that it is taken over.
-    pub(super) fn runs<'p, 'a>(&self, point: &'p PointSummary<'a>) -> &'p [&'a Point] {
+    pub(super) fn runs<'p, 'a>(&self, point: &'p PointSummary<'a>) -> &'p [&'a Run] {
         match self.is_time && !self.evidence {
             true => &point.timed,
             false => &point.runs,
@@ -95,7 +95,7 @@ impl Figure {
     }
 
     /// The figure of one run, as the point takes it.
-    pub(super) fn within(&self, point: &PointSummary<'_>, run: &Point) -> Option<f64> {
+    pub(super) fn within(&self, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
         let value = self.of(run)?;
         match self.is_rate {
             true => point.rate_of(run, value),
@@ -123,7 +123,7 @@ impl Figure {
     }
 
     /// The figure of one run.
-    pub(super) fn of(&self, run: &Point) -> Option<f64> {
+    pub(super) fn of(&self, run: &Run) -> Option<f64> {
         (self.of)(run).filter(|value| value.is_finite())
     }
 }
@@ -131,7 +131,7 @@ impl Figure {
 /// All that any run of these results may have; phases, answers and errors have the names
 /// that the runs give them.
 pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
-    let runs: Vec<&Point> = sets.iter().flat_map(|set| &set.points).collect();
+    let runs: Vec<&Run> = sets.iter().flat_map(|set| &set.runs).collect();
     let mut all = rates();
     all.extend(waits(&runs));
     all.extend(fairness());
@@ -180,7 +180,7 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
 }
 
 /// Each name that any run has, once, in alphabetical order.
-fn names(runs: &[&Point], of: fn(&Point) -> Vec<String>) -> BTreeSet<String> {
+fn names(runs: &[&Run], of: fn(&Run) -> Vec<String>) -> BTreeSet<String> {
     runs.iter().flat_map(|run| of(run)).collect()
 }
 
@@ -201,16 +201,16 @@ fn recoveries() -> Vec<Figure> {
         ("in_order_runs", |r| r.in_order.map(u64::from)),
         ("served_waiters", |r| Some(r.served)),
     ];
-    let of = |run: &Point| run.recovery.as_deref().cloned();
+    let of = |run: &Run| run.recovery.as_deref().cloned();
     let times = TIMES.into_iter().flat_map(|(stem, find)| {
-        let each = move |run: &Point| find(&of(run)?).map(|ns| ns as f64);
+        let each = move |run: &Run| find(&of(run)?).map(|ns| ns as f64);
         [
             Figure::new(stem, "ns", Over::Middle, each),
             Figure::new(format!("{stem}_worst"), "ns", Over::Most, each),
         ]
     });
     let counts = COUNTS.into_iter().map(|(stem, find)| {
-        let each = move |run: &Point| find(&of(run)?).map(|count| count as f64);
+        let each = move |run: &Run| find(&of(run)?).map(|count| count as f64);
         Figure::new(stem, "", Over::Sum, each)
     });
     times.chain(counts).collect()
@@ -218,7 +218,7 @@ fn recoveries() -> Vec<Figure> {
 
 fn rates() -> Vec<Figure> {
     use Over::{Interval, Middle, Sum};
-    let rate = |stem: &str, unit, of: fn(&Point) -> Option<f64>| Figure {
+    let rate = |stem: &str, unit, of: fn(&Run) -> Option<f64>| Figure {
         is_rate: true,
         ..Figure::new(stem, unit, Interval, of)
     };
@@ -235,16 +235,16 @@ fn rates() -> Vec<Figure> {
         Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
         Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
         Figure::new("blocked", "share", Interval, |run| run.blocked_share),
-        Figure::new("free", "share", Interval, Point::free_share),
+        Figure::new("free", "share", Interval, Run::free_share),
     ]
 }
 
 /// Percentiles that account for the attempts and requests which the end of a window cut
 /// off, or the bound above which they lie.
-fn waits(runs: &[&Point]) -> Vec<Figure> {
+fn waits(runs: &[&Run]) -> Vec<Figure> {
     let mut all = Vec::new();
     for name in Percentiles::NAMES {
-        let wait = move |run: &Point| {
+        let wait = move |run: &Run| {
             let known = &run.acquire_ns.as_ref()?.kaplan_meier;
             known.get(name).map(|ns| *ns as f64)
         };
@@ -254,25 +254,25 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
             Over::Interval,
             wait,
         ));
-        let above = move |run: &Point| {
+        let above = move |run: &Run| {
             let above = &run.acquire_ns.as_ref()?.at_least;
             above.get(name).map(|ns| *ns as f64)
         };
         let stem = format!("wait_{name}_at_least");
         all.push(Figure::new(stem, "ns", Over::Middle, above));
     }
-    type Of = fn(&Point) -> Option<&Waits>;
+    type Of = fn(&Run) -> Option<&Waits>;
     let modes: [(&str, Of); 2] = [
         ("reader_wait", |run| run.reader_wait_ns.as_deref()),
         ("writer_wait", |run| run.writer_wait_ns.as_deref()),
     ];
     for (stem, waits) in modes {
         for name in ["p50", "p99"] {
-            let known = move |run: &Point| Some(*waits(run)?.kaplan_meier.get(name)? as f64);
+            let known = move |run: &Run| Some(*waits(run)?.kaplan_meier.get(name)? as f64);
             let stem = format!("{stem}_{name}");
             let above = format!("{stem}_at_least");
             all.push(Figure::new(stem, "ns", Over::Interval, known));
-            let least = move |run: &Point| Some(*waits(run)?.at_least.get(name)? as f64);
+            let least = move |run: &Run| Some(*waits(run)?.at_least.get(name)? as f64);
             all.push(Figure::new(above, "ns", Over::Middle, least));
         }
     }
@@ -284,11 +284,11 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
     }));
     for name in Percentiles::NAMES {
         let stem = format!("response_{name}");
-        let of = move |run: &Point| response(run, name);
+        let of = move |run: &Run| response(run, name);
         let mut known = Figure::new(stem, "ns", Over::Interval, of);
         known.requests = Some(("response_ns", name, false));
         let stem = format!("response_{name}_at_least");
-        let of = move |run: &Point| response_at_least(run, name);
+        let of = move |run: &Run| response_at_least(run, name);
         let mut above = Figure::new(stem, "ns", Over::Middle, of);
         above.requests = Some(("response_ns", name, true));
         all.extend([known, above]);
@@ -304,7 +304,7 @@ fn waits(runs: &[&Point]) -> Vec<Figure> {
     all
 }
 
-fn response(run: &Point, name: &str) -> Option<f64> {
+fn response(run: &Run, name: &str) -> Option<f64> {
     let known = match (&run.spread, &run.open_loop) {
         (Some(spread), _) => &spread.response_ns.as_ref()?.kaplan_meier,
         (None, Some(open)) => &open.response_kaplan_meier,
@@ -313,7 +313,7 @@ fn response(run: &Point, name: &str) -> Option<f64> {
     known.get(name).map(|ns| *ns as f64)
 }
 
-fn response_at_least(run: &Point, name: &str) -> Option<f64> {
+fn response_at_least(run: &Run, name: &str) -> Option<f64> {
     let above = match (&run.spread, &run.open_loop) {
         (Some(spread), _) => &spread.response_ns.as_ref()?.at_least,
         (None, Some(open)) => &open.response_at_least,
@@ -355,8 +355,8 @@ fn fairness() -> Vec<Figure> {
 /// Count, extremes, mean, percentiles, and the shares of `--over`.
 fn distribution(
     stem: &str,
-    runs: &[&Point],
-    find: impl Fn(&Point) -> Option<&Distribution> + Clone + 'static,
+    runs: &[&Run],
+    find: impl Fn(&Run) -> Option<&Distribution> + Clone + 'static,
 ) -> Vec<Figure> {
     let figure = |name: &str, unit, over, of: fn(&Distribution) -> Option<f64>| {
         let find = find.clone();
@@ -376,7 +376,7 @@ fn distribution(
     ];
     for name in Percentiles::NAMES {
         let find = find.clone();
-        let of = move |run: &Point| find(run)?.percentiles.get(name).map(|ns| *ns as f64);
+        let of = move |run: &Run| find(run)?.percentiles.get(name).map(|ns| *ns as f64);
         let mut figure = Figure::new(format!("{stem}_{name}"), "ns", Over::Interval, of);
         let pooled = OPEN_LOOP.iter().find(|(known, _)| *known == stem);
         figure.requests = pooled.map(|(_, field)| (*field, name, false));
@@ -389,7 +389,7 @@ fn distribution(
     let times: BTreeSet<String> = found.flat_map(|d| d.over.keys().cloned()).collect();
     for time in times {
         let (find, stem) = (find.clone(), format!("{stem}_over_{time}"));
-        let of = move |run: &Point| find(run)?.over.get(&time).copied();
+        let of = move |run: &Run| find(run)?.over.get(&time).copied();
         all.push(Figure::new(stem, "share", Over::Interval, of));
     }
     for figure in &mut all {
@@ -415,7 +415,7 @@ const OPEN_LOOP: [(&str, &str); 4] = [
     ("canary_lag", "canary_lag_ns"),
 ];
 
-type Part = fn(&Point) -> Option<&Distribution>;
+type Part = fn(&Run) -> Option<&Distribution>;
 
 static DISTRIBUTIONS: &[(&str, Part)] = &[
     ("hold", |run| run.hold_ns.as_ref()),
@@ -483,24 +483,24 @@ fn costs() -> Vec<Figure> {
         Figure::new("null_cpu", "us_per_operation", Interval, |run| {
             run.null.as_ref().map(|null| null.cpu_us_per_operation)
         }),
-        Figure::new("waiting", "", Interval, Point::waiting),
+        Figure::new("waiting", "", Interval, Run::waiting),
         Figure::new(
             "waiting_round_trips",
             "per_waiting_minute",
             Interval,
-            Point::waiting_round_trips_per_minute,
+            Run::waiting_round_trips_per_minute,
         ),
         Figure::new(
             "waiting_cpu",
             "us_per_waiting_minute",
             Interval,
-            Point::waiting_cpu_us_per_minute,
+            Run::waiting_cpu_us_per_minute,
         ),
         Figure::new(
             "waiting_server_cpu",
             "us_per_waiting_minute",
             Interval,
-            Point::waiting_server_cpu_us_per_minute,
+            Run::waiting_server_cpu_us_per_minute,
         ),
         Figure::new("context_switches", "", Sum, |run| {
             run.context_switches.map(|n| n as f64)

@@ -139,8 +139,8 @@ fn results_that_are_overlaid_say_which_they_are() {
 #[test]
 fn the_phases_answers_and_errors_of_requests_have_columns_of_their_names() {
     let mut set = made::set();
-    let point = &mut set.points[0];
-    point.phases = vec![Phase {
+    let run = &mut set.runs[0];
+    run.phases = vec![Phase {
         phase: "tls".to_owned(),
         span: Distribution {
             count: 10,
@@ -148,9 +148,9 @@ fn the_phases_answers_and_errors_of_requests_have_columns_of_their_names() {
             ..Distribution::default()
         },
     }];
-    point.codes = [("200".to_owned(), 7)].into();
-    let (target, at) = (point.target.clone(), point.at);
-    set.points[1].errors = [("ETIMEDOUT".to_owned(), 2)].into();
+    run.codes = [("200".to_owned(), 7)].into();
+    let (target, at) = (run.target.clone(), run.at);
+    set.runs[1].errors = [("ETIMEDOUT".to_owned(), 2)].into();
     let rows = rows(&tidy(&[set]));
     let mut failed = rows
         .iter()

@@ -4,7 +4,7 @@ use jostle_model::record::{Resumed, Scheduled};
 
 fn records(set: &ResultSet) -> Vec<Record> {
     let experiment = Record::Experiment(Box::new(set.experiment.clone()));
-    let points = set.points.iter().cloned().map(Box::new).map(Record::Point);
+    let points = set.runs.iter().cloned().map(Box::new).map(Record::Run);
     let end = set.end.clone().map(Record::End);
     let fits = set.fits.iter().cloned().map(Box::new).map(Record::Fit);
     let head = [experiment].into_iter().chain(points);
@@ -59,7 +59,7 @@ fn a_crash_in_the_middle_of_a_line_costs_that_line() {
         let torn = &lines[kept][..lines[kept].len() / 2];
         let text = format!("{}\n{torn}", lines[..kept].join("\n"));
         let read = parse(&text).unwrap().remove(0);
-        assert_eq!(read.points, set.points[..set.points.len().min(kept - 1)]);
+        assert_eq!(read.runs, set.runs[..set.runs.len().min(kept - 1)]);
         assert_eq!(read.end, None);
         assert_eq!(read.notes.len(), 1);
         assert!(read.notes[0].contains(&format!("line {}", kept + 1)));
@@ -106,7 +106,7 @@ fn records_without_an_experiment_are_named() {
     let whole = text_of(&made::set());
     let (experiment, rest) = whole.split_once('\n').unwrap();
     let error = parse(rest).unwrap_err();
-    assert!(error.starts_with("x.jsonl, line 1: a point that belongs to no experiment"));
+    assert!(error.starts_with("x.jsonl, line 1: a run that belongs to no experiment"));
     let end = whole.lines().last().unwrap();
     let twice = format!("{experiment}\n{end}\n{end}\n");
     let error = parse(&twice).unwrap_err();
@@ -122,7 +122,7 @@ fn another_version_is_refused_and_both_are_named() {
         assert_eq!(
             parse(text).unwrap_err(),
             "x.jsonl, line 1: the file is in format jostle/7, and this jostle reads \
-             jostle/1 and jostle/2; use the version of jostle that wrote it"
+             jostle/1, jostle/2 and jostle/3; use the version of jostle that wrote it"
         );
     }
 }
@@ -130,7 +130,7 @@ fn another_version_is_refused_and_both_are_named() {
 #[test]
 fn a_number_that_cannot_be_measured_is_no_record() {
     let mut set = made::set();
-    set.points[1].throughput_per_s = 1e300;
+    set.runs[1].throughput_per_s = 1e300;
     let error = parse(&text_of(&set)).unwrap_err();
     assert!(
         error.contains("line 3: 1e+300 is nothing that can be measured"),
@@ -205,7 +205,7 @@ fn a_file_that_is_removed_meanwhile_is_an_error_and_no_silent_loss() {
     let moved = inner.join("moved.jsonl");
     std::fs::rename(&path, &moved).unwrap();
     writer.write(&records[1]).unwrap();
-    assert_eq!(read(&moved).unwrap()[0].points.len(), 1);
+    assert_eq!(read(&moved).unwrap()[0].runs.len(), 1);
     std::fs::remove_dir_all(&inner).unwrap();
     let error = writer.write(&records[2]).unwrap_err().to_string();
     assert!(
@@ -221,8 +221,8 @@ fn no_password_is_written_nor_read_back() {
     let mut set = made::set();
     let target = "http://user:secret@host/";
     set.experiment.plan.targets = vec![target.to_owned()];
-    set.points[0].target = target.to_owned();
-    set.points[0].messages = vec![format!("cannot ask {target}: refused")];
+    set.runs[0].target = target.to_owned();
+    set.runs[0].messages = vec![format!("cannot ask {target}: refused")];
     write(&path, std::slice::from_ref(&set));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("secret") && text.contains("http://user:***@host/"));
@@ -230,7 +230,7 @@ fn no_password_is_written_nor_read_back() {
     std::fs::write(&path, text_of(&set)).unwrap();
     let read = read(&path).unwrap().remove(0);
     assert!(!text_of(&read).contains("secret"));
-    assert_eq!(read.points[0].target, "http://user:***@host/");
+    assert_eq!(read.runs[0].target, "http://user:***@host/");
 }
 
 /// It waited without a word, and no signal ended it.
@@ -298,7 +298,7 @@ fn a_resumed_result_is_read_as_it_was_written() {
     assert_eq!(parse(&text).unwrap(), [set]);
     let kinds = text.lines().filter_map(|line| line.split('"').nth(3));
     let kinds: Vec<&str> = kinds.collect();
-    assert_eq!(kinds[..4], ["experiment", "scheduled", "resumed", "point"]);
+    assert_eq!(kinds[..4], ["experiment", "scheduled", "resumed", "run"]);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_cut_line_is_replaced_by_what_follows() {
     let text = lines[..3].concat();
     std::fs::write(&path, format!("{text}{}", &lines[3][..40])).unwrap();
     let (sets, bytes) = read_whole_lines(&path).unwrap();
-    assert_eq!((sets[0].points.len(), bytes.len()), (2, text.len()));
+    assert_eq!((sets[0].runs.len(), bytes.len()), (2, text.len()));
     let mut writer = Writer::append(&path, bytes.len() as u64).unwrap();
     let point = record_from_json(lines[3]).unwrap();
     writer.write(&point).unwrap();

@@ -12,7 +12,7 @@ fn of_record(name: &str) -> Vec<Vec<String>> {
 }
 
 fn of(set: &ResultSet) -> Vec<String> {
-    findings(set, &summarize(&set.experiment, &set.points)).sentences
+    findings(set, &summarize(&set.experiment, &set.runs)).sentences
 }
 
 /// Each has runs in enough blocks.
@@ -61,8 +61,8 @@ fn of_many_targets_a_few_are_named() {
 fn a_lock_that_does_not_exclude_comes_first_beside_others_too() {
     let mut both = made::broken();
     let mut other = made::set();
-    other.points.retain(|point| point.at.workers == Some(10));
-    both.points.append(&mut other.points);
+    other.runs.retain(|point| point.at.workers == Some(10));
+    both.runs.append(&mut other.runs);
     let found = of(&both);
     let is_broken = found[0].starts_with("busted is broken: ");
     assert!(
@@ -84,16 +84,16 @@ fn a_record_of_few_runs_decides_nothing() {
 #[test]
 fn a_single_target_is_told_by_what_it_does() {
     let only = |mut set: ResultSet, target: &str| {
-        set.points.retain(|point| point.target == target);
+        set.runs.retain(|point| point.target == target);
         of(&set).concat()
     };
     let mut spoilt = made::set();
-    for point in &mut spoilt.points {
-        point.machine.stolen_ticks = 1000;
+    for run in &mut spoilt.runs {
+        run.machine.stolen_ticks = 1000;
     }
     let mut starving = made::set();
-    for point in &mut starving.points {
-        point.operations = point.operations.max(40_000);
+    for run in &mut starving.runs {
+        run.operations = run.operations.max(40_000);
     }
     let record = |name: &str| of_record(name).concat().concat();
     let found = [
@@ -148,21 +148,21 @@ fn invalid_points_take_no_part() {
         "{:?}",
         of(&set)
     );
-    for point in set
-        .points
+    for run in set
+        .runs
         .iter_mut()
-        .filter(|point| point.at.workers == Some(1000))
+        .filter(|run| run.at.workers == Some(1000))
     {
-        point.machine.stolen_ticks = 1000;
+        run.machine.stolen_ticks = 1000;
     }
     let fewer = of(&set);
     assert!(
         fewer.iter().all(|one| !one.contains("1,000 workers")),
         "{fewer:?}"
     );
-    set.points
+    set.runs
         .iter_mut()
-        .for_each(|point| point.machine.stolen_ticks = 1000);
+        .for_each(|run| run.machine.stolen_ticks = 1000);
     let none = of(&set).concat();
     assert!(
         none.starts_with("Nothing is decided: 4 of 4 points are INVALID: "),
@@ -174,15 +174,15 @@ fn invalid_points_take_no_part() {
 fn of_many_targets_those_between_are_counted() {
     let mut set = made::set();
     let points: Vec<_> = set
-        .points
+        .runs
         .iter()
         .filter(|p| p.target == "sysv")
         .cloned()
         .collect();
-    set.points.clear();
+    set.runs.clear();
     set.experiment.plan.targets = (1..=7).map(|n| format!("t{n}")).collect();
     for (n, target) in (1..).zip(&set.experiment.plan.targets) {
-        set.points.extend(points.iter().cloned().map(|mut point| {
+        set.runs.extend(points.iter().cloned().map(|mut point| {
             point.target.clone_from(target);
             point.cpu_us_per_operation = point.cpu_us_per_operation.map(|us| us * f64::from(n));
             point

@@ -204,7 +204,7 @@ fn text(x: f64, y: f64, size: u32, colour: &str, words: &str) -> Markup {
 fn verdict(sets: &[ResultSet]) -> String {
     let all = sets
         .iter()
-        .flat_map(|set| summarize(&set.experiment, &set.points));
+        .flat_map(|set| summarize(&set.experiment, &set.runs));
     let all: Vec<Is> = all.map(|point| point.verdict.is).collect();
     let Some(worst) = all.iter().max() else {
         return "no point was measured".to_owned();
@@ -263,7 +263,7 @@ mod tests {
     fn long_names_and_findings_stay_in_the_picture() {
         let mut set = made::set();
         let name = "lib:/home/someone/projects/locks/build/release/a_very_long_name_of_a_lock.so";
-        for point in set.points.iter_mut().filter(|point| point.target == "sysv") {
+        for point in set.runs.iter_mut().filter(|point| point.target == "sysv") {
             point.target = name.to_owned();
         }
         set.experiment.plan.targets[1] = name.to_owned();
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn of_a_plan_the_card_shows_the_first_experiment_that_decides_something() {
         let mut few = made::set();
-        few.points.retain(|point| point.block < 3);
+        few.runs.retain(|run| run.block < 3);
         let card = card(&[few, made::set()]).unwrap();
         assert!(card.contains("jostle contend, experiment 2 of 2: flock, sysv"));
         assert!(card.contains("sysv is the cheapest in CPU"), "{card}");

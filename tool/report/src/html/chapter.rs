@@ -8,7 +8,7 @@ use crate::ResultSet;
 use crate::finding::findings;
 use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
-use jostle_model::record::{At, Distribution, Fit, Point};
+use jostle_model::record::{At, Distribution, Fit, Run};
 use jostle_model::serial::{distributions, sizes};
 use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
@@ -91,14 +91,12 @@ fn chapter(workload: Workload, all: &[ResultSet]) -> Chapter<'_> {
     let of_it = |at: &usize| all[*at].experiment.plan.workload == workload;
     let sets: Vec<usize> = (0..all.len()).filter(of_it).collect();
     let members: Vec<&ResultSet> = sets.iter().map(|at| &all[*at]).collect();
-    let ats = members
-        .iter()
-        .flat_map(|set| set.points.iter().map(|p| p.at));
+    let ats = members.iter().flat_map(|set| set.runs.iter().map(|p| p.at));
     let (swept, others) = dimensions(workload, ats);
     let labels = labels(&members);
     let series = series(&members, &labels, &swept, &others);
     let lead = match members[..] {
-        [only] => findings(only, &summarize(&only.experiment, &only.points)).figure,
+        [only] => findings(only, &summarize(&only.experiment, &only.runs)).figure,
         _ => "",
     };
     Chapter {
@@ -122,7 +120,7 @@ fn series<'a>(
     let mut series: Vec<Series<'_>> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     for (set, member) in members.iter().enumerate() {
-        let points = summarize(&member.experiment, &member.points);
+        let points = summarize(&member.experiment, &member.runs);
         let fits = growth(member, &points);
         for point in points {
             let values = named(point.at);
@@ -306,7 +304,7 @@ fn named(at: At) -> BTreeMap<String, f64> {
 }
 
 /// Every distribution of a run, those of its phases included.
-fn times(run: &Point) -> BTreeMap<String, Distribution> {
+fn times(run: &Run) -> BTreeMap<String, Distribution> {
     let phases = run.phases.iter();
     let phases = phases.map(|phase| (format!("{}_ns", phase.phase), phase.span.clone()));
     distributions(run).into_iter().chain(phases).collect()
@@ -410,8 +408,8 @@ mod tests {
         let mut set = made::set();
         set.experiment.plan.workload = Workload::Stream;
         set.experiment.plan.operations = Some(List(vec![1000]));
-        set.points.truncate(points.len());
-        for (point, (operations, workers)) in set.points.iter_mut().zip(points) {
+        set.runs.truncate(points.len());
+        for (point, (operations, workers)) in set.runs.iter_mut().zip(points) {
             point.target = "flock".to_owned();
             point.at.operations = Some(*operations);
             point.at.workers = Some(*workers);
@@ -477,14 +475,14 @@ mod tests {
     #[test]
     fn distributions_are_found_by_their_form() {
         let set = made::set();
-        let found: Vec<String> = times(&set.points[0]).into_keys().collect();
+        let found: Vec<String> = times(&set.runs[0]).into_keys().collect();
         assert_eq!(found, ["handoff_ns", "hold_ns", "release_ns"]);
     }
 
     #[test]
     fn a_result_without_runs_is_a_chapter_without_series() {
         let mut set = made::set();
-        set.points.clear();
+        set.runs.clear();
         assert!(chapters(&[set])[0].series.is_empty());
     }
 }

@@ -146,7 +146,7 @@ mod tests {
 
     fn page(factor: f64) -> String {
         let (base, mut new) = (made::set(), made::set());
-        for point in &mut new.points {
+        for point in &mut new.runs {
             point.throughput_per_s *= factor;
         }
         page_of([base], [new])
@@ -170,7 +170,7 @@ mod tests {
     fn where_runs_are_too_few_the_page_says_how_many_would_do() {
         let set = |runs: u32| {
             let mut set = crate::compare::tests::set(1000.0, 1.0);
-            set.points.retain(|point| point.run <= runs);
+            set.runs.retain(|run| run.run <= runs);
             [set]
         };
         let says = |runs| page_of(set(runs), set(runs)).contains("Too few runs: <code>--runs 12");

@@ -196,13 +196,13 @@ fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
 
 /// Whether there are points and none has a figure.
 pub(super) fn is_all_invalid(set: &ResultSet) -> bool {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     !points.is_empty() && points.iter().all(|point| point.verdict.is_invalid())
 }
 
 /// The worst verdict of the points, and of how many.
 fn verdict(set: &ResultSet) -> Markup {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     let count = |is: Is| points.iter().filter(|point| point.verdict.is == is).count();
     let worst = [Is::Invalid, Is::Suspect, Is::Valid]
         .into_iter()

@@ -101,7 +101,7 @@ fn finding(cell: &str) -> &'static str {
 /// The console's table. The reasons of a verdict stand below the first row that they
 /// are for; in an INVALID row there are no figures.
 fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     let columns = &headline.grid.columns;
     let below = below(headline);
     html! {

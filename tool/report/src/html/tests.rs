@@ -84,13 +84,13 @@ fn cell(page: &str, title: &str, (series, swept): (&str, &str), heading: &str) -
 /// One of everything that a page can be made of.
 fn every() -> Vec<(&'static str, Vec<ResultSet>)> {
     let mut cut = made::set();
-    cut.points.truncate(3);
+    cut.runs.truncate(3);
     cut.end = None;
     cut.notes = vec!["x.jsonl, line 5, was torn".to_owned()];
     let mut bare = made::set();
-    bare.points.clear();
+    bare.runs.clear();
     let mut failing = made::set();
-    failing.points[0].messages = vec!["flock: no locks available".to_owned()];
+    failing.runs[0].messages = vec!["flock: no locks available".to_owned()];
     vec![
         ("nothing", vec![]),
         ("no run", vec![bare.clone()]),
@@ -175,33 +175,35 @@ fn a_figure_of_the_answer_is_not_repeated_in_the_detail() {
 /// Fourteen targets were one smear, with "ideal" fourteen times.
 #[test]
 fn beyond_eight_series_each_has_a_drawing_of_its_own() {
-    let many =
-        |targets: usize| {
-            let mut set = made::set();
-            let points: Vec<_> = set
-                .points
-                .iter()
-                .filter(|point| point.target == "sysv")
-                .cloned()
-                .collect();
-            set.experiment.plan.targets = (1..=targets).map(|n| format!("t{n}")).collect();
-            set.points.clear();
-            for target in &set.experiment.plan.targets {
-                set.points.extend(points.iter().cloned().map(|point| {
-                    jostle_model::record::Point {
+    let many = |targets: usize| {
+        let mut set = made::set();
+        let points: Vec<_> = set
+            .runs
+            .iter()
+            .filter(|point| point.target == "sysv")
+            .cloned()
+            .collect();
+        set.experiment.plan.targets = (1..=targets).map(|n| format!("t{n}")).collect();
+        set.runs.clear();
+        for target in &set.experiment.plan.targets {
+            set.runs.extend(
+                points
+                    .iter()
+                    .cloned()
+                    .map(|point| jostle_model::record::Run {
                         target: target.clone(),
                         ..point
-                    }
-                }));
-            }
-            let page = page(&[set]);
-            let figures = page
-                .split("<figure")
-                .find(|figure| figure.contains("<strong>Throughput</strong>"));
-            let throughput = figures.unwrap();
-            let labels = throughput.matches("text class=\"label ideal\"").count();
-            (throughput.matches("<svg class=\"chart").count(), labels)
-        };
+                    }),
+            );
+        }
+        let page = page(&[set]);
+        let figures = page
+            .split("<figure")
+            .find(|figure| figure.contains("<strong>Throughput</strong>"));
+        let throughput = figures.unwrap();
+        let labels = throughput.matches("text class=\"label ideal\"").count();
+        (throughput.matches("<svg class=\"chart").count(), labels)
+    };
     assert_eq!(many(8), (1, 1));
     assert_eq!(many(14), (14, 1));
 }
@@ -265,7 +267,7 @@ fn the_marks_of_a_figure_are_the_figures_of_the_summary() {
     let set = made::set();
     let sets = [set.clone()];
     let page = page(&sets);
-    let points = summarize(&set.experiment, &set.points);
+    let points = summarize(&set.experiment, &set.runs);
     assert_eq!(points.len(), 4);
     for point in &points {
         let workers = crate::format::grouped(point.at.workers.unwrap());
@@ -323,8 +325,8 @@ fn nothing_is_loaded_from_anywhere() {
 fn a_name_cannot_turn_the_text_behind_it_round() {
     let mut set = made::set();
     set.experiment.plan.targets = vec!["\u{202e}kcolf".to_owned()];
-    for point in &mut set.points {
-        point.target = "\u{202e}kcolf".to_owned();
+    for run in &mut set.runs {
+        run.target = "\u{202e}kcolf".to_owned();
     }
     for text in [page(&[set.clone()]), live::results(&[set])] {
         assert!(!text.contains('\u{202e}') && text.contains("\\u202ekcolf"));
@@ -357,9 +359,9 @@ fn names_of_users_cannot_become_markup() {
         .calibration
         .own_cost
         .insert(evil.to_owned(), cost);
-    for point in &mut set.points {
-        point.target = evil.to_owned();
-        if let Some(seen) = &mut point.exclusion {
+    for run in &mut set.runs {
+        run.target = evil.to_owned();
+        if let Some(seen) = &mut run.exclusion {
             seen.violations = 1;
             seen.examples = vec![evil.to_owned()];
         }
@@ -369,8 +371,8 @@ fn names_of_users_cannot_become_markup() {
         end.error = Some(evil.to_owned());
     }
     let mut other = set.clone();
-    other.points.truncate(1);
-    other.points[0].exclusion = None;
+    other.runs.truncate(1);
+    other.runs[0].exclusion = None;
     let page = page(&[set, other]);
     assert_eq!(page.matches("<script").count(), 1);
     assert!(!page.contains("<img"));
@@ -380,9 +382,9 @@ fn names_of_users_cannot_become_markup() {
 #[test]
 fn of_an_invalid_point_the_reason_stands_below_the_row_and_no_figure() {
     let mut set = made::broken();
-    for point in &mut set.points {
-        point.throughput_per_s = 76_543.21;
-        point.cpu_us_per_operation = Some(76_543.21);
+    for run in &mut set.runs {
+        run.throughput_per_s = 76_543.21;
+        run.cpu_us_per_operation = Some(76_543.21);
     }
     let sets = [set];
     let page = page(&sets);
@@ -402,8 +404,8 @@ fn of_an_invalid_point_the_reason_stands_below_the_row_and_no_figure() {
 #[test]
 fn an_invalid_point_among_others_is_a_cross_and_breaks_the_line() {
     let mut set = made::set();
-    for point in set.points.iter_mut().filter(|p| p.at.workers == Some(1000)) {
-        if let Some(seen) = point.exclusion.as_mut() {
+    for run in set.runs.iter_mut().filter(|p| p.at.workers == Some(1000)) {
+        if let Some(seen) = run.exclusion.as_mut() {
             seen.violations = 1;
         }
     }
@@ -436,7 +438,7 @@ fn every_figure_has_its_data_as_a_table() {
 #[test]
 fn what_was_not_measured_has_no_figure() {
     let mut set = made::set();
-    for slice in set.points.iter_mut().flat_map(|p| &mut p.series) {
+    for slice in set.runs.iter_mut().flat_map(|p| &mut p.series) {
         slice.operations = 94;
     }
     let full = page(&[set]);
@@ -457,9 +459,9 @@ fn what_was_not_measured_has_no_figure() {
 fn a_distribution_of_another_workload_is_drawn_under_its_name() {
     let mut set = made::set();
     // Stands for a field that this version does not know by words.
-    for point in &mut set.points {
-        point.handoff_ns = None;
-        point.failed_try_ns = Some(Distribution {
+    for run in &mut set.runs {
+        run.handoff_ns = None;
+        run.failed_try_ns = Some(Distribution {
             count: 100,
             min: 5,
             max: 70,

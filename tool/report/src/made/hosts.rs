@@ -3,7 +3,7 @@
 use super::{finished, spread};
 use crate::ResultSet;
 use jostle_model::hosts::{HostHere, HostPart};
-use jostle_model::record::{Claim, Distribution, Is, Point, Reason, Verdict};
+use jostle_model::record::{Claim, Distribution, Is, Reason, Run, Verdict};
 
 /// [`spread`] over three, six and eighteen hosts of one machine. Among six the third
 /// owns the tail; among eighteen the seventh is weak, and the tenth had company in
@@ -17,20 +17,20 @@ pub(crate) fn hosts() -> ResultSet {
         jostle: "0.1.0".to_owned(),
     };
     set.experiment.environment.hosts = (0..18).map(here).collect();
-    for point in &mut set.points {
-        let all = point.at.generators.unwrap_or(0);
-        point.hosts = (0..all).map(|rank| part(point, rank, all)).collect();
+    for run in &mut set.runs {
+        let all = run.at.generators.unwrap_or(0);
+        run.hosts = (0..all).map(|rank| part(run, rank, all)).collect();
     }
-    finished(set.experiment, set.points)
+    finished(set.experiment, set.runs)
 }
 
-fn part(point: &Point, rank: u64, all: u64) -> HostPart {
+fn part(run: &Run, rank: u64, all: u64) -> HostPart {
     let (tail, weak) = ((all, rank) == (6, 2), (all, rank) == (18, 6));
     let share = match weak {
         true => 0.5,
         false => 1.0 + 0.01 * (rank % 7) as f64,
     };
-    let rate = (point.throughput_per_s / all as f64 * share).floor();
+    let rate = (run.throughput_per_s / all as f64 * share).floor();
     let ms = if tail { 9.4 } else { 6.6 };
     let latency = Distribution {
         count: rate as u64,
@@ -62,12 +62,12 @@ fn part(point: &Point, rank: u64, all: u64) -> HostPart {
         latency_of: Some("service_ns".to_owned()),
         latency_ns: Some(latency),
         beyond_p99: Some(if tail { 100 } else { 3 }),
-        verdict: Verdict::of(reasons(point, rank, all).into_iter().collect()),
+        verdict: Verdict::of(reasons(run, rank, all).into_iter().collect()),
         ..HostPart::default()
     }
 }
 
-fn reasons(point: &Point, rank: u64, all: u64) -> Option<Reason> {
+fn reasons(point: &Run, rank: u64, all: u64) -> Option<Reason> {
     let run = point.run;
     let (check, is, text) = match (all, rank) {
         (18, 6) => (

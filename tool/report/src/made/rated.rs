@@ -5,7 +5,7 @@ use crate::ResultSet;
 use jostle_model::List;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Run};
 use jostle_stats::censor;
 use jostle_stats::histogram::Histogram;
 
@@ -27,7 +27,7 @@ pub(crate) fn rated(done: &[u64], late: u64) -> ResultSet {
     finished(experiment, points)
 }
 
-fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Point {
+fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Run {
     let of = |each: &dyn Fn(u64) -> u64| {
         let mut histogram = Histogram::new();
         (0..done).for_each(|nth| histogram.record(each(nth)));
@@ -41,7 +41,7 @@ fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Point {
     let mut unanswered = Histogram::new();
     unanswered.record_n(1_000_000_000, 10);
     let waits = censor::waits(&service, &unanswered, &[]).unwrap();
-    Point {
+    Run {
         target: "lockd".to_owned(),
         workload: "rate".to_owned(),
         at: At {
@@ -76,6 +76,6 @@ fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Point {
         ]
         .map(|(name, histogram)| (name.to_owned(), histogram.to_buckets()))
         .into(),
-        ..Point::default()
+        ..Run::default()
     }
 }

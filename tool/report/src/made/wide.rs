@@ -30,7 +30,7 @@ pub(crate) fn wide(targets: usize, workers: usize) -> ResultSet {
         for (at, name) in names.iter().enumerate() {
             for workers in &WORKERS[..workers] {
                 let target = &known[at % known.len()];
-                let alike = recorded.points.iter().filter(|p| {
+                let alike = recorded.runs.iter().filter(|p| {
                     p.target == *target && p.at.workers <= Some(*workers) && p.run == 1 + run % 3
                 });
                 let mut point = alike.max_by_key(|p| p.at.workers).unwrap().clone();

@@ -7,7 +7,7 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Kept, Point, Server, Slice, Spread, ThreadLoad, What,
+    Accounts, At, Distribution, Event, Kept, Run, Server, Slice, Spread, ThreadLoad, What,
 };
 use jostle_model::{List, Nanos, Plan};
 use jostle_stats::histogram::Histogram;
@@ -83,10 +83,10 @@ pub(super) fn keeping() -> Plan {
 }
 
 /// Locks that are kept by a server that keeps up with a hundred of them.
-pub(super) fn keeps(point: &mut Point, asked: &Asked, lapsed: f64, late: f64) {
+pub(super) fn keeps(run: &mut Run, asked: &Asked, lapsed: f64, late: f64) {
     let locks = largest(&asked.plan.keys).unwrap_or(1);
     let beyond = |dose: f64| if locks > 100 { dose as u64 } else { 0 };
-    point.kept = Some(Box::new(Kept {
+    run.kept = Some(Box::new(Kept {
         kept_s: 90.0,
         locks,
         lease_s: Some(30.0),
@@ -134,19 +134,19 @@ pub(super) fn generators() -> Plan {
 }
 
 /// A clean run of what is asked.
-pub(super) fn clean(asked: &Asked) -> Point {
+pub(super) fn clean(asked: &Asked) -> Run {
     let plan = &asked.plan;
     let workers = asked.workers();
-    let mut point = made::point(
+    let mut run = made::point(
         "flock",
         1,
         945.0,
         38.0,
         &made::queue(workers, 4_720 / workers),
     );
-    point.target.clone_from(&plan.targets[0]);
-    point.window_s = asked.window_s();
-    point.at = At {
+    run.target.clone_from(&plan.targets[0]);
+    run.window_s = asked.window_s();
+    run.at = At {
         workers: plan.workers.as_ref().map(|_| workers),
         operations: largest(&plan.operations),
         keys: largest(&plan.keys).filter(|_| plan.workload == Workload::Hold),
@@ -155,17 +155,17 @@ pub(super) fn clean(asked: &Asked) -> Point {
         generators: largest(&plan.generators),
         ..At::default()
     };
-    point
+    run
 }
 
-pub(super) fn one(asked: &Asked, plant: impl FnOnce(&mut Point)) -> Vec<Point> {
+pub(super) fn one(asked: &Asked, plant: impl FnOnce(&mut Run)) -> Vec<Run> {
     let mut point = clean(asked);
     plant(&mut point);
     vec![point]
 }
 
-pub(super) fn runs(asked: &Asked, count: u32) -> Vec<Point> {
-    let run = |run| Point {
+pub(super) fn runs(asked: &Asked, count: u32) -> Vec<Run> {
+    let run = |run| Run {
         run,
         block: run,
         ..clean(asked)
@@ -173,29 +173,29 @@ pub(super) fn runs(asked: &Asked, count: u32) -> Vec<Point> {
     (1..=count).map(run).collect()
 }
 
-pub(super) fn witness(point: &mut Point) -> &mut jostle_model::record::Exclusion {
-    point.exclusion.get_or_insert_default()
+pub(super) fn witness(run: &mut Run) -> &mut jostle_model::record::Exclusion {
+    run.exclusion.get_or_insert_default()
 }
 
-pub(super) fn connections(point: &mut Point) -> &mut Connections {
-    point.connections.get_or_insert_default()
+pub(super) fn connections(run: &mut Run) -> &mut Connections {
+    run.connections.get_or_insert_default()
 }
 
-pub(super) fn spread_of(point: &mut Point) -> &mut Spread {
-    let spread = point.spread.get_or_insert_default();
+pub(super) fn spread_of(run: &mut Run) -> &mut Spread {
+    let spread = run.spread.get_or_insert_default();
     spread.in_flight = 100;
     spread
 }
 
 /// So many workers wait from the beginning of the window to its end.
-pub(super) fn waits(point: &mut Point, workers: u64) {
-    point.acquire_ns.get_or_insert_default().censored = workers;
-    let shares = point.per_worker.get_or_insert_default();
-    shares.longest_wait_ns = Some((point.window_s * 1e9) as u64);
+pub(super) fn waits(run: &mut Run, workers: u64) {
+    run.acquire_ns.get_or_insert_default().censored = workers;
+    let shares = run.per_worker.get_or_insert_default();
+    shares.longest_wait_ns = Some((run.window_s * 1e9) as u64);
 }
 
 /// A server that holds so many connections less than there should be.
-pub(super) fn lost(asked: &Asked, dose: f64) -> Vec<Point> {
+pub(super) fn lost(asked: &Asked, dose: f64) -> Vec<Run> {
     one(asked, |point| {
         let opened = largest(&asked.plan.open).unwrap_or(MANY);
         let held = MANY - dose as u64;
@@ -208,27 +208,27 @@ pub(super) fn lost(asked: &Asked, dose: f64) -> Vec<Point> {
 }
 
 /// Two hosts of which one begins later, by so many nanoseconds.
-pub(super) fn apart(asked: &Asked, late_ns: f64) -> Vec<Point> {
-    one(asked, |point| {
-        point.hosts = vec![HostPart::default(), HostPart::default()];
-        point.hosts[1].late_ns = late_ns as i64;
+pub(super) fn apart(asked: &Asked, late_ns: f64) -> Vec<Run> {
+    one(asked, |run| {
+        run.hosts = vec![HostPart::default(), HostPart::default()];
+        run.hosts[1].late_ns = late_ns as i64;
     })
 }
 
-pub(super) fn stolen(asked: &Asked, ticks: f64, busy_ticks: u64) -> Vec<Point> {
-    one(asked, |point| {
-        point.machine.busy_ticks = busy_ticks;
-        point.machine.stolen_ticks = asked.first(ticks) as u64;
+pub(super) fn stolen(asked: &Asked, ticks: f64, busy_ticks: u64) -> Vec<Run> {
+    one(asked, |run| {
+        run.machine.busy_ticks = busy_ticks;
+        run.machine.stolen_ticks = asked.first(ticks) as u64;
     })
 }
 
 /// Another program that ran, and kept ours waiting, for so many seconds.
-pub(super) fn beside(asked: &Asked, seconds: f64) -> Vec<Point> {
-    one(asked, |point| {
+pub(super) fn beside(asked: &Asked, seconds: f64) -> Vec<Run> {
+    one(asked, |run| {
         let seconds = asked.first(seconds);
         // The bound ends at the ideal.
-        point.of_ideal = None;
-        point.accounts = Some(Box::new(Accounts {
+        run.of_ideal = None;
+        run.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             waited_s: Some(seconds),
@@ -239,9 +239,9 @@ pub(super) fn beside(asked: &Asked, seconds: f64) -> Vec<Point> {
 }
 
 /// A worker on its own CPU that asks a server.
-pub(super) fn asks(point: &mut Point, busy_share: f64, runqueue_share: f64) {
-    point.server = Some(Server::default());
-    point.thread_loads = vec![ThreadLoad {
+pub(super) fn asks(run: &mut Run, busy_share: f64, runqueue_share: f64) {
+    run.server = Some(Server::default());
+    run.thread_loads = vec![ThreadLoad {
         busy_share,
         runqueue_share,
         process: None,
@@ -249,8 +249,8 @@ pub(super) fn asks(point: &mut Point, busy_share: f64, runqueue_share: f64) {
 }
 
 /// A run of generators with CPUs of their own that are never busy.
-pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Point {
-    Point {
+pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Run {
+    Run {
         target: "lockd".to_owned(),
         at: At {
             generators: Some(generators),
@@ -268,13 +268,13 @@ pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Point {
             disjoint: Some(true),
             ..Spread::default()
         })),
-        ..Point::default()
+        ..Run::default()
     }
 }
 
 /// A fault that so many waiters came too late for, and whose moment is known to this share
 /// of the second until the next grant.
-pub(super) fn struck(point: &mut Point, late: u64, unsure: f64) {
+pub(super) fn struck(run: &mut Run, late: u64, unsure: f64) {
     const SECOND_NS: u64 = 1_000_000_000;
     const WAITERS: u64 = 9;
     let event = |at_ns: u64, process: u64, what: What| Event {
@@ -311,21 +311,21 @@ pub(super) fn struck(point: &mut Point, late: u64, unsure: f64) {
         may_lapse: false,
         history: &history,
     });
-    point.recovery = Some(Box::new(recovery));
+    run.recovery = Some(Box::new(recovery));
 }
 
 /// So many operations in 5 s.
-pub(super) fn few(asked: &Asked, operations: f64) -> Vec<Point> {
-    one(asked, |point| {
-        point.operations = (operations * asked.window_s() / 5.0) as u64;
+pub(super) fn few(asked: &Asked, operations: f64) -> Vec<Run> {
+    one(asked, |run| {
+        run.operations = (operations * asked.window_s() / 5.0) as u64;
     })
 }
 
 /// Holds of so many nanoseconds, until the machine is mended.
-pub(super) fn held(asked: &Asked, nanos: f64) -> Vec<Point> {
+pub(super) fn held(asked: &Asked, nanos: f64) -> Vec<Run> {
     let nanos = if asked.again { 1e6 } else { nanos };
-    one(asked, |point| {
-        point.hold_ns = Some(Distribution {
+    one(asked, |run| {
+        run.hold_ns = Some(Distribution {
             percentiles: [("p50".to_owned(), nanos as u64)].into(),
             ..Distribution::default()
         });
@@ -334,23 +334,22 @@ pub(super) fn held(asked: &Asked, nanos: f64) -> Vec<Point> {
 
 /// A generator at 1000 requests a second whose threads wait so many microseconds for a
 /// CPU for each of them; the server takes 400.
-pub(super) fn read_late(asked: &Asked, waited_us: f64) -> Vec<Point> {
+pub(super) fn read_late(asked: &Asked, waited_us: f64) -> Vec<Run> {
     let crowded = largest(&asked.plan.rate) >= Some(1_000);
     let mut service = Histogram::new();
     service.record_n(400_000, 1_000);
     let service = service.to_buckets();
-    one(asked, |point| {
-        point.open_loop = Some(Box::new(OpenLoop {
+    one(asked, |run| {
+        run.open_loop = Some(Box::new(OpenLoop {
             planned: 1_000,
             done: 1_000,
             ..OpenLoop::default()
         }));
-        point.server = Some(Server::default());
-        point.operations = 1_000;
-        point
-            .histograms
+        run.server = Some(Server::default());
+        run.operations = 1_000;
+        run.histograms
             .insert("service_ns".to_owned(), service.clone());
-        point.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
+        run.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
     })
 }
 

@@ -51,9 +51,9 @@ mod tests {
     fn one_apart_is_flagged_either_way_and_locks_are_not_asked() {
         for (difference, is) in [(0, Is::Valid), (1, Is::Invalid), (-1, Is::Invalid)] {
             let found = |connections: bool| {
-                after(&CHECK, |point| {
-                    point.connections = connections.then(Box::default);
-                    point.server = Some(Server {
+                after(&CHECK, |run| {
+                    run.connections = connections.then(Box::default);
+                    run.server = Some(Server {
                         counted: Some(10),
                         difference: Some(difference),
                         ..Server::default()

@@ -9,7 +9,7 @@ use crate::comparison::anchored::Part;
 use crate::intervals::median;
 use crate::summary::PointSummary;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Point};
+use jostle_model::record::{Claim, Is, Run};
 
 /// Each act in words, and by how much it may take longer beside a point than in the median run
 /// of its file: the 99th percentiles of 421 points (161 for lines) in record/ that were measured
@@ -45,7 +45,7 @@ pub static CHECK: Check = Check {
 
 /// Flags the points beside which an act took longer than it does on an idle machine.
 pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
-    let runs: Vec<&Point> = points.iter().flat_map(|p| p.runs.clone()).collect();
+    let runs: Vec<&Run> = points.iter().flat_map(|p| p.runs.clone()).collect();
     for point in points {
         let longer = LONGEST.iter().filter_map(|(part, act, most)| {
             let ratio = level(*part, &point.runs)? / level(*part, &runs)?;
@@ -73,7 +73,7 @@ pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
 }
 
 /// What an act took, median over runs; None where a file says that it took no time.
-pub fn level(part: Part, runs: &[&Point]) -> Option<f64> {
+pub fn level(part: Part, runs: &[&Run]) -> Option<f64> {
     let each = runs.iter().filter_map(|run| part.of(&run.anchor?));
     median(&each.collect::<Vec<_>>()).filter(|ns| *ns > 0.0)
 }

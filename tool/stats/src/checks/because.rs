@@ -2,7 +2,7 @@
 //! lifts a verdict.
 
 use super::{errors, exclusion, idle_lock, leases, lost_update, with_text};
-use jostle_model::record::{Causes, Point, Reason};
+use jostle_model::record::{Causes, Reason, Run};
 
 /// The checks whose reasons have a cause that can be looked for.
 const EXPLAINED: [&str; 5] = [
@@ -14,7 +14,7 @@ const EXPLAINED: [&str; 5] = [
 ];
 
 /// The reasons with what was looked at in these runs.
-pub(super) fn attribute(reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
+pub(super) fn attribute(reasons: Vec<Reason>, runs: &[&Run]) -> Vec<Reason> {
     let mut all = Causes::default();
     for causes in runs.iter().filter_map(|run| run.causes.as_deref()) {
         add(&mut all.found, &causes.found);
@@ -59,11 +59,11 @@ pub(super) fn clause(causes: Option<&Causes>) -> String {
 mod tests {
     use super::super::{Evidence, verdict};
     use crate::fixtures::{experiment, point};
-    use jostle_model::record::{Causes, Is, Point};
+    use jostle_model::record::{Causes, Is, Run};
 
-    fn judged(runs: &[Point]) -> (Is, Vec<String>) {
+    fn judged(runs: &[Run]) -> (Is, Vec<String>) {
         let experiment = experiment();
-        let runs: Vec<&Point> = runs.iter().collect();
+        let runs: Vec<&Run> = runs.iter().collect();
         let verdict = verdict(&Evidence {
             experiment: &experiment,
             runs: &runs,

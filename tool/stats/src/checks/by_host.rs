@@ -4,7 +4,7 @@
 //! check by itself: the reasons keep the names of those that found them.
 
 use super::{CHECKS, with_text};
-use jostle_model::record::{Is, Point, Reason};
+use jostle_model::record::{Is, Reason, Run};
 use std::collections::BTreeMap;
 
 /// Hosts that are named in one reason.
@@ -18,7 +18,7 @@ const NAMED: usize = 3;
 ///
 /// A reason that is SUSPECT for a host alone is only in that host's row, because the other
 /// hosts average it out.
-pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
+pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Run]) -> Vec<Reason> {
     let flagged = flagged(runs);
     if flagged.is_empty() {
         return reasons;
@@ -63,7 +63,7 @@ struct Flagged<'a> {
     reason: Reason,
 }
 
-fn flagged<'a>(runs: &[&'a Point]) -> Vec<Flagged<'a>> {
+fn flagged<'a>(runs: &[&'a Run]) -> Vec<Flagged<'a>> {
     let mut found = BTreeMap::<(u64, &str), (&'a str, Vec<&'a Reason>)>::new();
     for row in runs.iter().flat_map(|run| &run.hosts) {
         for reason in &row.verdict.reasons {
@@ -115,7 +115,7 @@ mod tests {
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, point};
     use jostle_model::hosts::HostPart;
-    use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason, Server, Verdict};
+    use jostle_model::record::{Claim, Is, LimitedBy, Reason, Run, Server, Verdict};
 
     fn row(rank: u64, is: Is, check: &str) -> HostPart {
         let reasons = match is {
@@ -136,9 +136,9 @@ mod tests {
         }
     }
 
-    fn run(rows: &[(Is, &str)]) -> Point {
+    fn run(rows: &[(Is, &str)]) -> Run {
         let rows = rows.iter().zip(0..);
-        Point {
+        Run {
             hosts: rows
                 .map(|((is, check), rank)| row(rank, *is, check))
                 .collect(),
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    fn found(runs: &[Point]) -> Verdict {
+    fn found(runs: &[Run]) -> Verdict {
         verdict(&Evidence {
             experiment: &experiment(),
             runs: &runs.iter().collect::<Vec<_>>(),

@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn more_than_one_early_hand_off_in_a_thousand_is_flagged() {
         let with = |early| {
-            after(&CHECK, |point| {
-                point.handoff_ns.as_mut().unwrap().count = 4000;
-                point.errors.insert(BEFORE_RELEASE.to_string(), early);
+            after(&CHECK, |run| {
+                run.handoff_ns.as_mut().unwrap().count = 4000;
+                run.errors.insert(BEFORE_RELEASE.to_string(), early);
             })
         };
         assert_eq!(with(0), Is::Valid);
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn a_lock_that_lets_two_in_is_not_blamed_on_the_clocks() {
-        let found = after(&CHECK, |point| {
-            point.errors.insert(BEFORE_RELEASE.to_string(), 50);
-            point.exclusion.as_mut().unwrap().violations = 1;
+        let found = after(&CHECK, |run| {
+            run.errors.insert(BEFORE_RELEASE.to_string(), 50);
+            run.exclusion.as_mut().unwrap().violations = 1;
         });
         assert_eq!(found, Is::Valid);
     }

@@ -67,29 +67,29 @@ fn stopped(evidence: &Evidence<'_>) -> String {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{GeneratorProcess, Is, Point, Spread, ThreadLoad};
+    use jostle_model::record::{GeneratorProcess, Is, Run, Spread, ThreadLoad};
 
-    fn run(effective: f64, still_share: f64) -> Point {
-        let mut point = point();
-        point.spread = Some(Box::new(Spread {
+    fn run(effective: f64, still_share: f64) -> Run {
+        let mut run = point();
+        run.spread = Some(Box::new(Spread {
             in_flight: 90,
             effective,
             ..Spread::default()
         }));
-        point.thread_loads = vec![ThreadLoad {
+        run.thread_loads = vec![ThreadLoad {
             process: Some(GeneratorProcess {
                 still_share,
                 ..GeneratorProcess::default()
             }),
             ..ThreadLoad::default()
         }];
-        point
+        run
     }
 
     #[test]
     fn less_than_nineteen_twentieths_is_another_load() {
         let found = |each: &[f64]| {
-            let runs: Vec<Point> = each.iter().map(|effective| run(*effective, 0.0)).collect();
+            let runs: Vec<Run> = each.iter().map(|effective| run(*effective, 0.0)).collect();
             judge(&CHECK, &runs).map_or(Is::Valid, |reason| reason.is)
         };
         assert_eq!(found(&[90.0]), Is::Valid);

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Claim, Is, Reason, Run};
 
 /// Requests of a tenth; of fewer the mean is that of its slowest.
 const LEAST_PER_SLICE: u64 = 10;
@@ -53,7 +53,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 /// None where the tenths are too few or too poor.
-fn drift(run: &Point) -> Option<Drift> {
+fn drift(run: &Run) -> Option<Drift> {
     if run.series.iter().any(|s| s.operations < LEAST_PER_SLICE) {
         return None;
     }
@@ -65,16 +65,16 @@ fn drift(run: &Point) -> Option<Drift> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Distribution, Is, Point, Slice};
+    use jostle_model::record::{Distribution, Is, Run, Slice};
 
     /// Tenths of so many requests, whose time changes evenly by `percent`.
-    fn ramp(percent: f64, each: u64) -> Point {
+    fn ramp(percent: f64, each: u64) -> Run {
         let slice = |at: u32| Slice {
             operations: each,
             mean_wait_ns: Some(1e6 * (1.0 + percent / 100.0 * (f64::from(at) - 4.5) / 10.0)),
             mean_release_ns: None,
         };
-        Point {
+        Run {
             service_ns: Some(Distribution::default()),
             series: (0..10).map(slice).collect(),
             ..point()
@@ -95,7 +95,7 @@ mod tests {
             (&[0.0], None),
         ];
         for (drifts, text) in cases {
-            let runs: Vec<Point> = drifts.iter().map(|d| ramp(*d, 100)).collect();
+            let runs: Vec<Run> = drifts.iter().map(|d| ramp(*d, 100)).collect();
             let reason = judge(&CHECK, &runs);
             assert_eq!(reason.is_some(), text.is_some(), "{drifts:?}");
             if let (Some(reason), Some(text)) = (reason, text) {

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Point, Reason};
+use jostle_model::record::{Is, Reason, Run};
 use std::collections::BTreeMap;
 
 /// Failed calls.
@@ -53,7 +53,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 /// The errors of a run that are failed calls.
-fn of_calls(run: &Point) -> impl Iterator<Item = (&str, u64)> {
+fn of_calls(run: &Run) -> impl Iterator<Item = (&str, u64)> {
     // Not a failed call: the check of the clocks judges it.
     let failed = |(name, count): &(&String, &u64)| **count > 0 && *name != clock::BEFORE_RELEASE;
     let all = run.errors.iter().filter(failed);
@@ -61,7 +61,7 @@ fn of_calls(run: &Point) -> impl Iterator<Item = (&str, u64)> {
 }
 
 /// How many calls of a run failed; in most workloads such a call ends its worker.
-pub(super) fn failed_calls(run: &Point) -> u64 {
+pub(super) fn failed_calls(run: &Run) -> u64 {
     of_calls(run).map(|(_, count)| count).sum()
 }
 
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn one_failed_call_is_flagged_and_a_counted_zero_is_not() {
         let with = |name: &str, count| {
-            after(&CHECK, |point| {
-                point.errors.insert(name.to_string(), count);
+            after(&CHECK, |run| {
+                run.errors.insert(name.to_string(), count);
             })
         };
         assert_eq!(with("ENOLCK", 1), Is::Invalid);

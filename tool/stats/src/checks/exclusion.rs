@@ -105,8 +105,8 @@ mod tests {
     use jostle_model::record::{Across, Exclusion, Is};
 
     fn with(violations: u64, holder_died: u64) -> Is {
-        after(&CHECK, |point| {
-            point.exclusion = Some(Exclusion {
+        after(&CHECK, |run| {
+            run.exclusion = Some(Exclusion {
                 checked: 4725,
                 violations,
                 holder_died,
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(with(1, 0), Is::Invalid);
         assert_eq!(with(0, 0), Is::Valid);
         assert_eq!(with(0, 7), Is::Valid);
-        assert_eq!(after(&CHECK, |point| point.exclusion = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.exclusion = None), Is::Valid);
     }
 
     #[test]

@@ -55,9 +55,9 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::connect::Connections;
-    use jostle_model::record::{Is, Point};
+    use jostle_model::record::{Is, Run};
 
-    fn runs(ratios: &[Option<f64>]) -> Vec<Point> {
+    fn runs(ratios: &[Option<f64>]) -> Vec<Run> {
         let run = |to_previous: &Option<f64>| {
             let mut run = point();
             run.connections = Some(Box::new(Connections {

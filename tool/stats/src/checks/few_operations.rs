@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Shape, Workload};
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Claim, Is, Reason, Run};
 
 /// Grants of a window.
 const LEAST: u64 = 30;
@@ -36,7 +36,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     // If a limit ended the sweep, the check `limit` reports it.
-    let ended = |run: &Point| {
+    let ended = |run: &Run| {
         let connections = run.connections.as_ref();
         // A lost lock is not released; the check `leases` reports it.
         let lost = run.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
@@ -74,7 +74,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 /// What is enough, at the same rate.
-fn more(evidence: &Evidence<'_>, fewest: &Point) -> Option<Remedy> {
+fn more(evidence: &Evidence<'_>, fewest: &Run) -> Option<Remedy> {
     let each = LEAST.div_ceil(fewest.at.workers.unwrap_or(1).max(1));
     let workload = evidence.experiment.plan.workload;
     match workload.shape() {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn thirty_grants_are_the_least_and_none_are_no_measurement() {
-        let with = |n| after(&CHECK, |point| point.operations = n);
+        let with = |n| after(&CHECK, |run| run.operations = n);
         assert_eq!(with(30), Is::Valid);
         assert_eq!(with(29), Is::Suspect);
         assert_eq!(with(1), Is::Suspect);
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn what_a_limit_ended_is_the_limit_s_business() {
         use jostle_model::connect::{Connections, Stopped};
-        let of = after(&CHECK, |point| {
-            point.operations = 0;
-            point.connections = Some(Box::new(Connections {
+        let of = after(&CHECK, |run| {
+            run.operations = 0;
+            run.connections = Some(Box::new(Connections {
                 stopped: Some(Stopped::default()),
                 ..Connections::default()
             }));

@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
 use crate::numbers::{grouped, time};
-use jostle_model::record::{Is, Point, Reason};
+use jostle_model::record::{Is, Reason, Run};
 
 /// Share of the time that was asked for.
 const LEAST: f64 = 0.5;
@@ -60,7 +60,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 /// How many attempts of a run failed, and after how many nanoseconds in the median.
-fn failed(run: &Point) -> Option<(u64, f64)> {
+fn failed(run: &Run) -> Option<(u64, f64)> {
     let count = run.timeouts.filter(|count| *count >= LEAST_FAILED)?;
     let after = run.failed_try_ns.as_ref()?.percentiles.get("p50")?;
     Some((count, *after as f64))

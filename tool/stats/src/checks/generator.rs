@@ -6,7 +6,7 @@ use super::{
 use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
-use jostle_model::record::{Bound, Claim, Is, Point, Reason, ThreadLoad};
+use jostle_model::record::{Bound, Claim, Is, Reason, Run, ThreadLoad};
 
 /// Share of its time that a thread is busy.
 const BUSY: f64 = 0.9;
@@ -142,7 +142,7 @@ fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
 /// The share of the thread that has most of it; the median over the runs.
 fn busiest(evidence: &Evidence<'_>, share: impl Fn(&ThreadLoad) -> f64) -> Option<f64> {
     // A generator of `spread` is judged whatever it asks.
-    let asks = |run: &&&Point| run.server.is_some() || run.spread.is_some();
+    let asks = |run: &&&Run| run.server.is_some() || run.spread.is_some();
     let of_services = evidence.runs.iter().filter(asks);
     let busiest: Vec<f64> = of_services
         .filter_map(|run| run.thread_loads.iter().map(&share).reduce(f64::max))
@@ -156,23 +156,23 @@ mod tests {
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, judge, point};
     use jostle_model::plan::Place;
-    use jostle_model::record::{Claim, Is, LimitedBy, Point, Server, Spread, ThreadLoad};
+    use jostle_model::record::{Claim, Is, LimitedBy, Run, Server, Spread, ThreadLoad};
 
-    fn run(busy_share: f64) -> Point {
-        let mut point = point();
-        point.server = Some(Server::default());
-        point.thread_loads = vec![ThreadLoad {
+    fn run(busy_share: f64) -> Run {
+        let mut run = point();
+        run.server = Some(Server::default());
+        run.thread_loads = vec![ThreadLoad {
             busy_share,
             runqueue_share: 0.1,
             ..ThreadLoad::default()
         }];
-        point
+        run
     }
 
     #[test]
     fn nine_tenths_of_its_time_are_the_limit_and_the_median_run_decides() {
         let found = |shares: &[f64]| {
-            let runs: Vec<Point> = shares.iter().map(|share| run(*share)).collect();
+            let runs: Vec<Run> = shares.iter().map(|share| run(*share)).collect();
             judge(&CHECK, &runs).map_or(Is::Valid, |reason| reason.is)
         };
         assert_eq!(found(&[0.899]), Is::Valid);

@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn one_stop_is_flagged() {
-        let with = |halts| after(&CHECK, |point| point.machine.halts = halts);
+        let with = |halts| after(&CHECK, |run| run.machine.halts = halts);
         assert_eq!(with(Some(1)), Is::Invalid);
         assert_eq!(with(Some(0)), Is::Valid);
         assert_eq!(with(None), Is::Valid);

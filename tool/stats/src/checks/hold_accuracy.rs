@@ -4,7 +4,7 @@ use super::{Check, Evidence, Found, percent, seen};
 use crate::intervals::median;
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Claim, Is, Reason, Run};
 
 /// Shares of the hold that was asked for.
 const SUSPECT: f64 = 0.05;
@@ -42,7 +42,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let asked_ns = hold.span().0 as f64;
     let latencies = evidence.experiment.calibration.latencies.as_ref();
     let longest_ns = sleeping::longest(hold, latencies).0 as f64;
-    let held = |run: &&Point| {
+    let held = |run: &&Run| {
         let held = run.hold_ns.as_ref()?;
         held.percentiles.get("p50").map(|ns| *ns as f64)
     };
@@ -90,13 +90,13 @@ fn have_queued(evidence: &Evidence<'_>, off_ns: f64) -> bool {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, distribution, experiment, judge, judge_in, late, point};
-    use jostle_model::record::{Accounts, Is, Point};
+    use jostle_model::record::{Accounts, Is, Run};
     use jostle_model::{Busy, Nanos};
 
-    fn held(hold_us: u64) -> Point {
-        let mut point = point();
-        point.hold_ns = Some(distribution(4725, hold_us * 1000));
-        point
+    fn held(hold_us: u64) -> Run {
+        let mut run = point();
+        run.hold_ns = Some(distribution(4725, hold_us * 1000));
+        run
     }
 
     fn asked(asked_us: u64, held_us: u64) -> Is {
@@ -166,14 +166,14 @@ mod tests {
     #[test]
     fn an_owner_behind_its_own_waiters_is_what_such_a_lock_does() {
         let queued = |held_us: u64, waited_s: f64| {
-            let mut point = held(held_us);
-            point.operations = 1_000;
+            let mut run = held(held_us);
+            run.operations = 1_000;
             let accounts = Accounts {
                 waited_s: Some(waited_s),
                 ..Accounts::default()
             };
-            point.accounts = Some(Box::new(accounts));
-            judge(&CHECK, &[point]).unwrap()
+            run.accounts = Some(Box::new(accounts));
+            judge(&CHECK, &[run]).unwrap()
         };
         // Half a millisecond too long, a thousand times.
         assert_eq!(queued(1_500, 0.49).is, Is::Invalid);
@@ -195,6 +195,6 @@ mod tests {
 
     #[test]
     fn a_hold_that_was_not_measured_is_not_judged() {
-        assert_eq!(after(&CHECK, |point| point.hold_ns = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.hold_ns = None), Is::Valid);
     }
 }

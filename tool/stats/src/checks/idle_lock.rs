@@ -4,7 +4,7 @@ use super::not_contended::wants_contention;
 use super::{Check, EVERYTHING, Evidence, Found, errors, percent, seen};
 use crate::intervals::median;
 use crate::numbers::grouped;
-use jostle_model::record::{Is, Point, Reason};
+use jostle_model::record::{Is, Reason, Run};
 use jostle_model::{Busy, Plan};
 
 /// Tenths of the window without any grant, at its end.
@@ -147,7 +147,7 @@ impl Pause {
 
 /// The longest time without a grant, by the short slices of the window, if neither the plan
 /// nor the machine explains it.
-fn pause(run: &Point, plan: &Plan) -> Option<Pause> {
+fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
     let slices = run.accounts.as_deref()?.readings.as_ref()?;
     let (mut longest, mut from_s, mut at_s) = ((0.0, 0.0), 0.0, 0.0);
     for (nth, length_us) in slices.length_us.iter().enumerate() {
@@ -180,7 +180,7 @@ fn pause(run: &Point, plan: &Plan) -> Option<Pause> {
 
 /// Causes that have a check of their own: an owner that died, workers that all ended by errors,
 /// or that waited for a CPU. Where somebody was seen who stopped the lock, that they waited too explains nothing.
-fn is_elsewhere(run: &Point, still_s: f64) -> bool {
+fn is_elsewhere(run: &Run, still_s: f64) -> bool {
     let seen = run
         .causes
         .as_deref()
@@ -222,7 +222,7 @@ fn why_still(evidence: &Evidence<'_>) -> String {
 /// A lock that was granted before this run, and to nobody from its first moment on: what held
 /// it is of the run before. A lock that stops within a run has granted something in it.
 fn left_behind(evidence: &Evidence<'_>) -> Option<String> {
-    let granted = |run: &Point| {
+    let granted = |run: &Run| {
         run.operations > 0 || run.exclusion.as_ref().is_some_and(|seen| seen.checked > 0)
     };
     let never = evidence
@@ -252,7 +252,7 @@ fn left_behind(evidence: &Evidence<'_>) -> Option<String> {
 
 /// The share of the window, at its end, without any grant. None if it is too short, or has
 /// another cause than the lock.
-fn still(run: &Point, plan: &Plan) -> Option<f64> {
+fn still(run: &Run, plan: &Plan) -> Option<f64> {
     let slices = &run.series;
     let counted: u64 = slices.iter().map(|s| s.operations).sum();
     if counted == 0 && run.operations > 0 {
@@ -274,7 +274,7 @@ fn still(run: &Point, plan: &Plan) -> Option<f64> {
 
 /// Workers whose attempts had not ended at the window's end. The distribution of waits has
 /// only those with stamped attempts; older records have only that number.
-fn waiting(run: &Point) -> u64 {
+fn waiting(run: &Run) -> u64 {
     let pending = run.per_worker.as_ref().and_then(|shares| shares.pending);
     let censored = run.acquire_ns.as_ref().map_or(0, |waits| waits.censored);
     pending.unwrap_or(0).max(censored)
@@ -311,12 +311,12 @@ pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
 
 /// Whether a server keeps the lock. Such a lock is free for at least a round trip between
 /// two owners, and its recipe determines how often waiters poll.
-fn is_a_service(run: &Point) -> bool {
+fn is_a_service(run: &Run) -> bool {
     let accounts = run.accounts.as_deref();
     run.server.is_some() || accounts.is_some_and(|accounts| accounts.server_s.is_some())
 }
 
-fn free(run: &Point, workers: u64, wake_up_ns: f64) -> Option<Free> {
+fn free(run: &Run, workers: u64, wake_up_ns: f64) -> Option<Free> {
     if is_a_service(run) {
         return None;
     }
@@ -350,17 +350,17 @@ fn free(run: &Point, workers: u64, wake_up_ns: f64) -> Option<Free> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, experiment, judge, judge_in, point, slices};
-    use jostle_model::record::{Accounts, Causes, Exclusion, Is, Point, Readings, Waits};
+    use jostle_model::record::{Accounts, Causes, Exclusion, Is, Readings, Run, Waits};
     use jostle_model::{Busy, List, Nanos, Plan};
 
     /// Ten workers, of which nobody is let in for the last tenths of 5 s.
-    fn stopped(empty: usize) -> Point {
-        let mut point = point();
+    fn stopped(empty: usize) -> Run {
+        let mut run = point();
         let mut counts = [400; 10];
         counts[10 - empty..].fill(0);
-        point.series = slices(&counts);
-        point.operations = counts.iter().sum();
-        point
+        run.series = slices(&counts);
+        run.operations = counts.iter().sum();
+        run
     }
 
     #[test]
@@ -378,10 +378,10 @@ mod tests {
     #[test]
     fn a_lock_that_is_taken_from_the_first_moment_on_after_a_good_run_was_left_behind() {
         let never = || {
-            let mut point = stopped(10);
-            (point.run, point.operations) = (2, 0);
-            point.exclusion = Some(Exclusion::default());
-            point
+            let mut run = stopped(10);
+            (run.run, run.operations) = (2, 0);
+            run.exclusion = Some(Exclusion::default());
+            run
         };
         let text = judge(&CHECK, &[point(), never()]).unwrap().text;
         let part = "none of 10 workers was let in from the first moment of run 2 on, and the lock \
@@ -405,19 +405,19 @@ mod tests {
     #[test]
     fn workers_that_all_ended_by_errors_left_no_lock_that_stands_still() {
         for (failed, told) in [(9, true), (10, false)] {
-            let mut point = stopped(7);
-            point.errors.insert("ENOTRECOVERABLE".to_owned(), failed);
-            assert_eq!(judge(&CHECK, &[point]).is_some(), told, "{failed}");
+            let mut run = stopped(7);
+            run.errors.insert("ENOTRECOVERABLE".to_owned(), failed);
+            assert_eq!(judge(&CHECK, &[run]).is_some(), told, "{failed}");
         }
     }
 
     /// 5 s in slices of 20 ms, of which so many from the hundredth on are empty.
-    fn paused(empty: usize) -> Point {
-        let mut point = point();
+    fn paused(empty: usize) -> Run {
+        let mut run = point();
         let mut operations = vec![20; 250];
         operations[100..100 + empty].fill(0);
-        point.operations = operations.iter().sum();
-        point.accounts = Some(Box::new(Accounts {
+        run.operations = operations.iter().sum();
+        run.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             readings: Some(Readings {
                 length_us: vec![20_000; 250],
@@ -427,7 +427,7 @@ mod tests {
             }),
             ..Accounts::default()
         }));
-        point
+        run
     }
 
     #[test]
@@ -438,9 +438,9 @@ mod tests {
         let text = "nothing was granted from 2.00 to 3.50 of 5.00 s while workers waited; in the \
                     rest 1,000 locks/s";
         assert_eq!(found.text, text);
-        let passes: [fn(&mut Point); 4] = [
-            |point| point.runqueue_wait_s = Some(0.8),
-            |point| point.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
+        let passes: [fn(&mut Run); 4] = [
+            |run| run.runqueue_wait_s = Some(0.8),
+            |run| run.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
             // The hypervisor.
             |point| readings(point).stolen_ticks[130] = 2,
             // Nobody looked.
@@ -463,8 +463,8 @@ mod tests {
         assert_eq!(judge_in(&CHECK, &experiment, &[paused(50)]), None);
     }
 
-    fn readings(point: &mut Point) -> &mut Readings {
-        let accounts = point.accounts.as_mut().unwrap();
+    fn readings(run: &mut Run) -> &mut Readings {
+        let accounts = run.accounts.as_mut().unwrap();
         accounts.readings.as_mut().unwrap()
     }
 
@@ -475,25 +475,25 @@ mod tests {
             (Some(2.4), "cause not known (a wake-up"),
             (Some(7.5), "its server used 1.50 CPUs meanwhile"),
         ] {
-            let mut point = stopped(7);
-            point.accounts = Some(Box::new(Accounts {
+            let mut run = stopped(7);
+            run.accounts = Some(Box::new(Accounts {
                 between_s: 5.0,
                 server_s,
                 ..Accounts::default()
             }));
-            let text = judge(&CHECK, &[point]).unwrap().text;
+            let text = judge(&CHECK, &[run]).unwrap().text;
             assert!(text.contains(expected), "{text}");
         }
     }
 
     #[test]
     fn what_has_another_cause_is_no_standstill() {
-        let passes: [fn(&mut Point); 4] = [
-            |point| point.window_s = 0.5, // 0.45 s
-            |point| point.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
-            |point| point.runqueue_wait_s = Some(2.3),
-            |point| {
-                point.acquire_ns = Some(Waits {
+        let passes: [fn(&mut Run); 4] = [
+            |run| run.window_s = 0.5, // 0.45 s
+            |run| run.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
+            |run| run.runqueue_wait_s = Some(2.3),
+            |run| {
+                run.acquire_ns = Some(Waits {
                     granted: distribution(10, 1_600_000_000),
                     ..Waits::default()
                 });
@@ -512,22 +512,22 @@ mod tests {
     }
 
     /// One worker of ten goes on alone: 100 us of each 1 ms the lock is free.
-    fn alone(change: fn(&mut Point)) -> Point {
-        let mut point = point();
-        point.acquire_ns = Some(Waits {
+    fn alone(change: fn(&mut Run)) -> Run {
+        let mut run = point();
+        run.acquire_ns = Some(Waits {
             censored: 9,
             ..Waits::default()
         });
-        point.series = slices(&[500; 10]);
-        point.hold_ns = Some(distribution(5_000, 900_000));
-        point.per_worker.as_mut().unwrap().longest_wait_ns = Some(4_900_000_000);
-        change(&mut point);
-        point
+        run.series = slices(&[500; 10]);
+        run.hold_ns = Some(distribution(5_000, 900_000));
+        run.per_worker.as_mut().unwrap().longest_wait_ns = Some(4_900_000_000);
+        change(&mut run);
+        run
     }
 
     #[test]
     fn who_waits_for_a_free_lock_in_vain_is_counted() {
-        let on = |change: fn(&mut Plan), point: Point| {
+        let on = |change: fn(&mut Plan), run: Run| {
             // A wake-up on another CPU takes 30 us.
             let mut experiment = experiment();
             experiment.calibration.latencies = Some(jostle_model::record::Latencies {
@@ -535,18 +535,18 @@ mod tests {
                 ..Default::default()
             });
             change(&mut experiment.plan);
-            judge_in(&CHECK, &experiment, &[point])
+            judge_in(&CHECK, &experiment, &[run])
         };
         let found = on(|_| (), alone(|_| ())).unwrap();
         assert_eq!(found.is, Is::Suspect);
         let text = "9 of 10 workers waited to the end, one for 4.90 of 5.00 s, while the lock went \
                     to others and stood free for 100 us";
         assert!(found.text.contains(text), "{}", found.text);
-        let passes: [fn(&mut Point); 5] = [
-            |point| point.acquire_ns = None,
-            |point| point.server = Some(jostle_model::record::Server::default()),
-            |point| point.hold_ns = Some(distribution(5_000, 920_000)),
-            |point| point.series = slices(&[30; 10]), // 27 turns
+        let passes: [fn(&mut Run); 5] = [
+            |run| run.acquire_ns = None,
+            |run| run.server = Some(jostle_model::record::Server::default()),
+            |run| run.hold_ns = Some(distribution(5_000, 920_000)),
+            |run| run.series = slices(&[30; 10]), // 27 turns
             |point| point.per_worker.as_mut().unwrap().longest_wait_ns = Some(2_400_000_000),
         ];
         for pass in passes {
@@ -557,9 +557,9 @@ mod tests {
         // One attempt in a hundred is stamped, and none of those that were pending.
         let sampled = on(
             |_| (),
-            alone(|point| {
-                point.acquire_ns = Some(Waits::default());
-                point.per_worker.as_mut().unwrap().pending = Some(9);
+            alone(|run| {
+                run.acquire_ns = Some(Waits::default());
+                run.per_worker.as_mut().unwrap().pending = Some(9);
             }),
         );
         assert_eq!(sampled.map(|found| found.text), Some(found.text));

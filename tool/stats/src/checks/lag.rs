@@ -6,7 +6,7 @@ use crate::intervals::median;
 use crate::open_loop::{self, pooled};
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{Is, LimitedBy, Point, Reason};
+use jostle_model::record::{Is, LimitedBy, Reason, Run};
 
 /// Lateness of the generator that is flagged: as a share of the response's p99, and in
 /// nanoseconds.
@@ -203,7 +203,7 @@ fn late(evidence: &Evidence<'_>) -> Option<Fault> {
 /// The wait is compared with the time from sending to answer. The response time would not
 /// do: it includes the wait for a slot, which such a generator makes arbitrarily long.
 fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
-    let served = |run: &&&Point| run.server.is_some() && run.open_loop.is_some();
+    let served = |run: &&&Run| run.server.is_some() && run.open_loop.is_some();
     let runs = || evidence.runs.iter().filter(served);
     let waited_s: Option<f64> = runs().map(|run| run.runqueue_wait_s).sum();
     let answered: u64 = runs().map(|run| run.operations).sum();
@@ -284,19 +284,19 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<LimitedBy> {
 mod tests {
     use super::{CHECK, limit};
     use crate::checks::Evidence;
-    use crate::fixtures::Rated as Run;
+    use crate::fixtures::Rated;
     use crate::fixtures::{experiment, judge, judge_in, late};
     use jostle_model::Remedy;
-    use jostle_model::record::{Accounts, Is, LimitedBy, Point};
+    use jostle_model::record::{Accounts, Is, LimitedBy, Run};
 
-    fn found(run: Run) -> Is {
-        judge(&CHECK, &[run.point()]).map_or(Is::Valid, |reason| reason.is)
+    fn found(run: Rated) -> Is {
+        judge(&CHECK, &[run.run()]).map_or(Is::Valid, |reason| reason.is)
     }
 
-    fn limited(point: &Point) -> Option<LimitedBy> {
+    fn limited(run: &Run) -> Option<LimitedBy> {
         limit(&Evidence {
             experiment: &experiment(),
-            runs: &[point],
+            runs: &[run],
         })
     }
 
@@ -315,10 +315,10 @@ mod tests {
             (4_500, 50_000, Is::Valid),
         ];
         for (generator_lag_us, response_us, is) in table {
-            let run = Run {
+            let run = Rated {
                 generator_lag_us,
                 response_us,
-                ..Run::at(100)
+                ..Rated::at(100)
             };
             assert_eq!(found(run), is, "{generator_lag_us} {response_us}");
         }
@@ -328,19 +328,19 @@ mod tests {
     #[test]
     fn beside_other_programs_the_remedy_is_a_quiet_moment() {
         let remedy = |others_s: f64| {
-            let mut point = Run {
+            let mut run = Rated {
                 generator_lag_us: 900,
                 response_us: 1_000,
-                ..Run::at(100)
+                ..Rated::at(100)
             }
-            .point();
-            point.accounts = Some(Box::new(Accounts {
+            .run();
+            run.accounts = Some(Box::new(Accounts {
                 between_s: 2.0,
                 cpus: 1,
                 others_s: Some(others_s),
                 ..Accounts::default()
             }));
-            judge(&CHECK, &[point]).unwrap().remedy.unwrap()
+            judge(&CHECK, &[run]).unwrap().remedy.unwrap()
         };
         assert_eq!(remedy(0.09), Remedy::with("--rate", 10));
         assert_eq!(remedy(1.66), Remedy::wait_quiet());
@@ -360,12 +360,12 @@ mod tests {
             (122, 2_000, Is::Valid),
         ];
         for (generator_lag_us, response_us, is) in table {
-            let run = Run {
+            let run = Rated {
                 generator_lag_us,
                 response_us,
-                ..Run::at(100)
+                ..Rated::at(100)
             };
-            let found = judge_in(&CHECK, &late(40.0), &[run.point()]);
+            let found = judge_in(&CHECK, &late(40.0), &[run.run()]);
             let found = found.map_or(Is::Valid, |reason| reason.is);
             assert_eq!(found, is, "{generator_lag_us} {response_us}");
         }
@@ -374,14 +374,14 @@ mod tests {
     #[test]
     fn a_canary_shares_only_what_goes_beyond_the_machine_s_own() {
         let who = |canary_lag_us| {
-            let run = Run {
+            let run = Rated {
                 generator_lag_us: 1_000,
                 canary_lag_us,
-                ..Run::at(100)
+                ..Rated::at(100)
             };
             limit(&Evidence {
                 experiment: &late(40.0),
-                runs: &[&run.point()],
+                runs: &[&run.run()],
             })
         };
         // Half of what lies beyond 120 us.
@@ -393,13 +393,13 @@ mod tests {
     #[test]
     fn of_few_requests_a_percentile_with_ten_beyond_it_is_judged() {
         let with = |late: u64, of: u64| {
-            let mut point = Run::at(2).point();
+            let mut run = Rated::at(2).run();
             let mut lag = crate::histogram::Histogram::new();
             lag.record_n(10_000_000, late);
             lag.record_n(20_000, of - late);
             let lag = lag.to_buckets();
-            point.histograms.insert("generator_lag_ns".to_owned(), lag);
-            judge(&CHECK, &[point])
+            run.histograms.insert("generator_lag_ns".to_owned(), lag);
+            judge(&CHECK, &[run])
         };
         assert!(with(1, 20).is_none());
         assert!(with(9, 100).is_none());
@@ -414,10 +414,10 @@ mod tests {
     #[test]
     fn one_in_a_hundred_that_a_free_slot_could_have_sent_flags_the_generator() {
         let with = |dropped_with_slot| {
-            let mut point = Run::at(100).point();
-            let open = point.open_loop.as_mut().unwrap();
+            let mut run = Rated::at(100).run();
+            let open = run.open_loop.as_mut().unwrap();
             open.dropped_with_slot = dropped_with_slot;
-            judge(&CHECK, &[point]).map_or(Is::Valid, |reason| reason.is)
+            judge(&CHECK, &[run]).map_or(Is::Valid, |reason| reason.is)
         };
         assert_eq!(with(10), Is::Valid);
         assert_eq!(with(11), Is::Invalid);
@@ -425,37 +425,37 @@ mod tests {
 
     #[test]
     fn a_target_that_keeps_all_slots_busy_is_not_the_generator_s_fault() {
-        let run = Run {
+        let run = Rated {
             done: 300,
             response_us: 900_000,
             target_lag_us: 800_000,
-            ..Run::at(100)
+            ..Rated::at(100)
         };
         assert_eq!(found(run), Is::Valid);
-        assert_eq!(limited(&run.point()), Some(LimitedBy::Target));
-        assert_eq!(limited(&Run::at(100).point()), None);
+        assert_eq!(limited(&run.run()), Some(LimitedBy::Target));
+        assert_eq!(limited(&Rated::at(100).run()), None);
     }
 
     #[test]
     fn a_generator_that_reads_its_answers_late_is_flagged_too() {
         use jostle_model::record::Server;
         let with = |queued_us: f64, served: bool| {
-            let mut point = Run::at(100).point();
-            point.runqueue_wait_s = Some(queued_us * 1e-6 * point.operations as f64);
-            point.server = served.then(Server::default);
-            judge(&CHECK, &[point]).map_or(Is::Valid, |reason| reason.is)
+            let mut run = Rated::at(100).run();
+            run.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
+            run.server = served.then(Server::default);
+            judge(&CHECK, &[run]).map_or(Is::Valid, |reason| reason.is)
         };
         // From sending to answer it takes 400 us.
         assert_eq!(with(49.0, true), Is::Valid);
         assert_eq!(with(60.0, true), Is::Suspect);
         assert_eq!(with(210.0, true), Is::Invalid);
         // What waits long for a slot because of that is no excuse.
-        let mut crowded = Run {
+        let mut crowded = Rated {
             response_us: 500_000,
             target_lag_us: 499_600,
-            ..Run::at(100)
+            ..Rated::at(100)
         }
-        .point();
+        .run();
         crowded.runqueue_wait_s = Some(300e-6 * crowded.operations as f64);
         crowded.server = Some(Server::default());
         assert_eq!(
@@ -478,10 +478,10 @@ mod tests {
             ..Latencies::default()
         });
         let with = |queued_us: f64| {
-            let mut point = Run::at(100).point();
-            point.runqueue_wait_s = Some(queued_us * 1e-6 * point.operations as f64);
-            point.server = Some(Server::default());
-            judge_in(&CHECK, &experiment, &[point]).map_or(Is::Valid, |reason| reason.is)
+            let mut run = Rated::at(100).run();
+            run.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
+            run.server = Some(Server::default());
+            judge_in(&CHECK, &experiment, &[run]).map_or(Is::Valid, |reason| reason.is)
         };
         assert_eq!(with(131.0), Is::Valid);
         assert_eq!(with(133.0), Is::Suspect);
@@ -491,15 +491,15 @@ mod tests {
 
     #[test]
     fn what_a_canary_shares_is_the_machine_s() {
-        let late = |canary_lag_us| Run {
+        let late = |canary_lag_us| Rated {
             generator_lag_us: 1_000,
             canary_lag_us,
-            ..Run::at(100)
+            ..Rated::at(100)
         };
-        assert_eq!(limited(&late(20).point()), Some(LimitedBy::Generator));
-        assert_eq!(limited(&late(490).point()), Some(LimitedBy::Generator));
-        assert_eq!(limited(&late(510).point()), Some(LimitedBy::Machine));
-        let text = judge(&CHECK, &[late(900).point()]).unwrap().text;
+        assert_eq!(limited(&late(20).run()), Some(LimitedBy::Generator));
+        assert_eq!(limited(&late(490).run()), Some(LimitedBy::Generator));
+        assert_eq!(limited(&late(510).run()), Some(LimitedBy::Machine));
+        let text = judge(&CHECK, &[late(900).run()]).unwrap().text;
         assert!(text.contains("the machine is the limit"), "{text}");
     }
 }

@@ -80,9 +80,9 @@ fn fewer(evidence: &Evidence<'_>) -> Remedy {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, judge, point};
-    use jostle_model::record::{Is, Kept, Point};
+    use jostle_model::record::{Is, Kept, Run};
 
-    fn run(keys: u64, lapsed: u64, late: u64) -> Point {
+    fn run(keys: u64, lapsed: u64, late: u64) -> Run {
         let mut point = point();
         point.at.keys = Some(keys);
         point.kept = Some(Box::new(Kept {

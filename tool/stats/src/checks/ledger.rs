@@ -57,16 +57,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::fixtures::Rated as Run;
+    use crate::fixtures::Rated;
     use crate::fixtures::judge;
     use jostle_model::open_loop::OpenLoop;
-    use jostle_model::record::Point;
+    use jostle_model::record::Run;
     use proptest::prelude::*;
 
-    fn of(ledger: OpenLoop) -> Point {
-        Point {
+    fn of(ledger: OpenLoop) -> Run {
+        Run {
             open_loop: Some(Box::new(ledger)),
-            ..Run::at(100).point()
+            ..Rated::at(100).run()
         }
     }
 

@@ -87,18 +87,18 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::connect::Connections;
-    use jostle_model::record::{Is, Point};
+    use jostle_model::record::{Is, Run};
 
-    fn with(opened: u64, lost: Option<u64>, first_lost: Option<u64>) -> Point {
-        let mut point = point();
-        point.connections = Some(Box::new(Connections {
+    fn with(opened: u64, lost: Option<u64>, first_lost: Option<u64>) -> Run {
+        let mut run = point();
+        run.connections = Some(Box::new(Connections {
             opened,
             lost,
             first_lost,
             loss_seen_at: first_lost.map(|_| 500),
             ..Connections::default()
         }));
-        point
+        run
     }
 
     #[test]

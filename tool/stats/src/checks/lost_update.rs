@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn one_lost_update_is_flagged() {
         let with = |lost| {
-            after(&CHECK, |point| {
-                point.exclusion.as_mut().unwrap().lost_updates = lost;
+            after(&CHECK, |run| {
+                run.exclusion.as_mut().unwrap().lost_updates = lost;
             })
         };
         assert_eq!(with(1), Is::Invalid);

@@ -9,7 +9,7 @@
 
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Bound, Claim, Exclusion, Experiment, Is, LimitedBy, Point, Reason, Verdict,
+    Bound, Claim, Exclusion, Experiment, Is, LimitedBy, Reason, Run, Verdict,
 };
 use jostle_model::{Plan, Remedy};
 
@@ -61,7 +61,7 @@ pub struct Evidence<'a> {
     /// What was asked for, and where.
     pub experiment: &'a Experiment,
     /// The runs of one (target, point), at least one.
-    pub runs: &'a [&'a Point],
+    pub runs: &'a [&'a Run],
 }
 
 /// One rule.
@@ -238,11 +238,11 @@ fn more_generators(plan: &Plan) -> Option<Remedy> {
 }
 
 impl Evidence<'_> {
-    fn sum(&self, figure: impl Fn(&Point) -> u64) -> u64 {
+    fn sum(&self, figure: impl Fn(&Run) -> u64) -> u64 {
         self.runs.iter().map(|run| figure(run)).sum()
     }
 
-    fn sum_f64(&self, figure: impl Fn(&Point) -> f64) -> f64 {
+    fn sum_f64(&self, figure: impl Fn(&Run) -> f64) -> f64 {
         self.runs.iter().map(|run| figure(run)).sum()
     }
 
@@ -319,7 +319,7 @@ mod tests {
         let experiment = fixtures::experiment();
         let verdict = verdict(&Evidence {
             experiment: &experiment,
-            runs: &[&Point::default()],
+            runs: &[&Run::default()],
         });
         let checks: Vec<_> = verdict.reasons.iter().map(|r| r.check.as_str()).collect();
         assert_eq!(checks, ["few_operations"]);
@@ -327,17 +327,17 @@ mod tests {
 
     #[test]
     fn what_needs_a_window_is_not_asked_of_a_number_of_operations() {
-        let mut point = fixtures::point();
-        point.at.workers = Some(1000); // 5 rotations
-        point.blocked_share = Some(0.0);
+        let mut run = fixtures::point();
+        run.at.workers = Some(1000); // 5 rotations
+        run.blocked_share = Some(0.0);
         let rising: Vec<u64> = (0..10).map(|at| 300 + 30 * at).collect();
-        point.series = fixtures::slices(&rising);
+        run.series = fixtures::slices(&rising);
         let mut experiment = fixtures::experiment();
         let mut found = |workload| {
             experiment.plan.workload = workload;
             let verdict = verdict(&Evidence {
                 experiment: &experiment,
-                runs: &[&point],
+                runs: &[&run],
             });
             let names = verdict.reasons.iter().map(|reason| reason.check.clone());
             names.collect::<Vec<_>>()
@@ -353,12 +353,12 @@ mod tests {
     #[test]
     fn the_worst_reason_decides_and_all_are_kept() {
         let experiment = fixtures::experiment();
-        let mut point = fixtures::point();
-        point.errors.insert("ENOLCK".to_string(), 3);
-        point.machine.stolen_ticks = 20;
+        let mut run = fixtures::point();
+        run.errors.insert("ENOLCK".to_string(), 3);
+        run.machine.stolen_ticks = 20;
         let verdict = verdict(&Evidence {
             experiment: &experiment,
-            runs: &[&point],
+            runs: &[&run],
         });
         assert_eq!(verdict.is, Is::Invalid);
         let found: Vec<_> = verdict

@@ -4,7 +4,7 @@ use super::{Check, Evidence, Found, percent, seen};
 use crate::clean::clean;
 use crate::harm::{self, BEARABLE, CLEAN, Harm};
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Bound, Claim, Is, Point, Reason};
+use jostle_model::record::{Accounts, Bound, Claim, Is, Reason, Run};
 use std::collections::BTreeMap;
 
 /// From here on a figure with its bound says too little. SUSPECT begins at [`BEARABLE`].
@@ -107,7 +107,7 @@ fn bound_in_words(bound: Bound) -> String {
 
 /// Whether most of what ran beside ours are kernel threads that may have worked for a
 /// server under test: they send and write for it.
-fn perhaps_own(runs: &[&Point]) -> bool {
+fn perhaps_own(runs: &[&Run]) -> bool {
     let served = runs.iter().filter(|run| run.server.is_some());
     let accounts: Vec<_> = served.filter_map(|run| run.accounts.as_deref()).collect();
     let sum = |of: fn(&Accounts) -> f64| accounts.iter().map(|a| of(a)).sum::<f64>();
@@ -116,7 +116,7 @@ fn perhaps_own(runs: &[&Point]) -> bool {
 
 /// The neighbours' names, and how long they kept our threads from running. `every`: no run
 /// is left that could stand for times and shares.
-fn who(runs: &[&Point], harm: &Harm, every: bool) -> String {
+fn who(runs: &[&Run], harm: &Harm, every: bool) -> String {
     let named = match (perhaps_own(runs), named(runs)) {
         (true, named) => format!("{named}; kernel threads perhaps work for the server"),
         (false, named) => named,
@@ -137,14 +137,14 @@ fn who(runs: &[&Point], harm: &Harm, every: bool) -> String {
     }
 }
 
-fn stole(runs: &[&Point]) -> bool {
+fn stole(runs: &[&Run]) -> bool {
     let accounts = runs.iter().filter_map(|run| run.accounts.as_deref());
     accounts.filter_map(|a| a.stolen_s).sum::<f64>() > 0.0
 }
 
 /// The largest over all runs, with their share of a CPU: names add up to what the bound rests
 /// on.
-fn named(runs: &[&Point]) -> String {
+fn named(runs: &[&Run]) -> String {
     let accounts = || runs.iter().filter_map(|run| run.accounts.as_deref());
     let between_s: f64 = accounts().map(|a| a.between_s).sum();
     let mut each = BTreeMap::<(&str, u64), f64>::new();
@@ -173,12 +173,12 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
     use crate::harm::Harm;
-    use jostle_model::record::{Accounts, Is, Neighbour, Point, Readings};
+    use jostle_model::record::{Accounts, Is, Neighbour, Readings, Run};
 
-    fn beside(others_s: f64, waited_s: f64) -> Point {
-        let mut point = point();
-        point.of_ideal = None;
-        point.accounts = Some(Box::new(Accounts {
+    fn beside(others_s: f64, waited_s: f64) -> Run {
+        let mut run = point();
+        run.of_ideal = None;
+        run.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             others_s: Some(others_s),
@@ -191,7 +191,7 @@ mod tests {
             stolen_s: Some(0.0),
             ..Accounts::default()
         }));
-        point
+        run
     }
 
     /// One worker: its lower end is the figure.
@@ -298,7 +298,7 @@ mod tests {
             run
         };
         let experiment = crate::fixtures::experiment();
-        let found = |runs: [Point; 4]| {
+        let found = |runs: [Run; 4]| {
             let point = crate::summary::summarize(&experiment, &runs).remove(0);
             let reasons = point.verdict.reasons.iter();
             let reason = reasons.clone().find(|reason| reason.check == CHECK.name);
@@ -340,7 +340,7 @@ mod tests {
             done: 1_000,
             ..Default::default()
         }));
-        let of = |run: &Point| {
+        let of = |run: &Run| {
             let evidence = super::Evidence {
                 experiment: &experiment,
                 runs: &[run],
@@ -374,6 +374,6 @@ mod tests {
         assert_eq!(judge(&CHECK, &[unharmed]), None);
         assert_eq!(judge(&CHECK, &[beside(0.0, 9.0)]), None);
         // Result files of before.
-        assert_eq!(after(&CHECK, |point| point.accounts = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.accounts = None), Is::Valid);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
 use jostle_model::plan::Range;
-use jostle_model::record::{Is, Point, Reason};
+use jostle_model::record::{Is, Reason, Run};
 use jostle_model::{Nanos, Plan, Remedy};
 
 /// Share of the grants.
@@ -78,7 +78,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 /// Whether somebody waited for the lock for most of the window, whatever the others did.
-fn waits_throughout(run: &Point) -> bool {
+fn waits_throughout(run: &Run) -> bool {
     let shares = run.per_worker.as_ref();
     let longest_ns = shares.and_then(|shares| shares.longest_wait_ns);
     longest_ns.is_some_and(|ns| ns as f64 / 1e9 >= LONG * run.window_s)
@@ -107,15 +107,15 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, experiment, judge_in, point};
     use jostle_model::plan::Range;
-    use jostle_model::record::{Is, Point};
+    use jostle_model::record::{Is, Run};
     use jostle_model::{List, Plan};
 
     #[test]
     fn one_percent_is_the_limit_and_300_grants_are_the_least() {
         let with = |share, stamped| {
-            after(&CHECK, |point| {
-                point.blocked_share = share;
-                point.stamped = stamped;
+            after(&CHECK, |run| {
+                run.blocked_share = share;
+                run.stamped = stamped;
             })
         };
         let table = [
@@ -132,18 +132,18 @@ mod tests {
 
     #[test]
     fn who_waits_in_vain_or_gives_up_contends() {
-        let with = |change: fn(&mut Point)| {
-            after(&CHECK, |point| {
-                point.blocked_share = Some(0.0);
-                point.stamped = Some(4725);
-                change(point);
+        let with = |change: fn(&mut Run)| {
+            after(&CHECK, |run| {
+                run.blocked_share = Some(0.0);
+                run.stamped = Some(4725);
+                change(run);
             })
         };
         assert_eq!(with(|_| ()), Is::Suspect);
-        let passes: [fn(&mut Point); 3] = [
-            |point| point.timeouts = Some(48),
+        let passes: [fn(&mut Run); 3] = [
+            |run| run.timeouts = Some(48),
             |point| point.per_worker.as_mut().unwrap().longest_wait_ns = Some(2_600_000_000),
-            |point| point.exclusion.as_mut().unwrap().violations = 1,
+            |run| run.exclusion.as_mut().unwrap().violations = 1,
         ];
         for pass in passes {
             assert_eq!(with(pass), Is::Valid);

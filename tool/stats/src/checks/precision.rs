@@ -5,7 +5,7 @@ use crate::clean::clean;
 use crate::intervals::{estimate, relative_half_width};
 use jostle_model::Remedy;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Claim, Is, Reason, Run};
 
 /// Half of the interval, or of the range under six runs, by the median.
 const WIDEST: f64 = 0.25;
@@ -39,7 +39,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     let connects = evidence.experiment.plan.workload == Workload::Connect;
-    let figure = |run: &&Point| match connects {
+    let figure = |run: &&Run| match connects {
         true => {
             let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
             measured.percentiles.get("p50").map(|ns| *ns as f64)
@@ -68,10 +68,10 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{experiment, judge, judge_in, point};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{Distribution, Is, Point};
+    use jostle_model::record::{Distribution, Is, Run};
 
-    fn runs(rates: &[f64]) -> Vec<Point> {
-        let run = |rate: &f64| Point {
+    fn runs(rates: &[f64]) -> Vec<Run> {
+        let run = |rate: &f64| Run {
             throughput_per_s: *rate,
             ..point()
         };
@@ -97,11 +97,11 @@ mod tests {
             percentiles: [("p50".to_owned(), 1_000 * us)].into(),
             ..Distribution::default()
         };
-        let binds = [2, 10, 40].map(|us| Point {
+        let binds = [2, 10, 40].map(|us| Run {
             bind_ns: Some(took(us)),
             ..point()
         });
-        let connects = [2, 10, 40].map(|us| Point {
+        let connects = [2, 10, 40].map(|us| Run {
             connect_ns: Some(took(us)),
             ..point()
         });

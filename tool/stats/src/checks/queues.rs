@@ -6,7 +6,7 @@ use crate::judge::{OF_CONNECTIONS, ROOM, UNREAD};
 use crate::numbers::time;
 use crate::tcp;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Distribution, Is, Point, Reason, TcpCounts, TcpQueues};
+use jostle_model::record::{Distribution, Is, Reason, Run, TcpCounts, TcpQueues};
 
 /// Share of the timer that the longest time has to reach: clocks step by a tick.
 const NEARLY: f64 = 0.9;
@@ -67,7 +67,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             .iter()
             .filter_map(|run| Some((*run, run.machine.tcp?)))
     };
-    let sum = |figure: fn(&TcpCounts) -> u64, runs: &[(&Point, TcpCounts)]| -> f64 {
+    let sum = |figure: fn(&TcpCounts) -> u64, runs: &[(&Run, TcpCounts)]| -> f64 {
         runs.iter().map(|(_, tcp)| figure(tcp) as f64).sum()
     };
     let waited: Vec<_> = runs().filter(|(run, tcp)| refused(run, tcp)).collect();
@@ -147,12 +147,12 @@ fn reason(unit: &str, measured: f64, limit: f64, text: String) -> Reason {
     CHECK.reason_in(unit, Is::Suspect, EVERYTHING, found)
 }
 
-fn refused(run: &Point, tcp: &TcpCounts) -> bool {
+fn refused(run: &Run, tcp: &TcpCounts) -> bool {
     let least_ns = NEARLY * tcp::SYN_AGAIN_S * 1e9;
     tcp.overflows > 0 && tcp.syn_again > 0 && longest_ns(run) as f64 >= least_ns
 }
 
-fn delayed(run: &Point, tcp: &TcpCounts) -> bool {
+fn delayed(run: &Run, tcp: &TcpCounts) -> bool {
     let range = NEARLY * tcp::DELAYED_S * 1e9..=BEYOND * tcp::DELAYED_S * 1e9;
     let medians = times(run).filter_map(|of| of.percentiles.get("p50").copied());
     run.operations > 0
@@ -160,12 +160,12 @@ fn delayed(run: &Point, tcp: &TcpCounts) -> bool {
         && medians.into_iter().any(|ns| range.contains(&(ns as f64)))
 }
 
-fn longest_ns(run: &Point) -> u64 {
+fn longest_ns(run: &Run) -> u64 {
     times(run).map(|of| of.max).max().unwrap_or(0)
 }
 
 /// The times of a run that have a connection or an answer in them.
-fn times(run: &Point) -> impl Iterator<Item = &Distribution> {
+fn times(run: &Run) -> impl Iterator<Item = &Distribution> {
     let waits = run.acquire_ns.as_ref().map(|waits| &waits.granted);
     let others = [
         &run.connect_ns,

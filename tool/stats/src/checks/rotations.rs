@@ -65,14 +65,14 @@ fn in_words(turns: f64) -> String {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Claim, Is, Point};
+    use jostle_model::record::{Claim, Is, Run};
 
-    fn run(workers: u64, operations: u64, window_s: f64) -> Point {
-        let mut point = point();
-        point.at.workers = Some(workers);
-        point.operations = operations;
-        point.window_s = window_s;
-        point
+    fn run(workers: u64, operations: u64, window_s: f64) -> Run {
+        let mut run = point();
+        run.at.workers = Some(workers);
+        run.operations = operations;
+        run.window_s = window_s;
+        run
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Is, Point, Reason};
+use jostle_model::record::{Is, Reason, Run};
 
 /// For each worker, or each request in flight, of a run.
 const MOST_EACH: u64 = 1;
@@ -56,7 +56,7 @@ struct Apart {
     what: &'static str,
 }
 
-fn beyond_flight(run: &Point) -> Option<Apart> {
+fn beyond_flight(run: &Run) -> Option<Apart> {
     let server = run.server?;
     let in_flight = run.spread.as_ref().map(|spread| spread.in_flight);
     let most = MOST_EACH * run.at.workers.or(in_flight)?;
@@ -88,8 +88,8 @@ mod tests {
             (-10, Is::Valid),
             (-11, Is::Invalid),
         ] {
-            let found = after(&CHECK, |point| {
-                point.server = Some(Server {
+            let found = after(&CHECK, |run| {
+                run.server = Some(Server {
                     counted: Some(5_000),
                     difference: Some(difference),
                     ..Server::default()
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_count_is_not_judged() {
-        let found = after(&CHECK, |point| point.server = Some(Server::default()));
+        let found = after(&CHECK, |run| run.server = Some(Server::default()));
         assert_eq!(found, Is::Valid);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Claim, Is, Reason, Run};
 
 /// Under this mean a slice's count says little: of 30 the chance deviation of
 /// a lottery is 18 %.
@@ -48,7 +48,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 /// None where the slices are too few or too poor.
-fn drift(run: &Point) -> Option<Drift> {
+fn drift(run: &Run) -> Option<Drift> {
     let counts: Vec<f64> = run.series.iter().map(|s| s.operations as f64).collect();
     let enough = counts.iter().sum::<f64>() >= LEAST_PER_SLICE * counts.len() as f64;
     trend::drift(&counts).filter(|_| enough)
@@ -58,17 +58,17 @@ fn drift(run: &Point) -> Option<Drift> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point, slices};
-    use jostle_model::record::{Is, Point};
+    use jostle_model::record::{Is, Run};
 
     /// A rate that changes evenly by `percent` of its mean over the window, in
     /// thousandths so that no slices tie.
-    fn ramp(percent: f64, mean: f64) -> Point {
-        let mut point = point();
+    fn ramp(percent: f64, mean: f64) -> Run {
+        let mut run = point();
         let counts: Vec<u64> = (0..10)
             .map(|i| (mean * (1.0 + percent / 100.0 * (f64::from(i) - 4.5) / 10.0)).round() as u64)
             .collect();
-        point.series = slices(&counts);
-        point
+        run.series = slices(&counts);
+        run
     }
 
     #[test]
@@ -94,9 +94,9 @@ mod tests {
         // Ten rising slices with parts turned round. Eight inversions leave
         // S = 29, p = 0.0092; nine leave S = 27, p = 0.0166.
         let with = |order: [u64; 10]| {
-            let mut point = point();
-            point.series = slices(&order.map(|rank| 1000 + 100 * rank));
-            judge(&CHECK, &[point]).is_some()
+            let mut run = point();
+            run.series = slices(&order.map(|rank| 1000 + 100 * rank));
+            judge(&CHECK, &[run]).is_some()
         };
         assert!(with([3, 2, 1, 0, 5, 4, 7, 6, 8, 9]));
         assert!(!with([3, 2, 1, 0, 6, 5, 4, 7, 8, 9]));

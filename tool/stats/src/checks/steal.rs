@@ -72,9 +72,9 @@ mod tests {
     use jostle_model::record::{Claim, Is};
 
     fn with(busy: u64, stolen: u64) -> Is {
-        after(&CHECK, |point| {
-            point.machine.busy_ticks = busy;
-            point.machine.stolen_ticks = stolen;
+        after(&CHECK, |run| {
+            run.machine.busy_ticks = busy;
+            run.machine.stolen_ticks = stolen;
         })
     }
 

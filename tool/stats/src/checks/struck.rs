@@ -114,9 +114,9 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::plan::Fault;
-    use jostle_model::record::{Event, Is, Point, Recovery, What};
+    use jostle_model::record::{Event, Is, Recovery, Run, What};
 
-    fn run(struck_by_ns: u64, events: &[(u64, u64, What)]) -> Point {
+    fn run(struck_by_ns: u64, events: &[(u64, u64, What)]) -> Run {
         let event = |(at_ns, process, what): &(u64, u64, What)| Event {
             at_ns: *at_ns,
             process: Some(*process),
@@ -151,7 +151,7 @@ mod tests {
             served: 1,
             history: events.iter().map(event).collect(),
         };
-        Point {
+        Run {
             recovery: Some(Box::new(recovery)),
             ..point()
         }

@@ -61,9 +61,9 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::hosts::HostPart;
-    use jostle_model::record::{Distribution, Is, Point};
+    use jostle_model::record::{Distribution, Is, Run};
 
-    fn run(hosts: &[(u64, u64)]) -> Point {
+    fn run(hosts: &[(u64, u64)]) -> Run {
         let rows = hosts
             .iter()
             .zip(0..)
@@ -77,7 +77,7 @@ mod tests {
                 beyond_p99: Some(*beyond),
                 ..HostPart::default()
             });
-        Point {
+        Run {
             hosts: rows.collect(),
             ..point()
         }

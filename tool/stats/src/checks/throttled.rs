@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn one_throttled_period_is_flagged() {
-        let with = |periods| after(&CHECK, |point| point.machine.throttled_periods = periods);
+        let with = |periods| after(&CHECK, |run| run.machine.throttled_periods = periods);
         assert_eq!(with(Some(1)), Is::Invalid);
         assert_eq!(with(Some(0)), Is::Valid);
         assert_eq!(with(None), Is::Valid);

@@ -4,7 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
 use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Claim, Is, Reason, Run};
 
 /// Shares of the window.
 const SUSPECT: f64 = 0.01;
@@ -73,7 +73,7 @@ fn longer(evidence: &Evidence<'_>, times: f64) -> Option<Remedy> {
 }
 
 /// As a share of the window; None of a host alone.
-fn apart(run: &Point) -> Option<f64> {
+fn apart(run: &Run) -> Option<f64> {
     let edge = |sign: i64| {
         let of = run.hosts.iter();
         of.map(move |row| row.late_ns + sign * row.clock_within_ns as i64)
@@ -104,13 +104,13 @@ mod tests {
             (499, 0, Is::Suspect),
             (501, 0, Is::Invalid),
         ] {
-            let found = after(&CHECK, |point| {
+            let found = after(&CHECK, |run| {
                 let row = |late_ns| HostPart {
                     late_ns,
                     clock_within_ns: within_ms * MS as u64,
                     ..HostPart::default()
                 };
-                point.hosts = vec![row(0), row(late_ms * MS)];
+                run.hosts = vec![row(0), row(late_ms * MS)];
             });
             assert_eq!(found, is, "{late_ms} {within_ms}");
         }
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn a_host_alone_is_not_asked() {
-        let found = after(&CHECK, |point| {
-            point.hosts = vec![HostPart {
+        let found = after(&CHECK, |run| {
+            run.hosts = vec![HostPart {
                 late_ns: 4_000_000_000,
                 ..HostPart::default()
             }];

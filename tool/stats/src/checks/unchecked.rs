@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, seen};
 use crate::harm;
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Claim, Is, Point, Reason};
+use jostle_model::record::{Accounts, Claim, Is, Reason, Run};
 
 /// Questions that may stay open.
 const MOST: usize = 0;
@@ -76,7 +76,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 /// Accounts that hold more CPU time than the machine's CPUs had: the keeper was kept from
 /// reading its clocks at the window's edges.
-fn impossible(run: &Point) -> Option<String> {
+fn impossible(run: &Run) -> Option<String> {
     /// What the clocks of one CPU may be off at both edges: a tick of 100 a second each.
     const STEPS_S: f64 = 0.02;
     let accounts = harm::accounts(run)?;
@@ -99,8 +99,8 @@ fn impossible(run: &Point) -> Option<String> {
 
 /// More hard interrupts than the quietest run of the point had. Those of a server's disk and
 /// of its network belong to the work.
-fn interrupted(runs: &[&Point]) -> Option<String> {
-    let rate = |run: &&Point| {
+fn interrupted(runs: &[&Run]) -> Option<String> {
+    let rate = |run: &&Run| {
         let (count, accounts) = (run.machine.interrupts?, harm::accounts(run)?);
         let alone = run.server.is_none() && run.traffic.is_none();
         alone.then(|| count as f64 / accounts.between_s)
@@ -122,23 +122,23 @@ fn interrupted(runs: &[&Point]) -> Option<String> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::{Accounts, Is, Point};
+    use jostle_model::record::{Accounts, Is, Run};
 
-    fn with(others_s: Option<f64>, waited_s: Option<f64>) -> Point {
-        let mut point = point();
-        point.accounts = Some(Box::new(Accounts {
+    fn with(others_s: Option<f64>, waited_s: Option<f64>) -> Run {
+        let mut run = point();
+        run.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             others_s,
             waited_s,
             ..Accounts::default()
         }));
-        point
+        run
     }
 
     #[test]
     fn what_could_not_be_looked_at_is_suspect_and_never_valid() {
-        let text = |point: Point| judge(&CHECK, &[point]).unwrap().text;
+        let text = |run: Run| judge(&CHECK, &[run]).unwrap().text;
         assert!(text(with(Some(0.0), None)).contains("CONFIG_SCHED_INFO"));
         assert!(text(with(None, Some(3.0))).contains("cannot be seen"));
     }
@@ -200,6 +200,6 @@ mod tests {
         dead.window_s = 0.0;
         assert_eq!(judge(&CHECK, &[dead]), None);
         // Result files of before.
-        assert_eq!(after(&CHECK, |point| point.accounts = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.accounts = None), Is::Valid);
     }
 }

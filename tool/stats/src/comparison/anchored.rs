@@ -12,7 +12,7 @@ use crate::ratio::{Ends, Ratio, nearest, outcome, unpaired_within};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Anchor, Point};
+use jostle_model::record::{Anchor, Run};
 use std::collections::HashSet;
 
 /// One of the anchor's acts.
@@ -103,7 +103,7 @@ pub fn ratio(
         kept.map(|(_, ends)| *ends).collect::<Vec<Ends>>()
     });
     let plain = unpaired_within(&base, &new)?;
-    let level = |side: &Vec<&Point>, part: Part| {
+    let level = |side: &Vec<&Run>, part: Part| {
         let all: Option<Vec<f64>> = side.iter().map(|run| part.of(&run.anchor?)).collect();
         median(&all?)
     };
@@ -163,7 +163,7 @@ fn of_share(moved: f64, share: f64) -> f64 {
 }
 
 /// Runs that can be compared, and have the figure and an anchor.
-fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Point, Ends)> {
+fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Run, Ends)> {
     let mut runs = point.comparable(figure.time, figure.of);
     runs.retain(|(run, [_, x, _])| run.anchor.is_some() && x.is_finite() && *x > 0.0);
     runs
@@ -175,7 +175,7 @@ fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Point, En
 /// idle, polls, timeouts and foreign hosts there is nothing but the machine's
 /// own acts. With a hold that bounds the throughput, they have what is missing
 /// to the ideal.
-fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
+fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Run>; 2]) -> Mix {
     let runs = || sides.iter().flatten();
     let connects = plan.workload == Workload::Connect;
     let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none())
@@ -217,8 +217,8 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
 /// in user mode. The kernel samples the modes: the upper 95 % limit of the ticks at which the
 /// worker was elsewhere, of the side that has more. With several workers the one for whom the
 /// others wait may be in a call all the time.
-fn calls(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
-    let of_side = |side: &Vec<&Point>| {
+fn calls(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
+    let of_side = |side: &Vec<&Run>| {
         let mut ticks = [0.0; 2];
         for run in side.iter().filter(|run| run.at.workers == Some(1)) {
             let per_s = run.machine.ticks_per_s as f64;
@@ -234,8 +234,8 @@ fn calls(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
 }
 
 /// The share of the time that is not hold: what a throughput lacks to the ideal.
-fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
-    let of_ideal = |side: &Vec<&Point>| {
+fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
+    let of_ideal = |side: &Vec<&Run>| {
         let shares: Option<Vec<f64>> = side.iter().map(|run| run.of_ideal).collect();
         median(&shares?)
     };
@@ -251,27 +251,27 @@ const MOST_MIDDLES: usize = 100;
 /// The runs of both sides in one state of the machine. Among the states, it picks the one
 /// whose smaller side has the most runs. The choice depends on the anchors only, never on
 /// the figure. A state is what is like one run; of many runs, every k-th is tried.
-fn in_one_state<'a>(mix: &Mix, sides: &[Vec<&'a Point>; 2]) -> Option<[Vec<&'a Point>; 2]> {
-    let like = |run: &Point| -> [Vec<&'a Point>; 2] {
+fn in_one_state<'a>(mix: &Mix, sides: &[Vec<&'a Run>; 2]) -> Option<[Vec<&'a Run>; 2]> {
+    let like = |run: &Run| -> [Vec<&'a Run>; 2] {
         sides.each_ref().map(|side| {
             let like = side.iter().filter(|other| mix.same_state(run, other));
             like.copied().collect()
         })
     };
     let groups = middles(sides).map(like);
-    let size = |[base, new]: &[Vec<&Point>; 2]| (base.len().min(new.len()), base.len() + new.len());
+    let size = |[base, new]: &[Vec<&Run>; 2]| (base.len().min(new.len()), base.len() + new.len());
     groups.max_by_key(size).filter(|group| size(group).0 > 0)
 }
 
 /// Runs to be tried as the middle of a state, evenly over both sides.
-fn middles<'a>(sides: &[Vec<&'a Point>; 2]) -> impl Iterator<Item = &'a Point> {
+fn middles<'a>(sides: &[Vec<&'a Run>; 2]) -> impl Iterator<Item = &'a Run> {
     let runs = sides[0].len() + sides[1].len();
     let each = runs.div_ceil(MOST_MIDDLES).max(1);
     sides.iter().flatten().copied().step_by(each)
 }
 
 impl Mix {
-    fn same_state(&self, one: &Point, other: &Point) -> bool {
+    fn same_state(&self, one: &Run, other: &Run) -> bool {
         let (Some(from), Some(to)) = (one.anchor, other.anchor) else {
             return false;
         };
@@ -329,7 +329,7 @@ mod tests {
     fn what_a_program_or_a_service_takes_need_not_be_the_machine_s_speed() {
         let share_of = |plan: &Plan| {
             let figure = FIGURES.iter().find(|f| is_headline(plan, f)).unwrap();
-            let run = Point::default();
+            let run = Run::default();
             mix(plan, figure, &[vec![&run], vec![&run]]).share
         };
         let stream = Plan::of(Workload::Stream);
@@ -344,11 +344,11 @@ mod tests {
     }
 
     /// A run of this many workers, of which one was in user mode for so much of a second.
-    fn in_user_mode(workers: u64, cpu_user_s: Option<f64>) -> Point {
-        let mut run = Point {
+    fn in_user_mode(workers: u64, cpu_user_s: Option<f64>) -> Run {
+        let mut run = Run {
             window_s: 1.0,
             cpu_user_s,
-            ..Point::default()
+            ..Run::default()
         };
         run.at.workers = Some(workers);
         run.machine.ticks_per_s = 100;
@@ -362,13 +362,13 @@ mod tests {
         let cost = FIGURES.iter().find(|f| f.time > 0.0).unwrap();
         let none = in_user_mode(1, Some(1.0));
         let limit =
-            |run: &Point, runs: usize, figure| calls(figure, &[vec![&none; 9], vec![run; runs]]);
+            |run: &Run, runs: usize, figure| calls(figure, &[vec![&none; 9], vec![run; runs]]);
         // No tick of 900, and 200 of 1000 on one side.
         assert!((0.002..0.004).contains(&limit(&none, 9, rate)));
         let some = in_user_mode(1, Some(0.8));
         assert!((0.21..0.24).contains(&limit(&some, 10, rate)));
         // A third of a second is too little to tell.
-        let short = Point {
+        let short = Run {
             window_s: 0.33,
             cpu_user_s: Some(0.33),
             ..none.clone()
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn every_run_is_tried_as_the_middle_of_a_state_or_a_hundred_of_many() {
-        let run = Point::default();
+        let run = Run::default();
         for (base, new, tried) in [(4, 4, 8), (50, 50, 100), (50, 51, 51), (9_990, 10_010, 100)] {
             let sides = [vec![&run; base], vec![&run; new]];
             assert_eq!(middles(&sides).count(), tried, "{base} and {new}");
@@ -416,14 +416,14 @@ mod tests {
 
     #[test]
     fn connections_are_the_machine_s_acts_where_their_server_is_ours() {
-        let served = Point {
+        let served = Run {
             server: Some(Server {
                 cpu_s: Some(1.0),
                 ..Server::default()
             }),
-            ..Point::default()
+            ..Run::default()
         };
-        let mix_of = |only: Option<Only>, run: &Point| {
+        let mix_of = |only: Option<Only>, run: &Run| {
             let plan = Plan {
                 only,
                 ..Plan::of(Workload::Connect)
@@ -434,7 +434,7 @@ mod tests {
         };
         let (name, wakes, share) = mix_of(None, &served);
         assert_eq!((name, wakes, share), ("connect_p50_ns", true, [1.0, 1.0]));
-        let foreign = Point::default();
+        let foreign = Run::default();
         let (name, wakes, share) = mix_of(None, &foreign);
         assert_eq!((name, wakes, share), ("connect_p50_ns", true, [0.0, 1.0]));
         let (name, wakes, share) = mix_of(Some(Only::Bind), &foreign);

@@ -4,7 +4,7 @@
 use jostle_model::Plan;
 use jostle_model::connect::Only;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Distribution, Point};
+use jostle_model::record::{Distribution, Run};
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Figure {
     /// has nothing to do with time.
     pub time: f64,
     /// Reads the figure from a run.
-    pub of: fn(&Point) -> Option<f64>,
+    pub of: fn(&Run) -> Option<f64>,
 }
 
 /// The headlines first.

@@ -2,12 +2,12 @@ use super::*;
 use crate::fixtures;
 use crate::rng::Rng;
 use crate::summary::summarize;
-use jostle_model::record::{Anchor, Point};
+use jostle_model::record::{Anchor, Run};
 
 /// Nine runs of two targets of equal speed. A session is up to 2 % quicker or slower than
 /// another, a run scatters by 1 %. In a run that is disturbed, other programs kept the work
 /// from its CPUs for up to six tenths of the window, and took of the figure up to as much.
-fn session(rng: &mut Rng, rate_per_s: f64, disturbed: f64) -> Vec<Point> {
+fn session(rng: &mut Rng, rate_per_s: f64, disturbed: f64) -> Vec<Run> {
     let level = rate_per_s * (1.0 + 0.02 * (rng.unit_f64() - 0.5));
     let mut runs = Vec::new();
     for (target, block) in ["flock", "sysv"]
@@ -35,7 +35,7 @@ fn session(rng: &mut Rng, rate_per_s: f64, disturbed: f64) -> Vec<Point> {
 }
 
 /// The first target of BASE and the first of NEW, or with `paired` both targets of BASE.
-fn found(base: &[Point], new: &[Point], paired: bool) -> Compared {
+fn found(base: &[Run], new: &[Run], paired: bool) -> Compared {
     let experiment = fixtures::experiment();
     let (base, mut new) = (summarize(&experiment, base), summarize(&experiment, new));
     let new = new.remove(usize::from(paired));

@@ -8,7 +8,7 @@ use crate::ratio::Ratio;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Distribution, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Point,
+    At, Distribution, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Run,
 };
 
 /// A value that workloads sweep.
@@ -80,7 +80,7 @@ pub struct Figure {
     /// Whether that follows; a call's own time says by itself of what it is.
     pub per_operation: bool,
     /// Reads the figure from a run.
-    pub of: fn(&Point) -> Option<f64>,
+    pub of: fn(&Run) -> Option<f64>,
 }
 
 /// The time of an operation, all workers together.
@@ -204,7 +204,7 @@ fn rest(mut at: At, swept: &Swept) -> At {
 impl Figure {
     /// The figure of one run, as the point takes it: the time of an operation from the slices
     /// that its rate is from.
-    pub fn within(&self, point: &PointSummary<'_>, run: &Point) -> Option<f64> {
+    pub fn within(&self, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
         let value = (self.of)(run)?;
         match self.name {
             PER_OPERATION => Some(value / point.rate_of(run, 1.0)?),

@@ -2,10 +2,10 @@ use super::*;
 use crate::fixtures::{experiment, point};
 use jostle_model::record::{Distribution, OwnCost};
 
-fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Point {
-    let mut point = point();
-    point.of_ideal = None;
-    point.accounts = Some(Box::new(Accounts {
+fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Run {
+    let mut run = point();
+    run.of_ideal = None;
+    run.accounts = Some(Box::new(Accounts {
         between_s: 5.0,
         cpus: 2,
         others_s,
@@ -13,11 +13,11 @@ fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Poi
         stolen_s: Some(stolen_s),
         ..Accounts::default()
     }));
-    point
+    run
 }
 
 /// One worker on one CPU, which handles packets beside it.
-fn flooded(packets: u64, ticks: u64, between_s: f64) -> Point {
+fn flooded(packets: u64, ticks: u64, between_s: f64) -> Run {
     let mut run = disturbed(Some(0.0), Some(0.0), 0.0);
     run.at.workers = Some(1);
     let accounts = run.accounts.as_deref_mut().unwrap();
@@ -26,8 +26,8 @@ fn flooded(packets: u64, ticks: u64, between_s: f64) -> Point {
     run
 }
 
-fn found(point: &Point) -> Option<Harm> {
-    bound(&experiment(), &[point])
+fn found(run: &Run) -> Option<Harm> {
+    bound(&experiment(), &[run])
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn the_quickest_work_is_also_what_the_fastest_slice_saw_and_no_more_than_the_ide
     let experiment = calibrated(1_000.0);
     let mut run = disturbed(Some(0.0), Some(0.0), 0.0);
     run.series = crate::fixtures::slices(&[10, 1_000_000]); // in 5 s
-    let quickest = |run: &Point| quickest_per_s(&experiment, &[run]).unwrap();
+    let quickest = |run: &Run| quickest_per_s(&experiment, &[run]).unwrap();
     assert!((quickest(&run) - 1.05e6).abs() < 1.0);
     run.series = crate::fixtures::slices(&[10, 10_000_000]);
     assert!((quickest(&run) - 4.2e6).abs() < 1.0);
@@ -215,7 +215,7 @@ fn beside_a_flood_the_true_rate_lies_within_the_bound() {
 
 #[test]
 fn soft_interrupts_count_where_packets_are_more_than_an_idle_machine_s() {
-    let share = |run: &Point| found(run).unwrap().share;
+    let share = |run: &Run| found(run).unwrap().share;
     let flood = flooded(400_000, 32, 2.0);
     // 32 of 200 ticks, at most 43.
     assert!((0.26..0.29).contains(&share(&flood)), "{}", share(&flood));
@@ -392,7 +392,7 @@ fn one_disturbed_run_of_many_does_not_move_the_median_s_bound() {
 
 #[test]
 fn a_run_that_others_may_have_moved_by_over_3_percent_is_not_compared() {
-    let of = |run: Point| narrow(&experiment(), &[&run])[0];
+    let of = |run: Run| narrow(&experiment(), &[&run])[0];
     assert_eq!(of(disturbed(Some(0.0), Some(0.0), 0.0)), Some([1.0, 1.0]));
     assert_eq!(of(disturbed(Some(5.0), Some(0.4), 0.0)), None);
     // Nothing is known of what others did.
@@ -429,8 +429,8 @@ fn what_cannot_be_bounded_is_not() {
 #[test]
 fn blocks_are_spoilt_by_what_others_took_and_by_nothing_else() {
     let is = |others_s, waited_s, stolen_s| {
-        let point = disturbed(Some(others_s), Some(waited_s), stolen_s);
-        is_spoilt(point.accounts.as_deref().unwrap())
+        let run = disturbed(Some(others_s), Some(waited_s), stolen_s);
+        is_spoilt(run.accounts.as_deref().unwrap())
     };
     // 5 s of two CPUs.
     assert!(!is(1.0, 9.0, 1.0));

@@ -5,7 +5,7 @@ use super::servers::{Kind, Server};
 use super::{Scale, beside};
 use crate::peers::read_answer;
 use anyhow::{Context, ensure};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_sys::stat::{self, CpuClock};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ pub(super) struct Figures {
 
 impl Figures {
     /// From a run of jostle.
-    fn of(point: &Point) -> anyhow::Result<Figures> {
+    fn of(point: &Run) -> anyhow::Result<Figures> {
         ensure!(point.operations > 0, "nothing was done in the window");
         let server = point.server.as_ref().context("no figures of the server")?;
         let server_s = server.cpu_s.context("no CPU time of the server")?;
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn figures_are_for_each_operation() {
         use jostle_model::record::{Accounts, Server};
-        let point = Point {
+        let point = Run {
             operations: 1000,
             throughput_per_s: 2000.0,
             window_s: 0.5,
@@ -272,7 +272,7 @@ mod tests {
                 stolen_s: Some(0.1),
                 ..Accounts::default()
             })),
-            ..Point::default()
+            ..Run::default()
         };
         let figures = Figures::of(&point).unwrap();
         assert_eq!((figures.rate, figures.elsewhere), (2000.0, 0.2));
@@ -280,11 +280,11 @@ mod tests {
         assert_eq!((figures.server_busy, figures.client_busy), (0.5, 0.25));
         assert!(figures.batch_ms.is_nan() && figures.bytes.is_nan());
         // A run without the server's CPU time has no row, nor one that did nothing.
-        let idle = Point {
+        let idle = Run {
             operations: 0,
             ..point.clone()
         };
-        let unknown = Point {
+        let unknown = Run {
             server: None,
             ..point
         };

@@ -5,7 +5,7 @@ use jostle_model::record::{At, Calibration, Machine, SCHEMA};
 /// A session of one worker, with these ticks of the machine, whose threads waited for half of
 /// what ran beside them.
 fn session(planted: bool, busy_ticks: u64, per_s: f64, foreign_s: f64) -> Session {
-    let run = Point {
+    let run = Run {
         target: "ofd".to_owned(),
         at: At {
             workers: Some(1),
@@ -28,7 +28,7 @@ fn session(planted: bool, busy_ticks: u64, per_s: f64, foreign_s: f64) -> Sessio
             waited_s: Some(foreign_s / 2.0),
             ..Accounts::default()
         })),
-        ..Point::default()
+        ..Run::default()
     };
     Session {
         trial: 1,

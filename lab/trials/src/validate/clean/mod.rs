@@ -14,7 +14,7 @@ use super::store::{Store, slim};
 use super::{Required, Row};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::{Experiment, Is, Point, Reason};
+use jostle_model::record::{Experiment, Is, Reason, Run};
 use jostle_stats::summary::{PointSummary, summarize};
 use jostle_testbed::servers::{Running, Server};
 use lines::{Line, lines};
@@ -40,7 +40,7 @@ pub(super) struct Measured {
     pub beside: Beside,
     pub experiment: Experiment,
     /// Without slices, and without histograms that no check looks at.
-    pub points: Vec<Point>,
+    pub points: Vec<Run>,
 }
 
 /// What to collect.
@@ -160,7 +160,7 @@ impl Bench {
         })
     }
 
-    fn run(&self, line: &Line) -> anyhow::Result<(Experiment, Vec<Point>)> {
+    fn run(&self, line: &Line) -> anyhow::Result<(Experiment, Vec<Run>)> {
         let of_line = |running: &&Running| Some(running.server) == line.server;
         let server = self.servers.iter().find(of_line);
         let mut run = program::call(&self.jostle);
@@ -168,8 +168,8 @@ impl Bench {
         let part = self.directory.path().join("part.jsonl");
         let set = program::run(&mut run, &part)?.pop();
         let mut set = set.context("jostle wrote nothing")?;
-        set.points.iter_mut().for_each(slim);
-        Ok((set.experiment, set.points))
+        set.runs.iter_mut().for_each(slim);
+        Ok((set.experiment, set.runs))
     }
 }
 
@@ -334,7 +334,7 @@ mod tests {
         let runs = workers
             .iter()
             .flat_map(|workers| (1..=3).map(move |run| (*workers, run)));
-        let points = runs.map(|(workers, run)| Point {
+        let points = runs.map(|(workers, run)| Run {
             target: "flock".to_owned(),
             workload: "contend".to_owned(),
             at: At {
@@ -346,7 +346,7 @@ mod tests {
             operations: 100_000,
             window_s: 1.0,
             throughput_per_s: 100_000.0,
-            ..Point::default()
+            ..Run::default()
         });
         Measured {
             line: line.to_owned(),

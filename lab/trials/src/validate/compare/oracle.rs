@@ -3,7 +3,7 @@
 //! by more than what was planted.
 
 use super::{Case, Required, Row, of_workers};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_report::ResultSet;
 use jostle_stats::comparison::anchored::Part;
 use jostle_stats::intervals::median;
@@ -73,10 +73,10 @@ struct Tried {
 fn tried(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Vec<Tried> {
     let sets = sessions.iter().map(|session| {
         let mut set = of_workers(&session[case.places[0]], case.workers);
-        set.points.retain(|run| run.target == case.targets[0]);
-        set.points
+        set.runs.retain(|run| run.target == case.targets[0]);
+        set.runs
     });
-    let sets: Vec<Vec<Point>> = sets.collect();
+    let sets: Vec<Vec<Run>> = sets.collect();
     let rates = |at: usize| -> Vec<f64> {
         let runs = sets[at].iter();
         runs.map(|run| run.throughput_per_s).collect()
@@ -104,7 +104,7 @@ fn tried(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Vec<
 
 /// By how much the machine is slower in the second session of each pair, as a logarithm: a
 /// throughput is multiplied by that.
-fn slower(sets: &[Vec<Point>], pairs: &[[usize; 2]], anchor: Option<Part>) -> Option<Vec<f64>> {
+fn slower(sets: &[Vec<Run>], pairs: &[[usize; 2]], anchor: Option<Part>) -> Option<Vec<f64>> {
     let Some(part) = anchor else {
         return Some(vec![0.0; pairs.len()]);
     };

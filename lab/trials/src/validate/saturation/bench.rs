@@ -106,11 +106,11 @@ impl Drop for Bench {
 }
 
 /// The headline's value in a run; None where the run is too short for it.
-pub(super) fn value(figure: Figure, point: &jostle_model::record::Point) -> Option<f64> {
+pub(super) fn value(figure: Figure, run: &jostle_model::record::Run) -> Option<f64> {
     match figure {
-        Figure::Throughput => Some(point.throughput_per_s),
-        Figure::P99 => match &point.spread {
-            None => jostle_stats::open_loop::response(&[point], "p99").map(|p99| p99.ns),
+        Figure::Throughput => Some(run.throughput_per_s),
+        Figure::P99 => match &run.spread {
+            None => jostle_stats::open_loop::response(&[run], "p99").map(|p99| p99.ns),
             Some(spread) => {
                 let waits = spread.response_ns.as_ref()?;
                 let known = waits.kaplan_meier.get("p99").or(waits.at_least.get("p99"));

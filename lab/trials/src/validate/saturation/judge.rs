@@ -17,7 +17,7 @@
 use super::bench::value;
 use super::kinds::{Figure, Kind, Plant, Planted};
 use super::store::Run;
-use jostle_model::record::{Claim, Environment, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_model::record::{self, Claim, Environment, Is, LimitedBy, Reason, Verdict};
 use jostle_stats::checks::{Evidence, verdict};
 
 /// What the planted fault must have moved the headline by.
@@ -156,7 +156,7 @@ impl Judged<'_> {
     }
 }
 
-fn is_stolen(point: &Point) -> bool {
+fn is_stolen(point: &record::Run) -> bool {
     let stolen = point.machine.stolen_ticks;
     let wanted = stolen + point.machine.busy_ticks;
     // A single tick may be the rest of one that was counted before.
@@ -164,7 +164,7 @@ fn is_stolen(point: &Point) -> bool {
 }
 
 /// Whether others were there, by the scheduler's clocks.
-fn is_shared(point: &Point) -> bool {
+fn is_shared(point: &record::Run) -> bool {
     point.accounts.as_ref().is_some_and(|accounts| {
         let capacity_s = accounts.between_s * accounts.cpus as f64;
         accounts.others_s.unwrap_or(0.0) > OTHERS * capacity_s
@@ -255,7 +255,7 @@ mod tests {
             environment: None,
             stopped: None,
             plan: Plan::of(Workload::Stream),
-            point: Point {
+            point: record::Run {
                 operations: 50_000,
                 window_s: 1.0,
                 throughput_per_s: rate,
@@ -272,7 +272,7 @@ mod tests {
                     cores: 2,
                     ..Machine::default()
                 },
-                ..Point::default()
+                ..record::Run::default()
             },
         }
     }

@@ -14,7 +14,7 @@ use super::store::Store;
 use super::{Required, Row};
 use crate::program;
 use bench::Bench;
-use jostle_model::record::Point;
+use jostle_model::record;
 use jostle_stats::rng::Rng;
 use judge::{Judged, Trial};
 pub(super) use kinds::Length;
@@ -144,7 +144,7 @@ fn chain(
 }
 
 /// CPUs' worth of time that the generators and all else in their group used.
-fn used(point: &Point) -> f64 {
+fn used(point: &record::Run) -> f64 {
     let cpu_s = point.cpu_s.unwrap_or(0.0) + point.machine.harness_cpu_s;
     cpu_s / point.window_s.max(1e-3)
 }
@@ -299,7 +299,7 @@ fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
 }
 
 /// Busy and waiting for a CPU, of the generator that was so the most.
-fn shares(point: &Point) -> (f64, f64) {
+fn shares(point: &record::Run) -> (f64, f64) {
     let generators = point.thread_loads.iter();
     generators.fold((0.0, 0.0), |(busy, queued), generator| {
         (
@@ -309,7 +309,7 @@ fn shares(point: &Point) -> (f64, f64) {
     })
 }
 
-fn busy(point: &Point) -> String {
+fn busy(point: &record::Run) -> String {
     let (busy, queued) = shares(point);
     format!(
         "busy {:.1} %, of it waiting for a CPU {:.1} %",

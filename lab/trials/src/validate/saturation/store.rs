@@ -3,7 +3,7 @@
 use super::kinds::Planted;
 use crate::validate::store::slim;
 use jostle_model::plan::Plan;
-use jostle_model::record::{Calibration, Environment, Experiment, Point, SCHEMA};
+use jostle_model::record::{self, Calibration, Environment, Experiment, SCHEMA};
 use jostle_report::ResultSet;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub stopped: Option<u64>,
     pub plan: Plan,
     /// Without slices, and without histograms that no check looks at.
-    pub point: Point,
+    pub point: record::Run,
 }
 
 impl Run {
@@ -37,7 +37,7 @@ impl Run {
         planted: Option<Planted>,
         set: ResultSet,
     ) -> Run {
-        let mut point = set.points.into_iter().next().unwrap_or_default();
+        let mut point = set.runs.into_iter().next().unwrap_or_default();
         slim(&mut point);
         Run {
             session,
@@ -82,9 +82,9 @@ mod tests {
                 plant: Plant::Pause,
                 dose: 20,
             };
-            let point = Point {
+            let point = record::Run {
                 throughput_per_s: f64::from(at),
-                ..Point::default()
+                ..record::Run::default()
             };
             let set = ResultSet::new(experiment(), vec![point], None);
             let planted = (at == 1).then_some(planted);
@@ -110,7 +110,7 @@ mod tests {
             environment: None,
             stopped: None,
             plan: Plan::of(Workload::Stream),
-            point: Point::default(),
+            point: record::Run::default(),
         };
         run.experiment(&Environment::default())
     }

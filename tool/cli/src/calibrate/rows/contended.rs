@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, percent, reason, total};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 
 pub(super) static NEVER: Row = Row {
     number: 4,
@@ -44,7 +44,7 @@ fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {
     Ok(judge(&of(&set, "unfair:queue"), keys))
 }
 
-fn judge(runs: &[&Point], keys: u64) -> Trial {
+fn judge(runs: &[&Run], keys: u64) -> Trial {
     let granted = total(runs, |run| noted(run, "granted"));
     let truth = total(runs, |run| noted(run, "handed")) / granted;
     let stamped = total(runs, |run| run.stamped.unwrap_or(0) as f64);
@@ -87,14 +87,14 @@ mod tests {
     use super::*;
     use jostle_model::record::{Reason, Verdict};
 
-    fn run(truth: f64, found: f64) -> Point {
-        Point {
+    fn run(truth: f64, found: f64) -> Run {
+        Run {
             truth: [("granted", 1_000.0), ("handed", 1_000.0 * truth)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
             stamped: Some(1_000),
             blocked_share: Some(found),
-            ..Point::default()
+            ..Run::default()
         }
     }
 

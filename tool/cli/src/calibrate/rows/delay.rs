@@ -3,7 +3,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, span, spans};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_stats::intervals::median;
 
 pub(super) static SHORT: Row = Row {
@@ -40,7 +40,7 @@ fn trial(bench: &mut Bench, time: &str, seconds: f64) -> Result<Trial, Stop> {
     ))
 }
 
-fn mean_wait(run: &Point) -> Option<f64> {
+fn mean_wait(run: &Run) -> Option<f64> {
     let granted = &run.acquire_ns.as_ref()?.granted;
     (granted.count > 0).then_some(granted.mean)
 }
@@ -48,7 +48,7 @@ fn mean_wait(run: &Point) -> Option<f64> {
 /// The mean delay that the specimen recorded within the window. A delay cut off by the end
 /// of the window is left out: it is not among the waits, and it is the longest one if
 /// another program had the CPU then.
-fn mean_truth(run: &Point) -> Option<f64> {
+fn mean_truth(run: &Run) -> Option<f64> {
     let granted = run.acquire_ns.as_ref().map_or(0, |wait| wait.granted.count) as f64;
     let [count, sum, last] = ["count", "sum_ns", "last_ns"].map(|name| noted(run, name));
     match count - granted {
@@ -57,7 +57,7 @@ fn mean_truth(run: &Point) -> Option<f64> {
     }
 }
 
-fn judge(delayed: &[&Point], null: &[&Point]) -> Trial {
+fn judge(delayed: &[&Run], null: &[&Run]) -> Trial {
     let truths: Vec<f64> = delayed.iter().filter_map(|run| mean_truth(run)).collect();
     let found: Vec<f64> = delayed.iter().filter_map(|run| mean_wait(run)).collect();
     let control: Vec<f64> = null.iter().filter_map(|run| mean_wait(run)).collect();
@@ -97,15 +97,15 @@ mod tests {
     use super::*;
     use jostle_model::record::Waits;
 
-    fn run(truth_ns: f64, found_ns: f64) -> Point {
+    fn run(truth_ns: f64, found_ns: f64) -> Run {
         let mut wait = Waits::default();
         (wait.granted.count, wait.granted.mean) = (100, found_ns);
-        Point {
+        Run {
             truth: [("count", 100.0), ("sum_ns", 100.0 * truth_ns)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
             acquire_ns: Some(wait),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_delay_that_the_end_of_the_window_cut_off_is_no_wait() {
-        let cut_off = |last_ns: f64, noted: f64| Point {
+        let cut_off = |last_ns: f64, noted: f64| Run {
             truth: [
                 ("count", noted),
                 ("sum_ns", 100.0 * 20_050.0 + last_ns),
@@ -148,7 +148,7 @@ mod tests {
             ..run(20_050.0, 20_060.0)
         };
         let null = run(0.0, 20.0);
-        let said = |run: &Point| judge(&[run], &[&null]).said;
+        let said = |run: &Run| judge(&[run], &[&null]).said;
         assert_eq!(said(&cut_off(4e6, 101.0)), Agreement::Agrees);
         // One within the window counts.
         assert!(matches!(said(&cut_off(4e6, 100.0)), Agreement::Differs(_)));
@@ -161,7 +161,7 @@ mod tests {
             judge(&[&delayed], &[&null]).said,
             Agreement::Differs(_)
         ));
-        let silent = Point {
+        let silent = Run {
             truth: Default::default(),
             ..run(0.0, 20_000.0)
         };

@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, total};
-use jostle_model::record::{Exclusion, Is, Point};
+use jostle_model::record::{Exclusion, Is, Run};
 
 pub(super) static OFTEN: Row = Row {
     number: 6,
@@ -52,18 +52,18 @@ fn broken(bench: &mut Bench, target: &str, options: &str, seconds: f64) -> Resul
     Ok(judge(&of(&set, target), &of(&sound, "busted:0")))
 }
 
-fn seen(runs: &[&Point], figure: fn(&Exclusion) -> u64) -> f64 {
+fn seen(runs: &[&Run], figure: fn(&Exclusion) -> u64) -> f64 {
     total(runs, |run| run.exclusion.as_ref().map_or(0, figure) as f64)
 }
 
 /// Whether a check reported overlaps.
-fn is_flagged(runs: &[&Point]) -> bool {
+fn is_flagged(runs: &[&Run]) -> bool {
     let checks = ["exclusion", "lost_update"];
     runs.iter()
         .any(|run| checks.iter().any(|check| reason(run, check).is_some()))
 }
 
-fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
+fn judge(broken: &[&Run], sound: &[&Run]) -> Trial {
     let planted = total(broken, |run| noted(run, "planted"));
     let (violations, checked) = (seen(broken, |e| e.violations), seen(broken, |e| e.checked));
     let (clean_violations, clean_checked) =
@@ -102,7 +102,7 @@ fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
     Ok(judge_killed(&of(&set, "flock"), &of(&left, "flock")))
 }
 
-fn judge_killed(killed: &[&Point], left: &[&Point]) -> Trial {
+fn judge_killed(killed: &[&Run], left: &[&Run]) -> Trial {
     let deaths: usize = killed.iter().map(|run| run.deaths.len()).sum();
     let (violations, lost) = (
         seen(killed, |e| e.violations),
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use jostle_model::record::{Reason, Verdict};
 
-    fn run(planted: f64, violations: u64) -> Point {
+    fn run(planted: f64, violations: u64) -> Run {
         let flagged = Reason {
             check: "exclusion".to_owned(),
             is: Is::Invalid,
@@ -139,7 +139,7 @@ mod tests {
             text: String::new(),
             ..Reason::default()
         };
-        Point {
+        Run {
             truth: [("planted".to_owned(), planted)].into(),
             exclusion: Some(Exclusion {
                 checked: 100_000,
@@ -151,11 +151,11 @@ mod tests {
             } else {
                 Vec::new()
             }),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
-    fn said(broken: &Point, sound: &Point) -> Agreement {
+    fn said(broken: &Run, sound: &Run) -> Agreement {
         judge(&[broken], &[sound]).said
     }
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_flag_that_is_missing_or_on_the_wrong_one_fails() {
-        let unflagged = Point {
+        let unflagged = Run {
             verdict: Verdict::default(),
             ..run(100.0, 100)
         };

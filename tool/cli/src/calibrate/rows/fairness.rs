@@ -3,7 +3,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, percent};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 
 pub(super) static QUEUE: Row = Row {
@@ -40,7 +40,7 @@ const P: f64 = 0.001;
 /// Points, of the share of the favoured half.
 const WITHIN: f64 = 0.02;
 
-fn run(bench: &mut Bench, policy: &str, workers: u64) -> Result<Point, Stop> {
+fn run(bench: &mut Bench, policy: &str, workers: u64) -> Result<Run, Stop> {
     let target = format!("unfair:{policy}");
     // 0.1 s before the window, in which each worker has come to the lock.
     let set = bench.measure(&format!(
@@ -54,7 +54,7 @@ fn run(bench: &mut Bench, policy: &str, workers: u64) -> Result<Point, Stop> {
 }
 
 /// Grants of each worker, and how they compare with a lottery's.
-fn shares(run: &Point) -> Option<(&[u64], DispersionTest)> {
+fn shares(run: &Run) -> Option<(&[u64], DispersionTest)> {
     let counts = &run.workers.as_ref()?.operations;
     let dispersion = run.per_worker.as_ref()?.dispersion;
     Some((
@@ -63,7 +63,7 @@ fn shares(run: &Point) -> Option<(&[u64], DispersionTest)> {
     ))
 }
 
-fn log(run: &Point) -> String {
+fn log(run: &Run) -> String {
     format!(
         "{} to {} each",
         noted(run, "granted_min"),
@@ -81,7 +81,7 @@ fn figures(counts: &[u64], test: &DispersionTest) -> String {
     )
 }
 
-fn missing(run: &Point) -> Trial {
+fn missing(run: &Run) -> Trial {
     Trial {
         truth: log(run),
         said: Agreement::Differs("the grants of each worker are missing".to_owned()),
@@ -89,7 +89,7 @@ fn missing(run: &Point) -> Trial {
     }
 }
 
-fn queue(run: &Point) -> Trial {
+fn queue(run: &Run) -> Trial {
     let Some((counts, test)) = shares(run) else {
         return missing(run);
     };
@@ -116,7 +116,7 @@ fn queue(run: &Point) -> Trial {
     }
 }
 
-fn lottery(run: &Point) -> Trial {
+fn lottery(run: &Run) -> Trial {
     let Some((counts, test)) = shares(run) else {
         return missing(run);
     };
@@ -133,7 +133,7 @@ fn lottery(run: &Point) -> Trial {
     }
 }
 
-fn two_to_one(run: &Point) -> Trial {
+fn two_to_one(run: &Run) -> Trial {
     let Some((counts, test)) = shares(run) else {
         return missing(run);
     };
@@ -161,7 +161,7 @@ fn two_to_one(run: &Point) -> Trial {
     }
 }
 
-fn starved(run: &Point) -> Trial {
+fn starved(run: &Run) -> Trial {
     let Some((counts, test)) = shares(run) else {
         return missing(run);
     };
@@ -205,8 +205,8 @@ mod tests {
     use super::*;
     use jostle_model::record::{Waits, Workers};
 
-    fn run(counts: &[u64], truth: &[(&str, f64)]) -> Point {
-        Point {
+    fn run(counts: &[u64], truth: &[(&str, f64)]) -> Run {
+        Run {
             window_s: 0.7,
             per_worker: jostle_stats::fairness::per_worker(counts),
             workers: Some(Workers {
@@ -217,7 +217,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
@@ -254,10 +254,10 @@ mod tests {
             &favoured(),
             &[("even_share", 0.7)]
         ))));
-        assert!(differs(queue(&Point::default())) && differs(lottery(&Point::default())));
+        assert!(differs(queue(&Run::default())) && differs(lottery(&Run::default())));
     }
 
-    fn starving(first: u64, change: impl FnOnce(&mut Point)) -> Agreement {
+    fn starving(first: u64, change: impl FnOnce(&mut Run)) -> Agreement {
         let mut counts = vec![50; 10];
         counts[0] = first;
         let mut run = run(&counts, &[("granted_worker_0", 1.0), ("granted_max", 52.0)]);

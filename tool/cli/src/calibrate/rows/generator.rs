@@ -7,7 +7,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, percent};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
@@ -52,9 +52,9 @@ fn pairs(
     let line = line(bench);
     let (mut planted, mut clean, mut truth) = (Vec::new(), Vec::new(), String::new());
     for _ in 0..PAIRS {
-        clean.extend(bench.measure(&line)?.points);
+        clean.extend(bench.measure(&line)?.runs);
         let (set, noted) = plant(bench, &line)?;
-        planted.extend(set.points);
+        planted.extend(set.runs);
         truth = noted;
     }
     Ok(judge(&planted, &clean, truth))
@@ -69,7 +69,7 @@ fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
     let how = format!("burn 2 {}", bench.cpus().last().copied().unwrap_or(0));
     pairs(bench, |bench, line| {
         let set = bench.measure_disturbed(line, &how)?;
-        let queued = set.points.iter().flat_map(|run| &run.thread_loads);
+        let queued = set.runs.iter().flat_map(|run| &run.thread_loads);
         let queued = queued
             .map(|generator| generator.runqueue_share)
             .fold(0.0, f64::max);
@@ -84,7 +84,7 @@ fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
     pairs(bench, |bench, line| {
         let set = bench.measure_disturbed(line, "pause 20 20 {pid}")?;
         let halts = set
-            .points
+            .runs
             .iter()
             .filter_map(|run| run.machine.halts)
             .sum::<u64>();
@@ -99,13 +99,13 @@ fn throttled(bench: &mut Bench) -> Result<Trial, Stop> {
     })
 }
 
-fn is_flagged(run: &Point) -> bool {
+fn is_flagged(run: &Run) -> bool {
     let mut reasons = run.verdict.reasons.iter();
     reasons.any(|reason| OF_THE_GENERATOR.contains(&reason.check.as_str()))
 }
 
-fn judge(planted: &[Point], clean: &[Point], truth: String) -> Trial {
-    let rate = |runs: &[Point]| {
+fn judge(planted: &[Run], clean: &[Run], truth: String) -> Trial {
+    let rate = |runs: &[Run]| {
         median(
             &runs
                 .iter()
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use jostle_model::record::{Is, Reason, Verdict};
 
-    fn run(rate: f64, check: Option<&str>) -> Point {
+    fn run(rate: f64, check: Option<&str>) -> Run {
         let reasons = check.map(|check| Reason {
             check: check.to_owned(),
             is: Is::Suspect,
@@ -162,14 +162,14 @@ mod tests {
             text: String::new(),
             ..Reason::default()
         });
-        Point {
+        Run {
             throughput_per_s: rate,
             verdict: Verdict::of(reasons.into_iter().collect()),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
-    fn said(planted: Point, clean: Point) -> Agreement {
+    fn said(planted: Run, clean: Run) -> Agreement {
         judge(&[planted], &[clean], String::new()).said
     }
 

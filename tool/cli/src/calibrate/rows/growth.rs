@@ -47,7 +47,7 @@ fn fit<'a>(set: &'a ResultSet, target: &str) -> Option<&'a Fit> {
 
 /// A quotient of two notes, median over the runs with so many locks.
 fn truth(set: &ResultSet, target: &str, keys: u64, [over, under]: [&str; 2]) -> f64 {
-    let runs = set.points.iter();
+    let runs = set.runs.iter();
     let runs = runs.filter(|run| run.target == target && run.at.keys == Some(keys));
     median(
         &runs

@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, span, spans};
-use jostle_model::record::{Distribution, Point};
+use jostle_model::record::{Distribution, Run};
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
@@ -47,8 +47,8 @@ fn trial(bench: &mut Bench, place: Place) -> Result<Trial, Stop> {
     let set = bench.measure(&format!(
         "contend unfair:queue -w 1:2 -b 100us -i 0 -t 0.15 --warmup 0 --runs 3 --place {word}"
     ))?;
-    let with = |workers| -> Vec<&Point> {
-        let runs = set.points.iter();
+    let with = |workers| -> Vec<&Run> {
+        let runs = set.runs.iter();
         runs.filter(|run| run.at.workers == Some(workers)).collect()
     };
     Ok(judge(&with(2), &with(1), place, uncertainty(&set)))
@@ -61,7 +61,7 @@ fn uncertainty(set: &ResultSet) -> f64 {
         .unwrap_or(0.0)
 }
 
-fn judge(two: &[&Point], alone: &[&Point], place: Place, u: f64) -> Trial {
+fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
     let count =
         |figure: &Option<Distribution>| figure.as_ref().map_or(0, |figure| figure.count) as f64;
     let truths: Vec<f64> = two
@@ -113,7 +113,7 @@ fn judge(two: &[&Point], alone: &[&Point], place: Place, u: f64) -> Trial {
 mod tests {
     use super::*;
 
-    fn run(truth_ns: f64, found_ns: f64, on_one: u64, between: u64) -> Point {
+    fn run(truth_ns: f64, found_ns: f64, on_one: u64, between: u64) -> Run {
         let of = |count| {
             (count > 0).then(|| Distribution {
                 count,
@@ -121,24 +121,24 @@ mod tests {
                 ..Distribution::default()
             })
         };
-        Point {
+        Run {
             truth: [("handoffs", 100.0), ("handoff_sum_ns", 100.0 * truth_ns)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
             handoff_ns: of(on_one + between),
             handoff_same_cpu_ns: of(on_one),
             handoff_cross_cpu_ns: of(between),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
-    fn said(two: &Point, alone: &Point) -> bool {
+    fn said(two: &Run, alone: &Run) -> bool {
         judge(&[two], &[alone], Place::Cross, 60.0).said == Agreement::Agrees
     }
 
     #[test]
     fn the_lock_s_own_log_is_the_truth() {
-        let alone = Point::default();
+        let alone = Run::default();
         for (truth, found, right) in [
             (5_000.0, 5_150.0, true),
             (5_000.0, 5_570.0, false),
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn hand_offs_of_the_wrong_kind_or_of_nobody_fail() {
-        let alone = Point::default();
+        let alone = Run::default();
         assert!(said(&run(5e3, 5e3, 9, 991), &alone));
         assert!(!said(&run(5e3, 5e3, 20, 980), &alone));
         assert!(!said(&run(5e3, 5e3, 0, 1_000), &run(5e3, 5e3, 1, 0)));
-        assert!(!said(&Point::default(), &alone), "nothing was seen");
+        assert!(!said(&Run::default(), &alone), "nothing was seen");
     }
 }

@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, span, total};
-use jostle_model::record::{Is, LimitedBy, Point};
+use jostle_model::record::{Is, LimitedBy, Run};
 
 pub(super) static SLOW: Row = Row {
     number: 9,
@@ -43,11 +43,11 @@ fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
 }
 
 /// Nanoseconds an operation, all workers together.
-fn each_ns(runs: &[&Point]) -> f64 {
+fn each_ns(runs: &[&Run]) -> f64 {
     total(runs, |run| run.window_s * 1e9) / total(runs, |run| run.operations as f64)
 }
 
-fn judge_slow(slow: &[&Point], quick: &[&Point]) -> Trial {
+fn judge_slow(slow: &[&Run], quick: &[&Run]) -> Trial {
     let slept = total(slow, |run| noted(run, "slowed_ns"));
     let truth = slept / total(slow, |run| noted(run, "answered"));
     let (found, control) = (each_ns(slow), each_ns(quick));
@@ -84,14 +84,14 @@ fn miscounting(bench: &mut Bench, target: &str) -> Result<Trial, Stop> {
     Ok(judge_counts(&of(&set, target), &of(&set, "echo")))
 }
 
-fn difference(runs: &[&Point]) -> f64 {
+fn difference(runs: &[&Run]) -> f64 {
     total(runs, |run| {
         let server = run.server.and_then(|server| server.difference);
         server.map_or(f64::NAN, |difference| difference as f64)
     })
 }
 
-fn judge_counts(wrong: &[&Point], right: &[&Point]) -> Trial {
+fn judge_counts(wrong: &[&Run], right: &[&Run]) -> Trial {
     let truth = total(wrong, |run| noted(run, "doubled") - noted(run, "lost"));
     let (found, control) = (difference(wrong), difference(right));
     let flagged = wrong
@@ -137,8 +137,8 @@ mod tests {
         }])
     }
 
-    fn timed(each_us: f64, slowed_us: f64) -> Point {
-        Point {
+    fn timed(each_us: f64, slowed_us: f64) -> Run {
+        Run {
             window_s: each_us / 1e3,
             operations: 1_000,
             truth: [("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]
@@ -149,16 +149,16 @@ mod tests {
                 runqueue_share: 0.0,
                 ..ThreadLoad::default()
             }],
-            ..Point::default()
+            ..Run::default()
         }
     }
 
     #[test]
     fn a_slow_server_is_its_own_fault() {
         let quick = timed(20.0, 0.0);
-        let said = |slow: &Point| judge_slow(&[slow], &[&quick]).said;
+        let said = |slow: &Run| judge_slow(&[slow], &[&quick]).said;
         assert_eq!(said(&timed(260.0, 210.0)), Agreement::Agrees);
-        let blamed = Point {
+        let blamed = Run {
             verdict: flagged("generator"),
             ..timed(260.0, 210.0)
         };
@@ -166,14 +166,14 @@ mod tests {
             timed(200.0, 210.0),
             timed(700.0, 210.0),
             blamed,
-            Point::default(),
+            Run::default(),
         ] {
             assert!(matches!(said(&wrong), Agreement::Differs(_)), "{wrong:?}");
         }
     }
 
-    fn counted(difference: i64, truth: [f64; 2], verdict: Verdict) -> Point {
-        Point {
+    fn counted(difference: i64, truth: [f64; 2], verdict: Verdict) -> Run {
+        Run {
             server: Some(Server {
                 counted: Some(1_000),
                 difference: Some(difference),
@@ -185,14 +185,14 @@ mod tests {
             ]
             .into(),
             verdict,
-            ..Point::default()
+            ..Run::default()
         }
     }
 
     #[test]
     fn the_difference_must_be_the_one_planted_and_be_flagged() {
         let right = counted(0, [0.0, 0.0], Verdict::default());
-        let said = |wrong: &Point| judge_counts(&[wrong], &[&right]).said;
+        let said = |wrong: &Run| judge_counts(&[wrong], &[&right]).said;
         let caught = || flagged("server_counts");
         assert_eq!(
             said(&counted(-20, [20.0, 0.0], caught())),

@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, all_of, noted, span};
-use jostle_model::record::{Distribution, LimitedBy, Point};
+use jostle_model::record::{Distribution, LimitedBy, Run};
 
 pub(super) static ROW: Row = Row {
     number: 7,
@@ -45,10 +45,10 @@ fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     let stalled = bench.measure(&closed("stall:200ms/300ms", 1.7))?;
     let free = bench.measure(&closed("null", 0.3))?;
     Ok(judge(&Found {
-        open: open.points.first(),
-        open_control: open_control.points.first(),
-        closed: stalled.points.first(),
-        closed_control: free.points.first(),
+        open: open.runs.first(),
+        open_control: open_control.runs.first(),
+        closed: stalled.runs.first(),
+        closed_control: free.runs.first(),
     }))
 }
 
@@ -58,17 +58,17 @@ const LEAST: u64 = 1_000;
 /// The same target under both loops, and one that never stalls.
 #[derive(Clone, Copy)]
 struct Found<'a> {
-    open: Option<&'a Point>,
-    open_control: Option<&'a Point>,
-    closed: Option<&'a Point>,
-    closed_control: Option<&'a Point>,
+    open: Option<&'a Run>,
+    open_control: Option<&'a Run>,
+    closed: Option<&'a Run>,
+    closed_control: Option<&'a Run>,
 }
 
-fn responses(run: &Point) -> Option<&Distribution> {
+fn responses(run: &Run) -> Option<&Distribution> {
     run.response_ns.as_ref()
 }
 
-fn waits(run: &Point) -> Option<&Distribution> {
+fn waits(run: &Run) -> Option<&Distribution> {
     Some(&run.acquire_ns.as_ref()?.granted)
 }
 
@@ -158,26 +158,26 @@ mod tests {
             .into()
     }
 
-    fn open(p99_ns: f64) -> Point {
-        Point {
+    fn open(p99_ns: f64) -> Run {
+        Run {
             truth: log(5.0, 200.0 * MS),
             response_ns: Some(distribution(p99_ns, p99_ns)),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
-    fn closed(p99_ns: f64, longest_ns: f64) -> Point {
-        Point {
+    fn closed(p99_ns: f64, longest_ns: f64) -> Run {
+        Run {
             truth: log(6.0, 200.1 * MS),
             acquire_ns: Some(Waits {
                 granted: distribution(p99_ns, longest_ns),
                 ..Waits::default()
             }),
-            ..Point::default()
+            ..Run::default()
         }
     }
 
-    fn said(points: &[Point; 4]) -> Agreement {
+    fn said(points: &[Run; 4]) -> Agreement {
         let [open, open_control, closed, closed_control] = points.each_ref().map(Some);
         judge(&Found {
             open,
@@ -188,7 +188,7 @@ mod tests {
         .said
     }
 
-    fn right() -> [Point; 4] {
+    fn right() -> [Run; 4] {
         [
             open(197.0 * MS),
             open(0.2 * MS),
@@ -197,7 +197,7 @@ mod tests {
         ]
     }
 
-    fn with(at: usize, point: Point) -> [Point; 4] {
+    fn with(at: usize, point: Run) -> [Run; 4] {
         let mut points = right();
         points[at] = point;
         points
@@ -207,7 +207,7 @@ mod tests {
     fn the_open_loop_must_see_the_stalls_and_the_closed_one_must_not() {
         assert_eq!(said(&right()), Agreement::Agrees);
         assert_eq!(said(&with(0, open(150.0 * MS))), Agreement::Agrees);
-        let flagged = Point {
+        let flagged = Run {
             verdict: Verdict {
                 limited_by: Some(LimitedBy::Generator),
                 ..Verdict::default()
@@ -223,14 +223,14 @@ mod tests {
             // What is missing is not zero.
             (
                 0,
-                Point {
+                Run {
                     response_ns: None,
                     ..right()[0].clone()
                 },
                 "did not see",
             ),
-            (1, Point::default(), "where there are none"),
-            (3, Point::default(), "has moved"),
+            (1, Run::default(), "where there are none"),
+            (3, Run::default(), "has moved"),
         ] {
             let Agreement::Differs(why) = said(&with(at, point)) else {
                 panic!("{at}: {part}");
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn it_is_judged_by_the_stalls_that_the_specimen_noted() {
-        let noted = |stalls, each_ns| Point {
+        let noted = |stalls, each_ns| Run {
             truth: log(stalls, each_ns),
             ..open(197.0 * MS)
         };

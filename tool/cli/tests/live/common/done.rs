@@ -2,8 +2,8 @@
 
 use super::left::{self, Before};
 use super::processes::{self, Process};
-use super::{Place, points};
-use jostle_model::record::Point;
+use super::{Place, runs};
+use jostle_model::record::Run;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -180,15 +180,15 @@ impl Done {
     }
 
     /// The runs on stdout, printed with `--format json`.
-    pub(crate) fn points(&self) -> Vec<Point> {
-        points(&self.stdout)
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        runs(&self.stdout)
     }
 
     /// The only one.
     #[track_caller]
-    pub(crate) fn point(&self) -> Point {
-        let points = self.points();
-        assert_eq!(points.len(), 1, "points of {}", self.transcript());
-        points.into_iter().next().unwrap()
+    pub(crate) fn only_run(&self) -> Run {
+        let runs = self.runs();
+        assert_eq!(runs.len(), 1, "runs of {}", self.transcript());
+        runs.into_iter().next().unwrap()
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use jostle_testbed::turns::{alone, beside, each_at_once};
 pub(crate) use processes::{Process, Signal};
 pub(crate) use running::Running;
 
-use jostle_model::record::{Point, Reason, Record};
+use jostle_model::record::{Reason, Record, Run};
 use left::Before;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -221,9 +221,9 @@ impl Place {
             .collect()
     }
 
-    /// The points of a result file as far as it is written.
-    pub(crate) fn points(&self, name: &str) -> Vec<Point> {
-        points(&self.read(name))
+    /// The runs of a result file as far as it is written.
+    pub(crate) fn runs(&self, name: &str) -> Vec<Run> {
+        runs(&self.read(name))
     }
 
     /// A command line without its first word, split at white space.
@@ -349,9 +349,9 @@ impl Jostle {
     }
 }
 
-fn points(lines: &str) -> Vec<Point> {
+fn runs(lines: &str) -> Vec<Run> {
     let record = |line: &str| match serde_json::from_str(line) {
-        Ok(Record::Point(point)) => Some(*point),
+        Ok(Record::Run(run)) => Some(*run),
         Ok(_) => None,
         Err(error) => panic!("{error} in {line}"),
     };
@@ -359,9 +359,8 @@ fn points(lines: &str) -> Vec<Point> {
 }
 
 /// The reason that a check gave, if it spoke.
-pub(crate) fn reason<'a>(point: &'a Point, check: &str) -> Option<&'a Reason> {
-    point
-        .verdict
+pub(crate) fn reason<'a>(run: &'a Run, check: &str) -> Option<&'a Reason> {
+    run.verdict
         .reasons
         .iter()
         .find(|reason| reason.check == check)

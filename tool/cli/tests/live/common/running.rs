@@ -182,10 +182,10 @@ impl Running {
     }
 
     /// Waits until so many runs stand in the result file.
-    pub(crate) fn until_points(&mut self, file: &str, count: usize) {
+    pub(crate) fn until_runs(&mut self, file: &str, count: usize) {
         let place = self.place.clone();
-        self.until(&format!("{count} points in {file}"), |_| {
-            (place.read(file).matches("{\"record\":\"point\"").count() >= count).then_some(())
+        self.until(&format!("{count} runs in {file}"), |_| {
+            (place.read(file).matches("{\"record\":\"run\"").count() >= count).then_some(())
         });
     }
 

@@ -2,7 +2,7 @@
 //! each request.
 
 use super::{Done, Place, must_have};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -71,8 +71,8 @@ impl Server {
         self.place.jostle(&line).run_cleanly()
     }
 
-    pub(crate) fn measured(&self, path: &str, options: &str) -> Point {
-        self.ask("http", path, options).measures().point()
+    pub(crate) fn measured(&self, path: &str, options: &str) -> Run {
+        self.ask("http", path, options).measures().only_run()
     }
 
     /// Connection and path of the latest requests.

@@ -1,7 +1,7 @@
 //! What each drawing of a page must show, from the records alone.
 
 use jostle_model::judged::{Side, Watched};
-use jostle_model::record::{Distribution, Fit, Point, Recovery, Slice};
+use jostle_model::record::{Distribution, Fit, Recovery, Run, Slice};
 use jostle_model::serial::{distributions, sizes};
 use jostle_report::ResultSet;
 use jostle_stats::fit::laws::Law;
@@ -70,7 +70,7 @@ impl Wanted {
     }
 }
 
-type Of = fn(&PointSummary<'_>, &Point) -> Option<f64>;
+type Of = fn(&PointSummary<'_>, &Run) -> Option<f64>;
 
 /// Figures with one value for each run, by the beginning of their titles; the first fits.
 const MEASURES: &[(&str, Of)] = &[
@@ -109,7 +109,7 @@ const MEASURES: &[(&str, Of)] = &[
     ("CPU time stolen", |_, run| run.machine.steal_share),
 ];
 
-fn busiest(run: &Point) -> Option<f64> {
+fn busiest(run: &Run) -> Option<f64> {
     run.thread_loads
         .iter()
         .map(|load| load.busy_share)
@@ -119,7 +119,7 @@ fn busiest(run: &Point) -> Option<f64> {
 /// Those that are taken from the runs that others did not disturb.
 const OF_TIMED: [&str; 3] = ["Workers that got", "Dispersion", "Jain's"];
 
-type Times = fn(&Point) -> Option<&Distribution>;
+type Times = fn(&Run) -> Option<&Distribution>;
 
 /// Distributions whose percentiles are bands, by title.
 const SPREADS: &[(&str, Times)] = &[
@@ -412,7 +412,7 @@ fn times(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) {
 
 /// Where a run has the levels of a drawing.
 enum Spread<'a> {
-    Waits(&'a Point),
+    Waits(&'a Run),
     Times(Distribution),
 }
 
@@ -427,7 +427,7 @@ impl Spread<'_> {
 }
 
 /// The distribution of this title; phases have titles too.
-fn of_spread(title: &str, run: &Point) -> Option<Distribution> {
+fn of_spread(title: &str, run: &Run) -> Option<Distribution> {
     let named = |phase: &str| {
         let words = phase.replace('_', " ");
         words == title || format!("Time to {words}") == title
@@ -444,7 +444,7 @@ fn of_spread(title: &str, run: &Point) -> Option<Distribution> {
 }
 
 /// Waits account for attempts that had not ended.
-fn wait(run: &Point, level: &str) -> Option<f64> {
+fn wait(run: &Run, level: &str) -> Option<f64> {
     let waits = run.acquire_ns.as_ref()?;
     if level == "max" {
         let granted = (waits.granted.count > 0).then_some(waits.granted.max);

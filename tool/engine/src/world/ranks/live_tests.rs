@@ -182,7 +182,7 @@ fn a_host_of_another_version_is_refused_by_name() {
     drop(first);
     assert_eq!(
         text(refused),
-        "h2 has jostle 0.2.0 (jostle/2), and h0 has jostle 0.1.0 (jostle/2): give all hosts the same"
+        "h2 has jostle 0.2.0 (jostle/3), and h0 has jostle 0.1.0 (jostle/3): give all hosts the same"
     );
     for other in others {
         assert_eq!(other.join().unwrap(), Ok(()));

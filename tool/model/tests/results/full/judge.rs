@@ -1,7 +1,7 @@
 //! What `judge` writes.
 
 use super::experiment::environment;
-use super::point::verdict;
+use super::run::verdict;
 use jostle_model::judged::{
     self, Doubled, Finding, Limit, Lookups, Network, Output, Peer, Printed, Process, Thread,
     Traffic, Turn, Watched,

@@ -27,16 +27,16 @@ fn what_a_waiting_lock_costs_is_told_where_little_else_happened() {
     use jostle_model::record::{Distribution, Server, ServerTraffic};
     let said = |held_ns: f64| {
         let mut made = made(6).with("etcd", 2.0, 40.0, &queue(1_001, 1));
-        for point in &mut made.points {
-            point.hold_ns = Some(Distribution {
+        for run in &mut made.runs {
+            run.hold_ns = Some(Distribution {
                 mean: held_ns,
                 ..Distribution::default()
             });
-            point.server = Some(Server {
+            run.server = Some(Server {
                 cpu_us_per_operation: Some(5_000.0),
                 ..Server::default()
             });
-            point.traffic = Some(ServerTraffic {
+            run.traffic = Some(ServerTraffic {
                 grants: 120,
                 round_trips: 60_000,
                 ..ServerTraffic::default()
@@ -63,16 +63,16 @@ fn names_that_wait_for_one_another_are_told() {
     use jostle_model::record::Buckets;
     let told = |keys: u64, late: u64, blocked: f64, queued_s: f64, hold_ns: f64| {
         let mut made = made(3).with("sysv", 451.0, 40.0, &queue(4, 112));
-        for point in &mut made.points {
-            point.hold_ns.as_mut().unwrap().mean = hold_ns;
-            point.blocked_share = Some(blocked);
-            point.runqueue_wait_s = Some(queued_s);
+        for run in &mut made.runs {
+            run.hold_ns.as_mut().unwrap().mean = hold_ns;
+            run.blocked_share = Some(blocked);
+            run.runqueue_wait_s = Some(queued_s);
             let waits = Buckets(vec![(2_000, 451 - late), (6_291_456, late)]);
-            point.histograms.insert("acquire_ns".to_owned(), waits);
+            run.histograms.insert("acquire_ns".to_owned(), waits);
         }
         let mut experiment = fixtures::experiment();
         experiment.plan.keys = Some(List(vec![keys]));
-        let summaries = summarize(&experiment, &made.points);
+        let summaries = summarize(&experiment, &made.runs);
         let mut said = sentences(&experiment.plan, &summaries);
         said.pop().unwrap().1
     };
@@ -95,7 +95,7 @@ fn it_is_said_who_starves_readers_or_writers() {
     // Ten workers, 1,000 locks a second: a rotation takes 10 ms.
     let said = |readers_ns: u64, writers_ns: u64, reached: bool| {
         let mut made = made(6).with("flock", 1_000.0, 40.0, &queue(10, 500));
-        for point in &mut made.points {
+        for run in &mut made.runs {
             let waits = |ns: u64, reached: bool| {
                 let p50 = Percentiles::from([("p50", ns)]);
                 let (kaplan_meier, at_least) = match reached {
@@ -108,8 +108,8 @@ fn it_is_said_who_starves_readers_or_writers() {
                     ..Waits::default()
                 }))
             };
-            point.reader_wait_ns = waits(readers_ns, true);
-            point.writer_wait_ns = waits(writers_ns, reached);
+            run.reader_wait_ns = waits(readers_ns, true);
+            run.writer_wait_ns = waits(writers_ns, reached);
         }
         made.says("flock")
     };
@@ -177,8 +177,8 @@ fn what_six_blocks_cannot_decide_is_called_undecided() {
         40.0,
         &queue(1000, 4),
     );
-    for point in &mut noisy.points[6..] {
-        point.throughput_per_s *= if point.block % 2 == 0 { 0.8 } else { 1.2 };
+    for run in &mut noisy.runs[6..] {
+        run.throughput_per_s *= if run.block % 2 == 0 { 0.8 } else { 1.2 };
     }
     let said = noisy.says("flock");
     assert!(
@@ -273,7 +273,7 @@ fn chance_that_the_plan_put_in_is_not_the_lock_s() {
     ] {
         experiment.plan = fixtures::experiment().plan;
         change(&mut experiment.plan);
-        let summaries = summarize(&experiment, &points.points);
+        let summaries = summarize(&experiment, &points.runs);
         let (_, said) = sentences(&experiment.plan, &summaries).remove(0);
         assert!(!said.contains("served"), "{said}");
     }
@@ -301,7 +301,7 @@ fn cpu_that_doubles_in_some_runs_only_is_not_mentioned() {
         &queue(1000, 4),
     );
     assert!(made.says("flock").contains("CPU per lock grows ~2.5x"));
-    made.points[6].cpu_us_per_operation = Some(30.0);
+    made.runs[6].cpu_us_per_operation = Some(30.0);
     assert!(!made.says("flock").contains("CPU"));
 }
 
@@ -313,13 +313,13 @@ fn of_invalid_figures_nothing_good_is_said() {
         40.0,
         &queue(1000, 4),
     );
-    made.points[9].exclusion.as_mut().unwrap().violations = 3;
+    made.runs[9].exclusion.as_mut().unwrap().violations = 3;
     assert_eq!(
         made.says("flock"),
         "INVALID with 1000 workers: 3 of 28350 acquisitions found another owner inside: \
          this lock does not exclude."
     );
-    made.points[0]
+    made.runs[0]
         .deaths
         .push("worker 3 was killed by SIGKILL".to_string());
     assert_eq!(

@@ -302,22 +302,22 @@ mod tests {
     #[test]
     fn of_many_lines_some_are_drawn_the_ends_among_them() {
         let mut set = crate::made::set();
-        set.points
+        set.runs
             .retain(|point| point.target == "flock" && point.at.workers == Some(10));
-        for (n, point) in (1..).zip(&mut set.points) {
+        for (n, point) in (1..).zip(&mut set.runs) {
             point.at.workers = Some(n);
         }
-        let mut points = set.points.clone();
+        let mut points = set.runs.clone();
         for n in 7..=40 {
-            points.extend(set.points.first().cloned().map(|mut point| {
+            points.extend(set.runs.first().cloned().map(|mut point| {
                 point.at.workers = Some(n);
                 point
             }));
         }
-        for slice in points.iter_mut().flat_map(|point| &mut point.series) {
+        for slice in points.iter_mut().flat_map(|run| &mut run.series) {
             slice.operations = 94;
         }
-        set.points = points;
+        set.runs = points;
         let sets = [set];
         let chapter = &crate::html::chapter::chapters(&sets)[0];
         let found = courses(&TRACKS[3], &chapter.series[0]);
@@ -335,8 +335,8 @@ mod tests {
             let found = figure(chapter, &TRACKS[3]).unwrap();
             (found.charts.len(), found.note, found.data.rows.len())
         };
-        for point in &mut set.points {
-            point.series = vec![
+        for run in &mut set.runs {
+            run.series = vec![
                 Slice {
                     operations: 94,
                     ..Slice::default()
@@ -347,11 +347,8 @@ mod tests {
         let (charts, note, rows) = of(&set);
         assert_eq!((charts, rows), (0, 4));
         assert!(note.starts_with("steady along the run"), "{note}");
-        let rising = set
-            .points
-            .iter_mut()
-            .filter(|point| point.target == "flock");
-        for (slice, value) in rising.flat_map(|point| point.series.iter_mut().zip(RISING)) {
+        let rising = set.runs.iter_mut().filter(|point| point.target == "flock");
+        for (slice, value) in rising.flat_map(|run| run.series.iter_mut().zip(RISING)) {
             slice.operations = u64::from(value);
         }
         assert_eq!(of(&set).0, 2);

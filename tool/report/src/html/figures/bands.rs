@@ -9,7 +9,7 @@ use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
-use jostle_model::record::{Distribution, Point};
+use jostle_model::record::{Distribution, Run};
 use jostle_stats::intervals::median;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -176,7 +176,7 @@ fn plain(distribution: &Distribution) -> Levels {
 
 /// Waits: the percentiles to quote are those that account for attempts that
 /// had not ended, and so is the longest.
-fn waits(run: &Point) -> Option<Levels> {
+fn waits(run: &Run) -> Option<Levels> {
     let waits = run.acquire_ns.as_ref()?;
     let level = |(name, _): &(&'static str, &str)| {
         let reached = waits.kaplan_meier.get(name).map(|v| (*v as f64, false));
@@ -452,15 +452,15 @@ mod tests {
     /// and waits (p99, reached or a bound).
     fn levels(releases: &[(u64, Option<u64>, u64)], waits: &[(u64, bool)]) -> [Levels; 2] {
         let mut set = made::set();
-        set.points
+        set.runs
             .retain(|p| p.target == "flock" && p.at.workers == Some(10));
-        for (point, (p50, p99, max)) in set.points.iter_mut().zip(releases) {
+        for (point, (p50, p99, max)) in set.runs.iter_mut().zip(releases) {
             let release = point.release_ns.as_mut().unwrap();
             release.max = *max;
             let p99 = p99.map(|p99| ("p99", p99));
             release.percentiles = [("p50", *p50)].into_iter().chain(p99).collect();
         }
-        for (point, (p99, bound)) in set.points.iter_mut().zip(waits) {
+        for (point, (p99, bound)) in set.runs.iter_mut().zip(waits) {
             let acquire = point.acquire_ns.as_mut().unwrap();
             let known = [("p99", *p99)].into();
             (acquire.at_least, acquire.kaplan_meier) = match bound {

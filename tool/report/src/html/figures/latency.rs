@@ -398,24 +398,24 @@ mod tests {
     fn rates(points: &[(u64, u64, u64)]) -> ResultSet {
         let mut set = made::set();
         set.experiment.plan.workload = Workload::Rate;
-        let first = set.points[0].clone();
+        let first = set.runs[0].clone();
         let point = |(rate, p99, done): &(u64, u64, u64)| {
-            let mut point = first.clone();
-            point.at = At {
+            let mut run = first.clone();
+            run.at = At {
                 rate: Some(*rate),
                 ..At::default()
             };
             let percentiles = [("p50", p99 / 4), ("p99", *p99)];
-            point.open_loop = Some(Box::new(OpenLoop {
+            run.open_loop = Some(Box::new(OpenLoop {
                 planned: 1000,
                 done: *done,
                 dropped: 1000 - done,
                 response_kaplan_meier: percentiles.map(|(name, ns)| (name.to_owned(), ns)).into(),
                 ..OpenLoop::default()
             }));
-            point
+            run
         };
-        set.points = points.iter().map(point).collect();
+        set.runs = points.iter().map(point).collect();
         set
     }
 

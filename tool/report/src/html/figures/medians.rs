@@ -10,7 +10,7 @@ use crate::html::chart::{Chart, Size, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
 use jostle_model::plan::Workload;
-use jostle_model::record::{LimitedBy, Point};
+use jostle_model::record::{LimitedBy, Run};
 use jostle_stats::intervals::{estimate, median};
 use jostle_stats::summary::Estimate;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ struct Measure {
     note: &'static str,
     unit: fn(&Chapter<'_>) -> Unit,
     /// Of one run; None where it was not measured.
-    of: fn(&Point) -> Option<f64>,
+    of: fn(&Run) -> Option<f64>,
 }
 
 /// In the order in which they are read.

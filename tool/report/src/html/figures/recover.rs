@@ -313,7 +313,7 @@ mod tests {
             "{two}"
         );
         assert!(two.contains("one owner in each run"), "{two}");
-        for run in &mut sets[0].points {
+        for run in &mut sets[0].runs {
             let recovery = run.recovery.as_mut().unwrap();
             recovery.two_believed_ns = None;
         }

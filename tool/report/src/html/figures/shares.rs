@@ -7,7 +7,7 @@ use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, frame};
 use crate::html::scale::Axis;
 use crate::html::units::{Unit, trimmed};
-use jostle_model::record::Point;
+use jostle_model::record::Run;
 use jostle_stats::intervals::median;
 
 /// Of one point.
@@ -59,7 +59,7 @@ fn counts(spot: &Spot<'_>) -> Option<Share> {
 }
 
 fn speeds(spot: &Spot<'_>) -> Option<Share> {
-    let of_run = |run: &&Point| {
+    let of_run = |run: &&Run| {
         let rates = &run.workers.as_ref()?.throughput_per_s;
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let least = rates.iter().copied().reduce(f64::min)?;

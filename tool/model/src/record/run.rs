@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// One run of one point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct Run {
     /// The target as typed.
     pub target: String,
     /// The workload: `contend`, `stream`, ...
@@ -288,7 +288,7 @@ pub struct Point {
     /// and just after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
-    /// With several hosts, what each host that took part did, by rank. The point's own figures
+    /// With several hosts, what each host that took part did, by rank. The run's own figures
     /// are [those of all hosts together](method/hosts.md#how-do-the-hosts-figures-become-one);
     /// [some are absent](method/hosts.md#which-figures-are-absent-with-several-hosts).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

@@ -188,8 +188,8 @@ pub(super) fn verdict() -> Verdict {
     }
 }
 
-pub(super) fn point() -> Point {
-    Point {
+pub(super) fn run() -> Run {
+    Run {
         target: "flock".to_owned(),
         workload: "contend".to_owned(),
         at: At {

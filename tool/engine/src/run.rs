@@ -1,13 +1,11 @@
-//! From what a generator's workers measured to the record of a point.
+//! From what a generator's workers measured to the record of a run.
 
 use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
 use crate::{kept, requested, spread};
 use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, histogram, series};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Plan, Range};
-use jostle_model::record::{
-    At, Exclusion, Phase, Point, Server, ServerTraffic, ThreadLoad, Workers,
-};
+use jostle_model::record::{At, Exclusion, Phase, Run, Server, ServerTraffic, ThreadLoad, Workers};
 use jostle_stats::{censor, fairness};
 use jostle_worker::workloads::counted::{CLOSE, CYCLE, OPEN};
 
@@ -25,7 +23,7 @@ pub struct Which<'a> {
 }
 
 /// The record, without its verdict.
-pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunData) -> Point {
+pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunData) -> Run {
     let over = &plan.over();
     let window_s = data.window_ns as f64 / 1e9;
     let operations: u64 = data.operations.iter().sum();
@@ -36,7 +34,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
     let ceiling_per_s =
         contend.and_then(|contend| ceiling(order, contend, data.excludes, idle_mean_ns));
     let full = order.measure == Measure::Full;
-    let mut point = Point {
+    let mut run = Run {
         target: place.target.to_owned(),
         workload: plan.workload.to_string(),
         at: place.at,
@@ -69,33 +67,33 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunD
     };
     if contend.is_some_and(|contend| contend.try_only) {
         let refused = "refused_tries".to_owned();
-        point.setup.insert(refused, data.refusals as f64);
+        run.setup.insert(refused, data.refusals as f64);
     }
-    cpu(&mut point, data);
+    cpu(&mut run, data);
     let late = data.figures.get("renewal_late_ns");
     let record = |kept| Box::new(kept::record(kept, late, over));
-    point.kept = data.kept.as_deref().map(record);
-    point.server = server(order, operations, data);
-    point.traffic = traffic(data);
+    run.kept = data.kept.as_deref().map(record);
+    run.server = server(order, operations, data);
+    run.traffic = traffic(data);
     if let Some(requests) = &data.requests {
-        requested::fill_in(&mut point, requests, data, over);
-        point.spread = data.spread.as_deref().map(|spread| {
+        requested::fill_in(&mut run, requests, data, over);
+        run.spread = data.spread.as_deref().map(|spread| {
             let service = histogram(&requests.service);
             let response = censor::waits(&service, &histogram(&data.censored), over);
             Box::new(spread::record(order, spread, data, response))
         });
     } else if full {
-        distributions(&mut point, order, data, over);
+        distributions(&mut run, order, data, over);
         // Pipelined requests have a stamp for every batch.
-        point.stamp_every = Some(match order.workload.pipeline() {
+        run.stamp_every = Some(match order.workload.pipeline() {
             0 | 1 => order.stamp_every,
             _ => 1,
         });
-        point.stamped = Some(data.stamped);
-        point.exclusion = is_witnessed(order).then(|| exclusion(&point, data));
-        point.series = series(data);
+        run.stamped = Some(data.stamped);
+        run.exclusion = is_witnessed(order).then(|| exclusion(&run, data));
+        run.series = series(data);
     }
-    point
+    run
 }
 
 fn names(order: &RunOrder) -> Option<String> {
@@ -106,8 +104,8 @@ fn names(order: &RunOrder) -> Option<String> {
 }
 
 /// What disturbed a run, and what went wrong or was planted.
-fn circumstances(data: &RunData) -> Point {
-    Point {
+fn circumstances(data: &RunData) -> Run {
+    Run {
         machine: data.machine,
         accounts: data.accounts.clone(),
         errors: data.errors.clone(),
@@ -118,7 +116,7 @@ fn circumstances(data: &RunData) -> Point {
         setup: data.setup.clone(),
         during: data.during.clone(),
         anchor: data.anchor,
-        ..Point::default()
+        ..Run::default()
     }
 }
 
@@ -235,27 +233,27 @@ fn per_worker(
     Some(shares)
 }
 
-fn cpu(point: &mut Point, data: &RunData) {
-    point.context_switches = data.switches;
-    point.counts.clone_from(&data.counts);
-    point.runqueue_wait_s = data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9);
+fn cpu(run: &mut Run, data: &RunData) {
+    run.context_switches = data.switches;
+    run.counts.clone_from(&data.counts);
+    run.runqueue_wait_s = data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9);
     let Some(cpu_ns) = data.cpu_ns else { return };
     let cpu_s = cpu_ns as f64 / 1e9;
-    point.cpu_s = Some(cpu_s);
-    point.spun_s = (data.spun_ns > 0).then(|| data.spun_ns as f64 / 1e9);
+    run.cpu_s = Some(cpu_s);
+    run.spun_s = (data.spun_ns > 0).then(|| data.spun_ns as f64 / 1e9);
     // What is spun so that holds end on time is the tool's, not the lock's.
     let of_operations = cpu_ns.saturating_sub(data.spun_ns);
-    point.cpu_us_per_operation =
-        (point.operations > 0).then(|| of_operations as f64 / 1e3 / point.operations as f64);
-    point.cpu_read_share =
+    run.cpu_us_per_operation =
+        (run.operations > 0).then(|| of_operations as f64 / 1e3 / run.operations as f64);
+    run.cpu_read_share =
         (data.window_ns > 0).then(|| data.cpu_read_ns as f64 / data.window_ns as f64);
     // The sum is exact; its parts are the workers' whole lives after the
     // start, of which the window is nearly all.
     let (user, system) = (data.usage_ns.0 as f64, data.usage_ns.1 as f64);
     if user + system > 0.0 {
-        point.cpu_user_s = Some(cpu_s * user / (user + system));
-        point.cpu_system_s = Some(cpu_s * system / (user + system));
-        point.cpu_split = Some("sampled".to_owned());
+        run.cpu_user_s = Some(cpu_s * user / (user + system));
+        run.cpu_system_s = Some(cpu_s * system / (user + system));
+        run.cpu_split = Some("sampled".to_owned());
     }
 }
 
@@ -282,48 +280,48 @@ fn server(order: &RunOrder, operations: u64, data: &RunData) -> Option<Server> {
     })
 }
 
-fn distributions(point: &mut Point, order: &RunOrder, data: &RunData, over: &[Nanos]) {
+fn distributions(run: &mut Run, order: &RunOrder, data: &RunData, over: &[Nanos]) {
     let empty = Merged::default();
     let figure = |name: &str| data.figures.get(name).unwrap_or(&empty);
     if order.workload.pipeline() > 1 {
-        return batches(point, data, over);
+        return batches(run, data, over);
     }
     let acquire = histogram(figure("acquire_ns"));
-    point.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
+    run.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
     if let Some(censored) = &data.censored_by_mode {
         let of = |name, mode: usize| {
             censor::waits(&histogram(figure(name)), &histogram(&censored[mode]), over)
         };
-        point.reader_wait_ns = of(READER_WAITS, 0).map(Box::new);
-        point.writer_wait_ns = of(WRITER_WAITS, 1).map(Box::new);
+        run.reader_wait_ns = of(READER_WAITS, 0).map(Box::new);
+        run.writer_wait_ns = of(WRITER_WAITS, 1).map(Box::new);
     }
-    point.hold_ns = histogram(figure("hold_ns")).distribution(over);
-    point.release_ns = histogram(figure("release_ns")).distribution(over);
+    run.hold_ns = histogram(figure("hold_ns")).distribution(over);
+    run.release_ns = histogram(figure("release_ns")).distribution(over);
     let may_fail = |contend: &ContendOrder| contend.try_only || contend.acquire_timeout.is_some();
     if contended(order).is_some_and(may_fail) {
-        point.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
+        run.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
     }
     // Across hosts nobody knows who had the lock before.
     let met = order.meets_others();
     let handoff = |name: &str| histogram(if met { &empty } else { figure(name) });
     let same = handoff("handoff_same_cpu_ns");
     let cross = handoff("handoff_cross_cpu_ns");
-    point.handoff_same_cpu_ns = same.distribution(over);
-    point.handoff_cross_cpu_ns = cross.distribution(over);
+    run.handoff_same_cpu_ns = same.distribution(over);
+    run.handoff_cross_cpu_ns = cross.distribution(over);
     let mut all = same;
     all.merge(&cross);
-    point.handoff_ns = all.distribution(over);
+    run.handoff_ns = all.distribution(over);
     let looked = !order.is_counted() || order.is_contended_stream();
-    point.blocked_share = (data.stamped > 0 && data.excludes && looked && !met)
+    run.blocked_share = (data.stamped > 0 && data.excludes && looked && !met)
         .then(|| data.contended as f64 / data.stamped as f64);
     match &order.workload {
-        WorkloadOrder::Stream(stream) if stream.session_each => sessions(point, data, over),
-        _ => keep_histograms(point, data, |name| name),
+        WorkloadOrder::Stream(stream) if stream.session_each => sessions(run, data, over),
+        _ => keep_histograms(run, data, |name| name),
     }
 }
 
 /// What a session takes beside the lock. It is noted where others note their holds.
-fn sessions(point: &mut Point, data: &RunData, over: &[Nanos]) {
+fn sessions(run: &mut Run, data: &RunData, over: &[Nanos]) {
     fn named(name: &str) -> &str {
         match name {
             _ if name == OPEN.name() => "open_ns",
@@ -332,34 +330,33 @@ fn sessions(point: &mut Point, data: &RunData, over: &[Nanos]) {
             other => other,
         }
     }
-    point.hold_ns = None;
+    run.hold_ns = None;
     for (phase, figure) in [("open", OPEN), ("close", CLOSE), ("cycle", CYCLE)] {
         let span = data.figures.get(figure.name()).map(histogram);
         let span = span.and_then(|span| span.distribution(over));
-        point.phases.extend(span.map(|span| Phase {
+        run.phases.extend(span.map(|span| Phase {
             phase: phase.to_owned(),
             span,
         }));
     }
-    keep_histograms(point, data, named);
+    keep_histograms(run, data, named);
 }
 
-fn keep_histograms(point: &mut Point, data: &RunData, named: fn(&str) -> &str) {
+fn keep_histograms(run: &mut Run, data: &RunData, named: fn(&str) -> &str) {
     for (name, merged) in data
         .figures
         .iter()
         .chain([(&"censored_ns".to_owned(), &data.censored)])
     {
         if !merged.buckets.0.is_empty() {
-            point
-                .histograms
+            run.histograms
                 .insert(named(name).to_owned(), merged.buckets.clone());
         }
     }
 }
 
 /// What is stamped of pipelined requests is the time of a whole batch.
-fn batches(point: &mut Point, data: &RunData, over: &[Nanos]) {
+fn batches(run: &mut Run, data: &RunData, over: &[Nanos]) {
     fn named(name: &str) -> &str {
         match name {
             "acquire_ns" => "batch_ns",
@@ -368,12 +365,12 @@ fn batches(point: &mut Point, data: &RunData, over: &[Nanos]) {
         }
     }
     let of = |name: &str| data.figures.get(name).map(histogram);
-    point.batch_ns = of("acquire_ns").and_then(|h| h.distribution(over));
-    point.release_batch_ns = of("release_ns").and_then(|h| h.distribution(over));
-    keep_histograms(point, data, named);
+    run.batch_ns = of("acquire_ns").and_then(|h| h.distribution(over));
+    run.release_batch_ns = of("release_ns").and_then(|h| h.distribution(over));
+    keep_histograms(run, data, named);
 }
 
-fn exclusion(point: &Point, data: &RunData) -> Exclusion {
+fn exclusion(run: &Run, data: &RunData) -> Exclusion {
     Exclusion {
         checked: data.checked,
         violations: data.violations,
@@ -382,7 +379,7 @@ fn exclusion(point: &Point, data: &RunData) -> Exclusion {
         tokens_checked: (data.tokens.0 > 0).then_some(data.tokens.0),
         tokens_out_of_order: (data.tokens.1 > 0).then_some(data.tokens.1),
         reader_coverage: data.reader_coverage,
-        inner_interval_ns: point
+        inner_interval_ns: run
             .hold_ns
             .as_ref()
             .and_then(|hold| hold.percentiles.get("p50").copied()),
