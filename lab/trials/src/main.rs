@@ -10,8 +10,7 @@
     reason = "a program for people, whose results go to stdout as jostle's own do"
 )]
 
-mod hog;
-mod pause;
+mod disturbance;
 mod peers;
 mod program;
 mod validate;
@@ -64,12 +63,6 @@ enum Task {
     /// A server that only answers; called by `peers --services`
     #[command(hide = true)]
     Answer,
-    /// Uses a share of one CPU; called by `validate judge`
-    #[command(hide = true)]
-    Hog(hog::Hog),
-    /// Stops a control group and lets it go on, in turn; called by `validate judge`
-    #[command(hide = true)]
-    Pause(pause::Pause),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -98,8 +91,6 @@ fn main() -> anyhow::Result<()> {
         }),
         Task::Relay => Ok(jostle_testbed::relay::run(|port| println!("ready {port}"))?),
         Task::Answer => answer(),
-        Task::Hog(hog) => hog.run(),
-        Task::Pause(pause) => pause.run(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! owners of CPU time ([`accounts`]), the machine's counters ([`MachineReading`]) and its own
 //! speed ([`anchor`]), the program that runs along ([`during`]), progress reports ([`watch`]).
 //!
-//! Not here: what is measured and how (`jostle-engine`, `jostle-connections`).
+//! Not here: what is measured and how (`jostle-engine`, `jostle-connections`, `jostle-recover`).
 
 pub mod accounts;
 pub mod anchor;

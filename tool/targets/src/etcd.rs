@@ -3,8 +3,8 @@
 //! lease, and owns the lock when no key there is older. Otherwise it watches the key just
 //! before its own. The key's create revision is the fencing token.
 //!
-//! `rpc` has the calls, `messages` their messages, and `server` the queries to a server
-//! before the first lock.
+//! `rpc` has the calls, `messages` their messages, `server` the queries to a server
+//! before the first lock, and `target` what the workers share.
 
 mod carrier;
 mod failure;
@@ -14,23 +14,17 @@ mod launch;
 mod messages;
 mod rpc;
 mod server;
+mod target;
 
-use crate::address::{Address, Members};
+use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::program::{LaunchRecipe, Program};
-use crate::signs::{self, Signs};
-use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
-use crate::{
-    CallError, Keeping, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target,
-    Traffic, VERSION_FACT, Wait,
-};
+use crate::{CallError, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use failure::Failure;
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 pub use launch::Launch;
-use launch::PROGRAM;
 use messages::{
     CREATE, Compare, DELETE, DeleteRangeRequest, DeleteRangeResponse, Empty, KeepAliveResponse,
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, PutRequest, RangeRequest,
@@ -38,10 +32,9 @@ use messages::{
     WatchRequest, WatchResponse,
 };
 use rpc::Channel;
-use server::{admitted, any, granted, status, told};
-use std::collections::BTreeMap;
-use std::path::Path;
+use server::{admitted, any, told};
 use std::time::Duration;
+pub use target::Etcd;
 
 /// The lease of a session, in seconds, as the library has it.
 const TTL_S: i64 = 60;
@@ -63,172 +56,6 @@ const TLS_SCHEME: &str = "https";
 
 /// Where name and password stand that etcdctl would take.
 const VARIABLES: [&str; 2] = ["ETCDCTL_USER", "ETCDCTL_PASSWORD"];
-
-/// An etcd.
-#[derive(Debug)]
-pub struct Etcd {
-    servers: Members,
-    own: Credentials,
-    names: Names,
-    ttl_s: i64,
-    /// Its process, where it was launched.
-    pid: Option<u32>,
-    version: Option<f64>,
-    /// Whether workers take up their sessions on new connections.
-    stays: bool,
-}
-
-impl Target for Etcd {
-    type Lock = EtcdLock;
-
-    /// For HTTP/2.
-    const THREAD_STACK: usize = 512 << 10;
-
-    const ENTRY: Entry = Entry {
-        name: "etcd",
-        aliases: &[],
-        argument: Some("//HOST:PORT[,HOST:PORT...][?tls]"),
-        check_argument: |argument| {
-            argument.map_or(Ok(()), |place| {
-                Address::several(place, Some(TLS_SCHEME)).map(|_| ())
-            })
-        },
-        family: Family::Service,
-        summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
-        details: "Without an address, a server launched for the run (the first etcd in $PATH; Debian \
-                  package etcd-server), or a cluster of as many as --members says; workers take its \
-                  members in turn. Needs etcd 3.1 or later; the result states the version. As \
-                  concurrency.Mutex of etcd's library: one session for each worker, a lease of 60 s \
-                  that is kept alive every 20 s; a transaction puts the worker's key, if it is not \
-                  there, and gets the oldest; a worker that is not first watches the key just before \
-                  its own, and then gets both again; release deletes the key. Durable; replicated \
-                  where the server is a cluster's; the create revision is the fencing token; served \
-                  in order of revision. The lease frees a dead owner's lock. A worker that holds for \
-                  longer renews meanwhile, unless --renew no. Name and password of a server with \
-                  authentication are $ETCDCTL_USER and $ETCDCTL_PASSWORD, or those of --credentials. \
-                  etcd:https://HOST:PORT asks for TLS, ?ca=FILE behind the last of them for TLS with \
-                  that authority.",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            fifo: true,
-            remote: true,
-            durable: true,
-            replicated: true,
-            clusters: true,
-            fenced: true,
-            usual_lease: Some(Duration::from_secs(TTL_S as u64)),
-            renews: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
-    };
-
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            let servers = Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?;
-            let own = Credentials::find(file, VARIABLES)?;
-            any(Members::look(servers).all(), |server| status(server, &own)).map(drop)
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
-    fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
-        let mut own = Credentials::default();
-        let (servers, pid) = match setup.argument {
-            Some(place) => {
-                own = Credentials::find(setup.credentials, VARIABLES)?;
-                (
-                    Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?,
-                    None,
-                )
-            }
-            None => {
-                let members = Launch::members(setup.members)?;
-                let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
-                let launched = setup.launcher.follow_all(&recipes)?;
-                let pid = launched.first().map(|first| first.pid);
-                let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
-                (addresses.collect(), pid)
-            }
-        };
-        let servers = Members::look(servers);
-        let told = any(servers.all(), |server| status(server, &own))?;
-        let asked_s = setup.lease.map_or(TTL_S, |lease| {
-            lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
-        });
-        let ttl_s = any(servers.all(), |server| granted(server, &own, asked_s))?;
-        Ok(Etcd {
-            servers,
-            own,
-            names: Names::new(setup)?,
-            ttl_s,
-            pid,
-            version: crate::login::version(&told.version),
-            stays: setup.stays,
-        })
-    }
-
-    fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
-        let servers = self.servers.for_worker(worker);
-        let mut lock = any(&servers, |server| {
-            EtcdLock::open(admitted(server, &self.own)?, server, self.names, self.ttl_s)
-        })?;
-        if self.stays {
-            lock.channel.wait_for(lock.lease());
-        }
-        if self.stays || servers.len() > 1 {
-            lock.place = Some((servers, self.own.clone()));
-        }
-        Ok(lock)
-    }
-
-    /// Removes the keys of killed workers, which would otherwise stay until their leases end.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let prefix = self.names.prefix().to_vec();
-        let request = DeleteRangeRequest {
-            range_end: after(&prefix),
-            key: prefix,
-        };
-        any(self.servers.all(), |server| {
-            let channel = admitted(server, &self.own)?;
-            let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
-            removed.map(drop).map_err(|failure| told(server, &failure))
-        })
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(ServerFigures {
-            pid: self.pid,
-            ..ServerFigures::default()
-        }))
-    }
-
-    fn signs(&self) -> Signs {
-        let (mut leader, mut silent) = (None, Vec::new());
-        for server in self.servers.all() {
-            let told = server.accepts().then(|| status(server, &self.own));
-            match told {
-                Some(Ok(told)) => leader = Some(format!("{:x}", told.leader)),
-                _ => silent.push(server.to_string()),
-            }
-        }
-        let leader = leader.map(|leader| (signs::LEADER, leader));
-        let silent = (signs::SILENT, silent.join(", "));
-        leader.into_iter().chain([silent]).collect()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let lease = (LEASE_FACT.to_owned(), self.ttl_s as f64 * 1e9);
-        let version = self
-            .version
-            .map(|version| (VERSION_FACT.to_owned(), version));
-        version.into_iter().chain([lease]).collect()
-    }
-}
 
 /// The end of the range of all keys that begin so.
 fn after(prefix: &[u8]) -> Vec<u8> {
@@ -650,125 +477,4 @@ impl Lock for EtcdLock {
 }
 
 #[cfg(test)]
-mod live_tests {
-    use super::fake::{Calls, Says};
-    use super::messages::{Header, ResponseOp};
-    use super::*;
-    use prost::Message;
-    use std::sync::mpsc::Receiver;
-    use std::time::Instant;
-
-    fn message(message: &impl Message) -> Says {
-        Says::Message(message.encode_to_vec())
-    }
-
-    fn kept(ttl_s: i64) -> Says {
-        message(&KeepAliveResponse { id: 7, ttl_s })
-    }
-
-    /// Our key has been put, and an older one is there.
-    fn second() -> Says {
-        let elder = KeyValue {
-            key: b"elder".to_vec(),
-            create_revision: 3,
-        };
-        let found = RangeResponse {
-            header: None,
-            kvs: vec![elder],
-        };
-        message(&TxnResponse {
-            header: Some(Header { revision: 5 }),
-            succeeded: true,
-            responses: vec![
-                ResponseOp { range: None },
-                ResponseOp { range: Some(found) },
-            ],
-        })
-    }
-
-    /// A session with such a lease, at a server that answers so. The paths of the calls.
-    fn session(ttl_s: i64, says: fn(&str) -> Says) -> (EtcdLock, Receiver<String>) {
-        let Calls { address, paths } = fake::answers_calls(says);
-        let address = Address::Tcp(address);
-        let channel = Channel::open(&address).unwrap();
-        let lock = EtcdLock {
-            earlier: Traffic::default(),
-            before: channel.traffic(),
-            is_resumed: false,
-            channel,
-            names: Names::of_run(7),
-            lease: 7,
-            keeping: Keeping::session(KEEP_ALIVE_CALL, ttl_s as u64 * 1_000_000_000),
-            renewed_ns: clock::monotonic(),
-            is_over: false,
-            token: None,
-            place: None,
-        };
-        (lock, paths)
-    }
-
-    fn age(lock: &mut EtcdLock, age_ms: u64) {
-        lock.renewed_ns = clock::monotonic().saturating_sub(age_ms * 1_000_000);
-    }
-
-    #[test]
-    fn a_slow_answer_renews_while_the_lease_lives() {
-        // Slower than a third of the lease, in which the next renewal is due.
-        let (mut lock, _paths) = session(6, |_| {
-            Says::Later(Duration::from_millis(2_200), Box::new(kept(6)))
-        });
-        age(&mut lock, 2_001);
-        let before = clock::monotonic();
-        assert_eq!(lock.renew_in_time(), Ok(()));
-        assert!(lock.renewed_ns >= before);
-    }
-
-    #[test]
-    fn a_lease_that_is_over_is_told_from_a_silent_server() {
-        let (mut lock, _paths) = session(3, |_| kept(0));
-        age(&mut lock, 10_000);
-        assert_eq!(lock.renew_in_time(), Err(LAPSED));
-    }
-
-    #[test]
-    fn a_watch_ends_when_the_next_renewal_is_due() {
-        let (mut lock, _paths) = session(60, |_| Says::Nothing);
-        let wait = Wait::Block {
-            last_resort_ns: u64::MAX,
-        };
-        // Soon, and by now.
-        for aged in [19_800, 20_000] {
-            age(&mut lock, aged);
-            let start = Instant::now();
-            let seen = lock.watch(b"elder".to_vec(), 5, wait).unwrap();
-            assert!(seen.is_none());
-            assert!(start.elapsed() < Duration::from_secs(5));
-        }
-    }
-
-    #[test]
-    fn a_failed_wait_takes_its_key_out_of_the_queue() {
-        let wait = Wait::Block {
-            last_resort_ns: u64::MAX,
-        };
-        let refusing: fn(&str) -> Says = |path| match path {
-            TXN => second(),
-            RANGE => Says::Status(14, "no leader"),
-            _ => message(&DeleteRangeResponse { deleted: 1 }),
-        };
-        // The second server does not let the key be deleted either.
-        let broken: fn(&str) -> Says = |path| match path {
-            TXN => second(),
-            RANGE => Says::Status(14, "no leader"),
-            _ => Says::Status(14, "not now"),
-        };
-        for says in [refusing, broken] {
-            let (mut lock, paths) = session(60, says);
-            let error = lock.acquire(0, Mode::Exclusive, wait).unwrap_err();
-            assert_eq!(error.call, "Range");
-            assert!(error.said.unwrap_or_default().contains("no leader"));
-            let asked: Vec<String> = paths.try_iter().collect();
-            assert_eq!(asked, [TXN, RANGE, DELETE_RANGE]);
-        }
-    }
-}
+mod live_tests;

@@ -151,6 +151,12 @@ fn cpu_places_of(root: &Path) -> (Version, Vec<PathBuf>) {
     (version, places)
 }
 
+/// This process's own group in the hierarchy that has the cpu controller.
+pub(crate) fn own_cpu_group() -> Option<PathBuf> {
+    let (_, groups) = groups_of(Path::new("/"), "self", "cpu");
+    groups.into_iter().next()
+}
+
 /// The tightest limit on the CPU time of another process; None without any.
 pub fn cpu_quota_of(pid: u32) -> Option<Quota> {
     let (version, groups) = groups_of(Path::new("/"), &pid.to_string(), "cpu");

@@ -18,6 +18,9 @@ const PERIOD_US: f64 = 100_000.0;
 /// The kernel refuses less (CFS bandwidth control, min_cfs_quota_period).
 pub const LEAST_CPUS: f64 = 0.01;
 
+/// More than any machine has: a quota of so many CPUs is accounted and never reached.
+pub const NO_QUOTA_CPUS: f64 = 10_000.0;
+
 /// The beginning of the names of such groups.
 pub const PREFIX: &str = "jostle-cpu-";
 
@@ -64,6 +67,18 @@ impl CpuGroup {
         fs::write(self.path.join("cgroup.procs"), "0")
     }
 
+    /// The result of `act`, which this process does in the group; then it returns to where it was.
+    ///
+    /// # Errors
+    /// The system's, also if this process's own group cannot be found.
+    pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+        let home = cgroup::own_cpu_group().ok_or(io::ErrorKind::NotFound)?;
+        self.enter()?;
+        let done = act();
+        fs::write(home.join("cgroup.procs"), "0")?;
+        Ok(done)
+    }
+
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -72,6 +87,16 @@ impl CpuGroup {
     /// The file that holds its quota, and the text that sets the quota to this many CPUs.
     pub fn quota(&self, cpus: f64) -> (PathBuf, String) {
         quota(self.version, &self.path, cpus)
+    }
+
+    /// Sets its quota to this many CPUs.
+    ///
+    /// # Errors
+    /// The system's, with the file.
+    pub fn limit(&self, cpus: f64) -> io::Result<()> {
+        let (file, text) = self.quota(cpus);
+        fs::write(&file, text)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
     }
 
     /// How often its quota has run out so far.

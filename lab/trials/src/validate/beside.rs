@@ -11,7 +11,7 @@
 
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
-use super::{Collect, Required, Row};
+use super::{Required, Row, Series};
 use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Accounts, Environment, Experiment, Is, Run};
@@ -84,27 +84,19 @@ pub(super) struct Session {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub(super) fn rows(
-    collect: &Collect,
-    program: Option<&Path>,
-    only: Option<&str>,
-) -> anyhow::Result<Vec<Row>> {
-    if let Some(path) = &collect.judge {
-        return Ok(report(&Store::read(path)?.lines));
+pub(super) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = series.collect.begin()?;
+    if Instant::now() >= until {
+        return Ok(report(&store.lines));
     }
-    let mut store: Store<Session> = Store::open(collect.save.as_deref())?;
-    let jostle = match program {
-        Some(path) => path.to_owned(),
-        None => program::build()?,
-    };
+    let jostle = series.jostle()?;
     let sampler = Sampler::start()?;
-    let until = Instant::now() + Duration::from_secs(collect.seconds);
     // Trials are continued within one call only, where nothing passes between them.
     let before = store.lines.len();
     while Instant::now() < until {
         let here: &[Session] = &store.lines[before..];
         let line = here.last().map(|last| last.line.as_str());
-        let found = next(&store.lines, line, only);
+        let found = next(&store.lines, line, |cell| series.has(cell));
         let (cell, tried) = found.context("no cell has that in its name")?;
         if tried >= TRIALS {
             break;
@@ -117,11 +109,11 @@ pub(super) fn rows(
 }
 
 /// A cell with the fewest trials, and how many these are. If there are several, one of this
-/// line, whose controls it can share. None where no cell has `only` in its name.
+/// line, whose controls it can share. None where none is wanted.
 fn next(
     sessions: &[Session],
     line: Option<&str>,
-    only: Option<&str>,
+    is_wanted: impl Fn(&str) -> bool,
 ) -> Option<((&'static str, &'static str), usize)> {
     let mut tried = BTreeMap::<_, usize>::new();
     for trial in trials(sessions) {
@@ -133,11 +125,8 @@ fn next(
     let cells = PLANTS
         .iter()
         .flat_map(|plant| LINES.map(|line| (plant.0, line.0)));
-    let wanted = |(plant, line): &(&str, &str)| {
-        only.is_none_or(|only| format!("{plant}, {line}").contains(only))
-    };
     let counted = cells
-        .filter(wanted)
+        .filter(|(plant, line)| is_wanted(&format!("{plant}, {line}")))
         .map(|cell| (cell, tried.get(&cell).copied().unwrap_or(0)));
     counted.min_by_key(|(cell, tried)| (*tried, Some(cell.1) != line))
 }
@@ -394,12 +383,8 @@ fn report(sessions: &[Session]) -> Vec<Row> {
     let all: Vec<Outcome> = cells.into_values().flatten().collect();
     let [held, not, discarded] =
         [Outcome::Held, Outcome::NotHeld, Outcome::Discarded].map(|wanted| count(&all, wanted));
-    let row = |what: &str, count: usize, trials: usize, required| Row {
-        what: what.to_owned(),
-        count: count as u64,
-        trials: trials as u64,
-        required,
-        note: String::new(),
+    let row = |what: &str, count: usize, trials: usize, required| {
+        Row::counted(what, count as u64, trials as u64, required)
     };
     vec![
         row(

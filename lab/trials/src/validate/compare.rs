@@ -263,20 +263,15 @@ fn row(what: &str, is_alike: bool, required: Required, told: &Told, sessions: us
         true => format!("called the same {}", count(&|said| said == Change::Same)),
         false => format!("called better {}", count(&|said| said == Change::Better)),
     };
-    Row {
-        what: match is_alike {
-            true => format!("A/A, {what}: called different"),
-            false => format!("{what}: called worse"),
-        },
-        count: count(&wanted),
-        trials: count(&|_| true),
-        required,
-        note: format!(
-            "over sessions {:.1} to {:.1} %; {other}",
-            100.0 * low,
-            100.0 * high
-        ),
-    }
+    let what = match is_alike {
+        true => format!("A/A, {what}: called different"),
+        false => format!("{what}: called worse"),
+    };
+    Row::counted(what, count(&wanted), count(&|_| true), required).noting(format!(
+        "over sessions {:.1} to {:.1} %; {other}",
+        100.0 * low,
+        100.0 * high
+    ))
 }
 
 /// Between which bounds the share of what is wanted lies, were other

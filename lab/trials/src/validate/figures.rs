@@ -45,13 +45,12 @@ fn counted(program: &TestProgram, name: &str, repeats: u32) -> anyhow::Result<Ro
             println!("{}", said(&String::from_utf8_lossy(&output.stdout)));
         }
     }
-    Ok(Row {
-        what: format!("{program} {}", name.replacen(FIGURES, "::", 1)),
-        count: passed,
-        trials: u64::from(repeats),
-        required: Required::AtLeast(LEAST),
-        note: String::new(),
-    })
+    Ok(Row::counted(
+        format!("{program} {}", name.replacen(FIGURES, "::", 1)),
+        passed,
+        u64::from(repeats),
+        Required::AtLeast(LEAST),
+    ))
 }
 
 /// What a test that failed printed, without libtest's frame and the backtrace.

@@ -2,14 +2,14 @@
 //! two of which the new one's lock takes a tenth longer.
 
 use super::store::Store;
-use super::{Required, Row};
+use super::{Collect, Required, Row};
 use crate::program;
 use anyhow::{Context, ensure};
 use jostle_report::compare::{Input, compare};
 use jostle_stats::intervals::median;
 use jostle_testbed::shell;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -42,24 +42,14 @@ pub(super) struct Trial {
     took_s: f64,
 }
 
-pub(super) struct Wanted<'a> {
-    pub seconds: u64,
-    pub save: Option<&'a Path>,
-    pub judge: Option<&'a Path>,
-    pub contended: bool,
-}
-
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
-    let mut store: Store<Trial> = match wanted.judge {
-        Some(path) => Store::read(path)?,
-        None => Store::open(wanted.save)?,
-    };
-    if wanted.judge.is_none() {
-        collect(&mut store, wanted)?;
+pub(super) fn rows(wanted: &Collect, contended: bool) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = wanted.begin()?;
+    if Instant::now() < until {
+        collect(&mut store, until, contended)?;
     }
     let trials = store.lines.iter();
-    let trials: Vec<&Trial> = trials.filter(|t| t.contended == wanted.contended).collect();
+    let trials: Vec<&Trial> = trials.filter(|t| t.contended == contended).collect();
     let took: Vec<f64> = trials.iter().map(|trial| trial.took_s).collect();
     println!(
         "{} calls of tool/ci-gate/gate, {:.1} s each (median)",
@@ -71,9 +61,6 @@ pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
 }
 
 fn judge(planted: &[&Trial], equal: &[&Trial]) -> Vec<Row> {
-    let count = |trials: &[&Trial], is: fn(&Trial) -> bool| {
-        trials.iter().filter(|trial| is(trial)).count() as u64
-    };
     let estimates = |trials: &[&Trial]| -> String {
         let ratios: Vec<f64> = trials.iter().filter_map(|t| Some(t.ratio?[0])).collect();
         let ends = ratios.iter().copied();
@@ -84,47 +71,44 @@ fn judge(planted: &[&Trial], equal: &[&Trial]) -> Vec<Row> {
             ends.fold(0.0, f64::max),
         )
     };
-    let (equals, planteds) = (equal.len() as u64, planted.len() as u64);
+    let is_decided = |said: &String| said == "worse" || said == "better";
+    let undecided = equal.iter().filter(|trial| trial.exit == 3).count();
     vec![
-        Row {
-            what: "a tenth slower: exit code 4".to_owned(),
-            count: count(planted, |trial| trial.exit == 4),
-            trials: planteds,
-            required: Required::AtLeast(0.95),
-            note: estimates(planted),
-        },
-        Row {
-            what: "equal: called worse or better".to_owned(),
-            count: count(equal, |t| {
-                t.said.iter().any(|s| s == "worse" || s == "better")
-            }),
-            trials: equals,
-            required: Required::AtMost(0.0),
-            note: estimates(equal),
-        },
-        Row {
-            what: "equal: called the same".to_owned(),
-            count: count(equal, |t| t.said.iter().all(|s| s == "same")),
-            trials: equals,
-            required: Required::AtLeast(50.0 / 60.0),
-            note: format!("exit code 3 of {}", count(equal, |trial| trial.exit == 3)),
-        },
+        Row::of(
+            "a tenth slower: exit code 4",
+            planted,
+            |trial| trial.exit == 4,
+            Required::AtLeast(0.95),
+        )
+        .noting(estimates(planted)),
+        Row::of(
+            "equal: called worse or better",
+            equal,
+            |trial| trial.said.iter().any(is_decided),
+            Required::AtMost(0.0),
+        )
+        .noting(estimates(equal)),
+        Row::of(
+            "equal: called the same",
+            equal,
+            |trial| trial.said.iter().all(|said| said == "same"),
+            Required::AtLeast(50.0 / 60.0),
+        )
+        .noting(format!("exit code 3 of {undecided}")),
     ]
 }
 
-fn collect(store: &mut Store<Trial>, wanted: &Wanted<'_>) -> anyhow::Result<()> {
-    let bench = Bench::new(wanted.contended)?;
-    let started = Instant::now();
+fn collect(store: &mut Store<Trial>, until: Instant, contended: bool) -> anyhow::Result<()> {
+    let bench = Bench::new(contended)?;
     // A planted one, then three equal ones, so that a series that is cut off has both.
     for nth in 0..PLANTED + EQUAL {
         let planted = nth % 4 == 0;
-        let is_it =
-            |trial: &&Trial| trial.contended == wanted.contended && trial.planted == planted;
+        let is_it = |trial: &&Trial| trial.contended == contended && trial.planted == planted;
         let due = if planted { nth / 4 + 1 } else { nth - nth / 4 };
         if store.lines.iter().filter(is_it).count() >= due {
             continue;
         }
-        if started.elapsed().as_secs() >= wanted.seconds {
+        if Instant::now() >= until {
             break;
         }
         store.add(bench.trial(planted)?)?;

@@ -34,13 +34,12 @@ pub(super) fn rows(seeds: u64) -> Vec<Row> {
             }
         }
     }
-    rows.push(Row {
-        what: "claims that are untrue or lie outside of the sweep".to_owned(),
-        count: overclaimed,
+    rows.push(Row::counted(
+        "claims that are untrue or lie outside of the sweep",
+        overclaimed,
         trials,
-        required: Required::AtMost(0.0),
-        note: String::new(),
-    });
+        Required::AtMost(0.0),
+    ));
     rows.extend(peaks(seeds));
     rows.extend(exponents(seeds.div_ceil(5)));
     rows
@@ -62,16 +61,11 @@ fn exponents(seeds: u64) -> Vec<Row> {
                     held += u64::from((found.low..=found.high).contains(&c));
                 }
             }
-            rows.push(Row {
-                what: format!(
-                    "13 points, {}: exponent {c} is in its interval",
-                    noise.name()
-                ),
-                count: held,
-                trials: given,
-                required: Required::Nothing,
-                note: String::new(),
-            });
+            let what = format!(
+                "13 points, {}: exponent {c} is in its interval",
+                noise.name()
+            );
+            rows.push(Row::counted(what, held, given, Required::Nothing));
         }
     }
     rows
@@ -101,13 +95,8 @@ fn one(truth: Truth, noise: Noise, sweep: &[u64], seeds: u64) -> (Row, u64) {
         (_, CLEAN) => Required::AtLeast(0.97),
         _ => Required::AtLeast(0.95),
     };
-    let row = Row {
-        what: format!("{} points, {}: {}", sweep.len(), noise.name(), truth.name()),
-        count: held,
-        trials: seeds,
-        required,
-        note,
-    };
+    let what = format!("{} points, {}: {}", sweep.len(), noise.name(), truth.name());
+    let row = Row::counted(what, held, seeds, required).noting(note);
     (row, over)
 }
 
@@ -128,13 +117,7 @@ fn peaks(seeds: u64) -> Vec<Row> {
         };
         (0..seeds).filter(claimed).count() as u64
     };
-    let row = |what: &str, count: u64, required: Required| Row {
-        what: what.to_owned(),
-        count,
-        trials: seeds,
-        required,
-        note: String::new(),
-    };
+    let row = |what: &str, count: u64, required| Row::counted(what, count, seeds, required);
     vec![
         row(
             "a peak at 31 of up to 128 workers is claimed",

@@ -6,6 +6,7 @@
 //! in `record/`.
 
 mod beside;
+mod chain;
 mod clean;
 mod compare;
 mod figures;
@@ -15,11 +16,17 @@ mod judge;
 mod quiet;
 mod recover;
 mod saturation;
+mod sides;
 mod store;
 
+use crate::program;
 use jostle_model::record::{Accounts, Run};
 use jostle_stats::binomial::bounds;
-use std::path::PathBuf;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use store::Store;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Subject {
@@ -70,7 +77,7 @@ pub(crate) enum Subject {
     /// Foreign load generators that are held back, or whose servers are: what jostle judge says
     Judge {
         #[command(flatten)]
-        generators: Generators,
+        series: Series,
         /// Runs of half the length
         #[arg(long)]
         short: bool,
@@ -78,18 +85,18 @@ pub(crate) enum Subject {
     /// Many load generators and servers, each with a limit that is known: what jostle judge says
     JudgeCases {
         #[command(flatten)]
-        generators: Generators,
+        series: Series,
         #[command(flatten)]
         how: judge::cases::How,
     },
     /// Foreign load generators on an idle machine, twenty runs each: what jostle judge says
-    JudgeIdle(Generators),
+    JudgeIdle(Series),
     /// Foreign load generators with and without jostle judge: what watching costs
-    JudgeCost(Generators),
+    JudgeCost(Series),
     /// An idle machine: nearly all of it must be VALID (as root)
     Clean {
         #[command(flatten)]
-        collect: Collect,
+        series: Series,
         /// Points in all, evenly spread over the table of 312
         #[arg(long, default_value_t = 100)]
         points: usize,
@@ -97,12 +104,6 @@ pub(crate) enum Subject {
         /// (guest_halt_poll_ns 0 and 200000, as root; restored at the end)
         #[arg(long)]
         both_halt_settings: bool,
-        /// This jostle, as it was built already
-        #[arg(long, value_name = "FILE")]
-        program: Option<PathBuf>,
-        /// Only lines whose names contain this
-        #[arg(long)]
-        only: Option<String>,
     },
     /// The tests that judge figures of this machine, many times over: how often each passes
     Figures {
@@ -113,53 +114,9 @@ pub(crate) enum Subject {
         only: Option<String>,
     },
     /// jostle recover beside an observer of the same run that is not jostle
-    Recover {
-        #[command(flatten)]
-        collect: Collect,
-        /// This jostle, as it was built already
-        #[arg(long, value_name = "FILE")]
-        program: Option<PathBuf>,
-        /// Only cells whose names contain this
-        #[arg(long)]
-        only: Option<String>,
-    },
+    Recover(Series),
     /// Programs, kernel threads, interrupts beside locks and a service: does what is printed hold?
-    Beside {
-        #[command(flatten)]
-        collect: Collect,
-        /// This jostle, as it was built already
-        #[arg(long, value_name = "FILE")]
-        program: Option<PathBuf>,
-        /// Only cells whose names contain this
-        #[arg(long)]
-        only: Option<String>,
-    },
-}
-
-/// How runs of load generators are collected.
-#[derive(clap::Args)]
-pub(crate) struct Generators {
-    #[command(flatten)]
-    collect: Collect,
-    /// Only generators whose names contain this
-    #[arg(long)]
-    only: Option<String>,
-    /// This jostle, as it was built already
-    #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
-}
-
-impl Generators {
-    fn wanted(&self, short: bool) -> judge::Wanted<'_> {
-        judge::Wanted {
-            seconds: self.collect.seconds,
-            save: self.collect.save.as_deref(),
-            judge: self.collect.judge.as_deref(),
-            only: self.only.as_deref(),
-            short,
-            program: self.program.as_deref(),
-        }
-    }
+    Beside(Series),
 }
 
 /// How a validation that takes long is collected.
@@ -174,6 +131,44 @@ pub(crate) struct Collect {
     /// Measure nothing: judge what this file has
     #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "seconds"])]
     judge: Option<PathBuf>,
+}
+
+impl Collect {
+    /// What was collected so far, and the time at which to stop; none to judge what is there.
+    fn begin<L: Serialize + DeserializeOwned>(&self) -> anyhow::Result<(Store<L>, Instant)> {
+        let now = Instant::now();
+        match &self.judge {
+            Some(path) => Ok((Store::read(path)?, now)),
+            None => {
+                let until = now + Duration::from_secs(self.seconds);
+                Ok((Store::open(self.save.as_deref())?, until))
+            }
+        }
+    }
+}
+
+/// The same, of parts with names.
+#[derive(clap::Args)]
+pub(crate) struct Series {
+    #[command(flatten)]
+    collect: Collect,
+    /// Only lines, cells or generators whose names contain this
+    #[arg(long)]
+    only: Option<String>,
+    /// This jostle, as it was built already
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+}
+
+impl Series {
+    fn has(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    fn jostle(&self) -> anyhow::Result<PathBuf> {
+        let built = self.program.as_deref().map(Path::to_owned);
+        built.map_or_else(program::build, Ok)
+    }
 }
 
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
@@ -204,12 +199,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             directory: directory.as_deref(),
             judge: judge.as_deref(),
         })?,
-        Subject::Gate { collect, contended } => gate::rows(&gate::Wanted {
-            seconds: collect.seconds,
-            save: collect.save.as_deref(),
-            judge: collect.judge.as_deref(),
-            contended: *contended,
-        })?,
+        Subject::Gate { collect, contended } => gate::rows(collect, *contended)?,
         Subject::Saturation {
             seconds,
             save,
@@ -222,38 +212,18 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             };
             saturation::rows(*seconds, save.as_deref(), *quick, length)?
         }
-        Subject::Judge { generators, short } => judge::rows(&generators.wanted(*short))?,
-        Subject::JudgeCases { generators, how } => {
-            judge::cases::rows(&generators.wanted(false), *how)?
-        }
-        Subject::JudgeIdle(generators) => judge::idle::rows(&generators.wanted(false))?,
-        Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted(false))?,
+        Subject::Judge { series, short } => judge::rows(series, *short)?,
+        Subject::JudgeCases { series, how } => judge::cases::rows(series, *how)?,
+        Subject::JudgeIdle(series) => judge::idle::rows(series)?,
+        Subject::JudgeCost(series) => judge::cost::rows(series)?,
         Subject::Clean {
-            collect,
+            series,
             points,
             both_halt_settings,
-            program,
-            only,
-        } => clean::rows(&clean::Wanted {
-            seconds: collect.seconds,
-            points: *points,
-            save: collect.save.as_deref(),
-            judge: collect.judge.as_deref(),
-            both: *both_halt_settings,
-            program: program.as_deref(),
-            only: only.as_deref(),
-        })?,
+        } => clean::rows(series, *points, *both_halt_settings)?,
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
-        Subject::Beside {
-            collect,
-            program,
-            only,
-        } => beside::rows(collect, program.as_deref(), only.as_deref())?,
-        Subject::Recover {
-            collect,
-            program,
-            only,
-        } => recover::rows(collect, program.as_deref(), only.as_deref())?,
+        Subject::Beside(series) => beside::rows(series)?,
+        Subject::Recover(series) => recover::rows(series)?,
     };
     print(&rows)
 }
@@ -265,6 +235,36 @@ pub(crate) struct Row {
     pub trials: u64,
     pub required: Required,
     pub note: String,
+}
+
+impl Row {
+    /// Those of the trials for which this is so.
+    fn of<T>(
+        what: impl Into<String>,
+        trials: impl IntoIterator<Item = T>,
+        is: impl Fn(&T) -> bool,
+        required: Required,
+    ) -> Row {
+        let trials = trials.into_iter();
+        let [count, trials] = trials.fold([0, 0], |[count, all], trial| {
+            [count + u64::from(is(&trial)), all + 1]
+        });
+        Row::counted(what, count, trials, required)
+    }
+
+    fn counted(what: impl Into<String>, count: u64, trials: u64, required: Required) -> Row {
+        Row {
+            what: what.into(),
+            count,
+            trials,
+            required,
+            note: String::new(),
+        }
+    }
+
+    fn noting(self, note: String) -> Row {
+        Row { note, ..self }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -279,6 +279,22 @@ pub(crate) enum Required {
         of: u64,
     },
     Nothing,
+}
+
+impl Required {
+    /// If none of so many is wrong, surely (95 %) under 1.5 % are.
+    const NONE: Required = Required::AtMostOf { most: 0, of: 200 };
+
+    /// If at most two of so many are wrong, surely (95 %) at most 2 % are.
+    const FEW: Required = Required::AtMostOf { most: 2, of: 313 };
+
+    /// Whether so many trials are enough.
+    fn is_enough(self, trials: usize) -> bool {
+        match self {
+            Required::AtMostOf { of, .. } => trials as u64 >= of,
+            _ => true,
+        }
+    }
 }
 
 fn print(rows: &[Row]) -> anyhow::Result<()> {

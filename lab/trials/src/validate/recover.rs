@@ -3,8 +3,7 @@
 //! by `CLOCK_MONOTONIC`, so that what disturbs the run disturbs both. A trial keeps what both
 //! have seen, and the verdict is a pure function of that.
 
-use super::store::Store;
-use super::{Collect, Required, Row};
+use super::{Required, Row, Series};
 use crate::program;
 use anyhow::{Context, ensure};
 use jostle_model::record::{Event, Recovery, What};
@@ -403,36 +402,25 @@ fn judge(trials: &[Trial]) -> Vec<Row> {
         }
     }
     let row = |(what, ns): (String, Vec<i64>)| {
-        let within = ns.iter().filter(|ns| ns.unsigned_abs() <= APART_NS);
         let ms: Vec<f64> = ns.iter().map(|ns| *ns as f64 / 1e6).collect();
-        Row {
-            what,
-            count: within.count() as u64,
-            trials: ns.len() as u64,
-            required: Required::AtLeast(1.0),
-            note: format!("{:+.1} ms (median)", median(&ms).unwrap_or(f64::NAN)),
-        }
+        let is_near = |ns: &i64| ns.unsigned_abs() <= APART_NS;
+        let row = Row::of(what, ns, is_near, Required::AtLeast(1.0));
+        row.noting(format!(
+            "{:+.1} ms (median)",
+            median(&ms).unwrap_or(f64::NAN)
+        ))
     };
     cells.into_iter().map(row).collect()
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub(super) fn rows(
-    collect: &Collect,
-    jostle: Option<&Path>,
-    only: Option<&str>,
-) -> anyhow::Result<Vec<Row>> {
-    if let Some(path) = &collect.judge {
-        return Ok(judge(&Store::read(path)?.lines));
+pub(super) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = series.collect.begin::<Trial>()?;
+    if Instant::now() >= until {
+        return Ok(judge(&store.lines));
     }
-    let mut store: Store<Trial> = Store::open(collect.save.as_deref())?;
-    let jostle = match jostle {
-        Some(path) => path.to_owned(),
-        None => program::build()?,
-    };
-    let until = Instant::now() + Duration::from_secs(collect.seconds);
-    let is_wanted = |cell: &&Cell| only.is_none_or(|only| cell.name.contains(only));
-    let each = CELLS.iter().filter(is_wanted);
+    let jostle = series.jostle()?;
+    let each = CELLS.iter().filter(|cell| series.has(cell.name));
     for (cell, fault) in each.flat_map(|cell| cell.faults.iter().map(move |fault| (cell, *fault))) {
         let is_of = |trial: &&Trial| trial.cell == cell.name && trial.fault == fault;
         // One that the observer came too late for is made again, with fewer that log in again.

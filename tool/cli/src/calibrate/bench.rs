@@ -17,6 +17,7 @@ use jostle_report::{ResultSet, Writer};
 use jostle_stats::checks::{Check, Evidence, neighbours, steal};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
+use jostle_sys::limits::cpu_group::NO_QUOTA_CPUS;
 use jostle_sys::{cpu, ledger};
 
 /// Why a trial has no result.
@@ -163,18 +164,18 @@ impl Bench {
         cpus: f64,
     ) -> Result<(ResultSet, u64), Stop> {
         let stopped = |bench: &Bench| bench.group.as_ref().map_or(0, Group::throttled_periods);
-        let set_quota = |bench: &Bench, cpus: Option<f64>| match &bench.group {
+        let set_quota = |bench: &Bench, cpus: f64| match &bench.group {
             Ok(group) => group
                 .set_quota(cpus)
                 .map_err(|error| Stop::CannotTell(format!("cannot set a CPU quota: {error}"))),
             Err(why) => Err(Stop::CannotTell(why.clone())),
         };
         let plan = plan(line)?;
-        set_quota(self, Some(cpus))?;
+        set_quota(self, cpus)?;
         let before = stopped(self);
         let set = self.run(plan, Under::Quota);
         let periods = stopped(self) - before;
-        set_quota(self, None)?;
+        set_quota(self, NO_QUOTA_CPUS)?;
         Ok((set?, periods))
     }
 

@@ -1,12 +1,16 @@
-//! The disturbances of `calibrate`: busy threads on the workers' CPU, stopped workers, or a
-//! killed owner of a lock. It runs as `--during` does: started by the keeper when the
-//! workers are ready, ended with the run, and killed with the keeper.
+//! The disturbances that are planted: threads that use a CPU, stopped processes, or a killed
+//! owner of a lock. `calibrate` starts them as `--during` does: by the keeper when the workers
+//! are ready, ended with the run, and killed with the keeper. `cargo xtask validate` starts them
+//! beside jostle, as programs that jostle knows nothing of.
 
 use crate::Failure;
 use crate::signals::Signals;
 use anyhow::{Context, anyhow};
-use rustix::process::{Pid, Signal, kill_process};
+use jostle_sys::clock::{monotonic, sleep_until};
+use rustix::process::{Pid, Signal, kill_process, nice};
+use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A disturbance ends after this time by itself, in case nothing ended it.
@@ -15,15 +19,25 @@ const LIFE: Duration = Duration::from_secs(120);
 /// Between two looks for an owner.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// `burn THREADS CPU`, `pause STOPPED_MS RUNNING_MS PIDS`, `kill TIMES EVERY_MS PIDS`.
+/// One turn of a duty cycle, much shorter than a run.
+const TURN_NS: u64 = 10_000_000;
+
+/// `burn THREADS CPU [PERCENT NICENESS]`, `pause STOPPED_MS RUNNING_MS PIDS|GROUP`,
+/// `kill TIMES EVERY_MS PIDS`. GROUP is the directory of a control group.
 pub(crate) fn disturb(words: &[String]) -> Result<u8, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["burn", threads, cpu] => burn(number(threads)?, number(cpu)? as usize)?,
-        ["pause", stopped, running, pids] => {
+        ["burn", threads, cpu] => burn(number(threads)?, number(cpu)?, 100, 0)?,
+        ["burn", threads, cpu, percent, niceness] => burn(
+            number(threads)?,
+            number(cpu)?,
+            number(percent)?,
+            number(niceness)?,
+        )?,
+        ["pause", stopped, running, whom] => {
             let cycle = [stopped, running].map(|ms| number(ms).map(Duration::from_millis));
             let [stopped, running] = cycle;
-            pause(stopped?, running?, &processes(pids)?)?;
+            pause(stopped?, running?, &Paused::read(whom)?)?;
         }
         ["kill", times, every, pids] => {
             let every = Duration::from_millis(number(every)?);
@@ -39,13 +53,13 @@ pub(crate) fn disturb(words: &[String]) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn number(text: &str) -> anyhow::Result<u64> {
-    text.parse()
-        .with_context(|| format!("`{text}` is no number"))
+fn number<T: std::str::FromStr>(text: &str) -> anyhow::Result<T> {
+    let number = text.parse().ok();
+    number.with_context(|| format!("`{text}` is no number"))
 }
 
 fn process(text: &str) -> anyhow::Result<Pid> {
-    let pid = i32::try_from(number(text)?).ok().and_then(Pid::from_raw);
+    let pid = Pid::from_raw(number(text)?);
     pid.ok_or_else(|| anyhow!("`{text}` is no process"))
 }
 
@@ -53,39 +67,108 @@ fn processes(list: &str) -> anyhow::Result<Vec<Pid>> {
     list.split(',').map(process).collect()
 }
 
-/// Threads that never sleep, on one CPU.
-fn burn(threads: u64, cpu: usize) -> anyhow::Result<()> {
+/// Threads on one CPU that use this share of their turns, and sleep for the rest.
+fn burn(threads: u64, cpu: usize, percent: u64, niceness: i32) -> anyhow::Result<()> {
+    jostle_sys::process::set_name("hog");
     jostle_sys::cpu::pin(&[cpu])?;
-    let end = Instant::now() + LIFE;
+    nice(niceness).context("cannot set the niceness")?;
+    let end = monotonic() + LIFE.as_nanos() as u64;
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
-                let mut sum = 0u64;
-                while Instant::now() < end {
-                    (0..10_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
-                }
-            });
+            scope.spawn(|| burn_in_turns(percent, end));
         }
     });
     Ok(())
 }
 
+fn burn_in_turns(percent: u64, end: u64) {
+    let share_ns = match percent {
+        // Not even for a moment, in which others would be favoured.
+        100.. => u64::MAX,
+        _ => TURN_NS * percent / 100,
+    };
+    let mut edge = monotonic();
+    while edge < end {
+        edge += TURN_NS;
+        use_cpu(share_ns, edge);
+        sleep_until(edge);
+    }
+}
+
+/// Uses so much CPU time, but gives up at `edge`: what others kept it from is not
+/// made up for, so that the dose never exceeds what was asked for.
+fn use_cpu(share_ns: u64, edge: u64) {
+    let end = used_ns().saturating_add(share_ns);
+    let mut sum = 0u64;
+    while used_ns() < end && monotonic() < edge {
+        (0..1_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
+    }
+}
+
+/// CPU time of this thread.
+fn used_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Who is stopped.
+enum Paused {
+    Processes(Vec<Pid>),
+    /// Whatever this control group has at the time.
+    Group(PathBuf),
+}
+
+impl Paused {
+    fn read(word: &str) -> anyhow::Result<Paused> {
+        match word.starts_with('/') {
+            true => Ok(Paused::Group(PathBuf::from(word).join("cgroup.procs"))),
+            false => processes(word).map(Paused::Processes),
+        }
+    }
+
+    /// Sends a signal to all; false if nobody will be there any more.
+    fn tell(&self, signal: Signal) -> anyhow::Result<bool> {
+        match self {
+            Paused::Processes(pids) => {
+                let told = pids.iter().map(|pid| kill_process(*pid, signal).is_ok());
+                Ok(told.fold(false, |any, told| any | told))
+            }
+            Paused::Group(file) => {
+                let text = std::fs::read_to_string(file);
+                let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+                let pids = text.lines().filter_map(|line| process(line).ok());
+                // One that is gone is no error.
+                pids.for_each(|pid| {
+                    let _ = kill_process(pid, signal);
+                });
+                Ok(true)
+            }
+        }
+    }
+}
+
 /// Stops and continues these processes alternately, and ends with all of them continued.
-fn pause(stopped: Duration, running: Duration, pids: &[Pid]) -> anyhow::Result<()> {
+fn pause(stopped: Duration, running: Duration, whom: &Paused) -> anyhow::Result<()> {
     let signals = Signals::listen()?;
     let end = Instant::now() + LIFE;
-    // Sends a signal to all; false if none of them exists any more.
-    let tell = |signal| {
-        let told = pids.iter().map(|pid| kill_process(*pid, signal).is_ok());
-        told.fold(false, |any, told| any | told)
-    };
-    while signals.exit_code().is_none() && Instant::now() < end {
+    pause_until(stopped, running, whom, || {
+        signals.exit_code().is_some() || Instant::now() >= end
+    })
+}
+
+fn pause_until(
+    stopped: Duration,
+    running: Duration,
+    whom: &Paused,
+    is_over: impl Fn() -> bool,
+) -> anyhow::Result<()> {
+    while !is_over() {
         std::thread::sleep(running);
-        if signals.exit_code().is_some() || !tell(Signal::STOP) {
+        if is_over() || !whom.tell(Signal::STOP)? {
             break;
         }
         std::thread::sleep(stopped);
-        tell(Signal::CONT);
+        whom.tell(Signal::CONT)?;
     }
     Ok(())
 }
@@ -116,4 +199,70 @@ fn kill(times: u64, every: Duration, mut pids: Vec<Pid>) -> anyhow::Result<()> {
 fn sleeps_on_a_timer(pid: Pid) -> bool {
     let path = format!("/proc/{}/wchan", pid.as_raw_nonzero());
     std::fs::read_to_string(path).is_ok_and(|waits_in| waits_in.contains("nanosleep"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_use_their_share_and_no_more() {
+        let used_ms = |percent: u64| {
+            let burning = std::thread::spawn(move || {
+                let before = used_ns();
+                burn_in_turns(percent, monotonic() + 30 * TURN_NS);
+                (used_ns() - before) as f64 / 1e6
+            });
+            burning.join().unwrap()
+        };
+        // 300 ms each. A busy machine can only take from them.
+        let found = (0..5).any(|_| {
+            let [little, much] = [used_ms(10), used_ms(60)];
+            assert!(little < 60.0 && much < 210.0, "{little} and {much} ms");
+            much > 1.5 * little
+        });
+        assert!(found, "in none of five tries");
+    }
+
+    #[test]
+    fn unknown_disturbances_are_refused() {
+        for words in ["burn 1", "burn one 0", "pause 20 20 x", "slow 1 2 3"] {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert!(disturb(&words).is_err(), "{words:?}");
+        }
+    }
+
+    mod live_tests {
+        use super::*;
+        use jostle_sys::process;
+        use std::process::Command;
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        #[test]
+        fn a_group_is_stopped_in_turns_and_runs_at_the_end() {
+            let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+            let pid = sleeper.id();
+            let group = tempfile::tempdir().unwrap();
+            std::fs::write(group.path().join("cgroup.procs"), format!("{pid}\n")).unwrap();
+            let whom = Paused::read(group.path().to_str().unwrap()).unwrap();
+            let over = AtomicBool::new(false);
+            let turn = Duration::from_millis(20);
+            let was_stopped = std::thread::scope(|scope| {
+                let turns =
+                    scope.spawn(|| pause_until(turn, turn, &whom, || over.load(Ordering::Relaxed)));
+                let deadline = Instant::now() + Duration::from_secs(20);
+                while !process::is_halted(pid) && Instant::now() < deadline {
+                    std::thread::yield_now();
+                }
+                let was_stopped = process::is_halted(pid);
+                over.store(true, Ordering::Relaxed);
+                turns.join().unwrap().unwrap();
+                was_stopped
+            });
+            let is_stopped = process::is_halted(pid);
+            sleeper.kill().unwrap();
+            sleeper.wait().unwrap();
+            assert!(was_stopped && !is_stopped);
+        }
+    }
 }

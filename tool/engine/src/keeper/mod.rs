@@ -8,12 +8,10 @@
 
 mod cleaner;
 mod collect;
-mod delays;
 mod died;
 mod latencies;
 mod programs;
 mod recent;
-mod recover;
 mod run;
 mod serve;
 mod server_log;

@@ -1,7 +1,6 @@
 //! The keeper's own life: one request after the other, until its parent goes.
 
 use super::latencies::latencies;
-use super::recover::Recovery;
 use super::run::Run;
 use super::servers::Servers;
 use crate::order::{RecoverOrder, Reply, Request, RunOrder};
@@ -118,8 +117,7 @@ fn recover(context: &Context, order: &RecoverOrder) -> Reply {
 fn recover_on(context: &Context, ledger: &Ledger, order: &RecoverOrder, spec: &Spec) -> Reply {
     // As above.
     let servers = Servers::new(context, ledger, &[]).lasting();
-    let run = Recovery::prepare(context, ledger, &servers, order, spec);
-    match run.and_then(Recovery::perform) {
+    match jostle_recover::recovered(context, ledger, &servers, order, spec) {
         Ok(data) => Reply::Recovered(Box::new(data)),
         Err(Aborted(text)) => Reply::Failed(text),
     }

@@ -7,6 +7,7 @@
 use super::died::death;
 use super::programs::{Restart, Site, Started};
 use jostle_harness::Context;
+use jostle_recover::Service;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
 use jostle_targets::program::{LaunchRecipe, Launched, secret};
@@ -118,13 +119,6 @@ impl<'a> Servers<'a> {
         self
     }
 
-    /// All processes of the servers.
-    pub(super) fn processes(&self) -> Vec<u32> {
-        let running = self.running.borrow();
-        let each = running.iter().map(|running| running.pid);
-        each.flat_map(process::with_descendants).collect()
-    }
-
     /// Whether none was launched.
     pub(super) fn is_empty(&self) -> bool {
         self.running.borrow().is_empty()
@@ -146,78 +140,6 @@ impl<'a> Servers<'a> {
             },
         );
         each.collect()
-    }
-
-    /// Stops all their processes; those that others start first, so that none is missed.
-    pub(super) fn stop_all(&self) {
-        let mut stopped = Vec::new();
-        loop {
-            let new: Vec<u32> = self
-                .processes()
-                .into_iter()
-                .filter(|pid| !stopped.contains(pid))
-                .collect();
-            if new.is_empty() {
-                return;
-            }
-            for pid in new {
-                process::stop(pid);
-                stopped.push(pid);
-            }
-        }
-    }
-
-    /// Lets all their processes go on.
-    pub(super) fn go_on_all(&self) {
-        self.processes().into_iter().for_each(process::go_on);
-    }
-
-    /// Kills all their processes.
-    pub(super) fn kill_all(&self) {
-        // Stopped first, none can start another one.
-        self.stop_all();
-        self.processes().into_iter().for_each(process::kill);
-    }
-
-    /// Starts those again that were killed, and waits until they accept connections.
-    ///
-    /// # Errors
-    /// In words for the user.
-    pub(super) fn start_again(&self) -> Result<(), String> {
-        let killed: Vec<Running> = self.running.take();
-        for Running {
-            pid, again, name, ..
-        } in &killed
-        {
-            while !process::is_gone(*pid) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let again = again
-                .as_ref()
-                .ok_or_else(|| "the server cannot be started again".to_owned())?;
-            match again {
-                Again::Ours {
-                    server,
-                    address,
-                    directory,
-                } => {
-                    self.start_at(server, Some(address), Some(directory))?;
-                }
-                Again::Followed(restart) => {
-                    let pid = self.site().start_again(restart)?;
-                    self.running.borrow_mut().push(Running {
-                        pid,
-                        name: name.clone(),
-                        stop: Stop::Kill {
-                            quits: restart.quits,
-                        },
-                        again: Some(again.clone()),
-                    });
-                }
-            }
-            self.until_it_accepts(again.address())?;
-        }
-        Ok(())
     }
 
     fn until_it_accepts(&self, address: &str) -> Result<(), String> {
@@ -409,6 +331,45 @@ impl Launcher for Servers<'_> {
         ["/proc/self/exe", VERB, ANSWERING_PROGRAM]
             .map(str::to_owned)
             .to_vec()
+    }
+}
+
+impl Service for Servers<'_> {
+    fn start_again(&self) -> Result<(), String> {
+        let killed: Vec<Running> = self.running.take();
+        for Running {
+            pid, again, name, ..
+        } in &killed
+        {
+            while !process::is_gone(*pid) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let again = again
+                .as_ref()
+                .ok_or_else(|| "the server cannot be started again".to_owned())?;
+            match again {
+                Again::Ours {
+                    server,
+                    address,
+                    directory,
+                } => {
+                    self.start_at(server, Some(address), Some(directory))?;
+                }
+                Again::Followed(restart) => {
+                    let pid = self.site().start_again(restart)?;
+                    self.running.borrow_mut().push(Running {
+                        pid,
+                        name: name.clone(),
+                        stop: Stop::Kill {
+                            quits: restart.quits,
+                        },
+                        again: Some(again.clone()),
+                    });
+                }
+            }
+            self.until_it_accepts(again.address())?;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 //! One worker's side of the recipe, without the socket: the sequence of requests and
 //! answers.
 
+mod complaints;
+
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use super::session::{Identity, Session};
 use crate::address::Address;
@@ -8,10 +10,10 @@ use crate::login::Credentials;
 use crate::names::Names;
 use crate::steps::{self, Framed, Limit, Steps};
 use crate::stream::Stream;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
 use crate::{CallError, Keeping, Mode, SetupError, surplus};
+use complaints::{LAPSED, LOST, SILENT, complaint};
 use jostle_sys::clock;
-use jostle_sys::files::Errno;
 use std::cell::Cell;
 use std::io::Write;
 use std::time::Duration;
@@ -311,42 +313,6 @@ fn sequence(name: &[u8]) -> Option<u32> {
     stem.ends_with(MARK).then_some(())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
-
-#[cold]
-fn complaint(call: &'static str, code: i32) -> CallError {
-    let (errno, said) = match code {
-        error::EXPIRED => (Errno::TIMEDOUT, "the session has expired"),
-        error::NO_NODE => (Errno::TIMEDOUT, "the node is gone"),
-        error::NO_AUTH => (Errno::ACCESS, "the server lets nobody create nodes below /"),
-        _ => return refused(call, format!("the server's error {code}").as_bytes()),
-    };
-    CallError {
-        call,
-        errno: errno.raw_os_error(),
-        said: Some(said),
-    }
-}
-
-/// Our node was not there any more.
-const LAPSED: CallError = CallError {
-    call: LIST,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session was over before the lock was granted"),
-};
-
-/// The same at the release.
-const LOST: CallError = CallError {
-    call: DELETE,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session was over before the release"),
-};
-
-/// No ping was answered.
-const SILENT: CallError = CallError {
-    call: PING_CALL,
-    errno: Errno::TIME.raw_os_error(),
-    said: Some("the server has not answered in time"),
-};
 
 impl Steps for ZookeeperWire {
     type Frame<'a> = Frame<'a>;

@@ -5,7 +5,6 @@ pub mod connect;
 pub(crate) mod contend;
 pub mod counted;
 pub(crate) mod locking;
-pub mod recover;
 pub(crate) mod renewals;
 pub mod requests;
 mod staying;

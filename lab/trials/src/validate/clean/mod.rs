@@ -11,7 +11,7 @@ mod lines;
 
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
-use super::{Required, Row};
+use super::{Required, Row, Series};
 use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Experiment, Is, Reason, Run};
@@ -20,8 +20,8 @@ use jostle_testbed::servers::{Running, Server};
 use lines::{Line, lines};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 /// Shares of the points beside which nothing ran: flagged at most, and VALID at least.
 const FLAGGED: f64 = 0.01;
@@ -43,37 +43,22 @@ pub(super) struct Measured {
     pub points: Vec<Run>,
 }
 
-/// What to collect.
-pub(super) struct Wanted<'a> {
-    pub seconds: u64,
-    pub points: usize,
-    pub save: Option<&'a Path>,
-    /// Judge this file instead.
-    pub judge: Option<&'a Path>,
-    /// Idle CPUs poll, and do not poll.
-    pub both: bool,
-    /// This jostle, as it was built already.
-    pub program: Option<&'a Path>,
-    /// Only lines whose names contain this.
-    pub only: Option<&'a str>,
-}
-
-/// Collects what is missing, as far as time allows, and judges all there is.
-pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
-    if let Some(path) = wanted.judge {
-        return Ok(report(&Store::read(path)?.lines));
+/// Collects what is missing, as far as time allows, and judges all there is. `both`: with idle
+/// CPUs that poll, and with such that do not.
+pub(super) fn rows(series: &Series, points: usize, both: bool) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = series.collect.begin()?;
+    if Instant::now() >= until {
+        return Ok(report(&store.lines));
     }
-    let mut lines = lines(wanted.points);
-    lines.retain(|line| wanted.only.is_none_or(|only| line.name.contains(only)));
-    let mut store = Store::open(wanted.save)?;
-    let until = Instant::now() + Duration::from_secs(wanted.seconds);
-    if wanted.both {
+    let mut lines = lines(points);
+    lines.retain(|line| series.has(&line.name));
+    if both {
         for ns in halt::SETTINGS {
             let _restored = halt::set(ns)?;
-            collect(&lines, &mut store, until, wanted.program)?;
+            collect(&lines, &mut store, until, series)?;
         }
     } else {
-        collect(&lines, &mut store, until, wanted.program)?;
+        collect(&lines, &mut store, until, series)?;
     }
     Ok(report(&store.lines))
 }
@@ -97,16 +82,15 @@ fn collect(
     lines: &[Line],
     store: &mut Store<Measured>,
     until: Instant,
-    program: Option<&Path>,
+    series: &Series,
 ) -> anyhow::Result<()> {
     let halt_poll_ns = halt::now();
     let missing = missing(lines, &store.lines, halt_poll_ns);
     if missing.is_empty() || Instant::now() >= until {
         return Ok(());
     }
-    let jostle = program.map_or_else(program::build, |path| Ok(path.to_owned()))?;
     let sampler = Sampler::start()?;
-    let bench = Bench::set_up(jostle, &missing)?;
+    let bench = Bench::set_up(series.jostle()?, &missing)?;
     for (nth, line) in missing.iter().enumerate() {
         if Instant::now() >= until {
             break;
@@ -228,21 +212,15 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
         each.filter(|point| point.measured.beside.is_quiet() == quiet)
             .collect()
     });
-    let row = |what: &str, of: &[&Judged<'_>], is: &dyn Fn(&Judged<'_>) -> bool, required| Row {
-        what: format!("{setting}: {what}"),
-        count: of.iter().filter(|point| is(point)).count() as u64,
-        trials: of.len() as u64,
-        required,
-        note: String::new(),
+    let row = |what: &str, of: &[&Judged<'_>], is: &dyn Fn(&&&Judged<'_>) -> bool, required| {
+        Row::of(format!("{setting}: {what}"), of, is, required)
     };
-    let flagged = |point: &Judged<'_>| point.is_flagged();
-    let invalid = |point: &Judged<'_>| point.is(Is::Invalid);
-    let not_clean = |point: &Judged<'_>| !point.measured.beside.is_quiet();
+    let invalid = |point: &&&Judged<'_>| point.is(Is::Invalid);
     vec![
         row(
             "clean, flagged for neighbours or unchecked",
             &quiet,
-            &flagged,
+            &|point| point.is_flagged(),
             Required::AtMost(FLAGGED),
         ),
         row("clean, INVALID", &quiet, &invalid, Required::AtMost(0.0)),
@@ -252,8 +230,18 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
             &|point| point.is(Is::Valid),
             Required::AtLeast(VALID),
         ),
-        row("not clean", points, &not_clean, Required::Nothing),
-        row("not clean, flagged", &busy, &flagged, Required::Nothing),
+        row(
+            "not clean",
+            points,
+            &|point| !point.measured.beside.is_quiet(),
+            Required::Nothing,
+        ),
+        row(
+            "not clean, flagged",
+            &busy,
+            &|point| point.is_flagged(),
+            Required::Nothing,
+        ),
         row("not clean, INVALID", &busy, &invalid, Required::Nothing),
     ]
 }

@@ -2,25 +2,19 @@
 //! own, and one run of `jostle judge` between them.
 
 use super::generators::{Amount, Generator};
-use super::plants::{Plant, Planted, Side};
-use crate::hog::Hog;
-use crate::pause::Pause;
+use super::plants::{Plant, Planted};
+use crate::disturbance::Disturbance;
 use crate::program;
-use anyhow::{Context, anyhow, bail, ensure};
+use crate::validate::sides::{Side, Sides};
+use anyhow::{Context, bail, ensure};
 use jostle_model::judged::Watched;
 use jostle_model::record::Record;
-use jostle_sys::ledger::Ledger;
-use jostle_sys::limits::cpu_group::CpuGroup;
-use jostle_testbed::leash::Leash;
 use jostle_testbed::running::Running;
 use jostle_testbed::servers::{self, Placed};
 use jostle_testbed::{packages, shell};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// A quota that is accounted and never reached.
-const NO_QUOTA_CPUS: f64 = 10_000.0;
 
 /// A hog's niceness: it gets its share at once, however many threads of its side want the
 /// CPU.
@@ -32,11 +26,9 @@ const LONGEST_S: u32 = 120;
 /// Where runs are made.
 pub(super) struct Bench {
     jostle: PathBuf,
-    /// The generators', and the servers'.
-    cpus: [usize; 2],
-    groups: [CpuGroup; 2],
+    // Before the groups that they are in.
     servers: Vec<servers::Running>,
-    ledger: Ledger,
+    sides: Sides,
     directory: tempfile::TempDir,
 }
 
@@ -61,25 +53,15 @@ pub(super) struct Ran {
 
 impl Bench {
     pub(super) fn set_up(jostle: &Path, generators: &[Generator]) -> anyhow::Result<Bench> {
-        let cpus = jostle_sys::cpu::allowed();
-        let (Some(first), Some(last), true) = (cpus.first(), cpus.last(), cpus.len() > 1) else {
-            return Err(anyhow!("generators and servers need a CPU each"));
-        };
         let needed = generators.iter().flat_map(|each| {
             let server = each.server().packages().iter().copied();
             server.chain([each.package()])
         });
         packages::ensure(&needed.collect::<Vec<_>>())?;
-        let _ = jostle_sys::ledger::sweep_dead();
-        let ledger = Ledger::create().context("cannot make a ledger")?;
-        let group = || CpuGroup::create(&ledger, NO_QUOTA_CPUS).map_err(anyhow::Error::msg);
-        let groups = [group()?, group()?];
         let mut bench = Bench {
             jostle: jostle.to_owned(),
-            cpus: [*first, *last],
-            groups,
             servers: Vec::new(),
-            ledger,
+            sides: Sides::make()?,
             directory: tempfile::tempdir()?,
         };
         for generator in generators {
@@ -99,17 +81,9 @@ impl Bench {
 
     fn placed(&self, side: Side) -> Placed<'_> {
         Placed {
-            cpu: Some(self.cpu(side)),
-            group: Some(self.group(side).path()),
+            cpu: Some(self.sides.cpu(side)),
+            group: Some(self.sides.group(side).path()),
         }
-    }
-
-    fn cpu(&self, side: Side) -> usize {
-        self.cpus[side as usize]
-    }
-
-    fn group(&self, side: Side) -> &CpuGroup {
-        &self.groups[side as usize]
     }
 
     fn address(&self, generator: Generator) -> anyhow::Result<SocketAddr> {
@@ -141,15 +115,12 @@ impl Bench {
         amount: Amount,
         planted: Option<(Planted, Usual)>,
     ) -> anyhow::Result<Ran> {
-        self.limit(Side::Generator, NO_QUOTA_CPUS)?;
-        self.limit(Side::Server, NO_QUOTA_CPUS)?;
-        let stopped = || -> u64 {
-            let each = self.groups.iter();
-            each.map(|group| group.throttled().throttled_periods).sum()
+        self.sides.lift()?;
+        let before = self.sides.stopped();
+        let beside = match planted {
+            Some((planted, usual)) => self.plant(planted, usual)?,
+            None => None,
         };
-        let before = stopped();
-        let beside = planted.map(|(planted, usual)| self.plant(planted, usual));
-        let beside = beside.transpose()?;
         let mut command = program::call(Path::new("timeout"));
         command
             .args(["-s", "INT", &LONGEST_S.to_string()])
@@ -157,11 +128,14 @@ impl Bench {
             .args(self.judge(generator, amount)?);
         // 3: the generator was the limit.
         let printed = printed(&mut command, &[0, 3])?;
+        let is_hog = planted.is_some_and(|(planted, _)| planted.plant == Plant::Hog);
+        let hog = beside.as_ref().filter(|_| is_hog).map(Disturbance::pid);
+        beside.map_or(Ok(()), Disturbance::end)?;
         Ok(Ran {
             per_s: generator.figure(&printed, amount)?,
             watched: read(&self.part())?,
-            hog: beside.and_then(|beside| beside.hog),
-            stopped: stopped() - before,
+            hog,
+            stopped: self.sides.stopped() - before,
         })
     }
 
@@ -192,66 +166,31 @@ impl Bench {
         Ok(words)
     }
 
-    fn limit(&self, side: Side, cpus: f64) -> anyhow::Result<()> {
-        let (file, text) = self.group(side).quota(cpus);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
-    }
-
-    fn plant(&self, planted: Planted, usual: Usual) -> anyhow::Result<Beside> {
+    /// Plants it; what runs beside the run is to be ended with it.
+    fn plant(&self, planted: Planted, usual: Usual) -> anyhow::Result<Option<Disturbance>> {
         let side = planted.side;
-        let used = match side {
-            Side::Generator => usual.generator,
-            Side::Server => usual.server,
-        };
-        let none = Beside::default();
-        Ok(match planted.plant {
+        let group = self.sides.group(side).path();
+        let start = |how: &str, place| Disturbance::start(&self.jostle, how, place).map(Some);
+        match planted.plant {
             Plant::Quota => {
-                self.limit(side, used * planted.left())?;
-                none
+                let used = match side {
+                    Side::Generator => usual.generator,
+                    Side::Server => usual.server,
+                };
+                self.sides.limit(side, used * planted.left())?;
+                Ok(None)
             }
             Plant::Hog => {
-                let hog = Hog {
-                    percent: planted.dose.into(),
-                    cpu: self.cpu(side),
-                    niceness: NICENESS,
-                };
-                let leash = hog.start_in(self.group(side).path())?;
-                Beside {
-                    hog: Some(leash.pid()),
-                    _leash: Some(leash),
-                }
+                let (cpu, dose) = (self.sides.cpu(side), planted.dose);
+                start(&format!("burn 1 {cpu} {dose} {NICENESS}"), Some(group))
             }
             Plant::Pause => {
-                let [stopped_ms, running_ms] = planted.turn_ms();
-                let pause = Pause {
-                    group: self.group(side).path().to_owned(),
-                    stopped_ms,
-                    running_ms,
-                };
-                Beside {
-                    _leash: Some(pause.start()?),
-                    ..none
-                }
+                let [stopped, running] = planted.turn_ms();
+                let how = format!("pause {stopped} {running} {}", group.display());
+                start(&how, None)
             }
-        })
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        // A group is removed when its processes have ended.
-        self.servers.clear();
-        if let Err(left) = self.ledger.sweep() {
-            eprintln!("left behind: {}", left.join("; "));
         }
     }
-}
-
-/// What runs beside a planted run, and ends with it.
-#[derive(Default)]
-struct Beside {
-    hog: Option<u32>,
-    _leash: Option<Leash>,
 }
 
 /// What a command prints, of both streams.

@@ -10,19 +10,16 @@
 mod bench;
 mod table;
 
-use super::Wanted;
 use super::truth::is_spoilt;
-use crate::program;
 use crate::validate::store::Store;
-use crate::validate::{Required, Row};
+use crate::validate::{Required, Row, Series};
 use anyhow::{Context, ensure};
 use bench::{Bench, busy_loop, enter_namespace};
 use jostle_model::judged::{Limit, Watched};
 use jostle_stats::judge::find;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use table::{Case, TABLES, cases};
 
 /// A line of the file: one run.
@@ -53,32 +50,26 @@ pub(crate) struct How {
 }
 
 /// Runs what is missing, as far as time allows, and reports.
-pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result<Vec<Row>> {
+pub(in crate::validate) fn rows(series: &Series, how: How) -> anyhow::Result<Vec<Row>> {
     let (beside, opened) = (how.beside, how.open);
     let cases = cases()?;
-    if let Some(path) = wanted.judge {
-        return report(&cases, &Store::read(path)?.lines, opened);
-    }
-    let mut store: Store<Run> = Store::open(wanted.save)?;
-    let until = Instant::now() + Duration::from_secs(wanted.seconds);
+    let (mut store, until) = series.collect.begin::<Run>()?;
     let is_there = |case: &Case, store: &Store<Run>| {
         let mut lines = store.lines.iter();
         lines.any(|line| line.case == case.number && line.beside == beside)
     };
     let is_wanted = |case: &&Case| {
         let text = format!("#{} {} {}", case.number, case.server, case.command);
-        let is_named = wanted.only.is_none_or(|only| text.contains(only));
-        is_named && case.table() == usize::from(how.table) && !is_there(case, &store)
+        series.has(&text) && case.table() == usize::from(how.table) && !is_there(case, &store)
     };
     let missing: Vec<&Case> = cases.iter().filter(is_wanted).collect();
-    if !missing.is_empty() && wanted.seconds > 0 {
-        let built = wanted.program.map(Path::to_owned);
+    if !missing.is_empty() && Instant::now() < until {
         if !how.apart {
             enter_namespace()?;
         }
-        let bench = Bench::set_up(&built.map_or_else(program::build, Ok)?)?;
+        let bench = Bench::set_up(&series.jostle()?)?;
         if how.r#try {
-            return tried(&bench, &missing);
+            return Ok(vec![tried(&bench, &missing)]);
         }
         let _hog = if beside { Some(busy_loop(None)?) } else { None };
         for case in missing {
@@ -104,24 +95,18 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>, how: How) -> anyhow::Result
 }
 
 /// Runs the commands alone, prints what each printed last, and counts those that work.
-fn tried(bench: &Bench, cases: &[&Case]) -> anyhow::Result<Vec<Row>> {
-    let mut count = 0;
-    for case in cases {
-        match bench.run_alone(case) {
-            Ok(last) => {
-                println!("#{} {last}", case.number);
-                count += 1;
-            }
-            Err(error) => println!("#{} FAILED: {error:#}", case.number),
+fn tried(bench: &Bench, cases: &[&Case]) -> Row {
+    let works = |case: &&&Case| match bench.run_alone(case) {
+        Ok(last) => {
+            println!("#{} {last}", case.number);
+            true
         }
-    }
-    Ok(vec![Row {
-        what: "commands that work".to_owned(),
-        count,
-        trials: cases.len() as u64,
-        required: Required::AtLeast(1.0),
-        note: String::new(),
-    }])
+        Err(error) => {
+            println!("#{} FAILED: {error:#}", case.number);
+            false
+        }
+    };
+    Row::of("commands that work", cases, works, Required::AtLeast(1.0))
 }
 
 fn report(cases: &[Case], runs: &[Run], opened: bool) -> anyhow::Result<Vec<Row>> {
@@ -210,32 +195,25 @@ fn matrix(judged: &[(&Case, Verdict)]) {
 }
 
 fn summary(what: &str, judged: &[(&Case, Verdict)], aside: bool) -> Vec<Row> {
-    let required = |wanted: Required| if aside { wanted } else { Required::Nothing };
     let row = |of: &str,
-               is: &dyn Fn(&(&Case, Verdict)) -> bool,
-               among: &dyn Fn(&(&Case, Verdict)) -> bool,
+               is: &dyn Fn(&&(&Case, Verdict)) -> bool,
+               among: &dyn Fn(&&(&Case, Verdict)) -> bool,
                wanted| {
-        let among: Vec<_> = judged.iter().filter(|one| among(one)).collect();
-        Row {
-            what: format!("{what}: {of}"),
-            count: among.iter().filter(|one| is(one)).count() as u64,
-            trials: among.len() as u64,
-            required: required(wanted),
-            note: String::new(),
-        }
+        let among = judged.iter().filter(among);
+        let required = if aside { wanted } else { Required::Nothing };
+        Row::of(format!("{what}: {of}"), among, is, required)
     };
-    let is_decided = |one: &(&Case, Verdict)| one.1.is_decided();
-    let of_generator = |one: &(&Case, Verdict)| one.0.truth.contains(&Limit::Generator);
+    let of_generator = |one: &&(&Case, Verdict)| one.0.truth.contains(&Limit::Generator);
     vec![
         row(
             "right of the decided",
             &|one| one.1.is_right,
-            &is_decided,
+            &|one| one.1.is_decided(),
             Required::AtLeast(0.95),
         ),
         row(
             "undecided",
-            &|one| !is_decided(one),
+            &|one| !one.1.is_decided(),
             &|_| true,
             Required::AtMost(0.1),
         ),

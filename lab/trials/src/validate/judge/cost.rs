@@ -7,9 +7,8 @@
 //! What jostle does at the start of a run, once, is told by its CPU time.
 
 use super::generators::Generator;
-use super::{Amount, Wanted, amount, pilot};
-use crate::validate::store::Store;
-use crate::validate::{Required, Row};
+use super::{Amount, Bench, amount, generators, pilot};
+use crate::validate::{Required, Row, Series};
 use anyhow::{Context, ensure};
 use jostle_stats::intervals::median;
 use jostle_stats::ratio;
@@ -54,14 +53,13 @@ pub(crate) struct Turns {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub(crate) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
-    if let Some(path) = wanted.judge {
-        return Ok(report(&Store::read(path)?.lines));
+pub(crate) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = series.collect.begin::<Turns>()?;
+    if Instant::now() >= until {
+        return Ok(report(&store.lines));
     }
-    let mut store: Store<Turns> = Store::open(wanted.save)?;
-    let until = Instant::now() + Duration::from_secs(wanted.seconds);
-    let generators = wanted.generators()?;
-    let bench = wanted.bench(&generators)?;
+    let generators = generators(series)?;
+    let bench = Bench::set_up(&series.jostle()?, &generators)?;
     let mut amounts = Vec::new();
     for generator in &generators {
         // Long enough to tell the rate, and so the amount of the long run.
@@ -86,7 +84,7 @@ fn of(runs: &[Turns], generator: Generator) -> impl Iterator<Item = &Turns> {
     runs.iter().filter(move |run| run.generator == name)
 }
 
-fn turns(bench: &super::Bench, generator: Generator, amount: Amount) -> anyhow::Result<Turns> {
+fn turns(bench: &Bench, generator: Generator, amount: Amount) -> anyhow::Result<Turns> {
     let mut run = bench.begin(generator, amount)?;
     let pid = run.0.id();
     let clock = CpuClock::of(pid).context("jostle is not there")?;
@@ -194,20 +192,18 @@ fn report(runs: &[Turns]) -> Vec<Row> {
          itself, median of the runs, in turns with it and in the first two seconds\n"
     );
     vec![
-        Row {
-            what: "generators that may lose 1 % when watched".to_owned(),
-            count: dear,
-            trials: measured,
-            required: Required::AtMost(0.0),
-            note: String::new(),
-        },
-        Row {
-            what: "runs in which jostle used 1 % of the CPUs".to_owned(),
-            count: runs.iter().filter(|run| share(run) >= MOST).count() as u64,
-            trials: runs.len() as u64,
-            required: Required::AtMost(0.0),
-            note: String::new(),
-        },
+        Row::counted(
+            "generators that may lose 1 % when watched",
+            dear,
+            measured,
+            Required::AtMost(0.0),
+        ),
+        Row::of(
+            "runs in which jostle used 1 % of the CPUs",
+            runs,
+            |run| share(run) >= MOST,
+            Required::AtMost(0.0),
+        ),
     ]
 }
 

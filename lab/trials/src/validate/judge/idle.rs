@@ -8,15 +8,15 @@
 
 use super::bench::{Bench, Ran, Usual};
 use super::generators::Generator;
-use super::plants::{Plant, Planted, Side};
+use super::plants::{Plant, Planted};
 use super::truth::is_spoilt;
-use super::{Run, Wanted, amount, line, pilot};
-use crate::validate::store::Store;
-use crate::validate::{Required, Row};
+use super::{RUN_S, Run, amount, generators, line, pilot};
+use crate::validate::sides::Side;
+use crate::validate::{Required, Row, Series};
 use jostle_model::judged::Limit;
 use jostle_stats::intervals::median;
 use jostle_stats::judge::find;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Runs of each generator that are judged, and how often each quota is set.
 const RUNS: usize = 20;
@@ -35,20 +35,19 @@ const SIDES: [(Side, Limit); 2] = [
 ];
 
 /// Runs the generators that the file has not, as far as time allows, and reports.
-pub(in crate::validate) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
-    if let Some(path) = wanted.judge {
-        return Ok(report(&Store::read(path)?.lines));
+pub(in crate::validate) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = series.collect.begin::<Run>()?;
+    if Instant::now() >= until {
+        return Ok(report(&store.lines));
     }
-    let mut store: Store<Run> = Store::open(wanted.save)?;
-    let until = Instant::now() + Duration::from_secs(wanted.seconds);
-    let mut missing = wanted.generators()?;
+    let mut missing = generators(series)?;
     missing.retain(|generator| {
         let mut known = store.lines.iter();
         known.all(|run| run.generator != generator.name())
     });
-    let bench = wanted.bench(&missing)?;
+    let bench = Bench::set_up(&series.jostle()?, &missing)?;
     for generator in missing {
-        let per_s = pilot(&bench, generator, wanted.run_s())?;
+        let per_s = pilot(&bench, generator, RUN_S)?;
         let quotas = SIDES.map(|(side, _)| Some(side)).repeat(QUOTAS);
         let turns = [None; RUNS].into_iter().chain(quotas);
         for (at, side) in (0..).zip(turns) {
@@ -60,7 +59,7 @@ pub(in crate::validate) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>>
                 plant: Plant::Quota,
                 dose: TAKEN,
             });
-            let ran = run(&bench, generator, planted, (per_s, wanted.run_s()))?;
+            let ran = run(&bench, generator, planted, per_s)?;
             store.add(line(1, at, generator, planted, ran))?;
         }
     }
@@ -71,7 +70,7 @@ fn run(
     bench: &Bench,
     generator: Generator,
     planted: Option<Planted>,
-    (per_s, seconds): (f64, u64),
+    per_s: f64,
 ) -> anyhow::Result<Ran> {
     // The quota is a share of a CPU, whatever the side used before.
     let usual = Usual {
@@ -79,7 +78,7 @@ fn run(
         generator: 1.0,
         server: 1.0,
     };
-    let amount = amount(per_s * planted.map_or(1.0, Planted::left), seconds);
+    let amount = amount(per_s * planted.map_or(1.0, Planted::left), RUN_S);
     let run = || bench.run(generator, amount, planted.map(|planted| (planted, usual)));
     let mut ran = run()?;
     for _ in 1..TRIES {
@@ -117,28 +116,28 @@ fn row(runs: &[Run]) -> Row {
     }
     let limits = || idle.iter().map(|run| find(&run.watched).limit);
     let undecided = limits().filter(|limit| *limit == Limit::Undecided).count();
-    let right = limits().filter(|limit| truth.contains(limit)).count();
     let names: Vec<&str> = truth.iter().map(|limit| limit.name()).collect();
-    Row {
-        what: format!("{}: wrong limit", runs[0].generator),
-        count: (idle.len() - right - undecided) as u64,
-        trials: idle.len() as u64,
-        required: Required::AtMostOf {
+    Row::of(
+        format!("{}: wrong limit", runs[0].generator),
+        limits(),
+        |limit| *limit != Limit::Undecided && !truth.contains(limit),
+        Required::AtMostOf {
             most: 0,
             of: RUNS as u64,
         },
-        note: format!(
-            "it is {}; {undecided} undecided, {} disturbed",
-            names.join(" or "),
-            alone().count() - idle.len()
-        ),
-    }
+    )
+    .noting(format!(
+        "it is {}; {undecided} undecided, {} disturbed",
+        names.join(" or "),
+        alone().count() - idle.len()
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::validate::judge::truth::tests::run;
+    use crate::validate::store::Store;
 
     /// Two runs with these busy shares, and one with a quota for each side.
     fn runs(busy: [[f64; 2]; 2], rates: [f64; 2]) -> Vec<Run> {

@@ -1,8 +1,7 @@
 //! `jostle judge` over load generators that are held back, or whose servers are: is a
 //! saturated generator ever called clean, or a clean one saturated?
 //!
-//! A session is a chain of runs of one generator: left alone, planted, left alone,
-//! planted, ..., left alone. [`truth`] has the definitions, [`generators`] what is run,
+//! A session is of one generator. [`truth`] has the definitions, [`generators`] what is run,
 //! [`plants`] what is planted. [`cost`] is another question: what watching costs. [`cases`]
 //! are generators and servers whose limits are known beforehand, [`idle`] repeats these generators
 //! where nothing is planted.
@@ -15,32 +14,21 @@ pub(super) mod idle;
 mod plants;
 mod truth;
 
+use super::chain;
+use super::chain::Linked;
 use super::store::Store;
-use super::{Required, Row};
-use crate::program;
+use super::{Required, Row, Series};
 use bench::{Bench, Ran, Usual};
 use generators::{Amount, Generator};
 use jostle_model::judged::{Limit, Watched};
-use jostle_stats::rng::Rng;
 use plants::Planted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use truth::{Trial, Truth, trials};
-
-/// If none of so many is called clean, surely (95 %) under 1.5 % are.
-const SATURATED: u64 = 200;
-
-/// If at most [`FALSE`] of so many are called saturated, surely (95 %) at most 2 % are.
-const CLEAN: u64 = 313;
-const FALSE: u64 = 2;
 
 /// Share of both that must be decided.
 const DECIDED: f64 = 0.8;
-
-/// Planted runs of a session.
-const PLANTED: usize = 6;
 
 /// However much is taken from a side, as much of the usual work is asked for at least.
 const LEAST: f64 = 0.4;
@@ -69,52 +57,40 @@ pub(super) struct Run {
     pub watched: Watched,
 }
 
-/// What to collect.
-pub(super) struct Wanted<'a> {
-    pub seconds: u64,
-    pub save: Option<&'a Path>,
-    /// Judge this file instead.
-    pub judge: Option<&'a Path>,
-    /// Only generators whose names contain this.
-    pub only: Option<&'a str>,
-    /// Runs of one second instead of two.
-    pub short: bool,
-    /// jostle, as it was built already.
-    pub program: Option<&'a Path>,
-}
-
-impl Wanted<'_> {
-    fn generators(&self) -> anyhow::Result<Vec<Generator>> {
-        let is_wanted = |each: &Generator| self.only.is_none_or(|only| each.name().contains(only));
-        let generators: Vec<Generator> = Generator::ALL.into_iter().filter(is_wanted).collect();
-        anyhow::ensure!(!generators.is_empty(), "no generator has that in its name");
-        Ok(generators)
+impl Linked for Run {
+    fn session(&self) -> u64 {
+        self.session
     }
 
-    fn bench(&self, generators: &[Generator]) -> anyhow::Result<Bench> {
-        let built = self.program.map(Path::to_owned);
-        let jostle: PathBuf = built.map_or_else(program::build, Ok)?;
-        Bench::set_up(&jostle, generators)
+    fn at(&self) -> u32 {
+        self.at
     }
 
-    /// The time that a run takes, left alone.
-    fn run_s(&self) -> u64 {
-        if self.short { 1 } else { 2 }
+    fn is_planted(&self) -> bool {
+        self.planted.is_some()
     }
 }
+
+/// The generators that are asked for.
+fn generators(series: &Series) -> anyhow::Result<Vec<Generator>> {
+    let all = Generator::ALL.into_iter();
+    let generators: Vec<Generator> = all.filter(|each| series.has(each.name())).collect();
+    anyhow::ensure!(!generators.is_empty(), "no generator has that in its name");
+    Ok(generators)
+}
+
+/// The time that a run takes, left alone.
+const RUN_S: u64 = 2;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
-    if let Some(path) = wanted.judge {
-        return Ok(report(&Store::read(path)?.lines));
-    }
-    let mut store = Store::open(wanted.save)?;
-    let until = Instant::now() + Duration::from_secs(wanted.seconds);
-    if !is_enough(&store.lines) && wanted.seconds > 0 {
-        let generators = wanted.generators()?;
-        let bench = wanted.bench(&generators)?;
+pub(super) fn rows(series: &Series, short: bool) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = series.collect.begin()?;
+    if !is_enough(&store.lines) && Instant::now() < until {
+        let generators = generators(series)?;
+        let bench = Bench::set_up(&series.jostle()?, &generators)?;
+        let run_s = if short { RUN_S / 2 } else { RUN_S };
         while !is_enough(&store.lines) && Instant::now() < until {
-            session(&bench, &generators, &mut store, until, wanted.run_s())?;
+            session(&bench, &generators, &mut store, until, run_s)?;
         }
     }
     Ok(report(&store.lines))
@@ -124,9 +100,10 @@ fn is_enough(runs: &[Run]) -> bool {
     let trials = trials(runs);
     let count = |truth| {
         let of_it = trials.iter().filter(|t| t.truth == truth && !t.spoilt);
-        of_it.count() as u64
+        of_it.count()
     };
-    count(Truth::Saturated) >= SATURATED && count(Truth::Clean) >= CLEAN
+    Required::NONE.is_enough(count(Truth::Saturated))
+        && Required::FEW.is_enough(count(Truth::Clean))
 }
 
 /// Makes a session of the generator and with the plants that have the fewest runs so far.
@@ -137,69 +114,40 @@ fn session(
     until: Instant,
     run_s: u64,
 ) -> anyhow::Result<()> {
-    let session = store.lines.last().map_or(1, |run| run.session + 1);
+    let session = chain::next_session(&store.lines);
     let mut counts: BTreeMap<(&str, Planted), usize> = BTreeMap::new();
     for run in &store.lines {
         if let Some(planted) = run.planted {
             *counts.entry((&run.generator, planted)).or_default() += 1;
         }
     }
-    let mut rng = Rng::new(session);
-    let mut generators = generators.to_vec();
-    rng.shuffle(&mut generators);
-    let count = |generator: Generator, planted: Planted| {
-        let key = (generator.name(), planted);
-        counts.get(&key).copied().unwrap_or(0)
-    };
-    let tried = |each: &Generator| Planted::all().map(|p| count(*each, p)).sum::<usize>();
-    let Some(generator) = generators.into_iter().min_by_key(tried) else {
+    let chosen = chain::rarest(
+        session,
+        generators.to_vec(),
+        |_| Planted::all().collect(),
+        |generator, planted| {
+            let key = (generator.name(), planted);
+            counts.get(&key).copied().unwrap_or(0)
+        },
+    );
+    let Some((generator, plants)) = chosen else {
         return Ok(());
     };
-    let mut plants: Vec<Planted> = Planted::all().collect();
-    rng.shuffle(&mut plants);
-    plants.sort_by_key(|planted| count(generator, *planted));
-    plants.truncate(PLANTED);
     eprintln!("session {session}: {}", generator.name());
-    chain(bench, store, session, generator, &plants, until, run_s)
-}
-
-/// One session: every second run is left alone, the first and the last too.
-fn chain(
-    bench: &Bench,
-    store: &mut Store<Run>,
-    session: u64,
-    generator: Generator,
-    plants: &[Planted],
-    until: Instant,
-    run_s: u64,
-) -> anyhow::Result<()> {
     let mut per_s = pilot(bench, generator, run_s)?;
-    let mut at = 0;
-    let mut run = |planted: Option<(Planted, Usual)>, per_s: f64, store: &mut Store<Run>| {
-        let left = planted.map_or(1.0, |(planted, _)| planted.left().max(LEAST));
-        let amount = amount(per_s * left, run_s);
-        let ran = bench.run(generator, amount, planted)?;
-        let usual = usual(&ran);
-        store.add(line(
-            session,
-            at,
-            generator,
-            planted.map(|(planted, _)| planted),
-            ran,
-        ))?;
-        at += 1;
-        anyhow::Ok(usual)
-    };
-    let mut usual = run(None, per_s, store)?;
-    for planted in plants {
-        if Instant::now() >= until {
-            break;
-        }
-        per_s = usual.per_s;
-        run(Some((*planted, usual)), per_s, store)?;
-        usual = run(None, per_s, store)?;
-    }
-    Ok(())
+    chain::session(
+        &plants,
+        Some(until),
+        |at, planted: Option<(Planted, Usual)>| {
+            per_s = planted.map_or(per_s, |(_, usual)| usual.per_s);
+            let left = planted.map_or(1.0, |(planted, _)| planted.left().max(LEAST));
+            let ran = bench.run(generator, amount(per_s * left, run_s), planted)?;
+            let usual = usual(&ran);
+            let planted = planted.map(|(planted, _)| planted);
+            store.add(line(session, at, generator, planted, ran))?;
+            Ok(usual)
+        },
+    )
 }
 
 /// A generator's rate, by a run that is thrown away.
@@ -256,67 +204,45 @@ fn report(runs: &[Run]) -> Vec<Row> {
     describe(runs, &trials);
     table(&trials);
     list(&trials);
-    let of = |truth: Truth, spoilt: bool| {
+    let row = |what: &str, spoilt, truth, is: fn(&&Trial<'_>) -> bool, required| {
         let of_it = trials.iter();
-        of_it.filter(move |trial| trial.truth == truth && trial.spoilt == spoilt)
+        let of_it = of_it.filter(|trial| trial.truth == truth && trial.spoilt == spoilt);
+        Row::of(what, of_it, is, required)
     };
-    let row = |what: &str, spoilt: bool, truth, is: fn(&Trial<'_>) -> bool, required| Row {
-        what: what.to_owned(),
-        count: of(truth, spoilt).filter(|trial| is(trial)).count() as u64,
-        trials: of(truth, spoilt).count() as u64,
-        required,
-        note: String::new(),
-    };
-    let at_most = |most, of| Required::AtMostOf { most, of };
-    let [wrong, decided]: [fn(&Trial<'_>) -> bool; 2] = [|t| t.is_wrong(), |t| t.is_decided()];
-    let share = Required::AtLeast(DECIDED);
+    let [wrong, decided]: [fn(&&Trial<'_>) -> bool; 2] = [|t| t.is_wrong(), |t| t.is_decided()];
+    let (share, none) = (Required::AtLeast(DECIDED), Required::Nothing);
     use Truth::{Clean, Saturated};
-    vec![
-        row(
+    let table = [
+        (
             "saturated, called clean",
             false,
             Saturated,
             wrong,
-            at_most(0, SATURATED),
+            Required::NONE,
         ),
-        row(
+        (
             "clean, called saturated",
             false,
             Clean,
             wrong,
-            at_most(FALSE, CLEAN),
+            Required::FEW,
         ),
-        row("saturated, decided", false, Saturated, decided, share),
-        row("clean, decided", false, Clean, decided, share),
-        row(
+        ("saturated, decided", false, Saturated, decided, share),
+        ("clean, decided", false, Clean, decided, share),
+        (
             "spoilt: saturated, called clean",
             true,
             Saturated,
             wrong,
-            Required::Nothing,
+            none,
         ),
-        row(
-            "spoilt: clean, called saturated",
-            true,
-            Clean,
-            wrong,
-            Required::Nothing,
-        ),
-        row(
-            "spoilt: saturated, decided",
-            true,
-            Saturated,
-            decided,
-            Required::Nothing,
-        ),
-        row(
-            "spoilt: clean, decided",
-            true,
-            Clean,
-            decided,
-            Required::Nothing,
-        ),
-    ]
+        ("spoilt: clean, called saturated", true, Clean, wrong, none),
+        ("spoilt: saturated, decided", true, Saturated, decided, none),
+        ("spoilt: clean, decided", true, Clean, decided, none),
+    ];
+    let rows =
+        table.map(|(what, spoilt, truth, is, required)| row(what, spoilt, truth, is, required));
+    rows.into()
 }
 
 fn describe(runs: &[Run], trials: &[Trial<'_>]) {

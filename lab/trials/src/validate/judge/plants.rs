@@ -1,14 +1,7 @@
 //! What is planted: a side of the load, how it is held back, and by how much.
 
+use crate::validate::sides::Side;
 use serde::{Deserialize, Serialize};
-
-/// Who is held back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Side {
-    Generator,
-    Server,
-}
 
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,15 +23,6 @@ impl Plant {
             Plant::Quota => "quota",
             Plant::Hog => "hog",
             Plant::Pause => "pauses",
-        }
-    }
-}
-
-impl Side {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Side::Generator => "generator",
-            Side::Server => "server",
         }
     }
 }

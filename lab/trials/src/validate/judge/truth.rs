@@ -1,9 +1,8 @@
 //! Which runs were saturated and which were clean, and what `jostle judge` said of them: a
 //! pure function of the runs, so that a changed judge judges kept runs anew.
 //!
-//! - A trial is a run with something planted, and the two beside it that were left alone.
-//!   It *moved* if the generator's own figure lies a tenth or more below both of them:
-//!   below one alone it lies by chance. A quota that never stopped its group, by our own
+//! - A trial is a run with something planted, and its two controls ([`super::super::chain`]).
+//!   It *moved* if the generator's own figure moved down. A quota that never stopped its group, by our own
 //!   reading of cpu.stat, was not planted.
 //! - A run that moved because its generator was held back was *saturated*; one that moved
 //!   because its server was held back was *clean*. One that did not move is neither.
@@ -15,12 +14,11 @@
 //!   counted apart.
 
 use super::Run;
-use super::plants::{Plant, Planted, Side};
+use super::plants::{Plant, Planted};
+use crate::validate::chain::{self, Moved};
+use crate::validate::sides::Side;
 use jostle_model::judged::{Finding, Limit, Watched};
 use jostle_stats::judge::find;
-
-/// What the figure must have lost.
-const MOVED: f64 = 0.1;
 
 /// Shares of all CPUs.
 const STOLEN: f64 = 0.02;
@@ -64,29 +62,23 @@ impl Trial<'_> {
 
 /// All trials of runs that are given in the order in which they were made.
 pub(super) fn trials(runs: &[Run]) -> Vec<Trial<'_>> {
-    let three = runs.windows(3);
-    three
-        .filter_map(|three| trial([&three[0], &three[2]], &three[1]))
+    let all = chain::trials(runs);
+    all.filter_map(|(run, controls)| trial(run, controls))
         .collect()
 }
 
-fn trial<'a>(controls: [&Run; 2], run: &'a Run) -> Option<Trial<'a>> {
+fn trial<'a>(run: &'a Run, controls: [&Run; 2]) -> Option<Trial<'a>> {
     let planted = run.planted?;
-    let is_control = |other: &&Run| {
-        other.session == run.session && other.at.abs_diff(run.at) == 1 && other.planted.is_none()
-    };
     // A side that got slower by itself uses less than its quota.
-    let is_nothing = planted.plant == Plant::Quota && run.stopped == 0;
-    if !controls.iter().all(is_control) || is_nothing {
+    if planted.plant == Plant::Quota && run.stopped == 0 {
         return None;
     }
-    let [before, after] = controls.map(|control| run.per_s / control.per_s);
-    let moved = before <= 1.0 - MOVED && after <= 1.0 - MOVED;
+    let (moved, to) = chain::moved(run.per_s, controls.map(|control| control.per_s));
     Some(Trial {
         run,
         planted,
-        to: (before * after).sqrt(),
-        truth: match (moved, planted.side) {
+        to,
+        truth: match (moved == Moved::Down, planted.side) {
             (false, _) => Truth::Unmoved,
             (true, Side::Generator) => Truth::Saturated,
             (true, Side::Server) => Truth::Clean,

@@ -1,6 +1,7 @@
 //! Tests of what is seen, and of what was recorded.
 
 use super::*;
+use crate::validate::store::Store;
 use jostle_stats::recover::history::{Seen, found};
 
 fn recorded() -> Vec<Trial> {

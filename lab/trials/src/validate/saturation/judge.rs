@@ -1,9 +1,7 @@
 //! Which runs were harmed, and what their verdicts were: a pure function of the runs.
 //!
-//! - A trial is a run with something planted, and the two beside it that were left
-//!   alone. It is *harmed* if a headline lies a tenth or more above both of them, or
-//!   a tenth or more below both: one run alone moves by as much by chance.
-//!   A quota that never stopped the group was not planted, by our own reading of
+//! - A trial is a run with something planted, and its two controls. It is *harmed* if a
+//!   headline moved ([`super::super::chain`]). A quota that never stopped the group was not planted, by our own reading of
 //!   its cpu.stat.
 //! - It is *flagged* if the verdict is against each headline that moved, or
 //!   names generator or machine as the limit. `profiled` is not heard: it says that
@@ -17,11 +15,9 @@
 use super::bench::value;
 use super::kinds::{Figure, Kind, Plant, Planted};
 use super::store::Run;
+use crate::validate::chain::{self, Linked, Moved};
 use jostle_model::record::{self, Claim, Environment, Is, LimitedBy, Reason, Verdict};
 use jostle_stats::checks::{Evidence, verdict};
-
-/// What the planted fault must have moved the headline by.
-const HARM: f64 = 0.1;
 
 /// Share of the CPU time that was wanted.
 const STOLEN: f64 = 0.02;
@@ -171,26 +167,31 @@ fn is_shared(point: &record::Run) -> bool {
     })
 }
 
-/// All that came to a result.
-pub(super) fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
-    let three = judged.windows(3);
-    three
-        .filter_map(|three| trial(&three[0], &three[1], &three[2]))
-        .collect()
+impl Linked for Judged<'_> {
+    fn session(&self) -> u64 {
+        self.run.session
+    }
+
+    fn at(&self) -> u32 {
+        self.run.at
+    }
+
+    fn is_planted(&self) -> bool {
+        self.run.planted.is_some()
+    }
 }
 
-fn trial<'a>(before: &Judged<'_>, run: &'a Judged<'a>, after: &Judged<'_>) -> Option<Trial<'a>> {
+/// All that came to a result.
+pub(super) fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
+    let all = chain::trials(judged);
+    all.filter_map(|(run, beside)| trial(run, beside)).collect()
+}
+
+fn trial<'a>(run: &'a Judged<'a>, beside: [&Judged<'_>; 2]) -> Option<Trial<'a>> {
     let planted = run.run.planted?;
-    let beside = [before, after];
-    let is_beside = |other: &&Judged<'_>| {
-        other.run.session == run.run.session
-            && other.run.at.abs_diff(run.run.at) == 1
-            && other.run.planted.is_none()
-    };
     // A machine that got slower by itself uses less than the quota.
     let is_nothing = planted.plant == Plant::Throttle && run.run.stopped == Some(0);
-    let whole = beside.iter().all(is_beside) && !run.is_spoilt() && !is_nothing;
-    if !whole || beside.iter().any(|other| other.is_spoilt()) {
+    if is_nothing || run.is_spoilt() || beside.iter().any(|other| other.is_spoilt()) {
         return None;
     }
     let headline = run.kind.headline.iter();
@@ -230,10 +231,8 @@ fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f
     let Some(found) = value(figure, &run.run.point) else {
         return Some(f64::NAN);
     };
-    let [from_before, from_after] = [found / before, found / after];
-    let lower = from_before <= 1.0 - HARM && from_after <= 1.0 - HARM;
-    let higher = from_before >= 1.0 + HARM && from_after >= 1.0 + HARM;
-    (lower || higher).then(|| (from_before * from_after).sqrt())
+    let (moved, to) = chain::moved(found, [before, after]);
+    (moved != Moved::Not).then_some(to)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! Generators have the first CPU for themselves, servers the last one.
 
-use crate::hog::Hog;
 use jostle_testbed::servers::Server;
 use serde::{Deserialize, Serialize};
 
@@ -265,11 +264,7 @@ impl Planted {
                 format!("sh -c 'echo {text} > {file}; exec sleep {LIFE_S}'")
             }
             Plant::Starve => {
-                return Means::Beside(Hog {
-                    percent: 100,
-                    cpu,
-                    niceness: niceness(self.share()),
-                });
+                return Means::Beside(format!("burn 1 {cpu} 100 {}", niceness(self.share())));
             }
             Plant::Pause => {
                 let stopped = CYCLE_MS * self.dose / 100;
@@ -286,9 +281,9 @@ impl Planted {
 pub(super) enum Means {
     /// Options of jostle.
     Options([String; 2]),
-    /// A program that jostle knows nothing of: what `--during` starts is booked to
+    /// A disturbance that jostle knows nothing of: what `--during` starts is booked to
     /// jostle itself.
-    Beside(Hog),
+    Beside(String),
 }
 
 /// With which a program gets this share of a CPU beside one of niceness 0: each
@@ -339,7 +334,7 @@ mod tests {
             let quota = |cpus: f64| ("FILE".to_owned(), format!("{:.0}", cpus * 100_000.0));
             match (Planted { plant, dose }).means("jostle", 3, 0.5, quota) {
                 Means::Options(options) => options.join(" "),
-                Means::Beside(hog) => format!("{hog:?}"),
+                Means::Beside(how) => how,
             }
         };
         let throttled = "--during sh -c 'echo 30000 > FILE; exec sleep 60'";
@@ -347,7 +342,6 @@ mod tests {
         assert_eq!(text(Plant::Quota, 40), "--generator-cpu 0.1500");
         let paused = "--during jostle disturb pause 16 24 {pids}";
         assert_eq!(text(Plant::Pause, 40), paused);
-        let starved = "Hog { percent: 100, cpu: 3, niceness: 2 }";
-        assert_eq!(text(Plant::Starve, 40), starved);
+        assert_eq!(text(Plant::Starve, 40), "burn 1 3 100 2");
     }
 }

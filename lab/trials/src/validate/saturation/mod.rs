@@ -10,12 +10,12 @@ mod judge;
 mod kinds;
 mod store;
 
+use super::chain;
 use super::store::Store;
 use super::{Required, Row};
 use crate::program;
 use bench::Bench;
 use jostle_model::record;
-use jostle_stats::rng::Rng;
 use judge::{Judged, Trial};
 pub(super) use kinds::Length;
 use kinds::{Figure, KINDS, Kind, Planted};
@@ -23,16 +23,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use store::Run;
-
-/// If none of so many is missed, surely (95 %) under 1.5 % are.
-const HARMED: u64 = 200;
-
-/// If at most [`FLAGGED`] of so many are flagged, surely (95 %) at most 2 % are.
-const CLEAN: u64 = 313;
-const FLAGGED: u64 = 2;
-
-/// Planted runs of a session.
-const PLANTED: usize = 6;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
 pub(super) fn rows(
@@ -57,11 +47,9 @@ pub(super) fn rows(
 
 fn is_enough(runs: &[Run]) -> bool {
     let judged = judge::judge(runs);
-    let harmed = judge::trials(&judged)
-        .iter()
-        .filter(|t| t.is_harmed())
-        .count();
-    harmed as u64 >= HARMED && clean(&judged).count() as u64 >= CLEAN
+    let trials = judge::trials(&judged);
+    let harmed = trials.iter().filter(|trial| trial.is_harmed()).count();
+    Required::NONE.is_enough(harmed) && Required::FEW.is_enough(clean(&judged).count())
 }
 
 /// Runs that were left alone by everybody.
@@ -75,7 +63,7 @@ fn look(bench: &Bench, store: &mut Store<Run>) -> anyhow::Result<()> {
     for (nth, kind) in KINDS.iter().enumerate() {
         let heavy: Vec<Planted> = kind.plants().filter(|p| p.dose == 80).collect();
         let plant = heavy[nth % heavy.len()];
-        chain(bench, store, kind, &[plant], None)?;
+        session_of(bench, store, kind, &[plant], None)?;
     }
     Ok(())
 }
@@ -89,58 +77,38 @@ fn session(bench: &Bench, store: &mut Store<Run>, until: Instant) -> anyhow::Res
             .entry((trial.judged.kind.name, trial.planted))
             .or_default() += 1;
     }
-    let count = |kind: &Kind, planted| counts.get(&(kind.name, planted)).copied().unwrap_or(0);
-    let mut rng = Rng::new(next_session(&store.lines));
-    let mut kinds: Vec<&Kind> = KINDS.iter().collect();
-    rng.shuffle(&mut kinds);
-    // In shares of what there is to plant: kinds have more or fewer plants.
-    let tried = |kind: &Kind| {
-        let each: Vec<usize> = kind.plants().map(|planted| count(kind, planted)).collect();
-        each.iter().sum::<usize>() as f64 / each.len() as f64
+    let chosen = chain::rarest(
+        chain::next_session(&store.lines),
+        KINDS.iter().collect(),
+        |kind: &'static Kind| kind.plants().collect(),
+        |kind, planted| counts.get(&(kind.name, planted)).copied().unwrap_or(0),
+    );
+    let Some((kind, plants)) = chosen else {
+        return Ok(());
     };
-    kinds.sort_by(|one, other| tried(one).total_cmp(&tried(other)));
-    let kind = kinds[0];
-    let mut plants: Vec<Planted> = kind.plants().collect();
-    rng.shuffle(&mut plants);
-    plants.sort_by_key(|planted| count(kind, *planted));
-    plants.truncate(PLANTED);
-    chain(bench, store, kind, &plants, Some(until))
+    session_of(bench, store, kind, &plants, Some(until))
 }
 
-fn next_session(runs: &[Run]) -> u64 {
-    runs.last().map_or(1, |run| run.session + 1)
-}
-
-/// One session: every second run is left alone, the first and the last too.
-fn chain(
+fn session_of(
     bench: &Bench,
     store: &mut Store<Run>,
     kind: &'static Kind,
     plants: &[Planted],
     until: Option<Instant>,
 ) -> anyhow::Result<()> {
-    let session = next_session(&store.lines);
-    let mut at = 0;
-    let mut run = |planted: Option<Planted>, used: f64, store: &mut Store<Run>| {
-        let (set, stopped) = bench.run(kind, planted, used)?;
-        store.add(Run {
+    let session = chain::next_session(&store.lines);
+    eprintln!("session {session}: {}", kind.name);
+    chain::session(plants, until, |at, planted| {
+        let (planted, used_by_control) = planted.unzip();
+        let (set, stopped) = bench.run(kind, planted, used_by_control.unwrap_or(0.0))?;
+        let run = Run {
             stopped: Some(stopped),
             ..Run::new(session, at, kind.name, planted, set)
-        })?;
-        at += 1;
-        anyhow::Ok(())
-    };
-    eprintln!("session {session}: {}", kind.name);
-    run(None, 0.0, store)?;
-    for planted in plants {
-        if until.is_some_and(|until| Instant::now() >= until) {
-            break;
-        }
-        let used = store.lines.last().map_or(0.0, |run| used(&run.point));
-        run(Some(*planted), used, store)?;
-        run(None, 0.0, store)?;
-    }
-    Ok(())
+        };
+        let used = used(&run.point);
+        store.add(run)?;
+        Ok(used)
+    })
 }
 
 /// CPUs' worth of time that the generators and all else in their group used.
@@ -156,37 +124,26 @@ fn report(runs: &[Run], quick: bool) -> Vec<Row> {
     table(&trials);
     list(&judged, &trials);
     let harmed = || trials.iter().filter(|trial| trial.is_harmed());
-    let required = |most, of| match quick {
-        true => Required::Nothing,
-        false => Required::AtMostOf { most, of },
-    };
-    let count = |count: usize| count as u64;
+    let required = |required| if quick { Required::Nothing } else { required };
     vec![
-        Row {
-            what: "harmed, missed".to_owned(),
-            count: count(harmed().filter(|trial| !trial.is_flagged()).count()),
-            trials: count(harmed().count()),
-            required: required(0, HARMED),
-            note: String::new(),
-        },
-        Row {
-            what: "harmed, missed but for neighbours".to_owned(),
-            count: count(
-                harmed()
-                    .filter(|trial| !trial.is_flagged_by_others())
-                    .count(),
-            ),
-            trials: count(harmed().count()),
-            required: Required::Nothing,
-            note: String::new(),
-        },
-        Row {
-            what: "left alone, flagged".to_owned(),
-            count: count(clean(&judged).filter(|run| run.flag().is_some()).count()),
-            trials: count(clean(&judged).count()),
-            required: required(FLAGGED, CLEAN),
-            note: String::new(),
-        },
+        Row::of(
+            "harmed, missed",
+            harmed(),
+            |trial| !trial.is_flagged(),
+            required(Required::NONE),
+        ),
+        Row::of(
+            "harmed, missed but for neighbours",
+            harmed(),
+            |trial| !trial.is_flagged_by_others(),
+            Required::Nothing,
+        ),
+        Row::of(
+            "left alone, flagged",
+            clean(&judged),
+            |run| run.flag().is_some(),
+            required(Required::FEW),
+        ),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! What is kept of a run.
 
 use super::kinds::Planted;
+use crate::validate::chain::Linked;
 use crate::validate::store::slim;
 use jostle_model::plan::Plan;
 use jostle_model::record::{self, Calibration, Environment, Experiment, SCHEMA};
@@ -27,6 +28,20 @@ pub(super) struct Run {
     pub plan: Plan,
     /// Without slices, and without histograms that no check looks at.
     pub point: record::Run,
+}
+
+impl Linked for Run {
+    fn session(&self) -> u64 {
+        self.session
+    }
+
+    fn at(&self) -> u32 {
+        self.at
+    }
+
+    fn is_planted(&self) -> bool {
+        self.planted.is_some()
+    }
 }
 
 impl Run {

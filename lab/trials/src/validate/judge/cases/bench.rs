@@ -1,13 +1,12 @@
 //! Where cases are run: the generators that they need, both sides' CPUs and groups, and what is
 //! planted.
 
-use super::table::{Case, NO_QUOTA_CPUS, Plant, SERVERS, lines};
+use super::table::{Case, Plant, SERVERS, lines};
 use crate::program;
 use crate::validate::judge::bench::{printed, read};
-use anyhow::{Context, bail, ensure};
+use crate::validate::sides::{Side, Sides};
+use anyhow::{Context, ensure};
 use jostle_model::judged::Watched;
-use jostle_sys::ledger::Ledger;
-use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
 use jostle_testbed::leash::Leash;
 use jostle_testbed::ports::free_port;
@@ -40,29 +39,16 @@ pub(super) fn busy_loop(cpu: Option<usize>) -> anyhow::Result<Leash> {
 /// Where cases are run: in a network namespace of their own.
 pub(super) struct Bench {
     jostle: PathBuf,
-    cpus: [usize; 2],
-    /// The generators', and the servers'.
-    groups: [CpuGroup; 2],
-    ledger: Ledger,
+    sides: Sides,
     /// Has what commands are named by.
     directory: tempfile::TempDir,
 }
 
 impl Bench {
     pub(super) fn set_up(jostle: &Path) -> anyhow::Result<Bench> {
-        let cpus = jostle_sys::cpu::allowed();
-        let [Some(first), Some(last)] = [cpus.first(), cpus.last()] else {
-            bail!("no CPU");
-        };
-        ensure!(first != last, "generators and servers need a CPU each");
-        let _ = jostle_sys::ledger::sweep_dead();
-        let ledger = Ledger::create().context("cannot make a ledger")?;
-        let group = || CpuGroup::create(&ledger, NO_QUOTA_CPUS).map_err(anyhow::Error::msg);
         let bench = Bench {
             jostle: std::path::absolute(jostle)?,
-            cpus: [*first, *last],
-            groups: [group()?, group()?],
-            ledger,
+            sides: Sides::make()?,
             directory: tempfile::tempdir()?,
         };
         let class = generators().join("Client.class");
@@ -73,18 +59,21 @@ impl Bench {
         Ok(bench)
     }
 
-    fn placed(&self, case: &Case, side: usize) -> Placed<'_> {
+    fn placed(&self, case: &Case, side: Side) -> Placed<'_> {
         let is = |planted| case.planted.contains(&planted);
-        let cpu = self.cpus[if is(Plant::Beside) { 0 } else { side }];
+        let together = is(Plant::Beside);
+        let cpu = self
+            .sides
+            .cpu(if together { Side::Generator } else { side });
         Placed {
             cpu: (!is(Plant::Free)).then_some(cpu),
-            group: Some(self.groups[side].path()),
+            group: Some(self.sides.group(side).path()),
         }
     }
 
     /// Starts a server, which asks the one at this port.
     fn serve(&self, case: &Case, name: &str, behind: u16) -> anyhow::Result<servers::Running> {
-        let placed = self.placed(case, 1);
+        let placed = self.placed(case, Side::Server);
         match name {
             "redis" => return Server::Redis.start_at(&self.jostle, placed),
             "jostled" => return Server::Lockd.start_at(&self.jostle, placed),
@@ -132,9 +121,7 @@ impl Bench {
         call: impl FnOnce(u16) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         eprintln!("#{} {} {}", case.number, case.server, case.command);
-        [0, 1]
-            .into_iter()
-            .try_for_each(|side| self.limit(side, NO_QUOTA_CPUS))?;
+        self.sides.lift()?;
         let port = |running: &servers::Running| running.address.port();
         let behind = case
             .behind
@@ -149,12 +136,12 @@ impl Bench {
             .map_or_else(free_port, |running| Ok(port(running)))?;
         let is_beside = case.planted.contains(&Plant::Beside);
         let hog = is_beside
-            .then(|| busy_loop(Some(self.cpus[0])))
+            .then(|| busy_loop(Some(self.sides.cpu(Side::Generator))))
             .transpose()?;
         let ports = std::fs::read_to_string(RANGE)?;
         for planted in &case.planted {
             match planted {
-                Plant::Quota(side, cpus, 0.0) => self.limit(*side, *cpus)?,
+                Plant::Quota(side, cpus, 0.0) => self.sides.limit(*side, *cpus)?,
                 Plant::Ports(number) => {
                     let last = 20_000 + number - 1;
                     std::fs::write(RANGE, format!("20000 {last}"))?;
@@ -175,16 +162,12 @@ impl Bench {
         called
     }
 
-    fn limit(&self, side: usize, cpus: f64) -> anyhow::Result<()> {
-        let (file, text) = self.groups[side].quota(cpus);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
-    }
-
     /// What is done to a side in mid-run.
     fn disturb(&self, planted: &Plant) {
         let wait = |seconds: f64| std::thread::sleep(Duration::from_secs_f64(seconds));
-        let each = |side: usize, tell: fn(u32)| {
-            let procs = std::fs::read_to_string(self.groups[side].path().join("cgroup.procs"));
+        let each = |side: Side, tell: fn(u32)| {
+            let group = self.sides.group(side).path();
+            let procs = std::fs::read_to_string(group.join("cgroup.procs"));
             let procs = procs.unwrap_or_default();
             procs
                 .lines()
@@ -200,11 +183,11 @@ impl Bench {
             }
             Plant::Kill(at_s) => {
                 wait(at_s);
-                each(1, process::kill);
+                each(Side::Server, process::kill);
             }
             Plant::Quota(side, cpus, from_s) if from_s > 0.0 => {
                 wait(from_s);
-                if let Err(error) = self.limit(side, cpus) {
+                if let Err(error) = self.sides.limit(side, cpus) {
                     eprintln!("{error:#}");
                 }
             }
@@ -219,7 +202,7 @@ impl Bench {
             .replace("{url}", &format!("http://127.0.0.1:{port}/"))
             .replace("{port}", &port.to_string())
             .replace("{s}", &SECONDS.to_string());
-        let mut words = self.placed(case, 0).words();
+        let mut words = self.placed(case, Side::Generator).words();
         words.extend(["sh", "-c", &line].map(str::to_owned));
         words
     }
@@ -251,14 +234,6 @@ impl Bench {
         // 1: nothing to judge; 3: the generator was the limit.
         printed(&mut command, &[0, 1, 3])?;
         read(&part)
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if let Err(left) = self.ledger.sweep() {
-            eprintln!("left behind: {}", left.join("; "));
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The tables of cases and of servers, and what is planted in a case.
 
+use crate::validate::sides::Side;
 use anyhow::{Context, bail};
 use jostle_model::judged::Limit;
+use jostle_sys::limits::cpu_group::NO_QUOTA_CPUS;
 
 /// The cases by which rules were made, and those that were written down after the rules.
 pub(super) const TABLES: [&str; 4] = [
@@ -18,9 +20,6 @@ const ASIDE: u32 = 3;
 
 /// How far apart the numbers of the tables' first cases are: 1, 101, 201, 301.
 const EACH: u32 = 100;
-
-/// A quota that is never reached.
-pub(super) const NO_QUOTA_CPUS: f64 = 10_000.0;
 
 /// A line of the table.
 pub(super) struct Case {
@@ -41,10 +40,10 @@ pub(super) enum Plant {
     Beside,
     /// The number of ports for new connections.
     Ports(u16),
-    /// CPUs of the generator (0), or of the server (1), from when on in seconds.
-    Quota(usize, f64, f64),
+    /// CPUs of a side, from when on in seconds.
+    Quota(Side, f64, f64),
     /// From when on and until when a side is stopped, in seconds.
-    Stop(usize, f64, f64),
+    Stop(Side, f64, f64),
     /// When the server is killed.
     Kill(f64),
 }
@@ -96,9 +95,9 @@ pub(super) fn cases() -> anyhow::Result<Vec<Case>> {
 fn plant(word: &str) -> anyhow::Result<Plant> {
     let (what, value) = word.split_once('=').unwrap_or((word, ""));
     let (side, what) = match what.split_once(':') {
-        Some(("generator", what)) => (0, what),
-        Some(("server", what)) => (1, what),
-        _ => (0, what),
+        Some(("generator", what)) => (Side::Generator, what),
+        Some(("server", what)) => (Side::Server, what),
+        _ => (Side::Generator, what),
     };
     Ok(match what {
         "free" => Plant::Free,
@@ -162,19 +161,19 @@ mod tests {
     fn what_is_planted_is_a_word_with_its_numbers() {
         assert_eq!(
             plant("server:quota=0.2").unwrap(),
-            Plant::Quota(1, 0.2, 0.0)
+            Plant::Quota(Side::Server, 0.2, 0.0)
         );
         assert_eq!(
             plant("server:quota=0.2@1").unwrap(),
-            Plant::Quota(1, 0.2, 1.0)
+            Plant::Quota(Side::Server, 0.2, 1.0)
         );
         assert_eq!(
             plant("generator:lift=2").unwrap(),
-            Plant::Quota(0, NO_QUOTA_CPUS, 2.0)
+            Plant::Quota(Side::Generator, NO_QUOTA_CPUS, 2.0)
         );
         assert_eq!(
             plant("generator:stop=1.5-3").unwrap(),
-            Plant::Stop(0, 1.5, 3.0)
+            Plant::Stop(Side::Generator, 1.5, 3.0)
         );
         assert_eq!(plant("server:kill=2").unwrap(), Plant::Kill(2.0));
         assert_eq!(plant("ports=300").unwrap(), Plant::Ports(300));

@@ -2,13 +2,13 @@
 //! looks for a new connection when the old one fails, and tells the owner when the lock is
 //! lost.
 
-use super::{AGAIN_NS, LOOK_NS, Process};
+use crate::process::{AGAIN_NS, LOOK_NS, Process};
 use jostle_model::record::What;
 use jostle_sys::{clock, signal};
 use jostle_targets::{Keeping, Lock};
 
 /// What keeps the owner's lease alive, beside the owner.
-pub(super) struct Keepalive<'a> {
+pub(crate) struct Keepalive<'a> {
     process: &'a Process<'a>,
     /// None: nothing has to be renewed, or this client does not.
     keeping: Option<Keeping>,
@@ -18,12 +18,12 @@ pub(super) struct Keepalive<'a> {
     due_ns: u64,
     is_cut_off: bool,
     /// It has told the owner that the lock is lost.
-    pub(super) is_told: bool,
+    pub(crate) is_told: bool,
 }
 
 impl<'a> Keepalive<'a> {
     /// The client of an owner that has just been granted the lock.
-    pub(super) fn of(process: &'a Process<'a>, lock: &dyn Lock) -> Keepalive<'a> {
+    pub(crate) fn of(process: &'a Process<'a>, lock: &dyn Lock) -> Keepalive<'a> {
         let keeping = lock.keeping().filter(|_| process.renews);
         let asked_ns = lock.leased_at_ns().unwrap_or_else(clock::monotonic);
         Keepalive {
@@ -37,12 +37,12 @@ impl<'a> Keepalive<'a> {
     }
 
     /// Whether nothing has to be renewed, or not any more.
-    pub(super) fn has_nothing_to_do(&self) -> bool {
+    pub(crate) fn has_nothing_to_do(&self) -> bool {
         self.keeping.is_none() || self.is_told
     }
 
     /// Does what is due.
-    pub(super) fn look(&mut self, lock: &mut dyn Lock) {
+    pub(crate) fn look(&mut self, lock: &mut dyn Lock) {
         let Some(keeping) = self.keeping.filter(|_| !self.is_told) else {
             return;
         };
@@ -61,7 +61,7 @@ impl<'a> Keepalive<'a> {
 
     /// Before a release: a library whose connection is lost takes up its session first. It ends
     /// when a server was reached, or the lease is over.
-    pub(super) fn reach_again(&mut self, lock: &mut dyn Lock) {
+    pub(crate) fn reach_again(&mut self, lock: &mut dyn Lock) {
         while self.is_cut_off && !self.has_nothing_to_do() && !signal::interrupted() {
             clock::sleep(LOOK_NS, signal::interrupted);
             self.look(lock);

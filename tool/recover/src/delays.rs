@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 /// The first look.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(crate) struct Looked {
     waited_ns: BTreeMap<u32, u64>,
     stolen_ticks: Option<u64>,
 }
 
 impl Looked {
     /// At all threads of these processes.
-    pub(super) fn at(processes: &[u32]) -> Looked {
+    pub(crate) fn at(processes: &[u32]) -> Looked {
         Looked {
             waited_ns: waited(processes),
             stolen_ticks: stolen_ticks(),
@@ -23,7 +23,7 @@ impl Looked {
 
     /// What these processes have lost since; of threads that were started meanwhile
     /// everything counts. None where the kernel does not tell.
-    pub(super) fn since(&self, processes: &[u32]) -> Option<Delays> {
+    pub(crate) fn since(&self, processes: &[u32]) -> Option<Delays> {
         let now = waited(processes);
         if now.is_empty() {
             return None;

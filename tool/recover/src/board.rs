@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a process is to do: its word of orders, which only grows.
-pub mod order {
+pub(crate) mod order {
     /// Acquire the lock.
-    pub const ACQUIRE: u32 = 1;
+    pub(crate) const ACQUIRE: u32 = 1;
     /// Give it up.
-    pub const RELEASE: u32 = 2;
+    pub(crate) const RELEASE: u32 = 2;
 }
 
 /// Events that a process can log: a waiter whose service is down tries again every few
@@ -57,7 +57,7 @@ const WHATS: [What; 17] = [
 
 /// The board.
 #[derive(Debug)]
-pub struct Board {
+pub(crate) struct Board {
     region: Region,
     processes: usize,
 }
@@ -67,7 +67,7 @@ impl Board {
     ///
     /// # Errors
     /// The system's: no memory.
-    pub fn new(processes: usize) -> io::Result<Board> {
+    pub(crate) fn new(processes: usize) -> io::Result<Board> {
         Ok(Board {
             region: Region::new(HEAD * LINE + processes * OWN.next_multiple_of(LINE))?,
             processes,
@@ -98,7 +98,7 @@ impl Board {
     }
 
     /// Gives a process its order.
-    pub fn order(&self, process: usize, order: u32) {
+    pub(crate) fn order(&self, process: usize, order: u32) {
         let word = self.order_word(process);
         word.fetch_max(order, AcqRel);
         futex::wake(word, futex::ALL);
@@ -127,12 +127,12 @@ impl Board {
     }
 
     /// How often it was rung.
-    pub fn rung(&self) -> u32 {
+    pub(crate) fn rung(&self) -> u32 {
         self.bell().load(Acquire)
     }
 
     /// Sleeps until it has been rung since, or until a time of `CLOCK_MONOTONIC`.
-    pub fn await_bell(&self, seen: u32, until: u64) {
+    pub(crate) fn await_bell(&self, seen: u32, until: u64) {
         let _ = futex::wait(self.bell(), seen, Some(until));
     }
 
@@ -143,7 +143,7 @@ impl Board {
     }
 
     /// Whether it is.
-    pub fn is_ready(&self, process: usize) -> bool {
+    pub(crate) fn is_ready(&self, process: usize) -> bool {
         self.own_words(process)[1].load(Acquire) == 1
     }
 
@@ -153,7 +153,7 @@ impl Board {
     }
 
     /// See `Board::set_leased_at`.
-    pub fn leased_at(&self, process: usize) -> Option<u64> {
+    pub(crate) fn leased_at(&self, process: usize) -> Option<u64> {
         Some(self.own_words(process)[0].load(Acquire)).filter(|at| *at > 0)
     }
 
@@ -163,13 +163,13 @@ impl Board {
     }
 
     /// The process group of the program that owns; None if that is the process itself.
-    pub fn program(&self, process: usize) -> Option<u32> {
+    pub(crate) fn program(&self, process: usize) -> Option<u32> {
         let group = self.own_words(process)[3].load(Acquire);
         u32::try_from(group).ok().filter(|group| *group > 0)
     }
 
     /// The owner had stood still, and goes on now.
-    pub fn set_goes_on(&self, process: usize) {
+    pub(crate) fn set_goes_on(&self, process: usize) {
         self.own_words(process)[2].store(1, Release);
     }
 
@@ -263,7 +263,7 @@ impl Board {
     }
 
     /// What a process has logged from event number `from` on.
-    pub fn events(&self, process: usize, from: usize) -> Vec<Event> {
+    pub(crate) fn events(&self, process: usize, from: usize) -> Vec<Event> {
         let logged = self.logged(process).load(Acquire) as usize;
         let read = |nth: usize| {
             let event = self.event(process, nth);
@@ -285,7 +285,7 @@ impl Board {
     }
 
     /// How many processes there are.
-    pub fn processes(&self) -> usize {
+    pub(crate) fn processes(&self) -> usize {
         self.processes
     }
 }

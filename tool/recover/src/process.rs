@@ -1,24 +1,21 @@
 //! A process of `recover`: the owner, which the fault strikes, or one that waits. What it
 //! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
 
-pub mod board;
-mod keepalive;
-
-use board::{Board, order};
+use crate::board::{Board, order};
+use crate::keepalive::Keepalive;
 use jostle_model::record::What;
 use jostle_model::text::alike;
 use jostle_sys::{clock, cpu, process, signal};
 use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
-use keepalive::Keepalive;
 use rustix::process::Pid;
 
 /// Which process is the owner.
-pub const OWNER: usize = 0;
+pub(crate) const OWNER: usize = 0;
 
 /// Between two looks of the owner at its orders.
-const LOOK_NS: u64 = 200_000;
+pub(crate) const LOOK_NS: u64 = 200_000;
 /// Between two attempts to reach a service again.
-const AGAIN_NS: u64 = 2_000_000;
+pub(crate) const AGAIN_NS: u64 = 2_000_000;
 /// A waiter that was granted holds for so long at least.
 const HOLD_NS: u64 = 1_000_000;
 
@@ -62,7 +59,7 @@ impl Alike {
 }
 
 /// One process.
-pub struct Process<'a> {
+pub(crate) struct Process<'a> {
     /// What it locks.
     pub target: &'a dyn Locks,
     /// Where it tells what it sees.
@@ -80,7 +77,7 @@ pub struct Process<'a> {
 
 impl Process<'_> {
     /// Its whole life. Returns the exit code.
-    pub fn live(&self) -> i32 {
+    pub(crate) fn live(&self) -> i32 {
         process::set_name(match self.number {
             OWNER => "jostle-owner",
             _ => "jostle-waiter",
@@ -123,7 +120,7 @@ impl Process<'_> {
         0
     }
 
-    fn log(&self, what: What, token: Option<u64>, said: Option<&str>) -> bool {
+    pub(crate) fn log(&self, what: What, token: Option<u64>, said: Option<&str>) -> bool {
         self.log_at(clock::monotonic(), what, token, said)
     }
 

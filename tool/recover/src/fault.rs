@@ -1,20 +1,18 @@
 //! One run of `recover` from the keeper's side: an owner holds, others wait, a fault
 //! strikes, and what comes of it is noted until all have been served or the limit is over.
 
-use super::delays::Looked;
-use super::servers::Servers;
-use crate::order::{RecoverData, RecoverOrder};
-use jostle_harness::Context;
-use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
+use crate::board::{Board, order};
+use crate::delays::Looked;
+use crate::process::{OWNER, Process};
+use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, Struck, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
 use jostle_sys::{clock, cpu, process};
-use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Locks, Setup, Spec};
-use jostle_worker::workloads::recover::board::{Board, order};
-use jostle_worker::workloads::recover::{OWNER, Process};
+use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Launcher, Locks, Setup, Spec};
+use jostle_worker::order::{RecoverData, RecoverOrder};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -29,10 +27,33 @@ const STRIKE_NS: u64 = 20_000_000;
 /// The longest that the keeper sleeps between two looks at its parent and children.
 const LOOK_NS: u64 = 2_000_000;
 
+/// The servers that are launched for the run.
+pub trait Service: Launcher {
+    /// Starts those again that were killed, and waits until they accept connections.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn start_again(&self) -> Result<(), String>;
+}
+
+/// One run. Everything that could outlive it is in the ledger before it is made.
+///
+/// # Errors
+/// In words for the user.
+pub fn recovered(
+    context: &Context,
+    ledger: &Ledger,
+    service: &dyn Service,
+    order: &RecoverOrder,
+    spec: &Spec,
+) -> Result<RecoverData, Aborted> {
+    Recovery::prepare(context, ledger, service, order, spec)?.perform()
+}
+
 /// Everything of one run.
-pub(super) struct Recovery<'a> {
+struct Recovery<'a> {
     context: &'a Context,
-    servers: &'a Servers<'a>,
+    service: &'a dyn Service,
     order: &'a RecoverOrder,
     target: Box<dyn Locks>,
     board: Board,
@@ -52,10 +73,10 @@ pub(super) struct Recovery<'a> {
 
 impl<'a> Recovery<'a> {
     /// Makes what the processes share.
-    pub(super) fn prepare(
+    fn prepare(
         context: &'a Context,
         ledger: &'a Ledger,
-        servers: &'a Servers<'a>,
+        service: &'a dyn Service,
         order: &'a RecoverOrder,
         spec: &Spec,
     ) -> Result<Recovery<'a>, Aborted> {
@@ -79,7 +100,7 @@ impl<'a> Recovery<'a> {
             common_name: None,
             credentials: order.credentials.as_deref().map(Path::new),
             seed: order.seed,
-            launcher: servers,
+            launcher: service,
         };
         let target = jostle_targets::prepare(spec.entry, &setup)
             .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
@@ -88,7 +109,7 @@ impl<'a> Recovery<'a> {
         let lease_ns = target.facts().get(LEASE_FACT).map(|ns| *ns as u64);
         Ok(Recovery {
             context,
-            servers,
+            service,
             order,
             target,
             board,
@@ -103,10 +124,10 @@ impl<'a> Recovery<'a> {
     }
 
     /// Does it.
-    pub(super) fn perform(mut self) -> Result<RecoverData, Aborted> {
+    fn perform(mut self) -> Result<RecoverData, Aborted> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
-            self.servers.go_on_all();
+            self.let_go_on();
         }
         // A program that stands still does not see the end of its input.
         self.program.into_iter().for_each(process::go_on_group);
@@ -227,7 +248,7 @@ impl<'a> Recovery<'a> {
                 self.order.target
             ))
         })?;
-        let servers = || self.servers.processes();
+        let servers = || self.serving();
         let program = self.board.program(OWNER);
         let (struck, stamps) = match (self.order.fault, program) {
             (Fault::Kill, None) => (Struck::Worker, at_once(&[owner], process::kill)),
@@ -248,8 +269,12 @@ impl<'a> Recovery<'a> {
         };
         // Whoever was started meanwhile.
         match self.order.fault {
-            Fault::ServerKill => self.servers.kill_all(),
-            Fault::ServerStop => self.servers.stop_all(),
+            Fault::ServerKill => {
+                // Stopped first, none can start another one.
+                self.stop_service();
+                self.serving().into_iter().for_each(process::kill);
+            }
+            Fault::ServerStop => self.stop_service(),
             Fault::Kill | Fault::Stop | Fault::Cut => {}
         }
         self.note(stamps.0, What::Fault);
@@ -265,11 +290,31 @@ impl<'a> Recovery<'a> {
         let wanted = |number: usize| number != OWNER && waiter.is_none_or(|one| one == number);
         let waiters = self.alive.iter().filter(|(_, number)| wanted(**number));
         let waiters = waiters.map(|(pid, _)| *pid);
-        self.servers
-            .processes()
-            .into_iter()
-            .chain(waiters)
-            .collect()
+        self.serving().into_iter().chain(waiters).collect()
+    }
+
+    /// All processes of the service.
+    fn serving(&self) -> Vec<u32> {
+        let launched = self.service.launched().into_iter();
+        launched.flat_map(process::with_descendants).collect()
+    }
+
+    /// Stops them; those that others start first, so that none is missed.
+    fn stop_service(&self) {
+        let mut stopped = Vec::new();
+        loop {
+            let mut new = self.serving();
+            new.retain(|pid| !stopped.contains(pid));
+            if new.is_empty() {
+                return;
+            }
+            new.iter().copied().for_each(process::stop);
+            stopped.extend(new);
+        }
+    }
+
+    fn let_go_on(&self) {
+        self.serving().into_iter().for_each(process::go_on);
     }
 
     /// The first waiter that was granted the lock.
@@ -294,7 +339,7 @@ impl<'a> Recovery<'a> {
             ))
         };
         let owners = process::with_descendants(owner);
-        let mut link = Link::between(&owners, &self.servers.processes()).map_err(refused)?;
+        let mut link = Link::between(&owners, &self.serving()).map_err(refused)?;
         if link.is_empty() {
             return Err(Aborted(format!(
                 "{target}: the owner has no TCP connection to the service that could be cut"
@@ -357,7 +402,7 @@ impl<'a> Recovery<'a> {
                 Ok(Some(returned))
             }
             Fault::ServerKill => {
-                self.servers.start_again().map_err(Aborted)?;
+                self.service.start_again().map_err(Aborted)?;
                 let returned = clock::monotonic();
                 self.note(returned, What::Return);
                 // A lease may begin anew with the service.
@@ -367,7 +412,7 @@ impl<'a> Recovery<'a> {
             Fault::ServerStop => {
                 self.rest(pause)?;
                 let returned = clock::monotonic();
-                self.servers.go_on_all();
+                self.let_go_on();
                 self.note(returned, What::Return);
                 self.await_next(limit(returned, lease + pause))?;
                 Ok(Some(returned))

@@ -1,0 +1,15 @@
+//! The instrument of `jostle recover`: one process owns a lock, others wait for it, and a fault
+//! strikes the owner, its connection or the service.
+//!
+//! The keeper causes the fault ([`recovered`]). The owner and the waiters (`process`) write what
+//! they see to a board of shared memory (`board`). What the plan asks and what comes of it are
+//! `RecoverOrder` and `RecoverData` of `jostle-worker`; all figures are made of the history
+//! (`jostle_stats::recover`).
+
+mod board;
+mod delays;
+mod fault;
+mod keepalive;
+mod process;
+
+pub use fault::{Service, recovered};

@@ -1,0 +1,182 @@
+//! What the workers share: servers, login and the names of locks.
+
+use super::launch::{Launch, PROGRAM};
+use super::messages::{DeleteRangeRequest, DeleteRangeResponse};
+use super::server::{admitted, any, granted, status, told};
+use super::{DELETE_RANGE, EtcdLock, LEAST_TTL_S, TLS_SCHEME, TTL_S, VARIABLES, after};
+use crate::address::{Address, Members};
+use crate::login::Credentials;
+use crate::names::Names;
+use crate::program::{LaunchRecipe, Program};
+use crate::signs::{self, Signs};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// An etcd.
+#[derive(Debug)]
+pub struct Etcd {
+    servers: Members,
+    own: Credentials,
+    names: Names,
+    ttl_s: i64,
+    /// Its process, where it was launched.
+    pid: Option<u32>,
+    version: Option<f64>,
+    /// Whether workers take up their sessions on new connections.
+    stays: bool,
+}
+
+impl Target for Etcd {
+    type Lock = EtcdLock;
+
+    /// For HTTP/2.
+    const THREAD_STACK: usize = 512 << 10;
+
+    const ENTRY: Entry = Entry {
+        name: "etcd",
+        aliases: &[],
+        argument: Some("//HOST:PORT[,HOST:PORT...][?tls]"),
+        check_argument: |argument| {
+            argument.map_or(Ok(()), |place| {
+                Address::several(place, Some(TLS_SCHEME)).map(|_| ())
+            })
+        },
+        family: Family::Service,
+        summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
+        details: "Without an address, a server launched for the run (the first etcd in $PATH; Debian \
+                  package etcd-server), or a cluster of as many as --members says; workers take its \
+                  members in turn. Needs etcd 3.1 or later; the result states the version. As \
+                  concurrency.Mutex of etcd's library: one session for each worker, a lease of 60 s \
+                  that is kept alive every 20 s; a transaction puts the worker's key, if it is not \
+                  there, and gets the oldest; a worker that is not first watches the key just before \
+                  its own, and then gets both again; release deletes the key. Durable; replicated \
+                  where the server is a cluster's; the create revision is the fencing token; served \
+                  in order of revision. The lease frees a dead owner's lock. A worker that holds for \
+                  longer renews meanwhile, unless --renew no. Name and password of a server with \
+                  authentication are $ETCDCTL_USER and $ETCDCTL_PASSWORD, or those of --credentials. \
+                  etcd:https://HOST:PORT asks for TLS, ?ca=FILE behind the last of them for TLS with \
+                  that authority.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            fifo: true,
+            remote: true,
+            durable: true,
+            replicated: true,
+            clusters: true,
+            fenced: true,
+            usual_lease: Some(Duration::from_secs(TTL_S as u64)),
+            renews: true,
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| {
+            let servers = Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?;
+            let own = Credentials::find(file, VARIABLES)?;
+            any(Members::look(servers).all(), |server| status(server, &own)).map(drop)
+        })
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
+        let mut own = Credentials::default();
+        let (servers, pid) = match setup.argument {
+            Some(place) => {
+                own = Credentials::find(setup.credentials, VARIABLES)?;
+                (
+                    Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?,
+                    None,
+                )
+            }
+            None => {
+                let members = Launch::members(setup.members)?;
+                let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
+                let launched = setup.launcher.follow_all(&recipes)?;
+                let pid = launched.first().map(|first| first.pid);
+                let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
+                (addresses.collect(), pid)
+            }
+        };
+        let servers = Members::look(servers);
+        let told = any(servers.all(), |server| status(server, &own))?;
+        let asked_s = setup.lease.map_or(TTL_S, |lease| {
+            lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
+        });
+        let ttl_s = any(servers.all(), |server| granted(server, &own, asked_s))?;
+        Ok(Etcd {
+            servers,
+            own,
+            names: Names::new(setup)?,
+            ttl_s,
+            pid,
+            version: crate::login::version(&told.version),
+            stays: setup.stays,
+        })
+    }
+
+    fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
+        let servers = self.servers.for_worker(worker);
+        let mut lock = any(&servers, |server| {
+            EtcdLock::open(admitted(server, &self.own)?, server, self.names, self.ttl_s)
+        })?;
+        if self.stays {
+            lock.channel.wait_for(lock.lease());
+        }
+        if self.stays || servers.len() > 1 {
+            lock.place = Some((servers, self.own.clone()));
+        }
+        Ok(lock)
+    }
+
+    /// Removes the keys of killed workers, which would otherwise stay until their leases end.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let prefix = self.names.prefix().to_vec();
+        let request = DeleteRangeRequest {
+            range_end: after(&prefix),
+            key: prefix,
+        };
+        any(self.servers.all(), |server| {
+            let channel = admitted(server, &self.own)?;
+            let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
+            removed.map(drop).map_err(|failure| told(server, &failure))
+        })
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(Some(ServerFigures {
+            pid: self.pid,
+            ..ServerFigures::default()
+        }))
+    }
+
+    fn signs(&self) -> Signs {
+        let (mut leader, mut silent) = (None, Vec::new());
+        for server in self.servers.all() {
+            let told = server.accepts().then(|| status(server, &self.own));
+            match told {
+                Some(Ok(told)) => leader = Some(format!("{:x}", told.leader)),
+                _ => silent.push(server.to_string()),
+            }
+        }
+        let leader = leader.map(|leader| (signs::LEADER, leader));
+        let silent = (signs::SILENT, silent.join(", "));
+        leader.into_iter().chain([silent]).collect()
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let lease = (LEASE_FACT.to_owned(), self.ttl_s as f64 * 1e9);
+        let version = self
+            .version
+            .map(|version| (VERSION_FACT.to_owned(), version));
+        version.into_iter().chain([lease]).collect()
+    }
+}

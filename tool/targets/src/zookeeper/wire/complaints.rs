@@ -1,0 +1,43 @@
+//! What failed, in words: the server's errors, and a session that is over or silent.
+
+use super::{DELETE, LIST, PING_CALL};
+use crate::CallError;
+use crate::wire::refused;
+use crate::zookeeper::jute::error;
+use jostle_sys::files::Errno;
+
+#[cold]
+pub(super) fn complaint(call: &'static str, code: i32) -> CallError {
+    let (errno, said) = match code {
+        error::EXPIRED => (Errno::TIMEDOUT, "the session has expired"),
+        error::NO_NODE => (Errno::TIMEDOUT, "the node is gone"),
+        error::NO_AUTH => (Errno::ACCESS, "the server lets nobody create nodes below /"),
+        _ => return refused(call, format!("the server's error {code}").as_bytes()),
+    };
+    CallError {
+        call,
+        errno: errno.raw_os_error(),
+        said: Some(said),
+    }
+}
+
+/// Our node was not there any more.
+pub(super) const LAPSED: CallError = CallError {
+    call: LIST,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session was over before the lock was granted"),
+};
+
+/// The same at the release.
+pub(super) const LOST: CallError = CallError {
+    call: DELETE,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session was over before the release"),
+};
+
+/// No ping was answered.
+pub(super) const SILENT: CallError = CallError {
+    call: PING_CALL,
+    errno: Errno::TIME.raw_os_error(),
+    said: Some("the server has not answered in time"),
+};
