@@ -1,22 +1,23 @@
 //! Made-up results for tests, fixed to the last digit.
 
 use crate::ResultSet;
-use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
-use jostle_model::plan::{Carrier, Fault, Measure, Place, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Place, Range, Workload};
 use jostle_model::record::{
-    At, Buckets, Calibration, Distribution, End, Environment, Event, Exclusion, Experiment,
-    Machine, Null, OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, What,
-    Workers,
+    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Machine, Null,
+    OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, Workers,
 };
-use jostle_model::{Busy, List, Nanos, Plan, Remedy};
+use jostle_model::{Busy, List, Nanos, Plan};
 use jostle_stats::checks::{Evidence, verdict};
-use jostle_stats::recover::{Seen, found};
 
+mod connected;
 mod hosts;
 mod rated;
+mod recovered;
 mod wide;
+pub(crate) use connected::{connections, exhausted};
 pub(crate) use hosts::hosts;
 pub(crate) use rated::rated;
+pub(crate) use recovered::recovered;
 pub(crate) use wide::wide;
 
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
@@ -313,230 +314,6 @@ pub(crate) fn starving() -> Vec<u64> {
             n => 1 + n % 5,
         })
         .collect()
-}
-
-/// `connect tcp --open 1k:14k:15k --sources 1:16 --runs 6`: the even ports are
-/// used up between the last two.
-pub(crate) fn connections() -> ResultSet {
-    let mut points = Vec::new();
-    for run in 1..=6 {
-        for (sources, open, from, us, parities) in [
-            (1, 1_000, 0, 8.1, [1_000, 0]),
-            (1, 14_000, 1_000, 9.2, [13_000, 0]),
-            (1, 15_000, 14_000, 548.0, [116, 884]),
-            (16, 1_000, 0, 8.0, [1_000, 0]),
-            (16, 14_000, 1_000, 8.2, [13_000, 0]),
-            (16, 15_000, 14_000, 8.2, [1_000, 0]),
-        ] {
-            points.push(connected(run, [sources, open, from], us, parities));
-        }
-    }
-    let mut experiment = experiment();
-    experiment.environment.file_systems.clear();
-    experiment.calibration.own_cost.clear();
-    experiment.plan = Plan {
-        targets: vec!["tcp".to_owned()],
-        open: Some(List(vec![1_000, 14_000, 15_000])),
-        sources: Some(List(vec![1, 16])),
-        listeners: Some(List(vec![0])),
-        ports: Some(1),
-        accept: Some(Accept::Shared),
-        acceptors: Some(1),
-        close: Some(Close::Fin),
-        runs: Some(6),
-        budget: Some(Nanos::from_millis(50_000)),
-        place: Some(Place::Cross),
-        timer_slack: Some(Nanos(1)),
-        seed: Some(42),
-        ..Plan::of(Workload::Connect)
-    };
-    finished(experiment, points)
-}
-
-/// `recover flock redis`, of which one kept its owner.
-pub(crate) fn recovered() -> ResultSet {
-    const MS: u64 = 1_000_000;
-    let event = |at_us: u64, process: Option<u64>, what: What, token: Option<u64>| Event {
-        at_ns: 5_000 * MS + at_us * 1_000,
-        process,
-        what,
-        token,
-        said: (what == What::NotReleased)
-            .then(|| "EVALSHA: the lease was over before the release".to_owned()),
-        times: None,
-    };
-    let run =
-        |target: &str, fault: Fault, run: u32, lease: bool, rest: &[(u64, Option<u64>, What)]| {
-            let begun = [
-                (0, Some(0), What::Acquire),
-                (50, Some(0), What::Granted),
-                (20_000, Some(1), What::Acquire),
-                (100_000, None, What::Fault),
-            ];
-            let history: Vec<Event> = begun
-                .iter()
-                .chain(rest)
-                .map(|(at, process, what)| event(*at, *process, *what, None))
-                .collect();
-            let returned = history.iter().find(|e| e.what == What::Return);
-            let (recovery, exclusion) = found(&Seen {
-                fault,
-                waiters: 1,
-                within_ns: 30_000 * MS,
-                lease_ns: lease.then_some(2_000 * MS),
-                lease_step_ns: None,
-                leased_at_ns: lease.then_some(5_000 * MS),
-                struck: None,
-                struck_ns: (5_100 * MS, 5_100 * MS + 9_000),
-                returned_ns: returned.map(|e| e.at_ns),
-                delays: None,
-                may_lapse: false,
-                history: &history,
-            });
-            Run {
-                target: target.to_owned(),
-                workload: "recover".to_owned(),
-                at: At {
-                    fault: Some(fault),
-                    ..At::default()
-                },
-                run,
-                block: run,
-                window_s: 3.0,
-                operations: 2,
-                throughput_per_s: 2.0 / 3.0,
-                placement: "none".to_owned(),
-                exclusion: Some(exclusion),
-                recovery: Some(Box::new(recovery)),
-                ..Run::default()
-            }
-        };
-    let killed = |nth: u32, after_us: u64| {
-        let at = 100_000 + after_us;
-        let served = [
-            (at, Some(1), What::Granted),
-            (at + 1_000, Some(1), What::Release),
-            (at + 1_010, Some(1), What::Released),
-        ];
-        run("flock", Fault::Kill, nth, false, &served)
-    };
-    let kept = [
-        (3_100_000, None, What::Return),
-        (3_100_100, Some(0), What::Awake),
-        (3_100_200, Some(0), What::Release),
-        (3_100_210, Some(0), What::Released),
-        (3_100_300, Some(1), What::Granted),
-        (3_101_300, Some(1), What::Release),
-        (3_101_310, Some(1), What::Released),
-    ];
-    let lapsed = [
-        (2_000_700, Some(1), What::Granted),
-        (2_001_000, None, What::Return),
-        (2_001_100, Some(0), What::Awake),
-        (2_001_200, Some(0), What::Release),
-        (2_001_300, Some(0), What::NotReleased),
-        (2_003_000, Some(1), What::Release),
-        (2_003_010, Some(1), What::Released),
-    ];
-    let points = vec![
-        killed(1, 180),
-        killed(2, 240),
-        run("flock", Fault::Stop, 1, false, &kept),
-        run("redis", Fault::Stop, 1, true, &lapsed),
-    ];
-    let mut experiment = experiment();
-    experiment.environment.file_systems.clear();
-    experiment.calibration.own_cost.clear();
-    experiment.plan = Plan {
-        targets: vec!["flock".to_owned(), "redis".to_owned()],
-        fault: Some(vec![Fault::Kill, Fault::Stop]),
-        waiters: Some(1),
-        within: Some(Nanos::from_millis(30_000)),
-        pause: Some(Nanos::from_millis(3_000)),
-        lease: Some(Nanos::from_millis(2_000)),
-        runs: Some(2),
-        timer_slack: Some(Nanos(1)),
-        seed: Some(42),
-        ..Plan::of(Workload::Recover)
-    };
-    finished(experiment, points)
-}
-
-/// The same with one source address and a range that ends in between.
-pub(crate) fn exhausted() -> ResultSet {
-    let mut set = connections();
-    set.experiment.plan.sources = Some(List(vec![1]));
-    set.runs.retain(|point| point.at.sources == Some(1));
-    for run in set.runs.iter_mut().filter(|p| p.at.open == Some(15_000)) {
-        if let Some(connections) = &mut run.connections {
-            connections.stopped = Some(Stopped {
-                call: "connect".to_owned(),
-                error: "EADDRNOTAVAIL".to_owned(),
-                text: "EADDRNOTAVAIL after 14,500 connections: no port is left; --sources 2"
-                    .to_owned(),
-                remedy: Some(Remedy::with("--sources", 2)),
-            });
-        }
-    }
-    set
-}
-
-fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64; 2]) -> Run {
-    let of = |us: f64| Distribution {
-        count: open - from,
-        min: (us * 900.0) as u64,
-        max: (us * 9_000.0) as u64,
-        mean: us * 1_000.0,
-        percentiles: [("p50", 1.0), ("p90", 1.1), ("p99", 1.5)]
-            .map(|(name, times)| (name.to_owned(), (us * 1_000.0 * times) as u64))
-            .into(),
-        ..Distribution::default()
-    };
-    let us = us * (1.0 + 0.001 * f64::from(run));
-    Run {
-        target: "tcp".to_owned(),
-        workload: "connect".to_owned(),
-        at: At {
-            open: Some(open),
-            listeners: Some(0),
-            sources: Some(sources),
-            ..At::default()
-        },
-        run,
-        block: run,
-        window_s: us * (open - from) as f64 / 1e6,
-        operations: open - from,
-        throughput_per_s: 1e6 / us,
-        cpu_s: Some(us * (open - from) as f64 / 1e6),
-        cpu_us_per_operation: Some(us),
-        placement: "none".to_owned(),
-        connect_ns: Some(of(us)),
-        accept_ns: Some(of(1.0)),
-        close_ns: Some(of(4.0)),
-        server: Some(Server {
-            counted: Some(open),
-            difference: Some(0),
-            cpu_s: Some(0.01),
-            cpu_us_per_operation: Some(3.1),
-            ..Server::default()
-        }),
-        connections: Some(Box::new(Connections {
-            from,
-            opened: open,
-            parities: Some(parities),
-            port_range: "32768-60999".parse().ok(),
-            pairs: sources,
-            slab_bytes_each: Some(7_900.0),
-            time_wait_left: (open == 15_000).then_some(15_000),
-            next_limits: vec![NextLimit {
-                name: "ephemeral ports".to_owned(),
-                at: 28_232 * sources,
-                remedy: "--sources 2".to_owned(),
-            }],
-            ..Connections::default()
-        })),
-        ..Run::default()
-    }
 }
 
 /// `call 'ls /tmp' -n 100:1000 --runs 6`, beside it `true`.
