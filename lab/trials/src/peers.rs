@@ -15,7 +15,7 @@ pub(crate) mod services;
 use crate::program;
 use anyhow::{Context, bail};
 use figures::{Requirement, Spread};
-use jostle_model::record::{Is, Record, Run};
+use jostle_model::record::{Record, Run, Status};
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -159,7 +159,7 @@ fn read_answer(command: &mut Command) -> anyhow::Result<Run> {
     let text = String::from_utf8(output.stdout)?;
     let point = read(&text).with_context(|| format!("output of `{typed}`"))?;
     let reasons = &point.verdict.reasons;
-    for reason in reasons.iter().filter(|reason| reason.is == Is::Invalid) {
+    for reason in reasons.iter().filter(|reason| reason.is == Status::Invalid) {
         eprintln!("INVALID: {}: {}", point.target, reason.text);
     }
     Ok(point)

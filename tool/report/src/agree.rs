@@ -9,7 +9,7 @@ use crate::page::pages;
 use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Judged, Record, Run};
+use jostle_model::record::{Judged, Record, Run, Status};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::checks::anchor::{LONGEST, level};
 use jostle_stats::intervals::estimate;
@@ -389,7 +389,7 @@ fn rows_are_printed(set: &ResultSet) {
     assert!(table.contains(&headline.grid.fitted(WIDTH)));
     assert!(render("markdown", sets).contains(&headline.grid.markdown()));
     let html = html(sets);
-    for is in [Is::Valid, Is::Suspect, Is::Invalid] {
+    for is in [Status::Valid, Status::Suspect, Status::Invalid] {
         let cell = |row: &Vec<String>| row.last().unwrap().starts_with(&is.to_string());
         let rows = headline.grid.rows.iter().filter(|row| cell(row)).count();
         let class = format!("class=\"left verdict {}\"", is.to_string().to_lowercase());

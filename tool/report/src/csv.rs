@@ -22,7 +22,7 @@ use figures::{Figure, Over, figures};
 use jostle_model::Busy;
 use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Is, Run, Verdict};
+use jostle_model::record::{At, Run, Status, Verdict};
 use jostle_stats::checks::neighbours;
 use jostle_stats::intervals::estimate;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
@@ -239,7 +239,7 @@ fn tidy_run(
 fn is_invalid(point: &PointSummary<'_>, run: &Run) -> bool {
     let by_others = |check: &str| check == neighbours::CHECK.name && point.clean_share.is_some();
     let reasons = run.verdict.reasons.iter();
-    let mut invalid = reasons.filter(|reason| reason.is == Is::Invalid);
+    let mut invalid = reasons.filter(|reason| reason.is == Status::Invalid);
     invalid.any(|reason| !by_others(&reason.check))
 }
 

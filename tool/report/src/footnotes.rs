@@ -3,7 +3,7 @@
 //! Reasons that differ only in their numbers share a note, which quotes the worst; the
 //! result file has the others.
 
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 use jostle_stats::checks::neighbours;
 use jostle_stats::summary::PointSummary;
 
@@ -58,7 +58,7 @@ impl<'a> Footnotes<'a> {
 
 /// Whether the sentences of two reasons differ by numbers alone.
 fn is_alike(one: &Reason, other: &Reason) -> bool {
-    let key = |reason: &'_ Reason| -> (String, Is, Vec<String>, String) {
+    let key = |reason: &'_ Reason| -> (String, Status, Vec<String>, String) {
         let words = match (&reason.seen, reason.unit.is_empty()) {
             // A file of the first schema has the sentence alone.
             (_, true) => without_numbers(&reason.text),
@@ -214,7 +214,7 @@ mod tests {
             let share = 0.26 + 0.01 * nth as f64;
             point.verdict.reasons.push(Reason {
                 check: neighbours::CHECK.name.to_owned(),
-                is: Is::Invalid,
+                is: Status::Invalid,
                 measured: Some(share),
                 limit: Some(0.25),
                 unit: neighbours::CHECK.unit.to_owned(),

@@ -14,7 +14,7 @@ use crate::ResultSet;
 use crate::rate;
 use crate::recover;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Is, PerWorker, Run};
+use jostle_model::record::{PerWorker, Run, Status};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
 
@@ -46,7 +46,7 @@ fn of_faults(points: &[PointSummary<'_>]) -> String {
     let target = points.first().map_or("", |point| point.target);
     let header = format!("# {target}: {}\n", recover::GNUPLOT_HEADER);
     let lines = points.iter().map(|point| match point.verdict.is {
-        Is::Invalid => line(point),
+        Status::Invalid => line(point),
         _ => recover::line(point).unwrap_or_default(),
     });
     header + &lines.collect::<String>()
@@ -57,7 +57,7 @@ fn of_rates(points: &[PointSummary<'_>]) -> String {
     let target = points.first().map_or("", |point| point.target);
     let header = format!("# {target}: {}\n", rate::GNUPLOT_HEADER);
     let lines = points.iter().map(|point| match point.verdict.is {
-        Is::Invalid => line(point),
+        Status::Invalid => line(point),
         _ => rate::line(point),
     });
     header + &lines.collect::<String>()
@@ -106,7 +106,7 @@ fn duration_s(plan: &Plan, points: &[PointSummary<'_>]) -> u64 {
 }
 
 fn line(point: &PointSummary<'_>) -> String {
-    let invalid = |is: Is| is == Is::Invalid;
+    let invalid = |is: Status| is == Status::Invalid;
     if invalid(point.verdict.is) {
         let mut reasons = point.verdict.reasons.iter();
         let why = reasons

@@ -10,7 +10,7 @@ use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
 use crate::requests;
 use crate::workloads::shown;
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use jostle_stats::summary::PointSummary;
 
 /// The table and what its notes say.
@@ -181,7 +181,7 @@ fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
 
 fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
     let shown = |point: &&PointSummary<'_>| {
-        point.verdict.is != Is::Invalid && half_interval(point).is_some()
+        point.verdict.is != Status::Invalid && half_interval(point).is_some()
     };
     let mut intervals = points
         .iter()

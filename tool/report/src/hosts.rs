@@ -9,7 +9,7 @@ use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
 use jostle_model::hosts::{HostCeiling, HostPart};
-use jostle_model::record::{At, Experiment, Is, Run};
+use jostle_model::record::{At, Experiment, Run, Status};
 use jostle_stats::summary::PointSummary;
 use jostle_stats::tail;
 use std::collections::BTreeSet;
@@ -123,12 +123,12 @@ impl<'a> Lines<'a> {
         let fastest = self.parts.iter().max_by(rate);
         let mut ranks: BTreeSet<u64> = self.owners.iter().copied().collect();
         ranks.extend(slowest.into_iter().chain(fastest).map(|part| part.rank));
-        let of = |is: Is| {
+        let of = |is: Status| {
             let parts = self.parts.iter().map(|part| part.rank);
             parts.filter(move |rank| self.worst(*rank).0 == is)
         };
-        ranks.extend(of(Is::Invalid));
-        for rank in of(Is::Suspect) {
+        ranks.extend(of(Status::Invalid));
+        for rank in of(Status::Suspect) {
             if ranks.len() < IN_FULL {
                 ranks.insert(rank);
             }
@@ -151,8 +151,8 @@ impl<'a> Lines<'a> {
     }
 
     /// Its gravest verdict, and in how many of the runs in which it took part.
-    fn worst(&self, rank: u64) -> (Is, usize, usize) {
-        let verdicts: Vec<Is> = self.runs_of(rank).map(|part| part.verdict.is).collect();
+    fn worst(&self, rank: u64) -> (Status, usize, usize) {
+        let verdicts: Vec<Status> = self.runs_of(rank).map(|part| part.verdict.is).collect();
         let worst = verdicts.iter().copied().max().unwrap_or_default();
         let count = verdicts.iter().filter(|is| **is == worst).count();
         (worst, count, verdicts.len())
@@ -288,7 +288,7 @@ impl Column {
     fn cell(&self, line: &Line<'_>) -> String {
         let text = match self.shown {
             Shown::Once if !line.first => return String::new(),
-            Shown::UnlessInvalid if line.part.verdict.is == Is::Invalid => None,
+            Shown::UnlessInvalid if line.part.verdict.is == Status::Invalid => None,
             _ => (self.cell)(line),
         };
         text.unwrap_or_else(|| "-".to_owned())
@@ -333,7 +333,7 @@ impl Notes<'_> {
             let of_check = part.verdict.reasons.iter().filter(|r| r.check == check);
             of_check.map(|reason| (reason.is, format!("{}: {}", part.host, reason.text)))
         });
-        let said: Vec<(Is, String)> = said.collect();
+        let said: Vec<(Status, String)> = said.collect();
         let gravest = said.iter().map(|(is, _)| *is).max()?;
         let told = said.iter().find(|(_, text)| {
             let mut notes = self.headline.iter();
@@ -373,7 +373,7 @@ impl Notes<'_> {
 /// Such as `INVALID (3 of 6)[2]`.
 fn verdict(lines: &Lines<'_>, part: &HostPart, notes: &mut Notes<'_>) -> String {
     let often = match lines.worst(part.rank) {
-        (is, count, all) if is == Is::Valid || count == all => is.to_string(),
+        (is, count, all) if is == Status::Valid || count == all => is.to_string(),
         (is, count, all) => format!("{is} ({count} of {all})"),
     };
     often + &notes.marks(lines, lines.runs_of(part.rank))
@@ -411,12 +411,12 @@ fn rest(
         _ => String::new(),
     }));
     let ranks = others.iter().map(|part| part.rank);
-    let suspect = ranks.filter(|rank| lines.worst(*rank).0 == Is::Suspect);
+    let suspect = ranks.filter(|rank| lines.worst(*rank).0 == Status::Suspect);
     row.push(match suspect.count() {
-        0 => Is::Valid.to_string(),
+        0 => Status::Valid.to_string(),
         n => {
             let of_all = others.iter().flat_map(|part| lines.runs_of(part.rank));
-            format!("{n} {}{}", Is::Suspect, notes.marks(lines, of_all))
+            format!("{n} {}{}", Status::Suspect, notes.marks(lines, of_all))
         }
     });
     Some(row)

@@ -9,7 +9,7 @@ use crate::command::{command, with, without};
 use crate::workloads::shown;
 use jostle_model::defaults;
 use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 use jostle_model::text::quoted;
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan, Remedy};
@@ -40,7 +40,7 @@ pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         again.seed = None;
         return command(&again);
     }
-    let step = [Is::Invalid, Is::Suspect]
+    let step = [Status::Invalid, Status::Suspect]
         .into_iter()
         .find_map(|is| cure(plan, points, is));
     match step.unwrap_or_else(|| question(set)) {
@@ -65,7 +65,7 @@ type Flagged<'a> = (&'a PointSummary<'a>, &'a Reason);
 
 /// The remedy for the first of these reasons. Reasons that a different measurement would
 /// fix come before those caused by the machine.
-fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Is) -> Option<Step> {
+fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Status) -> Option<Step> {
     let all: Vec<Flagged<'_>> = points
         .iter()
         .flat_map(|point| {

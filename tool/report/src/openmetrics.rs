@@ -5,7 +5,7 @@
 
 use crate::ResultSet;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Buckets, Is, Run};
+use jostle_model::record::{At, Buckets, Run, Status};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use prometheus_client::collector::Collector;
@@ -294,7 +294,7 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     };
     let own = labels(experiment, point.workload, point.target, point.at);
     runs.add(own.clone(), Value::Gauge(point.runs.len() as f64));
-    for is in [Is::Valid, Is::Suspect, Is::Invalid] {
+    for is in [Status::Valid, Status::Suspect, Status::Invalid] {
         let here = f64::from(u8::from(point.verdict.is == is));
         verdict.add(with(&own, "verdict", word(is)), Value::Gauge(here));
     }
@@ -342,11 +342,11 @@ fn bounds(estimate: &Estimate) -> [(&'static str, f64); 3] {
     ]
 }
 
-fn word(is: Is) -> &'static str {
+fn word(is: Status) -> &'static str {
     match is {
-        Is::Valid => "VALID",
-        Is::Suspect => "SUSPECT",
-        Is::Invalid => "INVALID",
+        Status::Valid => "VALID",
+        Status::Suspect => "SUSPECT",
+        Status::Invalid => "INVALID",
     }
 }
 

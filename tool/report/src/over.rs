@@ -4,7 +4,7 @@ use crate::format::{exact, percent};
 use crate::grid::{Grid, Heading};
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_stats::summary::PointSummary;
 
 /// One row for each point, one column for each time; None where no time was
@@ -43,7 +43,7 @@ pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid>
         let value = value.map_or("-".to_owned(), |n| n.to_string());
         let mut row = vec![name.to_owned(), value];
         row.extend(times.iter().map(|time| {
-            let usable = point.verdict.is != Is::Invalid;
+            let usable = point.verdict.is != Status::Invalid;
             let share = share(point, *time).filter(|_| usable);
             share.map_or("-".to_owned(), percent)
         }));

@@ -13,7 +13,7 @@ use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Place};
 use jostle_model::record::{
-    Accounts, Anchor, Distribution, Experiment, Is, Reason, Run, Server, TcpCounts,
+    Accounts, Anchor, Distribution, Experiment, Reason, Run, Server, Status, TcpCounts,
 };
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
@@ -51,7 +51,7 @@ fn largest(list: &Option<List>) -> Option<u64> {
 struct Case {
     check: &'static str,
     /// The check's severity on either side of the threshold.
-    is: [Is; 2],
+    is: [Status; 2],
     /// Doses that surely lie on either side of it.
     doses: [f64; 2],
     /// Whether doses are whole numbers.
@@ -62,13 +62,13 @@ struct Case {
     world: fn(&Asked, f64) -> Vec<Run>,
 }
 
-const SUSPECT: [Is; 2] = [Is::Valid, Is::Suspect];
-const INVALID: [Is; 2] = [Is::Valid, Is::Invalid];
-const WORSE: [Is; 2] = [Is::Suspect, Is::Invalid];
+const SUSPECT: [Status; 2] = [Status::Valid, Status::Suspect];
+const INVALID: [Status; 2] = [Status::Valid, Status::Invalid];
+const WORSE: [Status; 2] = [Status::Suspect, Status::Invalid];
 
 const fn whole(
     check: &'static str,
-    is: [Is; 2],
+    is: [Status; 2],
     doses: [f64; 2],
     plan: fn() -> Plan,
     world: fn(&Asked, f64) -> Vec<Run>,
@@ -85,7 +85,7 @@ const fn whole(
 
 const fn fine(
     check: &'static str,
-    is: [Is; 2],
+    is: [Status; 2],
     doses: [f64; 2],
     plan: fn() -> Plan,
     world: fn(&Asked, f64) -> Vec<Run>,
@@ -450,7 +450,7 @@ fn edge(case: &Case) -> [f64; 2] {
     };
     let is = |dose: f64| {
         let reason = measure(case, &asked, dose).1;
-        reason.map_or(Is::Valid, |reason| reason.is)
+        reason.map_or(Status::Valid, |reason| reason.is)
     };
     let [mut before, mut beyond] = case.doses;
     assert_eq!([is(before), is(beyond)], case.is, "{}", case.check);
@@ -498,7 +498,10 @@ fn every_check_is_planted() {
 fn each_severity_that_a_threshold_names_is_planted() {
     for check in CHECKS {
         let threshold = (check.threshold)();
-        for (named, is) in [(": SUSPECT", Is::Suspect), (": INVALID", Is::Invalid)] {
+        for (named, is) in [
+            (": SUSPECT", Status::Suspect),
+            (": INVALID", Status::Invalid),
+        ] {
             let crossed = |case: &&Case| case.check == check.name && case.is[1] == is;
             let planted = CASES.iter().any(|case| crossed(&case));
             assert!(

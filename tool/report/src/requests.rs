@@ -9,7 +9,7 @@ use crate::columns::{
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use crate::names::shortened;
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_stats::requested::{is_resolved, noun};
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
@@ -126,7 +126,7 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
         row.push(run.at.workers.map_or("-".to_owned(), |n| n.to_string()));
         row.push(grouped(run.operations));
         row.extend(match point.verdict.is {
-            Is::Invalid => vec!["-".to_owned(); columns.len() - row.len()],
+            Status::Invalid => vec!["-".to_owned(); columns.len() - row.len()],
             _ => account(run),
         });
         rows.push(row);

@@ -7,10 +7,10 @@ use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-type Of = fn(&PointSummary<'_>) -> Option<Estimate>;
+type Getter = fn(&PointSummary<'_>) -> Option<Estimate>;
 
 /// By their names in the result file.
-static FIGURES: &[(&str, Of)] = &[
+static FIGURES: &[(&str, Getter)] = &[
     ("throughput_per_s", |p| p.throughput_per_s),
     ("of_ideal", |p| p.of_ideal),
     ("cpu_us_per_operation", |p| p.cpu_us_per_operation),

@@ -6,8 +6,8 @@ use crate::histogram::Histogram;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies,
-    Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Workers,
+    Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Latencies,
+    Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Status, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 
@@ -161,10 +161,10 @@ pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Run]) -> Option<
 
 /// How bad a check finds one run that `doctor` has changed; VALID where it says
 /// nothing.
-pub fn after(check: &Check, doctor: impl FnOnce(&mut Run)) -> Is {
+pub fn after(check: &Check, doctor: impl FnOnce(&mut Run)) -> Status {
     let mut point = point();
     doctor(&mut point);
-    judge(check, &[point]).map_or(Is::Valid, |reason| reason.is)
+    judge(check, &[point]).map_or(Status::Valid, |reason| reason.is)
 }
 
 /// Runs of `contend`, so many of each point.

@@ -12,8 +12,8 @@ use crate::spoilt;
 use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Reason, Run,
-    Verdict,
+    At, Distribution, Experiment, Figure, Judged, LimitedBy, OwnCost, PerWorker, Reason, Run,
+    Status, Verdict,
 };
 use std::collections::BTreeSet;
 
@@ -243,7 +243,11 @@ impl<'a> PointSummary<'a> {
     /// that could do no more, even with too few requests in flight, it is the rate: the server
     /// can do at least this much.
     pub fn one_bound_per_s(&self) -> Option<OneBound> {
-        let mut invalid = self.verdict.reasons.iter().filter(|r| r.is == Is::Invalid);
+        let mut invalid = self
+            .verdict
+            .reasons
+            .iter()
+            .filter(|r| r.is == Status::Invalid);
         if self.is_of_generators() && invalid.clone().all(|r| r.check == concurrency::CHECK.name) {
             return Some(OneBound::AtLeast(self.throughput_per_s?.median));
         }
@@ -535,7 +539,7 @@ mod tests {
         assert_eq!(found.blocked_share, None);
         assert_eq!(found.longest_wait_ns, Some(7));
         assert_eq!(found.own_cost, None);
-        assert_eq!(found.verdict.is, Is::Valid);
+        assert_eq!(found.verdict.is, Status::Valid);
     }
 
     #[test]
@@ -561,7 +565,7 @@ mod tests {
         let mut runs: Vec<Run> = (1..=6).map(|n| run("flock", 10, n, 1.0)).collect();
         runs[5].exclusion.as_mut().unwrap().violations = 1;
         let found = summarize(&experiment, &runs).remove(0);
-        assert_eq!(found.verdict.is, Is::Invalid);
+        assert_eq!(found.verdict.is, Status::Invalid);
         assert_eq!(found.verdict.reasons[0].check, "exclusion");
     }
 }

@@ -14,7 +14,7 @@ use super::store::{Store, slim};
 use super::{Required, Row, Series};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::{Accounts, Environment, Experiment, Is, Run};
+use jostle_model::record::{Accounts, Environment, Experiment, Run, Status};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use jostle_testbed::leash::Leash;
@@ -327,7 +327,7 @@ fn is_near(rate: f64, [least, most]: [f64; 2]) -> bool {
 /// Whether what is printed is compatible with the truth's interval.
 fn holds(point: &PointSummary<'_>, [least, most]: [f64; 2]) -> Outcome {
     let verdict = match (point.verdict.is, point.throughput_per_s, point.harm) {
-        (Is::Invalid, ..) => match point.one_bound_per_s() {
+        (Status::Invalid, ..) => match point.one_bound_per_s() {
             None => return Outcome::NoFigure,
             Some(OneBound::AtLeast(low)) => low <= most,
             Some(OneBound::AtMost(high)) => high >= least,

@@ -120,7 +120,7 @@ fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Change>
 }
 
 /// What was said of pairs of sessions, by their places.
-type Told = Vec<([usize; 2], Option<Change>)>;
+type Findings = Vec<([usize; 2], Option<Change>)>;
 
 /// What is compared in each pair of sessions: two experiments of the plan, what of them,
 /// and by how much the second is made slower.
@@ -208,7 +208,7 @@ fn judge(sessions: &[Vec<ResultSet>]) -> Vec<Row> {
     let places = 0..sessions.len();
     let pairs = places.flat_map(|one| (one + 1..sessions.len()).map(move |other| [one, other]));
     let pairs: Vec<[usize; 2]> = pairs.collect();
-    let (mut equals, mut rows) = (Told::new(), Vec::new());
+    let (mut equals, mut rows) = (Findings::new(), Vec::new());
     for case in &CASES {
         let told = told(sessions, &pairs, case);
         if case.is_alike() {
@@ -235,7 +235,7 @@ fn judge(sessions: &[Vec<ResultSet>]) -> Vec<Row> {
     rows
 }
 
-fn told(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Told {
+fn told(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Findings {
     let sets = |nth: usize, slower: f64| -> Vec<ResultSet> {
         let each = sessions.iter().map(|session| &session[case.places[nth]]);
         each.map(|set| slowed(&of_workers(set, case.workers), slower))
@@ -249,7 +249,7 @@ fn told(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case) -> Told 
     each.collect()
 }
 
-fn row(what: &str, is_alike: bool, required: Required, told: &Told, sessions: usize) -> Row {
+fn row(what: &str, is_alike: bool, required: Required, told: &Findings, sessions: usize) -> Row {
     let wanted: fn(Change) -> bool = match is_alike {
         true => |said| matches!(said, Change::Worse | Change::Better),
         false => |said| said == Change::Worse,
@@ -278,7 +278,7 @@ fn row(what: &str, is_alike: bool, required: Required, told: &Told, sessions: us
 /// sessions of the kind compared (95 %): pairs share sessions, so that sessions are drawn
 /// anew, with replacement, and each pair counts as often as both of its own were drawn
 /// (bootstrap: Efron and Tibshirani, 1993, chapter 13).
-fn resampled(told: &Told, sessions: usize, wanted: fn(Change) -> bool) -> (f64, f64) {
+fn resampled(told: &Findings, sessions: usize, wanted: fn(Change) -> bool) -> (f64, f64) {
     let mut rng = Rng::new(41);
     let mut shares: Vec<f64> = Vec::new();
     for _ in 0..2000 {

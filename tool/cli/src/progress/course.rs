@@ -3,7 +3,7 @@
 //! since both need all runs. Pure; the caller passes the time in.
 
 use jostle_model::Nanos;
-use jostle_model::record::{At, Distribution, Is, Run};
+use jostle_model::record::{At, Distribution, Run, Status};
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{grouped, time};
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ impl Course {
         }
         let seen = self.seen.entry(current.point.clone()).or_default();
         seen.runs += 1;
-        if let Some((figure, reads)) = figure(run).filter(|_| run.verdict.is != Is::Invalid) {
+        if let Some((figure, reads)) = figure(run).filter(|_| run.verdict.is != Status::Invalid) {
             seen.figures.push(figure);
             seen.reads = Some(reads);
         }
@@ -339,7 +339,7 @@ mod tests {
             course.done(made, S(6));
             course.rows()
         };
-        let verdict = |is: Is, mut run: Run| {
+        let verdict = |is: Status, mut run: Run| {
             run.verdict.is = is;
             run
         };
@@ -352,8 +352,13 @@ mod tests {
         );
         // As in the table, a figure of an INVALID run is not printed; and there is no verdict
         // before all runs are made.
-        run(&verdict(Is::Invalid, point(7.0, 3)), "sysv", 2, 1);
-        run(&verdict(Is::Suspect, point(1_050.0, 0)), "flock", 100, 2);
+        run(&verdict(Status::Invalid, point(7.0, 3)), "sysv", 2, 1);
+        run(
+            &verdict(Status::Suspect, point(1_050.0, 0)),
+            "flock",
+            100,
+            2,
+        );
         assert_eq!(
             run(&point(500.0, 0), "sysv", 2, 2),
             [
@@ -363,7 +368,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            run(&verdict(Is::Invalid, point(7.0, 0)), "sysv", 9, 1)[2],
+            run(&verdict(Status::Invalid, point(7.0, 0)), "sysv", 9, 1)[2],
             format!("sysv -w 9     so far, 1 of 2 runs: no figure yet, {rest}")
         );
     }

@@ -8,7 +8,7 @@ use crate::common::web::Server;
 use crate::common::{
     Done, Place, alone, beside, jostle, must_be_root, must_have, python_by_name, reason,
 };
-use jostle_model::record::{Accounts, Is, Neighbour, Run};
+use jostle_model::record::{Accounts, Neighbour, Run, Status};
 use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -336,7 +336,7 @@ mod figures {
             "{named:?}"
         );
         let found = reason(&disturbed, "neighbours").unwrap();
-        assert_eq!(found.is, Is::Invalid, "{found:?}");
+        assert_eq!(found.is, Status::Invalid, "{found:?}");
         assert!(found.text.contains("hog-"), "{found:?}");
         // Most shares were theirs.
         assert!(accounts(&disturbed).others_s.unwrap() > 0.2);

@@ -2,7 +2,7 @@
 //! never a fast success, and that no process outlives the run, however it ends.
 
 use crate::common::{Jostle, Place, Running, Signal, alone, beside, jostle, processes, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use std::collections::BTreeSet;
 
 /// One run of a command, as records; `options` come first.
@@ -67,7 +67,7 @@ fn an_unexpected_code_is_an_error_and_no_fast_success() {
         match successes {
             0 => {
                 assert_eq!(done.code(), 3);
-                assert_eq!(run.verdict.is, Is::Invalid);
+                assert_eq!(run.verdict.is, Status::Invalid);
                 assert_eq!(run.errors[&format!("code {code}")], 20);
                 assert_eq!(run.service_ns, None);
                 assert_eq!(run.failed_ns.unwrap().count, 20);

@@ -1,7 +1,7 @@
 //! `churn`: what a lock costs if each job opens a session of its own.
 
 use crate::common::{Done, Jostle, Place, beside, jostle, must_have, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::ports::free_port;
 use jostle_testbed::running::{Running as Server, eventually};
@@ -161,6 +161,6 @@ fn a_server_that_is_killed_ends_it_and_leaves_nothing() {
         let done = run.end().ends_within_a_minute().leaves_nothing();
         assert!(done.stderr.contains("memcached that jostle launched") || done.code() == 3);
         let runs = place.runs("killed");
-        assert!(runs.iter().all(|point| point.verdict.is == Is::Invalid));
+        assert!(runs.iter().all(|point| point.verdict.is == Status::Invalid));
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::common::{alone, beside, each_at_once, in_five_tries, jostle, reason};
 use jostle_model::plan::Carrier;
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_targets::{Entry, Spec, TABLE};
 use jostle_testbed::lock_servers as servers;
 use std::time::Duration;
@@ -236,7 +236,7 @@ fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
     });
     let run = done.exits(3).only_run();
     let exclusion = run.exclusion.as_ref().unwrap();
-    assert_eq!(reason(&run, "exclusion").unwrap().is, Is::Invalid);
+    assert_eq!(reason(&run, "exclusion").unwrap().is, Status::Invalid);
     assert!(
         exclusion.examples[0].contains("was let in"),
         "{exclusion:?}"
@@ -262,7 +262,7 @@ fn a_server_that_only_answers_is_flagged_on_every_carrier() {
             "contend echo -w 4 -b 200us -i 10us -t 0.3 --as {carrier} --runs 1 --format json"
         );
         let point = jostle(&line).run().exits(3).leaves_nothing().only_run();
-        assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+        assert_eq!(reason(&point, "exclusion").unwrap().is, Status::Invalid);
         // It answers what it is asked: nothing else speaks against it.
         assert!(reason(&point, "errors").is_none(), "{:?}", point.verdict);
         assert!(

@@ -9,7 +9,7 @@ use crate::common::cgroup::Cgroup;
 use crate::common::{
     Done, Jostle, Place, alone, beside, in_a_network_of_its_own, in_five_tries, jostle, reason,
 };
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use jostle_sys::limits::net::Counted;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -34,7 +34,7 @@ fn ends(done: Done, call: &str, error: &str, says: &[&str]) -> Done {
         "{}",
         done.transcript()
     );
-    assert_eq!(last.verdict.is, Is::Invalid);
+    assert_eq!(last.verdict.is, Status::Invalid);
     let connections = last.connections.as_ref().unwrap();
     let stopped = connections.stopped.as_ref().unwrap();
     assert_eq!(

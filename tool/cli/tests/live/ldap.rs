@@ -2,7 +2,7 @@
 //! counts agree, and what is no fast success.
 
 use crate::common::{Jostle, Place, Signal, beside, jostle, must_have, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLockReadGuard};
 
@@ -78,7 +78,7 @@ fn a_server_that_somebody_else_uses_counts_too_much() {
     other.signal(Signal::TERM);
     other.end();
     let reason = reason(&point, "server_counts").unwrap();
-    assert_eq!(reason.is, Is::Invalid);
+    assert_eq!(reason.is, Status::Invalid);
     assert!(
         reason.text.contains("more than the workers did"),
         "{}",
@@ -97,7 +97,7 @@ fn a_search_that_finds_nothing_is_no_fast_success() {
     assert_eq!(point.codes, counted.into());
     assert_eq!(point.operations, 9);
     assert_eq!(point.errors[&format!("code {nothing}")], 1);
-    assert_eq!(reason(&point, "errors").unwrap().is, Is::Invalid);
+    assert_eq!(reason(&point, "errors").unwrap().is, Status::Invalid);
     let expected = stream(&beyond, "-n 10 -w 1 --expect 0:900").run_cleanly();
     let run = expected.measures().only_run();
     assert_eq!(run.operations, 10);
@@ -133,7 +133,7 @@ fn who_asks_is_in_a_file_or_the_environment_and_the_password_in_no_result() {
         assert_eq!(point.codes, [("0 success".to_owned(), 20)].into());
         let run = run("not-the-one", in_file);
         assert_eq!(run.codes, [("49 invalidCredentials".to_owned(), 20)].into());
-        assert_eq!(run.verdict.is, Is::Invalid);
+        assert_eq!(run.verdict.is, Status::Invalid);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::common::liar::{Fate, Lie, Speech, accepting, answering};
 use crate::common::{Done, beside, in_five_tries, jostle, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use std::time::Duration;
 
 const KIND: &str = "the server's answer is of another kind than this request has";
@@ -17,7 +17,7 @@ fn connect(port: u16, options: &str) -> Vec<Run> {
 }
 
 /// How many connections were lost, the first of them, and the verdict on that.
-fn lost(run: &Run) -> (u64, Option<u64>, Option<Is>) {
+fn lost(run: &Run) -> (u64, Option<u64>, Option<Status>) {
     let connections = run.connections.as_ref().unwrap();
     let reason = reason(run, "lost");
     (
@@ -52,7 +52,7 @@ fn connections_that_the_server_closes_or_resets_are_not_open() {
             // A server that is not scheduled has not come to close them all.
             let (count, first, is) = lost(point);
             assert!((1..=most).contains(&count), "{count}");
-            assert_eq!((first, is), (Some(101), Some(Is::Invalid)));
+            assert_eq!((first, is), (Some(101), Some(Status::Invalid)));
             let text = &point.verdict.reasons[0].text;
             let (begins, ends) = ("the server had closed or reset ", "(--open 100)");
             assert!(text.starts_with(begins) && text.ends_with(ends), "{text}");
@@ -60,7 +60,7 @@ fn connections_that_the_server_closes_or_resets_are_not_open() {
         let all = connect(accepting(move |_| fate), "--open 300");
         let (count, first, is) = lost(&all[0]);
         assert!(count > 0);
-        assert_eq!((first, is), (Some(1), Some(Is::Invalid)));
+        assert_eq!((first, is), (Some(1), Some(Status::Invalid)));
     }
 }
 
@@ -83,7 +83,7 @@ fn connections_are_looked_at_in_every_client_process() {
         let found = lost(&run);
         (found.0 == 2).then_some(found)
     });
-    assert_eq!(found, (2, Some(150), Some(Is::Invalid)));
+    assert_eq!(found, (2, Some(150), Some(Status::Invalid)));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn one_lost_connection_in_two_thousand_is_suspect() {
     let _beside = beside();
     let port = accepting(|nth| if nth == 700 { Fate::Closed } else { Fate::Kept });
     let points = connect(port, "--open 2000");
-    assert_eq!(lost(&points[0]), (1, Some(700), Some(Is::Suspect)));
+    assert_eq!(lost(&points[0]), (1, Some(700), Some(Status::Suspect)));
 }
 
 /// The sweep takes 3 s, and each connection lives for one.
@@ -102,7 +102,7 @@ fn connections_that_are_closed_after_a_second_are_lost_when_the_sweep_lasts_long
     let points = connect(port, "--open 600 --rate 200");
     let (count, first, is) = lost(&points[0]);
     assert!(count >= 100, "{count} lost");
-    assert_eq!((first, is), (Some(1), Some(Is::Invalid)));
+    assert_eq!((first, is), (Some(1), Some(Status::Invalid)));
 }
 
 #[test]

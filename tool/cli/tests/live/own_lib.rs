@@ -2,7 +2,7 @@
 //! broken library is reported with its fault.
 
 use crate::common::{Done, Place, beside, in_five_tries, must_have, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,7 +66,7 @@ fn is_sound(run: &Run) {
     for grave in ["exclusion", "lost_update", "deaths", "errors", "idle_lock"] {
         let found = reason(run, grave);
         // A waiter that got no CPU looks as if it had missed a wake-up.
-        let is_bearable = |is| grave == "idle_lock" && is == Is::Suspect;
+        let is_bearable = |is| grave == "idle_lock" && is == Status::Suspect;
         let is_fine = found.is_none_or(|reason| is_bearable(reason.is));
         assert!(is_fine, "{}: {found:?}", run.target);
     }
@@ -206,7 +206,7 @@ fn a_channel_of_go_is_sound_with_threads_and_excludes_no_process() {
     });
     assert_eq!(
         reason(&done.only_run(), "exclusion").unwrap().is,
-        Is::Invalid
+        Status::Invalid
     );
 }
 
@@ -225,7 +225,7 @@ fn a_library_that_lets_two_in_once_in_a_thousand_times_is_caught() {
         let done = run("lets-in", window_s);
         window_s *= 2;
         let found = reason(&done.only_run(), "exclusion")?.clone();
-        assert_eq!((found.is, done.code()), (Is::Invalid, 3));
+        assert_eq!((found.is, done.code()), (Status::Invalid, 3));
         Some(())
     });
 }
@@ -236,7 +236,7 @@ fn a_library_that_leaks_a_key_stands_still_and_is_caught() {
     let place = broken(&[]);
     let done = contend(&place, "leaks", "--keys 3 -w 4 -b 100us -t 2").exits(3);
     let found = reason(&done.only_run(), "idle_lock").cloned().unwrap();
-    assert_eq!(found.is, Is::Invalid);
+    assert_eq!(found.is, Status::Invalid);
     assert!(
         found.text.contains("none of 4 workers was let in"),
         "{found:?}"

@@ -5,7 +5,7 @@
 use crate::common::{
     Done, Place, beside, in_five_tries, jostle, must_have, python_by_name, reason,
 };
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use jostle_testbed::shell::write_script;
 
 /// The folder of programs that users copy.
@@ -29,7 +29,7 @@ fn a_fencing_token_that_does_not_grow_is_told() {
     let line = "contend -w 1 -b 1ms -t 0.3 --runs 1 --format json";
     let run = run(line, &broken("same token")).exits(3).only_run();
     let told = reason(&run, "exclusion").unwrap();
-    assert_eq!(told.is, Is::Invalid);
+    assert_eq!(told.is, Status::Invalid);
     assert!(told.text.contains("it fences off nobody"), "{}", told.text);
     let seen = run.exclusion.unwrap();
     // The first has none before it.
@@ -196,7 +196,7 @@ fn a_program_that_exits_during_the_run_makes_the_point_invalid() {
         let done = run(line, &broken("exits later"));
         (done.code() == 3).then(|| done.only_run())
     });
-    assert_eq!(reason(&run, "errors").unwrap().is, Is::Invalid);
+    assert_eq!(reason(&run, "errors").unwrap().is, Status::Invalid);
     let text = run.messages.join("; ");
     assert!(
         text.contains("exit code 1") && text.contains("out of luck"),
@@ -216,7 +216,7 @@ fn a_program_that_is_wrong_at_the_end_of_its_input_is_found() {
     ] {
         let line = "contend -w 1 -b 100us -t 0.2 --runs 1 --format json";
         let run = run(line, &broken(kind)).exits(3).only_run();
-        assert_eq!(reason(&run, "errors").unwrap().is, Is::Invalid);
+        assert_eq!(reason(&run, "errors").unwrap().is, Status::Invalid);
         let text = run.messages.join("; ");
         assert!(text.contains(says), "{kind}: {text}");
     }
@@ -246,7 +246,7 @@ fn a_lock_that_lets_two_in_is_caught_by_the_witness() {
         let run = run(line, &broken("lets two in")).measures().only_run();
         reason(&run, "exclusion").is_some().then_some(run)
     });
-    assert_eq!(reason(&run, "exclusion").unwrap().is, Is::Invalid);
+    assert_eq!(reason(&run, "exclusion").unwrap().is, Status::Invalid);
     let exclusion = run.exclusion.unwrap();
     assert!(
         exclusion.examples[0].contains("was let in"),

@@ -2,7 +2,7 @@
 //! and by its thin client, launched for the run and running already.
 
 use crate::common::{Place, beside, jostle, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_testbed::shell::write_script;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -70,7 +70,7 @@ fn an_answer_without_a_code_is_an_error_and_no_fast_success() {
         let run = measured(target, "-n 10");
         assert_eq!(run.codes, [(code.to_owned(), 10)].into(), "{target}");
         assert_eq!(run.operations, 0, "{target}");
-        assert_eq!(run.verdict.is, Is::Invalid, "{target}");
+        assert_eq!(run.verdict.is, Status::Invalid, "{target}");
         // Refused ones are counted by both sides too.
         assert_eq!(reason(&run, "server_counts"), None, "{target}");
     }

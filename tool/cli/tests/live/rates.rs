@@ -6,7 +6,7 @@ use crate::common::loops::Loops;
 use crate::common::processes::{self, Process};
 use crate::common::{Jostle, Place, Running, Signal, alone, beside, in_five_tries, jostle, reason};
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::record::{Is, LimitedBy, Run};
+use jostle_model::record::{LimitedBy, Run, Status};
 use std::time::Duration;
 
 fn as_json(line: &str) -> Jostle {
@@ -273,7 +273,7 @@ mod figures {
             let is_late =
                 reason(&starved, "lag").is_some() && limits.contains(&starved.verdict.limited_by);
             let by_loops = reason(&starved, "neighbours").is_some_and(|found| {
-                found.is == Is::Invalid && found.text.contains("planted-loop")
+                found.is == Status::Invalid && found.text.contains("planted-loop")
             });
             (is_late || (by_loops && open.done < open.planned / 2)).then_some(())
         });
@@ -317,7 +317,7 @@ mod figures {
         // Only four of the 200 that were due meanwhile were in a slot.
         let target = p("p99", open.target_lag_ns.as_ref());
         assert!(target < 100.0, "{target} ms");
-        assert_eq!(reason(&point, "lag").unwrap().is, Is::Invalid);
+        assert_eq!(reason(&point, "lag").unwrap().is, Status::Invalid);
         assert_eq!(point.verdict.limited_by, Some(LimitedBy::Generator));
     }
 }

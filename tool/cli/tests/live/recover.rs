@@ -3,7 +3,7 @@
 
 use crate::common::{Done, Place, Signal, beside, jostle, must_be_root, must_have, reason};
 use jostle_model::plan::Fault;
-use jostle_model::record::{Event, Is, Recovery, Run, Struck, ToldBy, What};
+use jostle_model::record::{Event, Recovery, Run, Status, Struck, ToldBy, What};
 
 const MS: u64 = 1_000_000;
 
@@ -32,7 +32,7 @@ fn is_sound(run: &Run) {
         assert_eq!(reason(run, check), None, "{run:?}");
     }
     let struck = reason(run, "struck").map(|reason| reason.is);
-    assert!(struck.is_none_or(|is| is == Is::Suspect), "{run:?}");
+    assert!(struck.is_none_or(|is| is == Status::Suspect), "{run:?}");
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a_lock_that_lets_two_in_is_caught() {
         .word(&format!("pipe:python3 '{program}' 'lets two in' lock"))
         .run();
     let run = done.exits(3).leaves_nothing().only_run();
-    assert_eq!(reason(&run, "exclusion").unwrap().is, Is::Invalid);
+    assert_eq!(reason(&run, "exclusion").unwrap().is, Status::Invalid);
     let example = &run.exclusion.unwrap().examples[0];
     assert!(
         example.starts_with("waiter 1 was granted the lock"),

@@ -3,7 +3,7 @@
 //! worker, and what bounds a rate is said.
 
 use crate::common::{Jostle, Place, alone, beside, in_five_tries_unless_disturbed, jostle, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_testbed::certificate::Certificate;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
@@ -304,7 +304,7 @@ fn a_worker_that_is_killed_in_the_middle_makes_its_point_invalid_and_no_other() 
                 match deaths {
                     None => is_faultless(point),
                     Some(why) => {
-                        assert_eq!(why.is, Is::Invalid);
+                        assert_eq!(why.is, Status::Invalid);
                         assert!(why.text.contains("SIGKILL"), "{}", why.text);
                     }
                 }

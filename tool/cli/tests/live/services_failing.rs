@@ -4,7 +4,7 @@
 
 use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
-use jostle_model::record::{Is, Run};
+use jostle_model::record::{Run, Status};
 use jostle_targets::program::LaunchRecipe;
 use jostle_targets::{etcd, zookeeper};
 use jostle_testbed::clusters::{Cluster, wait_for};
@@ -83,7 +83,7 @@ fn is_named(done: &Done, runs: &[Run], line: &str) {
         1 => assert!(done.stderr.contains(launched), "{}", done.transcript()),
         3 => {
             let deaths = reason(&runs[0], "deaths").expect("deaths");
-            assert_eq!(deaths.is, Is::Invalid, "{line}");
+            assert_eq!(deaths.is, Status::Invalid, "{line}");
             assert!(deaths.text.contains(launched), "{}", deaths.text);
         }
         other => panic!("{line}: {other}, {}", done.transcript()),
@@ -240,7 +240,7 @@ fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
     let done = run.end().exits(3).leaves_nothing();
     let runs = place.runs("points");
     let said = reason(&runs[0], "leases").expect("leases");
-    assert_eq!(said.is, Is::Invalid, "{}", done.transcript());
+    assert_eq!(said.is, Status::Invalid, "{}", done.transcript());
     let lapsed = runs[0].kept.as_ref().unwrap().lapsed;
     assert!((1..=10).contains(&lapsed), "{lapsed}");
     let text = format!("the leases of {lapsed} of 10 locks ended while they were held");
@@ -281,7 +281,7 @@ fn leases_that_end_before_their_time_are_seen_by_the_witness() {
     });
     let run = done.exits(3).leaves_nothing().only_run();
     let exclusion = reason(&run, "exclusion").unwrap();
-    assert_eq!(exclusion.is, Is::Invalid);
+    assert_eq!(exclusion.is, Status::Invalid);
     let because = "seen beside it: the server's clock was set by +";
     assert!(exclusion.text.contains(because), "{}", exclusion.text);
     let said = &run.messages;

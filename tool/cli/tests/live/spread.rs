@@ -9,7 +9,7 @@ use crate::common::{
     Jostle, Place, Running, Signal, alone, beside, in_five_tries, in_five_tries_unless_disturbed,
     jostle, processes, reason, until,
 };
-use jostle_model::record::{Is, LimitedBy, Run};
+use jostle_model::record::{LimitedBy, Run, Status};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -97,7 +97,7 @@ fn a_generator_that_is_killed_makes_its_run_invalid_and_is_named() {
     run.after(Duration::from_millis(800));
     run.kill(generator);
     let point = run.end().measures().leaves_nothing().only_run();
-    assert_eq!(point.verdict.is, Is::Invalid);
+    assert_eq!(point.verdict.is, Status::Invalid);
     let death = &point.deaths[0];
     assert!(
         death.contains(&format!("(pid {generator}): killed by SIGKILL")),
@@ -205,7 +205,7 @@ fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
     let run = done.measures().leaves_nothing().only_run();
     let more = run.server.unwrap().difference;
     assert!(more.is_some_and(|more| more > 0), "{:?}", run.server);
-    assert_eq!(reason(&run, "server_counts").unwrap().is, Is::Invalid);
+    assert_eq!(reason(&run, "server_counts").unwrap().is, Status::Invalid);
 }
 
 /// Tests that have the machine to themselves.
@@ -283,7 +283,7 @@ mod figures {
         let expected = stopped.elapsed().as_secs_f64() / 2.0;
         let paused = run.end().measures().leaves_nothing().only_run();
         let found = reason(&paused, "concurrency").expect("a pause that was noticed");
-        assert_eq!(found.is, Is::Invalid);
+        assert_eq!(found.is, Status::Invalid);
         assert!(found.text.contains("was stopped for up to"), "{found:?}");
         let still: Vec<f64> = paused
             .thread_loads
@@ -312,7 +312,7 @@ mod figures {
         run.after(Duration::from_millis(700));
         processes::signal(generator, Signal::STOP);
         let point = run.end().measures().leaves_nothing().only_run();
-        assert_eq!(reason(&point, "concurrency").unwrap().is, Is::Invalid);
+        assert_eq!(reason(&point, "concurrency").unwrap().is, Status::Invalid);
         assert!(reason(&point, "errors").is_some(), "{:?}", point.verdict);
     }
 

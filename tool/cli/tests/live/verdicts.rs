@@ -8,7 +8,7 @@ use crate::common::cgroup::Cgroup;
 use crate::common::{
     Jostle, Place, alone, beside, in_five_tries, in_five_tries_unless_disturbed, jostle, reason,
 };
-use jostle_model::record::{Is, LimitedBy, Run};
+use jostle_model::record::{LimitedBy, Run, Status};
 use std::fs;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -29,7 +29,7 @@ fn point(jostle: Jostle) -> Run {
 
 /// The check flags the point, in these words.
 #[track_caller]
-fn flags(run: &Run, check: &str, is: Is, says: &str) {
+fn flags(run: &Run, check: &str, is: Status, says: &str) {
     let found =
         reason(run, check).unwrap_or_else(|| panic!("{check} says nothing: {:?}", run.verdict));
     assert_eq!(found.is, is, "{found:?}");
@@ -44,7 +44,7 @@ fn passes(check: &str, mut measure: impl FnMut() -> Run) {
     let is_disturbed = |run: &Run| {
         ["neighbours", "steal"].iter().any(|check| {
             let found = reason(run, check);
-            found.is_some_and(|reason| reason.is == Is::Invalid)
+            found.is_some_and(|reason| reason.is == Status::Invalid)
         })
     };
     let mut all_disturbed = true;
@@ -68,7 +68,7 @@ fn who_else_holds_the_lock_is_named() {
     let other = format!("flock -F {} sleep 60", file.display());
     let run = place.jostle(&as_json(&line)).word("--during").word(&other);
     let point = run.run().exits(3).only_run();
-    flags(&point, "idle_lock", Is::Invalid, ") holds it");
+    flags(&point, "idle_lock", Status::Invalid, ") holds it");
     let found = &point.causes.as_ref().unwrap().found;
     assert!(found[0].starts_with("sleep ("), "{found:?}");
 }
@@ -125,7 +125,12 @@ fn names_that_wait_for_one_another_are_told() {
 fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
     let _beside = beside();
     let short = measured("contend flock -w 100 -b 1ms -t 0.3");
-    flags(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
+    flags(
+        &short,
+        "rotations",
+        Status::Suspect,
+        "fairness needs 10 (-t ",
+    );
     passes("rotations", || measured("contend flock -w 4 -b 1ms -t 2"));
 }
 
@@ -151,12 +156,17 @@ fn a_handful_of_operations_is_no_rate() {
     flags(
         &few,
         "few_operations",
-        Is::Suspect,
+        Status::Suspect,
         "acquisitions within the window (-t ",
     );
     // The first owner took the lock in the warm-up and outlives the window.
     let none = measured("contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5");
-    flags(&none, "few_operations", Is::Invalid, "nothing was granted");
+    flags(
+        &none,
+        "few_operations",
+        Status::Invalid,
+        "nothing was granted",
+    );
     passes("few_operations", || {
         measured("contend flock -w 2 -b 1ms -t 0.4")
     });
@@ -178,7 +188,7 @@ fn calls_that_fail_within_the_window_are_noticed() {
         (done.code() == 3 && done.only_run().errors.get("ENOENT") == Some(&2))
             .then(|| done.only_run())
     });
-    flags(&failed, "errors", Is::Invalid, "ENOENT");
+    flags(&failed, "errors", Status::Invalid, "ENOENT");
     fs::write(place.file("lock"), "").unwrap();
     let well = point(place.jostle(&line));
     assert!(
@@ -228,7 +238,7 @@ mod figures {
             let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
             (starved.thread_loads[0].runqueue_share > 0.4).then_some(starved)
         });
-        flags(&starved, "generator", Is::Suspect, "at least this much");
+        flags(&starved, "generator", Status::Suspect, "at least this much");
         assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
         // One that waits for its server, and for nobody else.
         passes("generator", || {
@@ -247,7 +257,7 @@ mod figures {
         flags(
             &stopped,
             "throttled",
-            Is::Invalid,
+            Status::Invalid,
             "the cgroup's CPU quota stopped the workers",
         );
         assert!(stopped.machine.throttled_periods.unwrap() > 0);
@@ -260,7 +270,7 @@ mod figures {
         // They share a CPU, on which each spins between its locks: who sleeps wakes up in
         // step with the other, and meets it.
         let apart = measured("contend flock -w 2 -b -1us -i -500us --place same -t 1");
-        flags(&apart, "not_contended", Is::Suspect, "not contended");
+        flags(&apart, "not_contended", Status::Suspect, "not contended");
         let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
         assert!(
             reason(&together, "not_contended").is_none(),
@@ -282,7 +292,12 @@ mod figures {
         // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
         // short enough that the median of 1 s is known, also where it always does.
         let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 20ms");
-        flags(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
+        flags(
+            &slack,
+            "hold_accuracy",
+            Status::Invalid,
+            "instead of 1000 us",
+        );
         // Ten times the hold: a neighbour or a slow wake-up is a small part of it.
         passes("hold_accuracy", || {
             measured("contend flock -w 2 -b 10ms -t 0.5")
@@ -316,7 +331,12 @@ mod figures {
             });
             reason(&point, "steadiness").is_some().then_some(point)
         });
-        flags(&drifting, "steadiness", Is::Suspect, "the rate falls by");
+        flags(
+            &drifting,
+            "steadiness",
+            Status::Suspect,
+            "the rate falls by",
+        );
         passes("steadiness", || point(jostle(&line)));
     }
 }

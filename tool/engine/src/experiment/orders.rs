@@ -234,8 +234,8 @@ mod tests {
             generators: Some(3),
             ..At::default()
         };
-        type Is = fn(&WorkloadOrder) -> bool;
-        let table: [(Workload, &str, Names, Is, usize); 8] = [
+        type Predicate = fn(&WorkloadOrder) -> bool;
+        let table: [(Workload, &str, Names, Predicate, usize); 8] = [
             (
                 Workload::Contend,
                 "flock",

@@ -6,7 +6,7 @@ use crate::keeper::KeeperError;
 use crate::proven;
 use jostle_model::plan::Plan;
 use jostle_model::record::{
-    Calibration, End, Environment, Experiment, Is, Judged, Record, Run, SCHEMA,
+    Calibration, End, Environment, Experiment, Judged, Record, Run, SCHEMA, Status,
 };
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::{fit, harm, summary};
@@ -115,7 +115,9 @@ impl Course<'_, '_> {
         // point together.
         let invalid = self.experiment.as_ref().is_some_and(|experiment| {
             let points = summary::summarize(experiment, &self.runs);
-            points.iter().any(|point| point.verdict.is == Is::Invalid)
+            points
+                .iter()
+                .any(|point| point.verdict.is == Status::Invalid)
         });
         let (exit, error) = match &stop {
             None if invalid => (exit::INVALID, None),

@@ -95,7 +95,7 @@ mod tests {
     use crate::hosts::{HostData, Offset};
     use crate::order::{Merged, RunData};
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Buckets, Is, Machine, SCHEMA};
+    use jostle_model::record::{Buckets, Machine, SCHEMA, Status};
 
     fn experiment() -> Experiment {
         Experiment {
@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn a_throttled_host_flags_the_whole_by_its_name() {
         let run = point_of(vec![did(1_000, 0, 0), did(1_000, 0, 3), did(1_000, 0, 0)]);
-        let is: Vec<Is> = run.hosts.iter().map(|row| row.verdict.is).collect();
-        assert_eq!(is[1], Is::Invalid);
-        assert!(is[0] < Is::Invalid && is[2] < Is::Invalid);
-        assert_eq!(run.verdict.is, Is::Invalid);
+        let is: Vec<Status> = run.hosts.iter().map(|row| row.verdict.is).collect();
+        assert_eq!(is[1], Status::Invalid);
+        assert!(is[0] < Status::Invalid && is[2] < Status::Invalid);
+        assert_eq!(run.verdict.is, Status::Invalid);
         let reason = &run.verdict.reasons[0];
         assert_eq!(reason.check, "throttled");
         assert!(reason.text.starts_with("h1: "), "{}", reason.text);

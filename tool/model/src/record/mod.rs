@@ -42,7 +42,7 @@ pub use run::{
     TcpQueues, Workers,
 };
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
-pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
+pub use verdict::{Bound, Claim, LimitedBy, Reason, Status, Verdict};
 
 use crate::calibrated::Calibrated;
 use crate::connect::Closing;

@@ -4,9 +4,9 @@ use super::Causes;
 use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
 
-/// Whether a number may be believed.
+/// The status of a number: whether it may be believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Is {
+pub enum Status {
     /// No check reports it.
     #[default]
     #[serde(rename = "VALID")]
@@ -19,12 +19,12 @@ pub enum Is {
     Invalid,
 }
 
-impl std::fmt::Display for Is {
+impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Is::Valid => "VALID",
-            Is::Suspect => "SUSPECT",
-            Is::Invalid => "INVALID",
+            Status::Valid => "VALID",
+            Status::Suspect => "SUSPECT",
+            Status::Invalid => "INVALID",
         })
     }
 }
@@ -48,7 +48,7 @@ pub struct Reason {
     /// The check that found it; `jostle explain CHECK` has its threshold and source.
     pub check: String,
     /// How bad it is.
-    pub is: Is,
+    pub is: Status,
     /// The claims that it touches.
     pub claims: Vec<Claim>,
     /// What was measured; absent where the figure has no upper end.
@@ -113,7 +113,7 @@ pub enum LimitedBy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The worst of its reasons.
-    pub is: Is,
+    pub is: Status,
     /// Why; empty when VALID.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub reasons: Vec<Reason>,
@@ -126,18 +126,20 @@ pub struct Verdict {
 impl Verdict {
     /// Whether its figures must not be used.
     pub fn is_invalid(&self) -> bool {
-        self.is == Is::Invalid
+        self.is == Status::Invalid
     }
 
     /// The gravest reason for INVALID: reasons stand in the order of the checks.
     pub fn why_invalid(&self) -> Option<&Reason> {
-        self.reasons.iter().find(|reason| reason.is == Is::Invalid)
+        self.reasons
+            .iter()
+            .find(|reason| reason.is == Status::Invalid)
     }
 
     /// Whether a reason is INVALID for this claim.
     pub fn spoils(&self, claim: Claim) -> bool {
         let mut reasons = self.reasons.iter();
-        reasons.any(|reason| reason.is == Is::Invalid && reason.claims.contains(&claim))
+        reasons.any(|reason| reason.is == Status::Invalid && reason.claims.contains(&claim))
     }
 
     /// The verdict that these reasons make.

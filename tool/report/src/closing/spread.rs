@@ -111,7 +111,7 @@ mod tests {
     use jostle_model::hosts::HostPart;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{
-        At, Claim, Experiment, Is, Reason, Run, Spread, ThreadLoad, Verdict,
+        At, Claim, Experiment, Reason, Run, Spread, Status, ThreadLoad, Verdict,
     };
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
@@ -247,7 +247,7 @@ mod tests {
         for run in &mut on_a_host {
             let verdict = Verdict::of(vec![Reason {
                 check: "neighbours".to_owned(),
-                is: Is::Suspect,
+                is: Status::Suspect,
                 claims: vec![Claim::Absolute],
                 text: String::new(),
                 ..Reason::default()
@@ -272,15 +272,15 @@ mod tests {
         let reason = &points[0].verdict.reasons[0];
         assert_eq!(
             (reason.check.as_str(), reason.is),
-            ("attribution", Is::Suspect)
+            ("attribution", Status::Suspect)
         );
         assert!(
             reason.text.contains("6 generators did 1.60 times"),
             "{}",
             reason.text
         );
-        assert_eq!(points[0].verdict.is, Is::Suspect);
-        assert_eq!(points[1].verdict.is, Is::Valid);
+        assert_eq!(points[0].verdict.is, Status::Suspect);
+        assert_eq!(points[1].verdict.is, Status::Valid);
     }
 
     #[test]

@@ -261,8 +261,8 @@ fn waits(runs: &[&Run]) -> Vec<Figure> {
         let stem = format!("wait_{name}_at_least");
         all.push(Figure::new(stem, "ns", Over::Middle, above));
     }
-    type Of = fn(&Run) -> Option<&Waits>;
-    let modes: [(&str, Of); 2] = [
+    type Getter = fn(&Run) -> Option<&Waits>;
+    let modes: [(&str, Getter); 2] = [
         ("reader_wait", |run| run.reader_wait_ns.as_deref()),
         ("writer_wait", |run| run.writer_wait_ns.as_deref()),
     ];

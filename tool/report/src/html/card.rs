@@ -12,7 +12,7 @@ use crate::format::{counted, lines};
 use crate::page::{Page, pages};
 use crate::requests::short;
 use jostle_model::Plan;
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use jostle_model::text::printable;
 use jostle_stats::summary::summarize;
 use maud::{Markup, PreEscaped, html};
@@ -205,7 +205,7 @@ fn verdict(sets: &[ResultSet]) -> String {
     let all = sets
         .iter()
         .flat_map(|set| summarize(&set.experiment, &set.runs));
-    let all: Vec<Is> = all.map(|point| point.verdict.is).collect();
+    let all: Vec<Status> = all.map(|point| point.verdict.is).collect();
     let Some(worst) = all.iter().max() else {
         return "no point was measured".to_owned();
     };

@@ -6,7 +6,7 @@ use crate::ResultSet;
 use crate::format::{grouped, two_owners};
 use crate::page::Page;
 use crate::requests::short;
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use jostle_stats::summary::summarize;
 use maud::{Markup, html};
 
@@ -203,8 +203,8 @@ pub(super) fn is_all_invalid(set: &ResultSet) -> bool {
 /// The worst verdict of the points, and of how many.
 fn verdict(set: &ResultSet) -> Markup {
     let points = summarize(&set.experiment, &set.runs);
-    let count = |is: Is| points.iter().filter(|point| point.verdict.is == is).count();
-    let worst = [Is::Invalid, Is::Suspect, Is::Valid]
+    let count = |is: Status| points.iter().filter(|point| point.verdict.is == is).count();
+    let worst = [Status::Invalid, Status::Suspect, Status::Valid]
         .into_iter()
         .find(|is| count(*is) > 0);
     let all = points.len();

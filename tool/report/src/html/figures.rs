@@ -18,7 +18,7 @@ pub(super) use answer::answer;
 use super::chapter::{Chapter, Series, Spot};
 use super::chart::{Look, Mark, Size};
 use jostle_model::plan::Workload;
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use maud::{Markup, html};
 
 /// Of figures that are read first.
@@ -242,9 +242,9 @@ fn mark(spot: &Spot<'_>, at: (f64, f64)) -> Mark {
 /// How the mark of a figure looks.
 fn look(spot: &Spot<'_>) -> Look {
     match spot.point.verdict.is {
-        Is::Valid => Look::Valid,
-        Is::Suspect => Look::Suspect,
-        Is::Invalid => Look::Invalid,
+        Status::Valid => Look::Valid,
+        Status::Suspect => Look::Suspect,
+        Status::Invalid => Look::Invalid,
     }
 }
 

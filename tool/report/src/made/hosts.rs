@@ -3,7 +3,7 @@
 use super::{finished, spread};
 use crate::ResultSet;
 use jostle_model::hosts::{HostHere, HostPart};
-use jostle_model::record::{Claim, Distribution, Is, Reason, Run, Verdict};
+use jostle_model::record::{Claim, Distribution, Reason, Run, Status, Verdict};
 
 /// [`spread`] over three, six and eighteen hosts of one machine. Among six the third
 /// owns the tail; among eighteen the seventh is weak, and the tenth had company in
@@ -72,12 +72,12 @@ fn reasons(point: &Run, rank: u64, all: u64) -> Option<Reason> {
     let (check, is, text) = match (all, rank) {
         (18, 6) => (
             "generator",
-            Is::Invalid,
+            Status::Invalid,
             format!("the busiest generator was busy for 97.{run} % of its time"),
         ),
         (18, 9) if run.is_multiple_of(2) => (
             "neighbours",
-            Is::Suspect,
+            Status::Suspect,
             format!("other programs kept it from its CPUs for up to 1{run} % of the time"),
         ),
         _ => return None,

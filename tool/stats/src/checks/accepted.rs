@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Connections that may be missing on one side.
 const MOST: i64 = 0;
@@ -38,18 +38,22 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: Some(Remedy::Again),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]
 mod tests {
     use super::CHECK;
     use crate::fixtures::after;
-    use jostle_model::record::{Is, Server};
+    use jostle_model::record::{Server, Status};
 
     #[test]
     fn one_apart_is_flagged_either_way_and_locks_are_not_asked() {
-        for (difference, is) in [(0, Is::Valid), (1, Is::Invalid), (-1, Is::Invalid)] {
+        for (difference, is) in [
+            (0, Status::Valid),
+            (1, Status::Invalid),
+            (-1, Status::Invalid),
+        ] {
             let found = |connections: bool| {
                 after(&CHECK, |run| {
                     run.connections = connections.then(Box::default);
@@ -61,7 +65,7 @@ mod tests {
                 })
             };
             assert_eq!(found(true), is);
-            assert_eq!(found(false), Is::Valid);
+            assert_eq!(found(false), Status::Valid);
         }
     }
 }

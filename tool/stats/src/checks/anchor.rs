@@ -9,7 +9,7 @@ use crate::comparison::anchored::Part;
 use crate::intervals::median;
 use crate::summary::PointSummary;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Run};
+use jostle_model::record::{Claim, Run, Status};
 
 /// Each act in words, and by how much it may take longer beside a point than in the median run
 /// of its file: the 99th percentiles of 421 points (161 for lines) in record/ that were measured
@@ -66,7 +66,11 @@ pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
             remedy: Some(Remedy::Again),
             ..Found::default()
         };
-        let reason = CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found);
+        let reason = CHECK.reason(
+            Status::Suspect,
+            &[Claim::Absolute, Claim::Distribution],
+            found,
+        );
         point.verdict.is = point.verdict.is.max(reason.is);
         point.verdict.reasons.push(reason);
     }

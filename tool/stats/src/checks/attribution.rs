@@ -3,7 +3,7 @@
 use super::{Check, Found, more_generators, seen};
 use crate::spread::{IDLE_ENOUGH, MORE, Pair, SAME};
 use jostle_model::Plan;
-use jostle_model::record::{Bound, Claim, Is, LimitedBy, Reason};
+use jostle_model::record::{Bound, Claim, LimitedBy, Reason, Status};
 
 /// The check. It takes several points, and so has no rule for one: [`reason`] is asked
 /// by [`crate::spread`].
@@ -54,6 +54,10 @@ pub fn reason(plan: &Plan, pair: &Pair) -> Option<Reason> {
             )),
             remedy: more_generators(plan),
         };
-        CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found)
+        CHECK.reason(
+            Status::Suspect,
+            &[Claim::Absolute, Claim::Distribution],
+            found,
+        )
     })
 }

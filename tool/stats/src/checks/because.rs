@@ -59,9 +59,9 @@ pub(super) fn clause(causes: Option<&Causes>) -> String {
 mod tests {
     use super::super::{Evidence, verdict};
     use crate::fixtures::{experiment, point};
-    use jostle_model::record::{Causes, Is, Run};
+    use jostle_model::record::{Causes, Run, Status};
 
-    fn judged(runs: &[Run]) -> (Is, Vec<String>) {
+    fn judged(runs: &[Run]) -> (Status, Vec<String>) {
         let experiment = experiment();
         let runs: Vec<&Run> = runs.iter().collect();
         let verdict = verdict(&Evidence {
@@ -79,10 +79,10 @@ mod tests {
             found: vec!["the server evicted 12 keys".to_owned()],
             looked_at: vec!["whether it evicted keys".to_owned()],
         }));
-        assert_eq!(judged(&[run.clone()]), (Is::Valid, Vec::new()));
+        assert_eq!(judged(&[run.clone()]), (Status::Valid, Vec::new()));
         run.errors.insert("lapsed".to_owned(), 3);
         let (is, texts) = judged(&[run.clone(), run.clone()]);
-        assert_eq!(is, Is::Invalid);
+        assert_eq!(is, Status::Invalid);
         let expected = "calls failed: lapsed 6 times; seen beside it: the server evicted 12 keys";
         assert_eq!(texts, [expected]);
         run.causes.as_mut().unwrap().found.clear();

@@ -4,7 +4,7 @@
 //! check by itself: the reasons keep the names of those that found them.
 
 use super::{CHECKS, with_text};
-use jostle_model::record::{Is, Reason, Run};
+use jostle_model::record::{Reason, Run, Status};
 use std::collections::BTreeMap;
 
 /// Hosts that are named in one reason.
@@ -31,8 +31,8 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Run]) -> Vec<Reason> {
             continue;
         };
         let whole = reasons.iter().position(|r| r.check == check.name);
-        let is = whole.map_or(Is::Valid, |at| reasons[at].is);
-        let counts = worst.reason.is == Is::Invalid || whole.is_some();
+        let is = whole.map_or(Status::Valid, |at| reasons[at].is);
+        let counts = worst.reason.is == Status::Invalid || whole.is_some();
         // If the check is worse for the whole than for every host, no host is named.
         if !counts || worst.reason.is < is {
             continue;
@@ -77,12 +77,12 @@ fn flagged<'a>(runs: &[&'a Run]) -> Vec<Flagged<'a>> {
         let invalid: Vec<&Reason> = all
             .iter()
             .copied()
-            .filter(|r| r.is == Is::Invalid)
+            .filter(|r| r.is == Status::Invalid)
             .collect();
         let reason = match (often(&invalid), often(&all)) {
             (true, _) => invalid[0].clone(),
             (false, true) => Reason {
-                is: Is::Suspect,
+                is: Status::Suspect,
                 ..all[0].clone()
             },
             _ => return None,
@@ -115,11 +115,11 @@ mod tests {
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, point};
     use jostle_model::hosts::HostPart;
-    use jostle_model::record::{Claim, Is, LimitedBy, Reason, Run, Server, Verdict};
+    use jostle_model::record::{Claim, LimitedBy, Reason, Run, Server, Status, Verdict};
 
-    fn row(rank: u64, is: Is, check: &str) -> HostPart {
+    fn row(rank: u64, is: Status, check: &str) -> HostPart {
         let reasons = match is {
-            Is::Valid => Vec::new(),
+            Status::Valid => Vec::new(),
             is => vec![Reason {
                 check: check.to_owned(),
                 is,
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn run(rows: &[(Is, &str)]) -> Run {
+    fn run(rows: &[(Status, &str)]) -> Run {
         let rows = rows.iter().zip(0..);
         Run {
             hosts: rows
@@ -155,21 +155,21 @@ mod tests {
 
     #[test]
     fn a_host_that_is_invalid_makes_the_whole_so_and_is_named() {
-        let verdict = found(&[run(&[(Is::Valid, ""), (Is::Invalid, "throttled")])]);
-        assert_eq!(verdict.is, Is::Invalid);
+        let verdict = found(&[run(&[(Status::Valid, ""), (Status::Invalid, "throttled")])]);
+        assert_eq!(verdict.is, Status::Invalid);
         assert_eq!(verdict.reasons[0].text, "h1: found by throttled");
         assert_eq!(verdict.reasons[0].check, "throttled");
     }
 
     #[test]
     fn what_is_suspect_of_one_host_alone_stands_in_its_row() {
-        let verdict = found(&[run(&[(Is::Suspect, "steal"), (Is::Valid, "")])]);
+        let verdict = found(&[run(&[(Status::Suspect, "steal"), (Status::Valid, "")])]);
         assert_eq!(verdict, Verdict::default());
     }
 
     #[test]
     fn what_the_whole_shows_too_is_said_of_the_host() {
-        let mut run = run(&[(Is::Valid, ""), (Is::Suspect, "generator")]);
+        let mut run = run(&[(Status::Valid, ""), (Status::Suspect, "generator")]);
         run.server = Some(Server::default());
         run.thread_loads = vec![jostle_model::record::ThreadLoad {
             busy_share: 0.95,
@@ -183,15 +183,15 @@ mod tests {
 
     #[test]
     fn half_of_the_runs_are_flagged() {
-        let bad = || run(&[(Is::Invalid, "steal")]);
-        let good = || run(&[(Is::Valid, "")]);
-        assert_eq!(found(&[bad(), good()]).is, Is::Invalid);
-        assert_eq!(found(&[bad(), good(), good()]).is, Is::Valid);
+        let bad = || run(&[(Status::Invalid, "steal")]);
+        let good = || run(&[(Status::Valid, "")]);
+        assert_eq!(found(&[bad(), good()]).is, Status::Invalid);
+        assert_eq!(found(&[bad(), good(), good()]).is, Status::Valid);
     }
 
     #[test]
     fn many_hosts_are_counted_and_not_all_named() {
-        let rows = [(Is::Invalid, "throttled"); 6];
+        let rows = [(Status::Invalid, "throttled"); 6];
         let text = found(&[run(&rows)]).reasons[0].text.clone();
         assert_eq!(text, "h0: found by throttled; likewise h1, h2 and 3 others");
     }

@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// The name, among a point's errors, of the count of hand-offs that ended before they began
 /// by more than the clocks' uncertainty. They are in no histogram.
@@ -52,7 +52,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::with("--place", "same")),
             ..Found::default()
         };
-        CHECK.reason(Is::Invalid, &[Claim::Distribution], found)
+        CHECK.reason(Status::Invalid, &[Claim::Distribution], found)
     })
 }
 
@@ -60,7 +60,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 mod tests {
     use super::{BEFORE_RELEASE, CHECK};
     use crate::fixtures::after;
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn more_than_one_early_hand_off_in_a_thousand_is_flagged() {
@@ -70,9 +70,9 @@ mod tests {
                 run.errors.insert(BEFORE_RELEASE.to_string(), early);
             })
         };
-        assert_eq!(with(0), Is::Valid);
-        assert_eq!(with(4), Is::Valid);
-        assert_eq!(with(5), Is::Invalid);
+        assert_eq!(with(0), Status::Valid);
+        assert_eq!(with(4), Status::Valid);
+        assert_eq!(with(5), Status::Invalid);
     }
 
     #[test]
@@ -81,6 +81,6 @@ mod tests {
             run.errors.insert(BEFORE_RELEASE.to_string(), 50);
             run.exclusion.as_mut().unwrap().violations = 1;
         });
-        assert_eq!(found, Is::Valid);
+        assert_eq!(found, Status::Valid);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
 use crate::intervals::median;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Share of the nominal number.
 const LEAST: f64 = 0.95;
@@ -45,7 +45,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: more_generators(&evidence.experiment.plan),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
 }
 
 fn stopped(evidence: &Evidence<'_>) -> String {
@@ -67,7 +67,7 @@ fn stopped(evidence: &Evidence<'_>) -> String {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{GeneratorProcess, Is, Run, Spread, ThreadLoad};
+    use jostle_model::record::{GeneratorProcess, Run, Spread, Status, ThreadLoad};
 
     fn run(effective: f64, still_share: f64) -> Run {
         let mut run = point();
@@ -90,13 +90,13 @@ mod tests {
     fn less_than_nineteen_twentieths_is_another_load() {
         let found = |each: &[f64]| {
             let runs: Vec<Run> = each.iter().map(|effective| run(*effective, 0.0)).collect();
-            judge(&CHECK, &runs).map_or(Is::Valid, |reason| reason.is)
+            judge(&CHECK, &runs).map_or(Status::Valid, |reason| reason.is)
         };
-        assert_eq!(found(&[90.0]), Is::Valid);
-        assert_eq!(found(&[85.5]), Is::Valid);
-        assert_eq!(found(&[85.4]), Is::Invalid);
+        assert_eq!(found(&[90.0]), Status::Valid);
+        assert_eq!(found(&[85.5]), Status::Valid);
+        assert_eq!(found(&[85.4]), Status::Invalid);
         // One odd run does not decide.
-        assert_eq!(found(&[60.0, 89.0, 89.0]), Is::Valid);
+        assert_eq!(found(&[60.0, 89.0, 89.0]), Status::Valid);
         assert_eq!(judge(&CHECK, &[point()]), None);
     }
 

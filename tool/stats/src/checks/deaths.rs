@@ -1,7 +1,7 @@
 //! Did every worker, and every server that jostle launched, live to the end of the window?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Deaths.
 const MOST: usize = 0;
@@ -33,7 +33,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         }),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]

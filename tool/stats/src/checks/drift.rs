@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason, Run};
+use jostle_model::record::{Claim, Reason, Run, Status};
 
 /// Requests of a tenth; of fewer the mean is that of its slowest.
 const LEAST_PER_SLICE: u64 = 10;
@@ -49,7 +49,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         }),
         ..trending::found(&agreed, judged.len())
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found))
+    Some(CHECK.reason(
+        Status::Suspect,
+        &[Claim::Absolute, Claim::Distribution],
+        found,
+    ))
 }
 
 /// None where the tenths are too few or too poor.
@@ -65,7 +69,7 @@ fn drift(run: &Run) -> Option<Drift> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Distribution, Is, Run, Slice};
+    use jostle_model::record::{Distribution, Run, Slice, Status};
 
     /// Tenths of so many requests, whose time changes evenly by `percent`.
     fn ramp(percent: f64, each: u64) -> Run {
@@ -99,7 +103,7 @@ mod tests {
             let reason = judge(&CHECK, &runs);
             assert_eq!(reason.is_some(), text.is_some(), "{drifts:?}");
             if let (Some(reason), Some(text)) = (reason, text) {
-                assert_eq!(reason.is, Is::Suspect);
+                assert_eq!(reason.is, Status::Suspect);
                 assert!(reason.text.contains(text), "{}", reason.text);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Is, Reason, Run};
+use jostle_model::record::{Reason, Run, Status};
 use std::collections::BTreeMap;
 
 /// Failed calls.
@@ -48,7 +48,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             )),
             ..Found::default()
         };
-        CHECK.reason(Is::Invalid, EVERYTHING, found)
+        CHECK.reason(Status::Invalid, EVERYTHING, found)
     })
 }
 
@@ -75,7 +75,7 @@ fn words(evidence: &Evidence<'_>) -> String {
 mod tests {
     use super::{CHECK, clock};
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn one_failed_call_is_flagged_and_a_counted_zero_is_not() {
@@ -84,9 +84,9 @@ mod tests {
                 run.errors.insert(name.to_string(), count);
             })
         };
-        assert_eq!(with("ENOLCK", 1), Is::Invalid);
-        assert_eq!(with("ENOLCK", 0), Is::Valid);
-        assert_eq!(with(clock::BEFORE_RELEASE, 9), Is::Valid);
+        assert_eq!(with("ENOLCK", 1), Status::Invalid);
+        assert_eq!(with("ENOLCK", 0), Status::Valid);
+        assert_eq!(with(clock::BEFORE_RELEASE, 9), Status::Valid);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Did the lock let two owners in at once, on one host or on two?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use jostle_model::record::{Across, Exclusion, Is, Reason};
+use jostle_model::record::{Across, Exclusion, Reason, Status};
 
 /// Violations.
 const MOST: u64 = 0;
@@ -46,7 +46,7 @@ fn reason(violations: u64, seen: String) -> Reason {
         seen: Some(seen),
         ..Found::default()
     };
-    CHECK.reason(Is::Invalid, EVERYTHING, found)
+    CHECK.reason(Status::Invalid, EVERYTHING, found)
 }
 
 fn such_as(example: Option<&String>) -> String {
@@ -102,9 +102,9 @@ fn across(evidence: &Evidence<'_>) -> Option<Reason> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::{Across, Exclusion, Is};
+    use jostle_model::record::{Across, Exclusion, Status};
 
-    fn with(violations: u64, holder_died: u64) -> Is {
+    fn with(violations: u64, holder_died: u64) -> Status {
         after(&CHECK, |run| {
             run.exclusion = Some(Exclusion {
                 checked: 4725,
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn one_violation_is_flagged_and_a_dead_holder_is_not() {
-        assert_eq!(with(1, 0), Is::Invalid);
-        assert_eq!(with(0, 0), Is::Valid);
-        assert_eq!(with(0, 7), Is::Valid);
-        assert_eq!(after(&CHECK, |run| run.exclusion = None), Is::Valid);
+        assert_eq!(with(1, 0), Status::Invalid);
+        assert_eq!(with(0, 0), Status::Valid);
+        assert_eq!(with(0, 7), Status::Valid);
+        assert_eq!(after(&CHECK, |run| run.exclusion = None), Status::Valid);
     }
 
     #[test]

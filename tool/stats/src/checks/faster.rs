@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, measured};
 use crate::intervals::median;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// Half of the time before is what a virtual machine's own two speeds can do; a
 /// call that fails returns in under a tenth.
@@ -47,7 +47,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: Some(Remedy::Again),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found))
+    Some(CHECK.reason(
+        Status::Suspect,
+        &[Claim::Absolute, Claim::Distribution],
+        found,
+    ))
 }
 
 #[cfg(test)]
@@ -55,7 +59,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::connect::Connections;
-    use jostle_model::record::{Is, Run};
+    use jostle_model::record::{Run, Status};
 
     fn runs(ratios: &[Option<f64>]) -> Vec<Run> {
         let run = |to_previous: &Option<f64>| {
@@ -71,16 +75,16 @@ mod tests {
 
     #[test]
     fn the_median_over_the_runs_decides() {
-        let table: &[(&[Option<f64>], Is)] = &[
-            (&[Some(1.0)], Is::Valid),
-            (&[Some(0.41)], Is::Valid),
-            (&[Some(0.39)], Is::Suspect),
-            (&[Some(0.1), Some(0.9), Some(1.0)], Is::Valid),
-            (&[Some(0.1), Some(0.1), Some(1.0)], Is::Suspect),
-            (&[None], Is::Valid),
+        let table: &[(&[Option<f64>], Status)] = &[
+            (&[Some(1.0)], Status::Valid),
+            (&[Some(0.41)], Status::Valid),
+            (&[Some(0.39)], Status::Suspect),
+            (&[Some(0.1), Some(0.9), Some(1.0)], Status::Valid),
+            (&[Some(0.1), Some(0.1), Some(1.0)], Status::Suspect),
+            (&[None], Status::Valid),
         ];
         for (ratios, is) in table {
-            let found = judge(&CHECK, &runs(ratios)).map_or(Is::Valid, |reason| reason.is);
+            let found = judge(&CHECK, &runs(ratios)).map_or(Status::Valid, |reason| reason.is);
             assert_eq!(found, *is, "{ratios:?}");
         }
     }

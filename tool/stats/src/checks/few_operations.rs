@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Shape, Workload};
-use jostle_model::record::{Claim, Is, Reason, Run};
+use jostle_model::record::{Claim, Reason, Run, Status};
 
 /// Grants of a window.
 const LEAST: u64 = 30;
@@ -62,7 +62,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
                 fewest.window_s
             ),
         };
-        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found(what, None)));
+        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found(what, None)));
     }
     let what = match evidence.experiment.plan.workload.has_window() {
         true if evidence.is_contention() => "acquisitions within the window",
@@ -70,7 +70,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         false => "operations in the whole run",
     };
     let found = found(what.to_owned(), more(evidence, fewest));
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], found))
+    Some(CHECK.reason(Status::Suspect, &[Claim::Absolute], found))
 }
 
 /// What is enough, at the same rate.
@@ -92,15 +92,15 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, experiment, judge, judge_in, point};
     use jostle_model::plan::Workload;
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn thirty_grants_are_the_least_and_none_are_no_measurement() {
         let with = |n| after(&CHECK, |run| run.operations = n);
-        assert_eq!(with(30), Is::Valid);
-        assert_eq!(with(29), Is::Suspect);
-        assert_eq!(with(1), Is::Suspect);
-        assert_eq!(with(0), Is::Invalid);
+        assert_eq!(with(30), Status::Valid);
+        assert_eq!(with(29), Status::Suspect);
+        assert_eq!(with(1), Status::Suspect);
+        assert_eq!(with(0), Status::Invalid);
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
                 ..Connections::default()
             }));
         });
-        assert_eq!(of, Is::Valid);
+        assert_eq!(of, Status::Valid);
     }
 
     #[test]

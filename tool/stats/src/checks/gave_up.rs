@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
 use crate::numbers::{grouped, time};
-use jostle_model::record::{Is, Reason, Run};
+use jostle_model::record::{Reason, Run, Status};
 
 /// Share of the time that was asked for.
 const LEAST: f64 = 0.5;
@@ -56,7 +56,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         )),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Suspect, EVERYTHING, found))
+    Some(CHECK.reason(Status::Suspect, EVERYTHING, found))
 }
 
 /// How many attempts of a run failed, and after how many nanoseconds in the median.

@@ -6,7 +6,7 @@ use super::{
 use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
-use jostle_model::record::{Bound, Claim, Is, Reason, Run, ThreadLoad};
+use jostle_model::record::{Bound, Claim, Reason, Run, Status, ThreadLoad};
 
 /// Share of its time that a thread is busy.
 const BUSY: f64 = 0.9;
@@ -87,7 +87,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     } else {
         return None;
     };
-    Some(CHECK.reason(Is::Suspect, claims, found))
+    Some(CHECK.reason(Status::Suspect, claims, found))
 }
 
 fn found(measured: f64, limit: f64, seen: String, remedy: Option<Remedy>) -> Found {
@@ -156,7 +156,7 @@ mod tests {
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, judge, point};
     use jostle_model::plan::Place;
-    use jostle_model::record::{Claim, Is, LimitedBy, Run, Server, Spread, ThreadLoad};
+    use jostle_model::record::{Claim, LimitedBy, Run, Server, Spread, Status, ThreadLoad};
 
     fn run(busy_share: f64) -> Run {
         let mut run = point();
@@ -173,12 +173,12 @@ mod tests {
     fn nine_tenths_of_its_time_are_the_limit_and_the_median_run_decides() {
         let found = |shares: &[f64]| {
             let runs: Vec<Run> = shares.iter().map(|share| run(*share)).collect();
-            judge(&CHECK, &runs).map_or(Is::Valid, |reason| reason.is)
+            judge(&CHECK, &runs).map_or(Status::Valid, |reason| reason.is)
         };
-        assert_eq!(found(&[0.899]), Is::Valid);
-        assert_eq!(found(&[0.9]), Is::Suspect);
-        assert_eq!(found(&[0.5, 0.95, 0.95]), Is::Suspect);
-        assert_eq!(found(&[0.5, 0.6, 1.2]), Is::Valid);
+        assert_eq!(found(&[0.899]), Status::Valid);
+        assert_eq!(found(&[0.9]), Status::Suspect);
+        assert_eq!(found(&[0.5, 0.95, 0.95]), Status::Suspect);
+        assert_eq!(found(&[0.5, 0.6, 1.2]), Status::Valid);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Check, Evidence, Found, percent, seen};
 use crate::intervals::median;
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason, Run};
+use jostle_model::record::{Claim, Reason, Run, Status};
 
 /// Shares of the hold that was asked for.
 const SUSPECT: f64 = 0.05;
@@ -53,11 +53,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let by_waiters = held_ns > asked_ns && have_queued(evidence, off_ns);
     let is = match off_ns {
         _ if asked_ns == 0.0 => return None,
-        off if off > limit_ns(INVALID) && !by_waiters => Is::Invalid,
-        off if off > limit_ns(SUSPECT) => Is::Suspect,
+        off if off > limit_ns(INVALID) && !by_waiters => Status::Invalid,
+        off if off > limit_ns(SUSPECT) => Status::Suspect,
         _ => return None,
     };
-    let share = if is == Is::Invalid { INVALID } else { SUSPECT };
+    let share = if is == Status::Invalid {
+        INVALID
+    } else {
+        SUSPECT
+    };
     let whose = match by_waiters {
         true => ", while the workers queued for CPUs, its owner among them",
         false => "",
@@ -90,7 +94,7 @@ fn have_queued(evidence: &Evidence<'_>, off_ns: f64) -> bool {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, distribution, experiment, judge, judge_in, late, point};
-    use jostle_model::record::{Accounts, Is, Run};
+    use jostle_model::record::{Accounts, Run, Status};
     use jostle_model::{Busy, Nanos};
 
     fn held(hold_us: u64) -> Run {
@@ -99,26 +103,26 @@ mod tests {
         run
     }
 
-    fn asked(asked_us: u64, held_us: u64) -> Is {
+    fn asked(asked_us: u64, held_us: u64) -> Status {
         let mut experiment = experiment();
         experiment.plan.hold = Some(Busy::Spin(Nanos::from_micros(asked_us)));
-        judge_in(&CHECK, &experiment, &[held(held_us)]).map_or(Is::Valid, |r| r.is)
+        judge_in(&CHECK, &experiment, &[held(held_us)]).map_or(Status::Valid, |r| r.is)
     }
 
     #[test]
     fn five_and_twenty_percent_are_the_limits_but_never_under_20_us() {
         let table = [
             // asked for and held, us
-            (1000, 1050, Is::Valid),
-            (1000, 1051, Is::Suspect),
-            (1000, 949, Is::Suspect), // too short is as wrong
-            (1000, 1200, Is::Suspect),
-            (1000, 1201, Is::Invalid),
-            (50, 70, Is::Valid), // 40 %, but 20 us
-            (50, 71, Is::Invalid),
-            (200, 220, Is::Valid),
-            (200, 221, Is::Suspect),
-            (0, 500, Is::Valid),
+            (1000, 1050, Status::Valid),
+            (1000, 1051, Status::Suspect),
+            (1000, 949, Status::Suspect), // too short is as wrong
+            (1000, 1200, Status::Suspect),
+            (1000, 1201, Status::Invalid),
+            (50, 70, Status::Valid), // 40 %, but 20 us
+            (50, 71, Status::Invalid),
+            (200, 220, Status::Valid),
+            (200, 221, Status::Suspect),
+            (0, 500, Status::Valid),
         ];
         for (asked_us, held_us, is) in table {
             assert_eq!(asked(asked_us, held_us), is, "{asked_us} {held_us}");
@@ -131,22 +135,22 @@ mod tests {
     fn what_the_machine_itself_is_late_by_is_no_fault() {
         let table = [
             // asked for, the machine's lateness, held, us
-            (200, 40, 242, Is::Valid),
-            (200, 40, 260, Is::Valid),
-            (200, 40, 261, Is::Suspect),
-            (200, 40, 281, Is::Invalid),
-            (200, 40, 179, Is::Suspect), // too short is as wrong as ever
-            (1_000, 60, 1_110, Is::Valid),
-            (1_000, 60, 1_111, Is::Suspect),
-            (1_000, 5_000, 1_250, Is::Valid), // the rest is a neighbour's
-            (1_000, 5_000, 1_251, Is::Suspect),
+            (200, 40, 242, Status::Valid),
+            (200, 40, 260, Status::Valid),
+            (200, 40, 261, Status::Suspect),
+            (200, 40, 281, Status::Invalid),
+            (200, 40, 179, Status::Suspect), // too short is as wrong as ever
+            (1_000, 60, 1_110, Status::Valid),
+            (1_000, 60, 1_111, Status::Suspect),
+            (1_000, 5_000, 1_250, Status::Valid), // the rest is a neighbour's
+            (1_000, 5_000, 1_251, Status::Suspect),
         ];
         for (asked_us, late_us, held_us, is) in table {
             let hold = Nanos::from_micros(asked_us);
             let found = |hold| {
                 let mut experiment = late(late_us as f64);
                 experiment.plan.hold = Some(hold);
-                judge_in(&CHECK, &experiment, &[held(held_us)]).map_or(Is::Valid, |r| r.is)
+                judge_in(&CHECK, &experiment, &[held(held_us)]).map_or(Status::Valid, |r| r.is)
             };
             assert_eq!(
                 found(Busy::Sleep(hold)),
@@ -176,11 +180,15 @@ mod tests {
             judge(&CHECK, &[run]).unwrap()
         };
         // Half a millisecond too long, a thousand times.
-        assert_eq!(queued(1_500, 0.49).is, Is::Invalid);
+        assert_eq!(queued(1_500, 0.49).is, Status::Invalid);
         let reason = queued(1_500, 0.5);
-        assert_eq!(reason.is, Is::Suspect);
+        assert_eq!(reason.is, Status::Suspect);
         assert!(reason.text.contains("queued for CPUs"), "{}", reason.text);
-        assert_eq!(queued(500, 5.0).is, Is::Invalid, "too short by no queue");
+        assert_eq!(
+            queued(500, 5.0).is,
+            Status::Invalid,
+            "too short by no queue"
+        );
     }
 
     #[test]
@@ -195,6 +203,6 @@ mod tests {
 
     #[test]
     fn a_hold_that_was_not_measured_is_not_judged() {
-        assert_eq!(after(&CHECK, |run| run.hold_ns = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.hold_ns = None), Status::Valid);
     }
 }

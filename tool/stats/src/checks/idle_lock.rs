@@ -4,7 +4,7 @@ use super::not_contended::wants_contention;
 use super::{Check, EVERYTHING, Evidence, Found, errors, percent, seen};
 use crate::intervals::median;
 use crate::numbers::grouped;
-use jostle_model::record::{Is, Reason, Run};
+use jostle_model::record::{Reason, Run, Status};
 use jostle_model::{Busy, Plan};
 
 /// Tenths of the window without any grant, at its end.
@@ -89,7 +89,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             })),
             ..Found::default()
         };
-        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found));
+        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found));
     }
     let paused = evidence.runs.iter().filter_map(|run| pause(run, plan));
     if let Some(pause) = paused.max_by(|one, other| one.length_s().total_cmp(&other.length_s())) {
@@ -99,7 +99,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             seen: Some(pause.words()),
             ..Found::default()
         };
-        return Some(CHECK.reason_in("s", Is::Suspect, EVERYTHING, found));
+        return Some(CHECK.reason_in("s", Status::Suspect, EVERYTHING, found));
     }
     let free = in_vain(evidence)?;
     let found = Found {
@@ -116,7 +116,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         )),
         ..Found::default()
     };
-    Some(CHECK.reason_in("wake-ups", Is::Suspect, EVERYTHING, found))
+    Some(CHECK.reason_in("wake-ups", Status::Suspect, EVERYTHING, found))
 }
 
 /// A time within a window in which nothing was granted.
@@ -350,7 +350,7 @@ fn free(run: &Run, workers: u64, wake_up_ns: f64) -> Option<Free> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, experiment, judge, judge_in, point, slices};
-    use jostle_model::record::{Accounts, Causes, Exclusion, Is, Readings, Run, Waits};
+    use jostle_model::record::{Accounts, Causes, Exclusion, Readings, Run, Status, Waits};
     use jostle_model::{Busy, List, Nanos, Plan};
 
     /// Ten workers, of which nobody is let in for the last tenths of 5 s.
@@ -365,7 +365,11 @@ mod tests {
 
     #[test]
     fn two_tenths_in_which_nobody_is_let_in_are_the_limit() {
-        for (empty, is) in [(1, None), (2, Some(Is::Invalid)), (10, Some(Is::Invalid))] {
+        for (empty, is) in [
+            (1, None),
+            (2, Some(Status::Invalid)),
+            (10, Some(Status::Invalid)),
+        ] {
             let found = judge(&CHECK, &[point(), stopped(empty)]);
             assert_eq!(found.map(|reason| reason.is), is, "{empty}");
         }
@@ -434,7 +438,7 @@ mod tests {
     fn a_second_without_a_grant_within_the_window_is_told() {
         assert_eq!(judge(&CHECK, &[paused(49)]), None);
         let found = judge(&CHECK, &[paused(50), paused(75)]).unwrap();
-        assert_eq!(found.is, Is::Suspect);
+        assert_eq!(found.is, Status::Suspect);
         let text = "nothing was granted from 2.00 to 3.50 of 5.00 s while workers waited; in the \
                     rest 1,000 locks/s";
         assert_eq!(found.text, text);
@@ -538,7 +542,7 @@ mod tests {
             judge_in(&CHECK, &experiment, &[run])
         };
         let found = on(|_| (), alone(|_| ())).unwrap();
-        assert_eq!(found.is, Is::Suspect);
+        assert_eq!(found.is, Status::Suspect);
         let text = "9 of 10 workers waited to the end, one for 4.90 of 5.00 s, while the lock went \
                     to others and stood free for 100 us";
         assert!(found.text.contains(text), "{}", found.text);

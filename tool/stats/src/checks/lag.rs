@@ -6,7 +6,7 @@ use crate::intervals::median;
 use crate::open_loop::{self, pooled};
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{Is, LimitedBy, Reason, Run};
+use jostle_model::record::{LimitedBy, Reason, Run, Status};
 
 /// Lateness of the generator that is flagged: as a share of the response's p99, and in
 /// nanoseconds.
@@ -117,7 +117,7 @@ fn slower(evidence: &Evidence<'_>) -> Option<Remedy> {
 
 /// One kind of lateness, and its cause.
 struct Fault {
-    is: Is,
+    is: Status,
     who: LimitedBy,
     /// In `unit`.
     measured: f64,
@@ -142,7 +142,7 @@ fn unsent(evidence: &Evidence<'_>) -> Option<Fault> {
     let ledger = open_loop::ledger(evidence.runs)?;
     let unsent = ledger.dropped_with_slot as f64 / ledger.planned.max(1) as f64;
     (unsent > UNSENT).then(|| Fault {
-        is: Is::Invalid,
+        is: Status::Invalid,
         who: who(evidence, sent_late(evidence).unwrap_or(f64::INFINITY)),
         measured: unsent,
         limit: UNSENT,
@@ -227,12 +227,12 @@ fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
 
 /// The severity and the limit that was exceeded. Lateness up to `own_ns`, or twice that for
 /// INVALID, is the machine's own, and no fault.
-fn beyond(ns: f64, response_ns: f64, own_ns: f64) -> Option<(Is, f64)> {
+fn beyond(ns: f64, response_ns: f64, own_ns: f64) -> Option<(Status, f64)> {
     let limit_ns =
         |(share, least): (f64, f64), own_ns: f64| least.max(own_ns).max(share * response_ns);
     let limits = [
-        (Is::Invalid, limit_ns(INVALID, 2.0 * own_ns)),
-        (Is::Suspect, limit_ns(SUSPECT, own_ns)),
+        (Status::Invalid, limit_ns(INVALID, 2.0 * own_ns)),
+        (Status::Suspect, limit_ns(SUSPECT, own_ns)),
     ];
     limits.into_iter().find(|(_, limit_ns)| ns > *limit_ns)
 }
@@ -287,10 +287,10 @@ mod tests {
     use crate::fixtures::Rated;
     use crate::fixtures::{experiment, judge, judge_in, late};
     use jostle_model::Remedy;
-    use jostle_model::record::{Accounts, Is, LimitedBy, Run};
+    use jostle_model::record::{Accounts, LimitedBy, Run, Status};
 
-    fn found(run: Rated) -> Is {
-        judge(&CHECK, &[run.run()]).map_or(Is::Valid, |reason| reason.is)
+    fn found(run: Rated) -> Status {
+        judge(&CHECK, &[run.run()]).map_or(Status::Valid, |reason| reason.is)
     }
 
     fn limited(run: &Run) -> Option<LimitedBy> {
@@ -304,15 +304,15 @@ mod tests {
     fn a_tenth_and_a_quarter_of_the_response_are_the_limits_but_never_under_50_and_200_us() {
         let table = [
             // lag and response, us
-            (49, 100, Is::Valid),
-            (52, 100, Is::Suspect),
-            (190, 300, Is::Suspect), // well over a quarter, and under 200 us
-            (205, 300, Is::Invalid),
-            (95, 1_000, Is::Valid),
-            (105, 1_000, Is::Suspect),
-            (240, 1_000, Is::Suspect),
-            (260, 1_000, Is::Invalid),
-            (4_500, 50_000, Is::Valid),
+            (49, 100, Status::Valid),
+            (52, 100, Status::Suspect),
+            (190, 300, Status::Suspect), // well over a quarter, and under 200 us
+            (205, 300, Status::Invalid),
+            (95, 1_000, Status::Valid),
+            (105, 1_000, Status::Suspect),
+            (240, 1_000, Status::Suspect),
+            (260, 1_000, Status::Invalid),
+            (4_500, 50_000, Status::Valid),
         ];
         for (generator_lag_us, response_us, is) in table {
             let run = Rated {
@@ -352,12 +352,12 @@ mod tests {
     fn what_every_sleep_here_is_late_by_is_no_fault() {
         let table = [
             // lag and response, us
-            (91, 200, Is::Valid),
-            (118, 200, Is::Valid),
-            (122, 200, Is::Suspect),
-            (235, 500, Is::Suspect),
-            (245, 500, Is::Invalid),
-            (122, 2_000, Is::Valid),
+            (91, 200, Status::Valid),
+            (118, 200, Status::Valid),
+            (122, 200, Status::Suspect),
+            (235, 500, Status::Suspect),
+            (245, 500, Status::Invalid),
+            (122, 2_000, Status::Valid),
         ];
         for (generator_lag_us, response_us, is) in table {
             let run = Rated {
@@ -366,7 +366,7 @@ mod tests {
                 ..Rated::at(100)
             };
             let found = judge_in(&CHECK, &late(40.0), &[run.run()]);
-            let found = found.map_or(Is::Valid, |reason| reason.is);
+            let found = found.map_or(Status::Valid, |reason| reason.is);
             assert_eq!(found, is, "{generator_lag_us} {response_us}");
         }
     }
@@ -404,7 +404,7 @@ mod tests {
         assert!(with(1, 20).is_none());
         assert!(with(9, 100).is_none());
         let found = with(11, 100).unwrap();
-        assert_eq!(found.is, Is::Invalid);
+        assert_eq!(found.is, Status::Invalid);
         assert!(found.text.contains("(p90; "), "{}", found.text);
         // From 1000 on it is p99.
         assert!(with(9, 1_000).is_none());
@@ -417,10 +417,10 @@ mod tests {
             let mut run = Rated::at(100).run();
             let open = run.open_loop.as_mut().unwrap();
             open.dropped_with_slot = dropped_with_slot;
-            judge(&CHECK, &[run]).map_or(Is::Valid, |reason| reason.is)
+            judge(&CHECK, &[run]).map_or(Status::Valid, |reason| reason.is)
         };
-        assert_eq!(with(10), Is::Valid);
-        assert_eq!(with(11), Is::Invalid);
+        assert_eq!(with(10), Status::Valid);
+        assert_eq!(with(11), Status::Invalid);
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
             target_lag_us: 800_000,
             ..Rated::at(100)
         };
-        assert_eq!(found(run), Is::Valid);
+        assert_eq!(found(run), Status::Valid);
         assert_eq!(limited(&run.run()), Some(LimitedBy::Target));
         assert_eq!(limited(&Rated::at(100).run()), None);
     }
@@ -443,12 +443,12 @@ mod tests {
             let mut run = Rated::at(100).run();
             run.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
             run.server = served.then(Server::default);
-            judge(&CHECK, &[run]).map_or(Is::Valid, |reason| reason.is)
+            judge(&CHECK, &[run]).map_or(Status::Valid, |reason| reason.is)
         };
         // From sending to answer it takes 400 us.
-        assert_eq!(with(49.0, true), Is::Valid);
-        assert_eq!(with(60.0, true), Is::Suspect);
-        assert_eq!(with(210.0, true), Is::Invalid);
+        assert_eq!(with(49.0, true), Status::Valid);
+        assert_eq!(with(60.0, true), Status::Suspect);
+        assert_eq!(with(210.0, true), Status::Invalid);
         // What waits long for a slot because of that is no excuse.
         let mut crowded = Rated {
             response_us: 500_000,
@@ -460,10 +460,10 @@ mod tests {
         crowded.server = Some(Server::default());
         assert_eq!(
             judge(&CHECK, &[crowded]).map(|reason| reason.is),
-            Some(Is::Invalid)
+            Some(Status::Invalid)
         );
         // What runs in the worker's own process waits for its own CPU.
-        assert_eq!(with(210.0, false), Is::Valid);
+        assert_eq!(with(210.0, false), Status::Valid);
     }
 
     /// 76 us for each request were called a fault where a wake-up on another CPU takes
@@ -481,12 +481,12 @@ mod tests {
             let mut run = Rated::at(100).run();
             run.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
             run.server = Some(Server::default());
-            judge_in(&CHECK, &experiment, &[run]).map_or(Is::Valid, |reason| reason.is)
+            judge_in(&CHECK, &experiment, &[run]).map_or(Status::Valid, |reason| reason.is)
         };
-        assert_eq!(with(131.0), Is::Valid);
-        assert_eq!(with(133.0), Is::Suspect);
-        assert_eq!(with(263.0), Is::Suspect);
-        assert_eq!(with(265.0), Is::Invalid);
+        assert_eq!(with(131.0), Status::Valid);
+        assert_eq!(with(133.0), Status::Suspect);
+        assert_eq!(with(263.0), Status::Suspect);
+        assert_eq!(with(265.0), Status::Invalid);
     }
 
     #[test]

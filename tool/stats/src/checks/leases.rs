@@ -4,7 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, seen};
 use crate::numbers::grouped;
 use crate::numbers::time;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Kept, Reason};
+use jostle_model::record::{Claim, Kept, Reason, Status};
 
 /// Leases that may end while their locks are held, and renewals that may come when the
 /// lease is over.
@@ -56,14 +56,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             "the leases of {} of {locks} locks ended while they were held{latest}",
             grouped(lapsed)
         );
-        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found(lapsed, said)));
+        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found(lapsed, said)));
     }
     (late > MOST).then(|| {
         let said = format!(
             "{} renewals were confirmed when the lease was over by the owner's clock{latest}",
             grouped(late)
         );
-        CHECK.reason(Is::Suspect, &[Claim::Absolute], found(late, said))
+        CHECK.reason(Status::Suspect, &[Claim::Absolute], found(late, said))
     })
 }
 
@@ -80,7 +80,7 @@ fn fewer(evidence: &Evidence<'_>) -> Remedy {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, judge, point};
-    use jostle_model::record::{Is, Kept, Run};
+    use jostle_model::record::{Kept, Run, Status};
 
     fn run(keys: u64, lapsed: u64, late: u64) -> Run {
         let mut point = point();
@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn one_lease_that_ended_is_too_many_and_one_late_renewal_is_suspect() {
         for (lapsed, late, is) in [
-            (0, 0, Is::Valid),
-            (1, 0, Is::Invalid),
-            (1, 9, Is::Invalid),
-            (0, 1, Is::Suspect),
+            (0, 0, Status::Valid),
+            (1, 0, Status::Invalid),
+            (1, 9, Status::Invalid),
+            (0, 1, Status::Suspect),
         ] {
             let found = judge(&CHECK, &[run(100, 0, 0), run(100, lapsed, late)]);
-            assert_eq!(found.map_or(Is::Valid, |reason| reason.is), is);
+            assert_eq!(found.map_or(Status::Valid, |reason| reason.is), is);
         }
         assert_eq!(judge(&CHECK, &[point()]), None, "nothing was kept");
     }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Requests of a run that may be missing or counted twice.
 const MOST: u64 = 0;
@@ -51,7 +51,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: Some(Remedy::Again),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]

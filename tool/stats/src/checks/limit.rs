@@ -1,7 +1,7 @@
 //! Did a limit end the sweep of connections?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Calls that may fail.
 const MOST: u64 = 0;
@@ -37,7 +37,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: stopped.remedy.clone(),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::connect::{Connections, Stopped};
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn one_run_that_was_stopped_is_flagged_in_its_own_words() {
@@ -63,7 +63,7 @@ mod tests {
         }));
         assert_eq!(judge(&CHECK, &[whole.clone(), whole.clone()]), None);
         let reason = judge(&CHECK, &[whole, short]).unwrap();
-        assert_eq!(reason.is, Is::Invalid);
+        assert_eq!(reason.is, Status::Invalid);
         assert!(reason.text.contains("--sources 2"), "{}", reason.text);
     }
 }

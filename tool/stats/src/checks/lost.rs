@@ -4,7 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::numbers::grouped;
 use jostle_model::Remedy;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Shares of the connections: beyond the second the number open is not the one named.
 const SUSPECT: f64 = 0.0;
@@ -45,8 +45,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let worst = connections.max_by(|one, other| share(one).total_cmp(&share(other)))?;
     let share = share(worst);
     let (is, limit) = match share {
-        share if share > INVALID => (Is::Invalid, INVALID),
-        share if share > SUSPECT => (Is::Suspect, SUSPECT),
+        share if share > INVALID => (Status::Invalid, INVALID),
+        share if share > SUSPECT => (Status::Suspect, SUSPECT),
         _ => return None,
     };
     let fewer = worst.first_lost.filter(|first| *first > 1);
@@ -87,7 +87,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::connect::Connections;
-    use jostle_model::record::{Is, Run};
+    use jostle_model::record::{Run, Status};
 
     fn with(opened: u64, lost: Option<u64>, first_lost: Option<u64>) -> Run {
         let mut run = point();
@@ -107,10 +107,10 @@ mod tests {
             (1_000, Some(0), None),
             // Records without this figure: those of bind(), and older ones.
             (1_000, None, None),
-            (1_000, Some(1), Some(Is::Suspect)),
-            (1_000, Some(2), Some(Is::Invalid)),
-            (100, Some(1), Some(Is::Invalid)),
-            (1_000_000, Some(1_000), Some(Is::Suspect)),
+            (1_000, Some(1), Some(Status::Suspect)),
+            (1_000, Some(2), Some(Status::Invalid)),
+            (100, Some(1), Some(Status::Invalid)),
+            (1_000_000, Some(1_000), Some(Status::Suspect)),
         ] {
             let reason = judge(&CHECK, &[with(opened, lost, None)]);
             assert_eq!(reason.map(|reason| reason.is), is, "{lost:?} of {opened}");

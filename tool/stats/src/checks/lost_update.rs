@@ -1,7 +1,7 @@
 //! Did an update that was made under the lock get lost?
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
-use jostle_model::record::{Exclusion, Is, Reason};
+use jostle_model::record::{Exclusion, Reason, Status};
 
 /// Lost updates.
 const MOST: u64 = 0;
@@ -36,7 +36,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             seen: Some(sum(|exclusion| exclusion.checked).to_string()),
             ..Found::default()
         };
-        CHECK.reason(Is::Invalid, EVERYTHING, found)
+        CHECK.reason(Status::Invalid, EVERYTHING, found)
     })
 }
 
@@ -44,7 +44,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::after;
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn one_lost_update_is_flagged() {
@@ -53,7 +53,7 @@ mod tests {
                 run.exclusion.as_mut().unwrap().lost_updates = lost;
             })
         };
-        assert_eq!(with(1), Is::Invalid);
-        assert_eq!(with(0), Is::Valid);
+        assert_eq!(with(1), Status::Invalid);
+        assert_eq!(with(0), Status::Valid);
     }
 }

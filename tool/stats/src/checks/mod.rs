@@ -9,7 +9,7 @@
 
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Bound, Claim, Exclusion, Experiment, Is, LimitedBy, Reason, Run, Verdict,
+    Bound, Claim, Exclusion, Experiment, LimitedBy, Reason, Run, Status, Verdict,
 };
 use jostle_model::{Plan, Remedy};
 
@@ -174,12 +174,12 @@ pub struct Found {
 
 impl Check {
     /// A reason of this check, with its text.
-    pub fn reason(&self, is: Is, claims: &[Claim], found: Found) -> Reason {
+    pub fn reason(&self, is: Status, claims: &[Claim], found: Found) -> Reason {
         self.reason_in(self.unit, is, claims, found)
     }
 
     /// The same of a check with thresholds in several units.
-    fn reason_in(&self, unit: &str, is: Is, claims: &[Claim], found: Found) -> Reason {
+    fn reason_in(&self, unit: &str, is: Status, claims: &[Claim], found: Found) -> Reason {
         with_text(Reason {
             check: self.name.to_owned(),
             is,
@@ -360,13 +360,16 @@ mod tests {
             experiment: &experiment,
             runs: &[&run],
         });
-        assert_eq!(verdict.is, Is::Invalid);
+        assert_eq!(verdict.is, Status::Invalid);
         let found: Vec<_> = verdict
             .reasons
             .iter()
             .map(|r| (r.check.as_str(), r.is))
             .collect();
-        assert_eq!(found, [("errors", Is::Invalid), ("steal", Is::Suspect)]);
+        assert_eq!(
+            found,
+            [("errors", Status::Invalid), ("steal", Status::Suspect)]
+        );
     }
 
     #[test]

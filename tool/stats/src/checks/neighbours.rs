@@ -4,7 +4,7 @@ use super::{Check, Evidence, Found, percent, seen};
 use crate::clean::clean;
 use crate::harm::{self, BEARABLE, CLEAN, Harm};
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Bound, Claim, Is, Reason, Run};
+use jostle_model::record::{Accounts, Bound, Claim, Reason, Run, Status};
 use std::collections::BTreeMap;
 
 /// From here on a figure with its bound says too little. SUSPECT begins at [`BEARABLE`].
@@ -60,10 +60,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     let (is, limit) = match harm.off() {
-        off if off >= BEARABLE && clean.is_some() => (Is::Suspect, BEARABLE),
+        off if off >= BEARABLE && clean.is_some() => (Status::Suspect, BEARABLE),
         off if off < BEARABLE && whole => return None,
-        off if off <= INVALID || perhaps_own(evidence.runs) => (Is::Suspect, BEARABLE),
-        _ => (Is::Invalid, INVALID),
+        off if off <= INVALID || perhaps_own(evidence.runs) => (Status::Suspect, BEARABLE),
+        _ => (Status::Invalid, INVALID),
     };
     // An open loop that did what was offered, whose times were disturbed.
     let is_figure = harm.off() >= BEARABLE;
@@ -75,7 +75,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         measured: Some(harm.off()).filter(|off| is_figure && off.is_finite()),
         limit: Some(limit),
         bound: is_figure.then_some(bound),
-        seen: Some(who(evidence.runs, &harm, is == Is::Suspect && !whole)),
+        seen: Some(who(evidence.runs, &harm, is == Status::Suspect && !whole)),
         remedy: Some(Remedy::wait_quiet()),
     };
     let Some(clean) = clean else {
@@ -173,7 +173,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
     use crate::harm::Harm;
-    use jostle_model::record::{Accounts, Is, Neighbour, Readings, Run};
+    use jostle_model::record::{Accounts, Neighbour, Readings, Run, Status};
 
     fn beside(others_s: f64, waited_s: f64) -> Run {
         let mut run = point();
@@ -195,19 +195,19 @@ mod tests {
     }
 
     /// One worker: its lower end is the figure.
-    fn found(share: f64) -> Is {
+    fn found(share: f64) -> Status {
         let mut run = beside(4.0, 5.0 * share);
         run.at.workers = Some(1);
-        judge(&CHECK, &[run]).map_or(Is::Valid, |reason| reason.is)
+        judge(&CHECK, &[run]).map_or(Status::Valid, |reason| reason.is)
     }
 
     #[test]
     fn five_and_twenty_five_percent_are_the_limits() {
         // 1 / (1 - x) - 1.
-        assert_eq!(found(0.0475), Is::Valid);
-        assert_eq!(found(0.0477), Is::Suspect);
-        assert_eq!(found(0.1999), Is::Suspect);
-        assert_eq!(found(0.2001), Is::Invalid);
+        assert_eq!(found(0.0475), Status::Valid);
+        assert_eq!(found(0.0477), Status::Suspect);
+        assert_eq!(found(0.1999), Status::Suspect);
+        assert_eq!(found(0.2001), Status::Invalid);
     }
 
     #[test]
@@ -248,9 +248,9 @@ mod tests {
             (reason.is, perhaps_own)
         };
         let server = Some(jostle_model::record::Server::default());
-        assert_eq!(found("kworker/0:1", None), (Is::Invalid, false));
-        assert_eq!(found("kworker/0:1", server), (Is::Suspect, true));
-        assert_eq!(found("ksmd", server), (Is::Invalid, false));
+        assert_eq!(found("kworker/0:1", None), (Status::Invalid, false));
+        assert_eq!(found("kworker/0:1", server), (Status::Suspect, true));
+        assert_eq!(found("ksmd", server), (Status::Invalid, false));
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let runs = [busy.clone(), busy.clone(), busy.clone(), busy];
         assert_eq!(
             found(runs.clone()),
-            (true, 0, [false; 2], Some((Is::Suspect, true)))
+            (true, 0, [false; 2], Some((Status::Suspect, true)))
         );
         // 1,000 in 20 ms, in laws of growth too.
         let point = crate::summary::summarize(&experiment, &runs).remove(0);
@@ -348,7 +348,7 @@ mod tests {
             super::judge(&evidence)
         };
         let reason = of(&run).unwrap();
-        assert_eq!(reason.is, Is::Suspect);
+        assert_eq!(reason.is, Status::Suspect);
         assert_eq!(reason.claims, [jostle_model::record::Claim::Distribution]);
         assert!(reason.text.contains("are not shown"), "{}", reason.text);
         assert_eq!(reason.bound, None);
@@ -374,6 +374,6 @@ mod tests {
         assert_eq!(judge(&CHECK, &[unharmed]), None);
         assert_eq!(judge(&CHECK, &[beside(0.0, 9.0)]), None);
         // Result files of before.
-        assert_eq!(after(&CHECK, |run| run.accounts = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.accounts = None), Status::Valid);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
 use jostle_model::plan::Range;
-use jostle_model::record::{Is, Reason, Run};
+use jostle_model::record::{Reason, Run, Status};
 use jostle_model::{Nanos, Plan, Remedy};
 
 /// Share of the grants.
@@ -74,7 +74,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: more(evidence),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Suspect, EVERYTHING, found))
+    Some(CHECK.reason(Status::Suspect, EVERYTHING, found))
 }
 
 /// Whether somebody waited for the lock for most of the window, whatever the others did.
@@ -107,7 +107,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{after, experiment, judge_in, point};
     use jostle_model::plan::Range;
-    use jostle_model::record::{Is, Run};
+    use jostle_model::record::{Run, Status};
     use jostle_model::{List, Plan};
 
     #[test]
@@ -119,11 +119,11 @@ mod tests {
             })
         };
         let table = [
-            (Some(0.0099), Some(4725), Is::Suspect),
-            (Some(0.0101), Some(4725), Is::Valid),
-            (Some(0.0), Some(300), Is::Suspect),
-            (Some(0.0), Some(299), Is::Valid),
-            (None, None, Is::Valid),
+            (Some(0.0099), Some(4725), Status::Suspect),
+            (Some(0.0101), Some(4725), Status::Valid),
+            (Some(0.0), Some(300), Status::Suspect),
+            (Some(0.0), Some(299), Status::Valid),
+            (None, None, Status::Valid),
         ];
         for (share, stamped, is) in table {
             assert_eq!(with(share, stamped), is, "{share:?} {stamped:?}");
@@ -139,14 +139,14 @@ mod tests {
                 change(run);
             })
         };
-        assert_eq!(with(|_| ()), Is::Suspect);
+        assert_eq!(with(|_| ()), Status::Suspect);
         let passes: [fn(&mut Run); 3] = [
             |run| run.timeouts = Some(48),
             |point| point.per_worker.as_mut().unwrap().longest_wait_ns = Some(2_600_000_000),
             |run| run.exclusion.as_mut().unwrap().violations = 1,
         ];
         for pass in passes {
-            assert_eq!(with(pass), Is::Valid);
+            assert_eq!(with(pass), Status::Valid);
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
             point.at.workers = Some(1);
             point.blocked_share = Some(0.0);
         });
-        assert_eq!(found, Is::Valid);
+        assert_eq!(found, Status::Valid);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::plan::{Measure, Shape, Workload};
-use jostle_model::record::{Claim, Is, OwnCost, Reason};
+use jostle_model::record::{Claim, OwnCost, Reason, Status};
 use jostle_model::{Busy, Remedy};
 
 /// Share of a cycle.
@@ -52,7 +52,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::with("--measure", Measure::Counts)),
             ..Found::default()
         };
-        CHECK.reason(Is::Suspect, &[Claim::Absolute], found)
+        CHECK.reason(Status::Suspect, &[Claim::Absolute], found)
     })
 }
 
@@ -78,10 +78,10 @@ mod tests {
     use crate::checks::Evidence;
     use crate::fixtures::{experiment, point};
     use jostle_model::plan::Measure;
-    use jostle_model::record::{Experiment, Is, OwnCost};
+    use jostle_model::record::{Experiment, OwnCost, Status};
     use jostle_model::{Busy, Nanos};
 
-    fn found(pair_ns: f64, hold_ns: u64, stamp_every: u64, change: fn(&mut Experiment)) -> Is {
+    fn found(pair_ns: f64, hold_ns: u64, stamp_every: u64, change: fn(&mut Experiment)) -> Status {
         let mut experiment = experiment();
         let cost = OwnCost {
             pair_ns,
@@ -106,19 +106,19 @@ mod tests {
             experiment: &experiment,
             runs: &[&point],
         });
-        reason.map_or(Is::Valid, |reason| reason.is)
+        reason.map_or(Status::Valid, |reason| reason.is)
     }
 
     #[test]
     fn a_tenth_of_the_cycle_is_the_limit() {
         let table = [
             // pair ns, hold ns, stamped one in
-            (200.0, 1_000_000, 1, Is::Valid), // a hold of 1 ms hides it
-            (200.0, 1_000, 1, Is::Valid),     // 120 of 1200
-            (200.0, 999, 1, Is::Suspect),
-            (200.0, 0, 8, Is::Suspect), // 40 + 80/8 of 200
-            (500.0, 0, 8, Is::Valid),
-            (21.0, 0, 1000, Is::Suspect),
+            (200.0, 1_000_000, 1, Status::Valid), // a hold of 1 ms hides it
+            (200.0, 1_000, 1, Status::Valid),     // 120 of 1200
+            (200.0, 999, 1, Status::Suspect),
+            (200.0, 0, 8, Status::Suspect), // 40 + 80/8 of 200
+            (500.0, 0, 8, Status::Valid),
+            (21.0, 0, 1000, Status::Suspect),
         ];
         for (pair, hold, every, is) in table {
             assert_eq!(
@@ -132,6 +132,6 @@ mod tests {
     #[test]
     fn counting_alone_costs_nothing() {
         let counts = |e: &mut Experiment| e.plan.measure = Some(Measure::Counts);
-        assert_eq!(found(21.0, 0, 1000, counts), Is::Valid);
+        assert_eq!(found(21.0, 0, 1000, counts), Status::Valid);
     }
 }

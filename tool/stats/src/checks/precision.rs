@@ -5,7 +5,7 @@ use crate::clean::clean;
 use crate::intervals::{estimate, relative_half_width};
 use jostle_model::Remedy;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Claim, Is, Reason, Run};
+use jostle_model::record::{Claim, Reason, Run, Status};
 
 /// Half of the interval, or of the range under six runs, by the median.
 const WIDEST: f64 = 0.25;
@@ -60,7 +60,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: Some(Remedy::with("--runs", MORE_RUNS.max(2 * values.len()))),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], found))
+    Some(CHECK.reason(Status::Suspect, &[Claim::Absolute], found))
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{experiment, judge, judge_in, point};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{Distribution, Is, Run};
+    use jostle_model::record::{Distribution, Run, Status};
 
     fn runs(rates: &[f64]) -> Vec<Run> {
         let run = |rate: &f64| Run {
@@ -80,13 +80,13 @@ mod tests {
 
     #[test]
     fn a_quarter_either_way_is_the_limit() {
-        let found = |rates: &[f64]| judge(&CHECK, &runs(rates)).map_or(Is::Valid, |r| r.is);
-        assert_eq!(found(&[75.0, 100.0, 125.0]), Is::Valid);
-        assert_eq!(found(&[74.0, 100.0, 125.0]), Is::Suspect);
-        assert_eq!(found(&[1.0]), Is::Valid);
+        let found = |rates: &[f64]| judge(&CHECK, &runs(rates)).map_or(Status::Valid, |r| r.is);
+        assert_eq!(found(&[75.0, 100.0, 125.0]), Status::Valid);
+        assert_eq!(found(&[74.0, 100.0, 125.0]), Status::Suspect);
+        assert_eq!(found(&[1.0]), Status::Valid);
         // With nine runs the extremes do not count.
         let nine = [1.0, 90.0, 99.0, 100.0, 100.0, 100.0, 101.0, 110.0, 900.0];
-        assert_eq!(found(&nine), Is::Valid);
+        assert_eq!(found(&nine), Status::Valid);
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
         });
         for runs in [binds, connects] {
             let reason = judge_in(&CHECK, &connect, &runs).unwrap();
-            assert_eq!(reason.is, Is::Suspect);
+            assert_eq!(reason.is, Status::Suspect);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// Runs with one.
 const MOST: usize = 0;
@@ -34,7 +34,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::without("--during")),
             ..Found::default()
         };
-        CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found)
+        CHECK.reason(
+            Status::Suspect,
+            &[Claim::Absolute, Claim::Distribution],
+            found,
+        )
     })
 }
 
@@ -42,15 +46,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn a_profiler_is_named() {
-        assert_eq!(after(&CHECK, |_| {}), Is::Valid);
+        assert_eq!(after(&CHECK, |_| {}), Status::Valid);
         let mut run = point();
         run.during = Some("perf record -g -p 7".to_owned());
         let reason = judge(&CHECK, &[point(), run]).unwrap();
-        assert_eq!(reason.is, Is::Suspect);
+        assert_eq!(reason.is, Status::Suspect);
         assert!(reason.text.contains("`perf record -g -p 7` ran along"));
     }
 }

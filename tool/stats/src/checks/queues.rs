@@ -6,7 +6,7 @@ use crate::judge::{OF_CONNECTIONS, ROOM, UNREAD};
 use crate::numbers::time;
 use crate::tcp;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Distribution, Is, Reason, Run, TcpCounts, TcpQueues};
+use jostle_model::record::{Distribution, Reason, Run, Status, TcpCounts, TcpQueues};
 
 /// Share of the timer that the longest time has to reach: clocks step by a tick.
 const NEARLY: f64 = 0.9;
@@ -144,7 +144,7 @@ fn reason(unit: &str, measured: f64, limit: f64, text: String) -> Reason {
         seen: Some(text),
         ..Found::default()
     };
-    CHECK.reason_in(unit, Is::Suspect, EVERYTHING, found)
+    CHECK.reason_in(unit, Status::Suspect, EVERYTHING, found)
 }
 
 fn refused(run: &Run, tcp: &TcpCounts) -> bool {

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, measured};
 use crate::fairness;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// Turns that each worker should have had.
 pub const LEAST: f64 = 10.0;
@@ -48,7 +48,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: (turns > 0.0).then(|| Remedy::with("-t", enough_s)),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Distribution], found))
+    Some(CHECK.reason(Status::Suspect, &[Claim::Distribution], found))
 }
 
 /// Cut off, not rounded: 9.97 must not read as the 10 that are needed.
@@ -65,7 +65,7 @@ fn in_words(turns: f64) -> String {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Claim, Is, Run};
+    use jostle_model::record::{Claim, Run, Status};
 
     fn run(workers: u64, operations: u64, window_s: f64) -> Run {
         let mut run = point();
@@ -118,7 +118,7 @@ mod tests {
         let reason = judge(&CHECK, &[run(10, 99, 1.0), run(10, 100, 1.0)]).unwrap();
         assert_eq!(
             (reason.is, reason.claims),
-            (Is::Suspect, vec![Claim::Distribution])
+            (Status::Suspect, vec![Claim::Distribution])
         );
         assert_eq!(judge(&CHECK, &[run(10, 98, 1.0), run(10, 102, 1.0)]), None);
     }

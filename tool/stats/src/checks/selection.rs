@@ -3,7 +3,7 @@
 use super::{Check, Found, seen};
 use crate::spoilt::ENOUGH;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// The check. Which runs stand for a point is decided before its other checks, by
 /// [`crate::spoilt`], which asks for these reasons.
@@ -59,5 +59,5 @@ fn reason(clean: usize, seen: String) -> Reason {
         remedy: Some(Remedy::wait_quiet()),
         ..Found::default()
     };
-    CHECK.reason(Is::Suspect, &[Claim::Absolute], found)
+    CHECK.reason(Status::Suspect, &[Claim::Absolute], found)
 }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Is, Reason, Run};
+use jostle_model::record::{Reason, Run, Status};
 
 /// For each worker, or each request in flight, of a run.
 const MOST_EACH: u64 = 1;
@@ -45,7 +45,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: Some(Remedy::Again),
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
 }
 
 /// The server's count less the workers', where that is more than was in flight.
@@ -76,17 +76,17 @@ fn beyond_flight(run: &Run) -> Option<Apart> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::after;
-    use jostle_model::record::{Is, Server};
+    use jostle_model::record::{Server, Status};
 
     #[test]
     fn more_than_what_was_in_flight_is_flagged_either_way() {
         // The fixture has ten workers.
         for (difference, is) in [
-            (0, Is::Valid),
-            (10, Is::Valid),
-            (11, Is::Invalid),
-            (-10, Is::Valid),
-            (-11, Is::Invalid),
+            (0, Status::Valid),
+            (10, Status::Valid),
+            (11, Status::Invalid),
+            (-10, Status::Valid),
+            (-11, Status::Invalid),
         ] {
             let found = after(&CHECK, |run| {
                 run.server = Some(Server {
@@ -102,6 +102,6 @@ mod tests {
     #[test]
     fn a_server_that_does_not_count_is_not_judged() {
         let found = after(&CHECK, |run| run.server = Some(Server::default()));
-        assert_eq!(found, Is::Valid);
+        assert_eq!(found, Status::Valid);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason, Run};
+use jostle_model::record::{Claim, Reason, Run, Status};
 
 /// Under this mean a slice's count says little: of 30 the chance deviation of
 /// a lottery is 18 %.
@@ -44,7 +44,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy: Some(Remedy::with("--warmup", format!("{longer_s}s"))),
         ..trending::found(&agreed, judged.len())
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found))
+    Some(CHECK.reason(
+        Status::Suspect,
+        &[Claim::Absolute, Claim::Distribution],
+        found,
+    ))
 }
 
 /// None where the slices are too few or too poor.
@@ -58,7 +62,7 @@ fn drift(run: &Run) -> Option<Drift> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point, slices};
-    use jostle_model::record::{Is, Run};
+    use jostle_model::record::{Run, Status};
 
     /// A rate that changes evenly by `percent` of its mean over the window, in
     /// thousandths so that no slices tie.
@@ -75,7 +79,7 @@ mod tests {
     fn ten_percent_over_the_window_is_the_limit() {
         for percent in [10.5, 30.0, -10.5] {
             let reason = judge(&CHECK, &[ramp(percent, 1e5)]).unwrap();
-            assert_eq!(reason.is, Is::Suspect, "{percent}");
+            assert_eq!(reason.is, Status::Suspect, "{percent}");
         }
         for percent in [0.0, 9.5, -9.5] {
             assert_eq!(judge(&CHECK, &[ramp(percent, 1e5)]), None, "{percent}");

@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// Shares of the time in which a CPU was wanted.
 const SUSPECT: f64 = 0.02;
@@ -49,11 +49,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let share = stolen / wanted;
     let (is, limit, claims): (_, _, &[Claim]) = match share {
         share if share > INVALID => (
-            Is::Invalid,
+            Status::Invalid,
             INVALID,
             &[Claim::Absolute, Claim::Distribution],
         ),
-        share if share > SUSPECT => (Is::Suspect, SUSPECT, &[Claim::Absolute]),
+        share if share > SUSPECT => (Status::Suspect, SUSPECT, &[Claim::Absolute]),
         _ => return None,
     };
     let found = Found {
@@ -69,9 +69,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::{Claim, Is};
+    use jostle_model::record::{Claim, Status};
 
-    fn with(busy: u64, stolen: u64) -> Is {
+    fn with(busy: u64, stolen: u64) -> Status {
         after(&CHECK, |run| {
             run.machine.busy_ticks = busy;
             run.machine.stolen_ticks = stolen;
@@ -81,10 +81,10 @@ mod tests {
     #[test]
     fn two_and_ten_percent_are_the_limits() {
         let table = [
-            (980, 20, Is::Valid), // 2.0 %
-            (979, 21, Is::Suspect),
-            (900, 100, Is::Suspect), // 10.0 %
-            (899, 101, Is::Invalid),
+            (980, 20, Status::Valid), // 2.0 %
+            (979, 21, Status::Suspect),
+            (900, 100, Status::Suspect), // 10.0 %
+            (899, 101, Status::Invalid),
         ];
         for (busy, stolen, is) in table {
             assert_eq!(with(busy, stolen), is, "{busy} {stolen}");
@@ -93,15 +93,15 @@ mod tests {
 
     #[test]
     fn under_200_ticks_one_run_is_not_judged_but_several_are() {
-        assert_eq!(with(150, 49), Is::Valid);
-        assert_eq!(with(151, 49), Is::Invalid);
+        assert_eq!(with(150, 49), Status::Valid);
+        assert_eq!(with(151, 49), Status::Invalid);
         let mut short = point();
         short.machine.busy_ticks = 80;
         short.machine.stolen_ticks = 20;
         assert_eq!(judge(&CHECK, std::slice::from_ref(&short)), None);
         assert_eq!(
             judge(&CHECK, &[short.clone(), short]).unwrap().is,
-            Is::Invalid
+            Status::Invalid
         );
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Event, Is, Reason, Recovery, What};
+use jostle_model::record::{Claim, Event, Reason, Recovery, Status, What};
 
 /// The moment of the fault may be off by this share of the time until the next grant.
 const MOST: f64 = 0.1;
@@ -25,7 +25,7 @@ pub static CHECK: Check = Check {
     advice: "a quieter machine (--wait-quiet 60s); longer --within where nobody came to wait; longer \
              --lease where it was over before",
     words: |reason| match reason.is {
-        Is::Invalid => seen(reason),
+        Status::Invalid => seen(reason),
         _ => format!(
             "the moment of the fault is known to {:.0} % of the time until the next grant",
             100.0 * measured(reason)
@@ -54,7 +54,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::Again),
             ..Found::default()
         };
-        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found));
+        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found));
     }
     let mut shares: Vec<f64> = runs().filter_map(unsure).collect();
     shares.sort_by(f64::total_cmp);
@@ -66,7 +66,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::wait_quiet()),
             ..Found::default()
         };
-        CHECK.reason(Is::Suspect, &[Claim::Absolute], found)
+        CHECK.reason(Status::Suspect, &[Claim::Absolute], found)
     })
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::plan::Fault;
-    use jostle_model::record::{Event, Is, Recovery, Run, What};
+    use jostle_model::record::{Event, Recovery, Run, Status, What};
 
     fn run(struck_by_ns: u64, events: &[(u64, u64, What)]) -> Run {
         let event = |(at_ns, process, what): &(u64, u64, What)| Event {
@@ -162,16 +162,20 @@ mod tests {
         let granted = (10, 0, What::Granted);
         let asked = (20, 1, What::Acquire);
         type Events<'a> = &'a [(u64, u64, What)];
-        let table: [(u64, Events<'_>, Is); 6] = [
-            (105, &[granted, asked], Is::Valid),
-            (111, &[granted, asked], Is::Suspect),
-            (105, &[asked], Is::Invalid),
-            (105, &[granted], Is::Invalid),
-            (105, &[granted, (120, 1, What::Acquire)], Is::Invalid),
-            (105, &[granted, asked, (90, 0, What::Release)], Is::Invalid),
+        let table: [(u64, Events<'_>, Status); 6] = [
+            (105, &[granted, asked], Status::Valid),
+            (111, &[granted, asked], Status::Suspect),
+            (105, &[asked], Status::Invalid),
+            (105, &[granted], Status::Invalid),
+            (105, &[granted, (120, 1, What::Acquire)], Status::Invalid),
+            (
+                105,
+                &[granted, asked, (90, 0, What::Release)],
+                Status::Invalid,
+            ),
         ];
         for (by, events, is) in table {
-            let found = judge(&CHECK, &[run(by, events)]).map_or(Is::Valid, |reason| reason.is);
+            let found = judge(&CHECK, &[run(by, events)]).map_or(Status::Valid, |reason| reason.is);
             assert_eq!(found, is, "{by} {events:?}");
         }
     }
@@ -187,7 +191,7 @@ mod tests {
         assert_eq!(judge(&CHECK, std::slice::from_ref(&run)), None);
         run.recovery.as_mut().unwrap().lease_ns = Some(70);
         let reason = judge(&CHECK, &[run]).unwrap();
-        assert_eq!(reason.is, Is::Invalid);
+        assert_eq!(reason.is, Status::Invalid);
         assert!(
             reason.text.contains("lease was over, and waiter 1 had"),
             "{}",

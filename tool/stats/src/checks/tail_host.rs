@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, percent, seen};
 use crate::tail::{self, Part};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Reason, Status};
 
 /// The check.
 pub static CHECK: Check = Check {
@@ -52,7 +52,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::Again),
             ..Found::default()
         };
-        CHECK.reason(Is::Suspect, &[Claim::Distribution], found)
+        CHECK.reason(Status::Suspect, &[Claim::Distribution], found)
     })
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
     use jostle_model::hosts::HostPart;
-    use jostle_model::record::{Distribution, Is, Run};
+    use jostle_model::record::{Distribution, Run, Status};
 
     fn run(hosts: &[(u64, u64)]) -> Run {
         let rows = hosts
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_host_is_named_with_both_shares() {
         let reason = judge(&CHECK, &[run(&[(1_000, 3), (1_000, 24), (1_000, 3)])]).unwrap();
-        assert_eq!(reason.is, Is::Suspect);
+        assert_eq!(reason.is, Status::Suspect);
         assert!(
             reason
                 .text

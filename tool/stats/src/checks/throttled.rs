@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Reason, Status};
 
 /// Periods.
 const MOST: u64 = 0;
@@ -37,7 +37,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             remedy: Some(Remedy::doctor()),
             ..Found::default()
         };
-        CHECK.reason(Is::Invalid, EVERYTHING, found)
+        CHECK.reason(Status::Invalid, EVERYTHING, found)
     })
 }
 
@@ -45,13 +45,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::after;
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn one_throttled_period_is_flagged() {
         let with = |periods| after(&CHECK, |run| run.machine.throttled_periods = periods);
-        assert_eq!(with(Some(1)), Is::Invalid);
-        assert_eq!(with(Some(0)), Is::Valid);
-        assert_eq!(with(None), Is::Valid);
+        assert_eq!(with(Some(1)), Status::Invalid);
+        assert_eq!(with(Some(0)), Status::Valid);
+        assert_eq!(with(None), Status::Valid);
     }
 }

@@ -4,7 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
 use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Claim, Is, Reason, Run};
+use jostle_model::record::{Claim, Reason, Run, Status};
 
 /// Shares of the window.
 const SUSPECT: f64 = 0.01;
@@ -42,8 +42,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let apart: Vec<f64> = evidence.runs.iter().filter_map(|run| apart(run)).collect();
     let share = median(&apart).filter(|share| *share > SUSPECT)?;
     let (is, limit, claims): (_, _, &[Claim]) = match share > INVALID {
-        true => (Is::Invalid, INVALID, EVERYTHING),
-        false => (Is::Suspect, SUSPECT, &[Claim::Absolute]),
+        true => (Status::Invalid, INVALID, EVERYTHING),
+        false => (Status::Suspect, SUSPECT, &[Claim::Absolute]),
     };
     let found = Found {
         measured: Some(share),
@@ -90,19 +90,19 @@ mod tests {
     use crate::fixtures::{after, experiment, point};
     use jostle_model::hosts::HostPart;
     use jostle_model::plan::Workload;
-    use jostle_model::record::Is;
+    use jostle_model::record::Status;
 
     #[test]
     fn one_and_ten_percent_are_the_limits_uncertainty_included() {
         const MS: i64 = 1_000_000;
         // The window is 5 s: late by, clock within -> verdict.
         for (late_ms, within_ms, is) in [
-            (49, 0, Is::Valid),
-            (51, 0, Is::Suspect),
-            (-51, 0, Is::Suspect),
-            (30, 15, Is::Suspect), // 30 + 2 x 15
-            (499, 0, Is::Suspect),
-            (501, 0, Is::Invalid),
+            (49, 0, Status::Valid),
+            (51, 0, Status::Suspect),
+            (-51, 0, Status::Suspect),
+            (30, 15, Status::Suspect), // 30 + 2 x 15
+            (499, 0, Status::Suspect),
+            (501, 0, Status::Invalid),
         ] {
             let found = after(&CHECK, |run| {
                 let row = |late_ns| HostPart {
@@ -147,6 +147,6 @@ mod tests {
                 ..HostPart::default()
             }];
         });
-        assert_eq!(found, Is::Valid);
+        assert_eq!(found, Status::Valid);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, seen};
 use crate::harm;
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Claim, Is, Reason, Run};
+use jostle_model::record::{Accounts, Claim, Reason, Run, Status};
 
 /// Questions that may stay open.
 const MOST: usize = 0;
@@ -71,7 +71,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         remedy,
         ..Found::default()
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], found))
+    Some(CHECK.reason(Status::Suspect, &[Claim::Absolute], found))
 }
 
 /// Accounts that hold more CPU time than the machine's CPUs had: the keeper was kept from
@@ -122,7 +122,7 @@ fn interrupted(runs: &[&Run]) -> Option<String> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::{Accounts, Is, Run};
+    use jostle_model::record::{Accounts, Run, Status};
 
     fn with(others_s: Option<f64>, waited_s: Option<f64>) -> Run {
         let mut run = point();
@@ -200,6 +200,6 @@ mod tests {
         dead.window_s = 0.0;
         assert_eq!(judge(&CHECK, &[dead]), None);
         // Result files of before.
-        assert_eq!(after(&CHECK, |run| run.accounts = None), Is::Valid);
+        assert_eq!(after(&CHECK, |run| run.accounts = None), Status::Valid);
     }
 }

@@ -14,7 +14,7 @@ use crate::ratio::{Outcome, Ratio, by_block, outcome, unpaired};
 use crate::summary::PointSummary;
 use figures::{Better, FIGURES, Figure, is_headline};
 use jostle_model::Plan;
-use jostle_model::record::{At, Claim, Is};
+use jostle_model::record::{At, Claim, Status};
 
 /// The finding for one figure of one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +227,7 @@ fn judge(compared: &mut Compared, base: &PointSummary<'_>, new: &PointSummary<'_
 fn invalid(point: &PointSummary<'_>, how: How) -> Option<String> {
     let reasons = point.verdict.reasons.iter();
     reasons
-        .filter(|reason| reason.is == Is::Invalid)
+        .filter(|reason| reason.is == Status::Invalid)
         .find(|reason| match how.paired {
             true => reason.claims.contains(&Claim::Ratio),
             false => reason.check != neighbours::CHECK.name,

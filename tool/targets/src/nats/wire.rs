@@ -37,7 +37,7 @@ const DELETE: &str = "delete";
 
 /// What an answer says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum KeyAnswer {
     /// It has this message of ours.
     Stored(u64),
     /// It is at another sequence than the one expected.
@@ -270,7 +270,7 @@ impl NatsWire {
     }
 
     /// Processes all received frames; returns the answer among them, if there is one.
-    fn hear(&mut self, reply: Reply<'_>) -> Result<Option<Said>, CallError> {
+    fn hear(&mut self, reply: Reply<'_>) -> Result<Option<KeyAnswer>, CallError> {
         let Reply::Text(mut rest) = reply else {
             return Err(wrong_kind(self.call()));
         };
@@ -296,9 +296,9 @@ impl NatsWire {
         Ok(said)
     }
 
-    fn meaning(&self, head: &[u8], body: &[u8]) -> Result<Said, CallError> {
+    fn meaning(&self, head: &[u8], body: &[u8]) -> Result<KeyAnswer, CallError> {
         match (status(head), self.state) {
-            (Some(404), State::Looking) => return Ok(Said::Nothing),
+            (Some(404), State::Looking) => return Ok(KeyAnswer::Nothing),
             (Some(503), _) => {
                 let text = b"nobody answers; is the run's bucket still there, and JetStream on?";
                 return Err(refused(self.call(), text));
@@ -306,16 +306,16 @@ impl NatsWire {
             (Some(_), _) => return Err(refused(self.call(), head.trim_ascii())),
             (None, State::Looking) => {
                 return match (is_marker(head), sequence(head)) {
-                    (false, Some(sequence)) => Ok(Said::Owned(sequence)),
-                    (true, Some(sequence)) => Ok(Said::Deleted(sequence)),
+                    (false, Some(sequence)) => Ok(KeyAnswer::Owned(sequence)),
+                    (true, Some(sequence)) => Ok(KeyAnswer::Deleted(sequence)),
                     (_, None) => Err(wrong_kind(self.call())),
                 };
             }
             (None, _) => {}
         }
         match (number(body, b"\"err_code\":"), number(body, b"\"seq\":")) {
-            (Some(code), _) if WRONG_SEQUENCE.contains(&code) => Ok(Said::Elsewhere),
-            (None, Some(sequence)) => Ok(Said::Stored(sequence)),
+            (Some(code), _) if WRONG_SEQUENCE.contains(&code) => Ok(KeyAnswer::Elsewhere),
+            (None, Some(sequence)) => Ok(KeyAnswer::Stored(sequence)),
             (Some(_), _) => Err(refused(self.call(), body)),
             (None, None) => Err(wrong_kind(self.call())),
         }
@@ -333,10 +333,10 @@ impl NatsWire {
     }
 
     /// What an answer means for the attempt: the next request, or None with an answer.
-    fn goes_on(&mut self, said: Said) -> Result<Result<Answer, State>, CallError> {
+    fn goes_on(&mut self, said: KeyAnswer) -> Result<Result<Answer, State>, CallError> {
         let late = self.is_late();
         let step = match (self.state, said) {
-            (State::Taking(_), Said::Stored(sequence)) => {
+            (State::Taking(_), KeyAnswer::Stored(sequence)) => {
                 self.sequences[self.key] = sequence;
                 match self.gives_up {
                     true => Step::GiveBack,
@@ -344,23 +344,27 @@ impl NatsWire {
                 }
             }
             // Even a try has to check whether the last message is a marker.
-            (State::Taking(0), Said::Elsewhere) if !self.gives_up => Step::Look,
+            (State::Taking(0), KeyAnswer::Elsewhere) if !self.gives_up => Step::Look,
             // In the second case another was faster.
-            (State::Looking, Said::Owned(at)) | (State::Taking(at), Said::Elsewhere) if !late => {
+            (State::Looking, KeyAnswer::Owned(at)) | (State::Taking(at), KeyAnswer::Elsewhere)
+                if !late =>
+            {
                 self.passed = self.passed.max(at);
                 match self.subscribed {
                     true => return Ok(Err(self.wait())),
                     false => Step::Subscribe,
                 }
             }
-            (State::Looking, Said::Deleted(sequence)) if !self.gives_up => Step::Take(sequence),
-            (State::Looking, Said::Nothing) if !self.gives_up => Step::Take(0),
-            (State::Looking, Said::Owned(_) | Said::Deleted(_) | Said::Nothing)
-            | (State::Taking(_), Said::Elsewhere) => match self.is_left() {
+            (State::Looking, KeyAnswer::Deleted(sequence)) if !self.gives_up => {
+                Step::Take(sequence)
+            }
+            (State::Looking, KeyAnswer::Nothing) if !self.gives_up => Step::Take(0),
+            (State::Looking, KeyAnswer::Owned(_) | KeyAnswer::Deleted(_) | KeyAnswer::Nothing)
+            | (State::Taking(_), KeyAnswer::Elsewhere) => match self.is_left() {
                 Some(step) => step,
                 None => return Ok(Ok(Answer::Taken)),
             },
-            (State::GivingBack, Said::Stored(_) | Said::Elsewhere) => {
+            (State::GivingBack, KeyAnswer::Stored(_) | KeyAnswer::Elsewhere) => {
                 return Ok(Ok(Answer::Taken));
             }
             _ => return Err(wrong_kind(self.call())),
@@ -448,8 +452,8 @@ impl Wire for NatsWire {
         let said = self.hear(reply)?;
         self.state = State::Idle;
         match said {
-            Some(Said::Stored(_)) => Ok(()),
-            Some(Said::Elsewhere) => Err(LAPSED),
+            Some(KeyAnswer::Stored(_)) => Ok(()),
+            Some(KeyAnswer::Elsewhere) => Err(LAPSED),
             _ => Err(wrong_kind(DELETE)),
         }
     }
@@ -466,11 +470,11 @@ impl Wire for NatsWire {
         let said = self.hear(reply)?;
         self.state = State::Idle;
         match said {
-            Some(Said::Stored(sequence)) => {
+            Some(KeyAnswer::Stored(sequence)) => {
                 self.sequences[key] = sequence;
                 Ok(true)
             }
-            Some(Said::Elsewhere) => Ok(false),
+            Some(KeyAnswer::Elsewhere) => Ok(false),
             _ => Err(wrong_kind(UPDATE)),
         }
     }

@@ -14,7 +14,7 @@ use super::store::{Store, slim};
 use super::{Required, Row, Series};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::{Experiment, Is, Reason, Run};
+use jostle_model::record::{Experiment, Reason, Run, Status};
 use jostle_stats::summary::{PointSummary, summarize};
 use jostle_testbed::servers::{Running, Server};
 use lines::{Line, lines};
@@ -164,7 +164,7 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn is(&self, is: Is) -> bool {
+    fn is(&self, is: Status) -> bool {
         self.summary.verdict.is == is
     }
 
@@ -215,7 +215,7 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
     let row = |what: &str, of: &[&Judged<'_>], is: &dyn Fn(&&&Judged<'_>) -> bool, required| {
         Row::of(format!("{setting}: {what}"), of, is, required)
     };
-    let invalid = |point: &&&Judged<'_>| point.is(Is::Invalid);
+    let invalid = |point: &&&Judged<'_>| point.is(Status::Invalid);
     vec![
         row(
             "clean, flagged for neighbours or unchecked",
@@ -227,7 +227,7 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
         row(
             "clean, VALID",
             &quiet,
-            &|point| point.is(Is::Valid),
+            &|point| point.is(Status::Valid),
             Required::AtLeast(VALID),
         ),
         row(
@@ -258,9 +258,9 @@ fn describe(setting: &str, points: &[&Judged<'_>]) {
             .iter()
             .map(|point| point.summary.runs.len())
             .sum::<usize>(),
-        count(Is::Valid),
-        count(Is::Suspect),
-        count(Is::Invalid),
+        count(Status::Valid),
+        count(Status::Suspect),
+        count(Status::Invalid),
         environment.cpu_model,
         environment.kernel,
         environment.cores,
@@ -270,7 +270,7 @@ fn describe(setting: &str, points: &[&Judged<'_>]) {
         println!("  {check:<16}  SUSPECT {suspect:>3}  INVALID {invalid:>3}");
     }
     for point in points {
-        let is_invalid = point.is(Is::Invalid);
+        let is_invalid = point.is(Status::Invalid);
         let reasons = point.summary.verdict.reasons.iter();
         let told = reasons
             .filter(|reason| is_invalid || OF_NEIGHBOURS.contains(&&*reason.check))
@@ -300,7 +300,7 @@ fn by_check<'a>(points: &[&'a Judged<'_>]) -> BTreeMap<&'a str, [usize; 2]> {
     for point in points {
         for reason in &point.summary.verdict.reasons {
             let counts = checks.entry(&reason.check).or_default();
-            counts[usize::from(reason.is == Is::Invalid)] += 1;
+            counts[usize::from(reason.is == Status::Invalid)] += 1;
         }
     }
     checks
@@ -413,7 +413,7 @@ mod tests {
         let mut judged = judge(&all);
         judged[1].summary.verdict.reasons.push(Reason {
             check: "unchecked".to_owned(),
-            is: Is::Suspect,
+            is: Status::Suspect,
             claims: Vec::new(),
             text: "unchecked: others".to_owned(),
             ..Reason::default()

@@ -16,7 +16,7 @@ use super::bench::value;
 use super::kinds::{Figure, Kind, Plant, Planted};
 use super::store::Run;
 use crate::validate::chain::{self, Linked, Moved};
-use jostle_model::record::{self, Claim, Environment, Is, LimitedBy, Reason, Verdict};
+use jostle_model::record::{self, Claim, Environment, LimitedBy, Reason, Status, Verdict};
 use jostle_stats::checks::{Evidence, verdict};
 
 /// Share of the CPU time that was wanted.
@@ -114,7 +114,7 @@ impl Judged<'_> {
         let speaks = |reason: &&Reason| {
             let of_machine = [STEAL, NEIGHBOURS].contains(&reason.check.as_str());
             OF_GENERATORS.contains(&reason.check.as_str())
-                || (reason.is == Is::Invalid && !of_machine)
+                || (reason.is == Status::Invalid && !of_machine)
         };
         let said = self.verdict.reasons.iter().find(speaks);
         match (said, limited) {
@@ -135,7 +135,7 @@ impl Judged<'_> {
             let of_saturation = check == NEIGHBOURS || OF_GENERATORS.contains(&check);
             reason.claims.contains(&claim)
                 && check != PROFILED
-                && (of_saturation || reason.is == Is::Invalid)
+                && (of_saturation || reason.is == Status::Invalid)
         };
         let reasons = self.verdict.reasons.iter().filter(speaks);
         let mut by: Vec<String> = reasons.map(|reason| reason.check.clone()).collect();

@@ -122,7 +122,7 @@ mod tests {
         let mut run = run(1.0, 1.0);
         run.verdict = Verdict::of(vec![Reason {
             check: "not_contended".to_owned(),
-            is: jostle_model::record::Is::Suspect,
+            is: jostle_model::record::Status::Suspect,
             claims: Vec::new(),
             text: String::new(),
             ..Reason::default()

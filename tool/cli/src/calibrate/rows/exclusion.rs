@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, total};
-use jostle_model::record::{Exclusion, Is, Run};
+use jostle_model::record::{Exclusion, Run, Status};
 
 pub(super) static OFTEN: Row = Row {
     number: 6,
@@ -70,7 +70,7 @@ fn judge(broken: &[&Run], sound: &[&Run]) -> Trial {
         (seen(sound, |e| e.violations), seen(sound, |e| e.checked));
     let flagged = broken
         .iter()
-        .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Is::Invalid));
+        .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Status::Invalid));
     let said = if planted == 0.0 {
         Agreement::CannotTell("chance planted no overlap".to_owned())
     } else if (violations - planted).abs() > (WITHIN * planted).max(AT_LEAST) {
@@ -134,7 +134,7 @@ mod tests {
     fn run(planted: f64, violations: u64) -> Run {
         let flagged = Reason {
             check: "exclusion".to_owned(),
-            is: Is::Invalid,
+            is: Status::Invalid,
             claims: Vec::new(),
             text: String::new(),
             ..Reason::default()

@@ -152,12 +152,12 @@ fn judge(planted: &[Run], clean: &[Run], truth: String) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Is, Reason, Verdict};
+    use jostle_model::record::{Reason, Status, Verdict};
 
     fn run(rate: f64, check: Option<&str>) -> Run {
         let reasons = check.map(|check| Reason {
             check: check.to_owned(),
-            is: Is::Suspect,
+            is: Status::Suspect,
             claims: Vec::new(),
             text: String::new(),
             ..Reason::default()

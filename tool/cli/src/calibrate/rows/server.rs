@@ -4,7 +4,7 @@
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, span, total};
-use jostle_model::record::{Is, LimitedBy, Run};
+use jostle_model::record::{LimitedBy, Run, Status};
 
 pub(super) static SLOW: Row = Row {
     number: 9,
@@ -96,7 +96,7 @@ fn judge_counts(wrong: &[&Run], right: &[&Run]) -> Trial {
     let (found, control) = (difference(wrong), difference(right));
     let flagged = wrong
         .iter()
-        .all(|run| reason(run, "server_counts").is_some_and(|reason| reason.is == Is::Invalid));
+        .all(|run| reason(run, "server_counts").is_some_and(|reason| reason.is == Status::Invalid));
     let clean_flagged = right
         .iter()
         .any(|run| reason(run, "server_counts").is_some());
@@ -130,7 +130,7 @@ mod tests {
     fn flagged(check: &str) -> Verdict {
         Verdict::of(vec![Reason {
             check: check.to_owned(),
-            is: Is::Invalid,
+            is: Status::Invalid,
             claims: Vec::new(),
             text: String::new(),
             ..Reason::default()

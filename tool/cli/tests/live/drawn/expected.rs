@@ -70,10 +70,10 @@ impl Wanted {
     }
 }
 
-type Of = fn(&PointSummary<'_>, &Run) -> Option<f64>;
+type Getter = fn(&PointSummary<'_>, &Run) -> Option<f64>;
 
 /// Figures with one value for each run, by the beginning of their titles; the first fits.
-const MEASURES: &[(&str, Of)] = &[
+const MEASURES: &[(&str, Getter)] = &[
     ("CPU time of the workers for one", |_, run| {
         Some(1e3 * run.cpu_us_per_operation?)
     }),
@@ -279,7 +279,7 @@ fn swept(points: &[PointSummary<'_>]) -> String {
 }
 
 fn of_point(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) {
-    let measure: Option<Of> = match title {
+    let measure: Option<Getter> = match title {
         "Throughput" => Some(|point, run| point.rate_of(run, run.throughput_per_s)),
         _ if title.ends_with("all workers together") => {
             Some(|_, run| Some(1e9 * run.window_s / run.operations as f64))

@@ -166,7 +166,7 @@ fn causes() -> Causes {
 pub(super) fn verdict() -> Verdict {
     let reason = Reason {
         check: "neighbours".to_owned(),
-        is: Is::Invalid,
+        is: Status::Invalid,
         claims: vec![Claim::Absolute],
         measured: Some(0.3),
         limit: Some(0.25),
@@ -182,7 +182,7 @@ pub(super) fn verdict() -> Verdict {
         text: "one".to_owned(),
     };
     Verdict {
-        is: Is::Invalid,
+        is: Status::Invalid,
         reasons: vec![reason],
         limited_by: Some(LimitedBy::Target),
     }

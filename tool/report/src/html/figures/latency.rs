@@ -12,7 +12,7 @@ use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
-use jostle_model::record::Is;
+use jostle_model::record::Status;
 use jostle_stats::open_loop;
 use jostle_stats::summary::{Estimate, PointSummary};
 
@@ -166,7 +166,7 @@ pub(crate) static RESPONDING: Latency = Latency {
         let points: Vec<&PointSummary<'_>> = series.spots.iter().map(|spot| &spot.point).collect();
         let spot = &series.spots[knee(&points)?];
         // A line says nothing of the doubts about its point.
-        if spot.point.verdict.is != Is::Valid {
+        if spot.point.verdict.is != Status::Valid {
             return None;
         }
         let x = spot.x;
@@ -441,7 +441,7 @@ mod tests {
         let mut chapters = chapters(&sets);
         let series = &mut chapters[0].series[0];
         assert!((RESPONDING.rise)(series).is_some());
-        series.spots[0].point.verdict.is = Is::Suspect;
+        series.spots[0].point.verdict.is = Status::Suspect;
         assert!((RESPONDING.rise)(series).is_none());
     }
 
