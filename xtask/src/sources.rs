@@ -43,11 +43,16 @@ mod tests {
         "UdpSocket::bind",
     ];
 
-    /// The unit tests of a file that say nothing of being live; their module is the last, and
-    /// a module of live ones is the last in it.
-    fn pure(text: &str) -> &str {
-        let tests = text.split("#[cfg(test)]\nmod tests {\n").nth(1);
-        let tests = tests.unwrap_or_default();
+    /// The unit tests of a file that say nothing of being live; they are all of it or its last
+    /// module, and a module of live ones is the last in that.
+    fn pure(text: &str, is_all: bool) -> &str {
+        let tests = match is_all {
+            true => text,
+            false => text
+                .split("#[cfg(test)]\nmod tests {\n")
+                .nth(1)
+                .unwrap_or_default(),
+        };
         tests.split("mod live_tests {\n").next().unwrap()
     }
 
@@ -60,10 +65,7 @@ mod tests {
             if !is_source || file.ends_with("xtask/src/sources.rs") {
                 continue;
             }
-            let tests = match file.ends_with("tests.rs") {
-                true => text.as_str(),
-                false => pure(&text),
-            };
+            let tests = pure(&text, file.ends_with("tests.rs"));
             let words = LIVE.iter().filter(|word| tests.contains(**word));
             found.extend(words.map(|word| format!("{}: {word}", file.display())));
             let name = LIVE_TESTS.trim_end_matches(':');

@@ -190,7 +190,11 @@ fn earlier(set: ResultSet, now: &Now<'_>, at: String) -> Earlier {
     let block = first_missing(&set, now.points);
     let (kept, left): (Vec<Run>, Vec<Run>) =
         set.runs.into_iter().partition(|run| run.block < block);
-    let measured = || kept.iter().map(|run| run.window_s + run.ramp_s).sum();
+    let measured = || {
+        kept.iter()
+            .map(|run| run.window.window_s + run.window.ramp_s)
+            .sum()
+    };
     let elapsed_s = set.end.map_or_else(measured, |end| end.elapsed_s);
     let mut resumed = set.resumed;
     resumed.push(Resumed {
@@ -243,7 +247,7 @@ fn first_missing(set: &ResultSet, points: &[(&str, At)]) -> u32 {
 mod tests {
     use super::*;
     use jostle_model::List;
-    use jostle_model::record::{Calibration, End, Experiment, Fit, RunTimes, SCHEMA};
+    use jostle_model::record::{Calibration, End, Experiment, Fit, RunTimes, SCHEMA, Window};
     use jostle_model::serial::record_to_json;
 
     const AT: &str = "2026-01-01T00:00:00Z";
@@ -271,7 +275,10 @@ mod tests {
             target: "lib:a.so".to_owned(),
             at: at(nth as u64 % 2 + 1),
             block: nth as u32 / 2 + 1,
-            window_s: 2.0,
+            window: Window {
+                window_s: 2.0,
+                ..Window::default()
+            },
             ..Run::default()
         });
         let end = End {

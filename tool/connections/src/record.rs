@@ -5,7 +5,7 @@ use crate::limits::limits;
 use jostle_harness::merged::histogram;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, PortRange, Side};
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Distribution, Run, Server};
+use jostle_model::record::{At, Circumstances, Distribution, Run, Server, Window};
 use jostle_stats::fairness;
 use jostle_stats::histogram::Histogram;
 use jostle_sys::limits::Machine;
@@ -49,8 +49,11 @@ pub fn run(curve: &Curve<'_>, data: &Reached, before: Option<&Run>) -> Run {
         },
         run: curve.run,
         block: curve.run,
-        window_s,
-        ramp_s: data.ramp_ns as f64 / 1e9,
+        window: Window {
+            window_s,
+            ramp_s: data.ramp_ns as f64 / 1e9,
+            ..Window::default()
+        },
         operations,
         throughput_per_s: if window_s > 0.0 {
             operations as f64 / window_s
@@ -61,10 +64,13 @@ pub fn run(curve: &Curve<'_>, data: &Reached, before: Option<&Run>) -> Run {
             [] => "none".to_owned(),
             cpus => jostle_model::plan::Place::Cpus(cpus.to_vec()).to_string(),
         },
-        machine: data.machine,
-        accounts: data.accounts.clone(),
-        deaths: data.deaths.clone(),
-        during: data.during.clone(),
+        around: Circumstances {
+            machine: data.machine,
+            accounts: data.accounts.clone(),
+            deaths: data.deaths.clone(),
+            during: data.during.clone(),
+            ..Circumstances::default()
+        },
         ..Run::default()
     };
     cpu(&mut run, data);
@@ -73,7 +79,7 @@ pub fn run(curve: &Curve<'_>, data: &Reached, before: Option<&Run>) -> Run {
         run.per_worker = fairness::per_worker(&data.accepted_by);
     }
     if let Some(stopped) = &data.stopped {
-        run.errors.insert(stopped.error.clone(), 1);
+        run.around.errors.insert(stopped.error.clone(), 1);
     }
     let mut connections = connections(curve, data);
     connections.loss_seen_at = before
@@ -107,13 +113,13 @@ fn cpu(run: &mut Run, data: &Reached) {
         cpu_us_per_operation: each(cpu_s),
         ..Server::default()
     });
-    run.cpu_us_per_operation = each(cpu_s);
+    run.cpu.cpu_us_per_operation = each(cpu_s);
     run.server = server;
-    run.cpu_s = Some(cpu_s);
+    run.cpu.cpu_s = Some(cpu_s);
     if let Some((user, system)) = split(&data.client) {
-        run.cpu_user_s = Some(user);
-        run.cpu_system_s = Some(system);
-        run.cpu_split = Some("sampled".to_owned());
+        run.cpu.cpu_user_s = Some(user);
+        run.cpu.cpu_system_s = Some(system);
+        run.cpu.cpu_split = Some("sampled".to_owned());
     }
 }
 

@@ -31,7 +31,7 @@ pub fn across<'a>(
             until_ns: host.data.grants.until_ns,
             grants,
             made: host.data.grants.made,
-            lease_ns: host.data.setup.get(LEASE_FACT).map(|ns| *ns as u64),
+            lease_ns: host.data.around.setup.get(LEASE_FACT).map(|ns| *ns as u64),
         })
         .collect();
     Ok((logs.len() > 1).then(|| across::judge(&logs)))

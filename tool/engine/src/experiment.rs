@@ -458,7 +458,7 @@ impl Course<'_, '_> {
         run.hosts = world::rows(experiment, which, &run, self.world.hosts(), &ran.parts);
         run.null = null;
         if experiment.environment.cpu_accounting == "exact" {
-            run.cpu_split = run.cpu_split.map(|_| "exact".to_owned());
+            run.cpu.cpu_split = run.cpu.cpu_split.map(|_| "exact".to_owned());
         }
         self.finish(experiment, run)
     }

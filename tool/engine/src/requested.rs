@@ -68,7 +68,7 @@ pub(crate) fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
 /// What they came to; None if one of them failed.
 pub(crate) fn null(order: &RunOrder, data: &RunData) -> Option<Null> {
     let requests = data.requests.as_ref()?;
-    if !data.errors.is_empty() || !data.deaths.is_empty() {
+    if !data.around.errors.is_empty() || !data.around.deaths.is_empty() {
         return None;
     }
     Some(Null {
@@ -113,10 +113,10 @@ pub(crate) fn fill_in(run: &mut Run, requests: &RequestData, data: &RunData, ove
     run.codes = requests.codes.clone();
     let (user, system) = requests.children_ns;
     if user + system > 0 {
-        run.children_user_s = Some(user as f64 / 1e9);
-        run.children_system_s = Some(system as f64 / 1e9);
+        run.cpu.children_user_s = Some(user as f64 / 1e9);
+        run.cpu.children_system_s = Some(system as f64 / 1e9);
     }
-    run.cpu_us_per_operation = cpu_us(data, requests);
+    run.cpu.cpu_us_per_operation = cpu_us(data, requests);
     own_split(run, data, requests);
     run.stamp_every = Some(1);
     run.stamped = Some(data.stamped);
@@ -164,13 +164,13 @@ fn fill_in_open_loop(run: &mut Run, open: &OpenLoopData, over: &[Nanos]) {
 /// Subtracts the CPU time of children, which the system includes in that of the worker that
 /// waited for them.
 fn own_split(run: &mut Run, data: &RunData, requests: &RequestData) {
-    let Some(cpu_s) = run.cpu_s else { return };
+    let Some(cpu_s) = run.cpu.cpu_s else { return };
     let own = |all: u64, children: u64| all.saturating_sub(children) as f64;
     let user = own(data.usage_ns.0, requests.children_ns.0);
     let system = own(data.usage_ns.1, requests.children_ns.1);
     if user + system > 0.0 {
-        run.cpu_user_s = Some(cpu_s * user / (user + system));
-        run.cpu_system_s = Some(cpu_s * system / (user + system));
+        run.cpu.cpu_user_s = Some(cpu_s * user / (user + system));
+        run.cpu.cpu_system_s = Some(cpu_s * system / (user + system));
     }
 }
 
@@ -178,7 +178,7 @@ fn own_split(run: &mut Run, data: &RunData, requests: &RequestData) {
 mod tests {
     use super::*;
     use crate::order::Merged;
-    use jostle_model::record::Buckets;
+    use jostle_model::record::{Buckets, Circumstances, Cpu};
 
     fn all(ns: u64, count: u64) -> Merged {
         Merged {
@@ -212,16 +212,19 @@ mod tests {
     fn a_request_costs_what_its_worker_and_its_processes_took() {
         let (requests, data) = made();
         let mut run = Run {
-            cpu_s: Some(40e-6),
+            cpu: Cpu {
+                cpu_s: Some(40e-6),
+                ..Cpu::default()
+            },
             ..Run::default()
         };
         fill_in(&mut run, &requests, &data, &[]);
-        assert_eq!(run.cpu_us_per_operation, Some(12.0));
-        assert_eq!(run.children_user_s, Some(20e-6));
-        assert_eq!(run.children_system_s, Some(60e-6));
+        assert_eq!(run.cpu.cpu_us_per_operation, Some(12.0));
+        assert_eq!(run.cpu.children_user_s, Some(20e-6));
+        assert_eq!(run.cpu.children_system_s, Some(60e-6));
         // What is left of the worker's own was all user time.
-        assert_eq!(run.cpu_user_s, Some(40e-6));
-        assert_eq!(run.cpu_system_s, Some(0.0));
+        assert_eq!(run.cpu.cpu_user_s, Some(40e-6));
+        assert_eq!(run.cpu.cpu_system_s, Some(0.0));
     }
 
     #[test]
@@ -254,12 +257,18 @@ mod tests {
         );
         assert_eq!(found.cpu_us_per_operation, 12.0);
         let failing = RunData {
-            errors: [("code 1".to_owned(), 1)].into(),
+            around: Circumstances {
+                errors: [("code 1".to_owned(), 1)].into(),
+                ..data.clone().around
+            },
             ..data.clone()
         };
         assert_eq!(null(&order, &failing), None);
         let dying = RunData {
-            deaths: vec!["killed".to_owned()],
+            around: Circumstances {
+                deaths: vec!["killed".to_owned()],
+                ..data.around
+            },
             ..data
         };
         assert_eq!(null(&order, &dying), None);

@@ -5,7 +5,9 @@ use crate::{kept, requested, spread};
 use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, histogram, series};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Plan, Range};
-use jostle_model::record::{At, Exclusion, Phase, Run, Server, ServerTraffic, ThreadLoad, Workers};
+use jostle_model::record::{
+    At, Cpu, Exclusion, Phase, Run, Server, ServerTraffic, ThreadLoad, Window, Workers,
+};
 use jostle_stats::{censor, fairness};
 use jostle_worker::workloads::counted::{CLOSE, CYCLE, OPEN};
 
@@ -40,11 +42,13 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
         at: place.at,
         run: place.run,
         block: place.block,
-        window_s,
-        warmup_s: data.warmup_ns as f64 / 1e9,
-        ramp_s: data.ramp_ns as f64 / 1e9,
-        drain_s: data.drain_ns as f64 / 1e9,
-        start_spread_ns: data.start_spread_ns,
+        window: Window {
+            window_s,
+            warmup_s: data.warmup_ns as f64 / 1e9,
+            ramp_s: data.ramp_ns as f64 / 1e9,
+            drain_s: data.drain_ns as f64 / 1e9,
+            start_spread_ns: data.start_spread_ns,
+        },
         operations,
         throughput_per_s,
         ceiling_per_s,
@@ -63,13 +67,14 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
         },
         workers: Some(workers(data)),
         timeouts: contend.and_then(|contend| contend.acquire_timeout.map(|_| data.timeouts)),
-        ..circumstances(data)
+        cpu: cpu(operations, data),
+        around: data.around.clone(),
+        ..Run::default()
     };
     if contend.is_some_and(|contend| contend.try_only) {
         let refused = "refused_tries".to_owned();
-        run.setup.insert(refused, data.refusals as f64);
+        run.around.setup.insert(refused, data.refusals as f64);
     }
-    cpu(&mut run, data);
     let late = data.figures.get("renewal_late_ns");
     let record = |kept| Box::new(kept::record(kept, late, over));
     run.kept = data.kept.as_deref().map(record);
@@ -100,23 +105,6 @@ fn names(order: &RunOrder) -> Option<String> {
     match &order.workload {
         WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
         _ => None,
-    }
-}
-
-/// What disturbed a run, and what went wrong or was planted.
-fn circumstances(data: &RunData) -> Run {
-    Run {
-        machine: data.machine,
-        accounts: data.accounts.clone(),
-        errors: data.errors.clone(),
-        messages: data.messages.clone(),
-        causes: data.causes.clone(),
-        deaths: data.deaths.clone(),
-        truth: data.truth.clone(),
-        setup: data.setup.clone(),
-        during: data.during.clone(),
-        anchor: data.anchor,
-        ..Run::default()
     }
 }
 
@@ -233,27 +221,33 @@ fn per_worker(
     Some(shares)
 }
 
-fn cpu(run: &mut Run, data: &RunData) {
-    run.context_switches = data.switches;
-    run.counts.clone_from(&data.counts);
-    run.runqueue_wait_s = data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9);
-    let Some(cpu_ns) = data.cpu_ns else { return };
+fn cpu(operations: u64, data: &RunData) -> Cpu {
+    let switched = Cpu {
+        context_switches: data.switches,
+        runqueue_wait_s: data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9),
+        ..Cpu::default()
+    };
+    let Some(cpu_ns) = data.cpu_ns else {
+        return switched;
+    };
     let cpu_s = cpu_ns as f64 / 1e9;
-    run.cpu_s = Some(cpu_s);
-    run.spun_s = (data.spun_ns > 0).then(|| data.spun_ns as f64 / 1e9);
     // What is spun so that holds end on time is the tool's, not the lock's.
     let of_operations = cpu_ns.saturating_sub(data.spun_ns);
-    run.cpu_us_per_operation =
-        (run.operations > 0).then(|| of_operations as f64 / 1e3 / run.operations as f64);
-    run.cpu_read_share =
-        (data.window_ns > 0).then(|| data.cpu_read_ns as f64 / data.window_ns as f64);
     // The sum is exact; its parts are the workers' whole lives after the
     // start, of which the window is nearly all.
     let (user, system) = (data.usage_ns.0 as f64, data.usage_ns.1 as f64);
-    if user + system > 0.0 {
-        run.cpu_user_s = Some(cpu_s * user / (user + system));
-        run.cpu_system_s = Some(cpu_s * system / (user + system));
-        run.cpu_split = Some("sampled".to_owned());
+    let is_split = user + system > 0.0;
+    Cpu {
+        cpu_s: Some(cpu_s),
+        spun_s: (data.spun_ns > 0).then(|| data.spun_ns as f64 / 1e9),
+        cpu_us_per_operation: (operations > 0)
+            .then(|| of_operations as f64 / 1e3 / operations as f64),
+        cpu_read_share: (data.window_ns > 0)
+            .then(|| data.cpu_read_ns as f64 / data.window_ns as f64),
+        cpu_user_s: is_split.then(|| cpu_s * user / (user + system)),
+        cpu_system_s: is_split.then(|| cpu_s * system / (user + system)),
+        cpu_split: is_split.then(|| "sampled".to_owned()),
+        ..switched
     }
 }
 

@@ -295,7 +295,7 @@ impl Closing {
     pub fn add_to(&self, run: &mut Run) -> bool {
         let ours = run.target == self.target && run.at == self.at && run.run == self.run;
         if ours {
-            run.anchor = self.anchor;
+            run.around.anchor = self.anchor;
             run.close_ns.clone_from(&self.close_ns);
             run.server_close_ns.clone_from(&self.server_close_ns);
             run.histograms.extend(self.histograms.clone());

@@ -57,8 +57,8 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources! {
     "record/mod.rs" "record/accounts.rs" "record/at.rs" "record/causes.rs"
     "record/distribution.rs" "record/environment.rs" "record/exclusion.rs" "record/facts.rs"
-    "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/run.rs" "record/recovery.rs"
-    "record/resume.rs" "record/spread.rs" "record/verdict.rs"
+    "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/parts.rs" "record/recovery.rs"
+    "record/resume.rs" "record/run.rs" "record/spread.rs" "record/verdict.rs"
     "calibrated.rs" "connect.rs" "hosts.rs" "judged.rs" "open_loop.rs"
 };
 
@@ -208,6 +208,20 @@ fn find<'a>(types: &'a [Type], name: &str, file: &str) -> Option<&'a Type> {
         .filter(|of| !of.members.is_empty())
 }
 
+/// The fields of a type, each with the type that it holds. Those of a flat one stand in its
+/// place, as in the file.
+fn members<'a>(types: &'a [Type], of: &'a Type) -> Vec<(&'a Member, Option<&'a Type>)> {
+    let fields = of.members.iter().flat_map(|member| {
+        let inner = member.of_type.trim_end_matches('>');
+        let inner = inner.rsplit(['<', ' ']).next().unwrap_or(inner);
+        match find(types, inner, of.file) {
+            Some(inner) if member.is_flat => members(types, inner),
+            inner => vec![(member, inner)],
+        }
+    });
+    fields.collect()
+}
+
 /// Adds a type, with its fields at this place, and behind it those of its fields.
 fn describe<'a>(
     types: &'a [Type],
@@ -218,14 +232,7 @@ fn describe<'a>(
 ) {
     let mut below = Vec::new();
     let mut fields = Vec::new();
-    for member in &of.members {
-        let inner = member.of_type.trim_end_matches('>');
-        let inner = inner.rsplit(['<', ' ']).next().unwrap_or(inner);
-        let inner = find(types, inner, of.file);
-        if let Some(inner) = inner.filter(|_| member.is_flat) {
-            below.push((inner, place.to_owned()));
-            continue;
-        }
+    for (member, inner) in members(types, of) {
         let part = inner.filter(|inner| !inner.is_enum).map(|inner| {
             let seen = known.iter().find(|(of, _)| std::ptr::eq(*of, inner));
             if let Some((_, place)) = seen {
@@ -249,15 +256,11 @@ fn describe<'a>(
             part,
         });
     }
-    match parts.iter_mut().find(|part| part.place == place) {
-        // The fields of a flat one belong to what it stands in.
-        Some(part) => part.fields.extend(fields),
-        None => parts.push(Part {
-            place: place.to_owned(),
-            meaning: of.meaning.clone(),
-            fields,
-        }),
-    }
+    parts.push(Part {
+        place: place.to_owned(),
+        meaning: of.meaning.clone(),
+        fields,
+    });
     for (inner, place) in below {
         describe(types, inner, &place, known, parts);
     }
@@ -293,11 +296,11 @@ pub struct Run {
     pub parts: Vec<Part>,
     /// How it ended.
     pub ended: Option<Ending>,
-    /// Another.
-    pub last: Part,
     /// Where.
     #[serde(flatten)]
     pub at: Place,
+    /// Another.
+    pub last: Part,
 }
 
 impl Run {
@@ -356,8 +359,8 @@ pub enum Ending {
             fields: vec![
                 field("pieces[]?", pieces, Some("run.pieces")),
                 ended,
-                field("last", "Another.", Some("run.pieces")),
                 field("host", "Its host.", None),
+                field("last", "Another.", Some("run.pieces")),
             ],
         };
         assert_eq!(parts[0], run);

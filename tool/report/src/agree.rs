@@ -323,7 +323,7 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         let mut set = made::rated(&counts.collect::<Vec<u64>>(), 2 + rng.below(200));
         cells_are_the_same(&set, &mut seen);
         let struck = rng.below(set.runs.len() as u64) as usize;
-        set.runs[struck].deaths = vec!["worker 1 died".to_owned()];
+        set.runs[struck].around.deaths = vec!["worker 1 died".to_owned()];
         cells_are_the_same(&made::finished(set.experiment, set.runs), &mut seen);
     }
     // Undisturbed, disturbed for part of the window, or both by turns.

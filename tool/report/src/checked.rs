@@ -47,7 +47,11 @@ fn left_out(set: &ResultSet) -> Option<String> {
 /// CPU time of tasks whose owner could not be found, if it is more than 1 % of all.
 fn unexplained(set: &ResultSet) -> Option<String> {
     const WORTH: f64 = 0.01;
-    let accounts = || set.runs.iter().filter_map(|run| run.accounts.as_deref());
+    let accounts = || {
+        set.runs
+            .iter()
+            .filter_map(|run| run.around.accounts.as_deref())
+    };
     let known = || accounts().filter_map(|a| Some((a, a.unexplained_s?)));
     let all_s: f64 = known().map(|(a, _)| a.between_s * a.cpus as f64).sum();
     let share = known().map(|(_, s)| s).sum::<f64>() / all_s.max(f64::MIN_POSITIVE);

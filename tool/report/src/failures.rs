@@ -16,7 +16,7 @@ pub(crate) fn failures(points: &[PointSummary<'_>]) -> Vec<String> {
     for point in points {
         let reasons = || point.verdict.reasons.iter();
         let is_quoted = |text: &str| reasons().any(|r| r.text.contains(text));
-        let all = || point.runs.iter().flat_map(|run| &run.messages);
+        let all = || point.runs.iter().flat_map(|run| &run.around.messages);
         let quoted: Vec<&String> = all().filter(|text| is_quoted(text)).collect();
         // How long a call took makes no other failure.
         for text in all().filter(|text| !quoted.iter().any(|one| alike(one, text))) {
@@ -52,7 +52,7 @@ mod tests {
         let said = |set: &crate::ResultSet| failures(&summarize(&set.experiment, &set.runs));
         assert_eq!(said(&set), [""; 0]);
         for run in &mut set.runs {
-            run.messages = vec!["connect: refused".to_owned()];
+            run.around.messages = vec!["connect: refused".to_owned()];
         }
         assert_eq!(
             said(&set),
@@ -61,10 +61,10 @@ mod tests {
         // What the verdict quotes is not printed again.
         let mut quoted = set.clone();
         for run in &mut quoted.runs {
-            run.errors = [("ECONNREFUSED".to_owned(), 1)].into();
+            run.around.errors = [("ECONNREFUSED".to_owned(), 1)].into();
         }
         assert_eq!(said(&quoted), [""; 0]);
-        set.runs[0].messages = "abcdefghijklmnopqrst"
+        set.runs[0].around.messages = "abcdefghijklmnopqrst"
             .chars()
             .map(|which| format!("reply {which}"))
             .collect();

@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn different_words_have_notes_of_their_own() {
         let (texts, marks) = notes(|run| match run.target.as_str() {
-            "flock" => run.errors = [("ENOLCK".to_owned(), 1)].into(),
-            _ => run.errors = [("EIO".to_owned(), 1)].into(),
+            "flock" => run.around.errors = [("ENOLCK".to_owned(), 1)].into(),
+            _ => run.around.errors = [("EIO".to_owned(), 1)].into(),
         });
         assert_eq!(texts.len(), 3, "{texts:?}");
         assert_eq!(marks[0], "[1]");

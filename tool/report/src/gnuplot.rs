@@ -97,7 +97,7 @@ fn duration_s(plan: &Plan, points: &[PointSummary<'_>]) -> u64 {
     let windows = points
         .iter()
         .flat_map(|point| &point.runs)
-        .map(|run| run.window_s);
+        .map(|run| run.window.window_s);
     let seconds = match plan.duration {
         Some(duration) => duration.as_secs_f64(),
         None => windows.fold(0.0, f64::max),
@@ -147,9 +147,9 @@ fn nine_columns(swept: u64, run: &Run, shares: Option<PerWorker>) -> String {
     };
     format!(
         "{swept} {} {} {} {} {shares}\n",
-        exponent(run.window_s),
-        seconds(run.cpu_user_s),
-        seconds(run.cpu_system_s),
+        exponent(run.window.window_s),
+        seconds(run.cpu.cpu_user_s),
+        seconds(run.cpu.cpu_system_s),
         run.operations,
     )
 }
@@ -173,15 +173,22 @@ fn exponent(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::made;
+    use jostle_model::record::{Cpu, Window};
     use jostle_model::{List, Nanos};
 
     #[test]
     fn a_line_is_what_lockscale_s_printf_prints() {
         // The sample line of lockscale's documentation.
         let run = Run {
-            window_s: 120.2,
-            cpu_user_s: Some(1.03),
-            cpu_system_s: Some(166.5),
+            window: Window {
+                window_s: 120.2,
+                ..Window::default()
+            },
+            cpu: Cpu {
+                cpu_user_s: Some(1.03),
+                cpu_system_s: Some(166.5),
+                ..Cpu::default()
+            },
             operations: 107_432,
             per_worker: Some(PerWorker {
                 min: 79,
@@ -197,8 +204,11 @@ mod tests {
             "1000 1.202e+02 1.030e+00 1.665e+02 107432 79 139 107.4 9.9\n"
         );
         let bare = Run {
-            cpu_user_s: None,
-            cpu_system_s: None,
+            cpu: Cpu {
+                cpu_user_s: None,
+                cpu_system_s: None,
+                ..run.cpu
+            },
             per_worker: None,
             ..run
         };
@@ -268,7 +278,9 @@ mod tests {
         set.experiment.plan.hold = Some(Busy::Spin(Nanos::from_micros(250)));
         set.experiment.plan.duration = None;
         for (window_s, header) in [(0.25, "# flock -250 10 1\n"), (3.7, "# flock -250 10 4\n")] {
-            set.runs.iter_mut().for_each(|run| run.window_s = window_s);
+            set.runs
+                .iter_mut()
+                .for_each(|run| run.window.window_s = window_s);
             assert!(render(&[set.clone()]).starts_with(header));
         }
     }

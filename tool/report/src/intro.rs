@@ -139,7 +139,7 @@ fn file_systems(experiment: &Experiment) -> Option<String> {
 }
 
 fn windows(set: &ResultSet) -> Option<String> {
-    let windows = || set.runs.iter().map(|run| run.window_s);
+    let windows = || set.runs.iter().map(|run| run.window.window_s);
     let shortest = seconds(windows().reduce(f64::min)?);
     let longest = seconds(windows().reduce(f64::max)?);
     Some(match shortest == longest {
@@ -235,7 +235,7 @@ mod tests {
             let points = set.runs.iter_mut();
             for run in points.filter(|run| run.target == target) {
                 let name = SERVER_VERSION.to_owned();
-                run.setup.insert(name, version);
+                run.around.setup.insert(name, version);
             }
         };
         version(&mut set, "flock", 3.004023);
@@ -245,7 +245,10 @@ mod tests {
         let expected = "; servers: flock 3.4.23, sysv 7.0.15; 5 s";
         assert!(text.contains(expected), "{text}");
         // Where a server was renewed between two runs.
-        set.runs[0].setup.insert(SERVER_VERSION.to_owned(), 3.006);
+        set.runs[0]
+            .around
+            .setup
+            .insert(SERVER_VERSION.to_owned(), 3.006);
         let text = of(&set);
         assert!(
             text.contains("flock 3.6") && text.contains("flock 3.4.23"),
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn what_differs_between_points_is_a_range() {
         let mut set = made::set();
-        set.runs[0].window_s = 0.25;
+        set.runs[0].window.window_s = 0.25;
         set.runs.retain(|run| run.run <= 3 || run.target == "flock");
         assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each, "));
     }

@@ -3,8 +3,8 @@
 use crate::ResultSet;
 use jostle_model::plan::{Carrier, Measure, Place, Range, Workload};
 use jostle_model::record::{
-    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Machine, Null,
-    OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, Workers,
+    At, Buckets, Calibration, Cpu, Distribution, End, Environment, Exclusion, Experiment, Machine,
+    Null, OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, Window, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 use jostle_stats::checks::{Evidence, verdict};
@@ -194,15 +194,20 @@ pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts
         workload: "contend".to_owned(),
         run,
         block: run,
-        window_s: 5.0,
-        warmup_s: 0.5,
-        ramp_s: 0.01,
-        drain_s: 0.002,
-        start_spread_ns: 120_000,
+        window: Window {
+            window_s: 5.0,
+            warmup_s: 0.5,
+            ramp_s: 0.01,
+            drain_s: 0.002,
+            start_spread_ns: 120_000,
+        },
         ceiling_per_s: Some(1000.0),
-        context_switches: Some(9_450),
-        cpu_split: Some("sampled".to_owned()),
-        cpu_us_per_operation: Some(cpu_us),
+        cpu: Cpu {
+            context_switches: Some(9_450),
+            cpu_split: Some("sampled".to_owned()),
+            cpu_us_per_operation: Some(cpu_us),
+            ..Cpu::default()
+        },
         placement: "none".to_owned(),
         hold_ns: Some(distribution(1_001_000)),
         handoff_ns: Some(distribution(5_000)),
@@ -250,11 +255,11 @@ pub(crate) fn share_out(run: &mut Run, counts: &[u64]) {
         inner_interval_ns: Some(1_001_000),
         ..Exclusion::default()
     });
-    let cpu_s = run.cpu_us_per_operation.unwrap_or(0.0) * operations as f64 / 1e6;
-    run.cpu_s = Some(cpu_s);
-    run.cpu_user_s = Some(cpu_s * 0.25);
-    run.cpu_system_s = Some(cpu_s * 0.75);
-    run.machine = machine(cpu_s);
+    let cpu_s = run.cpu.cpu_us_per_operation.unwrap_or(0.0) * operations as f64 / 1e6;
+    run.cpu.cpu_s = Some(cpu_s);
+    run.cpu.cpu_user_s = Some(cpu_s * 0.25);
+    run.cpu.cpu_system_s = Some(cpu_s * 0.75);
+    run.around.machine = machine(cpu_s);
 }
 
 /// In which nothing but the workers and the tool ran.
@@ -367,17 +372,23 @@ fn called(run: u32, operations: u64, us: f64) -> Run {
         },
         run,
         block: run,
-        window_s: us * n / 1e6,
-        ramp_s: 0.001,
-        drain_s: 0.002,
+        window: Window {
+            window_s: us * n / 1e6,
+            ramp_s: 0.001,
+            drain_s: 0.002,
+            ..Window::default()
+        },
         operations,
         throughput_per_s: 1e6 / us,
-        cpu_s: Some(30.0 * n / 1e6),
-        cpu_user_s: Some(10.0 * n / 1e6),
-        cpu_system_s: Some(20.0 * n / 1e6),
-        children_user_s: Some(150.0 * n / 1e6),
-        children_system_s: Some(250.0 * n / 1e6),
-        cpu_us_per_operation: Some(430.0),
+        cpu: Cpu {
+            cpu_s: Some(30.0 * n / 1e6),
+            cpu_user_s: Some(10.0 * n / 1e6),
+            cpu_system_s: Some(20.0 * n / 1e6),
+            children_user_s: Some(150.0 * n / 1e6),
+            children_system_s: Some(250.0 * n / 1e6),
+            cpu_us_per_operation: Some(430.0),
+            ..Cpu::default()
+        },
         placement: "none".to_owned(),
         service_ns: Some(of(us)),
         phases: [("spawn", 0.4), ("run", 0.59), ("reap", 0.01)]
@@ -458,12 +469,18 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
         },
         run,
         block: run,
-        window_s: 1.0,
-        warmup_s: 0.5,
+        window: Window {
+            window_s: 1.0,
+            warmup_s: 0.5,
+            ..Window::default()
+        },
         operations: count,
         throughput_per_s: rate,
-        cpu_s: Some(0.3),
-        cpu_us_per_operation: Some(21.0),
+        cpu: Cpu {
+            cpu_s: Some(0.3),
+            cpu_us_per_operation: Some(21.0),
+            ..Cpu::default()
+        },
         placement: "cpus:0".to_owned(),
         service_ns: Some(response.clone()),
         phases: ["acquire", "release"]

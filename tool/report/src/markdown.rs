@@ -137,8 +137,8 @@ mod tests {
         set.experiment.plan.targets[0] = hostile.to_owned();
         for run in set.runs.iter_mut().filter(|run| run.target == "flock") {
             run.target = hostile.to_owned();
-            run.messages = vec![hostile.to_owned()];
-            run.errors.insert(hostile.to_owned(), 3);
+            run.around.messages = vec![hostile.to_owned()];
+            run.around.errors.insert(hostile.to_owned(), 3);
         }
         // The next command is this plan again.
         set.end = None;

@@ -401,11 +401,11 @@ mod tests {
     fn what_the_machine_did_is_run_again_and_what_failed_leads_to_the_doctor() {
         let mut set = clean();
         for run in &mut set.runs {
-            run.machine.stolen_ticks = 20;
+            run.around.machine.stolen_ticks = 20;
         }
         assert_eq!(of(&set), "jostle contend flock sysv -w 10");
         let mut set = clean();
-        set.runs[0].errors.insert("ENOLCK".to_owned(), 1);
+        set.runs[0].around.errors.insert("ENOLCK".to_owned(), 1);
         assert_eq!(of(&set), "jostle doctor");
     }
 
@@ -415,7 +415,7 @@ mod tests {
         let after = |others_s: f64| {
             let mut set = made::rated(&[400, 400], 4);
             for run in &mut set.runs {
-                run.accounts = Some(Box::new(Accounts {
+                run.around.accounts = Some(Box::new(Accounts {
                     between_s: 1.0,
                     cpus: 1,
                     others_s: Some(others_s),
@@ -435,11 +435,11 @@ mod tests {
     fn what_can_be_measured_better_comes_before_what_the_machine_imposes() {
         let mut set = made::set();
         for run in &mut set.runs {
-            run.machine.stolen_ticks = run.machine.busy_ticks / 15; // SUSPECT
+            run.around.machine.stolen_ticks = run.around.machine.busy_ticks / 15; // SUSPECT
         }
         assert!(of(&set).contains("-t 13"));
         for run in &mut set.runs {
-            run.machine.stolen_ticks = run.machine.busy_ticks; // INVALID
+            run.around.machine.stolen_ticks = run.around.machine.busy_ticks; // INVALID
         }
         assert!(!of(&set).contains("-t 13"));
     }
@@ -477,7 +477,7 @@ mod tests {
             for (at, slice) in run.series.iter_mut().enumerate() {
                 slice.operations = 300 + 30 * at as u64;
             }
-            run.warmup_s = 0.7;
+            run.window.warmup_s = 0.7;
         }
         assert_eq!(of(&set), "jostle contend flock sysv -w 10 --warmup 2s");
     }
@@ -486,7 +486,9 @@ mod tests {
     fn clocks_that_disagree_lead_to_one_cpu() {
         let mut set = clean();
         for run in set.runs.iter_mut().filter(|p| p.target == "sysv") {
-            run.errors.insert(clock::BEFORE_RELEASE.to_owned(), 100);
+            run.around
+                .errors
+                .insert(clock::BEFORE_RELEASE.to_owned(), 100);
         }
         assert_eq!(of(&set), "jostle contend sysv -w 10 --place same");
     }

@@ -215,7 +215,7 @@ mod tests {
     fn targets_that_are_invalid_for_one_reason_are_counted() {
         let mut set = made::set();
         for run in set.runs.iter_mut().filter(|p| p.at.workers == Some(10)) {
-            run.machine.stolen_ticks = 1000;
+            run.around.machine.stolen_ticks = 1000;
         }
         let said = page(&set).sentences;
         let [(targets, text)] = &said[..] else {

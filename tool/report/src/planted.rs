@@ -126,12 +126,12 @@ static CASES: &[Case] = &[
     }),
     whole("deaths", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |run| {
-            run.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
+            run.around.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
         })
     }),
     whole("errors", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |run| {
-            run.errors.insert("EIO".to_owned(), dose as u64);
+            run.around.errors.insert("EIO".to_owned(), dose as u64);
         })
     }),
     whole("leases", INVALID, [0.0, 9.0], keeping, |asked, dose| {
@@ -222,7 +222,7 @@ static CASES: &[Case] = &[
                 max: 1_045_000_000,
                 ..Distribution::default()
             });
-            run.machine.tcp = Some(TcpCounts {
+            run.around.machine.tcp = Some(TcpCounts {
                 overflows: dose as u64,
                 syn_again: 1,
                 delayed_acks: 0,
@@ -231,19 +231,20 @@ static CASES: &[Case] = &[
     }),
     whole("throttled", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |run| {
-            run.machine.throttled_periods = Some(asked.first(dose) as u64)
+            run.around.machine.throttled_periods = Some(asked.first(dose) as u64)
         })
     }),
     whole("halted", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |run| {
-            run.machine.halts = Some(asked.first(dose) as u64)
+            run.around.machine.halts = Some(asked.first(dose) as u64)
         })
     }),
     whole("clock", INVALID, [0.0, 99.0], contend, |asked, dose| {
         let one_clock = asked.plan.place == Some(Place::Same);
         let early = if one_clock { 0 } else { dose as u64 };
         one(asked, |run| {
-            run.errors
+            run.around
+                .errors
                 .insert("handoff_before_release".to_owned(), early);
         })
     }),
@@ -268,7 +269,7 @@ static CASES: &[Case] = &[
     whole("unchecked", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
         one(asked, |run| {
             let crowd = asked.workers() > 2;
-            run.accounts = Some(Box::new(Accounts {
+            run.around.accounts = Some(Box::new(Accounts {
                 between_s: 5.0,
                 cpus: 2,
                 waited_s: Some(if crowd { 4.0 } else { 0.0 }),
@@ -288,7 +289,7 @@ static CASES: &[Case] = &[
                 0..3 => ("flock", asked.first(dose - 1.0) + 1.0),
                 _ => ("sysv", 1.0),
             };
-            (run.target, run.anchor) = (target.to_owned(), Some(step(1.34 * times)));
+            (run.target, run.around.anchor) = (target.to_owned(), Some(step(1.34 * times)));
         }
         all
     }),
@@ -336,7 +337,7 @@ static CASES: &[Case] = &[
     }),
     whole("profiled", SUSPECT, [0.0, 1.0], profiled, |asked, dose| {
         one(asked, |run| {
-            run.during = asked.plan.during.clone().filter(|_| dose > 0.0)
+            run.around.during = asked.plan.during.clone().filter(|_| dose > 0.0)
         })
     }),
     fine("gave_up", SUSPECT, [1e9, 1e5], impatient, |asked, dose| {

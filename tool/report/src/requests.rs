@@ -115,7 +115,7 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     for point in points {
         let first = before != Some(point.target);
         before = Some(point.target);
-        let Some(run) = point.median_run_by(|run| run.window_s) else {
+        let Some(run) = point.median_run_by(|run| run.window.window_s) else {
             continue;
         };
         let mut row = vec![if first {
@@ -135,19 +135,19 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
 }
 
 fn account(run: &Run) -> Vec<String> {
-    let whole = run.ramp_s + run.warmup_s + run.window_s + run.drain_s;
+    let whole = run.window.ramp_s + run.window.warmup_s + run.window.window_s + run.window.drain_s;
     let cpu = [
-        run.cpu_user_s,
-        run.cpu_system_s,
-        run.children_user_s,
-        run.children_system_s,
+        run.cpu.cpu_user_s,
+        run.cpu.cpu_system_s,
+        run.cpu.children_user_s,
+        run.cpu.children_system_s,
     ];
     let seconds = |value: f64| format!("{value:.3}");
-    let mut row = vec![seconds(run.window_s), seconds(whole)];
+    let mut row = vec![seconds(run.window.window_s), seconds(whole)];
     row.extend(cpu.map(|part| part.map_or("-".to_owned(), seconds)));
     row.push(seconds(cpu.iter().flatten().sum()));
     row.push(significant(run.throughput_per_s, 3));
-    let average_us = run.window_s * 1e6 / run.operations.max(1) as f64;
+    let average_us = run.window.window_s * 1e6 / run.operations.max(1) as f64;
     row.push(significant(average_us, 3));
     row
 }
@@ -206,7 +206,7 @@ mod tests {
     fn an_invalid_point_shows_how_many_failed_and_no_figure() {
         let mut set = made::calls();
         for run in set.runs.iter_mut().filter(|p| p.at.operations == Some(100)) {
-            run.errors.insert("code 3".to_owned(), 100);
+            run.around.errors.insert("code 3".to_owned(), 100);
             run.codes = [("3".to_owned(), 100)].into();
             run.failed_ns = run.service_ns.take();
             run.operations = 0;

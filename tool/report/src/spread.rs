@@ -305,7 +305,7 @@ mod tests {
         let of = |set: &crate::ResultSet| tables(&[], &summarize(&set.experiment, &set.runs));
         assert_eq!(of(&set).len(), 2);
         for run in &mut set.runs {
-            run.machine.stolen_ticks = 1000;
+            run.around.machine.stolen_ticks = 1000;
         }
         assert_eq!(of(&set), []);
     }

@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn what_was_said_of_failures_stands_under_the_table() {
         let mut set = made::broken();
-        set.runs[0].messages = vec!["flock: No locks available (os error 37)".to_owned()];
+        set.runs[0].around.messages = vec!["flock: No locks available (os error 37)".to_owned()];
         let text = render(&[set]);
         let said = "\nThe first failure of each kind:\n  \
                     busted: flock: No locks available (os error 37)\n";

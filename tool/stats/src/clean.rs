@@ -70,7 +70,7 @@ pub fn clean(runs: &[&Run]) -> Option<Clean> {
         })
     });
     let per_s: Vec<Option<f64>> = per_s.collect();
-    let windows_s: f64 = runs.iter().map(|run| run.window_s).sum();
+    let windows_s: f64 = runs.iter().map(|run| run.window.window_s).sum();
     (slices >= SLICES && per_s.iter().flatten().count() >= RUNS).then_some(Clean {
         per_s,
         share: clean_s / windows_s.max(f64::MIN_POSITIVE),
@@ -126,7 +126,7 @@ fn is_settled(slices: &[(&Readings, Vec<bool>)]) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::point;
-    use jostle_model::record::Accounts;
+    use jostle_model::record::{Accounts, Circumstances, Window};
 
     /// A run of two seconds; each slice has this many operations and foreign microseconds.
     fn run(each: impl Fn(usize) -> (u64, u64)) -> Run {
@@ -147,8 +147,14 @@ mod tests {
             ..Accounts::default()
         };
         Run {
-            accounts: Some(Box::new(accounts)),
-            window_s: 2.0,
+            around: Circumstances {
+                accounts: Some(Box::new(accounts)),
+                ..point().around
+            },
+            window: Window {
+                window_s: 2.0,
+                ..point().window
+            },
             ..point()
         }
     }
@@ -192,6 +198,7 @@ mod tests {
             let mut run = run(|at| (2_000, if at == 0 { 90_000 } else { 0 }));
             run.server = has_server.then(Default::default);
             let rows = run
+                .around
                 .accounts
                 .as_deref_mut()
                 .unwrap()
@@ -227,7 +234,7 @@ mod tests {
     #[test]
     fn what_ours_start_is_not_told_from_others() {
         let mut called = run(burst);
-        called.accounts.as_deref_mut().unwrap().requests_s = Some(0.1);
+        called.around.accounts.as_deref_mut().unwrap().requests_s = Some(0.1);
         assert_eq!(found(&called, 3), None);
     }
 }

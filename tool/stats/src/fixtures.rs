@@ -6,8 +6,9 @@ use crate::histogram::Histogram;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Accounts, At, Calibration, Distribution, Environment, Exclusion, Experiment, Latencies,
-    Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Status, Workers,
+    Accounts, At, Calibration, Circumstances, Cpu, Distribution, Environment, Exclusion,
+    Experiment, Latencies, Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Status, Window,
+    Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 
@@ -57,26 +58,35 @@ pub fn point() -> Run {
         },
         run: 1,
         block: 1,
-        window_s: 5.0,
-        cpu_s: Some(4.0),
-        cpu_us_per_operation: Some(40.0),
+        window: Window {
+            window_s: 5.0,
+            ..Window::default()
+        },
+        cpu: Cpu {
+            cpu_s: Some(4.0),
+            cpu_us_per_operation: Some(40.0),
+            ..Cpu::default()
+        },
         of_ideal: Some(0.94),
         placement: "none".to_string(),
-        machine: Machine {
-            ticks: 1000,
-            busy_ticks: 420,
-            stolen_ticks: 2,
-            softirq_ticks: 5,
-            interrupts: None,
-            ticks_per_s: 100,
-            cores: 2,
-            harness_cpu_s: 0.1,
-            between_s: None,
-            steal_share: Some(2.0 / 422.0),
-            throttled_periods: Some(0),
-            halts: Some(0),
-            tcp: None,
-            tcp_queues: None,
+        around: Circumstances {
+            machine: Machine {
+                ticks: 1000,
+                busy_ticks: 420,
+                stolen_ticks: 2,
+                softirq_ticks: 5,
+                interrupts: None,
+                ticks_per_s: 100,
+                cores: 2,
+                harness_cpu_s: 0.1,
+                between_s: None,
+                steal_share: Some(2.0 / 422.0),
+                throttled_periods: Some(0),
+                halts: Some(0),
+                tcp: None,
+                tcp_queues: None,
+            },
+            ..Circumstances::default()
         },
         hold_ns: Some(distribution(4725, 1_001_000)),
         handoff_ns: Some(distribution(4700, 5_000)),
@@ -98,14 +108,17 @@ pub fn point() -> Run {
 /// for so many.
 pub fn beside(others_s: f64, waited_s: f64) -> Run {
     Run {
-        accounts: Some(Box::new(Accounts {
-            between_s: 5.0,
-            cpus: 2,
-            others_s: Some(others_s),
-            waited_s: Some(waited_s),
-            stolen_s: Some(0.0),
-            ..Accounts::default()
-        })),
+        around: Circumstances {
+            accounts: Some(Box::new(Accounts {
+                between_s: 5.0,
+                cpus: 2,
+                others_s: Some(others_s),
+                waited_s: Some(waited_s),
+                stolen_s: Some(0.0),
+                ..Accounts::default()
+            })),
+            ..point().around
+        },
         ..point()
     }
 }
@@ -114,7 +127,7 @@ pub fn beside(others_s: f64, waited_s: f64) -> Run {
 pub fn share_out(run: &mut Run, operations: &[u64]) {
     run.at.workers = Some(operations.len() as u64);
     run.operations = operations.iter().sum();
-    run.throughput_per_s = run.operations as f64 / run.window_s;
+    run.throughput_per_s = run.operations as f64 / run.window.window_s;
     run.per_worker = crate::fairness::per_worker(operations);
     run.workers = Some(Workers {
         operations: operations.to_vec(),
@@ -205,7 +218,7 @@ impl Made {
             // Runs differ by a few thousandths, as real ones do.
             let noise = 1.0 + 0.002 * f64::from((block + self.runs.len() as u32) % 5);
             run.throughput_per_s = throughput * noise;
-            run.cpu_us_per_operation = Some(cpu_us);
+            run.cpu.cpu_us_per_operation = Some(cpu_us);
             self.runs.push(run);
         }
         self
@@ -269,7 +282,10 @@ impl Rated {
             },
             run: 1,
             block: 1,
-            window_s: 5.0,
+            window: Window {
+                window_s: 5.0,
+                ..Window::default()
+            },
             operations: self.done,
             throughput_per_s: self.done as f64 / 5.0,
             response_ns: response.distribution(&[]),

@@ -64,7 +64,10 @@ impl Harm {
 /// The accounts of a run that has a figure. Where the window never began, as when the only
 /// client died before, there is none that anybody could have harmed.
 pub fn accounts(run: &Run) -> Option<&Accounts> {
-    run.accounts.as_deref().filter(|_| run.window_s > 0.0)
+    run.around
+        .accounts
+        .as_deref()
+        .filter(|_| run.window.window_s > 0.0)
 }
 
 /// Over all runs of a point: the medians of their bounds, as the figure is the median
@@ -354,7 +357,7 @@ fn interrupted(runs: &[&Run]) -> f64 {
             }
         };
         let packets = accounts.packets? as f64;
-        let ticks = accounts.softirq_ticks? as f64 / run.machine.ticks_per_s.max(1) as f64;
+        let ticks = accounts.softirq_ticks? as f64 / run.around.machine.ticks_per_s.max(1) as f64;
         Some([
             packets,
             own,
@@ -370,7 +373,7 @@ fn interrupted(runs: &[&Run]) -> f64 {
     if foreign <= IDLE_PACKETS_PER_S * cpus_s || foreign <= FOREIGN * packets {
         return 0.0;
     }
-    let per_s = runs.iter().map(|run| run.machine.ticks_per_s).max();
+    let per_s = runs.iter().map(|run| run.around.machine.ticks_per_s).max();
     let per_s = per_s.unwrap_or(1).max(1) as f64;
     let window_s: f64 = runs
         .iter()
@@ -457,7 +460,7 @@ fn quickest_per_s(experiment: &Experiment, runs: &[&Run]) -> Option<f64> {
     /// What a CPU's clock may have gained since.
     const RESERVE: f64 = 1.05;
     let run = runs.first()?;
-    let accounts = run.accounts.as_deref()?;
+    let accounts = run.around.accounts.as_deref()?;
     let plan = &experiment.plan;
     if has_server(run, accounts) || accounts.requests_s.is_some() {
         return None;
@@ -474,10 +477,11 @@ fn quickest_per_s(experiment: &Experiment, runs: &[&Run]) -> Option<f64> {
     let parallel = parallel.min(accounts.cpus).max(1) as f64;
     let alone_ns = alone_ns(plan, run, &experiment.calibration)?;
     let slices = runs.iter().flat_map(|run| {
-        let each_s = run.window_s / run.series.len().max(1) as f64;
+        let each_s = run.window.window_s / run.series.len().max(1) as f64;
         let tenths = run.series.iter();
         let tenths = tenths.map(move |slice| slice.operations as f64 / each_s);
         let short = run
+            .around
             .accounts
             .as_deref()
             .and_then(|all| all.readings.as_ref());

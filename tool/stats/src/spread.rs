@@ -146,21 +146,22 @@ fn others_are_busy(point: &PointSummary<'_>) -> bool {
 fn used_by_others(run: &Run) -> f64 {
     const UNCHARGED: f64 = 0.16;
     if let Some((accounts, others_s)) = run
+        .around
         .accounts
         .as_deref()
         .and_then(|accounts| Some((accounts, accounts.others_s?)))
     {
         return others_s / (accounts.between_s * accounts.cpus as f64);
     }
-    let machine = &run.machine;
+    let machine = &run.around.machine;
     let per_s = machine.ticks_per_s.max(1) as f64;
     let total_s = machine
         .between_s
         .map_or(machine.ticks as f64 / per_s, |s| s * machine.cores as f64);
     let not_busy = machine.ticks.saturating_sub(machine.busy_ticks) as f64 / per_s;
-    let children_s = [run.children_user_s, run.children_system_s];
+    let children_s = [run.cpu.children_user_s, run.cpu.children_system_s];
     let server_s = run.server.and_then(|server| server.cpu_s);
-    let ours = [run.cpu_s, Some(machine.harness_cpu_s), server_s];
+    let ours = [run.cpu.cpu_s, Some(machine.harness_cpu_s), server_s];
     let ours_s: f64 = children_s.iter().chain(&ours).flatten().sum();
     let others_s = total_s - not_busy - (1.0 + UNCHARGED) * ours_s;
     others_s / total_s.max(f64::MIN_POSITIVE)

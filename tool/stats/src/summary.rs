@@ -352,7 +352,7 @@ fn summary<'a>(
         throughput_mean_per_s: mean(rates.into_iter()),
         clean_share: clean.map(|clean| clean.share),
         of_ideal,
-        cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
+        cpu_us_per_operation: over_runs(|run| run.cpu.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
         server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
         kept: kept::summarize(&runs),

@@ -203,11 +203,11 @@ impl Service {
                 .args(["-t", &SPAN.as_secs().to_string()])
                 .args(["--place", &format!("cpus:{}", ground.cpu)]);
             let point = read_answer(&mut command)?;
-            if !point.errors.is_empty() {
-                bail!("calls failed: {:?}", point.messages);
+            if !point.around.errors.is_empty() {
+                bail!("calls failed: {:?}", point.around.messages);
             }
             let traffic = point.traffic.context("no count of round trips")?;
-            let cpu_us = point.cpu_us_per_operation.context("no CPU time")?;
+            let cpu_us = point.cpu.cpu_us_per_operation.context("no CPU time")?;
             let each = traffic.round_trips as f64 / traffic.grants as f64;
             Ok(vec![point.throughput_per_s, cpu_us, each])
         })

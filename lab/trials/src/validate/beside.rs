@@ -14,7 +14,7 @@ use super::store::{Store, slim};
 use super::{Required, Row, Series};
 use crate::program;
 use anyhow::Context;
-use jostle_model::record::{Accounts, Environment, Experiment, Run, Status};
+use jostle_model::record::{Accounts, Circumstances, Environment, Experiment, Run, Status, Window};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use jostle_testbed::leash::Leash;
@@ -193,7 +193,7 @@ fn trial(
 
 /// Leaves of a control's run its rate, and what tells whether it was quiet.
 fn bare(run: &mut Run) {
-    let accounts = run.accounts.take().map(|all| {
+    let accounts = run.around.accounts.take().map(|all| {
         Box::new(Accounts {
             between_s: all.between_s,
             cpus: all.cpus,
@@ -207,10 +207,16 @@ fn bare(run: &mut Run) {
     *run = Run {
         target: std::mem::take(&mut run.target),
         run: run.run,
-        window_s: run.window_s,
         throughput_per_s: run.throughput_per_s,
-        machine: run.machine,
-        accounts,
+        window: Window {
+            window_s: run.window.window_s,
+            ..Window::default()
+        },
+        around: Circumstances {
+            machine: run.around.machine,
+            accounts,
+            ..Circumstances::default()
+        },
         ..Run::default()
     };
 }
@@ -351,11 +357,11 @@ fn is_quiet(control: &Session, run: &Run) -> bool {
     if let Some(beside) = control.beside {
         return beside.worst <= QUIET;
     }
-    let Some(accounts) = run.accounts.as_deref() else {
+    let Some(accounts) = run.around.accounts.as_deref() else {
         return false;
     };
     let ours_s = accounts.workers_s + accounts.server_s.unwrap_or(0.0) + accounts.tool_s;
-    let machine = &run.machine;
+    let machine = &run.around.machine;
     let busy_s = machine.busy_ticks as f64 / machine.ticks_per_s.max(1) as f64;
     let all_s = accounts.between_s * machine.cores as f64;
     busy_s - ours_s <= QUIET * all_s && super::stolen(run) <= QUIET

@@ -173,14 +173,14 @@ impl Series {
 
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
 fn stolen(point: &Run) -> f64 {
-    match point.accounts.as_deref() {
+    match point.around.accounts.as_deref() {
         Some(Accounts {
             stolen_s: Some(stolen_s),
             between_s,
             cpus,
             ..
         }) => stolen_s / (between_s * *cpus as f64).max(1e-9),
-        _ => point.machine.steal_share.unwrap_or(0.0),
+        _ => point.around.machine.steal_share.unwrap_or(0.0),
     }
 }
 

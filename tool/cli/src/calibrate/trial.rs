@@ -64,7 +64,7 @@ pub(super) fn reason<'a>(run: &'a Run, check: &str) -> Option<&'a Reason> {
 
 /// A figure that the specimen noted; 0 where it noted none.
 pub(super) fn noted(run: &Run, name: &str) -> f64 {
-    run.truth.get(name).copied().unwrap_or(0.0)
+    run.around.truth.get(name).copied().unwrap_or(0.0)
 }
 
 /// Summed over the runs.

@@ -284,7 +284,7 @@ fn bands(times: &Histogram) -> Option<[Option<u64>; 4]> {
 /// A run as one sample.
 fn whole(made: &Run, place: usize, run: usize, now: Duration) -> Sample {
     let timed = openmetrics::latency(made);
-    let cpus = made.accounts.as_deref().map(|accounts| {
+    let cpus = made.around.accounts.as_deref().map(|accounts| {
         let cpus = |seconds: f64| seconds / accounts.between_s.max(f64::MIN_POSITIVE);
         let server = accounts.server_s.unwrap_or(0.0);
         let others = accounts.others_s.unwrap_or(0.0) + accounts.machine_s;
@@ -295,7 +295,7 @@ fn whole(made: &Run, place: usize, run: usize, now: Duration) -> Sample {
         t_s: now.as_secs_f64(),
         point: place,
         run,
-        span_s: made.window_s,
+        span_s: made.window.window_s,
         per_s: made.throughput_per_s,
         ns: timed.and_then(|(_, times)| bands(&times)),
         cpus,
@@ -304,7 +304,7 @@ fn whole(made: &Run, place: usize, run: usize, now: Duration) -> Sample {
 
 /// CPU time of a finished run, with the names of neighbours.
 fn owners(run: &Run, name: String) -> Option<Owners> {
-    let accounts = run.accounts.as_deref()?;
+    let accounts = run.around.accounts.as_deref()?;
     let mut owners = vec![("workers".to_owned(), accounts.workers_s)];
     let more = [
         ("started for requests", accounts.requests_s),

@@ -98,7 +98,7 @@ impl Course {
         if let Some(exclusion) = &run.exclusion {
             *seen.overlaps.get_or_insert(0) += exclusion.violations;
         }
-        seen.neighbours = run.accounts.as_deref().and_then(|accounts| {
+        seen.neighbours = run.around.accounts.as_deref().and_then(|accounts| {
             let span_s = accounts.between_s * accounts.cpus as f64;
             Some(accounts.others_s? / span_s).filter(|share| share.is_finite())
         });
@@ -258,7 +258,7 @@ pub(crate) fn place(at: At) -> String {
 mod tests {
     use super::*;
     use jostle_model::plan::Fault;
-    use jostle_model::record::{Accounts, Exclusion};
+    use jostle_model::record::{Accounts, Circumstances, Exclusion};
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -276,12 +276,15 @@ mod tests {
                 violations,
                 ..Exclusion::default()
             }),
-            accounts: Some(Box::new(Accounts {
-                between_s: 1.0,
-                cpus: 2,
-                others_s: Some(0.08),
-                ..Accounts::default()
-            })),
+            around: Circumstances {
+                accounts: Some(Box::new(Accounts {
+                    between_s: 1.0,
+                    cpus: 2,
+                    others_s: Some(0.08),
+                    ..Accounts::default()
+                })),
+                ..Circumstances::default()
+            },
             ..Run::default()
         }
     }

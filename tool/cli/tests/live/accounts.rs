@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 fn accounts(run: &Run) -> &Accounts {
-    run.accounts.as_deref().unwrap()
+    run.around.accounts.as_deref().unwrap()
 }
 
 /// The server's CPU time, as a share of the time between the readings: how many
@@ -55,15 +55,19 @@ fn workers_that_share_a_cpu_preempt_each_other() {
     for carrier in ["processes", "threads"] {
         let done = jostle(&format!("{line} --as {carrier}")).run();
         let run = done.only_run();
-        let preempted = run.counts["preempted"];
-        assert!(run.counts.contains_key("page_faults"));
+        let preempted = run.around.counts["preempted"];
+        assert!(run.around.counts.contains_key("page_faults"));
         // A turn lasts a few milliseconds, whatever the scheduler's settings.
         assert!(preempted >= 2, "{carrier}: {preempted}");
     }
     // The one thread of tasks counts for all of them.
     let tasks = "contend lockd -w 4 --as tasks -t 100ms -b 0 --runs 1 --format json";
     let run = jostle(tasks).run().only_run();
-    assert!(run.counts.contains_key("preempted"), "{:?}", run.counts);
+    assert!(
+        run.around.counts.contains_key("preempted"),
+        "{:?}",
+        run.around.counts
+    );
 }
 
 /// A master whose processes serve, one of which it replaces again and again.

@@ -67,7 +67,7 @@ fn rows_rest_on_records_and_leave_nothing() {
     assert!([3, 6].contains(&of("delay:20us")));
     assert!(
         runs.iter()
-            .all(|p| p.target != "echo:lose=100" || p.truth["lost"] == 20.0)
+            .all(|p| p.target != "echo:lose=100" || p.around.truth["lost"] == 20.0)
     );
 }
 

@@ -38,7 +38,7 @@ fn a_call_is_split_into_spawn_run_and_reap() {
             80
         );
         assert_eq!(run.series.iter().map(|s| s.operations).sum::<u64>(), 80);
-        assert!(run.children_user_s.unwrap() + run.children_system_s.unwrap() > 0.0);
+        assert!(run.cpu.children_user_s.unwrap() + run.cpu.children_system_s.unwrap() > 0.0);
         assert_eq!(reason(&run, "errors"), None);
         let null = run.null.unwrap();
         assert_eq!(null.target, "exec:true");
@@ -68,7 +68,7 @@ fn an_unexpected_code_is_an_error_and_no_fast_success() {
             0 => {
                 assert_eq!(done.code(), 3);
                 assert_eq!(run.verdict.is, Status::Invalid);
-                assert_eq!(run.errors[&format!("code {code}")], 20);
+                assert_eq!(run.around.errors[&format!("code {code}")], 20);
                 assert_eq!(run.service_ns, None);
                 assert_eq!(run.failed_ns.unwrap().count, 20);
             }
@@ -87,7 +87,7 @@ fn codes_are_counted_each_by_itself() {
     let run = measured("sh -c 'test $(({n} % 4)) = 0 && exit 7; exit 0'", "-n 20");
     let counted = [("0".to_owned(), 15), ("7".to_owned(), 5)].into();
     assert_eq!(run.codes, counted);
-    assert_eq!(run.errors, [("code 7".to_owned(), 5)].into());
+    assert_eq!(run.around.errors, [("code 7".to_owned(), 5)].into());
     assert_eq!(run.service_ns.unwrap().count, 15);
 }
 
@@ -158,7 +158,7 @@ fn a_command_that_hangs_is_killed_and_counted() {
     let done = call(HANGS, options).run_cleanly().exits(3);
     let done = done.ends_within_a_minute();
     let run = done.only_run();
-    assert_eq!(run.errors, [("ETIMEDOUT".to_owned(), 3)].into());
+    assert_eq!(run.around.errors, [("ETIMEDOUT".to_owned(), 3)].into());
     assert_eq!((run.operations, run.codes.len()), (0, 0));
     assert!(run.failed_ns.unwrap().min >= 100_000_000);
 }

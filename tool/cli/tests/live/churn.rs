@@ -36,7 +36,7 @@ fn adds_up(run: &Run, cycles: u64) {
     }
     let parts = open.mean + acquire.mean + release.mean + close.mean;
     assert!(parts <= cycle.mean, "{parts} of {}", cycle.mean);
-    assert!(cycle.mean < 1.1 * run.window_s * 1e9, "{run:?}");
+    assert!(cycle.mean < 1.1 * run.window.window_s * 1e9, "{run:?}");
     for check in [
         "exclusion",
         "lost_update",

@@ -153,7 +153,7 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
                 is_measured_without_a_fault(point, window_s, &what);
                 assert_eq!(
                     way.options == "--try",
-                    point.setup.contains_key("refused_tries"),
+                    point.around.setup.contains_key("refused_tries"),
                     "{what}"
                 );
                 assert_eq!(
@@ -179,9 +179,9 @@ fn is_measured_without_a_fault(run: &Run, window_s: f64, what: &str) {
         .collect();
     assert!(grave.is_empty(), "{what}: {grave:?}");
     assert!(
-        (run.window_s - window_s).abs() < 1e-9,
+        (run.window.window_s - window_s).abs() < 1e-9,
         "{what}: {} s",
-        run.window_s
+        run.window.window_s
     );
     let of_workers = &run.workers.as_ref().unwrap().operations;
     assert_eq!(of_workers.len(), 4, "{what}");
@@ -232,7 +232,7 @@ fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
         );
         window_s *= 2;
         let done = jostle(&line).run().measures();
-        (done.only_run().truth["planted"] > 10.0).then_some(done)
+        (done.only_run().around.truth["planted"] > 10.0).then_some(done)
     });
     let run = done.exits(3).only_run();
     let exclusion = run.exclusion.as_ref().unwrap();
@@ -242,7 +242,7 @@ fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
         "{exclusion:?}"
     );
     // Two intruders at a time hide one another's overlap, a hundredth of them.
-    let planted = run.truth["planted"];
+    let planted = run.around.truth["planted"];
     for (what, found) in [
         ("overlaps", exclusion.violations as f64),
         ("updates lost", exclusion.lost_updates as f64),
@@ -284,7 +284,7 @@ fn a_lock_that_grants_all_refuses_nobody() {
         .measures()
         .only_run()
     };
-    assert_eq!(with("--try").setup["refused_tries"], 0.0);
+    assert_eq!(with("--try").around.setup["refused_tries"], 0.0);
     // Long enough for a worker that the scheduler stops within its attempt.
     assert_eq!(with("--acquire-timeout 1s").timeouts, Some(0));
     // Where nobody is excluded, there is no share of those that had to wait.
@@ -358,13 +358,17 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
         });
         let text = format!("(pid {holder}): killed by SIGKILL");
         assert!(
-            point.deaths.iter().any(|death| death.contains(&text)),
+            point
+                .around
+                .deaths
+                .iter()
+                .any(|death| death.contains(&text)),
             "{name}: {:?}",
-            point.deaths
+            point.around.deaths
         );
         // glibc finds the dead owner's mutex inconsistent and aborts.
-        let alone = point.deaths.len() == 1 || name == "pthread-pi";
-        assert!(alone, "{name}: {:?}", point.deaths);
+        let alone = point.around.deaths.len() == 1 || name == "pthread-pi";
+        assert!(alone, "{name}: {:?}", point.around.deaths);
         assert!(
             reason(&point, "deaths").is_some(),
             "{name}: {:?}",
@@ -398,7 +402,7 @@ mod figures {
         in_five_tries("a mean wait within max(1 %, 5 us) of the truth", || {
             let run = jostle(line).run().measures().only_run();
             let wait = run.acquire_ns.unwrap().granted;
-            let truth_ns = run.truth["sum_ns"] / run.truth["count"];
+            let truth_ns = run.around.truth["sum_ns"] / run.around.truth["count"];
             let bound_ns = (0.01 * truth_ns).max(5_000.0);
             // Single delays last longer, when the CPU is taken away.
             let p50_ns = wait.percentiles["p50"] as f64;
@@ -437,9 +441,9 @@ mod figures {
         assert!((share - 0.664).abs() < bound, "{share}, not within {bound}");
         // The truth is of the whole run, warm-up included.
         assert!(
-            (share - run.truth["even_share"]).abs() < 0.02,
+            (share - run.around.truth["even_share"]).abs() < 0.02,
             "{share} {:?}",
-            run.truth
+            run.around.truth
         );
     }
 

@@ -119,7 +119,7 @@ fn a_tracer_runs_along() {
         .word("sh -c 'cat /proc/{pid}/comm; exec sleep 60'")
         .run_cleanly();
     let run = &runs(&done)[0];
-    let during = run.during.as_ref().unwrap();
+    let during = run.around.during.as_ref().unwrap();
     assert!(during.ends_with("exec sleep 60"), "{during}");
     done.says("jostle-client");
 }
@@ -232,11 +232,11 @@ fn a_client_that_dies_makes_its_point_invalid_and_keeps_the_others() {
     let done = run.end().exits(3).leaves_nothing();
     let runs = done.place.runs("result.jsonl");
     assert_eq!(runs.len(), 2);
-    assert!(runs[0].deaths.is_empty());
+    assert!(runs[0].around.deaths.is_empty());
     assert!(
-        runs[1].deaths[0].contains("client 0"),
+        runs[1].around.deaths[0].contains("client 0"),
         "{:?}",
-        runs[1].deaths
+        runs[1].around.deaths
     );
 }
 
@@ -416,10 +416,14 @@ mod figures {
             let mut is_kept = true;
             for run in runs(&done) {
                 let least_s = (run.operations - 1) as f64 / 4_000.0;
-                assert!(run.window_s >= 0.999 * least_s, "{} s", run.window_s);
+                assert!(
+                    run.window.window_s >= 0.999 * least_s,
+                    "{} s",
+                    run.window.window_s
+                );
                 // Who is late catches up, unless it was at the end; and each interval begins
                 // anew after a rest.
-                is_kept &= run.window_s < 1.25 * least_s + 0.02;
+                is_kept &= run.window.window_s < 1.25 * least_s + 0.02;
                 assert_eq!(count(&run.response_ns), run.operations);
                 let (response, connect) = (run.response_ns.unwrap(), run.connect_ns.unwrap());
                 assert!(response.mean > connect.mean);

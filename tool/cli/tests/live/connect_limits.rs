@@ -41,7 +41,7 @@ fn ends(done: Done, call: &str, error: &str, says: &[&str]) -> Done {
         (stopped.call.as_str(), stopped.error.as_str()),
         (call, error)
     );
-    assert_eq!(last.errors.get(error), Some(&1));
+    assert_eq!(last.around.errors.get(error), Some(&1));
     assert!(Some(connections.opened) < last.at.open);
     let text = &reason(last, "limit").unwrap().text;
     let start = format!("{error} after {} ", connections.opened);

@@ -275,13 +275,13 @@ fn a_killed_worker_makes_its_run_invalid_and_the_others_go_on() {
     assert_eq!(runs.len(), 2, "{}", done.transcript());
     let [killed, well] = &runs[..] else { panic!() };
     let text = format!("worker 0 (pid {worker}): killed by SIGKILL");
-    assert_eq!(killed.deaths, std::slice::from_ref(&text));
+    assert_eq!(killed.around.deaths, std::slice::from_ref(&text));
     assert!(
         reason(killed, "deaths").unwrap().text.contains(&text),
         "{:?}",
         killed.verdict
     );
-    assert!(well.deaths.is_empty() && well.operations > 0);
+    assert!(well.around.deaths.is_empty() && well.operations > 0);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_killed_process_of_threads_makes_its_run_invalid() {
     run.after(Duration::from_millis(300)).kill(process);
     let point = is_clean(run.end().exits(3)).only_run();
     assert_eq!(
-        point.deaths,
+        point.around.deaths,
         [format!(
             "the process of all 4 workers (pid {process}): killed by SIGKILL"
         )]

@@ -18,7 +18,7 @@ fn anchor_of(line: &str) -> Option<Anchor> {
     let mut anchor = None;
     in_five_tries_unless_disturbed("an anchor", || {
         let done = jostle(line).run_cleanly().measures();
-        anchor = done.only_run().anchor;
+        anchor = done.only_run().around.anchor;
         (done, anchor.is_some())
     });
     anchor

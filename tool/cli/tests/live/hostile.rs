@@ -157,7 +157,7 @@ fn a_client_that_is_connected_when_a_lock_was_lost_is_named() {
     // Nobody works on without a lock.
     let done = run.end();
     let run = done.exits(3).leaves_nothing().only_run();
-    let said = run.causes.unwrap_or_default().found;
+    let said = run.around.causes.unwrap_or_default().found;
     let named = format!("which may be the cause: {address} (last command: eval)");
     assert!(said.iter().any(|text| text.contains(&named)), "{said:?}");
 }

@@ -187,7 +187,7 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
     assert_eq!(found["log"], found["back"]);
     // Where marks of flock stand on the linear axis is in proportion to their
     // figures; the axis begins at 0.
-    let cpu = figures(|point| point.cpu_us_per_operation.unwrap());
+    let cpu = figures(|point| point.cpu.cpu_us_per_operation.unwrap());
     let of = |whose: &str| {
         median(
             cpu.iter()

@@ -34,7 +34,7 @@ fn requests_share_a_connection_or_have_each_its_own() {
         assert_eq!(phase(&run, "connect").unwrap().count, connections as u64);
         assert_eq!(phase(&run, "request").unwrap().count, 40);
         assert_eq!(phase(&run, "body").unwrap().count, 40);
-        assert!(run.children_user_s.is_none() && run.null.is_none());
+        assert!(run.cpu.children_user_s.is_none() && run.null.is_none());
     }
 }
 
@@ -76,7 +76,7 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
         in_five_tries_unless_disturbed(kind, || {
             let done = jostle(&line).run().measures();
             let run = done.only_run();
-            let queues = run.machine.tcp_queues.unwrap();
+            let queues = run.around.machine.tcp_queues.unwrap();
             let share = queues.unread as f64 / queues.connections as f64;
             assert!(queues.looks > 5 && (share > 0.5) == is_told, "{queues:?}");
             let told = reason(&run, "queues");
@@ -150,7 +150,7 @@ fn proxies_of_the_environment_are_not_asked() {
         point.codes,
         [("200".to_owned(), 5)].into(),
         "{:?}",
-        point.errors
+        point.around.errors
     );
 }
 
@@ -172,7 +172,7 @@ fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
         assert_eq!(run.operations, successes, "{path} {options}");
         if successes == 0 {
             assert_eq!(done.code(), 3, "{path}");
-            assert_eq!(run.errors[&format!("code {code}")], 10);
+            assert_eq!(run.around.errors[&format!("code {code}")], 10);
         }
     }
 }
@@ -183,10 +183,10 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     let server = Server::plain();
     let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
     let point = slow.ends_within_a_minute().exits(3).only_run();
-    assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 2)].into());
+    assert_eq!(point.around.errors, [("ETIMEDOUT".to_owned(), 2)].into());
     // Both workers' requests, in one sentence.
     let said = "request: no whole answer within --call-timeout";
-    assert_eq!(point.messages, [said]);
+    assert_eq!(point.around.messages, [said]);
     let table = format!(
         "stream http://127.0.0.1:{}/slow -n 1 -w 2 --runs 1",
         server.port
@@ -199,10 +199,10 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     table.prints("calls failed: ETIMEDOUT 2 times; the first: request:");
     let dropped = server.ask("http", "/drop", "-n 3 -w 1").exits(3).only_run();
     assert_eq!(
-        dropped.errors.values().sum::<u64>(),
+        dropped.around.errors.values().sum::<u64>(),
         3,
         "{:?}",
-        dropped.errors
+        dropped.around.errors
     );
     assert!(dropped.codes.is_empty());
     // Nobody there at all: before anything starts.
@@ -251,8 +251,8 @@ fn tls_is_spoken_with_who_is_trusted() {
         run.codes,
         [("200".to_owned(), 10)].into(),
         "{:?}",
-        run.errors
+        run.around.errors
     );
     let strict = server.place.jostle(&line).run_cleanly().exits(3).only_run();
-    assert_eq!(strict.errors, [("EPROTO".to_owned(), 10)].into());
+    assert_eq!(strict.around.errors, [("EPROTO".to_owned(), 10)].into());
 }

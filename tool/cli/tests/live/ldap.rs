@@ -96,7 +96,7 @@ fn a_search_that_finds_nothing_is_no_fast_success() {
     let counted = [("0 success".to_owned(), 9), (nothing.to_owned(), 1)];
     assert_eq!(point.codes, counted.into());
     assert_eq!(point.operations, 9);
-    assert_eq!(point.errors[&format!("code {nothing}")], 1);
+    assert_eq!(point.around.errors[&format!("code {nothing}")], 1);
     assert_eq!(reason(&point, "errors").unwrap().is, Status::Invalid);
     let expected = stream(&beyond, "-n 10 -w 1 --expect 0:900").run_cleanly();
     let run = expected.measures().only_run();

@@ -159,7 +159,10 @@ const EACH: &[(Speech, &str)] = &[
 ];
 
 fn is_unasked(run: &Run) -> bool {
-    run.messages.iter().any(|said| said.contains(UNASKED))
+    run.around
+        .messages
+        .iter()
+        .any(|said| said.contains(UNASKED))
 }
 
 #[track_caller]
@@ -174,7 +177,7 @@ fn is_an_error(done: Done, says: &[&str]) {
     let run = done.only_run();
     let errors = reason(&run, "errors");
     assert!(errors.is_some(), "no error in {:?}", run.verdict);
-    let all = format!("{:?} {:?}", run.errors, run.messages);
+    let all = format!("{:?} {:?}", run.around.errors, run.around.messages);
     assert!(says.iter().any(|say| all.contains(say)), "{all}");
 }
 
@@ -184,7 +187,7 @@ fn an_honest_server_is_not_flagged() {
     for (speech, way) in WAYS.iter().chain(EACH) {
         let run = asked(*speech, Lie::None, way).measures().only_run();
         assert_eq!(reason(&run, "errors"), None, "{speech:?} {way}");
-        assert!(run.errors.is_empty(), "{:?}", run.errors);
+        assert!(run.around.errors.is_empty(), "{:?}", run.around.errors);
     }
 }
 
@@ -323,7 +326,7 @@ fn schedules_of_every_kind_find_it_out() {
         "spread --in-flight 2 --generators 2 -t 500ms",
     ] {
         let honest = asked(Speech::Http, Lie::None, way).measures().only_run();
-        assert!(!is_unasked(&honest), "{way}: {:?}", honest.messages);
+        assert!(!is_unasked(&honest), "{way}: {:?}", honest.around.messages);
         let lie = Lie::Twice { late: true };
         is_an_error(asked(Speech::Http, lie, way), &[UNASKED]);
     }

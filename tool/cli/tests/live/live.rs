@@ -192,7 +192,7 @@ fn events_carry_what_the_record_says_later() {
             .map(|s| s["span_s"].as_f64().unwrap() * s["per_s"].as_f64().unwrap())
             .sum();
         assert!(
-            !mine.is_empty() && spans <= point.window_s + 0.1,
+            !mine.is_empty() && spans <= point.window.window_s + 0.1,
             "{mine:?}"
         );
         // What was seen is a part of what the record has.

@@ -389,7 +389,11 @@ fn a_library_that_hears_no_signal_is_ended() {
     let place = broken(&[]);
     let done = contend(&place, "deaf", "-w 3 -b 100us -t 1").exits(3);
     let run = done.only_run();
-    assert!(run.errors["stuck_at_end"] > 0, "{:?}", run.errors);
+    assert!(
+        run.around.errors["stuck_at_end"] > 0,
+        "{:?}",
+        run.around.errors
+    );
 }
 
 /// Two seconds are for the waits: whoever has ended them may take longer to leave. The
@@ -399,8 +403,8 @@ fn a_library_that_leaves_late_is_waited_for() {
     let _beside = beside();
     let place = broken(&[]);
     let run = contend(&place, "leaves-late", SHORT).measures().only_run();
-    assert!(run.operations > 0, "{:?}", run.errors);
-    assert!(run.errors.is_empty(), "{:?}", run.errors);
+    assert!(run.operations > 0, "{:?}", run.around.errors);
+    assert!(run.around.errors.is_empty(), "{:?}", run.around.errors);
 }
 
 /// It takes the ten seconds that a call may take.

@@ -197,7 +197,7 @@ fn a_program_that_exits_during_the_run_makes_the_point_invalid() {
         (done.code() == 3).then(|| done.only_run())
     });
     assert_eq!(reason(&run, "errors").unwrap().is, Status::Invalid);
-    let text = run.messages.join("; ");
+    let text = run.around.messages.join("; ");
     assert!(
         text.contains("exit code 1") && text.contains("out of luck"),
         "{text}"
@@ -217,7 +217,7 @@ fn a_program_that_is_wrong_at_the_end_of_its_input_is_found() {
         let line = "contend -w 1 -b 100us -t 0.2 --runs 1 --format json";
         let run = run(line, &broken(kind)).exits(3).only_run();
         assert_eq!(reason(&run, "errors").unwrap().is, Status::Invalid);
-        let text = run.messages.join("; ");
+        let text = run.around.messages.join("; ");
         assert!(text.contains(says), "{kind}: {text}");
     }
 }
@@ -275,7 +275,7 @@ fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
     let done = place.jostle(line).word(&file_lock).run_cleanly().measures();
     done.prints("the pipe to a program that only answers takes");
     let run = place.runs("result.jsonl").remove(0);
-    let accounts = run.accounts.unwrap();
+    let accounts = run.around.accounts.unwrap();
     assert!(accounts.requests_s.unwrap() > 0.0, "{accounts:?}");
     let named = accounts
         .others

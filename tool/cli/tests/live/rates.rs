@@ -60,7 +60,7 @@ fn a_worker_that_is_killed_leaves_one_request_and_the_ledger_adds_up() {
     let worker = run.until_workers(8)[3].pid;
     run.after(Duration::from_millis(1_000)).kill(worker);
     let point = run.end().exits(3).leaves_nothing().only_run();
-    assert_eq!(point.deaths.len(), 1, "{:?}", point.deaths);
+    assert_eq!(point.around.deaths.len(), 1, "{:?}", point.around.deaths);
     let open = ledger(&point);
     assert_eq!(open.planned, 80);
     // It slept until its request was due, or waited for the answer.
@@ -201,14 +201,26 @@ mod figures {
         let stalls = |line: &str| runs(line).remove(0);
         let open = stalls("rate stall:200ms/1s --rate 200 -t 5 -w 64");
         // A machine that stands still itself hides one: those that nobody waits for do not count.
-        assert!(open.truth["stalls"] >= 4.0, "{:?}", open.truth);
-        assert!(open.truth["stall_min_ns"] >= 200e6, "{:?}", open.truth);
+        assert!(
+            open.around.truth["stalls"] >= 4.0,
+            "{:?}",
+            open.around.truth
+        );
+        assert!(
+            open.around.truth["stall_min_ns"] >= 200e6,
+            "{:?}",
+            open.around.truth
+        );
         ledger(&open);
         let response = p("p99", open.response_ns.as_ref());
         assert!(response >= 150.0, "{response} ms");
         // One worker that asks a thousand times a second meets each stall once.
         let closed = stalls("contend stall:200ms/1s -w 1 -b 0 -i 1ms -t 5 --warmup 0");
-        assert!(closed.truth["stalls"] >= 4.0, "{:?}", closed.truth);
+        assert!(
+            closed.around.truth["stalls"] >= 4.0,
+            "{:?}",
+            closed.around.truth
+        );
         let waits = &closed.acquire_ns.as_ref().unwrap().granted;
         assert!(waits.max as f64 > 50e6, "{waits:?}");
         assert!(p("p99", Some(waits)) < 5.0, "{waits:?}");

@@ -241,7 +241,7 @@ fn each_generator_thread_is_accounted_for() {
             assert!(generator.runqueue_share <= busy, "{line}: {generator:?}");
         }
         // What the threads used is what the workers used.
-        assert!(run.cpu_s.unwrap() > 0.0, "{line}");
+        assert!(run.cpu.cpu_s.unwrap() > 0.0, "{line}");
     }
 }
 

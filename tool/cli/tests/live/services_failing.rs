@@ -245,7 +245,11 @@ fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
     assert!((1..=10).contains(&lapsed), "{lapsed}");
     let text = format!("the leases of {lapsed} of 10 locks ended while they were held");
     assert!(said.text.starts_with(&text), "{}", said.text);
-    assert!(runs[0].errors.is_empty(), "{:?}", runs[0].errors);
+    assert!(
+        runs[0].around.errors.is_empty(),
+        "{:?}",
+        runs[0].around.errors
+    );
     done.prints("INVALID: the leases of");
 }
 
@@ -284,7 +288,7 @@ fn leases_that_end_before_their_time_are_seen_by_the_witness() {
     assert_eq!(exclusion.is, Status::Invalid);
     let because = "seen beside it: the server's clock was set by +";
     assert!(exclusion.text.contains(because), "{}", exclusion.text);
-    let said = &run.messages;
+    let said = &run.around.messages;
     let told = |text: &String| text.contains("the lease was over before the release");
     assert!(said.iter().any(told), "{said:?}");
 }
@@ -357,7 +361,12 @@ fn loses_a_member<R: LaunchRecipe>(
 
 #[track_caller]
 fn goes_on_elsewhere(run: &Run) {
-    assert_eq!(run.errors, Default::default(), "{:?}", run.messages);
+    assert_eq!(
+        run.around.errors,
+        Default::default(),
+        "{:?}",
+        run.around.messages
+    );
     assert!(run.traffic.unwrap().failovers.is_some(), "{run:?}");
     let said = format!("{:?}", run.verdict);
     assert!(!said.contains("wake-up"), "{said}");

@@ -48,7 +48,7 @@ fn each_service_is_launched_measured_and_gone_on_every_carrier() {
         for run in &runs {
             is_faultless(run);
             assert_eq!(run.operations, 120, "{line}: {}", run.target);
-            let server = run.accounts.as_ref().unwrap().server_s;
+            let server = run.around.accounts.as_ref().unwrap().server_s;
             assert!(server.is_some(), "{line}: {}", run.target);
         }
     }
@@ -62,7 +62,7 @@ fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
     let line = "stream postgres -n 1000 -w 2 --names own";
     let run = as_json(line).run().measures().leaves_nothing().only_run();
     is_faultless(&run);
-    let server_s = run.accounts.unwrap().server_s.unwrap();
+    let server_s = run.around.accounts.unwrap().server_s.unwrap();
     assert!(server_s > 2_000.0 * 5e-6, "{server_s} s for 2000 pairs");
 }
 
@@ -74,7 +74,7 @@ fn three_servers_agree(name: &str) {
     is_faultless(&run);
     assert!(run.operations > 0, "{run:?}");
     // Each of three processes has worked for it.
-    let server_s = run.accounts.unwrap().server_s.unwrap();
+    let server_s = run.around.accounts.unwrap().server_s.unwrap();
     assert!(server_s > 0.0, "{server_s}");
 }
 
@@ -234,7 +234,7 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         let done = as_json(&line).under(&with).run().measures();
         is_faultless(&done.only_run());
         assert!(
-            done.only_run().accounts.unwrap().server_s.is_some(),
+            done.only_run().around.accounts.unwrap().server_s.is_some(),
             "{line}"
         );
         // In the address, and never shown.

@@ -98,7 +98,7 @@ fn a_generator_that_is_killed_makes_its_run_invalid_and_is_named() {
     run.kill(generator);
     let point = run.end().measures().leaves_nothing().only_run();
     assert_eq!(point.verdict.is, Status::Invalid);
-    let death = &point.deaths[0];
+    let death = &point.around.deaths[0];
     assert!(
         death.contains(&format!("(pid {generator}): killed by SIGKILL")),
         "{death}"

@@ -69,7 +69,7 @@ fn who_else_holds_the_lock_is_named() {
     let run = place.jostle(&as_json(&line)).word("--during").word(&other);
     let point = run.run().exits(3).only_run();
     flags(&point, "idle_lock", Status::Invalid, ") holds it");
-    let found = &point.causes.as_ref().unwrap().found;
+    let found = &point.around.causes.as_ref().unwrap().found;
     assert!(found[0].starts_with("sleep ("), "{found:?}");
 }
 
@@ -142,11 +142,11 @@ fn ends_on_time(line: &str) {
         let late = measured(&format!("{line} --keys 8"));
         (held(&late) > 4 * held(&on_time)).then_some((on_time, late))
     });
-    let (spun_s, cpu_s) = (on_time.spun_s.unwrap(), on_time.cpu_s.unwrap());
+    let (spun_s, cpu_s) = (on_time.cpu.spun_s.unwrap(), on_time.cpu.cpu_s.unwrap());
     assert!(spun_s > 0.0 && spun_s < cpu_s, "{spun_s} of {cpu_s}");
-    let of_locks_s = on_time.cpu_us_per_operation.unwrap() * on_time.operations as f64 / 1e6;
+    let of_locks_s = on_time.cpu.cpu_us_per_operation.unwrap() * on_time.operations as f64 / 1e6;
     assert!((of_locks_s + spun_s - cpu_s).abs() < 1e-6, "{of_locks_s}");
-    assert_eq!(late.spun_s, None);
+    assert_eq!(late.cpu.spun_s, None);
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn calls_that_fail_within_the_window_are_noticed() {
         run.after(Duration::from_millis(400));
         fs::remove_file(place.file("lock")).unwrap();
         let done = run.end().leaves_nothing();
-        (done.code() == 3 && done.only_run().errors.get("ENOENT") == Some(&2))
+        (done.code() == 3 && done.only_run().around.errors.get("ENOENT") == Some(&2))
             .then(|| done.only_run())
     });
     flags(&failed, "errors", Status::Invalid, "ENOENT");
     fs::write(place.file("lock"), "").unwrap();
     let well = point(place.jostle(&line));
     assert!(
-        reason(&well, "errors").is_none() && well.errors.is_empty(),
+        reason(&well, "errors").is_none() && well.around.errors.is_empty(),
         "{:?}",
         well.verdict
     );
@@ -216,10 +216,10 @@ fn under_a_quota(us: &str) -> Run {
 fn the_kernel_s_count_of_periods_without_cpu_is_in_the_record() {
     let _beside = beside();
     let stopped = under_a_quota("10000");
-    assert!(stopped.machine.throttled_periods.is_some());
+    assert!(stopped.around.machine.throttled_periods.is_some());
     // One that is never used up: ten CPUs' worth.
     let free = under_a_quota("1000000");
-    assert_eq!(free.machine.throttled_periods, Some(0));
+    assert_eq!(free.around.machine.throttled_periods, Some(0));
     assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
 }
 
@@ -260,7 +260,7 @@ mod figures {
             Status::Invalid,
             "the cgroup's CPU quota stopped the workers",
         );
-        assert!(stopped.machine.throttled_periods.unwrap() > 0);
+        assert!(stopped.around.machine.throttled_periods.unwrap() > 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
 use jostle_model::plan::Renew;
-use jostle_model::record::{At, Environment, Experiment, Run};
+use jostle_model::record::{At, Circumstances, Environment, Experiment, Run, Window};
 use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
 use jostle_targets::Spec;
@@ -115,8 +115,11 @@ fn record(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDa
         at,
         run: block,
         block,
-        window_s,
-        ramp_s: data.ramp_ns as f64 / 1e9,
+        window: Window {
+            window_s,
+            ramp_s: data.ramp_ns as f64 / 1e9,
+            ..Window::default()
+        },
         operations,
         throughput_per_s: match window_s > 0.0 {
             true => operations as f64 / window_s,
@@ -124,8 +127,11 @@ fn record(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDa
         },
         placement: "none".to_owned(),
         exclusion: Some(exclusion),
-        deaths: data.deaths,
-        setup: data.setup,
+        around: Circumstances {
+            deaths: data.deaths,
+            setup: data.setup,
+            ..Circumstances::default()
+        },
         recovery: Some(Box::new(recovery)),
         ..Run::default()
     }

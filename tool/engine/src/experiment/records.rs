@@ -148,7 +148,7 @@ impl Course<'_, '_> {
 
 /// Gives one run its verdict.
 pub(super) fn judge(experiment: &Experiment, run: &mut Run) {
-    run.spoilt = run.accounts.as_deref().is_some_and(harm::is_spoilt);
+    run.spoilt = run.around.accounts.as_deref().is_some_and(harm::is_spoilt);
     run.verdict = checks::verdict(&Evidence {
         experiment,
         runs: &[run],

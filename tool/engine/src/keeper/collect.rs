@@ -8,7 +8,7 @@ use jostle_harness::accounts::Books;
 use jostle_harness::how_it_ended;
 use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, add};
 use jostle_model::plan::{Carrier, Measure};
-use jostle_model::record::Buckets;
+use jostle_model::record::{Buckets, Circumstances};
 use jostle_stats::histogram;
 use jostle_sys::process::Ended;
 use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, WRITERS, Word};
@@ -43,10 +43,13 @@ pub(super) fn collect(
         ramp_ns: seen.ramp_ns,
         drain_ns: seen.drain_ns,
         operations: pages.iter().map(|page| operations(order, page)).collect(),
-        deaths: deaths(order, &seen, &pages),
-        truth,
-        setup,
-        during: seen.during.clone(),
+        around: Circumstances {
+            deaths: deaths(order, &seen, &pages),
+            truth,
+            setup,
+            during: seen.during.clone(),
+            ..Circumstances::default()
+        },
         ..RunData::default()
     };
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
@@ -255,17 +258,18 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
     for page in pages {
         if let Some(message) = page.message() {
             let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
-            let count = data.errors.entry(name).or_default();
+            let count = data.around.errors.entry(name).or_default();
             *count += 1;
             if *count == 1 {
-                data.messages.push(message);
+                data.around.messages.push(message);
             }
         }
     }
     // Asked to end its wait, and killed 2 s later.
     let stuck = seen.children.killed.iter().map(|worker| &pages[*worker]);
     let call = stuck.filter_map(|page| called(order, page)).next();
-    data.messages
+    data.around
+        .messages
         .extend(call.map(|call| format!("{call} did not return")));
     let before_release: u64 = pages.iter().map(|page| page.get(Word::BeforeRelease)).sum();
     for (name, count) in [
@@ -273,7 +277,7 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
         ("stuck_at_end", seen.children.stuck),
     ] {
         if count > 0 {
-            data.errors.insert(name.to_owned(), count);
+            data.around.errors.insert(name.to_owned(), count);
         }
     }
 }

@@ -17,7 +17,7 @@ impl Servers<'_> {
     /// to its deaths, or named before the error of a run that failed.
     pub(super) fn outlived(&self, done: Result<Reply, Aborted>) -> Reply {
         let has_failed = match &done {
-            Ok(Reply::Ran(data)) => !data.errors.is_empty(),
+            Ok(Reply::Ran(data)) => !data.around.errors.is_empty(),
             Ok(_) => false,
             Err(_) => true,
         };
@@ -28,7 +28,7 @@ impl Servers<'_> {
         }
         match done {
             Ok(Reply::Ran(mut data)) => {
-                data.deaths.extend(deaths);
+                data.around.deaths.extend(deaths);
                 Reply::Ran(data)
             }
             Ok(reply) => reply,

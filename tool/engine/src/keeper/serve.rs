@@ -100,7 +100,7 @@ fn anchored(context: &Context, run: &Run<'_>) -> Result<Reply, Aborted> {
     let before = anchor::passes(context, &run.order.cpus);
     let mut data = run.perform()?;
     let after = anchor::passes(context, &run.order.cpus);
-    data.anchor = anchor::anchor(&before, &after);
+    data.around.anchor = anchor::anchor(&before, &after);
     Ok(Reply::Ran(Box::new(data)))
 }
 

@@ -126,7 +126,7 @@ pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> RunData {
         .iter()
         .map(|part| (part.of.rank, used_s(&part.of.data)))
         .collect();
-    data.machine = without_neighbours(hosts, &used, part.of.rank, data.machine);
+    data.around.machine = without_neighbours(hosts, &used, part.of.rank, data.around.machine);
     let neighbours = || {
         parts
             .iter()
@@ -135,7 +135,7 @@ pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> RunData {
     };
     if data.server_cpu_ns.is_none() {
         let seen = neighbours().filter_map(|other| other.server_cpu_ns).max();
-        data.machine.harness_cpu_s += seen.unwrap_or(0) as f64 / 1e9;
+        data.around.machine.harness_cpu_s += seen.unwrap_or(0) as f64 / 1e9;
     }
     (data.server_counted, data.server_binds, data.server_unbinds) = (None, None, None);
     if let Some(spread) = &mut data.spread {
@@ -184,7 +184,7 @@ pub(super) fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) ->
         Some(Place::Cpus(cpus)) => cpus.len() as u64,
         // Ranks that may use the same CPUs each count them.
         _ => {
-            let cores = here().map(|part| part.of.data.machine.cores).max();
+            let cores = here().map(|part| part.of.data.around.machine.cores).max();
             allowed().min(cores.filter(|cores| *cores > 0).unwrap_or(u64::MAX))
         }
     };
@@ -254,7 +254,7 @@ fn used_s(data: &RunData) -> Option<f64> {
         .requests
         .as_ref()
         .map_or(0, |r| r.children_ns.0 + r.children_ns.1);
-    Some((data.cpu_ns? + children) as f64 / 1e9 + data.machine.harness_cpu_s)
+    Some((data.cpu_ns? + children) as f64 / 1e9 + data.around.machine.harness_cpu_s)
 }
 
 fn any_sum(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {

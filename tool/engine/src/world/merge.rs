@@ -11,7 +11,7 @@ use super::{Host, Part};
 use crate::order::{
     GeneratorData, Merged, OpenLoopData, RequestData, RunData, RunOrder, SpreadData,
 };
-use jostle_model::record::{Accounts, Buckets, Count, Counts, Machine};
+use jostle_model::record::{Accounts, Buckets, Circumstances, Count, Counts, Machine};
 use std::collections::BTreeMap;
 
 /// Overlaps that are told in words.
@@ -59,11 +59,18 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
         usage_ns: (sum(|one| one.usage_ns.0), sum(|one| one.usage_ns.1)),
         runqueue_wait_ns: known(|one| one.runqueue_wait_ns),
         switches: known(|one| one.switches),
-        counts: counts(parts),
+        around: Circumstances {
+            counts: counts(parts),
+            machine: machines::together(hosts, &machines(parts)),
+            accounts: accounts(hosts, parts),
+            errors: counted(all().map(|one| &one.around.errors)),
+            setup: agreed(parts, |one| &one.around.setup),
+            // The pulse belongs to one machine, and is compared with itself only.
+            anchor: parts.first().and_then(|part| part.of.data.around.anchor),
+            ..Circumstances::default()
+        },
         excludes: all().any(|one| one.excludes),
         cpu_read_ns: most(|one| one.cpu_read_ns),
-        machine: machines::together(hosts, &machines(parts)),
-        accounts: accounts(hosts, parts),
         // Each host that asks is told what all hosts did.
         server_counted: all().find_map(|one| one.server_counted),
         is_remote: all().any(|one| one.is_remote),
@@ -75,10 +82,6 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
             .filter_map(|one| one.traffic)
             .reduce(|one, other| (one.0 + other.0, one.1 + other.1)),
         failovers: sum(|one| one.failovers),
-        errors: counted(all().map(|one| &one.errors)),
-        setup: agreed(parts, |one| &one.setup),
-        // The pulse belongs to one machine, and is compared with itself only.
-        anchor: parts.first().and_then(|part| part.of.data.anchor),
         spread: spread(hosts, parts),
         requests: requests(parts),
         ..locks(whole, parts)
@@ -114,7 +117,7 @@ fn counts(parts: &[Part]) -> Counts {
     let of = |count: &Count| {
         let each = parts
             .iter()
-            .map(|part| part.of.data.counts.get(count.name()));
+            .map(|part| part.of.data.around.counts.get(count.name()));
         Some((count.name().to_owned(), each.sum::<Option<u64>>()?))
     };
     Count::ALL.iter().filter_map(of).collect()
@@ -122,14 +125,19 @@ fn counts(parts: &[Part]) -> Counts {
 
 fn machines(parts: &[Part]) -> Vec<(usize, Machine)> {
     let each = parts.iter();
-    each.map(|part| (part.of.rank, part.of.data.machine))
+    each.map(|part| (part.of.rank, part.of.data.around.machine))
         .collect()
 }
 
 fn accounts(hosts: &[Host], parts: &[Part]) -> Option<Box<Accounts>> {
     let each: Option<Vec<(usize, Accounts)>> = parts
         .iter()
-        .map(|part| Some((part.of.rank, (**part.of.data.accounts.as_ref()?).clone())))
+        .map(|part| {
+            Some((
+                part.of.rank,
+                (**part.of.data.around.accounts.as_ref()?).clone(),
+            ))
+        })
         .collect();
     machines::accounts_together(hosts, &each?).map(Box::new)
 }
@@ -266,15 +274,15 @@ fn words(data: &mut RunData, hosts: &[Host], parts: &[Part]) {
         };
         let one = &part.of.data;
         data.examples.extend(said(&one.examples));
-        data.messages.extend(said(&one.messages));
-        if let Some(causes) = &one.causes {
-            let all = data.causes.get_or_insert_default();
+        data.around.messages.extend(said(&one.around.messages));
+        if let Some(causes) = &one.around.causes {
+            let all = data.around.causes.get_or_insert_default();
             all.found.extend(said(&causes.found));
             all.looked_at.extend(said(&causes.looked_at));
         }
-        data.deaths.extend(said(&one.deaths));
-        if let Some(during) = &one.during {
-            let all = data.during.get_or_insert_default();
+        data.around.deaths.extend(said(&one.around.deaths));
+        if let Some(during) = &one.around.during {
+            let all = data.around.during.get_or_insert_default();
             let gap = if all.is_empty() { "" } else { "; " };
             *all = format!("{all}{gap}{name}: {during}");
         }

@@ -41,7 +41,7 @@ pub(super) fn row<D>(
     let beyond_p99 = buckets(whole).zip(buckets(own));
     let open_loop = own.open_loop.as_deref();
     let lag = open_loop.and_then(|open| open.generator_lag_ns.as_ref());
-    let worked_s = own.window_s * workers as f64;
+    let worked_s = own.window.window_s * workers as f64;
     HostPart {
         rank: did.rank as u64,
         host: super::name(hosts, did.rank),
@@ -51,14 +51,15 @@ pub(super) fn row<D>(
         workers: workers as u64,
         operations: own.operations,
         throughput_per_s: own.throughput_per_s,
-        cpu_s: own.cpu_s,
-        cpu_us_per_operation: own.cpu_us_per_operation,
+        cpu_s: own.cpu.cpu_s,
+        cpu_us_per_operation: own.cpu.cpu_us_per_operation,
         busy_share: own
             .thread_loads
             .iter()
             .map(|g| g.busy_share)
             .reduce(f64::max),
         runqueue_share: own
+            .cpu
             .runqueue_wait_s
             .filter(|_| worked_s > 0.0)
             .map(|waited_s| waited_s / worked_s),
@@ -66,7 +67,7 @@ pub(super) fn row<D>(
         latency_of: latency_of.map(str::to_owned),
         latency_ns: latency_of.and_then(|figure| tail::distribution(own, figure)),
         beyond_p99: beyond_p99.map(|(whole, own)| tail::beyond_p99(&whole, &own)),
-        errors: own.errors.clone(),
+        errors: own.around.errors.clone(),
         verdict: checks::verdict(&Evidence {
             experiment,
             runs: &[own],
@@ -95,7 +96,7 @@ mod tests {
     use crate::hosts::{HostData, Offset};
     use crate::order::{Merged, RunData};
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Buckets, Machine, SCHEMA, Status};
+    use jostle_model::record::{Buckets, Circumstances, Machine, SCHEMA, Status};
 
     fn experiment() -> Experiment {
         Experiment {
@@ -123,9 +124,12 @@ mod tests {
             figures: [("acquire_ns".to_owned(), waits)].into(),
             stamped: quick + slow,
             runqueue_wait_ns: Some(250_000_000),
-            machine: Machine {
-                throttled_periods: Some(throttled),
-                ..Machine::default()
+            around: Circumstances {
+                machine: Machine {
+                    throttled_periods: Some(throttled),
+                    ..Machine::default()
+                },
+                ..Circumstances::default()
             },
             excludes: true,
             ..RunData::default()

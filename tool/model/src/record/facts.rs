@@ -32,7 +32,7 @@ impl Run {
     /// The version of the server that was measured, as people write it; a last part of 0 is
     /// left out. None where it is not known, or no server was.
     pub fn server_version(&self) -> Option<String> {
-        let number = self.setup.get(SERVER_VERSION)? * 1e6;
+        let number = self.around.setup.get(SERVER_VERSION)? * 1e6;
         let number = number.round() as u64;
         let (major, minor, patch) = (number / 1_000_000, number / 1_000 % 1_000, number % 1_000);
         Some(match patch {
@@ -90,7 +90,7 @@ mod tests {
             // Older files have no third part.
             (3.004, "3.4"),
         ] {
-            run.setup.insert(SERVER_VERSION.to_owned(), number);
+            run.around.setup.insert(SERVER_VERSION.to_owned(), number);
             assert_eq!(run.server_version().as_deref(), Some(text));
         }
     }

@@ -17,6 +17,7 @@ mod facts;
 mod fit;
 mod judged;
 mod kept;
+mod parts;
 mod recovery;
 mod resume;
 mod run;
@@ -35,6 +36,7 @@ pub use facts::{SERVER_VERSION, TargetFacts};
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
 pub use kept::Kept;
+pub use parts::{Circumstances, Cpu, Window};
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
 pub use resume::{Resumed, RunTimes, Scheduled};
 pub use run::{

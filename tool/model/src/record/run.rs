@@ -2,8 +2,8 @@
 //! workers' shares, the server, parts of requests, slices of the window.
 
 use super::{
-    Accounts, At, Buckets, Causes, Counts, Distribution, Exclusion, Kept, Recovery, Spread,
-    ThreadLoad, Verdict, Waits,
+    At, Buckets, Circumstances, Cpu, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad,
+    Verdict, Waits, Window,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -24,16 +24,9 @@ pub struct Run {
     pub run: u32,
     /// In which block it ran, from 1; runs of one block are pairs.
     pub block: u32,
-    /// Length of the window; for `stream` from the common start to the end of the last worker.
-    pub window_s: f64,
-    /// From the last arrival to the window.
-    pub warmup_s: f64,
-    /// From the first fork to the last worker ready.
-    pub ramp_s: f64,
-    /// From the end of the window to the last worker reaped.
-    pub drain_s: f64,
-    /// From the first arrival at the common start to the last.
-    pub start_spread_ns: u64,
+    /// Its window, and the time around that.
+    #[serde(flatten)]
+    pub window: Window,
     /// Acquisitions granted in the window; for requests the successes, for `connect` the
     /// connections that the point adds.
     pub operations: u64,
@@ -50,49 +43,14 @@ pub struct Run {
     /// throughput_per_s / ceiling_per_s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_ideal: Option<f64>,
-    /// CPU time of the workers in the window, exact; absent if a clock could not be read at
-    /// both edges (a worker died). For `connect` that of the client processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_s: Option<f64>,
-    /// User part of `cpu_s`; see `cpu_split`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_user_s: Option<f64>,
-    /// System part of `cpu_s`; see `cpu_split`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_system_s: Option<f64>,
-    /// How the parts were obtained: `sampled`, or `exact`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_split: Option<String>,
-    /// The part of cpu_s that workers spun so that sleeping holds end on time; absent
-    /// where none did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub spun_s: Option<f64>,
-    /// (cpu_s - spun_s) / operations; for requests (cpu_s + children_user_s +
-    /// children_system_s) / all requests made, failed ones included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_us_per_operation: Option<f64>,
-    /// Share of the window that one reading of all CPU clocks took.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_read_share: Option<f64>,
-    /// Times that a worker was put on a CPU within the window; absent without the kernel's
-    /// schedstat, or where reading it would take over 1 % of the window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_switches: Option<u64>,
-    /// What the kernel counted of the workers' threads, from their arrival to their end
-    /// (warm-up included): `preempted` (times that one lost its CPU although it could have gone
-    /// on), `page_faults` (pages of memory that one waited for).
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub counts: Counts,
-    /// Time that workers were runnable but not running, summed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runqueue_wait_s: Option<f64>,
+    /// What the workers used of the CPUs.
+    #[serde(flatten)]
+    pub cpu: Cpu,
+    /// What surrounded it, and what went wrong.
+    #[serde(flatten)]
+    pub around: Circumstances,
     /// `place` of the plan: `none`, `same`, `cross`, `cpus:...`.
     pub placement: String,
-    /// What the whole machine did meanwhile.
-    pub machine: Machine,
-    /// Who used the CPUs meanwhile, by the scheduler's clocks.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub accounts: Option<Box<Accounts>>,
     /// Other programs or the hypervisor used so much of the CPUs that the whole block was run
     /// again.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -205,9 +163,6 @@ pub struct Run {
     /// What having so many connections open is like.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Box<Connections>>,
-    /// The profiler or tracer that ran along, as started, and whether it ended early.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub during: Option<String>,
     /// From the sending of a request to its answer, successful ones only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub service_ns: Option<Distribution>,
@@ -224,12 +179,6 @@ pub struct Run {
     /// Answers by code, successes included: exit codes or names of signals, statuses.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub codes: BTreeMap<String, u64>,
-    /// CPU time of the processes that were started for requests, user.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub children_user_s: Option<f64>,
-    /// CPU time of the processes that were started for requests, system.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub children_system_s: Option<f64>,
     /// `rate`: what became of the planned requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub open_loop: Option<Box<OpenLoop>>,
@@ -254,40 +203,11 @@ pub struct Run {
     /// it, as on another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// Failed calls by errno, answers that are not a success (`code 3`), `stuck_at_end`
-    /// (workers that had to be killed), `handoff_before_release` (hand-offs that ended before
-    /// they began by more than the clock's uncertainty).
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub errors: BTreeMap<String, u64>,
-    /// The first failure of each kind in words: which call, and the error of the system or the
-    /// server.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub messages: Vec<String>,
-    /// What was looked at outside the lock; absent where nothing went wrong.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub causes: Option<Box<Causes>>,
-    /// Workers, and servers that jostle launched, that ended too early, in words.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub deaths: Vec<String>,
     /// Ten equal slices of the window, full measuring only. For `stream` and `hold`: tenths of
     /// the operations of each worker; for requests the successes, with their times from sending
     /// to answer.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Slice>,
-    /// What a specimen recorded about itself over the whole run, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub truth: BTreeMap<String, f64>,
-    /// Facts about the set-up, by name: `server_version` (each part behind the first in three
-    /// digits: 3.004023 is 3.4.23, 15.018 is 15.18; older files have no third part), `slots`,
-    /// `collisions`, `poll_interval_ns`, `poll_ns`, `refused_tries`, `lease_ns`,
-    /// `lease_step_ns`, `lease_lag_ns` (by so much a lease may end late, since the service
-    /// looks at its clock in steps: ZooKeeper's tickTime).
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub setup: BTreeMap<String, f64>,
-    /// What the machine itself took for its simplest acts, just before the run
-    /// and just after it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub anchor: Option<Anchor>,
     /// With several hosts, what each host that took part did, by rank. The run's own figures
     /// are [those of all hosts together](method/hosts.md#how-do-the-hosts-figures-become-one);
     /// [some are absent](method/hosts.md#which-figures-are-absent-with-several-hosts).

@@ -44,7 +44,7 @@ impl Run {
 
     /// The workers' CPU time for each of them that waits, in microseconds a minute.
     pub fn waiting_cpu_us_per_minute(&self) -> Option<f64> {
-        self.each_waiting_minute(self.cpu_us_per_operation?)
+        self.each_waiting_minute(self.cpu.cpu_us_per_operation?)
     }
 
     /// The server's CPU time for each waiting worker, in microseconds a minute.
@@ -55,7 +55,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::{At, Distribution, Run, Server, ServerTraffic};
+    use crate::record::{At, Cpu, Distribution, Run, Server, ServerTraffic};
 
     /// Holds of 10 ms, of which each is waited for: a queue hands on in 100 us, and polls every
     /// 20 ms find the lock free after 10 ms on average.
@@ -94,7 +94,10 @@ mod tests {
                 mean: 0.5e9,
                 ..Distribution::default()
             }),
-            cpu_us_per_operation: Some(250.0),
+            cpu: Cpu {
+                cpu_us_per_operation: Some(250.0),
+                ..Cpu::default()
+            },
             server: Some(Server {
                 cpu_us_per_operation: Some(5_000.0),
                 ..Server::default()

@@ -250,7 +250,7 @@ fn fields(json: &str) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::End;
+    use crate::record::{Circumstances, Cpu, End, Window};
 
     #[test]
     fn every_kind_of_record_that_is_written_is_read() {
@@ -282,14 +282,23 @@ mod tests {
     fn a_run_is_written_flat_and_read_by_its_old_name_too() {
         let mut run = Run {
             target: "flock".to_owned(),
-            window_s: 0.25,
-            cpu_s: Some(0.125),
-            messages: vec!["late".to_owned()],
+            window: Window {
+                window_s: 0.25,
+                ..Window::default()
+            },
+            cpu: Cpu {
+                cpu_s: Some(0.125),
+                ..Cpu::default()
+            },
+            around: Circumstances {
+                messages: vec!["late".to_owned()],
+                ..Circumstances::default()
+            },
             ..Run::default()
         };
-        // More than a float can hold.
-        run.errors.insert("EIO".to_owned(), (1 << 53) - 1);
-        run.machine.ticks = 7;
+        // The greatest count that a line may hold.
+        run.around.errors.insert("EIO".to_owned(), 1 << 53);
+        run.around.machine.ticks = 7;
         let record = Record::Run(Box::new(run));
         let line = record_to_json(&record);
         let Some(behind) = line.strip_prefix("{\"record\":\"run\",") else {

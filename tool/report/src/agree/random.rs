@@ -47,20 +47,21 @@ pub(super) fn random(rng: &mut Rng) -> ResultSet {
 static FAULTS: &[fn(&mut Run, &mut Rng)] = &[
     |_, _| (),
     |point, rng| drop_to(point, rng.below(40)),
-    |run, rng| run.machine.stolen_ticks = rng.below(60),
-    |run, rng| run.machine.throttled_periods = Some(rng.below(3)),
-    |run, rng| run.machine.halts = Some(rng.below(3)),
-    |run, rng| run.deaths = vec!["worker 1 died".to_owned(); rng.below(3) as usize],
+    |run, rng| run.around.machine.stolen_ticks = rng.below(60),
+    |run, rng| run.around.machine.throttled_periods = Some(rng.below(3)),
+    |run, rng| run.around.machine.halts = Some(rng.below(3)),
+    |run, rng| run.around.deaths = vec!["worker 1 died".to_owned(); rng.below(3) as usize],
     |run, rng| {
-        run.errors.insert("EIO".to_owned(), rng.below(3));
+        run.around.errors.insert("EIO".to_owned(), rng.below(3));
     },
     |run, rng| {
-        run.errors
+        run.around
+            .errors
             .insert("handoff_before_release".to_owned(), rng.below(30));
     },
     |point, rng| point.blocked_share = Some(rng.below(2) as f64),
     |point, rng| point.throughput_per_s *= 1.0 + rng.below(100) as f64 / 50.0,
-    |run, rng| run.during = (rng.below(2) == 0).then(|| "perf, \"all\"".to_owned()),
+    |run, rng| run.around.during = (rng.below(2) == 0).then(|| "perf, \"all\"".to_owned()),
     |run, rng| {
         run.exclusion.get_or_insert_default().lost_updates = rng.below(3);
     },
@@ -88,7 +89,7 @@ static FAULTS: &[fn(&mut Run, &mut Rng)] = &[
     },
     |run, rng| {
         let seconds = rng.below(30) as f64 / 10.0;
-        run.accounts = Some(Box::new(Accounts {
+        run.around.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             waited_s: (rng.below(5) > 0).then_some(seconds),
@@ -101,13 +102,13 @@ static FAULTS: &[fn(&mut Run, &mut Rng)] = &[
 /// Something else took a CPU in so many tenths of the window.
 pub(super) fn disturb(run: &mut Run, tenths: u64) {
     const SLICES: u64 = 100;
-    let length_us = (run.window_s * 1e6) as u64 / SLICES;
+    let length_us = (run.window.window_s * 1e6) as u64 / SLICES;
     let is_disturbed = |slice: u64| slice < tenths * SLICES / 10;
     let each = |of: &dyn Fn(u64) -> u64| -> Vec<u64> { (0..SLICES).map(of).collect() };
     let foreign_us = each(&|slice| u64::from(is_disturbed(slice)) * length_us);
     let foreign_s = foreign_us.iter().sum::<u64>() as f64 / 1e6;
-    run.accounts = Some(Box::new(Accounts {
-        between_s: run.window_s,
+    run.around.accounts = Some(Box::new(Accounts {
+        between_s: run.window.window_s,
         cpus: 2,
         waited_s: Some(foreign_s),
         foreign_s: Some(foreign_s),
@@ -124,5 +125,5 @@ pub(super) fn disturb(run: &mut Run, tenths: u64) {
 
 fn drop_to(run: &mut Run, operations: u64) {
     run.operations = operations;
-    run.throughput_per_s = operations as f64 / run.window_s;
+    run.throughput_per_s = operations as f64 / run.window.window_s;
 }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use jostle_model::Plan;
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Phase, Waits};
+    use jostle_model::record::{At, Phase, Waits, Window};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 
@@ -148,7 +148,10 @@ mod tests {
             run: block,
             block,
             operations: 500 * workers,
-            window_s: 500.0 * cycle_us / 1e6,
+            window: Window {
+                window_s: 500.0 * cycle_us / 1e6,
+                ..Window::default()
+            },
             throughput_per_s: workers as f64 * 1e6 / cycle_us,
             acquire_ns: Some(Waits {
                 granted: of(10.0),
@@ -196,8 +199,8 @@ mod tests {
     #[test]
     fn sessions_that_failed_to_open_are_no_quick_cycles() {
         let mut runs = runs(1, 210.0, 75.0);
-        runs[1].errors = [("EPROTO".to_owned(), 1)].into();
-        runs[1].messages = vec!["open: cannot connect".to_owned()];
+        runs[1].around.errors = [("EPROTO".to_owned(), 1)].into();
+        runs[1].around.messages = vec!["open: cannot connect".to_owned()];
         assert!(said(&runs).starts_with("INVALID with 1 worker: "));
     }
 }

@@ -357,7 +357,7 @@ mod tests {
     use jostle_model::List;
     use jostle_model::connect::{Connections, Stopped};
     use jostle_model::plan::Workload;
-    use jostle_model::record::Experiment;
+    use jostle_model::record::{Experiment, Window};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 
@@ -390,7 +390,10 @@ mod tests {
                     run: block,
                     block,
                     operations: parities.iter().sum(),
-                    window_s: 1.0,
+                    window: Window {
+                        window_s: 1.0,
+                        ..Window::default()
+                    },
                     connect_ns: Some(fixtures::distribution(1_000, ns as u64)),
                     connections: Some(Box::new(Connections {
                         opened: open,
@@ -484,7 +487,7 @@ mod tests {
                 let connect = run.connect_ns.as_mut().unwrap();
                 connect.percentiles.insert("p99", 1_000 * p99_us);
                 connect.mean = 1e3 * mean_us as f64;
-                run.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
+                run.cpu.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
             }
             (said(&all)[0].1.clone(), all)
         };

@@ -137,7 +137,11 @@ fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
 fn waited_elsewhere(run: &Run, calls_ns: f64) -> Option<f64> {
     let half_ns = run.hold_ns.as_ref()?.mean / 2.0;
     let waits = Histogram::from_buckets(run.histograms.get("acquire_ns")?);
-    let queued_ns = 1e9 * run.runqueue_wait_s.filter(|_| growth::runs_apart(run))?;
+    let queued_ns = 1e9
+        * run
+            .cpu
+            .runqueue_wait_s
+            .filter(|_| growth::runs_apart(run))?;
     let queued = queued_ns / half_ns / run.operations.max(1) as f64;
     let late = waits.share_over(half_ns as u64);
     (half_ns > calls_ns && half_ns > 0.0).then_some(late - run.blocked_share? - queued)
@@ -408,7 +412,7 @@ fn is_plain(plan: &Plan) -> bool {
 
 fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
     let growth = many.cpu_us_per_operation?.median / few.cpu_us_per_operation?.median;
-    let paired = by_block(few, many, 1.0, |run| run.cpu_us_per_operation)?;
+    let paired = by_block(few, many, 1.0, |run| run.cpu.cpu_us_per_operation)?;
     let digits = if growth < 3.0 { 1 } else { 0 };
     (growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0)
         .then(|| format!("CPU per lock grows ~{growth:.digits$}x"))

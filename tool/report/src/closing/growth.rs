@@ -129,7 +129,7 @@ fn undecided(ratio: &Ratio) -> String {
 
 /// Seconds an operation, all workers together.
 fn cost(run: &Run) -> Option<f64> {
-    (run.operations > 0).then(|| run.window_s / run.operations as f64)
+    (run.operations > 0).then(|| run.window.window_s / run.operations as f64)
 }
 
 /// Growth that shows within a run: the last tenth of the acquisitions against
@@ -175,7 +175,7 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         Some((operations, find(1, 2 * operations)?, two))
     });
     let (operations, one, two) = both.max_by_key(|(operations, ..)| *operations)?;
-    let ratio = by_block(one, two, 1.0, |run| Some(run.window_s))?;
+    let ratio = by_block(one, two, 1.0, |run| Some(run.window.window_s))?;
     let names = match plan.names {
         Some(Names::Own) => "each on its own name",
         _ => "on one name, where they wait for each other",
@@ -214,8 +214,8 @@ pub(crate) const DISJOINT: &str =
 
 /// Whether two workers could have worked at once: each on a CPU, and without a server.
 pub(crate) fn runs_apart(run: &Run) -> bool {
-    let accounts = run.accounts.as_deref();
-    let cpus = accounts.map_or(run.machine.cores, |of| of.cpus);
+    let accounts = run.around.accounts.as_deref();
+    let cpus = accounts.map_or(run.around.machine.cores, |of| of.cpus);
     let served = run.server.is_some() || accounts.is_some_and(|of| of.server_s.is_some());
     cpus > 1 && run.placement != "same" && !served
 }
@@ -233,7 +233,7 @@ fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
 mod tests {
     use super::*;
     use jostle_model::List;
-    use jostle_model::record::{Experiment, Server, Slice};
+    use jostle_model::record::{Experiment, Server, Slice, Window};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 
@@ -267,7 +267,10 @@ mod tests {
                     run: block,
                     block,
                     operations,
-                    window_s,
+                    window: Window {
+                        window_s,
+                        ..Window::default()
+                    },
                     throughput_per_s: operations as f64 / window_s,
                     ..Run::default()
                 }
@@ -333,7 +336,7 @@ mod tests {
             "2 workers of 10,000 on one name, where they wait for each other, take as long as 1 of 20,000."
         );
         for run in all.iter_mut().filter(|p| p.at.workers == Some(2)) {
-            run.window_s *= 1.5;
+            run.window.window_s *= 1.5;
         }
         assert!(said(Workload::Stream, &all).contains("take 1.51 times as long as 1 of 20,000"));
     }
@@ -344,7 +347,7 @@ mod tests {
             let mut all = runs(Workload::Stream, 1, 20_000, 20.0);
             all.extend(runs(Workload::Stream, 2, 10_000, two_us));
             for run in &mut all {
-                run.machine.cores = cpus;
+                run.around.machine.cores = cpus;
             }
             let mut experiment = experiment(Workload::Stream);
             experiment.plan.names = Some(names);
@@ -386,7 +389,7 @@ mod tests {
     #[test]
     fn of_invalid_figures_only_that_is_said() {
         let mut runs = runs(Workload::Stream, 1, 1_000, 20.0);
-        runs[0].errors.insert("EPROTO".to_owned(), 1);
+        runs[0].around.errors.insert("EPROTO".to_owned(), 1);
         let text = said(Workload::Stream, &runs);
         assert!(
             text.starts_with("INVALID with 1 worker and 1,000 operations each: "),

@@ -78,7 +78,7 @@ fn lateness(kept: &KeptSummary) -> Option<String> {
 mod tests {
     use crate::closing::sentences;
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Experiment, Kept, Run};
+    use jostle_model::record::{At, Experiment, Kept, Run, Window};
     use jostle_model::{List, Nanos, Plan};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
@@ -106,7 +106,10 @@ mod tests {
             run: 1,
             block: 1,
             operations: keys,
-            window_s: 0.1,
+            window: Window {
+                window_s: 0.1,
+                ..Window::default()
+            },
             throughput_per_s: 10.0 * keys as f64,
             kept: Some(Box::new(Kept {
                 kept_s: 90.0,

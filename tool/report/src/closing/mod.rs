@@ -255,7 +255,7 @@ pub(crate) mod tests {
             &queue(100, 47),
         );
         for run in &mut made.runs {
-            run.machine.stolen_ticks = 100;
+            run.around.machine.stolen_ticks = 100;
         }
         assert_eq!(made.compares().len(), 0);
         assert!(

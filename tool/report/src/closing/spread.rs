@@ -241,7 +241,11 @@ mod tests {
         // 12 s: 40 % of the machine is nobody's; or of one host of several, as often.
         let mut busy = quiet.clone();
         for run in &mut busy {
-            (run.cpu_s, run.machine.ticks, run.machine.busy_ticks) = (Some(0.0), 1_000, 400);
+            (
+                run.cpu.cpu_s,
+                run.around.machine.ticks,
+                run.around.machine.busy_ticks,
+            ) = (Some(0.0), 1_000, 400);
         }
         let mut on_a_host = quiet;
         for run in &mut on_a_host {

@@ -13,7 +13,7 @@ pub(crate) fn set(rate: f64, slow: f64) -> ResultSet {
     for target in ["flock", "sysv"] {
         for run in 1..=9 {
             let mut point = made::point(target, run, rate / slow, 5.0, &made::queue(10, 472));
-            point.anchor = Some(Anchor {
+            point.around.anchor = Some(Anchor {
                 step_ns: 1.4 * slow,
                 call_ns: 44.0 * slow,
                 wake_ns: 2_700.0 * slow,
@@ -70,7 +70,7 @@ fn where_only_a_part_of_the_machine_moved_nothing_is_decided() {
     let base = set(1000.0, 1.0);
     let mut new = set(900.0, 1.0);
     for run in &mut new.runs {
-        let anchor = run.anchor.as_mut().unwrap();
+        let anchor = run.around.anchor.as_mut().unwrap();
         anchor.line_ns = anchor.line_ns.map(|ns| 1.15 * ns);
     }
     let found = compared(&base, &new).unwrap();
@@ -99,11 +99,11 @@ fn runs_of_another_state_are_set_aside() {
         let (mut base, mut new) = (base.clone(), set(1000.0, 1.0));
         if line_ns.is_none() {
             for run in base.runs.iter_mut().chain(&mut new.runs) {
-                run.anchor.as_mut().unwrap().line_ns = None;
+                run.around.anchor.as_mut().unwrap().line_ns = None;
             }
         }
         for point in new.runs.iter_mut().filter(|run| run.run <= 5) {
-            let anchor = point.anchor.as_mut().unwrap();
+            let anchor = point.around.anchor.as_mut().unwrap();
             (anchor.wake_ns, anchor.line_ns) = (wake_ns, line_ns);
             point.throughput_per_s *= 2.0;
         }
@@ -117,7 +117,7 @@ fn runs_of_another_state_are_set_aside() {
 fn without_an_anchor_two_sessions_are_not_compared() {
     let base = set(1000.0, 1.0);
     let mut new = set(500.0, 1.0);
-    new.runs.iter_mut().for_each(|run| run.anchor = None);
+    new.runs.iter_mut().for_each(|run| run.around.anchor = None);
     let found = compared(&base, &new).unwrap();
     assert_eq!(found.rows[0].1.said, Change::Undecided);
     assert_eq!(found.rows[0].1.why.as_deref(), Some("NEW has no anchor"));
@@ -192,7 +192,7 @@ fn settings_are_compared_where_both_files_have_them() {
 fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
     let mut one = set(1000.0, 1.0);
     for run in &mut one.runs {
-        run.anchor = None;
+        run.around.anchor = None;
         // A machine that gets slower from block to block.
         run.throughput_per_s /= f64::from(run.block);
         if run.target == "sysv" {
@@ -243,10 +243,10 @@ fn every_figure_has_its_direction() {
     let mut base = set(1000.0, 1.0);
     let mut new = set(1000.0, 1.0);
     for point in &mut base.runs {
-        point.cpu_us_per_operation = Some(5.0);
+        point.cpu.cpu_us_per_operation = Some(5.0);
     }
     for run in &mut new.runs {
-        run.cpu_us_per_operation = Some(6.0);
+        run.cpu.cpu_us_per_operation = Some(6.0);
         run.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
     }
     let found = compare(&Input {
@@ -293,7 +293,7 @@ fn of_a_hundred_pairs_that_are_invalid_or_undecided_none_passes_under_strict() {
             let spoils = nth % 3 == 2 || nth % 3 == side;
             match nth / 3 % 4 {
                 // Nothing to anchor it.
-                0 if spoils => set.runs.iter_mut().for_each(|run| run.anchor = None),
+                0 if spoils => set.runs.iter_mut().for_each(|run| run.around.anchor = None),
                 // Too few runs.
                 1 => set.runs.retain(|run| run.run <= 1 + nth as u32 % 3),
                 2 if spoils => broken(set, nth),
@@ -315,7 +315,7 @@ fn of_a_hundred_pairs_that_are_invalid_or_undecided_none_passes_under_strict() {
 
 fn broken(set: &mut ResultSet, nth: usize) {
     let run = &mut set.runs[nth % 18];
-    run.errors.insert("EIO".to_owned(), 1);
+    run.around.errors.insert("EIO".to_owned(), 1);
 }
 
 #[test]

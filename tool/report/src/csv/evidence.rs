@@ -21,8 +21,8 @@ fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Run) -> Option<f64
 /// What went wrong, and what was counted.
 fn counts() -> Vec<Figure> {
     vec![
-        count("errors", |run| Some(run.errors.values().sum())),
-        count("deaths", |run| Some(run.deaths.len() as u64)),
+        count("errors", |run| Some(run.around.errors.values().sum())),
+        count("deaths", |run| Some(run.around.deaths.len() as u64)),
         count("timeouts", |run| run.timeouts),
         count("exclusion_checked", |run| {
             run.exclusion.as_ref().map(|e| e.checked)
@@ -66,32 +66,40 @@ fn circumstances() -> Vec<Figure> {
             let shares = generators.filter_map(|g| Some(g.process?.still_share));
             shares.reduce(f64::max)
         }),
-        figure("runqueue_wait", "s", Sum, |run| run.runqueue_wait_s),
+        figure("runqueue_wait", "s", Sum, |run| run.cpu.runqueue_wait_s),
         figure("others_cpu", "s", Sum, |run| {
-            run.accounts.as_ref()?.others_s
+            run.around.accounts.as_ref()?.others_s
         }),
         figure("server_cpu", "s", Sum, |run| {
-            run.accounts.as_ref()?.server_s
+            run.around.accounts.as_ref()?.server_s
         }),
         figure("unexplained_cpu", "s", Sum, |run| {
-            run.accounts.as_ref()?.unexplained_s
+            run.around.accounts.as_ref()?.unexplained_s
         }),
-        figure("waited", "s", Sum, |run| run.accounts.as_ref()?.waited_s),
-        figure("stolen", "s", Sum, |run| run.accounts.as_ref()?.stolen_s),
-        figure("steal", "share", Most, |run| run.machine.steal_share),
-        count("throttled_periods", |run| run.machine.throttled_periods),
+        figure("waited", "s", Sum, |run| {
+            run.around.accounts.as_ref()?.waited_s
+        }),
+        figure("stolen", "s", Sum, |run| {
+            run.around.accounts.as_ref()?.stolen_s
+        }),
+        figure("steal", "share", Most, |run| run.around.machine.steal_share),
+        count("throttled_periods", |run| {
+            run.around.machine.throttled_periods
+        }),
         figure("start_spread", "ns", Most, |run| {
-            Some(run.start_spread_ns as f64)
+            Some(run.window.start_spread_ns as f64)
         }),
         figure("anchor_step", "ns", Middle, |run| {
-            run.anchor.map(|a| a.step_ns)
+            run.around.anchor.map(|a| a.step_ns)
         }),
         figure("anchor_call", "ns", Middle, |run| {
-            run.anchor.map(|a| a.call_ns)
+            run.around.anchor.map(|a| a.call_ns)
         }),
         figure("anchor_wake", "ns", Middle, |run| {
-            run.anchor.map(|a| a.wake_ns)
+            run.around.anchor.map(|a| a.wake_ns)
         }),
-        figure("anchor_line", "ns", Middle, |run| run.anchor?.line_ns),
+        figure("anchor_line", "ns", Middle, |run| {
+            run.around.anchor?.line_ns
+        }),
     ]
 }

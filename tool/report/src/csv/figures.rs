@@ -150,7 +150,7 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     all.extend(costs());
     all.extend(Count::ALL.iter().map(|count| {
         Figure::new(count.name(), "", Over::Sum, |run| {
-            run.counts.get(count.name()).map(|n| *n as f64)
+            run.around.counts.get(count.name()).map(|n| *n as f64)
         })
     }));
     all.extend(kept());
@@ -167,11 +167,11 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
             .evidence(),
         );
     }
-    for error in names(&runs, |run| run.errors.keys().cloned().collect()) {
+    for error in names(&runs, |run| run.around.errors.keys().cloned().collect()) {
         let stem = format!("errors_{error}");
         all.push(
             Figure::new(stem, "", Over::Sum, move |run| {
-                run.errors.get(&error).map(|n| *n as f64)
+                run.around.errors.get(&error).map(|n| *n as f64)
             })
             .evidence(),
         );
@@ -230,8 +230,8 @@ fn rates() -> Vec<Figure> {
         Figure::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
         rate("of_ideal", "share", |run| run.of_ideal),
         Figure::new("operations", "", Sum, |run| Some(run.operations as f64)),
-        Figure::new("window", "s", Middle, |run| Some(run.window_s)),
-        Figure::new("warmup", "s", Middle, |run| Some(run.warmup_s)),
+        Figure::new("window", "s", Middle, |run| Some(run.window.window_s)),
+        Figure::new("warmup", "s", Middle, |run| Some(run.window.warmup_s)),
         Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
         Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
         Figure::new("blocked", "share", Interval, |run| run.blocked_share),
@@ -457,14 +457,14 @@ fn costs() -> Vec<Figure> {
     use Over::{Interval, Sum};
     vec![
         Figure::new("cpu", "us_per_operation", Interval, |run| {
-            run.cpu_us_per_operation
+            run.cpu.cpu_us_per_operation
         }),
-        Figure::new("cpu", "s", Sum, |run| run.cpu_s),
-        Figure::new("cpu_user", "s", Sum, |run| run.cpu_user_s),
-        Figure::new("cpu_system", "s", Sum, |run| run.cpu_system_s),
-        Figure::new("spun", "s", Sum, |run| run.spun_s),
-        Figure::new("children_user", "s", Sum, |run| run.children_user_s),
-        Figure::new("children_system", "s", Sum, |run| run.children_system_s),
+        Figure::new("cpu", "s", Sum, |run| run.cpu.cpu_s),
+        Figure::new("cpu_user", "s", Sum, |run| run.cpu.cpu_user_s),
+        Figure::new("cpu_system", "s", Sum, |run| run.cpu.cpu_system_s),
+        Figure::new("spun", "s", Sum, |run| run.cpu.spun_s),
+        Figure::new("children_user", "s", Sum, |run| run.cpu.children_user_s),
+        Figure::new("children_system", "s", Sum, |run| run.cpu.children_system_s),
         Figure::new("server_cpu", "us_per_operation", Interval, |run| {
             run.server?.cpu_us_per_operation
         }),
@@ -503,7 +503,7 @@ fn costs() -> Vec<Figure> {
             Run::waiting_server_cpu_us_per_minute,
         ),
         Figure::new("context_switches", "", Sum, |run| {
-            run.context_switches.map(|n| n as f64)
+            run.cpu.context_switches.map(|n| n as f64)
         }),
         Figure::new("idle_mean", "ns", Interval, |run| run.idle_mean_ns),
         Figure::new("stamp_every", "", Over::Middle, |run| {

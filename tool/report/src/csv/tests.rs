@@ -150,7 +150,7 @@ fn the_phases_answers_and_errors_of_requests_have_columns_of_their_names() {
     }];
     run.codes = [("200".to_owned(), 7)].into();
     let (target, at) = (run.target.clone(), run.at);
-    set.runs[1].errors = [("ETIMEDOUT".to_owned(), 2)].into();
+    set.runs[1].around.errors = [("ETIMEDOUT".to_owned(), 2)].into();
     let rows = rows(&tidy(&[set]));
     let mut failed = rows
         .iter()

@@ -222,7 +222,7 @@ fn no_password_is_written_nor_read_back() {
     let target = "http://user:secret@host/";
     set.experiment.plan.targets = vec![target.to_owned()];
     set.runs[0].target = target.to_owned();
-    set.runs[0].messages = vec![format!("cannot ask {target}: refused")];
+    set.runs[0].around.messages = vec![format!("cannot ask {target}: refused")];
     write(&path, std::slice::from_ref(&set));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("secret") && text.contains("http://user:***@host/"));

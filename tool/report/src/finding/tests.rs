@@ -89,7 +89,7 @@ fn a_single_target_is_told_by_what_it_does() {
     };
     let mut spoilt = made::set();
     for run in &mut spoilt.runs {
-        run.machine.stolen_ticks = 1000;
+        run.around.machine.stolen_ticks = 1000;
     }
     let mut starving = made::set();
     for run in &mut starving.runs {
@@ -153,7 +153,7 @@ fn invalid_points_take_no_part() {
         .iter_mut()
         .filter(|run| run.at.workers == Some(1000))
     {
-        run.machine.stolen_ticks = 1000;
+        run.around.machine.stolen_ticks = 1000;
     }
     let fewer = of(&set);
     assert!(
@@ -162,7 +162,7 @@ fn invalid_points_take_no_part() {
     );
     set.runs
         .iter_mut()
-        .for_each(|run| run.machine.stolen_ticks = 1000);
+        .for_each(|run| run.around.machine.stolen_ticks = 1000);
     let none = of(&set).concat();
     assert!(
         none.starts_with("Nothing is decided: 4 of 4 points are INVALID: "),
@@ -184,7 +184,8 @@ fn of_many_targets_those_between_are_counted() {
     for (n, target) in (1..).zip(&set.experiment.plan.targets) {
         set.runs.extend(points.iter().cloned().map(|mut point| {
             point.target.clone_from(target);
-            point.cpu_us_per_operation = point.cpu_us_per_operation.map(|us| us * f64::from(n));
+            point.cpu.cpu_us_per_operation =
+                point.cpu.cpu_us_per_operation.map(|us| us * f64::from(n));
             point
         }));
     }

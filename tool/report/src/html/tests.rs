@@ -90,7 +90,7 @@ fn every() -> Vec<(&'static str, Vec<ResultSet>)> {
     let mut bare = made::set();
     bare.runs.clear();
     let mut failing = made::set();
-    failing.runs[0].messages = vec!["flock: no locks available".to_owned()];
+    failing.runs[0].around.messages = vec!["flock: no locks available".to_owned()];
     vec![
         ("nothing", vec![]),
         ("no run", vec![bare.clone()]),
@@ -384,7 +384,7 @@ fn of_an_invalid_point_the_reason_stands_below_the_row_and_no_figure() {
     let mut set = made::broken();
     for run in &mut set.runs {
         run.throughput_per_s = 76_543.21;
-        run.cpu_us_per_operation = Some(76_543.21);
+        run.cpu.cpu_us_per_operation = Some(76_543.21);
     }
     let sets = [set];
     let page = page(&sets);

@@ -4,7 +4,7 @@ use super::{experiment, finished};
 use crate::ResultSet;
 use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Place, Workload};
-use jostle_model::record::{At, Distribution, Run, Server};
+use jostle_model::record::{At, Cpu, Distribution, Run, Server, Window};
 use jostle_model::{List, Nanos, Plan, Remedy};
 
 /// `connect tcp --open 1k:14k:15k --sources 1:16 --runs 6`: the even ports are
@@ -87,11 +87,17 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
         },
         run,
         block: run,
-        window_s: us * (open - from) as f64 / 1e6,
+        window: Window {
+            window_s: us * (open - from) as f64 / 1e6,
+            ..Window::default()
+        },
         operations: open - from,
         throughput_per_s: 1e6 / us,
-        cpu_s: Some(us * (open - from) as f64 / 1e6),
-        cpu_us_per_operation: Some(us),
+        cpu: Cpu {
+            cpu_s: Some(us * (open - from) as f64 / 1e6),
+            cpu_us_per_operation: Some(us),
+            ..Cpu::default()
+        },
         placement: "none".to_owned(),
         connect_ns: Some(of(us)),
         accept_ns: Some(of(1.0)),

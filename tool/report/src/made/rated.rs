@@ -5,7 +5,7 @@ use crate::ResultSet;
 use jostle_model::List;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, Run};
+use jostle_model::record::{At, Run, Window};
 use jostle_stats::censor;
 use jostle_stats::histogram::Histogram;
 
@@ -50,7 +50,10 @@ fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Run {
         },
         run,
         block: run,
-        window_s: 1.0,
+        window: Window {
+            window_s: 1.0,
+            ..Window::default()
+        },
         operations: done,
         throughput_per_s: done as f64,
         service_ns: service.distribution(&[]),

@@ -3,7 +3,7 @@
 use super::{experiment, finished};
 use crate::ResultSet;
 use jostle_model::plan::{Fault, Workload};
-use jostle_model::record::{At, Event, Run, What};
+use jostle_model::record::{At, Event, Run, What, Window};
 use jostle_model::{Nanos, Plan};
 use jostle_stats::recover::{Seen, found};
 
@@ -56,7 +56,10 @@ pub(crate) fn recovered() -> ResultSet {
                 },
                 run,
                 block: run,
-                window_s: 3.0,
+                window: Window {
+                    window_s: 3.0,
+                    ..Window::default()
+                },
                 operations: 2,
                 throughput_per_s: 2.0 / 3.0,
                 placement: "none".to_owned(),

@@ -40,7 +40,8 @@ pub(crate) fn wide(targets: usize, workers: usize) -> ResultSet {
                 point.at.workers = Some(*workers);
                 (point.run, point.block) = (run, run);
                 point.throughput_per_s /= factor;
-                point.cpu_us_per_operation = point.cpu_us_per_operation.map(|us| us * factor);
+                point.cpu.cpu_us_per_operation =
+                    point.cpu.cpu_us_per_operation.map(|us| us * factor);
                 points.push(point);
             }
         }

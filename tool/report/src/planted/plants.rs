@@ -7,7 +7,7 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Kept, Run, Server, Slice, Spread, ThreadLoad, What,
+    Accounts, At, Distribution, Event, Kept, Run, Server, Slice, Spread, ThreadLoad, What, Window,
 };
 use jostle_model::{List, Nanos, Plan};
 use jostle_stats::histogram::Histogram;
@@ -145,7 +145,7 @@ pub(super) fn clean(asked: &Asked) -> Run {
         &made::queue(workers, 4_720 / workers),
     );
     run.target.clone_from(&plan.targets[0]);
-    run.window_s = asked.window_s();
+    run.window.window_s = asked.window_s();
     run.at = At {
         workers: plan.workers.as_ref().map(|_| workers),
         operations: largest(&plan.operations),
@@ -191,7 +191,7 @@ pub(super) fn spread_of(run: &mut Run) -> &mut Spread {
 pub(super) fn waits(run: &mut Run, workers: u64) {
     run.acquire_ns.get_or_insert_default().censored = workers;
     let shares = run.per_worker.get_or_insert_default();
-    shares.longest_wait_ns = Some((run.window_s * 1e9) as u64);
+    shares.longest_wait_ns = Some((run.window.window_s * 1e9) as u64);
 }
 
 /// A server that holds so many connections less than there should be.
@@ -217,8 +217,8 @@ pub(super) fn apart(asked: &Asked, late_ns: f64) -> Vec<Run> {
 
 pub(super) fn stolen(asked: &Asked, ticks: f64, busy_ticks: u64) -> Vec<Run> {
     one(asked, |run| {
-        run.machine.busy_ticks = busy_ticks;
-        run.machine.stolen_ticks = asked.first(ticks) as u64;
+        run.around.machine.busy_ticks = busy_ticks;
+        run.around.machine.stolen_ticks = asked.first(ticks) as u64;
     })
 }
 
@@ -228,7 +228,7 @@ pub(super) fn beside(asked: &Asked, seconds: f64) -> Vec<Run> {
         let seconds = asked.first(seconds);
         // The bound ends at the ideal.
         run.of_ideal = None;
-        run.accounts = Some(Box::new(Accounts {
+        run.around.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             waited_s: Some(seconds),
@@ -258,7 +258,10 @@ pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Run {
         },
         run,
         block: run,
-        window_s: 1.0,
+        window: Window {
+            window_s: 1.0,
+            ..Window::default()
+        },
         operations: rate as u64,
         throughput_per_s: rate,
         thread_loads: vec![ThreadLoad::default()],
@@ -349,7 +352,7 @@ pub(super) fn read_late(asked: &Asked, waited_us: f64) -> Vec<Run> {
         run.operations = 1_000;
         run.histograms
             .insert("service_ns".to_owned(), service.clone());
-        run.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
+        run.cpu.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
     })
 }
 

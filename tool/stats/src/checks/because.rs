@@ -16,7 +16,7 @@ const EXPLAINED: [&str; 5] = [
 /// The reasons with what was looked at in these runs.
 pub(super) fn attribute(reasons: Vec<Reason>, runs: &[&Run]) -> Vec<Reason> {
     let mut all = Causes::default();
-    for causes in runs.iter().filter_map(|run| run.causes.as_deref()) {
+    for causes in runs.iter().filter_map(|run| run.around.causes.as_deref()) {
         add(&mut all.found, &causes.found);
         add(&mut all.looked_at, &causes.looked_at);
     }
@@ -75,17 +75,17 @@ mod tests {
     #[test]
     fn what_was_seen_stands_behind_the_failure_and_lifts_no_verdict() {
         let mut run = point();
-        run.causes = Some(Box::new(Causes {
+        run.around.causes = Some(Box::new(Causes {
             found: vec!["the server evicted 12 keys".to_owned()],
             looked_at: vec!["whether it evicted keys".to_owned()],
         }));
         assert_eq!(judged(&[run.clone()]), (Status::Valid, Vec::new()));
-        run.errors.insert("lapsed".to_owned(), 3);
+        run.around.errors.insert("lapsed".to_owned(), 3);
         let (is, texts) = judged(&[run.clone(), run.clone()]);
         assert_eq!(is, Status::Invalid);
         let expected = "calls failed: lapsed 6 times; seen beside it: the server evicted 12 keys";
         assert_eq!(texts, [expected]);
-        run.causes.as_mut().unwrap().found.clear();
+        run.around.causes.as_mut().unwrap().found.clear();
         let (_, texts) = judged(&[run]);
         let expected = "calls failed: lapsed 3 times; no other cause was seen (looked at: whether it \
                         evicted keys)";

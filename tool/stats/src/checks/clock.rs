@@ -42,7 +42,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if overlaps > 0 {
         return None;
     }
-    let early = evidence.sum(|run| run.errors.get(BEFORE_RELEASE).copied().unwrap_or(0));
+    let early = evidence.sum(|run| run.around.errors.get(BEFORE_RELEASE).copied().unwrap_or(0));
     let handoffs = evidence.sum(|run| run.handoff_ns.as_ref().map_or(0, |d| d.count));
     let share = early as f64 / handoffs.max(early).max(1) as f64;
     (share > MOST).then(|| {
@@ -67,7 +67,7 @@ mod tests {
         let with = |early| {
             after(&CHECK, |run| {
                 run.handoff_ns.as_mut().unwrap().count = 4000;
-                run.errors.insert(BEFORE_RELEASE.to_string(), early);
+                run.around.errors.insert(BEFORE_RELEASE.to_string(), early);
             })
         };
         assert_eq!(with(0), Status::Valid);
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_lock_that_lets_two_in_is_not_blamed_on_the_clocks() {
         let found = after(&CHECK, |run| {
-            run.errors.insert(BEFORE_RELEASE.to_string(), 50);
+            run.around.errors.insert(BEFORE_RELEASE.to_string(), 50);
             run.exclusion.as_mut().unwrap().violations = 1;
         });
         assert_eq!(found, Status::Valid);

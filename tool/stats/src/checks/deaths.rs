@@ -22,7 +22,11 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let deaths: Vec<&String> = evidence.runs.iter().flat_map(|run| &run.deaths).collect();
+    let deaths: Vec<&String> = evidence
+        .runs
+        .iter()
+        .flat_map(|run| &run.around.deaths)
+        .collect();
     let first = deaths.first().filter(|_| deaths.len() > MOST)?;
     let found = Found {
         measured: Some(deaths.len() as f64),
@@ -45,7 +49,7 @@ mod tests {
     fn one_death_is_flagged_and_more_are_counted() {
         assert_eq!(judge(&CHECK, &[point()]), None);
         let mut bad = point();
-        bad.deaths = vec!["worker 7 was killed by SIGKILL".to_string()];
+        bad.around.deaths = vec!["worker 7 was killed by SIGKILL".to_string()];
         let text = |runs: &[_]| judge(&CHECK, runs).unwrap().text;
         assert_eq!(
             text(&[point(), bad.clone()]),

@@ -56,7 +56,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 fn of_calls(run: &Run) -> impl Iterator<Item = (&str, u64)> {
     // Not a failed call: the check of the clocks judges it.
     let failed = |(name, count): &(&String, &u64)| **count > 0 && *name != clock::BEFORE_RELEASE;
-    let all = run.errors.iter().filter(failed);
+    let all = run.around.errors.iter().filter(failed);
     all.map(|(name, count)| (name.as_str(), *count))
 }
 
@@ -67,7 +67,11 @@ pub(super) fn failed_calls(run: &Run) -> u64 {
 
 /// What the first was, in the words of the system, of the server or of a user's program.
 fn words(evidence: &Evidence<'_>) -> String {
-    let first = evidence.runs.iter().flat_map(|run| &run.messages).next();
+    let first = evidence
+        .runs
+        .iter()
+        .flat_map(|run| &run.around.messages)
+        .next();
     first.map_or(String::new(), |text| format!("; the first: {text}"))
 }
 
@@ -81,7 +85,7 @@ mod tests {
     fn one_failed_call_is_flagged_and_a_counted_zero_is_not() {
         let with = |name: &str, count| {
             after(&CHECK, |run| {
-                run.errors.insert(name.to_string(), count);
+                run.around.errors.insert(name.to_string(), count);
             })
         };
         assert_eq!(with("ENOLCK", 1), Status::Invalid);
@@ -92,7 +96,7 @@ mod tests {
     #[test]
     fn failures_of_all_runs_are_added_up() {
         let mut bad = point();
-        bad.errors.insert("ENOLCK".to_string(), 2);
+        bad.around.errors.insert("ENOLCK".to_string(), 2);
         let reason = judge(&CHECK, &[bad.clone(), point(), bad]).unwrap();
         assert_eq!(reason.text, "calls failed: ENOLCK 4 times");
     }
@@ -100,8 +104,8 @@ mod tests {
     #[test]
     fn the_first_failure_is_quoted() {
         let mut bad = point();
-        bad.errors.insert("EPROTO".to_string(), 3);
-        bad.messages = vec!["request A: the command answered an error".to_string()];
+        bad.around.errors.insert("EPROTO".to_string(), 3);
+        bad.around.messages = vec!["request A: the command answered an error".to_string()];
         assert_eq!(
             judge(&CHECK, &[bad]).unwrap().text,
             "calls failed: EPROTO 3 times; the first: request A: the command answered an error"

@@ -59,7 +59,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             true => "no request was a success".to_owned(),
             false => format!(
                 "nothing was granted within a window of {:.1} s",
-                fewest.window_s
+                fewest.window.window_s
             ),
         };
         return Some(CHECK.reason(Status::Invalid, EVERYTHING, found(what, None)));
@@ -81,7 +81,7 @@ fn more(evidence: &Evidence<'_>, fewest: &Run) -> Option<Remedy> {
         Shape::Stream | Shape::Hold => Some(Remedy::with(workload.swept().option(), each)),
         Shape::Connect | Shape::Recover => None,
         Shape::Contend | Shape::Rate | Shape::Spread => {
-            let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window_s).ceil();
+            let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window.window_s).ceil();
             Some(Remedy::with("-t", seconds))
         }
     }

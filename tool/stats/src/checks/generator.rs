@@ -133,8 +133,8 @@ fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
 /// runs.
 fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
     let spread = evidence.runs.iter().filter_map(|run| {
-        let in_flight_s = run.spread.as_ref()?.in_flight as f64 * run.window_s;
-        Some(run.runqueue_wait_s? / in_flight_s)
+        let in_flight_s = run.spread.as_ref()?.in_flight as f64 * run.window.window_s;
+        Some(run.cpu.runqueue_wait_s? / in_flight_s)
     });
     median(&spread.collect::<Vec<_>>())
 }
@@ -255,8 +255,8 @@ mod tests {
     fn generators_that_keep_a_tenth_of_the_time_in_flight_are_the_limit() {
         let found = |waited_s: f64| {
             let mut run = run(0.3);
-            run.window_s = 2.0;
-            run.runqueue_wait_s = Some(waited_s);
+            run.window.window_s = 2.0;
+            run.cpu.runqueue_wait_s = Some(waited_s);
             run.spread = Some(Box::new(Spread {
                 in_flight: 8,
                 effective: 8.0,

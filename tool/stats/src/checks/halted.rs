@@ -28,7 +28,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let halts = evidence.sum(|run| run.machine.halts.unwrap_or(0));
+    let halts = evidence.sum(|run| run.around.machine.halts.unwrap_or(0));
     (halts > MOST).then(|| {
         let found = Found {
             measured: Some(halts as f64),
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn one_stop_is_flagged() {
-        let with = |halts| after(&CHECK, |run| run.machine.halts = halts);
+        let with = |halts| after(&CHECK, |run| run.around.machine.halts = halts);
         assert_eq!(with(Some(1)), Status::Invalid);
         assert_eq!(with(Some(0)), Status::Valid);
         assert_eq!(with(None), Status::Valid);

@@ -86,7 +86,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 /// other programs.
 fn have_queued(evidence: &Evidence<'_>, off_ns: f64) -> bool {
     let each = evidence.runs.iter();
-    let waited_s: f64 = each.filter_map(|run| run.accounts.as_ref()?.waited_s).sum();
+    let waited_s: f64 = each
+        .filter_map(|run| run.around.accounts.as_ref()?.waited_s)
+        .sum();
     waited_s * 1e9 >= off_ns * evidence.sum(|run| run.operations) as f64
 }
 
@@ -176,7 +178,7 @@ mod tests {
                 waited_s: Some(waited_s),
                 ..Accounts::default()
             };
-            run.accounts = Some(Box::new(accounts));
+            run.around.accounts = Some(Box::new(accounts));
             judge(&CHECK, &[run]).unwrap()
         };
         // Half a millisecond too long, a thousand times.

@@ -148,7 +148,7 @@ impl Pause {
 /// The longest time without a grant, by the short slices of the window, if neither the plan
 /// nor the machine explains it.
 fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
-    let slices = run.accounts.as_deref()?.readings.as_ref()?;
+    let slices = run.around.accounts.as_deref()?.readings.as_ref()?;
     let (mut longest, mut from_s, mut at_s) = ((0.0, 0.0), 0.0, 0.0);
     for (nth, length_us) in slices.length_us.iter().enumerate() {
         let length_s = *length_us as f64 / 1e6;
@@ -165,7 +165,7 @@ fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
         }
     }
     let length_s = longest.1 - longest.0;
-    let rest_s = run.window_s - length_s;
+    let rest_s = run.window.window_s - length_s;
     let usual_s = rest_s / run.operations.max(1) as f64;
     let long = length_s >= LEAST_PAUSE_S
         && length_s >= LEAST_GAPS_MISSED * usual_s
@@ -173,7 +173,7 @@ fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
     (long && !is_elsewhere(run, length_s)).then(|| Pause {
         from_s: longest.0,
         to_s: longest.1,
-        window_s: run.window_s,
+        window_s: run.window.window_s,
         per_s: run.operations as f64 / rest_s,
     })
 }
@@ -182,12 +182,16 @@ fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
 /// or that waited for a CPU. Where somebody was seen who stopped the lock, that they waited too explains nothing.
 fn is_elsewhere(run: &Run, still_s: f64) -> bool {
     let seen = run
+        .around
         .causes
         .as_deref()
         .is_some_and(|causes| !causes.found.is_empty());
-    let waited = run.runqueue_wait_s.is_some_and(|wait| wait > still_s / 2.0);
+    let waited = run
+        .cpu
+        .runqueue_wait_s
+        .is_some_and(|wait| wait > still_s / 2.0);
     let failed = errors::failed_calls(run) >= run.at.workers.unwrap_or(u64::MAX);
-    !run.deaths.is_empty() || failed || (waited && !seen)
+    !run.around.deaths.is_empty() || failed || (waited && !seen)
 }
 
 /// What an owner does between two acquisitions, by the plan.
@@ -201,9 +205,15 @@ fn turn_s(plan: &Plan) -> f64 {
 fn why_still(evidence: &Evidence<'_>) -> String {
     /// CPUs' worth of time.
     const WORKS: f64 = 0.5;
-    let mut causes = evidence.runs.iter().filter_map(|run| run.causes.as_ref());
+    let mut causes = evidence
+        .runs
+        .iter()
+        .filter_map(|run| run.around.causes.as_ref());
     let found = causes.any(|causes| !causes.found.is_empty());
-    let accounts = evidence.runs.iter().filter_map(|run| run.accounts.as_ref());
+    let accounts = evidence
+        .runs
+        .iter()
+        .filter_map(|run| run.around.accounts.as_ref());
     let used = accounts.filter_map(|a| Some(a.server_s? / a.between_s));
     match median(&used.collect::<Vec<f64>>()) {
         Some(cpus) if cpus >= WORKS => format!(
@@ -230,6 +240,7 @@ fn left_behind(evidence: &Evidence<'_>) -> Option<String> {
         .iter()
         .find(|run| !granted(run) && run.exclusion.is_some())?;
     let seen = never
+        .around
         .causes
         .as_deref()
         .map_or(0, |causes| causes.found.len());
@@ -262,7 +273,7 @@ fn still(run: &Run, plan: &Plan) -> Option<f64> {
     let empty = slices.iter().rev().take_while(|s| s.operations == 0);
     let empty = empty.count();
     let share = empty as f64 / slices.len().max(1) as f64;
-    let still_s = share * run.window_s;
+    let still_s = share * run.window.window_s;
     let waits = run.acquire_ns.as_ref();
     let longest_s = waits.map_or(0.0, |waits| waits.granted.max as f64 / 1e9);
     let long = empty >= LEAST_SLICES
@@ -312,7 +323,7 @@ pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
 /// Whether a server keeps the lock. Such a lock is free for at least a round trip between
 /// two owners, and its recipe determines how often waiters poll.
 fn is_a_service(run: &Run) -> bool {
-    let accounts = run.accounts.as_deref();
+    let accounts = run.around.accounts.as_deref();
     run.server.is_some() || accounts.is_some_and(|accounts| accounts.server_s.is_some())
 }
 
@@ -322,10 +333,10 @@ fn free(run: &Run, workers: u64, wake_up_ns: f64) -> Option<Free> {
     }
     let waiters = Some(waiting(run)).filter(|n| *n > 0)?;
     let longest_s = run.per_worker.as_ref()?.longest_wait_ns? as f64 / 1e9;
-    if longest_s < LEAST_WAITED * run.window_s {
+    if longest_s < LEAST_WAITED * run.window.window_s {
         return None;
     }
-    let slice_s = run.window_s / run.series.len().max(1) as f64;
+    let slice_s = run.window.window_s / run.series.len().max(1) as f64;
     // Whole tenths of the wait; it began before the window, or ended with it.
     let whole = (longest_s / slice_s).floor() as usize;
     let meanwhile = run.series.iter().rev().take(whole).map(|s| s.operations);
@@ -395,7 +406,7 @@ mod tests {
         let mut warm = never();
         warm.exclusion.as_mut().unwrap().checked = 1;
         let mut held = never();
-        held.causes = Some(Box::new(Causes {
+        held.around.causes = Some(Box::new(Causes {
             found: vec!["sleep (812) holds it".to_owned()],
             ..Causes::default()
         }));
@@ -410,7 +421,9 @@ mod tests {
     fn workers_that_all_ended_by_errors_left_no_lock_that_stands_still() {
         for (failed, told) in [(9, true), (10, false)] {
             let mut run = stopped(7);
-            run.errors.insert("ENOTRECOVERABLE".to_owned(), failed);
+            run.around
+                .errors
+                .insert("ENOTRECOVERABLE".to_owned(), failed);
             assert_eq!(judge(&CHECK, &[run]).is_some(), told, "{failed}");
         }
     }
@@ -421,7 +434,7 @@ mod tests {
         let mut operations = vec![20; 250];
         operations[100..100 + empty].fill(0);
         run.operations = operations.iter().sum();
-        run.accounts = Some(Box::new(Accounts {
+        run.around.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             readings: Some(Readings {
                 length_us: vec![20_000; 250],
@@ -443,8 +456,8 @@ mod tests {
                     rest 1,000 locks/s";
         assert_eq!(found.text, text);
         let passes: [fn(&mut Run); 4] = [
-            |run| run.runqueue_wait_s = Some(0.8),
-            |run| run.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
+            |run| run.cpu.runqueue_wait_s = Some(0.8),
+            |run| run.around.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
             // The hypervisor.
             |point| readings(point).stolen_ticks[130] = 2,
             // Nobody looked.
@@ -456,8 +469,8 @@ mod tests {
             assert_eq!(judge(&CHECK, &[point]), None);
         }
         let mut stopped = paused(50);
-        stopped.runqueue_wait_s = Some(0.8);
-        stopped.causes = Some(Box::new(Causes {
+        stopped.cpu.runqueue_wait_s = Some(0.8);
+        stopped.around.causes = Some(Box::new(Causes {
             found: vec!["the server was stopped".to_owned()],
             ..Causes::default()
         }));
@@ -468,7 +481,7 @@ mod tests {
     }
 
     fn readings(run: &mut Run) -> &mut Readings {
-        let accounts = run.accounts.as_mut().unwrap();
+        let accounts = run.around.accounts.as_mut().unwrap();
         accounts.readings.as_mut().unwrap()
     }
 
@@ -480,7 +493,7 @@ mod tests {
             (Some(7.5), "its server used 1.50 CPUs meanwhile"),
         ] {
             let mut run = stopped(7);
-            run.accounts = Some(Box::new(Accounts {
+            run.around.accounts = Some(Box::new(Accounts {
                 between_s: 5.0,
                 server_s,
                 ..Accounts::default()
@@ -493,9 +506,9 @@ mod tests {
     #[test]
     fn what_has_another_cause_is_no_standstill() {
         let passes: [fn(&mut Run); 4] = [
-            |run| run.window_s = 0.5, // 0.45 s
-            |run| run.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
-            |run| run.runqueue_wait_s = Some(2.3),
+            |run| run.window.window_s = 0.5, // 0.45 s
+            |run| run.around.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
+            |run| run.cpu.runqueue_wait_s = Some(2.3),
             |run| {
                 run.acquire_ns = Some(Waits {
                     granted: distribution(10, 1_600_000_000),

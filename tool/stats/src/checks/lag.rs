@@ -205,7 +205,7 @@ fn late(evidence: &Evidence<'_>) -> Option<Fault> {
 fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
     let served = |run: &&&Run| run.server.is_some() && run.open_loop.is_some();
     let runs = || evidence.runs.iter().filter(served);
-    let waited_s: Option<f64> = runs().map(|run| run.runqueue_wait_s).sum();
+    let waited_s: Option<f64> = runs().map(|run| run.cpu.runqueue_wait_s).sum();
     let answered: u64 = runs().map(|run| run.operations).sum();
     let queued_ns = waited_s? * 1e9 / answered.max(1) as f64;
     let service_ns = pooled(evidence.runs, "service_ns").mean()?;
@@ -334,7 +334,7 @@ mod tests {
                 ..Rated::at(100)
             }
             .run();
-            run.accounts = Some(Box::new(Accounts {
+            run.around.accounts = Some(Box::new(Accounts {
                 between_s: 2.0,
                 cpus: 1,
                 others_s: Some(others_s),
@@ -441,7 +441,7 @@ mod tests {
         use jostle_model::record::Server;
         let with = |queued_us: f64, served: bool| {
             let mut run = Rated::at(100).run();
-            run.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
+            run.cpu.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
             run.server = served.then(Server::default);
             judge(&CHECK, &[run]).map_or(Status::Valid, |reason| reason.is)
         };
@@ -456,7 +456,7 @@ mod tests {
             ..Rated::at(100)
         }
         .run();
-        crowded.runqueue_wait_s = Some(300e-6 * crowded.operations as f64);
+        crowded.cpu.runqueue_wait_s = Some(300e-6 * crowded.operations as f64);
         crowded.server = Some(Server::default());
         assert_eq!(
             judge(&CHECK, &[crowded]).map(|reason| reason.is),
@@ -479,7 +479,7 @@ mod tests {
         });
         let with = |queued_us: f64| {
             let mut run = Rated::at(100).run();
-            run.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
+            run.cpu.runqueue_wait_s = Some(queued_us * 1e-6 * run.operations as f64);
             run.server = Some(Server::default());
             judge_in(&CHECK, &experiment, &[run]).map_or(Status::Valid, |reason| reason.is)
         };

@@ -265,7 +265,7 @@ impl Evidence<'_> {
     }
 
     fn mean_window_s(&self) -> f64 {
-        self.sum_f64(|run| run.window_s) / self.runs.len().max(1) as f64
+        self.sum_f64(|run| run.window.window_s) / self.runs.len().max(1) as f64
     }
 }
 
@@ -354,8 +354,8 @@ mod tests {
     fn the_worst_reason_decides_and_all_are_kept() {
         let experiment = fixtures::experiment();
         let mut run = fixtures::point();
-        run.errors.insert("ENOLCK".to_string(), 3);
-        run.machine.stolen_ticks = 20;
+        run.around.errors.insert("ENOLCK".to_string(), 3);
+        run.around.machine.stolen_ticks = 20;
         let verdict = verdict(&Evidence {
             experiment: &experiment,
             runs: &[&run],
@@ -375,12 +375,13 @@ mod tests {
     #[test]
     fn reasons_carry_the_name_of_their_check() {
         let mut bad = fixtures::point();
-        bad.deaths
+        bad.around
+            .deaths
             .push("worker 3 was killed by SIGKILL".to_string());
         let exclusion = bad.exclusion.as_mut().unwrap();
         exclusion.violations = 1;
         exclusion.lost_updates = 1;
-        bad.machine.throttled_periods = Some(1);
+        bad.around.machine.throttled_periods = Some(1);
         bad.operations = 5;
         bad.blocked_share = Some(0.0);
         for check in CHECKS {

@@ -109,7 +109,9 @@ fn bound_in_words(bound: Bound) -> String {
 /// server under test: they send and write for it.
 fn perhaps_own(runs: &[&Run]) -> bool {
     let served = runs.iter().filter(|run| run.server.is_some());
-    let accounts: Vec<_> = served.filter_map(|run| run.accounts.as_deref()).collect();
+    let accounts: Vec<_> = served
+        .filter_map(|run| run.around.accounts.as_deref())
+        .collect();
     let sum = |of: fn(&Accounts) -> f64| accounts.iter().map(|a| of(a)).sum::<f64>();
     sum(harm::for_server_s) > sum(|a| a.others_s.unwrap_or(0.0) + a.stolen_s.unwrap_or(0.0))
 }
@@ -138,14 +140,14 @@ fn who(runs: &[&Run], harm: &Harm, every: bool) -> String {
 }
 
 fn stole(runs: &[&Run]) -> bool {
-    let accounts = runs.iter().filter_map(|run| run.accounts.as_deref());
+    let accounts = runs.iter().filter_map(|run| run.around.accounts.as_deref());
     accounts.filter_map(|a| a.stolen_s).sum::<f64>() > 0.0
 }
 
 /// The largest over all runs, with their share of a CPU: names add up to what the bound rests
 /// on.
 fn named(runs: &[&Run]) -> String {
-    let accounts = || runs.iter().filter_map(|run| run.accounts.as_deref());
+    let accounts = || runs.iter().filter_map(|run| run.around.accounts.as_deref());
     let between_s: f64 = accounts().map(|a| a.between_s).sum();
     let mut each = BTreeMap::<(&str, u64), f64>::new();
     for accounts in accounts() {
@@ -178,7 +180,7 @@ mod tests {
     fn beside(others_s: f64, waited_s: f64) -> Run {
         let mut run = point();
         run.of_ideal = None;
-        run.accounts = Some(Box::new(Accounts {
+        run.around.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             others_s: Some(others_s),
@@ -228,7 +230,7 @@ mod tests {
     #[test]
     fn kernel_threads_beside_a_server_may_be_its_own_and_are_suspect() {
         let mut run = beside(0.0, 5.0);
-        let accounts = run.accounts.as_deref_mut().unwrap();
+        let accounts = run.around.accounts.as_deref_mut().unwrap();
         (accounts.machine_s, accounts.others_s) = (2.5, Some(0.0));
         accounts.kernel_threads = vec![Neighbour {
             name: "ksmd".to_owned(),
@@ -236,7 +238,7 @@ mod tests {
             cpu_s: 2.5,
         }];
         let mut found = |name: &str, server| {
-            run.accounts.as_deref_mut().unwrap().kernel_threads[0].name = name.to_owned();
+            run.around.accounts.as_deref_mut().unwrap().kernel_threads[0].name = name.to_owned();
             run.server = server;
             let reason = judge(&CHECK, std::slice::from_ref(&run)).unwrap();
             assert!(
@@ -257,11 +259,16 @@ mod tests {
     fn the_programs_are_named_with_their_share_of_a_cpu_and_the_figure_with_its_bound() {
         let mut run = beside(1.55, 0.5);
         // Started by a program that started a thousand of them.
-        run.accounts.as_deref_mut().unwrap().others.push(Neighbour {
-            name: "programs that ended".to_owned(),
-            pid: 0,
-            cpu_s: 0.5,
-        });
+        run.around
+            .accounts
+            .as_deref_mut()
+            .unwrap()
+            .others
+            .push(Neighbour {
+                name: "programs that ended".to_owned(),
+                pid: 0,
+                cpu_s: 0.5,
+            });
         let reason = judge(&CHECK, std::slice::from_ref(&run)).unwrap();
         assert_eq!(
             reason.text,
@@ -292,7 +299,7 @@ mod tests {
                 stolen_ticks: vec![0; 250],
                 packets: vec![0; 250],
             };
-            let accounts = run.accounts.as_deref_mut().unwrap();
+            let accounts = run.around.accounts.as_deref_mut().unwrap();
             accounts.foreign_s = Some(1e-4 * foreign_us as f64);
             accounts.readings = Some(readings);
             run
@@ -323,7 +330,7 @@ mod tests {
         // 1,000 in 20 ms, in laws of growth too.
         let point = crate::summary::summarize(&experiment, &runs).remove(0);
         assert!((point.throughput_per_s.unwrap().median - 50_000.0).abs() < 1e-6);
-        let whole = runs[0].throughput_per_s * runs[0].window_s / runs[0].operations as f64;
+        let whole = runs[0].throughput_per_s * runs[0].window.window_s / runs[0].operations as f64;
         let cost_ns = crate::fit::sweeps::FIGURES[0].within(&point, &runs[0]);
         assert!((cost_ns.unwrap() / whole - 20_000.0).abs() < 1e-6);
     }
@@ -352,7 +359,7 @@ mod tests {
         assert_eq!(reason.claims, [jostle_model::record::Claim::Distribution]);
         assert!(reason.text.contains("are not shown"), "{}", reason.text);
         assert_eq!(reason.bound, None);
-        run.accounts.as_deref_mut().unwrap().others_s = Some(0.1);
+        run.around.accounts.as_deref_mut().unwrap().others_s = Some(0.1);
         assert_eq!(of(&run), None);
     }
 
@@ -361,7 +368,7 @@ mod tests {
     fn names_add_up_to_what_ran_on_our_cpus() {
         let mut run = beside(5.0, 1.0);
         run.at.workers = Some(1);
-        let accounts = run.accounts.as_deref_mut().unwrap();
+        let accounts = run.around.accounts.as_deref_mut().unwrap();
         (accounts.cpus, accounts.foreign_s) = (1, Some(0.5));
         let text = judge(&CHECK, &[run]).unwrap().text;
         assert!(text.contains("(cargo (812) 10 %) kept it"), "{text}");
@@ -374,6 +381,9 @@ mod tests {
         assert_eq!(judge(&CHECK, &[unharmed]), None);
         assert_eq!(judge(&CHECK, &[beside(0.0, 9.0)]), None);
         // Result files of before.
-        assert_eq!(after(&CHECK, |run| run.accounts = None), Status::Valid);
+        assert_eq!(
+            after(&CHECK, |run| run.around.accounts = None),
+            Status::Valid
+        );
     }
 }

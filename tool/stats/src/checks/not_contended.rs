@@ -81,7 +81,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 fn waits_throughout(run: &Run) -> bool {
     let shares = run.per_worker.as_ref();
     let longest_ns = shares.and_then(|shares| shares.longest_wait_ns);
-    longest_ns.is_some_and(|ns| ns as f64 / 1e9 >= LONG * run.window_s)
+    longest_ns.is_some_and(|ns| ns as f64 / 1e9 >= LONG * run.window.window_s)
 }
 
 /// A hold where there is none, else ten times the workers.

@@ -24,7 +24,12 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let commands = || evidence.runs.iter().filter_map(|run| run.during.as_ref());
+    let commands = || {
+        evidence
+            .runs
+            .iter()
+            .filter_map(|run| run.around.during.as_ref())
+    };
     let runs = commands().count();
     (runs > MOST).then(|| {
         let found = Found {
@@ -52,7 +57,7 @@ mod tests {
     fn a_profiler_is_named() {
         assert_eq!(after(&CHECK, |_| {}), Status::Valid);
         let mut run = point();
-        run.during = Some("perf record -g -p 7".to_owned());
+        run.around.during = Some("perf record -g -p 7".to_owned());
         let reason = judge(&CHECK, &[point(), run]).unwrap();
         assert_eq!(reason.is, Status::Suspect);
         assert!(reason.text.contains("`perf record -g -p 7` ran along"));

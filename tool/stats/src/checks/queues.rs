@@ -65,7 +65,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         evidence
             .runs
             .iter()
-            .filter_map(|run| Some((*run, run.machine.tcp?)))
+            .filter_map(|run| Some((*run, run.around.machine.tcp?)))
     };
     let sum = |figure: fn(&TcpCounts) -> u64, runs: &[(&Run, TcpCounts)]| -> f64 {
         runs.iter().map(|(_, tcp)| figure(tcp) as f64).sum()
@@ -105,11 +105,13 @@ fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Reason> {
     let idle = evidence.runs.iter().filter(|run| {
         let used_s = run.server.as_ref().and_then(|server| server.cpu_s);
         // Most of it may be the workers': the server's own is not recorded apart.
-        let accounts = run.accounts.as_ref();
+        let accounts = run.around.accounts.as_ref();
         let waited_s = accounts.and_then(|of| of.waited_s).unwrap_or(0.0);
-        used_s.is_some_and(|used_s| used_s + waited_s <= ROOM * run.window_s)
+        used_s.is_some_and(|used_s| used_s + waited_s <= ROOM * run.window.window_s)
     });
-    let queues: Vec<TcpQueues> = idle.filter_map(|run| run.machine.tcp_queues).collect();
+    let queues: Vec<TcpQueues> = idle
+        .filter_map(|run| run.around.machine.tcp_queues)
+        .collect();
     let sum = |figure: fn(&TcpQueues) -> u64| queues.iter().map(figure).sum::<u64>() as f64;
     let (looks, connections) = (sum(|of| of.looks), sum(|of| of.connections));
     let [unread, unsent] = [sum(|of| of.unread), sum(|of| of.unsent)].map(|sum| sum / connections);
@@ -195,7 +197,7 @@ mod tests {
             percentiles: Percentiles::from_iter([("p50", p50)]),
             ..Distribution::default()
         });
-        run.machine.tcp = Some(TcpCounts {
+        run.around.machine.tcp = Some(TcpCounts {
             overflows,
             syn_again,
             delayed_acks,
@@ -229,13 +231,13 @@ mod tests {
             let mut experiment = experiment();
             experiment.plan.workload = Workload::Rate;
             let mut run = crate::fixtures::beside(0.0, waited_s);
-            run.window_s = 2.0;
+            run.window.window_s = 2.0;
             run.server = Some(jostle_model::record::Server {
                 cpu_s: server_s,
                 ..Default::default()
             });
             let [looks, unread, looks_unread, unsent] = queues;
-            run.machine.tcp_queues = Some(TcpQueues {
+            run.around.machine.tcp_queues = Some(TcpQueues {
                 looks,
                 connections: 50 * looks,
                 unread,

@@ -71,7 +71,7 @@ mod tests {
         let mut run = point();
         run.at.workers = Some(workers);
         run.operations = operations;
-        run.window_s = window_s;
+        run.window.window_s = window_s;
         run
     }
 

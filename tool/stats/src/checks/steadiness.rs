@@ -38,7 +38,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     }
     let judged: Vec<Drift> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
     let agreed = trend::agreed(&judged)?;
-    let warmups = evidence.runs.iter().map(|run| run.warmup_s);
+    let warmups = evidence.runs.iter().map(|run| run.window.warmup_s);
     let longer_s = (2.0 * warmups.fold(0.0, f64::max)).ceil().max(1.0);
     let found = Found {
         remedy: Some(Remedy::with("--warmup", format!("{longer_s}s"))),

@@ -41,8 +41,8 @@ pub static CHECK: Check = Check {
 /// Steal distorts absolute figures, and percentiles too if it is large. Ratios of paired
 /// runs have intervals of their own, and are not affected.
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let stolen = evidence.sum(|run| run.machine.stolen_ticks) as f64;
-    let wanted = stolen + evidence.sum(|run| run.machine.busy_ticks) as f64;
+    let stolen = evidence.sum(|run| run.around.machine.stolen_ticks) as f64;
+    let wanted = stolen + evidence.sum(|run| run.around.machine.busy_ticks) as f64;
     if wanted < LEAST_TICKS {
         return None;
     }
@@ -73,8 +73,8 @@ mod tests {
 
     fn with(busy: u64, stolen: u64) -> Status {
         after(&CHECK, |run| {
-            run.machine.busy_ticks = busy;
-            run.machine.stolen_ticks = stolen;
+            run.around.machine.busy_ticks = busy;
+            run.around.machine.stolen_ticks = stolen;
         })
     }
 
@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(with(150, 49), Status::Valid);
         assert_eq!(with(151, 49), Status::Invalid);
         let mut short = point();
-        short.machine.busy_ticks = 80;
-        short.machine.stolen_ticks = 20;
+        short.around.machine.busy_ticks = 80;
+        short.around.machine.stolen_ticks = 20;
         assert_eq!(judge(&CHECK, std::slice::from_ref(&short)), None);
         assert_eq!(
             judge(&CHECK, &[short.clone(), short]).unwrap().is,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn comparisons_survive_a_noisy_hour() {
         let mut noisy = point();
-        noisy.machine.stolen_ticks = 200;
+        noisy.around.machine.stolen_ticks = 200;
         let reason = judge(&CHECK, &[noisy]).unwrap();
         assert!(!reason.claims.contains(&Claim::Ratio));
         assert!(reason.text.contains("32.3 %"), "{}", reason.text);

@@ -29,7 +29,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let periods = evidence.sum(|run| run.machine.throttled_periods.unwrap_or(0));
+    let periods = evidence.sum(|run| run.around.machine.throttled_periods.unwrap_or(0));
     (periods > MOST).then(|| {
         let found = Found {
             measured: Some(periods as f64),
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn one_throttled_period_is_flagged() {
-        let with = |periods| after(&CHECK, |run| run.machine.throttled_periods = periods);
+        let with = |periods| after(&CHECK, |run| run.around.machine.throttled_periods = periods);
         assert_eq!(with(Some(1)), Status::Invalid);
         assert_eq!(with(Some(0)), Status::Valid);
         assert_eq!(with(None), Status::Valid);

@@ -78,9 +78,9 @@ fn apart(run: &Run) -> Option<f64> {
         let of = run.hosts.iter();
         of.map(move |row| row.late_ns + sign * row.clock_within_ns as i64)
     };
-    let several = run.hosts.len() > 1 && run.window_s > 0.0;
+    let several = run.hosts.len() > 1 && run.window.window_s > 0.0;
     let apart_ns = edge(1).max()?.abs_diff(edge(-1).min()?);
-    several.then(|| apart_ns as f64 / 1e9 / run.window_s)
+    several.then(|| apart_ns as f64 / 1e9 / run.window.window_s)
 }
 
 #[cfg(test)]

@@ -45,7 +45,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     // The kernel counts nothing any more of a worker that died, and its death is the finding.
-    if impossible.is_none() && evidence.runs.iter().any(|run| !run.deaths.is_empty()) {
+    if impossible.is_none()
+        && evidence
+            .runs
+            .iter()
+            .any(|run| !run.around.deaths.is_empty())
+    {
         return None;
     }
     let (why, remedy) = match (impossible, any(|accounts| accounts.waited_s.is_none())) {
@@ -87,7 +92,7 @@ fn impossible(run: &Run) -> Option<String> {
         + accounts.others_s.unwrap_or(0.0)
         + accounts.machine_s;
     let whole_s = known_s.max(accounts.whole_s.unwrap_or(0.0));
-    let cores = run.machine.cores as f64;
+    let cores = run.around.machine.cores as f64;
     let (between_s, steps_s) = (accounts.between_s, STEPS_S * cores);
     (cores > 0.0 && whole_s > between_s * cores + steps_s).then(|| {
         format!(
@@ -101,7 +106,7 @@ fn impossible(run: &Run) -> Option<String> {
 /// of its network belong to the work.
 fn interrupted(runs: &[&Run]) -> Option<String> {
     let rate = |run: &&Run| {
-        let (count, accounts) = (run.machine.interrupts?, harm::accounts(run)?);
+        let (count, accounts) = (run.around.machine.interrupts?, harm::accounts(run)?);
         let alone = run.server.is_none() && run.traffic.is_none();
         alone.then(|| count as f64 / accounts.between_s)
     };
@@ -126,7 +131,7 @@ mod tests {
 
     fn with(others_s: Option<f64>, waited_s: Option<f64>) -> Run {
         let mut run = point();
-        run.accounts = Some(Box::new(Accounts {
+        run.around.accounts = Some(Box::new(Accounts {
             between_s: 5.0,
             cpus: 2,
             others_s,
@@ -148,7 +153,7 @@ mod tests {
     fn accounts_that_cannot_be_are_suspect() {
         let mut run = with(Some(0.0), Some(0.0));
         let mut whole = |whole_s| {
-            let accounts = run.accounts.as_deref_mut().unwrap();
+            let accounts = run.around.accounts.as_deref_mut().unwrap();
             (accounts.between_s, accounts.whole_s) = (3.01, Some(whole_s));
             judge(&CHECK, std::slice::from_ref(&run)).map(|reason| reason.text)
         };
@@ -173,7 +178,7 @@ mod tests {
         let found = |counts: [u64; 3], served: bool| {
             let runs = counts.map(|count| {
                 let mut run = with(Some(0.0), Some(0.0));
-                run.machine.interrupts = Some(count);
+                run.around.machine.interrupts = Some(count);
                 run.server = served.then(Default::default);
                 run
             });
@@ -197,9 +202,12 @@ mod tests {
         assert_eq!(judge(&CHECK, &[with(Some(0.0), Some(9.0))]), None);
         // Where the window never began, there is no figure to check.
         let mut dead = with(Some(0.0), None);
-        dead.window_s = 0.0;
+        dead.window.window_s = 0.0;
         assert_eq!(judge(&CHECK, &[dead]), None);
         // Result files of before.
-        assert_eq!(after(&CHECK, |run| run.accounts = None), Status::Valid);
+        assert_eq!(
+            after(&CHECK, |run| run.around.accounts = None),
+            Status::Valid
+        );
     }
 }

@@ -104,7 +104,10 @@ pub fn ratio(
     });
     let plain = unpaired_within(&base, &new)?;
     let level = |side: &Vec<&Run>, part: Part| {
-        let all: Option<Vec<f64>> = side.iter().map(|run| part.of(&run.anchor?)).collect();
+        let all: Option<Vec<f64>> = side
+            .iter()
+            .map(|run| part.of(&run.around.anchor?))
+            .collect();
         median(&all?)
     };
     let moved = |part: Part| Some(level(&sides[1], part)? / level(&sides[0], part)?);
@@ -165,7 +168,7 @@ fn of_share(moved: f64, share: f64) -> f64 {
 /// Runs that can be compared, and have the figure and an anchor.
 fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Run, Ends)> {
     let mut runs = point.comparable(figure.time, figure.of);
-    runs.retain(|(run, [_, x, _])| run.anchor.is_some() && x.is_finite() && *x > 0.0);
+    runs.retain(|(run, [_, x, _])| run.around.anchor.is_some() && x.is_finite() && *x > 0.0);
     runs
 }
 
@@ -180,7 +183,7 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Run>; 2]) -> Mix {
     let connects = plan.workload == Workload::Connect;
     let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none())
         || connects && plan.only.is_some();
-    let lines = runs().all(|run| run.anchor.is_some_and(|a| a.line_ns.is_some()));
+    let lines = runs().all(|run| run.around.anchor.is_some_and(|a| a.line_ns.is_some()));
     let mut parts = vec![Part::Step, Part::Call];
     if !alone {
         parts.push(Part::Wake);
@@ -193,8 +196,8 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Run>; 2]) -> Mix {
     let requests =
         plan.call_timeout.is_some() || matches!(plan.workload, Workload::Rate | Workload::Spread);
     let timed = runs().any(|run| {
-        !run.truth.is_empty()
-            || run.setup.contains_key("poll_interval_ns")
+        !run.around.truth.is_empty()
+            || run.around.setup.contains_key("poll_interval_ns")
             || run.server.is_some_and(|server| server.cpu_s.is_none())
     });
     let share = if figure.time == 0.0 {
@@ -221,10 +224,10 @@ fn calls(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
     let of_side = |side: &Vec<&Run>| {
         let mut ticks = [0.0; 2];
         for run in side.iter().filter(|run| run.at.workers == Some(1)) {
-            let per_s = run.machine.ticks_per_s as f64;
-            let elsewhere_s = (run.window_s - run.cpu_user_s?).max(0.0);
+            let per_s = run.around.machine.ticks_per_s as f64;
+            let elsewhere_s = (run.window.window_s - run.cpu.cpu_user_s?).max(0.0);
             ticks[0] += elsewhere_s * per_s;
-            ticks[1] += run.window_s * per_s;
+            ticks[1] += run.window.window_s * per_s;
         }
         let [elsewhere, all] = ticks;
         (figure.time < 0.0 && all > 0.0).then(|| (upper_limit(elsewhere) / all).min(1.0))
@@ -272,7 +275,7 @@ fn middles<'a>(sides: &[Vec<&'a Run>; 2]) -> impl Iterator<Item = &'a Run> {
 
 impl Mix {
     fn same_state(&self, one: &Run, other: &Run) -> bool {
-        let (Some(from), Some(to)) = (one.anchor, other.anchor) else {
+        let (Some(from), Some(to)) = (one.around.anchor, other.around.anchor) else {
             return false;
         };
         let factors = |line: bool| {
@@ -323,7 +326,7 @@ mod tests {
     use super::*;
     use crate::comparison::figures::{FIGURES, is_headline};
     use jostle_model::connect::Only;
-    use jostle_model::record::Server;
+    use jostle_model::record::{Cpu, Server, Window};
 
     #[test]
     fn what_a_program_or_a_service_takes_need_not_be_the_machine_s_speed() {
@@ -346,12 +349,18 @@ mod tests {
     /// A run of this many workers, of which one was in user mode for so much of a second.
     fn in_user_mode(workers: u64, cpu_user_s: Option<f64>) -> Run {
         let mut run = Run {
-            window_s: 1.0,
-            cpu_user_s,
+            window: Window {
+                window_s: 1.0,
+                ..Window::default()
+            },
+            cpu: Cpu {
+                cpu_user_s,
+                ..Cpu::default()
+            },
             ..Run::default()
         };
         run.at.workers = Some(workers);
-        run.machine.ticks_per_s = 100;
+        run.around.machine.ticks_per_s = 100;
         run
     }
 
@@ -369,8 +378,14 @@ mod tests {
         assert!((0.21..0.24).contains(&limit(&some, 10, rate)));
         // A third of a second is too little to tell.
         let short = Run {
-            window_s: 0.33,
-            cpu_user_s: Some(0.33),
+            window: Window {
+                window_s: 0.33,
+                ..none.window.clone()
+            },
+            cpu: Cpu {
+                cpu_user_s: Some(0.33),
+                ..none.cpu.clone()
+            },
             ..none.clone()
         };
         assert!(limit(&short, 1, rate) > 0.08);

@@ -80,7 +80,7 @@ pub static FIGURES: &[Figure] = &[
         label: "CPU us/op",
         better: Better::Less,
         time: 1.0,
-        of: |run| run.cpu_us_per_operation,
+        of: |run| run.cpu.cpu_us_per_operation,
     },
     Figure {
         name: "server_cpu_us_per_operation",

@@ -254,7 +254,8 @@ fn moved(base: &PointSummary<'_>, new: &PointSummary<'_>) -> Option<String> {
 }
 
 fn unanchored(base: &PointSummary<'_>, new: &PointSummary<'_>, how: How) -> String {
-    let without = |point: &PointSummary<'_>| point.runs.iter().all(|run| run.anchor.is_none());
+    let without =
+        |point: &PointSummary<'_>| point.runs.iter().all(|run| run.around.anchor.is_none());
     match (how.paired, without(base), without(new)) {
         (true, ..) => moved(base, new).unwrap_or_else(|| "no block has runs of both".to_owned()),
         (_, false, false) => moved(base, new).unwrap_or_else(|| {

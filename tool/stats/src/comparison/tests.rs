@@ -23,7 +23,7 @@ fn session(rng: &mut Rng, rate_per_s: f64, disturbed: f64) -> Vec<Run> {
         let mut run = fixtures::beside(5.0 * kept, 5.0 * kept);
         (run.target, run.block, run.run) = (target.to_owned(), block, block);
         run.throughput_per_s = level * (1.0 + 0.01 * rng.normal()) * (1.0 - kept * rng.unit_f64());
-        run.anchor = Some(Anchor {
+        run.around.anchor = Some(Anchor {
             step_ns: 1.4,
             call_ns: 44.0,
             wake_ns: 2_700.0,
@@ -79,7 +79,7 @@ fn what_others_may_have_moved_too_far_is_undecided_and_says_what_to_do() {
     let mut new = base.clone();
     // 1 ms in 12 of a neighbour.
     for run in &mut new {
-        run.accounts = fixtures::beside(5.0, 0.42).accounts;
+        run.around.accounts = fixtures::beside(5.0, 0.42).around.accounts;
         run.throughput_per_s *= 0.93;
     }
     let found = found(&base, &new, false);
@@ -102,7 +102,7 @@ fn targets_of_one_result_are_compared_by_the_undisturbed_blocks() {
     ] {
         let runs = points.iter_mut().filter(|run| run.target == "sysv");
         for run in runs.filter(|run| run.block <= disturbed) {
-            run.accounts = fixtures::beside(5.0, 4.0).accounts;
+            run.around.accounts = fixtures::beside(5.0, 4.0).around.accounts;
             run.throughput_per_s = 8_000.0;
         }
         let found = found(&points, &points, true);

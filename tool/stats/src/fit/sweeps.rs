@@ -95,7 +95,7 @@ pub static FIGURES: &[Figure] = &[
         // A connection's holds what the tool and its waits for the server take.
         of: |run| {
             let of_locks = run.operations > 0 && run.connections.is_none();
-            of_locks.then(|| 1e9 * run.window_s / run.operations as f64)
+            of_locks.then(|| 1e9 * run.window.window_s / run.operations as f64)
         },
     },
     Figure {
@@ -121,7 +121,7 @@ pub static FIGURES: &[Figure] = &[
         name: "cpu_us_per_operation",
         what: "CPU",
         per_operation: true,
-        of: |run| run.cpu_us_per_operation.filter(|us| *us > 0.0),
+        of: |run| run.cpu.cpu_us_per_operation.filter(|us| *us > 0.0),
     },
     Figure {
         name: "server_cpu_us_per_operation",

@@ -5,7 +5,7 @@ use jostle_model::record::{Distribution, OwnCost};
 fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Run {
     let mut run = point();
     run.of_ideal = None;
-    run.accounts = Some(Box::new(Accounts {
+    run.around.accounts = Some(Box::new(Accounts {
         between_s: 5.0,
         cpus: 2,
         others_s,
@@ -20,7 +20,7 @@ fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Run
 fn flooded(packets: u64, ticks: u64, between_s: f64) -> Run {
     let mut run = disturbed(Some(0.0), Some(0.0), 0.0);
     run.at.workers = Some(1);
-    let accounts = run.accounts.as_deref_mut().unwrap();
+    let accounts = run.around.accounts.as_deref_mut().unwrap();
     (accounts.between_s, accounts.cpus) = (between_s, 1);
     (accounts.packets, accounts.softirq_ticks) = (Some(packets), Some(ticks));
     run
@@ -50,7 +50,7 @@ fn the_waits_of_programs_that_were_started_for_calls_are_reckoned_from_the_worke
     // One worker on one CPU, whose children take ten times as much of it.
     let called_beside = |others_s: Option<f64>| {
         let mut run = disturbed(others_s, Some(0.1), 0.0);
-        let accounts = run.accounts.as_deref_mut().unwrap();
+        let accounts = run.around.accounts.as_deref_mut().unwrap();
         (accounts.workers_s, accounts.requests_s) = (0.3, Some(2.7));
         run.at.workers = Some(1);
         found(&run).unwrap().share
@@ -103,8 +103,8 @@ fn calibrated(pair_ns: f64) -> Experiment {
 fn pair_beside(pair_ns: f64, per_s: f64, others_s: f64) -> Harm {
     let experiment = calibrated(pair_ns);
     let mut run = disturbed(Some(others_s), Some(9.0), 0.0);
-    run.accounts.as_deref_mut().unwrap().between_s = 1.0;
-    (run.window_s, run.throughput_per_s) = (1.0, per_s);
+    run.around.accounts.as_deref_mut().unwrap().between_s = 1.0;
+    (run.window.window_s, run.throughput_per_s) = (1.0, per_s);
     (run.at.workers, run.series) = (Some(2), Vec::new());
     bound(&experiment, &[&run]).unwrap()
 }
@@ -142,7 +142,7 @@ fn the_quickest_work_is_also_what_the_fastest_slice_saw_and_no_more_than_the_ide
     run.series = crate::fixtures::slices(&[10, 10_000_000]);
     assert!((quickest(&run) - 4.2e6).abs() < 1.0);
     // 20 ms within a slice.
-    run.accounts.as_deref_mut().unwrap().readings = Some(jostle_model::record::Readings {
+    run.around.accounts.as_deref_mut().unwrap().readings = Some(jostle_model::record::Readings {
         length_us: vec![20_000; 2],
         operations: vec![90, 100_000],
         ..Default::default()
@@ -170,13 +170,13 @@ fn one_worker_without_a_server_is_not_made_quicker() {
 #[test]
 fn what_ours_used_of_their_cpus_nothing_else_ran_in() {
     let mut run = disturbed(Some(2.0), Some(1.9), 0.0);
-    let accounts = run.accounts.as_deref_mut().unwrap();
+    let accounts = run.around.accounts.as_deref_mut().unwrap();
     (accounts.between_s, accounts.cpus, accounts.workers_s) = (2.0, 1, 1.994);
     let harm = found(&run).unwrap();
     assert!(harm.share < 0.004 && harm.low == 1.0, "{harm:?}");
-    assert!(!is_spoilt(run.accounts.as_deref().unwrap()));
+    assert!(!is_spoilt(run.around.accounts.as_deref().unwrap()));
     // The CPU's own clock knows it to the microsecond.
-    run.accounts.as_deref_mut().unwrap().foreign_s = Some(0.001);
+    run.around.accounts.as_deref_mut().unwrap().foreign_s = Some(0.001);
     assert!((found(&run).unwrap().share - 0.0005).abs() < 1e-9);
 }
 
@@ -186,7 +186,7 @@ fn what_ours_used_of_their_cpus_nothing_else_ran_in() {
 fn kernel_threads_count_in_full_and_beside_a_server_where_they_may_work_for_it() {
     let mut run = disturbed(Some(0.0), Some(1.5), 0.0);
     run.at.workers = Some(1);
-    let accounts = run.accounts.as_deref_mut().unwrap();
+    let accounts = run.around.accounts.as_deref_mut().unwrap();
     accounts.machine_s = 1.0;
     accounts.kernel_threads = vec![Neighbour {
         name: "ksmd".to_owned(),
@@ -197,7 +197,7 @@ fn kernel_threads_count_in_full_and_beside_a_server_where_they_may_work_for_it()
     assert!((alone.share - 0.2).abs() < 1e-9 && alone.low == 1.0);
     (run.at.workers, run.server) = (Some(2), Some(Default::default()));
     assert_eq!(found(&run).unwrap().low, 0.0);
-    let accounts = run.accounts.as_deref_mut().unwrap();
+    let accounts = run.around.accounts.as_deref_mut().unwrap();
     accounts.kernel_threads[0].name = "kworker/0:1".to_owned();
     assert_eq!(found(&run).unwrap().low, 1.0);
 }
@@ -237,7 +237,7 @@ fn soft_interrupts_count_where_packets_are_more_than_an_idle_machine_s() {
     assert!(share(&served) > 0.2);
     // Counted, a flood of as many packets as its own does not pass for its own.
     let mut counted = |own| {
-        let accounts = served.accounts.as_deref_mut().unwrap();
+        let accounts = served.around.accounts.as_deref_mut().unwrap();
         accounts.own_packets = Some(own);
         share(&served)
     };
@@ -250,7 +250,7 @@ fn soft_interrupts_count_where_packets_are_more_than_an_idle_machine_s() {
 fn soft_interrupts_for_which_nobody_else_asked_are_the_target_s_own() {
     let share = |packets, others_s: f64, cpus: u64| {
         let mut run = disturbed(Some(others_s), Some(9.0), 0.0);
-        let accounts = run.accounts.as_deref_mut().unwrap();
+        let accounts = run.around.accounts.as_deref_mut().unwrap();
         accounts.kernel_threads = ["ksoftirqd/0", "ksoftirqd/1", "kdamond.0"]
             .map(|name| Neighbour {
                 name: name.to_owned(),
@@ -263,7 +263,7 @@ fn soft_interrupts_for_which_nobody_else_asked_are_the_target_s_own() {
         // One of two CPUs has half of everything.
         accounts.foreign_s = Some((others_s + 0.52) * cpus as f64 / 2.0);
         // Names add up to it; a server's f has none of the three.
-        let accounts = run.accounts.as_deref().unwrap();
+        let accounts = run.around.accounts.as_deref().unwrap();
         let named = accounts
             .kernel_threads
             .iter()
@@ -295,7 +295,7 @@ fn the_packets_of_connections_are_their_own() {
     assert!(found(&opened).unwrap().share > 0.9);
     (opened.connections, opened.operations) = (Some(Default::default()), 200);
     assert_eq!(found(&opened).unwrap().share, 0.0);
-    opened.accounts.as_deref_mut().unwrap().packets = Some(6_000);
+    opened.around.accounts.as_deref_mut().unwrap().packets = Some(6_000);
     assert!(found(&opened).unwrap().share > 0.9);
 }
 
@@ -406,7 +406,7 @@ fn a_run_without_a_window_has_no_figure_to_be_harmed() {
     let experiment = experiment();
     let run = disturbed(Some(0.5), Some(2.0), 0.0);
     let mut dead = run.clone();
-    (dead.window_s, dead.operations) = (0.0, 19);
+    (dead.window.window_s, dead.operations) = (0.0, 19);
     assert_eq!(bound(&experiment, &[&dead]), None);
     // The others have theirs.
     let alone = bound(&experiment, &[&run]);
@@ -430,7 +430,7 @@ fn what_cannot_be_bounded_is_not() {
 fn blocks_are_spoilt_by_what_others_took_and_by_nothing_else() {
     let is = |others_s, waited_s, stolen_s| {
         let run = disturbed(Some(others_s), Some(waited_s), stolen_s);
-        is_spoilt(run.accounts.as_deref().unwrap())
+        is_spoilt(run.around.accounts.as_deref().unwrap())
     };
     // 5 s of two CPUs.
     assert!(!is(1.0, 9.0, 1.0));

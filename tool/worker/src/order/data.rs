@@ -1,7 +1,7 @@
 //! What a run yields on one host.
 
 use super::{KeptData, RequestData, SpreadData};
-use jostle_model::record::{Accounts, Across, Anchor, Buckets, Causes, Counts, Machine};
+use jostle_model::record::{Across, Buckets, Circumstances};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -109,17 +109,12 @@ pub struct RunData {
     pub runqueue_wait_ns: Option<u64>,
     /// See `runqueue_wait_ns`.
     pub switches: Option<u64>,
-    /// What the kernel counted of the workers.
-    pub counts: Counts,
+    /// What surrounded the run, what went wrong in it, and what was planted.
+    pub around: Circumstances,
     /// Whether the target is a lock at all; specimens that grant all are not.
     pub excludes: bool,
     /// Time that one reading of all CPU clocks took.
     pub cpu_read_ns: u64,
-    /// The machine within the window.
-    pub machine: Machine,
-    /// The owners of the CPU time between the readings.
-    #[serde(default)]
-    pub accounts: Option<Box<Accounts>>,
     /// Locks that the server granted during the run, where it counts them.
     pub server_counted: Option<u64>,
     /// Whether a server does the work, even if nothing is known about it, for example on
@@ -140,23 +135,6 @@ pub struct RunData {
     /// CPU time of the server within the window, where its process is ours to
     /// look at.
     pub server_cpu_ns: Option<u64>,
-    /// Failures by name.
-    pub errors: BTreeMap<String, u64>,
-    /// The first failure of each kind, in words.
-    pub messages: Vec<String>,
-    /// What was looked at outside the lock; None where nothing went wrong.
-    #[serde(default)]
-    pub causes: Option<Box<Causes>>,
-    /// Workers and launched servers that ended before their time, in words.
-    pub deaths: Vec<String>,
-    /// What a specimen knows.
-    pub truth: BTreeMap<String, f64>,
-    /// Facts about the target's set-up.
-    pub setup: BTreeMap<String, f64>,
-    /// What ran along, and how it ended.
-    pub during: Option<String>,
-    /// What the machine itself took, before and after.
-    pub anchor: Option<Anchor>,
     /// The generators over which requests were spread.
     pub spread: Option<Box<SpreadData>>,
     /// What requests came to, where workers made any.

@@ -38,8 +38,8 @@ impl Figures {
         ensure!(point.operations > 0, "nothing was done in the window");
         let server = point.server.as_ref().context("no figures of the server")?;
         let server_s = server.cpu_s.context("no CPU time of the server")?;
-        let client_s = point.cpu_s.context("no CPU time of the client")?;
-        let accounts = point.accounts.as_deref().context("no accounts")?;
+        let client_s = point.cpu.cpu_s.context("no CPU time of the client")?;
+        let accounts = point.around.accounts.as_deref().context("no accounts")?;
         let elsewhere_s = accounts.others_s.unwrap_or(0.0) + accounts.stolen_s.unwrap_or(0.0);
         let each_us = 1e6 / point.operations as f64;
         let batches = [&point.batch_ns, &point.release_batch_ns];
@@ -48,8 +48,8 @@ impl Figures {
             rate: point.throughput_per_s,
             server_us: server_s * each_us,
             client_us: client_s * each_us,
-            server_busy: server_s / point.window_s,
-            client_busy: client_s / point.window_s,
+            server_busy: server_s / point.window.window_s,
+            client_busy: client_s / point.window.window_s,
             elsewhere: elsewhere_s / (accounts.between_s * accounts.cpus.max(1) as f64),
             batch_ms: longest.map_or(f64::NAN, |longest_ns| longest_ns as f64 * 1e-6),
             bytes: server.bytes_per_held_lock.unwrap_or(f64::NAN),
@@ -255,23 +255,32 @@ mod tests {
 
     #[test]
     fn figures_are_for_each_operation() {
-        use jostle_model::record::{Accounts, Server};
+        use jostle_model::record::{Accounts, Circumstances, Cpu, Server, Window};
         let point = Run {
             operations: 1000,
             throughput_per_s: 2000.0,
-            window_s: 0.5,
-            cpu_s: Some(0.125),
+            window: Window {
+                window_s: 0.5,
+                ..Window::default()
+            },
+            cpu: Cpu {
+                cpu_s: Some(0.125),
+                ..Cpu::default()
+            },
             server: Some(Server {
                 cpu_s: Some(0.25),
                 ..Server::default()
             }),
-            accounts: Some(Box::new(Accounts {
-                between_s: 0.5,
-                cpus: 2,
-                others_s: Some(0.1),
-                stolen_s: Some(0.1),
-                ..Accounts::default()
-            })),
+            around: Circumstances {
+                accounts: Some(Box::new(Accounts {
+                    between_s: 0.5,
+                    cpus: 2,
+                    others_s: Some(0.1),
+                    stolen_s: Some(0.1),
+                    ..Accounts::default()
+                })),
+                ..Circumstances::default()
+            },
             ..Run::default()
         };
         let figures = Figures::of(&point).unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, Calibration, Machine, SCHEMA};
+use jostle_model::record::{At, Calibration, Circumstances, Machine, SCHEMA, Window};
 
 /// A session of one worker, with these ticks of the machine, whose threads waited for half of
 /// what ran beside them.
@@ -11,23 +11,29 @@ fn session(planted: bool, busy_ticks: u64, per_s: f64, foreign_s: f64) -> Sessio
             workers: Some(1),
             ..At::default()
         },
-        window_s: 1.0,
         operations: 10_000,
         throughput_per_s: per_s,
-        machine: Machine {
-            busy_ticks,
-            ticks_per_s: 100,
-            cores: 2,
-            ..Machine::default()
+        window: Window {
+            window_s: 1.0,
+            ..Window::default()
         },
-        accounts: Some(Box::new(Accounts {
-            between_s: 1.0,
-            cpus: 1,
-            others_s: Some(foreign_s),
-            foreign_s: Some(foreign_s),
-            waited_s: Some(foreign_s / 2.0),
-            ..Accounts::default()
-        })),
+        around: Circumstances {
+            machine: Machine {
+                busy_ticks,
+                ticks_per_s: 100,
+                cores: 2,
+                ..Machine::default()
+            },
+            accounts: Some(Box::new(Accounts {
+                between_s: 1.0,
+                cpus: 1,
+                others_s: Some(foreign_s),
+                foreign_s: Some(foreign_s),
+                waited_s: Some(foreign_s / 2.0),
+                ..Accounts::default()
+            })),
+            ..Circumstances::default()
+        },
         ..Run::default()
     };
     Session {
@@ -135,7 +141,10 @@ fn controls_are_shared_by_trials_of_one_line_beside_which_others_were_quiet() {
     // Nothing was measured in this call.
     assert_eq!(shared(&[], line), None);
     let mut disturbed = chain;
-    disturbed.last_mut().unwrap().points[0].machine.busy_ticks = 7;
+    disturbed.last_mut().unwrap().points[0]
+        .around
+        .machine
+        .busy_ticks = 7;
     assert_eq!(shared(&disturbed, line), None);
 }
 

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use jostle_model::List;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Accounts, At, Calibration, Environment, SCHEMA};
+    use jostle_model::record::{Accounts, At, Calibration, Environment, SCHEMA, Window};
 
     /// A line with a point for each number of workers, each of three runs.
     fn measured(line: &str, halt_poll_ns: Option<u64>, workers: &[u64]) -> Measured {
@@ -332,7 +332,10 @@ mod tests {
             run,
             block: run,
             operations: 100_000,
-            window_s: 1.0,
+            window: Window {
+                window_s: 1.0,
+                ..Window::default()
+            },
             throughput_per_s: 100_000.0,
             ..Run::default()
         });
@@ -377,8 +380,8 @@ mod tests {
         let mut measured = measured("contend flock, no hold", None, &[1, 2, 4]);
         // The last point: an operation that failed in each of its runs.
         for run in &mut measured.points[6..] {
-            run.errors = [("EIO".to_owned(), 100_000)].into();
-            run.accounts = Some(Box::new(Accounts {
+            run.around.errors = [("EIO".to_owned(), 100_000)].into();
+            run.around.accounts = Some(Box::new(Accounts {
                 between_s: 1.0,
                 cpus: 2,
                 stolen_s: Some(0.1),

@@ -109,7 +109,10 @@ fn slower(sets: &[Vec<Run>], pairs: &[[usize; 2]], anchor: Option<Part>) -> Opti
         return Some(vec![0.0; pairs.len()]);
     };
     let takes_ns = |at: usize| {
-        let each: Option<Vec<f64>> = sets[at].iter().map(|run| part.of(&run.anchor?)).collect();
+        let each: Option<Vec<f64>> = sets[at]
+            .iter()
+            .map(|run| part.of(&run.around.anchor?))
+            .collect();
         median(&each?)
     };
     let each = pairs

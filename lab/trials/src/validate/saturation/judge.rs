@@ -153,15 +153,15 @@ impl Judged<'_> {
 }
 
 fn is_stolen(point: &record::Run) -> bool {
-    let stolen = point.machine.stolen_ticks;
-    let wanted = stolen + point.machine.busy_ticks;
+    let stolen = point.around.machine.stolen_ticks;
+    let wanted = stolen + point.around.machine.busy_ticks;
     // A single tick may be the rest of one that was counted before.
     stolen > 1 && stolen as f64 > STOLEN * wanted as f64
 }
 
 /// Whether others were there, by the scheduler's clocks.
 fn is_shared(point: &record::Run) -> bool {
-    point.accounts.as_ref().is_some_and(|accounts| {
+    point.around.accounts.as_ref().is_some_and(|accounts| {
         let capacity_s = accounts.between_s * accounts.cpus as f64;
         accounts.others_s.unwrap_or(0.0) > OTHERS * capacity_s
     })
@@ -239,7 +239,7 @@ fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f
 mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Accounts, Machine, Server, ThreadLoad};
+    use jostle_model::record::{Accounts, Circumstances, Cpu, Machine, Server, ThreadLoad, Window};
 
     fn run(at: u32, rate: f64, busy_share: f64) -> Run {
         let planted = Planted {
@@ -256,20 +256,29 @@ mod tests {
             plan: Plan::of(Workload::Stream),
             point: record::Run {
                 operations: 50_000,
-                window_s: 1.0,
+                window: Window {
+                    window_s: 1.0,
+                    ..Window::default()
+                },
                 throughput_per_s: rate,
                 server: Some(Server::default()),
                 thread_loads: vec![ThreadLoad {
                     busy_share,
                     ..ThreadLoad::default()
                 }],
-                cpu_s: Some(1.0),
-                machine: Machine {
-                    ticks: 210,
-                    busy_ticks: 100,
-                    ticks_per_s: 100,
-                    cores: 2,
-                    ..Machine::default()
+                cpu: Cpu {
+                    cpu_s: Some(1.0),
+                    ..Cpu::default()
+                },
+                around: Circumstances {
+                    machine: Machine {
+                        ticks: 210,
+                        busy_ticks: 100,
+                        ticks_per_s: 100,
+                        cores: 2,
+                        ..Machine::default()
+                    },
+                    ..Circumstances::default()
                 },
                 ..record::Run::default()
             },
@@ -306,13 +315,13 @@ mod tests {
     #[test]
     fn what_the_machine_spoilt_and_what_has_no_neighbour_is_no_trial() {
         let mut stolen = run(1, 50.0, 0.5);
-        stolen.point.machine.stolen_ticks = 3;
+        stolen.point.around.machine.stolen_ticks = 3;
         assert_eq!(said([run(0, 100.0, 0.5), stolen, run(2, 100.0, 0.5)]), None);
         let mut stolen = run(2, 100.0, 0.5);
-        stolen.point.machine.stolen_ticks = 3;
+        stolen.point.around.machine.stolen_ticks = 3;
         assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), stolen]), None);
         let mut shared = run(2, 100.0, 0.5);
-        shared.point.accounts = Some(Box::new(Accounts {
+        shared.point.around.accounts = Some(Box::new(Accounts {
             between_s: 1.0,
             cpus: 2,
             others_s: Some(0.07),

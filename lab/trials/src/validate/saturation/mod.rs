@@ -113,8 +113,8 @@ fn session_of(
 
 /// CPUs' worth of time that the generators and all else in their group used.
 fn used(point: &record::Run) -> f64 {
-    let cpu_s = point.cpu_s.unwrap_or(0.0) + point.machine.harness_cpu_s;
-    cpu_s / point.window_s.max(1e-3)
+    let cpu_s = point.cpu.cpu_s.unwrap_or(0.0) + point.around.machine.harness_cpu_s;
+    cpu_s / point.window.window_s.max(1e-3)
 }
 
 fn report(runs: &[Run], quick: bool) -> Vec<Row> {

@@ -85,13 +85,16 @@ fn judge(runs: &[&Run], keys: u64) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Reason, Verdict};
+    use jostle_model::record::{Circumstances, Reason, Verdict};
 
     fn run(truth: f64, found: f64) -> Run {
         Run {
-            truth: [("granted", 1_000.0), ("handed", 1_000.0 * truth)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
+            around: Circumstances {
+                truth: [("granted", 1_000.0), ("handed", 1_000.0 * truth)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Circumstances::default()
+            },
             stamped: Some(1_000),
             blocked_share: Some(found),
             ..Run::default()

@@ -95,15 +95,18 @@ fn judge(delayed: &[&Run], null: &[&Run]) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::Waits;
+    use jostle_model::record::{Circumstances, Waits};
 
     fn run(truth_ns: f64, found_ns: f64) -> Run {
         let mut wait = Waits::default();
         (wait.granted.count, wait.granted.mean) = (100, found_ns);
         Run {
-            truth: [("count", 100.0), ("sum_ns", 100.0 * truth_ns)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
+            around: Circumstances {
+                truth: [("count", 100.0), ("sum_ns", 100.0 * truth_ns)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Circumstances::default()
+            },
             acquire_ns: Some(wait),
             ..Run::default()
         }
@@ -138,13 +141,16 @@ mod tests {
     #[test]
     fn a_delay_that_the_end_of_the_window_cut_off_is_no_wait() {
         let cut_off = |last_ns: f64, noted: f64| Run {
-            truth: [
-                ("count", noted),
-                ("sum_ns", 100.0 * 20_050.0 + last_ns),
-                ("last_ns", last_ns),
-            ]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into(),
+            around: Circumstances {
+                truth: [
+                    ("count", noted),
+                    ("sum_ns", 100.0 * 20_050.0 + last_ns),
+                    ("last_ns", last_ns),
+                ]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+                ..run(20_050.0, 20_060.0).around
+            },
             ..run(20_050.0, 20_060.0)
         };
         let null = run(0.0, 20.0);
@@ -162,7 +168,10 @@ mod tests {
             Agreement::Differs(_)
         ));
         let silent = Run {
-            truth: Default::default(),
+            around: Circumstances {
+                truth: Default::default(),
+                ..run(0.0, 20_000.0).around
+            },
             ..run(0.0, 20_000.0)
         };
         assert!(matches!(

@@ -103,7 +103,7 @@ fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
 }
 
 fn judge_killed(killed: &[&Run], left: &[&Run]) -> Trial {
-    let deaths: usize = killed.iter().map(|run| run.deaths.len()).sum();
+    let deaths: usize = killed.iter().map(|run| run.around.deaths.len()).sum();
     let (violations, lost) = (
         seen(killed, |e| e.violations),
         seen(killed, |e| e.lost_updates),
@@ -129,7 +129,7 @@ fn judge_killed(killed: &[&Run], left: &[&Run]) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Reason, Verdict};
+    use jostle_model::record::{Circumstances, Reason, Verdict};
 
     fn run(planted: f64, violations: u64) -> Run {
         let flagged = Reason {
@@ -140,7 +140,10 @@ mod tests {
             ..Reason::default()
         };
         Run {
-            truth: [("planted".to_owned(), planted)].into(),
+            around: Circumstances {
+                truth: [("planted".to_owned(), planted)].into(),
+                ..Circumstances::default()
+            },
             exclusion: Some(Exclusion {
                 checked: 100_000,
                 violations,
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn dead_owners_are_no_overlaps() {
         let mut dead = run(0.0, 0);
-        dead.deaths = vec!["worker 3 was killed by SIGKILL".to_owned()];
+        dead.around.deaths = vec!["worker 3 was killed by SIGKILL".to_owned()];
         assert!(matches!(
             judge_killed(&[&dead], &[]).said,
             Agreement::CannotTell(_)

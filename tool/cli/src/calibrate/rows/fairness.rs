@@ -169,7 +169,7 @@ fn starved(run: &Run) -> Trial {
     let truth = noted(run, "granted_worker_0");
     let shares = run.per_worker.unwrap_or_default();
     let censored = run.acquire_ns.as_ref().map_or(0, |waits| waits.censored);
-    let window_ns = run.window_s * 1e9;
+    let window_ns = run.window.window_s * 1e9;
     let longest = shares.longest_wait_ns.unwrap_or(0) as f64;
     let named = shares.none == 1 && shares.longest_wait_worker == Some(0) && longest >= window_ns;
     let said = if first as f64 > truth {
@@ -203,20 +203,26 @@ fn starved(run: &Run) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Waits, Workers};
+    use jostle_model::record::{Circumstances, Waits, Window, Workers};
 
     fn run(counts: &[u64], truth: &[(&str, f64)]) -> Run {
         Run {
-            window_s: 0.7,
+            window: Window {
+                window_s: 0.7,
+                ..Window::default()
+            },
             per_worker: jostle_stats::fairness::per_worker(counts),
             workers: Some(Workers {
                 operations: counts.to_vec(),
                 ..Workers::default()
             }),
-            truth: truth
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), *value))
-                .collect(),
+            around: Circumstances {
+                truth: truth
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), *value))
+                    .collect(),
+                ..Circumstances::default()
+            },
             ..Run::default()
         }
     }

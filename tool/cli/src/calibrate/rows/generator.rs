@@ -86,7 +86,7 @@ fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
         let halts = set
             .runs
             .iter()
-            .filter_map(|run| run.machine.halts)
+            .filter_map(|run| run.around.machine.halts)
             .sum::<u64>();
         Ok((set, format!("{halts} stops, by wait(2)")))
     })

@@ -112,6 +112,7 @@ fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::record::Circumstances;
 
     fn run(truth_ns: f64, found_ns: f64, on_one: u64, between: u64) -> Run {
         let of = |count| {
@@ -122,9 +123,12 @@ mod tests {
             })
         };
         Run {
-            truth: [("handoffs", 100.0), ("handoff_sum_ns", 100.0 * truth_ns)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
+            around: Circumstances {
+                truth: [("handoffs", 100.0), ("handoff_sum_ns", 100.0 * truth_ns)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Circumstances::default()
+            },
             handoff_ns: of(on_one + between),
             handoff_same_cpu_ns: of(on_one),
             handoff_cross_cpu_ns: of(between),

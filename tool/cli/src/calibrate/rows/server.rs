@@ -44,7 +44,7 @@ fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
 
 /// Nanoseconds an operation, all workers together.
 fn each_ns(runs: &[&Run]) -> f64 {
-    total(runs, |run| run.window_s * 1e9) / total(runs, |run| run.operations as f64)
+    total(runs, |run| run.window.window_s * 1e9) / total(runs, |run| run.operations as f64)
 }
 
 fn judge_slow(slow: &[&Run], quick: &[&Run]) -> Trial {
@@ -125,7 +125,7 @@ fn judge_counts(wrong: &[&Run], right: &[&Run]) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Reason, Server, ThreadLoad, Verdict};
+    use jostle_model::record::{Circumstances, Reason, Server, ThreadLoad, Verdict, Window};
 
     fn flagged(check: &str) -> Verdict {
         Verdict::of(vec![Reason {
@@ -139,11 +139,17 @@ mod tests {
 
     fn timed(each_us: f64, slowed_us: f64) -> Run {
         Run {
-            window_s: each_us / 1e3,
+            window: Window {
+                window_s: each_us / 1e3,
+                ..Window::default()
+            },
             operations: 1_000,
-            truth: [("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
+            around: Circumstances {
+                truth: [("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Circumstances::default()
+            },
             thread_loads: vec![ThreadLoad {
                 busy_share: 0.2,
                 runqueue_share: 0.0,
@@ -179,11 +185,14 @@ mod tests {
                 difference: Some(difference),
                 ..Server::default()
             }),
-            truth: [
-                ("lost".to_owned(), truth[0]),
-                ("doubled".to_owned(), truth[1]),
-            ]
-            .into(),
+            around: Circumstances {
+                truth: [
+                    ("lost".to_owned(), truth[0]),
+                    ("doubled".to_owned(), truth[1]),
+                ]
+                .into(),
+                ..Circumstances::default()
+            },
             verdict,
             ..Run::default()
         }

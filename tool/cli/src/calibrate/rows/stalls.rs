@@ -139,7 +139,7 @@ fn judge(found: &Found<'_>) -> Trial {
 mod tests {
     use super::*;
     use jostle_model::record::Percentiles;
-    use jostle_model::record::{Verdict, Waits};
+    use jostle_model::record::{Circumstances, Verdict, Waits};
 
     const MS: f64 = 1e6;
 
@@ -160,7 +160,10 @@ mod tests {
 
     fn open(p99_ns: f64) -> Run {
         Run {
-            truth: log(5.0, 200.0 * MS),
+            around: Circumstances {
+                truth: log(5.0, 200.0 * MS),
+                ..Circumstances::default()
+            },
             response_ns: Some(distribution(p99_ns, p99_ns)),
             ..Run::default()
         }
@@ -168,7 +171,10 @@ mod tests {
 
     fn closed(p99_ns: f64, longest_ns: f64) -> Run {
         Run {
-            truth: log(6.0, 200.1 * MS),
+            around: Circumstances {
+                truth: log(6.0, 200.1 * MS),
+                ..Circumstances::default()
+            },
             acquire_ns: Some(Waits {
                 granted: distribution(p99_ns, longest_ns),
                 ..Waits::default()
@@ -242,7 +248,10 @@ mod tests {
     #[test]
     fn it_is_judged_by_the_stalls_that_the_specimen_noted() {
         let noted = |stalls, each_ns| Run {
-            truth: log(stalls, each_ns),
+            around: Circumstances {
+                truth: log(stalls, each_ns),
+                ..open(197.0 * MS).around
+            },
             ..open(197.0 * MS)
         };
         let few = said(&with(0, noted(4.0, 200.0 * MS)));

@@ -75,7 +75,7 @@ type Getter = fn(&PointSummary<'_>, &Run) -> Option<f64>;
 /// Figures with one value for each run, by the beginning of their titles; the first fits.
 const MEASURES: &[(&str, Getter)] = &[
     ("CPU time of the workers for one", |_, run| {
-        Some(1e3 * run.cpu_us_per_operation?)
+        Some(1e3 * run.cpu.cpu_us_per_operation?)
     }),
     ("CPU time of the server for one held lock in", |_, run| {
         Some(1e3 * run.kept.as_ref()?.server_cpu_us_per_minute()?)
@@ -104,9 +104,9 @@ const MEASURES: &[(&str, Getter)] = &[
     ("Dispersion", |_, run| Some(run.per_worker?.dispersion)),
     ("Jain's", |_, run| Some(run.per_worker?.jain)),
     ("Context switches", |_, run| {
-        Some(run.context_switches? as f64 / run.operations as f64)
+        Some(run.cpu.context_switches? as f64 / run.operations as f64)
     }),
-    ("CPU time stolen", |_, run| run.machine.steal_share),
+    ("CPU time stolen", |_, run| run.around.machine.steal_share),
 ];
 
 fn busiest(run: &Run) -> Option<f64> {
@@ -282,7 +282,7 @@ fn of_point(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) 
     let measure: Option<Getter> = match title {
         "Throughput" => Some(|point, run| point.rate_of(run, run.throughput_per_s)),
         _ if title.ends_with("all workers together") => {
-            Some(|_, run| Some(1e9 * run.window_s / run.operations as f64))
+            Some(|_, run| Some(1e9 * run.window.window_s / run.operations as f64))
         }
         _ => MEASURES
             .iter()

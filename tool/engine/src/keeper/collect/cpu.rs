@@ -35,7 +35,7 @@ pub(super) fn times(
         false => workers_cpu(opened, closed).map(scaled),
     };
     let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
-    data.counts = counts(order, pages);
+    data.around.counts = counts(order, pages);
     data.spun_ns = sum(Word::Spun);
     data.idled = (sum(Word::Idled), sum(Word::Idles));
     let all = seen.coverage >= 1.0;
@@ -75,7 +75,7 @@ pub(super) fn times(
         data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
         data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
     }
-    data.machine = Machine {
+    data.around.machine = Machine {
         between_s: Some(between as f64 / 1e9),
         halts: Some(seen.children.halts),
         ..opened.machine.until(&closed.machine)
@@ -117,7 +117,7 @@ pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) {
     let kept_s = kept.and_then(|kept| kept.server_cpu_ns).unwrap_or(0) as f64 / 1e9;
     let own_s = accounts.server_s.map(|s| (s - kept_s).max(0.0));
     data.server_cpu_ns = own_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
-    data.accounts = Some(Box::new(accounts));
+    data.around.accounts = Some(Box::new(accounts));
 }
 
 /// What the kernel counted of all threads with workers, where all came to their end.

@@ -92,11 +92,11 @@ impl Run<'_> {
     /// before. Of several hosts, the workers of another may still be there.
     pub(super) fn look_afterwards(&self, data: &mut RunData) {
         let lapsed = data.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
-        let amiss = data.violations > 0 || !data.errors.is_empty() || lapsed;
-        if !amiss && data.causes.is_none() {
+        let amiss = data.violations > 0 || !data.around.errors.is_empty() || lapsed;
+        if !amiss && data.around.causes.is_none() {
             return;
         }
-        let causes = data.causes.get_or_insert_default();
+        let causes = data.around.causes.get_or_insert_default();
         for (at, found) in signs::compare(&self.signs, &self.work.signs()) {
             causes.look(at, found);
         }

@@ -239,12 +239,12 @@ impl<'a> Run<'a> {
             &self.books,
             seen,
         );
-        if let Some(accounts) = data.accounts.as_mut() {
+        if let Some(accounts) = data.around.accounts.as_mut() {
             accounts.readings = self.slices.taken();
         }
-        data.machine.tcp_queues = self.sockets.taken();
+        data.around.machine.tcp_queues = self.sockets.taken();
         data.grants = self.logs.gather(&self.shared);
-        data.causes = self.still.taken();
+        data.around.causes = self.still.taken();
         self.look_afterwards(&mut data);
         Ok(data)
     }

@@ -5,6 +5,7 @@ use crate::hosts::{HostData, Offset};
 use crate::order::{Sides, WorkloadOrder};
 use jostle_harness::merged::histogram;
 use jostle_model::plan::{Names, Workload};
+use jostle_model::record::Circumstances;
 use jostle_stats::histogram::Histogram;
 use proptest::prelude::*;
 
@@ -84,8 +85,11 @@ fn workers_follow_each_other_by_rank_and_counts_add_up() {
         received,
         window_ns,
         cpu_ns: Some(10),
-        errors: BTreeMap::from([("ECONNRESET".to_owned(), 2)]),
-        deaths: vec!["worker 0: killed by SIGKILL".to_owned()],
+        around: Circumstances {
+            errors: BTreeMap::from([("ECONNRESET".to_owned(), 2)]),
+            deaths: vec!["worker 0: killed by SIGKILL".to_owned()],
+            ..Circumstances::default()
+        },
         // Each is told what all did.
         server_counted: Some(60),
         ..RunData::default()
@@ -100,8 +104,8 @@ fn workers_follow_each_other_by_rank_and_counts_add_up() {
     assert_eq!(all.slices, [(3, 6, 9); 2]);
     assert_eq!((all.received, all.server_counted), (47, Some(60)));
     assert_eq!((all.window_ns, all.cpu_ns), (1_100, Some(30)));
-    assert_eq!(all.errors["ECONNRESET"], 6);
-    assert_eq!(all.deaths[2], "h2: worker 0: killed by SIGKILL");
+    assert_eq!(all.around.errors["ECONNRESET"], 6);
+    assert_eq!(all.around.deaths[2], "h2: worker 0: killed by SIGKILL");
 }
 
 #[test]
@@ -155,16 +159,19 @@ fn a_start_is_spread_over_hosts_and_their_clocks() {
 fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() {
     let busy = |cpu_s: u64| RunData {
         cpu_ns: Some(cpu_s * 1_000_000_000),
-        machine: Machine {
-            ticks: 1_000,
-            busy_ticks: 900,
-            stolen_ticks: 10,
-            ticks_per_s: 100,
-            cores: 2,
-            harness_cpu_s: 0.5,
-            throttled_periods: Some(1),
-            between_s: Some(5.0),
-            ..Machine::default()
+        around: Circumstances {
+            machine: Machine {
+                ticks: 1_000,
+                busy_ticks: 900,
+                stolen_ticks: 10,
+                ticks_per_s: 100,
+                cores: 2,
+                harness_cpu_s: 0.5,
+                throttled_periods: Some(1),
+                between_s: Some(5.0),
+                ..Machine::default()
+            },
+            ..Circumstances::default()
         },
         server_counted: Some(9),
         ..RunData::default()
@@ -181,8 +188,8 @@ fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() 
     assert_eq!(all.between_s, Some(5.0));
     let own = |rank: usize| machines::own_view(&hosts, &parts, &parts[rank]);
     // Its own harness, and all that rank 2 used.
-    assert_eq!(own(0).machine.harness_cpu_s, 0.5 + 3.5);
-    assert_eq!(own(1).machine.harness_cpu_s, 0.5);
+    assert_eq!(own(0).around.machine.harness_cpu_s, 0.5 + 3.5);
+    assert_eq!(own(1).around.machine.harness_cpu_s, 0.5);
     assert_eq!(own(0).server_counted, None);
     assert_eq!(crate::hosts::numbers(&hosts), [0, 1, 0]);
 }
@@ -221,9 +228,12 @@ fn what_a_machine_s_ranks_see_of_it_counts_once_and_what_they_use_adds_up() {
 fn generators_share_the_cpus_of_their_machine() {
     let spread = |cpu_ns| RunData {
         window_ns: 1_000,
-        machine: Machine {
-            cores: 2,
-            ..Machine::default()
+        around: Circumstances {
+            machine: Machine {
+                cores: 2,
+                ..Machine::default()
+            },
+            ..Circumstances::default()
         },
         spread: Some(Box::new(SpreadData {
             generators: vec![GeneratorData {

@@ -1,5 +1,7 @@
 //! A point with the figures of every workload, and what stands behind the points.
 
+use jostle_model::record::{Circumstances, Cpu, Window};
+
 use super::map;
 use jostle_model::Remedy;
 use jostle_model::connect::*;
@@ -205,32 +207,48 @@ pub(super) fn run() -> Run {
         },
         run: 1,
         block: 1,
-        window_s: 1.0,
-        warmup_s: 1.0,
-        ramp_s: 1.0,
-        drain_s: 1.0,
-        start_spread_ns: 1,
+        window: Window {
+            window_s: 1.0,
+            warmup_s: 1.0,
+            ramp_s: 1.0,
+            drain_s: 1.0,
+            start_spread_ns: 1,
+        },
         operations: 1,
         throughput_per_s: 1.0,
         ceiling_per_s: Some(1.0),
         idle_mean_ns: Some(1.0),
         of_ideal: Some(1.0),
-        cpu_s: Some(1.0),
-        cpu_user_s: Some(1.0),
-        cpu_system_s: Some(1.0),
-        cpu_split: Some("sampled".to_owned()),
-        spun_s: Some(0.1),
-        cpu_us_per_operation: Some(1.0),
-        cpu_read_share: Some(0.1),
-        context_switches: Some(1),
-        counts: Count::ALL
-            .iter()
-            .map(|count| (count.name().to_owned(), 1))
-            .collect(),
-        runqueue_wait_s: Some(1.0),
+        cpu: Cpu {
+            cpu_s: Some(1.0),
+            cpu_user_s: Some(1.0),
+            cpu_system_s: Some(1.0),
+            cpu_split: Some("sampled".to_owned()),
+            spun_s: Some(0.1),
+            cpu_us_per_operation: Some(1.0),
+            cpu_read_share: Some(0.1),
+            context_switches: Some(1),
+            runqueue_wait_s: Some(1.0),
+            children_user_s: Some(0.1),
+            children_system_s: Some(0.1),
+        },
+        around: Circumstances {
+            counts: Count::ALL
+                .iter()
+                .map(|count| (count.name().to_owned(), 1))
+                .collect(),
+            machine: machine(),
+            accounts: Some(Box::new(accounts())),
+            during: Some("perf record -p 7".to_owned()),
+            messages: vec!["flock: No locks available (os error 37)".into()],
+            causes: Some(Box::new(causes())),
+            errors: map("ENOLCK", 1),
+            deaths: vec!["worker 1".to_owned()],
+            truth: map("planted", 1.0),
+            setup: map("slots", 1.0),
+            anchor: Some(anchor()),
+        },
         placement: "none".to_owned(),
-        machine: machine(),
-        accounts: Some(Box::new(accounts())),
         spoilt: true,
         per_worker: Some(per_worker()),
         workers: Some(Workers {
@@ -280,7 +298,6 @@ pub(super) fn run() -> Run {
         close_ns: Some(distribution()),
         server_close_ns: Some(distribution()),
         connections: Some(Box::new(connections())),
-        during: Some("perf record -p 7".to_owned()),
         service_ns: Some(distribution()),
         phases: vec![Phase {
             phase: "spawn".to_owned(),
@@ -288,8 +305,6 @@ pub(super) fn run() -> Run {
         }],
         failed_ns: Some(distribution()),
         codes: map("0", 1),
-        children_user_s: Some(0.1),
-        children_system_s: Some(0.1),
         open_loop: Some(Box::new(open_loop())),
         null: Some(Null {
             target: "exec:true".to_owned(),
@@ -323,18 +338,11 @@ pub(super) fn run() -> Run {
             unbinds: Some(1),
             bytes_per_held_lock: Some(1.0),
         }),
-        messages: vec!["flock: No locks available (os error 37)".into()],
-        causes: Some(Box::new(causes())),
-        errors: map("ENOLCK", 1),
-        deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {
             operations: 1,
             mean_wait_ns: Some(1.0),
             mean_release_ns: Some(1.0),
         }],
-        truth: map("planted", 1.0),
-        setup: map("slots", 1.0),
-        anchor: Some(anchor()),
         hosts: vec![host()],
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),

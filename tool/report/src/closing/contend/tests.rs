@@ -66,7 +66,7 @@ fn names_that_wait_for_one_another_are_told() {
         for run in &mut made.runs {
             run.hold_ns.as_mut().unwrap().mean = hold_ns;
             run.blocked_share = Some(blocked);
-            run.runqueue_wait_s = Some(queued_s);
+            run.cpu.runqueue_wait_s = Some(queued_s);
             let waits = Buckets(vec![(2_000, 451 - late), (6_291_456, late)]);
             run.histograms.insert("acquire_ns".to_owned(), waits);
         }
@@ -301,7 +301,7 @@ fn cpu_that_doubles_in_some_runs_only_is_not_mentioned() {
         &queue(1000, 4),
     );
     assert!(made.says("flock").contains("CPU per lock grows ~2.5x"));
-    made.runs[6].cpu_us_per_operation = Some(30.0);
+    made.runs[6].cpu.cpu_us_per_operation = Some(30.0);
     assert!(!made.says("flock").contains("CPU"));
 }
 
@@ -320,6 +320,7 @@ fn of_invalid_figures_nothing_good_is_said() {
          this lock does not exclude."
     );
     made.runs[0]
+        .around
         .deaths
         .push("worker 3 was killed by SIGKILL".to_string());
     assert_eq!(

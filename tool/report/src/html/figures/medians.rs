@@ -39,7 +39,7 @@ static MEASURES: &[Measure] = &[
         title: "CPU time of the workers for one operation",
         note: "waiting included; lower is better",
         unit: |_| Unit::Time(1e3),
-        of: |run| run.cpu_us_per_operation,
+        of: |run| run.cpu.cpu_us_per_operation,
     },
     Measure {
         subject: Subject::Cost,
@@ -48,7 +48,7 @@ static MEASURES: &[Measure] = &[
         unit: |_| Unit::Time(1e9),
         of: |run| {
             let counted = run.per_worker.is_none() && run.operations > 0;
-            counted.then(|| run.window_s / run.operations as f64)
+            counted.then(|| run.window.window_s / run.operations as f64)
         },
     },
     Measure {
@@ -149,7 +149,7 @@ static MEASURES: &[Measure] = &[
         note: "times that a worker was put on a CPU",
         unit: |_| Unit::Number("switches / operation"),
         of: |run| {
-            let switches = run.context_switches.filter(|_| run.operations > 0)?;
+            let switches = run.cpu.context_switches.filter(|_| run.operations > 0)?;
             Some(switches as f64 / run.operations as f64)
         },
     },
@@ -168,7 +168,7 @@ static MEASURES: &[Measure] = &[
         title: "CPU time stolen by the hypervisor",
         note: "of busy and stolen time of the whole machine",
         unit: |_| Unit::Share,
-        of: |run| run.machine.steal_share,
+        of: |run| run.around.machine.steal_share,
     },
 ];
 

@@ -275,15 +275,18 @@ impl Work for Requesting<'_> {
             .iter()
             .filter(|(code, _)| !expected(**code));
         for (code, count) in unexpected {
-            data.errors.insert(format!("code {}", name(*code)), *count);
+            data.around
+                .errors
+                .insert(format!("code {}", name(*code)), *count);
         }
-        data.messages.extend(outcomes.told.into_values());
+        data.around.messages.extend(outcomes.told.into_values());
         for (errno, count) in outcomes.failed {
             let name = jostle_sys::errno::name(errno);
-            *data.errors.entry(name).or_default() += count;
+            *data.around.errors.entry(name).or_default() += count;
         }
         if outcomes.beyond > 0 {
-            data.errors
+            data.around
+                .errors
                 .insert("further kinds of answer".to_owned(), outcomes.beyond);
         }
     }

@@ -1,0 +1,110 @@
+//! Parts of a run: its window, what its workers used of the CPUs, and what surrounded it. In
+//! the file their fields are fields of the run.
+
+use super::{Accounts, Anchor, Causes, Counts, Machine};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The window of a run, and the time around it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Length of the window; for `stream` from the common start to the end of the last worker.
+    pub window_s: f64,
+    /// From the last arrival to the window.
+    pub warmup_s: f64,
+    /// From the first fork to the last worker ready.
+    pub ramp_s: f64,
+    /// From the end of the window to the last worker reaped.
+    pub drain_s: f64,
+    /// From the first arrival at the common start to the last.
+    pub start_spread_ns: u64,
+}
+
+/// What a run's workers used of the CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// CPU time of the workers in the window, exact; absent if a clock could not be read at
+    /// both edges (a worker died). For `connect` that of the client processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// User part of `cpu_s`; see `cpu_split`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_user_s: Option<f64>,
+    /// System part of `cpu_s`; see `cpu_split`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_system_s: Option<f64>,
+    /// How the parts were obtained: `sampled`, or `exact`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_split: Option<String>,
+    /// The part of cpu_s that workers spun so that sleeping holds end on time; absent
+    /// where none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spun_s: Option<f64>,
+    /// (cpu_s - spun_s) / operations; for requests (cpu_s + children_user_s +
+    /// children_system_s) / all requests made, failed ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_operation: Option<f64>,
+    /// Share of the window that one reading of all CPU clocks took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_read_share: Option<f64>,
+    /// Times that a worker was put on a CPU within the window; absent without the kernel's
+    /// schedstat, or where reading it would take over 1 % of the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_switches: Option<u64>,
+    /// Time that workers were runnable but not running, summed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runqueue_wait_s: Option<f64>,
+    /// CPU time of the processes that were started for requests, user.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub children_user_s: Option<f64>,
+    /// CPU time of the processes that were started for requests, system.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub children_system_s: Option<f64>,
+}
+
+/// What surrounded a run, what went wrong in it, and what was planted. The keeper fills it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Circumstances {
+    /// What the kernel counted of the workers' threads, from their arrival to their end
+    /// (warm-up included): `preempted` (times that one lost its CPU although it could have gone
+    /// on), `page_faults` (pages of memory that one waited for).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub counts: Counts,
+    /// What the whole machine did meanwhile.
+    pub machine: Machine,
+    /// Who used the CPUs meanwhile, by the scheduler's clocks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub accounts: Option<Box<Accounts>>,
+    /// The profiler or tracer that ran along, as started, and whether it ended early.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub during: Option<String>,
+    /// Failed calls by errno, answers that are not a success (`code 3`), `stuck_at_end`
+    /// (workers that had to be killed), `handoff_before_release` (hand-offs that ended before
+    /// they began by more than the clock's uncertainty).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure of each kind in words: which call, and the error of the system or the
+    /// server.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub messages: Vec<String>,
+    /// What was looked at outside the lock; absent where nothing went wrong.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub causes: Option<Box<Causes>>,
+    /// Workers, and servers that jostle launched, that ended too early, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub deaths: Vec<String>,
+    /// What a specimen recorded about itself over the whole run, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub truth: BTreeMap<String, f64>,
+    /// Facts about the set-up, by name: `server_version` (each part behind the first in three
+    /// digits: 3.004023 is 3.4.23, 15.018 is 15.18; older files have no third part), `slots`,
+    /// `collisions`, `poll_interval_ns`, `poll_ns`, `refused_tries`, `lease_ns`,
+    /// `lease_step_ns`, `lease_lag_ns` (by so much a lease may end late, since the service
+    /// looks at its clock in steps: ZooKeeper's tickTime).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub setup: BTreeMap<String, f64>,
+    /// What the machine itself took for its simplest acts, just before the run
+    /// and just after it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub anchor: Option<Anchor>,
+}
