@@ -358,8 +358,8 @@ mod tests {
         costs.insert("pipe:./lock".to_owned(), made::cost(80_000.0, 132.0));
         costs.insert("echo+pipe".to_owned(), made::cost(32_000.0, 132.0));
         assert!(!of(&set).contains("echo+pipe") && !of(&set).contains("only answers"));
-        for point in set.runs.iter_mut().filter(|p| p.target == "flock") {
-            point.target = "pipe:./lock".to_owned();
+        for run in set.runs.iter_mut().filter(|p| p.target == "flock") {
+            run.target = "pipe:./lock".to_owned();
         }
         let text = of(&set);
         let expected = "pipe:./lock takes 80 us alone; the pipe to a program that only answers \

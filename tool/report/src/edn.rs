@@ -35,8 +35,8 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 
 /// The history of each run.
 pub fn histories(sets: &[ResultSet]) -> Vec<History> {
-    let points = sets.iter().flat_map(|set| &set.runs);
-    let histories = points.filter_map(of_run).zip(1..);
+    let runs = sets.iter().flat_map(|set| &set.runs);
+    let histories = runs.filter_map(of_run).zip(1..);
     let numbered = histories.map(|(history, nth)| History {
         name: format!("{nth:02}-{}", history.name),
         ..history

@@ -232,8 +232,8 @@ mod tests {
     fn it_states_the_versions_of_servers() {
         let mut set = made::set();
         let version = |set: &mut ResultSet, target: &str, version: f64| {
-            let points = set.runs.iter_mut();
-            for run in points.filter(|run| run.target == target) {
+            let runs = set.runs.iter_mut();
+            for run in runs.filter(|run| run.target == target) {
                 let name = SERVER_VERSION.to_owned();
                 run.around.setup.insert(name, version);
             }

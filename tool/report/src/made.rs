@@ -97,10 +97,10 @@ pub(crate) fn counts_only() -> ResultSet {
 
 /// Judged as a run is when it is made, and ended.
 pub(crate) fn finished(experiment: Experiment, mut runs: Vec<Run>) -> ResultSet {
-    for point in &mut runs {
-        point.verdict = verdict(&Evidence {
+    for run in &mut runs {
+        run.verdict = verdict(&Evidence {
             experiment: &experiment,
-            runs: &[point],
+            runs: &[run],
         });
     }
     let end = End {

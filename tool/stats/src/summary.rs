@@ -524,8 +524,8 @@ mod tests {
         let mut runs: Vec<Run> = (1..=6)
             .map(|n| run("flock", 10, n, 100.0 + f64::from(n)))
             .collect();
-        for point in &mut runs {
-            point.blocked_share = None;
+        for run in &mut runs {
+            run.blocked_share = None;
         }
         runs[3].per_worker.as_mut().unwrap().longest_wait_ns = Some(7);
         runs[4].per_worker.as_mut().unwrap().longest_wait_ns = Some(5);

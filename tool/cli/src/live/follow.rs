@@ -184,8 +184,8 @@ impl Following {
             }
             (Record::Run(run), Some(set)) => set.runs.push((**run).clone()),
             (Record::Closing(closing), Some(set)) => {
-                let mut points = set.runs.iter_mut().rev();
-                points.find_map(|point| closing.add_to(point).then_some(()))?;
+                let mut runs = set.runs.iter_mut().rev();
+                runs.find_map(|run| closing.add_to(run).then_some(()))?;
             }
             (Record::Fit(fit), Some(set)) => set.fits.push((**fit).clone()),
             (Record::End(end), Some(set)) => {

@@ -148,17 +148,17 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
             let done = jostle(&line).run_cleanly().measures();
             let runs = done.runs();
             assert_eq!(runs.len(), targets.len(), "{}", done.transcript());
-            for point in runs.iter().filter(|run| run.operations > 0) {
-                let what = format!("{} {carrier} {}", point.target, way.options);
-                is_measured_without_a_fault(point, window_s, &what);
+            for run in runs.iter().filter(|run| run.operations > 0) {
+                let what = format!("{} {carrier} {}", run.target, way.options);
+                is_measured_without_a_fault(run, window_s, &what);
                 assert_eq!(
                     way.options == "--try",
-                    point.around.setup.contains_key("refused_tries"),
+                    run.around.setup.contains_key("refused_tries"),
                     "{what}"
                 );
                 assert_eq!(
                     way.options.starts_with("--acquire-timeout"),
-                    point.timeouts.is_some(),
+                    run.timeouts.is_some(),
                     "{what}"
                 );
             }

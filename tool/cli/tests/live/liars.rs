@@ -110,8 +110,8 @@ fn our_own_servers_lose_nothing() {
     let _beside = beside();
     for target in ["tcp", "unix"] {
         let line = format!("connect {target} --open 300:1000 --runs 1 --quiet --format json");
-        for point in jostle(&line).run_cleanly().measures().runs() {
-            assert_eq!(lost(&point), (0, None, None), "{target}");
+        for run in jostle(&line).run_cleanly().measures().runs() {
+            assert_eq!(lost(&run), (0, None, None), "{target}");
         }
     }
 }

@@ -64,18 +64,18 @@ fn a_stream_does_exactly_its_operations_on_every_carrier() {
         let line = format!("stream {targets} -n 200:500 -w 1:2 --runs 1 --as {carrier}");
         let runs = runs(&line);
         assert_eq!(runs.len(), targets.split(' ').count() * 4);
-        for point in &runs {
-            let each = point["at"]["operations"].as_u64().unwrap();
-            let workers = point["at"]["workers"].as_u64().unwrap();
-            assert_eq!(point["workload"], "stream");
-            assert_eq!(point["operations"], each * workers, "{point}");
-            assert_eq!(point["exclusion"]["checked"], each * workers);
-            assert!(!flagged(point), "{}", point["run_verdict"]);
-            let elapsed = point["workers"]["elapsed_ns"].as_array().unwrap();
+        for run in &runs {
+            let each = run["at"]["operations"].as_u64().unwrap();
+            let workers = run["at"]["workers"].as_u64().unwrap();
+            assert_eq!(run["workload"], "stream");
+            assert_eq!(run["operations"], each * workers, "{run}");
+            assert_eq!(run["exclusion"]["checked"], each * workers);
+            assert!(!flagged(run), "{}", run["run_verdict"]);
+            let elapsed = run["workers"]["elapsed_ns"].as_array().unwrap();
             assert_eq!(elapsed.len() as u64, workers);
-            let window_ns = point["window_s"].as_f64().unwrap() * 1e9;
+            let window_ns = run["window_s"].as_f64().unwrap() * 1e9;
             let last = elapsed.iter().filter_map(Value::as_u64).max().unwrap();
-            assert!((window_ns - last as f64).abs() < 1_000.0, "{point}");
+            assert!((window_ns - last as f64).abs() < 1_000.0, "{run}");
         }
     }
 }
@@ -132,10 +132,10 @@ fn locks_without_a_server_are_held_too() {
     let _beside = beside();
     let runs = runs("hold flock futex sysv null --keys 20 --runs 1");
     assert_eq!(runs.len(), 4);
-    for point in &runs {
-        assert_eq!(point["operations"], 20);
-        assert!(!flagged(point), "{}", point["run_verdict"]);
-        assert!(point["server"].is_null());
+    for run in &runs {
+        assert_eq!(run["operations"], 20);
+        assert!(!flagged(run), "{}", run["run_verdict"]);
+        assert!(run["server"].is_null());
     }
 }
 

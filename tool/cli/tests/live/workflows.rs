@@ -335,13 +335,13 @@ fn a_plain_user_measures_every_target() {
         let done = place.jostle(&line).run_cleanly().measures();
         let runs = done.runs();
         assert_eq!(runs.len(), targets.len(), "{}", done.transcript());
-        for point in &runs {
+        for run in &runs {
             for grave in ["exclusion", "lost_update", "errors", "deaths"] {
                 assert!(
-                    reason(point, grave).is_none(),
+                    reason(run, grave).is_none(),
                     "{}: {:?}",
-                    point.target,
-                    point.verdict
+                    run.target,
+                    run.verdict
                 );
             }
         }

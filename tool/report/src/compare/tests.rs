@@ -102,10 +102,10 @@ fn runs_of_another_state_are_set_aside() {
                 run.around.anchor.as_mut().unwrap().line_ns = None;
             }
         }
-        for point in new.runs.iter_mut().filter(|run| run.run <= 5) {
-            let anchor = point.around.anchor.as_mut().unwrap();
+        for run in new.runs.iter_mut().filter(|run| run.run <= 5) {
+            let anchor = run.around.anchor.as_mut().unwrap();
             (anchor.wake_ns, anchor.line_ns) = (wake_ns, line_ns);
-            point.throughput_per_s *= 2.0;
+            run.throughput_per_s *= 2.0;
         }
         let found = compared(&base, &new).unwrap();
         assert_eq!(found.rows[0].1.runs, [9, 4], "{wake_ns} {line_ns:?}");
@@ -227,8 +227,8 @@ fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
 fn different_things_have_nothing_in_common() {
     let base = set(1000.0, 1.0);
     let mut new = set(1000.0, 1.0);
-    for point in &mut new.runs {
-        point.target = format!("{}:/mnt", point.target);
+    for run in &mut new.runs {
+        run.target = format!("{}:/mnt", run.target);
     }
     let error = compared(&base, &new).unwrap_err().to_string();
     assert_eq!(
@@ -242,8 +242,8 @@ fn different_things_have_nothing_in_common() {
 fn every_figure_has_its_direction() {
     let mut base = set(1000.0, 1.0);
     let mut new = set(1000.0, 1.0);
-    for point in &mut base.runs {
-        point.cpu.cpu_us_per_operation = Some(5.0);
+    for run in &mut base.runs {
+        run.cpu.cpu_us_per_operation = Some(5.0);
     }
     for run in &mut new.runs {
         run.cpu.cpu_us_per_operation = Some(6.0);

@@ -4,10 +4,10 @@ use jostle_model::record::{Resumed, Scheduled};
 
 fn records(set: &ResultSet) -> Vec<Record> {
     let experiment = Record::Experiment(Box::new(set.experiment.clone()));
-    let points = set.runs.iter().cloned().map(Box::new).map(Record::Run);
+    let runs = set.runs.iter().cloned().map(Box::new).map(Record::Run);
     let end = set.end.clone().map(Record::End);
     let fits = set.fits.iter().cloned().map(Box::new).map(Record::Fit);
-    let head = [experiment].into_iter().chain(points);
+    let head = [experiment].into_iter().chain(runs);
     head.chain(fits).chain(end).collect()
 }
 

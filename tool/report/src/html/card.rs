@@ -263,8 +263,8 @@ mod tests {
     fn long_names_and_findings_stay_in_the_picture() {
         let mut set = made::set();
         let name = "lib:/home/someone/projects/locks/build/release/a_very_long_name_of_a_lock.so";
-        for point in set.runs.iter_mut().filter(|point| point.target == "sysv") {
-            point.target = name.to_owned();
+        for run in set.runs.iter_mut().filter(|run| run.target == "sysv") {
+            run.target = name.to_owned();
         }
         set.experiment.plan.targets[1] = name.to_owned();
         let card = card(&[set]).unwrap();

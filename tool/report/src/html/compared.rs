@@ -146,8 +146,8 @@ mod tests {
 
     fn page(factor: f64) -> String {
         let (base, mut new) = (made::set(), made::set());
-        for point in &mut new.runs {
-            point.throughput_per_s *= factor;
+        for run in &mut new.runs {
+            run.throughput_per_s *= factor;
         }
         page_of([base], [new])
     }

@@ -307,17 +307,17 @@ mod tests {
         for (n, point) in (1..).zip(&mut set.runs) {
             point.at.workers = Some(n);
         }
-        let mut points = set.runs.clone();
+        let mut runs = set.runs.clone();
         for n in 7..=40 {
-            points.extend(set.runs.first().cloned().map(|mut point| {
+            runs.extend(set.runs.first().cloned().map(|mut point| {
                 point.at.workers = Some(n);
                 point
             }));
         }
-        for slice in points.iter_mut().flat_map(|run| &mut run.series) {
+        for slice in runs.iter_mut().flat_map(|run| &mut run.series) {
             slice.operations = 94;
         }
-        set.runs = points;
+        set.runs = runs;
         let sets = [set];
         let chapter = &crate::html::chapter::chapters(&sets)[0];
         let found = courses(&TRACKS[3], &chapter.series[0]);
