@@ -208,7 +208,7 @@ fn the_time_for_which_locks_are_kept_is_no_part_of_the_rate() {
 fn a_session_is_renewed_for_all_its_locks_and_what_has_no_lease_is_not() {
     let _beside = beside();
     must_have("etcd", "etcd-server");
-    let session = kept("hold etcd -w 2 --keys 5 --for 7s --lease 6s");
+    let session = kept("hold etcd -w 2 --keys 5 --for 12s --lease 4s");
     assert_eq!(
         (&session["locks"], &session["one_session"]),
         (&10.into(), &true.into())
