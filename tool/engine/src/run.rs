@@ -27,10 +27,10 @@ pub struct Which<'a> {
 /// The record, without its verdict.
 pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunData) -> Run {
     let over = &plan.over();
-    let window_s = data.window_ns as f64 / 1e9;
+    let window = window(data);
     let operations: u64 = data.operations.iter().sum();
-    let per_s = operations as f64 / window_s;
-    let throughput_per_s = if window_s > 0.0 { per_s } else { 0.0 };
+    let per_s = operations as f64 / window.window_s;
+    let throughput_per_s = if window.window_s > 0.0 { per_s } else { 0.0 };
     let idle_mean_ns = (data.idled.1 > 0).then(|| data.idled.0 as f64 / data.idled.1 as f64);
     let contend = contended(order);
     let ceiling_per_s =
@@ -42,13 +42,7 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
         at: place.at,
         run: place.run,
         block: place.block,
-        window: Window {
-            window_s,
-            warmup_s: data.warmup_ns as f64 / 1e9,
-            ramp_s: data.ramp_ns as f64 / 1e9,
-            drain_s: data.drain_ns as f64 / 1e9,
-            start_spread_ns: data.start_spread_ns,
-        },
+        window,
         operations,
         throughput_per_s,
         ceiling_per_s,
@@ -99,6 +93,17 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
         run.series = series(data);
     }
     run
+}
+
+fn window(data: &RunData) -> Window {
+    let s = |ns: u64| ns as f64 / 1e9;
+    Window {
+        window_s: s(data.window_ns),
+        warmup_s: s(data.warmup_ns),
+        ramp_s: s(data.ramp_ns),
+        drain_s: s(data.drain_ns),
+        start_spread_ns: data.start_spread_ns,
+    }
 }
 
 fn names(order: &RunOrder) -> Option<String> {
