@@ -55,7 +55,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Installs what tests need, then runs format, tests (beside them lints and docs) and packaging
+    /// Installs what tests need, then runs format, lints, tests, packaging and docs
     Ci {
         /// Begins with this step, such as `documentation`, after a failure there
         #[arg(long, value_name = "STEP")]

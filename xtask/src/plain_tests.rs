@@ -7,12 +7,14 @@
 use crate::test_runs::{self, ALONE, LONGEST};
 use anyhow::ensure;
 use jostle_testbed::test_programs::{self, LIVE_TESTS, TestProgram};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The modules of the live program of `jostle` that are wholly of this kind, but for tests
 /// that need to be the next start of jostle as another user.
 const PLAIN: [&str; 4] = ["faults::", "growth::", "own_lib::", "readme::"];
 
-/// Threads of each of the programs that run at a time.
+/// How many test programs run at a time, and with how many threads each.
+const AT_ONCE: usize = 2;
 const THREADS: &str = "3";
 
 /// What a program's tests are chosen by, in libtest's words; none if it is left out.
@@ -38,8 +40,23 @@ pub(crate) fn run(only_compile: bool, compiled: bool) -> anyhow::Result<()> {
         .iter()
         .map(|program| (program, chosen(program)))
         .partition(|(_, tests)| tests.is_some());
-    let outcomes = test_runs::in_lanes(&some, |(program, tests)| {
-        test_runs::run_apart(program, tests.as_deref().unwrap_or_default(), THREADS)
+    let next = AtomicUsize::new(0);
+    let one_after_the_other = || {
+        let mut outcomes = Vec::new();
+        while let Some((program, tests)) = some.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let tests = tests.as_deref().unwrap_or_default();
+            outcomes.push(test_runs::run_apart(program, tests, THREADS));
+        }
+        outcomes
+    };
+    let outcomes = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE)
+            .map(|_| scope.spawn(one_after_the_other))
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended
+            .flat_map(|outcomes| outcomes.expect("a thread that runs tests"))
+            .collect::<Vec<_>>()
     });
     let failures: Vec<String> = outcomes
         .into_iter()

@@ -1,5 +1,5 @@
 //! The tests of the whole workspace, from one build: those of the program `jostle`, which
-//! take longest, and beside them the other test programs, two at a time; then those
+//! take longest, and beside them the other test programs, one after another; then those
 //! that have the machine to themselves.
 //!
 //! `cargo test` would run one test program at a time, and most of them wait for something
@@ -12,7 +12,6 @@ use jostle_testbed::test_programs::{self, TestProgram};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// What stands in the names of tests that have the machine to themselves: the module that
@@ -26,26 +25,23 @@ pub(crate) const LONGEST: &str = "cli/live";
 /// two CPUs are in use then too.
 const THREADS: [&str; 2] = ["4", "2"];
 
-/// How many of the other programs run at a time.
-const LANES: usize = 2;
-
-/// Compiles them all.
-pub(crate) fn compile() -> anyhow::Result<()> {
-    test_programs::keep(&test_programs::build(&shell::EVERYTHING)?)
-}
-
-/// Runs what was compiled last. All are run whatever fails, so that one run tells of
+/// Compiles them all, and runs them. All are run whatever fails, so that one run tells of
 /// every failure; what failed is printed again at the end.
 pub(crate) fn run() -> anyhow::Result<()> {
+    let start = Instant::now();
     standstill::watch().context("cannot run setsid")?;
-    let mut programs = test_programs::kept()?;
+    let mut programs = test_programs::build(&shell::EVERYTHING)?;
+    println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
     let longest = programs
         .iter()
         .position(|program| program.to_string() == LONGEST);
     let longest = programs.remove(longest.context("no test program cli/live")?);
     let mut outcomes = std::thread::scope(|scope| {
         let beside = scope.spawn(|| run_aloud(&longest, &["--skip", ALONE], THREADS[0]));
-        let others = in_lanes(&programs, |other| run_apart(other, &[], THREADS[1]));
+        let others: Vec<_> = programs
+            .iter()
+            .map(|other| run_apart(other, &[], THREADS[1]))
+            .collect();
         let beside = beside.join().expect("a thread that runs tests");
         others.into_iter().chain([beside]).collect::<Vec<_>>()
     });
@@ -57,22 +53,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
         .collect();
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     Ok(())
-}
-
-/// Does this with each of them, with so many at a time as [`LANES`] says.
-pub(crate) fn in_lanes<T: Sync, R: Send>(all: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let lane = || {
-        let one = || all.get(next.fetch_add(1, Ordering::Relaxed)).map(&run);
-        std::iter::from_fn(one).collect::<Vec<_>>()
-    };
-    std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
-        let ended = lanes.into_iter().map(|lane| lane.join());
-        ended
-            .flat_map(|outcomes| outcomes.expect("a thread that runs tests"))
-            .collect()
-    })
 }
 
 /// A test program that failed: its name, and what it printed from its list of failures on.
