@@ -215,9 +215,9 @@ fn what_the_recorded_series_prints_holds() {
     let outcomes: Vec<Outcome> = cells.into_values().flatten().collect();
     let count = |wanted| outcomes.iter().filter(|one| **one == wanted).count();
     let (held, not) = (count(Outcome::Held), count(Outcome::NotHeld));
-    assert!(held >= 45 && not <= 2, "{held}, {not} not");
+    assert!(held >= 94 && not <= 6, "{held}, {not} not");
     // Sessions that nothing disturbed are rejected as often.
     let [rejected, controls] = rejected(&sessions);
-    assert_eq!((rejected, controls), (33, 636));
+    assert_eq!((rejected, controls), (69, 1071));
     assert!(not * controls <= rejected * (held + not));
 }
