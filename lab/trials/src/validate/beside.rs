@@ -75,8 +75,8 @@ pub(super) struct Session {
     /// Absent in the first series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     beside: Option<Beside>,
-    /// Of a session beside the plant: the trial before, whose later controls are the earlier
-    /// ones of this. Absent where this trial has earlier controls of its own.
+    /// In the session beside the plant, the number of the trial before, if its later controls
+    /// are the earlier ones of this trial too. Absent where this trial has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     controls_of: Option<u64>,
     experiment: Experiment,

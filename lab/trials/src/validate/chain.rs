@@ -136,7 +136,7 @@ mod tests {
         .unwrap();
         let planted = [None, Some((0, 0)), None, Some((1, 2)), None];
         assert_eq!(made, (0..).zip(planted).collect::<Vec<_>>());
-        // Of one that was over at once.
+        // A session whose time was over at once.
         let mut made = 0;
         let over = Some(Instant::now());
         session(&plants, over, |_, _: Option<(u32, ())>| {

@@ -142,7 +142,7 @@ pub(super) fn row(sessions: &[Vec<ResultSet>], pairs: &[[usize; 2]], case: &Case
         let each = tried
             .iter()
             .map(move |one| (one, threshold(&one.ratios, share)));
-        // Of equal ones the first, which is the simplest.
+        // The first of several that find as many, since it is the simplest.
         each.rev().max_by_key(|(_, (_, found))| *found)
     };
     let ((best, (beyond, count)), (_, (_, stricter))) = (found(0.02)?, found(0.009)?);
