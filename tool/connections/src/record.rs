@@ -96,7 +96,11 @@ pub fn run(curve: &Curve<'_>, data: &Reached, before: Option<&Run>) -> Run {
 
 /// Median time of connect(), or of bind() where that is all.
 pub fn median(run: &Run) -> Option<f64> {
-    let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
+    let measured = run
+        .times
+        .connect_ns
+        .as_ref()
+        .or(run.times.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)
 }
 
@@ -143,16 +147,16 @@ fn distributions(run: &mut Run, data: &Reached) {
     if let (Some(all), Some(_), Some(odd)) = (&mut all, &even, &odd) {
         all.merge(odd);
     }
-    run.connect_ns = whole(&all);
+    run.times.connect_ns = whole(&all);
     // Ports of families that have none are neither.
     if odd.is_some() {
-        run.connect_even_ns = whole(&even);
-        run.connect_odd_ns = whole(&odd);
+        run.times.connect_even_ns = whole(&even);
+        run.times.connect_odd_ns = whole(&odd);
     }
-    run.connect_last_ns = whole(&of("connect_last_ns"));
-    run.bind_ns = whole(&of("bind_ns"));
-    run.response_ns = whole(&of("response_ns"));
-    run.accept_ns = whole(&of("accept_ns"));
+    run.times.connect_last_ns = whole(&of("connect_last_ns"));
+    run.times.bind_ns = whole(&of("bind_ns"));
+    run.times.response_ns = whole(&of("response_ns"));
+    run.times.accept_ns = whole(&of("accept_ns"));
     run.histograms = buckets(&data.figures);
 }
 

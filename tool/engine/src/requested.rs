@@ -89,8 +89,8 @@ fn cpu_us(data: &RunData, requests: &RequestData) -> Option<f64> {
 /// Adds what requests came to.
 pub(crate) fn fill_in(run: &mut Run, requests: &RequestData, data: &RunData, over: &[Nanos]) {
     let service = histogram(&requests.service);
-    run.service_ns = service.distribution(over);
-    run.failed_ns = histogram(&requests.failed).distribution(over);
+    run.times.service_ns = service.distribution(over);
+    run.times.failed_ns = histogram(&requests.failed).distribution(over);
     for (name, merged) in &requests.phases {
         let span = histogram(merged).distribution(over);
         run.phases.extend(span.map(|span| Phase {
@@ -132,7 +132,7 @@ fn fill_in_open_loop(run: &mut Run, open: &OpenLoopData, over: &[Nanos]) {
     let unanswered = histogram(&open.unanswered);
     let waits = censor::waits(&response, &unanswered, over).unwrap_or_default();
     let lag = |merged| histogram(merged).distribution(&[]);
-    run.response_ns = response.distribution(over);
+    run.times.response_ns = response.distribution(over);
     for (name, merged) in [
         ("response_ns", &open.response),
         ("unanswered_ns", &open.unanswered),

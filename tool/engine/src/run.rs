@@ -294,22 +294,22 @@ fn distributions(run: &mut Run, order: &RunOrder, data: &RunData, over: &[Nanos]
         run.reader_wait_ns = of(READER_WAITS, 0).map(Box::new);
         run.writer_wait_ns = of(WRITER_WAITS, 1).map(Box::new);
     }
-    run.hold_ns = histogram(figure("hold_ns")).distribution(over);
-    run.release_ns = histogram(figure("release_ns")).distribution(over);
+    run.times.hold_ns = histogram(figure("hold_ns")).distribution(over);
+    run.times.release_ns = histogram(figure("release_ns")).distribution(over);
     let may_fail = |contend: &ContendOrder| contend.try_only || contend.acquire_timeout.is_some();
     if contended(order).is_some_and(may_fail) {
-        run.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
+        run.times.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
     }
     // Across hosts nobody knows who had the lock before.
     let met = order.meets_others();
     let handoff = |name: &str| histogram(if met { &empty } else { figure(name) });
     let same = handoff("handoff_same_cpu_ns");
     let cross = handoff("handoff_cross_cpu_ns");
-    run.handoff_same_cpu_ns = same.distribution(over);
-    run.handoff_cross_cpu_ns = cross.distribution(over);
+    run.times.handoff_same_cpu_ns = same.distribution(over);
+    run.times.handoff_cross_cpu_ns = cross.distribution(over);
     let mut all = same;
     all.merge(&cross);
-    run.handoff_ns = all.distribution(over);
+    run.times.handoff_ns = all.distribution(over);
     let looked = !order.is_counted() || order.is_contended_stream();
     run.blocked_share = (data.stamped > 0 && data.excludes && looked && !met)
         .then(|| data.contended as f64 / data.stamped as f64);
@@ -329,7 +329,7 @@ fn sessions(run: &mut Run, data: &RunData, over: &[Nanos]) {
             other => other,
         }
     }
-    run.hold_ns = None;
+    run.times.hold_ns = None;
     for (phase, figure) in [("open", OPEN), ("close", CLOSE), ("cycle", CYCLE)] {
         let span = data.figures.get(figure.name()).map(histogram);
         let span = span.and_then(|span| span.distribution(over));
@@ -364,8 +364,8 @@ fn batches(run: &mut Run, data: &RunData, over: &[Nanos]) {
         }
     }
     let of = |name: &str| data.figures.get(name).map(histogram);
-    run.batch_ns = of("acquire_ns").and_then(|h| h.distribution(over));
-    run.release_batch_ns = of("release_ns").and_then(|h| h.distribution(over));
+    run.times.batch_ns = of("acquire_ns").and_then(|h| h.distribution(over));
+    run.times.release_batch_ns = of("release_ns").and_then(|h| h.distribution(over));
     keep_histograms(run, data, named);
 }
 
@@ -379,6 +379,7 @@ fn exclusion(run: &Run, data: &RunData) -> Exclusion {
         tokens_out_of_order: (data.tokens.1 > 0).then_some(data.tokens.1),
         reader_coverage: data.reader_coverage,
         inner_interval_ns: run
+            .times
             .hold_ns
             .as_ref()
             .and_then(|hold| hold.percentiles.get("p50").copied()),

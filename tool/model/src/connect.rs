@@ -296,8 +296,8 @@ impl Closing {
         let ours = run.target == self.target && run.at == self.at && run.run == self.run;
         if ours {
             run.around.anchor = self.anchor;
-            run.close_ns.clone_from(&self.close_ns);
-            run.server_close_ns.clone_from(&self.server_close_ns);
+            run.times.close_ns.clone_from(&self.close_ns);
+            run.times.server_close_ns.clone_from(&self.server_close_ns);
             run.histograms.extend(self.histograms.clone());
             if let Some(connections) = &mut run.connections {
                 connections.time_wait_left = self.time_wait_left;
@@ -358,6 +358,6 @@ mod tests {
         let mut points = [point(1, 10), point(2, 20), point(2, 10)];
         let taken: Vec<bool> = points.iter_mut().map(|p| closing.add_to(p)).collect();
         assert_eq!(taken, [false, false, true]);
-        assert!(points[2].close_ns.is_some() && points[0].close_ns.is_none());
+        assert!(points[2].times.close_ns.is_some() && points[0].times.close_ns.is_none());
     }
 }

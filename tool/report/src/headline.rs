@@ -253,7 +253,7 @@ mod tests {
         let polled = set.runs[0].target.clone();
         for run in set.runs.iter_mut().filter(|run| run.target == polled) {
             // Found free after as long as it is held.
-            run.handoff_ns = run.hold_ns.clone();
+            run.times.handoff_ns = run.times.hold_ns.clone();
             run.throughput_per_s = 500.0;
         }
         let rows = of(&set);

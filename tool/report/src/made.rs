@@ -4,7 +4,8 @@ use crate::ResultSet;
 use jostle_model::plan::{Carrier, Measure, Place, Range, Workload};
 use jostle_model::record::{
     At, Buckets, Calibration, Cpu, Distribution, End, Environment, Exclusion, Experiment, Machine,
-    Null, OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, Window, Workers,
+    Null, OwnCost, Phase, Run, SCHEMA, Server, Slice, Spread, ThreadLoad, Times, Waits, Window,
+    Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 use jostle_stats::checks::{Evidence, verdict};
@@ -75,9 +76,12 @@ pub(crate) fn counts_only() -> ResultSet {
             acquire_ns: None,
             reader_wait_ns: None,
             writer_wait_ns: None,
-            hold_ns: None,
-            handoff_ns: None,
-            release_ns: None,
+            times: Times {
+                hold_ns: None,
+                handoff_ns: None,
+                release_ns: None,
+                ..Times::default()
+            },
             blocked_share: None,
             stamp_every: None,
             stamped: None,
@@ -209,9 +213,12 @@ pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts
             ..Cpu::default()
         },
         placement: "none".to_owned(),
-        hold_ns: Some(distribution(1_001_000)),
-        handoff_ns: Some(distribution(5_000)),
-        release_ns: Some(distribution(700)),
+        times: Times {
+            hold_ns: Some(distribution(1_001_000)),
+            handoff_ns: Some(distribution(5_000)),
+            release_ns: Some(distribution(700)),
+            ..Times::default()
+        },
         blocked_share: Some(0.99),
         stamp_every: Some(1),
         series: vec![Slice::default(); 10],
@@ -390,7 +397,10 @@ fn called(run: u32, operations: u64, us: f64) -> Run {
             ..Cpu::default()
         },
         placement: "none".to_owned(),
-        service_ns: Some(of(us)),
+        times: Times {
+            service_ns: Some(of(us)),
+            ..Times::default()
+        },
         phases: [("spawn", 0.4), ("run", 0.59), ("reap", 0.01)]
             .map(|(phase, share)| Phase {
                 phase: phase.to_owned(),
@@ -482,7 +492,10 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             ..Cpu::default()
         },
         placement: "cpus:0".to_owned(),
-        service_ns: Some(response.clone()),
+        times: Times {
+            service_ns: Some(response.clone()),
+            ..Times::default()
+        },
         phases: ["acquire", "release"]
             .map(|phase| Phase {
                 phase: phase.to_owned(),

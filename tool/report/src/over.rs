@@ -56,9 +56,9 @@ pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid>
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
     let of_run = |run: &&Run| {
         let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
-        let response = run.response_ns.as_ref();
+        let response = run.times.response_ns.as_ref();
         let response = response.filter(|_| point.workload == Workload::Rate);
-        let values = granted.or(response).or(run.service_ns.as_ref())?;
+        let values = granted.or(response).or(run.times.service_ns.as_ref())?;
         let share = values.over.get(&time.to_string())?;
         Some((share * values.count as f64, values.count as f64))
     };

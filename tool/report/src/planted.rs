@@ -152,7 +152,7 @@ static CASES: &[Case] = &[
         one(asked, |run| {
             waits(run, asked.workers() - 1);
             run.series = (0..10).map(|_| slice(100, None)).collect();
-            run.hold_ns = Some(Distribution {
+            run.times.hold_ns = Some(Distribution {
                 mean: 5e6 - dose,
                 ..Distribution::default()
             });
@@ -218,7 +218,7 @@ static CASES: &[Case] = &[
     }),
     whole("queues", SUSPECT, [0.0, 1.0], connect, |asked, dose| {
         one(asked, |run| {
-            run.connect_ns = Some(Distribution {
+            run.times.connect_ns = Some(Distribution {
                 max: 1_045_000_000,
                 ..Distribution::default()
             });
@@ -346,7 +346,7 @@ static CASES: &[Case] = &[
                 percentiles: [("p50", dose as u64)].into(),
                 ..Distribution::default()
             };
-            (run.timeouts, run.failed_try_ns) = (Some(20), Some(failed));
+            (run.timeouts, run.times.failed_try_ns) = (Some(20), Some(failed));
         })
     }),
     whole("few_operations", SUSPECT, [90.0, 2.0], alone, few),
@@ -397,7 +397,7 @@ static CASES: &[Case] = &[
             let slope = if short { dose } else { 0.0 };
             let mean = |nth: u64| Some(1e6 * (1.0 + slope * nth as f64));
             run.series = (0..10).map(|nth| slice(100, mean(nth))).collect();
-            run.service_ns = Some(Distribution::default());
+            run.times.service_ns = Some(Distribution::default());
         })
     }),
     whole(

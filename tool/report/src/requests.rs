@@ -158,7 +158,12 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     for (code, count) in set.runs.iter().flat_map(|run| &run.codes) {
         *codes.entry(code).or_default() += count;
     }
-    let failed = |run: &Run| run.failed_ns.as_ref().map_or(0, |failed| failed.count);
+    let failed = |run: &Run| {
+        run.times
+            .failed_ns
+            .as_ref()
+            .map_or(0, |failed| failed.count)
+    };
     let failed: u64 = set.runs.iter().map(failed).sum();
     let made = failed + set.runs.iter().map(|run| run.operations).sum::<u64>();
     let each: Vec<String> = codes
@@ -208,7 +213,7 @@ mod tests {
         for run in set.runs.iter_mut().filter(|p| p.at.operations == Some(100)) {
             run.around.errors.insert("code 3".to_owned(), 100);
             run.codes = [("3".to_owned(), 100)].into();
-            run.failed_ns = run.service_ns.take();
+            run.times.failed_ns = run.times.service_ns.take();
             run.operations = 0;
             run.phases.clear();
         }

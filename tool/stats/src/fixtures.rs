@@ -7,7 +7,7 @@ use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     Accounts, At, Calibration, Circumstances, Cpu, Distribution, Environment, Exclusion,
-    Experiment, Latencies, Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Status, Window,
+    Experiment, Latencies, Machine, Null, Phase, Reason, Run, SCHEMA, Slice, Status, Times, Window,
     Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
@@ -88,8 +88,11 @@ pub fn point() -> Run {
             },
             ..Circumstances::default()
         },
-        hold_ns: Some(distribution(4725, 1_001_000)),
-        handoff_ns: Some(distribution(4700, 5_000)),
+        times: Times {
+            hold_ns: Some(distribution(4725, 1_001_000)),
+            handoff_ns: Some(distribution(4700, 5_000)),
+            ..Times::default()
+        },
         blocked_share: Some(0.99),
         stamp_every: Some(1),
         stamped: Some(4725),
@@ -288,7 +291,10 @@ impl Rated {
             },
             operations: self.done,
             throughput_per_s: self.done as f64 / 5.0,
-            response_ns: response.distribution(&[]),
+            times: Times {
+                response_ns: response.distribution(&[]),
+                ..Times::default()
+            },
             open_loop: Some(Box::new(OpenLoop {
                 planned: 1_000,
                 done: self.done,
@@ -344,7 +350,10 @@ pub fn calls(workers: u64, us: f64, null_us: f64) -> Vec<Run> {
             run: block,
             block,
             throughput_per_s: workers as f64 * 1e6 / us,
-            service_ns: Some(calls_of(1e3 * us)),
+            times: Times {
+                service_ns: Some(calls_of(1e3 * us)),
+                ..Times::default()
+            },
             phases: [("spawn", 0.75), ("run", 0.25)]
                 .map(|(phase, share)| Phase {
                     phase: phase.to_owned(),

@@ -399,7 +399,7 @@ fn unseen(accounts: &Accounts) -> f64 {
 
 /// The sum of all times of service of an open loop.
 fn served_s(plan: &Plan, run: &Run) -> f64 {
-    let times = run.service_ns.as_ref();
+    let times = run.times.service_ns.as_ref();
     let times = times.filter(|_| plan.workload == Workload::Rate);
     times.map_or(f64::INFINITY, |times| {
         times.mean * times.count as f64 * 1e-9

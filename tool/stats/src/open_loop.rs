@@ -132,7 +132,7 @@ pub fn percentile(runs: &[&Run], of: &str, name: &str) -> Option<f64> {
 fn distribution<'a>(run: &'a Run, of: &str) -> Option<&'a Distribution> {
     let open = run.open_loop.as_deref()?;
     match of {
-        "service_ns" => run.service_ns.as_ref(),
+        "service_ns" => run.times.service_ns.as_ref(),
         "generator_lag_ns" => open.generator_lag_ns.as_ref(),
         "target_lag_ns" => open.target_lag_ns.as_ref(),
         "canary_lag_ns" => open.canary_lag_ns.as_ref(),

@@ -34,10 +34,10 @@ pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
         let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
     };
-    let service = |run: &Run| run.service_ns.as_ref().map(|service| service.mean);
+    let service = |run: &Run| run.times.service_ns.as_ref().map(|service| service.mean);
     let percentile = |name: &'static str| {
         move |run: &Run| {
-            let percentiles = &run.service_ns.as_ref()?.percentiles;
+            let percentiles = &run.times.service_ns.as_ref()?.percentiles;
             percentiles.get(name).map(|ns| *ns as f64)
         }
     };
@@ -51,7 +51,12 @@ pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
         let estimate = over_runs(&mean)?;
         Some((name, estimate))
     });
-    let failed = |run: &&Run| run.failed_ns.as_ref().map_or(0, |failed| failed.count);
+    let failed = |run: &&Run| {
+        run.times
+            .failed_ns
+            .as_ref()
+            .map_or(0, |failed| failed.count)
+    };
     let failed: u64 = runs.iter().map(failed).sum();
     Some(RequestSummary {
         service_ns: over_runs(&service),
@@ -66,7 +71,7 @@ pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
 
 fn is_requested(run: &Run) -> bool {
     let some = |distribution: &Option<Distribution>| distribution.is_some();
-    some(&run.service_ns) || some(&run.failed_ns) || !run.codes.is_empty()
+    some(&run.times.service_ns) || some(&run.times.failed_ns) || !run.codes.is_empty()
 }
 
 /// Whether a plan makes requests, and takes no locks.
@@ -103,7 +108,7 @@ mod tests {
         let mut points = calls(1, 200.0, 150.0);
         for (point, failed) in points.iter_mut().zip([0, 3, 4, 0, 0, 0]) {
             point.operations = 1_000 - failed;
-            point.failed_ns = (failed > 0).then(|| Distribution {
+            point.times.failed_ns = (failed > 0).then(|| Distribution {
                 count: failed,
                 ..Distribution::default()
             });

@@ -64,11 +64,11 @@ pub fn buckets(run: &Run, figure: &str) -> Option<Buckets> {
 /// That distribution.
 pub fn distribution(run: &Run, figure: &str) -> Option<Distribution> {
     match figure {
-        "response_ns" => run.response_ns.clone(),
-        "service_ns" => run.service_ns.clone(),
+        "response_ns" => run.times.response_ns.clone(),
+        "service_ns" => run.times.service_ns.clone(),
         "acquire_ns" => run.acquire_ns.as_ref().map(|waits| waits.granted.clone()),
-        "batch_ns" => run.batch_ns.clone(),
-        "connect_ns" => run.connect_ns.clone(),
+        "batch_ns" => run.times.batch_ns.clone(),
+        "connect_ns" => run.times.connect_ns.clone(),
         _ => None,
     }
 }

@@ -207,13 +207,13 @@ fn figure(run: &Run) -> Option<(f64, Reads)> {
         let grant = recovery.next_grant_ns? as f64;
         return Some((grant, |ns| format!("next grant after {}", time(ns))));
     }
-    if let Some(ns) = p50(&run.connect_ns) {
+    if let Some(ns) = p50(&run.times.connect_ns) {
         return Some((ns, |ns| format!("connect() in {}", time(ns))));
     }
-    if let Some(ns) = p50(&run.bind_ns) {
+    if let Some(ns) = p50(&run.times.bind_ns) {
         return Some((ns, |ns| format!("bind() in {}", time(ns))));
     }
-    match (run.at.rate, p50(&run.response_ns)) {
+    match (run.at.rate, p50(&run.times.response_ns)) {
         (Some(_), Some(ns)) => Some((ns, |ns| format!("answered in {}", time(ns)))),
         _ => Some((run.throughput_per_s, |per_s| {
             format!("{}/s", grouped(per_s.round() as u64))
@@ -258,7 +258,7 @@ pub(crate) fn place(at: At) -> String {
 mod tests {
     use super::*;
     use jostle_model::plan::Fault;
-    use jostle_model::record::{Accounts, Circumstances, Exclusion};
+    use jostle_model::record::{Accounts, Circumstances, Exclusion, Times};
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -387,8 +387,11 @@ mod tests {
         let of = |run: Run| figure(&run).map(|(figure, reads)| reads(figure));
         let (plain, ns) = (Run::default(), 41_000);
         let opened = |connect_ns, bind_ns| Run {
-            connect_ns,
-            bind_ns,
+            times: Times {
+                connect_ns,
+                bind_ns,
+                ..Times::default()
+            },
             ..plain.clone()
         };
         assert_eq!(
@@ -397,7 +400,10 @@ mod tests {
         );
         assert_eq!(of(opened(None, median(ns))).unwrap(), "bind() in 41 us");
         let mut answered = Run {
-            response_ns: median(ns),
+            times: Times {
+                response_ns: median(ns),
+                ..Times::default()
+            },
             ..plain.clone()
         };
         assert_eq!(of(answered.clone()).unwrap(), "0/s");

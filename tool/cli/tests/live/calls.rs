@@ -26,7 +26,7 @@ fn a_call_is_split_into_spawn_run_and_reap() {
         assert_eq!(names, ["spawn", "run", "reap"]);
         assert!(run.phases.iter().all(|p| p.span.count == 80));
         // Every nanosecond of a call belongs to one of its phases.
-        let service = run.service_ns.as_ref().unwrap();
+        let service = run.times.service_ns.as_ref().unwrap();
         let sum: f64 = run.phases.iter().map(|p| p.span.mean).sum();
         assert!((sum - service.mean).abs() < 1.0, "{sum} {service:?}");
         assert_eq!(
@@ -69,12 +69,12 @@ fn an_unexpected_code_is_an_error_and_no_fast_success() {
                 assert_eq!(done.code(), 3);
                 assert_eq!(run.verdict.is, Status::Invalid);
                 assert_eq!(run.around.errors[&format!("code {code}")], 20);
-                assert_eq!(run.service_ns, None);
-                assert_eq!(run.failed_ns.unwrap().count, 20);
+                assert_eq!(run.times.service_ns, None);
+                assert_eq!(run.times.failed_ns.unwrap().count, 20);
             }
             _ => {
                 assert_eq!(reason(&run, "errors"), None, "{command} {options}");
-                assert_eq!(run.failed_ns, None);
+                assert_eq!(run.times.failed_ns, None);
             }
         }
     }
@@ -88,7 +88,7 @@ fn codes_are_counted_each_by_itself() {
     let counted = [("0".to_owned(), 15), ("7".to_owned(), 5)].into();
     assert_eq!(run.codes, counted);
     assert_eq!(run.around.errors, [("code 7".to_owned(), 5)].into());
-    assert_eq!(run.service_ns.unwrap().count, 15);
+    assert_eq!(run.times.service_ns.unwrap().count, 15);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_command_that_hangs_is_killed_and_counted() {
     let run = done.only_run();
     assert_eq!(run.around.errors, [("ETIMEDOUT".to_owned(), 3)].into());
     assert_eq!((run.operations, run.codes.len()), (0, 0));
-    assert!(run.failed_ns.unwrap().min >= 100_000_000);
+    assert!(run.times.failed_ns.unwrap().min >= 100_000_000);
 }
 
 #[test]

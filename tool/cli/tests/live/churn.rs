@@ -30,7 +30,7 @@ fn adds_up(run: &Run, cycles: u64) {
     };
     let (open, close, cycle) = (phase("open"), phase("close"), phase("cycle"));
     let acquire = &run.acquire_ns.as_ref().unwrap().granted;
-    let release = run.release_ns.as_ref().unwrap();
+    let release = run.times.release_ns.as_ref().unwrap();
     for part in [open, acquire, release, close, cycle] {
         assert_eq!(part.count, cycles);
     }

@@ -211,7 +211,7 @@ fn is_measured_without_a_fault(run: &Run, window_s: f64, what: &str) {
         let stamped = [
             run.stamped,
             run.acquire_ns.as_ref().map(|a| a.granted.count),
-            run.hold_ns.as_ref().map(|h| h.count),
+            run.times.hold_ns.as_ref().map(|h| h.count),
         ];
         assert_eq!(
             stamped,

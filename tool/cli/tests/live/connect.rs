@@ -84,7 +84,7 @@ fn many_addresses_and_ports_are_used_in_turn() {
     // 8 pairs of 4000 ports; none needs an odd one.
     assert_eq!(of(run).pairs, 8);
     assert_eq!(of(run).parities, Some([6_000, 0]));
-    assert_eq!(count(&run.bind_ns), 6_000);
+    assert_eq!(count(&run.times.bind_ns), 6_000);
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn bind_alone_connects_to_nobody() {
     let _beside = beside();
     let done = sweep("--only bind --open 1000:3000").run_cleanly();
     let runs = runs(&done);
-    assert_eq!(count(&runs[1].bind_ns), 2_000);
+    assert_eq!(count(&runs[1].times.bind_ns), 2_000);
     assert!(
         runs.iter()
-            .all(|p| p.connect_ns.is_none() && p.accept_ns.is_none())
+            .all(|p| p.times.connect_ns.is_none() && p.times.accept_ns.is_none())
     );
     assert!(runs.iter().all(|p| p.server.is_none()));
 }
@@ -105,7 +105,7 @@ fn a_path_is_as_good_as_a_port() {
     let _beside = beside();
     let done = sweep("unix --open 1000:3000").run_cleanly();
     let runs = runs(&done);
-    assert_eq!(count(&runs[1].connect_ns), 2_000);
+    assert_eq!(count(&runs[1].times.connect_ns), 2_000);
     assert_eq!(runs[1].server.unwrap().difference, Some(0));
     assert_eq!(of(&runs[1]).parities, None);
 }
@@ -155,8 +155,8 @@ fn a_server_of_somebody_else_is_measured_from_the_client_s_side() {
     for target in targets {
         let done = sweep(&format!("{target} --open 20:60")).run_cleanly();
         let runs = runs(&done);
-        assert_eq!(count(&runs[1].connect_ns), 40);
-        assert!(runs[1].accept_ns.is_none() && runs[1].server.is_none());
+        assert_eq!(count(&runs[1].times.connect_ns), 40);
+        assert!(runs[1].times.accept_ns.is_none() && runs[1].server.is_none());
         assert!(of(&runs[1]).server.is_none());
     }
 }
@@ -288,14 +288,14 @@ fn every_connection_is_counted_on_both_sides_with_ports_by_parity() {
     let opened: Vec<u64> = runs.iter().map(|p| p.operations).collect();
     assert_eq!(opened, [500, 1_500, 1_000]);
     for run in &runs {
-        assert_eq!(count(&run.connect_ns), run.operations);
-        assert_eq!(count(&run.accept_ns), run.operations);
-        assert_eq!(count(&run.close_ns), run.operations);
-        assert_eq!(count(&run.server_close_ns), run.operations);
+        assert_eq!(count(&run.times.connect_ns), run.operations);
+        assert_eq!(count(&run.times.accept_ns), run.operations);
+        assert_eq!(count(&run.times.close_ns), run.operations);
+        assert_eq!(count(&run.times.server_close_ns), run.operations);
         let server = run.server.unwrap();
         assert_eq!(server.counted, run.at.open);
         assert_eq!(server.difference, Some(0));
-        assert!(run.bind_ns.is_none(), "one address is not bound");
+        assert!(run.times.bind_ns.is_none(), "one address is not bound");
     }
     let parities: Vec<[u64; 2]> = runs.iter().filter_map(|p| of(p).parities).collect();
     assert_eq!(parities, [[500, 0], [1_500, 0], [0, 1_000]]);
@@ -424,8 +424,11 @@ mod figures {
                 // Who is late catches up, unless it was at the end; and each interval begins
                 // anew after a rest.
                 is_kept &= run.window.window_s < 1.25 * least_s + 0.02;
-                assert_eq!(count(&run.response_ns), run.operations);
-                let (response, connect) = (run.response_ns.unwrap(), run.connect_ns.unwrap());
+                assert_eq!(count(&run.times.response_ns), run.operations);
+                let (response, connect) = (
+                    run.times.response_ns.unwrap(),
+                    run.times.connect_ns.unwrap(),
+                );
                 assert!(response.mean > connect.mean);
                 assert!(run.connections.unwrap().lag_ns.is_some());
             }
@@ -441,7 +444,10 @@ mod figures {
         let _alone = alone();
         let done = sweep("--open 2000 --sources 1 --rate 1000000").run_cleanly();
         let run = runs(&done).remove(0);
-        let (response, connect) = (run.response_ns.unwrap(), run.connect_ns.unwrap());
+        let (response, connect) = (
+            run.times.response_ns.unwrap(),
+            run.times.connect_ns.unwrap(),
+        );
         assert!(
             response.mean > 20.0 * connect.mean,
             "{response:?} {connect:?}"

@@ -350,5 +350,5 @@ fn a_request_whose_release_is_never_answered_is_in_flight() {
     let open = run.open_loop.as_ref().unwrap();
     // One of the four was due in the warm-up.
     assert_eq!((open.done, open.failed, open.in_flight), (0, 0, 3));
-    assert_eq!(run.response_ns, None);
+    assert_eq!(run.times.response_ns, None);
 }

@@ -76,7 +76,7 @@ fn a_request_that_is_answered_wrongly_is_failed_and_not_done() {
     assert_eq!((open.planned, open.done), (50, 0), "{open:?}");
     // A busy machine may hold some up.
     assert!(open.failed > 0, "{open:?}");
-    assert_eq!((run.operations, run.response_ns.as_ref()), (0, None));
+    assert_eq!((run.operations, run.times.response_ns.as_ref()), (0, None));
 }
 
 #[test]
@@ -167,8 +167,8 @@ mod figures {
         let open = ledger(below);
         // A busy machine may hold the last ones up.
         assert!(open.planned == 200 && open.done >= 195, "{open:?}");
-        let response = p("p50", below.response_ns.as_ref());
-        let service = p("p50", below.service_ns.as_ref());
+        let response = p("p50", below.times.response_ns.as_ref());
+        let service = p("p50", below.times.service_ns.as_ref());
         assert!((5.0..5.6).contains(&service), "{service} ms");
         assert!(
             (response - service).abs() < 0.5,
@@ -186,7 +186,7 @@ mod figures {
             Some((mean_ms * slice.operations as f64, slice.operations))
         });
         let (sum, count) = sliced.fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        let response = beyond.response_ns.as_ref().unwrap();
+        let response = beyond.times.response_ns.as_ref().unwrap();
         assert_eq!(count, response.count);
         let mean_ms = response.mean / 1e6;
         assert!((sum / count as f64 - mean_ms).abs() < 1.0, "{mean_ms} ms");
@@ -212,7 +212,7 @@ mod figures {
             open.around.truth
         );
         ledger(&open);
-        let response = p("p99", open.response_ns.as_ref());
+        let response = p("p99", open.times.response_ns.as_ref());
         assert!(response >= 150.0, "{response} ms");
         // One worker that asks a thousand times a second meets each stall once.
         let closed = stalls("contend stall:200ms/1s -w 1 -b 0 -i 1ms -t 5 --warmup 0");
@@ -318,7 +318,7 @@ mod figures {
             run.after(Duration::from_millis(400));
             to_all(Signal::CONT);
             let point = run.end().leaves_nothing().only_run();
-            let longest_ns = point.service_ns.as_ref().unwrap().max;
+            let longest_ns = point.times.service_ns.as_ref().unwrap().max;
             (longest_ns < 200_000_000).then_some(point)
         });
         let open = ledger(&point);

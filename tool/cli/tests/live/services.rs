@@ -257,7 +257,7 @@ fn a_stream_on_one_name_tells_how_many_waited() {
         let together = waited("-w 10");
         let share = together.blocked_share.unwrap();
         assert!(share > 0.0, "{carrier}: {share}");
-        assert!(together.handoff_ns.unwrap().count > 0);
+        assert!(together.times.handoff_ns.unwrap().count > 0);
         for apart in ["-w 10 --names own", "-w 1"] {
             assert_eq!(waited(apart).blocked_share, None, "{carrier} {apart}");
         }

@@ -135,7 +135,7 @@ fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
 }
 
 fn ends_on_time(line: &str) {
-    let held = |run: &Run| run.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
+    let held = |run: &Run| run.times.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
     // A neighbour may take the CPU from the one or the other.
     let (on_time, late) = in_five_tries("a hold on time beside late ones", || {
         let on_time = measured(line);

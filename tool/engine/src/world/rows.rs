@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(row.latency_ns.as_ref().unwrap().count, 1_500);
         // What one host alone was let in after, it does not know.
         assert_eq!(run.blocked_share, None);
-        assert_eq!(run.handoff_ns, None);
+        assert_eq!(run.times.handoff_ns, None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod recovery;
 mod resume;
 mod run;
 mod spread;
+mod times;
 mod verdict;
 mod waiting;
 
@@ -44,6 +45,7 @@ pub use run::{
     TcpQueues, Workers,
 };
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
+pub use times::Times;
 pub use verdict::{Bound, Claim, LimitedBy, Reason, Status, Verdict};
 
 use crate::calibrated::Calibrated;

@@ -3,7 +3,7 @@
 
 use super::{
     At, Buckets, Circumstances, Cpu, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad,
-    Verdict, Waits, Window,
+    Times, Verdict, Waits, Window,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -61,6 +61,9 @@ pub struct Run {
     /// One value for each worker, in the order of their numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
+    /// How long its calls took, and what lies between them.
+    #[serde(flatten)]
+    pub times: Times,
     /// Waits; full measuring only, as all distributions of a lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_ns: Option<Waits>,
@@ -71,30 +74,6 @@ pub struct Run {
     /// The same of writers alone.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writer_wait_ns: Option<Box<Waits>>,
-    /// Time for which the lock was really held.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hold_ns: Option<Distribution>,
-    /// From the previous owner's release to the grant, contended ones only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handoff_ns: Option<Distribution>,
-    /// The same for owners on one CPU, or where the CPUs are unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handoff_same_cpu_ns: Option<Distribution>,
-    /// The same for owners on two CPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handoff_cross_cpu_ns: Option<Distribution>,
-    /// Time in the release call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub release_ns: Option<Distribution>,
-    /// With `pipeline` above 1, in place of `acquire_ns` and `release_ns`: time from the
-    /// sending of requests that were sent together to their last reply. These are `pipeline`
-    /// requests; a quarter of that (at least 25) where one task is alone on its generator
-    /// thread.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch_ns: Option<Distribution>,
-    /// The same of releases, in `hold` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub release_batch_ns: Option<Distribution>,
     /// `stream` and `churn`: whether the workers contended: `one` lock for all, or each its
     /// `own`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,10 +89,6 @@ pub struct Run {
     /// generator in order.
     #[serde(rename = "generators", skip_serializing_if = "Vec::is_empty", default)]
     pub thread_loads: Vec<ThreadLoad>,
-    /// Time of refused tries (`--try`), and of attempts that their own timeout ended
-    /// (`--acquire-timeout`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_try_ns: Option<Distribution>,
     /// Attempts that their timeout ended; only with `acquire-timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u64>,
@@ -130,52 +105,15 @@ pub struct Run {
     /// What the witness saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<Exclusion>,
-    /// Time of connect(2), for the connections that this point adds.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub connect_ns: Option<Distribution>,
-    /// The same for connections to which the kernel gave an even port; absent where all were
-    /// even.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub connect_even_ns: Option<Distribution>,
-    /// The same of the last hundred before the listed number; absent where that is all of them.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub connect_last_ns: Option<Distribution>,
-    /// The same for an odd port; absent where all were even.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub connect_odd_ns: Option<Distribution>,
-    /// `rate`: from the intended start to the answer, for successes whose intended start lay in
-    /// the window. `connect` with `rate`: to the end of connect().
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub response_ns: Option<Distribution>,
-    /// Time in bind(), where an address is bound.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub bind_ns: Option<Distribution>,
-    /// Calls of accept4(2) that took a connection.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub accept_ns: Option<Distribution>,
-    /// Time of close(2) on the client's side, which closes first; the file has it in the record
-    /// `closing`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub close_ns: Option<Distribution>,
-    /// The same on the server's side, afterwards.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub server_close_ns: Option<Distribution>,
     /// What having so many connections open is like.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Box<Connections>>,
-    /// From the sending of a request to its answer, successful ones only.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub service_ns: Option<Distribution>,
     /// Requests and `churn`: the parts of an operation in their order.
     /// [targets.md](targets.md#what-answers-requests) has those of each target. A lock of
     /// `churn` has `open` (until its session is ready), `close` (from the release until the
     /// session has ended) and `cycle`, which is all of it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub phases: Vec<Phase>,
-    /// As `service_ns`, for requests that were not answered, or with a code that is not a
-    /// success.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub failed_ns: Option<Distribution>,
     /// Answers by code, successes included: exit codes or names of signals, statuses.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub codes: BTreeMap<String, u64>,

@@ -14,7 +14,7 @@ impl Run {
     /// so many grants that waiting was not the main cost of the run.
     pub fn waiting(&self) -> Option<f64> {
         let workers = self.at.workers.filter(|_| self.workload == "contend")? as f64;
-        let elsewhere_ns = self.hold_ns.as_ref()?.mean + self.idle_mean_ns.unwrap_or(0.0);
+        let elsewhere_ns = self.times.hold_ns.as_ref()?.mean + self.idle_mean_ns.unwrap_or(0.0);
         let waiting = workers - self.throughput_per_s * elsewhere_ns / 1e9;
         let grants_per_minute = self.throughput_per_s * 60.0;
         (waiting > 0.0 && waiting >= LEAST_MINUTES * grants_per_minute).then_some(waiting)
@@ -26,7 +26,12 @@ impl Run {
     /// which several own.
     pub fn free_share(&self) -> Option<f64> {
         let is_exclusive = self.workload == "contend" && self.writer_wait_ns.is_none();
-        let handoff_ns = self.handoff_ns.as_ref().filter(|_| is_exclusive)?.mean;
+        let handoff_ns = self
+            .times
+            .handoff_ns
+            .as_ref()
+            .filter(|_| is_exclusive)?
+            .mean;
         let handoffs_per_s = self.blocked_share? * self.throughput_per_s;
         let locks = self.at.keys.unwrap_or(1).max(1) as f64;
         Some((handoffs_per_s * handoff_ns / 1e9 / locks).min(1.0))
@@ -55,7 +60,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::{At, Cpu, Distribution, Run, Server, ServerTraffic};
+    use crate::record::{At, Cpu, Distribution, Run, Server, ServerTraffic, Times};
 
     /// Holds of 10 ms, of which each is waited for: a queue hands on in 100 us, and polls every
     /// 20 ms find the lock free after 10 ms on average.
@@ -64,10 +69,13 @@ mod tests {
         let handed_on_in = |handoff_ms: f64| Run {
             throughput_per_s: 1_000.0 / (10.0 + handoff_ms),
             blocked_share: Some(1.0),
-            handoff_ns: Some(Distribution {
-                mean: handoff_ms * 1e6,
-                ..Distribution::default()
-            }),
+            times: Times {
+                handoff_ns: Some(Distribution {
+                    mean: handoff_ms * 1e6,
+                    ..Distribution::default()
+                }),
+                ..Times::default()
+            },
             ..queue()
         };
         let (queue, polled) = (handed_on_in(0.1), handed_on_in(10.0));
@@ -90,10 +98,13 @@ mod tests {
                 ..At::default()
             },
             throughput_per_s: 2.0,
-            hold_ns: Some(Distribution {
-                mean: 0.5e9,
-                ..Distribution::default()
-            }),
+            times: Times {
+                hold_ns: Some(Distribution {
+                    mean: 0.5e9,
+                    ..Distribution::default()
+                }),
+                ..Times::default()
+            },
             cpu: Cpu {
                 cpu_us_per_operation: Some(250.0),
                 ..Cpu::default()
@@ -140,7 +151,7 @@ mod tests {
         let changed: [fn(&mut Run); 4] = [
             |point| point.at.workers = Some(600),
             |point| point.throughput_per_s = 4.0,
-            |run| run.hold_ns = None,
+            |run| run.times.hold_ns = None,
             |point| point.workload = "stream".to_owned(),
         ];
         for (at, change) in changed.into_iter().enumerate() {

@@ -67,7 +67,7 @@ static FAULTS: &[fn(&mut Run, &mut Rng)] = &[
     },
     |point, rng| point.spoilt = rng.below(2) == 0,
     |run, rng| {
-        if let Some(hold) = &mut run.hold_ns {
+        if let Some(hold) = &mut run.times.hold_ns {
             hold.percentiles.insert("p50", 900_000 + rng.below(500_000));
         }
     },

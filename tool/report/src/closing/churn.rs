@@ -42,7 +42,7 @@ pub(crate) fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
     Some(Cycle {
         open_ns: mean("open")?,
         acquire_ns: over(&|run| Some(run.acquire_ns.as_ref()?.granted.mean))?,
-        release_ns: over(&|run| Some(run.release_ns.as_ref()?.mean))?,
+        release_ns: over(&|run| Some(run.times.release_ns.as_ref()?.mean))?,
         close_ns: mean("close")?,
         cycle_ns: Some(cycle_ns).filter(|cycle| cycle.median > 0.0)?,
         p99_ns: over(&|run| Some(p99(run)? as f64)),
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use jostle_model::Plan;
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Phase, Waits, Window};
+    use jostle_model::record::{At, Phase, Times, Waits, Window};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 
@@ -157,7 +157,10 @@ mod tests {
                 granted: of(10.0),
                 ..Waits::default()
             }),
-            release_ns: Some(of(5.0)),
+            times: Times {
+                release_ns: Some(of(5.0)),
+                ..Times::default()
+            },
             phases: [("open", open_us), ("close", close_us), ("cycle", cycle_us)]
                 .map(|(phase, us)| Phase {
                     phase: phase.to_owned(),

@@ -89,7 +89,11 @@ fn cost(point: &PointSummary<'_>) -> Option<f64> {
 }
 
 fn of_run(run: &Run) -> Option<f64> {
-    let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
+    let measured = run
+        .times
+        .connect_ns
+        .as_ref()
+        .or(run.times.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)
 }
 
@@ -140,7 +144,7 @@ fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String>
         of.zip(from).is_some_and(|(of, from)| of >= JUMP * from)
     };
     let each = point.runs.iter();
-    let means = each.filter_map(|run| Some(run.connect_ns.as_ref()?.mean));
+    let means = each.filter_map(|run| Some(run.times.connect_ns.as_ref()?.mean));
     let mean = median(&means.collect::<Vec<_>>());
     let p50 = cost(point);
     let within =
@@ -357,7 +361,7 @@ mod tests {
     use jostle_model::List;
     use jostle_model::connect::{Connections, Stopped};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{Experiment, Window};
+    use jostle_model::record::{Experiment, Times, Window};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 
@@ -394,7 +398,10 @@ mod tests {
                         window_s: 1.0,
                         ..Window::default()
                     },
-                    connect_ns: Some(fixtures::distribution(1_000, ns as u64)),
+                    times: Times {
+                        connect_ns: Some(fixtures::distribution(1_000, ns as u64)),
+                        ..Times::default()
+                    },
                     connections: Some(Box::new(Connections {
                         opened: open,
                         parities: Some(parities),
@@ -484,7 +491,7 @@ mod tests {
             for run in &mut all {
                 let last = run.at.open == Some(20_000);
                 let [p99_us, mean_us] = if last { [p99_us, mean_us] } else { [30, 19] };
-                let connect = run.connect_ns.as_mut().unwrap();
+                let connect = run.times.connect_ns.as_mut().unwrap();
                 connect.percentiles.insert("p99", 1_000 * p99_us);
                 connect.mean = 1e3 * mean_us as f64;
                 run.cpu.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
@@ -500,7 +507,7 @@ mod tests {
         // What the last connects took is no guess.
         let mut last = points.clone();
         for run in last.iter_mut().filter(|run| run.at.open == Some(20_000)) {
-            run.connect_last_ns = Some(fixtures::distribution(100, 629_000));
+            run.times.connect_last_ns = Some(fixtures::distribution(100, 629_000));
         }
         let text = &said(&last)[0].1;
         let with_last = format!("{median}but the median of the last 100 is 629 us, p99 is");

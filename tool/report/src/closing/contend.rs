@@ -135,7 +135,7 @@ fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
 /// had an owner meanwhile, and less as many as the run queue can have delayed by so much. None
 /// where that tells nothing.
 fn waited_elsewhere(run: &Run, calls_ns: f64) -> Option<f64> {
-    let half_ns = run.hold_ns.as_ref()?.mean / 2.0;
+    let half_ns = run.times.hold_ns.as_ref()?.mean / 2.0;
     let waits = Histogram::from_buckets(run.histograms.get("acquire_ns")?);
     let queued_ns = 1e9
         * run
@@ -356,7 +356,8 @@ fn failed(point: &PointSummary<'_>) -> Option<Clause> {
     let sum = |count: fn(&Run) -> u64| point.runs.iter().map(|run| count(run)).sum::<u64>();
     let failed = sum(|run| run.timeouts.unwrap_or(0));
     let all = failed + sum(|run| run.operations);
-    let after_ns = |run: &&&Run| Some(*run.failed_try_ns.as_ref()?.percentiles.get("p50")? as f64);
+    let after_ns =
+        |run: &&&Run| Some(*run.times.failed_try_ns.as_ref()?.percentiles.get("p50")? as f64);
     let after: Vec<f64> = point.runs.iter().filter_map(|run| after_ns(&run)).collect();
     let after = median(&after).map_or_else(String::new, |ns| {
         format!(" (after {} in the median)", time(ns))

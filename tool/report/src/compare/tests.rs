@@ -247,7 +247,7 @@ fn every_figure_has_its_direction() {
     }
     for run in &mut new.runs {
         run.cpu.cpu_us_per_operation = Some(6.0);
-        run.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
+        run.times.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
     }
     let found = compare(&Input {
         base_name: "old.jsonl",

@@ -6,7 +6,7 @@ use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Count, Distribution, Kept, PerWorker, Percentiles, Recovery, Run, Spread, Waits,
+    Count, Distribution, Kept, PerWorker, Percentiles, Recovery, Run, Spread, Times, Waits,
 };
 use jostle_stats::open_loop;
 use jostle_stats::summary::PointSummary;
@@ -135,7 +135,15 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     let mut all = rates();
     all.extend(waits(&runs));
     all.extend(fairness());
-    for (name, find) in DISTRIBUTIONS {
+    // Responses stand beside the waits.
+    for name in Times::NAMES.iter().filter(|name| **name != "response_ns") {
+        let stem = match *name {
+            "failed_ns" => "failed_service",
+            name => name.trim_end_matches("_ns"),
+        };
+        all.extend(distribution(stem, &runs, move |run| run.times.get(name)));
+    }
+    for (name, find) in OTHERS {
         all.extend(distribution(name, &runs, *find));
     }
     for phase in names(&runs, |run| {
@@ -296,7 +304,7 @@ fn waits(runs: &[&Run]) -> Vec<Figure> {
     all.extend(distribution("answered_response", runs, |run| {
         let spread = run.spread.as_ref().and_then(|s| s.response_ns.as_ref());
         let spread = spread.map(|waits| &waits.granted);
-        run.response_ns.as_ref().or(spread)
+        run.times.response_ns.as_ref().or(spread)
     }));
     let is_count = |figure: &Figure| figure.unit.is_empty();
     all.iter_mut()
@@ -308,7 +316,7 @@ fn response(run: &Run, name: &str) -> Option<f64> {
     let known = match (&run.spread, &run.open_loop) {
         (Some(spread), _) => &spread.response_ns.as_ref()?.kaplan_meier,
         (None, Some(open)) => &open.response_kaplan_meier,
-        (None, None) => &run.response_ns.as_ref()?.percentiles,
+        (None, None) => &run.times.response_ns.as_ref()?.percentiles,
     };
     known.get(name).map(|ns| *ns as f64)
 }
@@ -415,30 +423,11 @@ const OPEN_LOOP: [(&str, &str); 4] = [
     ("canary_lag", "canary_lag_ns"),
 ];
 
-type Part = fn(&Run) -> Option<&Distribution>;
-
-static DISTRIBUTIONS: &[(&str, Part)] = &[
-    ("hold", |run| run.hold_ns.as_ref()),
-    ("handoff", |run| run.handoff_ns.as_ref()),
-    ("handoff_same_cpu", |run| run.handoff_same_cpu_ns.as_ref()),
-    ("handoff_cross_cpu", |run| run.handoff_cross_cpu_ns.as_ref()),
-    ("release", |run| run.release_ns.as_ref()),
+/// What other parts of a run hold.
+static OTHERS: &[(&str, fn(&Run) -> Option<&Distribution>)] = &[
     ("renewal_late", |run| {
         run.kept.as_ref()?.renewal_late_ns.as_ref()
     }),
-    ("batch", |run| run.batch_ns.as_ref()),
-    ("release_batch", |run| run.release_batch_ns.as_ref()),
-    ("failed_try", |run| run.failed_try_ns.as_ref()),
-    ("connect", |run| run.connect_ns.as_ref()),
-    ("connect_last", |run| run.connect_last_ns.as_ref()),
-    ("connect_even", |run| run.connect_even_ns.as_ref()),
-    ("connect_odd", |run| run.connect_odd_ns.as_ref()),
-    ("bind", |run| run.bind_ns.as_ref()),
-    ("accept", |run| run.accept_ns.as_ref()),
-    ("close", |run| run.close_ns.as_ref()),
-    ("server_close", |run| run.server_close_ns.as_ref()),
-    ("service", |run| run.service_ns.as_ref()),
-    ("failed_service", |run| run.failed_ns.as_ref()),
     ("null_service", |run| {
         run.null.as_ref().map(|null| &null.service_ns)
     }),

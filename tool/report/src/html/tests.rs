@@ -460,8 +460,8 @@ fn a_distribution_of_another_workload_is_drawn_under_its_name() {
     let mut set = made::set();
     // Stands for a field that this version does not know by words.
     for run in &mut set.runs {
-        run.handoff_ns = None;
-        run.failed_try_ns = Some(Distribution {
+        run.times.handoff_ns = None;
+        run.times.failed_try_ns = Some(Distribution {
             count: 100,
             min: 5,
             max: 70,

@@ -1,6 +1,6 @@
 //! Results of `connect`.
 
-use super::{experiment, finished};
+use super::{Times, experiment, finished};
 use crate::ResultSet;
 use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Place, Workload};
@@ -99,9 +99,12 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
             ..Cpu::default()
         },
         placement: "none".to_owned(),
-        connect_ns: Some(of(us)),
-        accept_ns: Some(of(1.0)),
-        close_ns: Some(of(4.0)),
+        times: Times {
+            connect_ns: Some(of(us)),
+            accept_ns: Some(of(1.0)),
+            close_ns: Some(of(4.0)),
+            ..Times::default()
+        },
         server: Some(Server {
             counted: Some(open),
             difference: Some(0),

@@ -1,6 +1,6 @@
 //! Results of `rate`: so many requests in each run, some of them sent late.
 
-use super::{experiment, finished};
+use super::{Times, experiment, finished};
 use crate::ResultSet;
 use jostle_model::List;
 use jostle_model::open_loop::OpenLoop;
@@ -56,8 +56,11 @@ fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Run {
         },
         operations: done,
         throughput_per_s: done as f64,
-        service_ns: service.distribution(&[]),
-        response_ns: service.distribution(&[]),
+        times: Times {
+            service_ns: service.distribution(&[]),
+            response_ns: service.distribution(&[]),
+            ..Times::default()
+        },
         open_loop: Some(Box::new(OpenLoop {
             planned: done + 10,
             done,

@@ -328,7 +328,7 @@ pub(super) fn few(asked: &Asked, operations: f64) -> Vec<Run> {
 pub(super) fn held(asked: &Asked, nanos: f64) -> Vec<Run> {
     let nanos = if asked.again { 1e6 } else { nanos };
     one(asked, |run| {
-        run.hold_ns = Some(Distribution {
+        run.times.hold_ns = Some(Distribution {
             percentiles: [("p50".to_owned(), nanos as u64)].into(),
             ..Distribution::default()
         });

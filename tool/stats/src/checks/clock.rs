@@ -43,7 +43,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     let early = evidence.sum(|run| run.around.errors.get(BEFORE_RELEASE).copied().unwrap_or(0));
-    let handoffs = evidence.sum(|run| run.handoff_ns.as_ref().map_or(0, |d| d.count));
+    let handoffs = evidence.sum(|run| run.times.handoff_ns.as_ref().map_or(0, |d| d.count));
     let share = early as f64 / handoffs.max(early).max(1) as f64;
     (share > MOST).then(|| {
         let found = Found {
@@ -66,7 +66,7 @@ mod tests {
     fn more_than_one_early_hand_off_in_a_thousand_is_flagged() {
         let with = |early| {
             after(&CHECK, |run| {
-                run.handoff_ns.as_mut().unwrap().count = 4000;
+                run.times.handoff_ns.as_mut().unwrap().count = 4000;
                 run.around.errors.insert(BEFORE_RELEASE.to_string(), early);
             })
         };

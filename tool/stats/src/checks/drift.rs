@@ -38,7 +38,10 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let asked = evidence.runs.iter().filter(|run| run.service_ns.is_some());
+    let asked = evidence
+        .runs
+        .iter()
+        .filter(|run| run.times.service_ns.is_some());
     let judged: Vec<Drift> = asked.filter_map(|run| drift(run)).collect();
     let agreed = trend::agreed(&judged)?;
     let operations = evidence.runs.first()?.at.operations;
@@ -69,7 +72,7 @@ fn drift(run: &Run) -> Option<Drift> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Distribution, Run, Slice, Status};
+    use jostle_model::record::{Distribution, Run, Slice, Status, Times};
 
     /// Tenths of so many requests, whose time changes evenly by `percent`.
     fn ramp(percent: f64, each: u64) -> Run {
@@ -79,7 +82,10 @@ mod tests {
             mean_release_ns: None,
         };
         Run {
-            service_ns: Some(Distribution::default()),
+            times: Times {
+                service_ns: Some(Distribution::default()),
+                ..Times::default()
+            },
             series: (0..10).map(slice).collect(),
             ..point()
         }
@@ -114,7 +120,7 @@ mod tests {
         assert!(judge(&CHECK, &[ramp(50.0, 10)]).is_some());
         assert_eq!(judge(&CHECK, &[ramp(50.0, 9)]), None);
         let mut lock = ramp(50.0, 100);
-        lock.service_ns = None;
+        lock.times.service_ns = None;
         assert_eq!(judge(&CHECK, &[lock]), None);
     }
 }

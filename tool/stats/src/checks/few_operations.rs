@@ -55,7 +55,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         ..Found::default()
     };
     if fewest.operations == 0 {
-        let what = match fewest.failed_ns.is_some() {
+        let what = match fewest.times.failed_ns.is_some() {
             true => "no request was a success".to_owned(),
             false => format!(
                 "nothing was granted within a window of {:.1} s",

@@ -62,7 +62,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 /// How many attempts of a run failed, and after how many nanoseconds in the median.
 fn failed(run: &Run) -> Option<(u64, f64)> {
     let count = run.timeouts.filter(|count| *count >= LEAST_FAILED)?;
-    let after = run.failed_try_ns.as_ref()?.percentiles.get("p50")?;
+    let after = run.times.failed_try_ns.as_ref()?.percentiles.get("p50")?;
     Some((count, *after as f64))
 }
 
@@ -78,7 +78,7 @@ mod tests {
         experiment.plan.acquire_timeout = Some(Nanos::from_millis(5_000));
         let mut run = point();
         run.timeouts = Some(timeouts);
-        run.failed_try_ns = Some(Distribution {
+        run.times.failed_try_ns = Some(Distribution {
             percentiles: Percentiles::from_iter([("p50", after_ns)]),
             ..Distribution::default()
         });

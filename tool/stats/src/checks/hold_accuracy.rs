@@ -43,7 +43,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let latencies = evidence.experiment.calibration.latencies.as_ref();
     let longest_ns = sleeping::longest(hold, latencies).0 as f64;
     let held = |run: &&Run| {
-        let held = run.hold_ns.as_ref()?;
+        let held = run.times.hold_ns.as_ref()?;
         held.percentiles.get("p50").map(|ns| *ns as f64)
     };
     let medians: Vec<f64> = evidence.runs.iter().filter_map(held).collect();
@@ -101,7 +101,7 @@ mod tests {
 
     fn held(hold_us: u64) -> Run {
         let mut run = point();
-        run.hold_ns = Some(distribution(4725, hold_us * 1000));
+        run.times.hold_ns = Some(distribution(4725, hold_us * 1000));
         run
     }
 
@@ -205,6 +205,6 @@ mod tests {
 
     #[test]
     fn a_hold_that_was_not_measured_is_not_judged() {
-        assert_eq!(after(&CHECK, |run| run.hold_ns = None), Status::Valid);
+        assert_eq!(after(&CHECK, |run| run.times.hold_ns = None), Status::Valid);
     }
 }

@@ -341,7 +341,7 @@ fn free(run: &Run, workers: u64, wake_up_ns: f64) -> Option<Free> {
     let whole = (longest_s / slice_s).floor() as usize;
     let meanwhile = run.series.iter().rev().take(whole).map(|s| s.operations);
     let granted: u64 = meanwhile.clone().sum();
-    let hold_us = run.hold_ns.as_ref()?.mean / 1e3;
+    let hold_us = run.times.hold_ns.as_ref()?.mean / 1e3;
     let each: Vec<f64> = meanwhile
         .filter(|n| *n > 0)
         .map(|n| slice_s * 1e6 / n as f64 - hold_us)
@@ -536,7 +536,7 @@ mod tests {
             ..Waits::default()
         });
         run.series = slices(&[500; 10]);
-        run.hold_ns = Some(distribution(5_000, 900_000));
+        run.times.hold_ns = Some(distribution(5_000, 900_000));
         run.per_worker.as_mut().unwrap().longest_wait_ns = Some(4_900_000_000);
         change(&mut run);
         run
@@ -562,7 +562,7 @@ mod tests {
         let passes: [fn(&mut Run); 5] = [
             |run| run.acquire_ns = None,
             |run| run.server = Some(jostle_model::record::Server::default()),
-            |run| run.hold_ns = Some(distribution(5_000, 920_000)),
+            |run| run.times.hold_ns = Some(distribution(5_000, 920_000)),
             |run| run.series = slices(&[30; 10]), // 27 turns
             |point| point.per_worker.as_mut().unwrap().longest_wait_ns = Some(2_400_000_000),
         ];

@@ -341,7 +341,7 @@ mod tests {
         experiment.plan.workload = jostle_model::plan::Workload::Rate;
         let mut run = beside(1.0, 1.0);
         run.server = Some(jostle_model::record::Server::default());
-        run.service_ns = Some(jostle_model::record::Distribution::default());
+        run.times.service_ns = Some(jostle_model::record::Distribution::default());
         run.open_loop = Some(Box::new(jostle_model::open_loop::OpenLoop {
             planned: 1_000,
             done: 1_000,

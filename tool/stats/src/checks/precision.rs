@@ -41,7 +41,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let connects = evidence.experiment.plan.workload == Workload::Connect;
     let figure = |run: &&Run| match connects {
         true => {
-            let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
+            let measured = run
+                .times
+                .connect_ns
+                .as_ref()
+                .or(run.times.bind_ns.as_ref())?;
             measured.percentiles.get("p50").map(|ns| *ns as f64)
         }
         false => Some(run.throughput_per_s),
@@ -68,7 +72,7 @@ mod tests {
     use super::CHECK;
     use crate::fixtures::{experiment, judge, judge_in, point};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{Distribution, Run, Status};
+    use jostle_model::record::{Distribution, Run, Status, Times};
 
     fn runs(rates: &[f64]) -> Vec<Run> {
         let run = |rate: &f64| Run {
@@ -98,11 +102,17 @@ mod tests {
             ..Distribution::default()
         };
         let binds = [2, 10, 40].map(|us| Run {
-            bind_ns: Some(took(us)),
+            times: Times {
+                bind_ns: Some(took(us)),
+                ..Times::default()
+            },
             ..point()
         });
         let connects = [2, 10, 40].map(|us| Run {
-            connect_ns: Some(took(us)),
+            times: Times {
+                connect_ns: Some(took(us)),
+                ..Times::default()
+            },
             ..point()
         });
         for runs in [binds, connects] {

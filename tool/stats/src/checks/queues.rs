@@ -170,10 +170,10 @@ fn longest_ns(run: &Run) -> u64 {
 fn times(run: &Run) -> impl Iterator<Item = &Distribution> {
     let waits = run.acquire_ns.as_ref().map(|waits| &waits.granted);
     let others = [
-        &run.connect_ns,
-        &run.response_ns,
-        &run.service_ns,
-        &run.batch_ns,
+        &run.times.connect_ns,
+        &run.times.response_ns,
+        &run.times.service_ns,
+        &run.times.batch_ns,
     ];
     let phases = run.phases.iter().map(|phase| &phase.span);
     others.into_iter().flatten().chain(waits).chain(phases)
@@ -192,7 +192,7 @@ mod tests {
         let mut run = point();
         run.operations = 1_000;
         run.acquire_ns = None;
-        run.connect_ns = Some(Distribution {
+        run.times.connect_ns = Some(Distribution {
             max,
             percentiles: Percentiles::from_iter([("p50", p50)]),
             ..Distribution::default()

@@ -102,20 +102,27 @@ pub static FIGURES: &[Figure] = &[
         name: "connect_p50_ns",
         what: "time in connect()",
         per_operation: false,
-        of: |run| median(run.connect_ns.as_ref()),
+        of: |run| median(run.times.connect_ns.as_ref()),
     },
     Figure {
         name: "bind_p50_ns",
         what: "time in bind()",
         per_operation: false,
         // Beside connect() it is next to nothing.
-        of: |run| median(run.bind_ns.as_ref().filter(|_| run.connect_ns.is_none())),
+        of: |run| {
+            median(
+                run.times
+                    .bind_ns
+                    .as_ref()
+                    .filter(|_| run.times.connect_ns.is_none()),
+            )
+        },
     },
     Figure {
         name: "accept_p50_ns",
         what: "time in accept4()",
         per_operation: false,
-        of: |run| median(run.accept_ns.as_ref()),
+        of: |run| median(run.times.accept_ns.as_ref()),
     },
     Figure {
         name: "cpu_us_per_operation",

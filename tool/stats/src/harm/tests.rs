@@ -69,7 +69,7 @@ fn at_a_low_rate_the_harm_stands_beside_the_time_of_service() {
     experiment.plan.workload = Workload::Rate;
     let served = |others_s, mean_ns| {
         let mut run = disturbed(Some(others_s), Some(0.25), 0.0);
-        run.service_ns = Some(Distribution {
+        run.times.service_ns = Some(Distribution {
             count: 1000,
             mean: mean_ns,
             ..Distribution::default()
@@ -339,7 +339,7 @@ fn an_open_loop_that_kept_up_is_what_it_is_and_its_times_are_still_disturbed() {
     let found = |others_s, done, mean_ns| {
         let mut run = disturbed(Some(others_s), Some(others_s), 0.0);
         run.server = Some(Default::default());
-        run.service_ns = Some(Distribution {
+        run.times.service_ns = Some(Distribution {
             count: done,
             mean: mean_ns,
             ..Distribution::default()

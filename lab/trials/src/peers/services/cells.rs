@@ -42,7 +42,7 @@ impl Figures {
         let accounts = point.around.accounts.as_deref().context("no accounts")?;
         let elsewhere_s = accounts.others_s.unwrap_or(0.0) + accounts.stolen_s.unwrap_or(0.0);
         let each_us = 1e6 / point.operations as f64;
-        let batches = [&point.batch_ns, &point.release_batch_ns];
+        let batches = [&point.times.batch_ns, &point.times.release_batch_ns];
         let longest = batches.into_iter().flatten().map(|batch| batch.max).max();
         Ok(Figures {
             rate: point.throughput_per_s,

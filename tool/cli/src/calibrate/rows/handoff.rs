@@ -69,22 +69,22 @@ fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
         .map(|run| noted(run, "handoff_sum_ns") / noted(run, "handoffs"))
         .filter(|mean| mean.is_finite())
         .collect();
-    let means = two.iter().filter_map(|run| run.handoff_ns.as_ref());
+    let means = two.iter().filter_map(|run| run.times.handoff_ns.as_ref());
     let found: Vec<f64> = means.map(|figure| figure.mean).collect();
     let apart: Vec<f64> = found
         .iter()
         .zip(&truths)
         .map(|(found, truth)| found - truth)
         .collect();
-    let all: f64 = two.iter().map(|run| count(&run.handoff_ns)).sum();
+    let all: f64 = two.iter().map(|run| count(&run.times.handoff_ns)).sum();
     let stray: f64 = two
         .iter()
         .map(|run| match place {
-            Place::Same => count(&run.handoff_cross_cpu_ns),
-            Place::Cross => count(&run.handoff_same_cpu_ns),
+            Place::Same => count(&run.times.handoff_cross_cpu_ns),
+            Place::Cross => count(&run.times.handoff_same_cpu_ns),
         })
         .sum();
-    let of_one: f64 = alone.iter().map(|run| count(&run.handoff_ns)).sum();
+    let of_one: f64 = alone.iter().map(|run| count(&run.times.handoff_ns)).sum();
     let whole = !two.is_empty() && [truths.len(), found.len()] == [two.len(); 2];
     let said = match (whole, median(&truths), median(&apart)) {
         (true, Some(truth), Some(apart)) => {
@@ -129,9 +129,12 @@ mod tests {
                     .into(),
                 ..Circumstances::default()
             },
-            handoff_ns: of(on_one + between),
-            handoff_same_cpu_ns: of(on_one),
-            handoff_cross_cpu_ns: of(between),
+            times: Times {
+                handoff_ns: of(on_one + between),
+                handoff_same_cpu_ns: of(on_one),
+                handoff_cross_cpu_ns: of(between),
+                ..Times::default()
+            },
             ..Run::default()
         }
     }

@@ -65,7 +65,7 @@ struct Found<'a> {
 }
 
 fn responses(run: &Run) -> Option<&Distribution> {
-    run.response_ns.as_ref()
+    run.times.response_ns.as_ref()
 }
 
 fn waits(run: &Run) -> Option<&Distribution> {
@@ -139,7 +139,7 @@ fn judge(found: &Found<'_>) -> Trial {
 mod tests {
     use super::*;
     use jostle_model::record::Percentiles;
-    use jostle_model::record::{Circumstances, Verdict, Waits};
+    use jostle_model::record::{Circumstances, Times, Verdict, Waits};
 
     const MS: f64 = 1e6;
 
@@ -164,7 +164,10 @@ mod tests {
                 truth: log(5.0, 200.0 * MS),
                 ..Circumstances::default()
             },
-            response_ns: Some(distribution(p99_ns, p99_ns)),
+            times: Times {
+                response_ns: Some(distribution(p99_ns, p99_ns)),
+                ..Times::default()
+            },
             ..Run::default()
         }
     }
@@ -230,7 +233,10 @@ mod tests {
             (
                 0,
                 Run {
-                    response_ns: None,
+                    times: Times {
+                        response_ns: None,
+                        ..Times::default()
+                    },
                     ..right()[0].clone()
                 },
                 "did not see",

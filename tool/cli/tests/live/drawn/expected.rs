@@ -123,26 +123,30 @@ type Times = fn(&Run) -> Option<&Distribution>;
 
 /// Distributions whose percentiles are bands, by title.
 const SPREADS: &[(&str, Times)] = &[
-    ("Time of a request", |run| run.service_ns.as_ref()),
-    ("Time to connect", |run| run.connect_ns.as_ref()),
-    ("Time to accept", |run| run.accept_ns.as_ref()),
-    ("Time to close", |run| run.close_ns.as_ref()),
-    ("Time of a batch of requests", |run| run.batch_ns.as_ref()),
-    ("Hand-off", |run| run.handoff_ns.as_ref()),
+    ("Time of a request", |run| run.times.service_ns.as_ref()),
+    ("Time to connect", |run| run.times.connect_ns.as_ref()),
+    ("Time to accept", |run| run.times.accept_ns.as_ref()),
+    ("Time to close", |run| run.times.close_ns.as_ref()),
+    ("Time of a batch of requests", |run| {
+        run.times.batch_ns.as_ref()
+    }),
+    ("Hand-off", |run| run.times.handoff_ns.as_ref()),
     ("Hand-off on one CPU", |run| {
-        run.handoff_same_cpu_ns.as_ref()
+        run.times.handoff_same_cpu_ns.as_ref()
     }),
     ("Hand-off between two CPUs", |run| {
-        run.handoff_cross_cpu_ns.as_ref()
+        run.times.handoff_cross_cpu_ns.as_ref()
     }),
-    ("Time to release", |run| run.release_ns.as_ref()),
+    ("Time to release", |run| run.times.release_ns.as_ref()),
     ("Time to release a batch", |run| {
-        run.release_batch_ns.as_ref()
+        run.times.release_batch_ns.as_ref()
     }),
     ("Time for which the lock was held", |run| {
-        run.hold_ns.as_ref()
+        run.times.hold_ns.as_ref()
     }),
-    ("Time of a refused try", |run| run.failed_try_ns.as_ref()),
+    ("Time of a refused try", |run| {
+        run.times.failed_try_ns.as_ref()
+    }),
 ];
 
 const LEVELS: [(&str, &str); 5] = [

@@ -28,7 +28,7 @@ fn what_a_waiting_lock_costs_is_told_where_little_else_happened() {
     let said = |held_ns: f64| {
         let mut made = made(6).with("etcd", 2.0, 40.0, &queue(1_001, 1));
         for run in &mut made.runs {
-            run.hold_ns = Some(Distribution {
+            run.times.hold_ns = Some(Distribution {
                 mean: held_ns,
                 ..Distribution::default()
             });
@@ -64,7 +64,7 @@ fn names_that_wait_for_one_another_are_told() {
     let told = |keys: u64, late: u64, blocked: f64, queued_s: f64, hold_ns: f64| {
         let mut made = made(3).with("sysv", 451.0, 40.0, &queue(4, 112));
         for run in &mut made.runs {
-            run.hold_ns.as_mut().unwrap().mean = hold_ns;
+            run.times.hold_ns.as_mut().unwrap().mean = hold_ns;
             run.blocked_share = Some(blocked);
             run.cpu.runqueue_wait_s = Some(queued_s);
             let waits = Buckets(vec![(2_000, 451 - late), (6_291_456, late)]);

@@ -455,7 +455,7 @@ mod tests {
         set.runs
             .retain(|p| p.target == "flock" && p.at.workers == Some(10));
         for (point, (p50, p99, max)) in set.runs.iter_mut().zip(releases) {
-            let release = point.release_ns.as_mut().unwrap();
+            let release = point.times.release_ns.as_mut().unwrap();
             release.max = *max;
             let p99 = p99.map(|p99| ("p99", p99));
             release.percentiles = [("p50", *p50)].into_iter().chain(p99).collect();
