@@ -5,6 +5,7 @@ use crate::connect;
 use crate::format::{plus_minus, significant};
 use crate::requests::short;
 use jostle_model::plan::Workload;
+use jostle_stats::figures;
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
 use jostle_stats::summary::{Estimate, OneBound, PointSummary};
@@ -97,7 +98,7 @@ pub(crate) const fn throughput(title: [&'static str; 2]) -> Column {
     Column {
         title,
         shown: Shown::OrOneBound,
-        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
+        cell: |point| Some(significant(point.median(figures::THROUGHPUT)?, 3)),
     }
 }
 
@@ -128,25 +129,25 @@ pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
 /// CPU time of the client's side, in microseconds an operation.
 pub(crate) const fn cpu(title: [&'static str; 2]) -> Column {
     figure(title, |point| {
-        Some(significant(point.cpu_us_per_operation?.median, 2))
+        Some(significant(point.median(figures::CPU)?, 2))
     })
 }
 
 /// CPU time of the server, in microseconds an operation.
 pub(crate) const fn server_cpu(title: [&'static str; 2]) -> Column {
     figure(title, |point| {
-        Some(significant(point.server_cpu_us_per_operation?.median, 2))
+        Some(significant(point.median(figures::SERVER_CPU)?, 2))
     })
 }
 
 /// How often a worker asked its server for each lock.
 pub(crate) const ROUND_TRIPS: Column = figure(["round", "trips"], |point| {
-    Some(significant(point.round_trips_per_grant?.median, 3))
+    Some(significant(point.median(figures::ROUND_TRIPS)?, 3))
 });
 
 /// Bytes that they sent each other for it.
 pub(crate) const NETWORK: Column = figure(["network", "B/lock"], |point| {
-    Some(significant(point.bytes_per_grant?.median, 3))
+    Some(significant(point.median(figures::BYTES)?, 3))
 });
 
 /// Nanoseconds as microseconds.
@@ -160,7 +161,7 @@ pub(crate) fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
         Workload::Connect => connect::measured(point),
         // Median and worst stand in columns of their own.
         Workload::Recover => None,
-        _ => point.throughput_per_s,
+        _ => point.of(figures::THROUGHPUT),
     }
 }
 

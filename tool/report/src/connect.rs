@@ -8,6 +8,7 @@ use crate::columns::{
 use crate::format::{counted, grouped, significant};
 use jostle_model::connect::Close;
 use jostle_model::record::Run;
+use jostle_stats::figures;
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
 
@@ -19,26 +20,38 @@ pub(crate) static COLUMNS: &[Column] = &[
     // those that have some.
     always(["other", "listen"], |point| point.at.listeners.map(grouped)),
     always(["", "open"], |point| point.at.open.map(grouped)),
-    figure(["connect", "p50 us"], |point| micros(point.connect_p50_ns)),
-    figure(["bind", "p50 us"], |point| micros(point.bind_p50_ns)),
+    figure(["connect", "p50 us"], |point| {
+        micros(point.of(figures::CONNECT_P50))
+    }),
+    figure(["bind", "p50 us"], |point| {
+        micros(point.of(figures::BIND_P50))
+    }),
     HALF_INTERVAL,
     UNDISTURBED,
-    figure(["", "p99 us"], |point| micros(point.connect_p99_ns)),
-    figure(["last", "100 us"], |point| {
-        micros(point.connect_last_p50_ns)
+    figure(["", "p99 us"], |point| {
+        micros(point.of(figures::CONNECT_P99))
     }),
-    figure(["accept", "us"], |point| micros(point.accept_p50_ns)),
-    figure(["close", "us"], |point| micros(point.close_p50_ns)),
+    figure(["last", "100 us"], |point| {
+        micros(point.of(figures::CONNECT_LAST_P50))
+    }),
+    figure(["accept", "us"], |point| {
+        micros(point.of(figures::ACCEPT_P50))
+    }),
+    figure(["close", "us"], |point| {
+        micros(point.of(figures::CLOSE_P50))
+    }),
     cpu(["CPU us", "client"]),
     server_cpu(["", "server"]),
     figure(["kernel", "kB"], |point| {
-        Some(significant(point.slab_bytes_each?.median / 1e3, 2))
+        Some(significant(point.median(figures::SLAB_BYTES)? / 1e3, 2))
     }),
 ];
 
 /// Median time of the call that is measured.
 pub(crate) fn measured(point: &PointSummary<'_>) -> Option<Estimate> {
-    point.connect_p50_ns.or(point.bind_p50_ns)
+    point
+        .of(figures::CONNECT_P50)
+        .or(point.of(figures::BIND_P50))
 }
 
 /// What was checked, what the sweeps left, and which limits come next.

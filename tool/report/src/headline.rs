@@ -11,6 +11,7 @@ use crate::grid::{Grid, Heading};
 use crate::requests;
 use crate::workloads::shown;
 use jostle_model::record::Status;
+use jostle_stats::figures;
 use jostle_stats::summary::PointSummary;
 
 /// The table and what its notes say.
@@ -39,10 +40,10 @@ pub(crate) static COLUMNS: &[Column] = &[
     HALF_INTERVAL,
     UNDISTURBED,
     figure(["of", "ideal"], |point| {
-        Some(percent(point.of_ideal?.median))
+        Some(percent(point.median(figures::OF_IDEAL)?))
     }),
     figure(["free while", "waited for"], |point| {
-        let share = point.free_share?.median;
+        let share = point.median(figures::FREE)?;
         (share >= WORTH_A_CELL).then(|| percent(share))
     }),
     cpu(["CPU us", "/lock"]),
@@ -81,20 +82,30 @@ pub(crate) static COUNTED: &[Column] = &[
     }),
     figure(["of", "echo"], |point| Some(percent(point.of_echo?.ratio))),
     figure(["", "waited"], |point| {
-        Some(percent(point.blocked_share?.median))
+        Some(percent(point.median(figures::BLOCKED)?))
     }),
-    figure(["hand-off", "us"], |point| micros(point.handoff_p50_ns)),
-    figure(["acquire", "p50 us"], |point| micros(point.acquire_p50_ns)),
-    figure(["", "p99 us"], |point| micros(point.acquire_p99_ns)),
-    figure(["release", "us"], |point| micros(point.release_p50_ns)),
-    figure(["batch", "p50 us"], |point| micros(point.batch_p50_ns)),
-    figure(["", "p99 us"], |point| micros(point.batch_p99_ns)),
+    figure(["hand-off", "us"], |point| {
+        micros(point.of(figures::HANDOFF_P50))
+    }),
+    figure(["acquire", "p50 us"], |point| {
+        micros(point.of(figures::ACQUIRE_P50))
+    }),
+    figure(["", "p99 us"], |point| {
+        micros(point.of(figures::ACQUIRE_P99))
+    }),
+    figure(["release", "us"], |point| {
+        micros(point.of(figures::RELEASE_P50))
+    }),
+    figure(["batch", "p50 us"], |point| {
+        micros(point.of(figures::BATCH_P50))
+    }),
+    figure(["", "p99 us"], |point| micros(point.of(figures::BATCH_P99))),
     cpu(["CPU us", "/op"]),
     server_cpu(["server", "us/op"]),
     ROUND_TRIPS,
     NETWORK,
     figure(["bytes", "/lock"], |point| {
-        Some(significant(point.server_bytes_per_held_lock?.median, 2))
+        Some(significant(point.median(figures::HELD_BYTES)?, 2))
     }),
 ];
 

@@ -2,8 +2,8 @@
 
 use crate::columns::{Column, TARGET, WORKERS, always, figure};
 use crate::format::{grouped, significant, time};
-use jostle_stats::kept::KeptSummary;
-use jostle_stats::summary::{Estimate, PointSummary};
+use jostle_stats::figures::{self, Figure};
+use jostle_stats::summary::PointSummary;
 
 /// The columns of `hold --for`. They leave out the rate of acquiring and releasing, because
 /// the CPU time of other programs is not known for so short a part of a run.
@@ -12,7 +12,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     WORKERS,
     always(["", "n"], |point| point.at.keys.map(grouped)),
     figure(["renewals", "/min"], |point| {
-        each(point, 3, |kept| kept.renewals)
+        each(point, 3, figures::KEPT_RENEWALS)
     }),
     // It is what made a point INVALID.
     always(["latest", "by"], |point| {
@@ -23,17 +23,17 @@ pub(crate) static COLUMNS: &[Column] = &[
         Some(grouped(kept.lapsed))
     }),
     figure(["CPU us", "/min"], |point| {
-        each(point, 2, |kept| kept.cpu_us)
+        each(point, 2, figures::KEPT_CPU)
     }),
     figure(["server", "us/min"], |point| {
-        each(point, 2, |kept| kept.server_cpu_us)
+        each(point, 2, figures::KEPT_SERVER_CPU)
     }),
     // Without what the server uses while it has no locks.
     figure(["less", "idle"], |point| {
-        each(point, 2, |kept| kept.own_server_cpu_us)
+        each(point, 2, figures::KEPT_OWN_SERVER_CPU)
     }),
     figure(["server", "bytes"], |point| {
-        each(point, 2, |kept| kept.memory_bytes)
+        each(point, 2, figures::KEPT_BYTES)
     }),
     figure(["connec-", "tions"], |point| {
         Some(grouped(point.kept?.connections?))
@@ -45,11 +45,6 @@ pub(crate) fn are(points: &[PointSummary<'_>]) -> bool {
     points.iter().any(|point| point.kept.is_some())
 }
 
-fn each(
-    point: &PointSummary<'_>,
-    digits: usize,
-    of: fn(&KeptSummary) -> Option<Estimate>,
-) -> Option<String> {
-    let figure = of(&point.kept?)?;
-    Some(significant(figure.median, digits))
+fn each(point: &PointSummary<'_>, digits: usize, figure: &Figure) -> Option<String> {
+    Some(significant(point.median(figure)?, digits))
 }

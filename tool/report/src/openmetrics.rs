@@ -6,6 +6,7 @@
 use crate::ResultSet;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Buckets, Run, Status};
+use jostle_stats::figures;
 use jostle_stats::histogram::Histogram;
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use prometheus_client::collector::Collector;
@@ -313,12 +314,12 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     }
     // How long the next grant took is the answer of `recover`; its operations have no rate.
     let rated = point.workload != Workload::Recover;
-    if let Some(estimate) = point.throughput_per_s.as_ref().filter(|_| rated) {
+    if let Some(estimate) = point.of(figures::THROUGHPUT).as_ref().filter(|_| rated) {
         for (bound, value) in bounds(estimate) {
             rate.add(with(&own, "bound", bound), Value::Gauge(value));
         }
     }
-    if let Some(estimate) = &point.cpu_us_per_operation {
+    if let Some(estimate) = &point.of(figures::CPU) {
         cpu.add(own.clone(), Value::Gauge(estimate.median / 1e6));
     }
     let timed = point.timed.iter().filter(|_| point.times_are_usable());
@@ -466,7 +467,7 @@ mod tests {
         let expected: Vec<f64> = points
             .iter()
             .filter(|point| !point.verdict.is_invalid())
-            .filter_map(|point| Some(point.throughput_per_s?.median))
+            .filter_map(|point| point.median(figures::THROUGHPUT))
             .collect();
         assert_eq!(medians, expected);
         assert!(!medians.is_empty());

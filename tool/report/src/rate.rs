@@ -6,6 +6,7 @@ use crate::columns::{Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, fi
 use crate::format::{counted, grouped, percent, time};
 use jostle_model::plan::Workload;
 use jostle_model::record::Run;
+use jostle_stats::figures;
 use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
 
@@ -102,7 +103,9 @@ pub(crate) fn line(point: &PointSummary<'_>) -> String {
     format!(
         "{} {:.1} {:.4} {} {} {} {}\n",
         point.at.rate.unwrap_or(0),
-        point.throughput_per_s.map_or(f64::NAN, |rate| rate.median),
+        point
+            .of(figures::THROUGHPUT)
+            .map_or(f64::NAN, |rate| rate.median),
         open_loop::share_done(&point.runs).unwrap_or(f64::NAN),
         seconds(response("p50")),
         seconds(response("p99")),

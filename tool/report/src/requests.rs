@@ -10,6 +10,7 @@ use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use crate::names::shortened;
 use jostle_model::record::{Run, Status};
+use jostle_stats::figures;
 use jostle_stats::requested::{is_resolved, noun};
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
@@ -41,11 +42,9 @@ pub(crate) static COLUMNS: &[Column] = &[
     throughput(["", RATE]),
     HALF_INTERVAL,
     UNDISTURBED,
-    figure(["mean", "us"], |point| {
-        micros(point.requests.as_ref()?.service_ns)
-    }),
+    figure(["mean", "us"], |point| micros(point.of(figures::SERVICE))),
     figure(["", "p99 us"], |point| {
-        micros(point.requests.as_ref()?.p99_ns)
+        micros(point.of(figures::SERVICE_P99))
     }),
     figure([PHASES[0], "us"], phase::<0>),
     figure([PHASES[1], "us"], phase::<1>),
@@ -54,7 +53,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     figure([PHASES[4], "us"], phase::<4>),
     figure([PHASES[5], "us"], phase::<5>),
     figure(["less", "null us"], |point| {
-        let net = point.requests.as_ref()?.net_ns?;
+        let net = point.of(figures::NET)?;
         match is_resolved(&net) {
             true => micros(Some(net)),
             false => Some(UNRESOLVED.to_owned()),

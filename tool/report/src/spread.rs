@@ -12,6 +12,7 @@ use jostle_model::Nanos;
 use jostle_model::plan::Workload;
 use jostle_model::record::{LimitedBy, Run, Waits};
 use jostle_stats::bursts;
+use jostle_stats::figures;
 use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
 
@@ -27,19 +28,19 @@ pub(crate) static COLUMNS: &[Column] = &[
     HALF_INTERVAL,
     UNDISTURBED,
     always(["in", "flight"], |point| {
-        Some(significant(point.effective?.median, 3))
+        Some(significant(point.median(figures::IN_FLIGHT)?, 3))
     }),
     always(["at the", "server"], |point| {
-        Some(significant(point.at_server?.median, 2))
+        Some(significant(point.median(figures::AT_SERVER)?, 2))
     }),
     always(["gen.", "busy"], |point| {
         Some(percent(busy(point)?.min(1.0)))
     }),
     figure(["response", "p50 ms"], |point| {
-        millis(point, point.response_p50_ns?.median)
+        millis(point, point.median(figures::RESPONSE_P50)?)
     }),
     figure(["", "p99 ms"], |point| {
-        millis(point, point.response_p99_ns?.median)
+        millis(point, point.median(figures::RESPONSE_P99)?)
     }),
     cpu(["CPU us", "/req."]),
     server_cpu(["server", "us/req."]),
@@ -57,7 +58,7 @@ pub(crate) static COLUMNS: &[Column] = &[
 /// The rate. It is a lower bound if the generators are the bottleneck.
 fn rate(point: &PointSummary<'_>) -> Option<String> {
     match point.is_usable() && !point.is_of_generators() {
-        true => Some(significant(point.throughput_per_s?.median, 3)),
+        true => Some(significant(point.median(figures::THROUGHPUT)?, 3)),
         false => one_bound(point),
     }
 }

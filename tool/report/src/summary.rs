@@ -7,41 +7,6 @@ use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-type Getter = fn(&PointSummary<'_>) -> Option<Estimate>;
-
-/// By their names in the result file.
-static FIGURES: &[(&str, Getter)] = &[
-    ("throughput_per_s", |p| p.throughput_per_s),
-    ("of_ideal", |p| p.of_ideal),
-    ("cpu_us_per_operation", |p| p.cpu_us_per_operation),
-    ("server_cpu_us_per_operation", |p| {
-        p.server_cpu_us_per_operation
-    }),
-    ("server_bytes_per_held_lock", |p| {
-        p.server_bytes_per_held_lock
-    }),
-    ("round_trips_per_grant", |p| p.round_trips_per_grant),
-    ("bytes_per_grant", |p| p.bytes_per_grant),
-    ("acquire_p50_ns", |p| p.acquire_p50_ns),
-    ("acquire_p99_ns", |p| p.acquire_p99_ns),
-    ("release_p50_ns", |p| p.release_p50_ns),
-    ("handoff_p50_ns", |p| p.handoff_p50_ns),
-    ("batch_p50_ns", |p| p.batch_p50_ns),
-    ("batch_p99_ns", |p| p.batch_p99_ns),
-    ("response_p50_ns", |p| p.response_p50_ns),
-    ("response_p99_ns", |p| p.response_p99_ns),
-    ("connect_p50_ns", |p| p.connect_p50_ns),
-    ("connect_p99_ns", |p| p.connect_p99_ns),
-    ("connect_last_p50_ns", |p| p.connect_last_p50_ns),
-    ("bind_p50_ns", |p| p.bind_p50_ns),
-    ("accept_p50_ns", |p| p.accept_p50_ns),
-    ("close_p50_ns", |p| p.close_p50_ns),
-    ("slab_bytes_each", |p| p.slab_bytes_each),
-    ("blocked_share", |p| p.blocked_share),
-    ("free_share", |p| p.free_share),
-    ("next_grant_ns", |p| p.next_grant_ns),
-];
-
 /// The document.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
     let files: BTreeSet<_> = sets.iter().map(|set| &set.file).collect();
@@ -58,8 +23,8 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 
 /// `file`: where there are several.
 fn object(set: &ResultSet, file: Option<&String>, point: &PointSummary<'_>) -> Value {
-    let known = FIGURES.iter().filter(|_| point.is_usable());
-    let known = known.filter_map(|(name, of)| Some(((*name).to_owned(), estimate(of(point)?))));
+    let known = point.figures.iter().filter(|_| point.is_usable());
+    let known = known.map(|(name, of)| ((*name).to_owned(), estimate(*of)));
     let figures: Map<String, Value> = known.collect();
     let reason =
         |reason: &Reason| json!({ "is": reason.is, "check": reason.check, "text": reason.text });
@@ -95,6 +60,7 @@ fn estimate(of: Estimate) -> Value {
 mod tests {
     use super::*;
     use crate::made;
+    use jostle_stats::figures;
 
     #[test]
     fn it_is_one_document_with_the_figures_of_the_summary() {
@@ -104,7 +70,7 @@ mod tests {
         let points = summarize(&set.experiment, &set.runs);
         assert_eq!(all.len(), points.len() + 1);
         for (found, point) in all.iter().zip(&points) {
-            let of = point.throughput_per_s.unwrap();
+            let of = point.of(figures::THROUGHPUT).unwrap();
             let figure = &found["figures"]["throughput_per_s"];
             assert_eq!(figure["median"], of.median);
             assert_eq!(

@@ -15,6 +15,7 @@ pub mod checks;
 pub mod clean;
 pub mod comparison;
 pub mod fairness;
+pub mod figures;
 pub mod fit;
 mod gamma;
 pub mod harm;

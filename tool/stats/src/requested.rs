@@ -1,5 +1,5 @@
-//! Requests over the runs of a point: the time of a request, its phases, and the part that is
-//! not the tool's own cost.
+//! Requests over the runs of a point: how many, and their phases. Their times are figures
+//! (`figures.rs`).
 
 use crate::intervals::estimate;
 use crate::summary::Estimate;
@@ -9,16 +9,8 @@ use jostle_model::record::{Distribution, Run};
 /// What is known of the requests of a point. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct RequestSummary {
-    /// Mean time from sending to answer, of successes.
-    pub service_ns: Option<Estimate>,
-    /// Its median.
-    pub p50_ns: Option<Estimate>,
-    /// Its 99th percentile.
-    pub p99_ns: Option<Estimate>,
     /// Mean time of each phase, in order.
     pub phases_ns: Vec<(String, Estimate)>,
-    /// Mean time less that of requests that do nothing, run by run.
-    pub net_ns: Option<Estimate>,
     /// Requests that were made, over all runs, and those that were no success.
     pub made: u64,
     /// See `made`.
@@ -30,17 +22,6 @@ pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
     if !runs.iter().any(|run| is_requested(run)) {
         return None;
     }
-    let over_runs = |figure: &dyn Fn(&Run) -> Option<f64>| {
-        let values: Vec<f64> = timed.iter().filter_map(|run| figure(run)).collect();
-        estimate(&values)
-    };
-    let service = |run: &Run| run.times.service_ns.as_ref().map(|service| service.mean);
-    let percentile = |name: &'static str| {
-        move |run: &Run| {
-            let percentiles = &run.times.service_ns.as_ref()?.percentiles;
-            percentiles.get(name).map(|ns| *ns as f64)
-        }
-    };
     let longest = runs.iter().max_by_key(|run| run.phases.len())?;
     let names = longest.phases.iter().map(|phase| phase.phase.clone());
     let phases_ns = names.filter_map(|name| {
@@ -48,7 +29,8 @@ pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
             let mut phases = run.phases.iter();
             phases.find(|p| p.phase == name).map(|p| p.span.mean)
         };
-        let estimate = over_runs(&mean)?;
+        let means: Vec<f64> = timed.iter().filter_map(|run| mean(run)).collect();
+        let estimate = estimate(&means)?;
         Some((name, estimate))
     });
     let failed = |run: &&Run| {
@@ -59,11 +41,7 @@ pub fn summarize(runs: &[&Run], timed: &[&Run]) -> Option<RequestSummary> {
     };
     let failed: u64 = runs.iter().map(failed).sum();
     Some(RequestSummary {
-        service_ns: over_runs(&service),
-        p50_ns: over_runs(&percentile("p50")),
-        p99_ns: over_runs(&percentile("p99")),
         phases_ns: phases_ns.collect(),
-        net_ns: over_runs(&|run| Some(service(run)? - run.null.as_ref()?.service_ns.mean)),
         made: failed + runs.iter().map(|run| run.operations).sum::<u64>(),
         failed,
     })

@@ -2,6 +2,7 @@
 
 use crate::checks::{self, Evidence, anchor, concurrency, neighbours};
 use crate::clean;
+use crate::figures::{self, BIND_P50, CONNECT_P50, FIGURES, NEXT_GRANT, Over, THROUGHPUT};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
@@ -12,10 +13,9 @@ use crate::spoilt;
 use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Distribution, Experiment, Figure, Judged, LimitedBy, OwnCost, PerWorker, Reason, Run,
-    Status, Verdict,
+    At, Experiment, Figure, Judged, LimitedBy, OwnCost, PerWorker, Reason, Run, Status, Verdict,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,57 +73,14 @@ pub struct PointSummary<'a> {
     cleaned: Vec<Option<f64>>,
     /// What other programs and the hypervisor may have cost.
     pub harm: Option<Harm>,
-    /// Operations per second.
-    pub throughput_per_s: Option<Estimate>,
-    /// Their mean over the runs.
+    /// What the runs that have a figure come to, by its name.
+    pub figures: BTreeMap<&'static str, Estimate>,
+    /// The mean rate over the runs.
     pub throughput_mean_per_s: Option<f64>,
-    /// Share of the ideal.
-    pub of_ideal: Option<Estimate>,
-    /// CPU per operation.
-    pub cpu_us_per_operation: Option<Estimate>,
-    /// The server's CPU per operation.
-    pub server_cpu_us_per_operation: Option<Estimate>,
-    /// The server's memory for each lock held.
-    pub server_bytes_per_held_lock: Option<Estimate>,
     /// What keeping its locks for a time cost.
     pub kept: Option<KeptSummary>,
-    /// How often a worker asked its server for each grant, and the bytes of both
-    /// directions.
-    pub round_trips_per_grant: Option<Estimate>,
-    /// See `round_trips_per_grant`.
-    pub bytes_per_grant: Option<Estimate>,
-    /// Median time of an acquisition, and its 99th percentile.
-    pub acquire_p50_ns: Option<Estimate>,
-    /// See `acquire_p50_ns`.
-    pub acquire_p99_ns: Option<Estimate>,
-    /// The same of the release.
-    pub release_p50_ns: Option<Estimate>,
-    /// Median time of whole batches, where requests were pipelined.
-    pub batch_p50_ns: Option<Estimate>,
-    /// See `batch_p50_ns`.
-    pub batch_p99_ns: Option<Estimate>,
-    /// Median time of connect(), and its 99th percentile.
-    pub connect_p50_ns: Option<Estimate>,
-    /// See `connect_p50_ns`.
-    pub connect_p99_ns: Option<Estimate>,
-    /// Median time of the last connects before the listed number.
-    pub connect_last_p50_ns: Option<Estimate>,
-    /// Median time of bind(), accept4() and the first close().
-    pub bind_p50_ns: Option<Estimate>,
-    /// See `bind_p50_ns`.
-    pub accept_p50_ns: Option<Estimate>,
-    /// See `bind_p50_ns`.
-    pub close_p50_ns: Option<Estimate>,
-    /// Kernel memory of one connection.
-    pub slab_bytes_each: Option<Estimate>,
     /// What requests came to, where some were made.
     pub requests: Option<RequestSummary>,
-    /// Share of the grants that were contended.
-    pub blocked_share: Option<Estimate>,
-    /// Share of the time in which a lock was free while its next owner waited.
-    pub free_share: Option<Estimate>,
-    /// Median time of a hand-off.
-    pub handoff_p50_ns: Option<Estimate>,
     /// Longest wait over all runs.
     pub longest_wait_ns: Option<u64>,
     /// The run whose count of served workers is the median one, so that the
@@ -133,19 +90,8 @@ pub struct PointSummary<'a> {
     pub own_cost: Option<OwnCost>,
     /// Throughput by that of a server that only answers, where one ran beside it.
     pub of_echo: Option<Ratio>,
-    /// Median response of requests, and its 99th percentile.
-    pub response_p50_ns: Option<Estimate>,
-    /// See `response_p50_ns`.
-    pub response_p99_ns: Option<Estimate>,
-    /// Requests that were in flight, and those of them that were not in their own
-    /// worker's hands.
-    pub effective: Option<Estimate>,
-    /// See `effective`.
-    pub at_server: Option<Estimate>,
     /// The bottleneck of generators.
     pub attribution: Option<Attribution>,
-    /// From a fault to the next grant; absent where a run had none.
-    pub next_grant_ns: Option<Estimate>,
     /// Over all runs: the checks of every run, and those that need several.
     pub verdict: Verdict,
 }
@@ -154,15 +100,33 @@ impl<'a> PointSummary<'a> {
     /// What the point is measured by, and its name in the runs.
     pub fn figure(&self) -> Option<(&'static str, Estimate)> {
         if self.at.fault.is_some() {
-            return Some(("next_grant_ns", self.next_grant_ns?));
+            return self.named(NEXT_GRANT, NEXT_GRANT.name);
         }
         match self.at.open {
-            None => Some(("throughput_per_s", self.throughput_per_s?)),
+            None => self.named(THROUGHPUT, THROUGHPUT.name),
             Some(_) => {
-                let connect = self.connect_p50_ns.map(|ns| ("connect_ns", ns));
-                connect.or_else(|| Some(("bind_ns", self.bind_p50_ns?)))
+                let connect = self.named(CONNECT_P50, "connect_ns");
+                connect.or_else(|| self.named(BIND_P50, "bind_ns"))
             }
         }
+    }
+
+    fn named(
+        &self,
+        figure: &figures::Figure,
+        name: &'static str,
+    ) -> Option<(&'static str, Estimate)> {
+        Some((name, self.of(figure)?))
+    }
+
+    /// A figure over its runs; None where no run has it.
+    pub fn of(&self, figure: &figures::Figure) -> Option<Estimate> {
+        self.figures.get(figure.name).copied()
+    }
+
+    /// The median of that.
+    pub fn median(&self, figure: &figures::Figure) -> Option<f64> {
+        Some(self.of(figure)?.median)
     }
 
     /// The runs that can be compared, with the interval of a figure: its least value, the
@@ -249,11 +213,11 @@ impl<'a> PointSummary<'a> {
             .iter()
             .filter(|r| r.is == Status::Invalid);
         if self.is_of_generators() && invalid.clone().all(|r| r.check == concurrency::CHECK.name) {
-            return Some(OneBound::AtLeast(self.throughput_per_s?.median));
+            return Some(OneBound::AtLeast(self.median(THROUGHPUT)?));
         }
         let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();
         let harm = self.harm.filter(|_| harmed)?;
-        let per_s = self.throughput_per_s?.median;
+        let per_s = self.median(THROUGHPUT)?;
         match harm {
             _ if 1.0 - harm.low <= neighbours::INVALID => Some(OneBound::AtLeast(per_s * harm.low)),
             _ if harm.high - 1.0 <= neighbours::INVALID => {
@@ -336,56 +300,27 @@ fn summary<'a>(
     let left_out = all.len() - runs.len();
     let rates_of_all: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
     let verdict = verdict(experiment, &runs, reason);
-    let over_runs = |figure| over(&runs, figure);
     let timed = undisturbed(experiment, &runs);
-    let over_timed = |figure| over(&timed, figure);
     let clean = clean::clean(&runs);
     let cleaned = cleaned(&runs, clean.as_ref());
-    let of_ideal = estimate(&rates(&runs, &cleaned, |run| run.of_ideal));
-    let rates = rates(&runs, &cleaned, |run| Some(run.throughput_per_s));
-    let throughput_per_s = estimate(&rates);
+    let figures = FIGURES.iter().filter_map(|figure| {
+        let values = values(figure, &runs, &timed, &cleaned)?;
+        Some((figure.name, estimate(&values)?))
+    });
     PointSummary {
         workload: experiment.plan.workload,
         target,
         at,
-        throughput_per_s,
-        throughput_mean_per_s: mean(rates.into_iter()),
+        figures: figures.collect(),
+        throughput_mean_per_s: mean(&rates(&runs, &cleaned, THROUGHPUT.of)),
         clean_share: clean.map(|clean| clean.share),
-        of_ideal,
-        cpu_us_per_operation: over_runs(|run| run.cpu.cpu_us_per_operation),
-        server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
-        server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
         kept: kept::summarize(&runs),
-        round_trips_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.0)),
-        bytes_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.1)),
-        acquire_p50_ns: over_timed(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p50")),
-        acquire_p99_ns: over_timed(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p99")),
-        release_p50_ns: over_timed(|run| percentile(run.times.release_ns.as_ref()?, "p50")),
-        batch_p50_ns: over_timed(|run| percentile(run.times.batch_ns.as_ref()?, "p50")),
-        batch_p99_ns: over_timed(|run| percentile(run.times.batch_ns.as_ref()?, "p99")),
-        connect_p50_ns: over_runs(|run| percentile(run.times.connect_ns.as_ref()?, "p50")),
-        connect_p99_ns: over_runs(|run| percentile(run.times.connect_ns.as_ref()?, "p99")),
-        connect_last_p50_ns: over_runs(|run| {
-            percentile(run.times.connect_last_ns.as_ref()?, "p50")
-        }),
-        bind_p50_ns: over_runs(|run| percentile(run.times.bind_ns.as_ref()?, "p50")),
-        accept_p50_ns: over_runs(|run| percentile(run.times.accept_ns.as_ref()?, "p50")),
-        close_p50_ns: over_runs(|run| percentile(run.times.close_ns.as_ref()?, "p50")),
-        slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
         requests: requested::summarize(&runs, &timed),
-        blocked_share: over_runs(|run| run.blocked_share),
-        free_share: over_timed(Run::free_share),
-        handoff_p50_ns: over_timed(|run| percentile(run.times.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: longest_wait_ns(&timed),
         per_worker: median_per_worker(&timed),
         own_cost: experiment.calibration.own_cost.get(target).copied(),
         of_echo: None,
-        response_p50_ns: over_timed(|run| response(run, "p50")),
-        response_p99_ns: over_timed(|run| response(run, "p99")),
-        effective: over_runs(|run| Some(run.spread.as_ref()?.effective)),
-        at_server: over_runs(|run| run.spread.as_ref()?.at_server),
         attribution: None,
-        next_grant_ns: next_grant(&runs),
         spoilt: left_out,
         throughput_of_all_per_s: estimate(&rates_of_all).filter(|_| left_out > 0),
         narrow: harm::narrow(experiment, &runs),
@@ -397,6 +332,22 @@ fn summary<'a>(
     }
 }
 
+/// A figure of the runs that it is taken over.
+fn values(
+    figure: &figures::Figure,
+    runs: &[&Run],
+    timed: &[&Run],
+    cleaned: &[Option<f64>],
+) -> Option<Vec<f64>> {
+    let known = |of: &[&Run]| of.iter().filter_map(|run| (figure.of)(run)).collect();
+    match figure.over {
+        Over::Runs => Some(known(runs)),
+        Over::Undisturbed => Some(known(timed)),
+        Over::CleanSlices => Some(rates(runs, cleaned, figure.of)),
+        Over::EachRun => runs.iter().map(|run| (figure.of)(run)).collect(),
+    }
+}
+
 /// That of the checks, and why runs were left out.
 fn verdict(experiment: &Experiment, runs: &[&Run], reason: Option<Reason>) -> Verdict {
     let mut verdict = checks::verdict(&Evidence { experiment, runs });
@@ -405,11 +356,6 @@ fn verdict(experiment: &Experiment, runs: &[&Run], reason: Option<Reason>) -> Ve
         verdict.reasons.push(reason);
     }
     verdict
-}
-
-fn over(runs: &[&Run], figure: fn(&Run) -> Option<f64>) -> Option<Estimate> {
-    let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
-    estimate(&values)
 }
 
 /// For each run the rate in its clean slices over that of the whole window.
@@ -441,27 +387,8 @@ fn undisturbed<'a>(experiment: &Experiment, runs: &[&'a Run]) -> Vec<&'a Run> {
     each.filter_map(|(run, is)| is.then_some(*run)).collect()
 }
 
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
-    let count = values.len();
-    (count > 0).then(|| values.sum::<f64>() / count as f64)
-}
-
-/// The median over all runs; None if a run had no grant, since its time would be the
-/// longest.
-fn next_grant(runs: &[&Run]) -> Option<Estimate> {
-    let of = |run: &&Run| Some(run.recovery.as_ref()?.next_grant_ns? as f64);
-    let values: Vec<f64> = runs.iter().map(of).collect::<Option<_>>()?;
-    estimate(&values)
-}
-
-/// With the requests that the window's end cut off.
-fn response(run: &Run, name: &str) -> Option<f64> {
-    let response = run.spread.as_ref()?.response_ns.as_ref()?;
-    response.kaplan_meier.get(name).map(|ns| *ns as f64)
-}
-
-fn percentile(distribution: &Distribution, name: &str) -> Option<f64> {
-    distribution.percentiles.get(name).map(|ns| *ns as f64)
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// Counts of the run with the median spread. Among an even number of runs this is the
@@ -532,13 +459,13 @@ mod tests {
         runs[3].per_worker.as_mut().unwrap().longest_wait_ns = Some(7);
         runs[4].per_worker.as_mut().unwrap().longest_wait_ns = Some(5);
         let found = summarize(&experiment, &runs).remove(0);
-        let throughput = found.throughput_per_s.unwrap();
+        let throughput = found.of(figures::THROUGHPUT).unwrap();
         assert_eq!(
             (throughput.low, throughput.median, throughput.high),
             (101.0, 103.5, 106.0)
         );
         assert!(throughput.interval);
-        assert_eq!(found.blocked_share, None);
+        assert_eq!(found.of(figures::BLOCKED), None);
         assert_eq!(found.longest_wait_ns, Some(7));
         assert_eq!(found.own_cost, None);
         assert_eq!(found.verdict.is, Status::Valid);

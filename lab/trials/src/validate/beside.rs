@@ -15,6 +15,7 @@ use super::{Required, Row, Series};
 use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Accounts, Circumstances, Environment, Experiment, Run, Status, Window};
+use jostle_stats::figures;
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use jostle_testbed::leash::Leash;
@@ -332,7 +333,7 @@ fn is_near(rate: f64, [least, most]: [f64; 2]) -> bool {
 
 /// Whether what is printed is compatible with the truth's interval.
 fn holds(point: &PointSummary<'_>, [least, most]: [f64; 2]) -> Outcome {
-    let verdict = match (point.verdict.is, point.throughput_per_s, point.harm) {
+    let verdict = match (point.verdict.is, point.of(figures::THROUGHPUT), point.harm) {
         (Status::Invalid, ..) => match point.one_bound_per_s() {
             None => return Outcome::NoFigure,
             Some(OneBound::AtLeast(low)) => low <= most,

@@ -7,6 +7,7 @@
 use jostle_model::plan::Plan;
 use jostle_model::record::{At, Run};
 use jostle_stats::fairness::is_uneven;
+use jostle_stats::figures;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{counted, grouped};
 use jostle_stats::ratio::{Outcome, by_block};
@@ -85,7 +86,12 @@ fn cost(point: &PointSummary<'_>) -> Option<f64> {
     if point.verdict.is_invalid() {
         return None;
     }
-    Some(point.connect_p50_ns.or(point.bind_p50_ns)?.median)
+    Some(
+        point
+            .of(figures::CONNECT_P50)
+            .or(point.of(figures::BIND_P50))?
+            .median,
+    )
 }
 
 fn of_run(run: &Run) -> Option<f64> {
@@ -138,8 +144,8 @@ fn hidden<'a, 'b>(points: &[&'b PointSummary<'a>]) -> Option<(&'b PointSummary<'
 /// What in this row contradicts its median: against the first row, or within it. In one row
 /// alone a p99 may be the machine's, unless the mean follows it.
 fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String> {
-    let p99 = |point: &PointSummary<'_>| Some(point.connect_p99_ns?.median);
-    let cpu = |point: &PointSummary<'_>| Some(1e3 * point.cpu_us_per_operation?.median);
+    let p99 = |point: &PointSummary<'_>| point.median(figures::CONNECT_P99);
+    let cpu = |point: &PointSummary<'_>| Some(1e3 * point.median(figures::CPU)?);
     let grew = |of: Option<f64>, from: Option<f64>| {
         of.zip(from).is_some_and(|(of, from)| of >= JUMP * from)
     };
@@ -149,7 +155,7 @@ fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String>
     let p50 = cost(point);
     let within =
         grew(p99(point), p50) && mean.zip(p50).is_some_and(|(mean, p50)| mean >= FLAT * p50);
-    let last = point.connect_last_p50_ns.map(|last| last.median);
+    let last = point.of(figures::CONNECT_LAST_P50).map(|last| last.median);
     let said = [
         (grew(last, p50), "the median of the last 100", last),
         (within || grew(p99(point), p99(first)), "p99", p99(point)),

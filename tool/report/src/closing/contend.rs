@@ -8,6 +8,7 @@ use jostle_model::plan::Range;
 use jostle_model::record::{PerWorker, Reason, Run, Waits};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
+use jostle_stats::figures;
 use jostle_stats::histogram::Histogram;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{self, significant, time};
@@ -166,7 +167,7 @@ fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
     };
     let readers = wait_ns(|run| run.reader_wait_ns.as_deref())?;
     let writers = wait_ns(|run| run.writer_wait_ns.as_deref())?;
-    let rotation_ns = point.at.workers? as f64 * 1e9 / point.throughput_per_s?.median;
+    let rotation_ns = point.at.workers? as f64 * 1e9 / point.median(figures::THROUGHPUT)?;
     let starve = |ns: f64, other: f64| ns > STARVES * rotation_ns && other <= STARVES * rotation_ns;
     let [read, write] = [readers, writers].map(time);
     Some(if starve(writers, readers) {
@@ -239,7 +240,7 @@ fn gravity(reason: &Reason) -> usize {
 }
 
 fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
-    let share = point.of_ideal?.median;
+    let share = point.median(figures::OF_IDEAL)?;
     let text = format!(
         "reaches {:.0} % of the ideal with {}",
         100.0 * share,
@@ -252,7 +253,7 @@ fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
 /// the same blocks; the figure quoted is the quotient of the printed medians.
 fn throughput(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Clause> {
     let ratio = by_block(few, many, -1.0, |run| Some(run.throughput_per_s))?;
-    let printed = many.throughput_per_s?.median / few.throughput_per_s?.median;
+    let printed = many.median(figures::THROUGHPUT)? / few.median(figures::THROUGHPUT)?;
     let workers = numbers::workers(many.at.workers?);
     let moved = format!("{:.0} %", 100.0 * printed);
     let (tone, text) = match ratio.outcome {
@@ -412,7 +413,7 @@ fn is_plain(plan: &Plan) -> bool {
 }
 
 fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
-    let growth = many.cpu_us_per_operation?.median / few.cpu_us_per_operation?.median;
+    let growth = many.median(figures::CPU)? / few.median(figures::CPU)?;
     let paired = by_block(few, many, 1.0, |run| run.cpu.cpu_us_per_operation)?;
     let digits = if growth < 3.0 { 1 } else { 0 };
     (growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0)

@@ -8,6 +8,7 @@
 use super::{kept, path, requested};
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
+use jostle_stats::figures;
 use jostle_stats::fit;
 use jostle_stats::numbers::{grouped, workers};
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
@@ -96,7 +97,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         return None;
     }
     let ratio = by_block(few, many, 1.0, cost)?;
-    let printed = few.throughput_per_s?.median / many.throughput_per_s?.median;
+    let printed = few.median(figures::THROUGHPUT)? / many.median(figures::THROUGHPUT)?;
     let unit = unit(plan);
     let (from, to) = (grouped(least), counted(plan, most));
     Some(match ratio.outcome {
@@ -222,7 +223,7 @@ pub(crate) fn runs_apart(run: &Run) -> bool {
 
 fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
     let most = points.iter().max_by_key(|point| size(point.at))?;
-    let bytes = most.server_bytes_per_held_lock?.median;
+    let bytes = most.median(figures::HELD_BYTES)?;
     Some(format!(
         "the server keeps {bytes:.0} bytes for each of {} held locks",
         grouped(size(most.at)? * most.at.workers.unwrap_or(1))

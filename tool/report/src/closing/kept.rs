@@ -1,8 +1,9 @@
 //! The closing sentences of `hold --for`: what a held lock costs a minute.
 
+use jostle_stats::figures;
 use jostle_stats::kept::KeptSummary;
 use jostle_stats::numbers::{grouped, significant, time, workers};
-use jostle_stats::summary::{Estimate, PointSummary};
+use jostle_stats::summary::PointSummary;
 
 /// The sentence of a target whose locks were kept: the cost at the greatest number at which
 /// every lock was, and the first number at which one was not. None where none were kept.
@@ -15,7 +16,7 @@ pub(crate) fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
     let bad = kept().filter(|p| p.verdict.is_invalid()).min_by_key(locks);
     let mut clauses = Vec::new();
     if let Some(point) = most {
-        clauses.extend(point.kept.and_then(|kept| cost(&kept, point.at.workers)));
+        clauses.extend(cost(point));
         clauses.extend(point.kept.and_then(|kept| lateness(&kept)));
     }
     if let Some(point) = bad {
@@ -39,27 +40,28 @@ fn held(locks: u64, among: Option<u64>) -> String {
 }
 
 /// `a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks)`.
-fn cost(kept: &KeptSummary, among: Option<u64>) -> Option<String> {
-    let renewals = match (kept.leased, kept.renewals) {
-        (true, Some(renewals)) => format!("{} renewals", significant(renewals.median, 3)),
+fn cost(point: &PointSummary<'_>) -> Option<String> {
+    let kept = point.kept?;
+    let renewals = match (kept.leased, point.median(figures::KEPT_RENEWALS)) {
+        (true, Some(renewals)) => format!("{} renewals", significant(renewals, 3)),
         _ => "no renewals".to_owned(),
     };
-    let cpu = kept
-        .server_cpu_us
-        .map(|with| server_cpu(with.median, kept.own_server_cpu_us));
+    let own = point.median(figures::KEPT_OWN_SERVER_CPU);
+    let cpu = point.median(figures::KEPT_SERVER_CPU);
+    let cpu = cpu.map(|with| server_cpu(with, own));
     Some(format!(
         "a held lock costs {renewals}{} a minute (with {})",
         cpu.unwrap_or_default(),
-        held(kept.locks, among)
+        held(kept.locks, point.at.workers)
     ))
 }
 
 /// ` and 240 us of server CPU (1.02 ms with what the idle server uses)`.
-fn server_cpu(with_us: f64, without: Option<Estimate>) -> String {
+fn server_cpu(with_us: f64, without: Option<f64>) -> String {
     /// Share of the idle server's time below which a difference from it says nothing.
     const STANDS_OUT: f64 = 0.25;
     let with = time(with_us * 1e3);
-    match without.map(|without| without.median) {
+    match without {
         None => format!(" and {with} of server CPU"),
         Some(own_us) if own_us > STANDS_OUT * (with_us - own_us) => {
             let own = time(own_us * 1e3);

@@ -2,6 +2,7 @@
 //! what more workers add.
 
 use jostle_model::Plan;
+use jostle_stats::figures;
 use jostle_stats::numbers::time;
 use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::requested::{is_resolved, noun};
@@ -25,7 +26,7 @@ pub(crate) fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> 
 
 fn what_it_takes(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     let requests = point.requests.as_ref()?;
-    let service = requests.service_ns?.median;
+    let service = point.median(figures::SERVICE)?;
     let phases: Vec<String> = requests
         .phases_ns
         .iter()
@@ -40,7 +41,7 @@ fn what_it_takes(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
 
 /// The part that is the target's own.
 fn net(point: &PointSummary<'_>) -> Option<String> {
-    let net = point.requests.as_ref()?.net_ns?;
+    let net = point.of(figures::NET)?;
     let null = &point.runs.iter().find_map(|run| run.null.as_ref())?.target;
     let bounds = match net.interval {
         true => format!("95 %: {} to {}", time(net.low), time(net.high)),

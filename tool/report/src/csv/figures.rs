@@ -423,8 +423,10 @@ const OPEN_LOOP: [(&str, &str); 4] = [
     ("canary_lag", "canary_lag_ns"),
 ];
 
+type Part = fn(&Run) -> Option<&Distribution>;
+
 /// What other parts of a run hold.
-static OTHERS: &[(&str, fn(&Run) -> Option<&Distribution>)] = &[
+static OTHERS: &[(&str, Part)] = &[
     ("renewal_late", |run| {
         run.kept.as_ref()?.renewal_late_ns.as_ref()
     }),

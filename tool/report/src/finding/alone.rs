@@ -9,6 +9,7 @@ use crate::requests::short;
 use jostle_model::plan::{Fault, Shape, Workload};
 use jostle_model::record::{Claim, LimitedBy, Reason};
 use jostle_stats::checks::{exclusion, lost_update};
+use jostle_stats::figures;
 use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::recover::Summary;
 use jostle_stats::summary::PointSummary;
@@ -51,7 +52,7 @@ pub(super) fn broken(points: &[PointSummary<'_>]) -> Option<String> {
 
 /// `starves 80 of 1,000 waiters at 945 locks/s`, where the window is long enough to tell.
 fn contended(point: &PointSummary<'_>) -> Option<String> {
-    let rate = rate(point.throughput_per_s?.median, point);
+    let rate = rate(point.median(figures::THROUGHPUT)?, point);
     let workers = grouped(point.at.workers?);
     let mut reasons = point.verdict.reasons.iter();
     let is_told = !reasons.any(|reason| reason.claims.contains(&Claim::Distribution));
@@ -72,8 +73,10 @@ fn contended(point: &PointSummary<'_>) -> Option<String> {
 
 /// `serves 40,782 operations/s, p99 0.10 ms (2 workers, 20,000 operations)`.
 fn served(point: &PointSummary<'_>) -> Option<String> {
-    let rate = rate(point.throughput_per_s?.median, point);
-    let p99 = point.acquire_p99_ns.or(point.batch_p99_ns);
+    let rate = rate(point.median(figures::THROUGHPUT)?, point);
+    let p99 = point
+        .of(figures::ACQUIRE_P99)
+        .or(point.of(figures::BATCH_P99));
     let p99 = p99.map_or(String::new(), |ns| format!(", p99 {}", time(ns.median)));
     Some(format!("serves {rate}{p99}{}", at(point)))
 }
@@ -88,7 +91,7 @@ fn held(rates: &[&PointSummary<'_>]) -> Option<String> {
             asked(rates[0])?
         ));
     };
-    let p99 = rates[at].response_p99_ns;
+    let p99 = rates[at].of(figures::RESPONSE_P99);
     let p99 = p99.map_or(String::new(), |ns| format!(" with p99 {}", time(ns.median)));
     let next = rates.get(at + 1).and_then(|point| asked(point));
     let not = next.map_or(String::new(), |next| format!(", and not {next}"));
@@ -102,7 +105,7 @@ fn spread(points: &[&PointSummary<'_>]) -> Option<String> {
     if let Some(turned) = turned(points) {
         return Some(turned);
     }
-    let per_s = |point: &PointSummary<'_>| point.throughput_per_s.map(|rate| rate.median);
+    let per_s = |point: &PointSummary<'_>| point.of(figures::THROUGHPUT).map(|rate| rate.median);
     let most = points
         .iter()
         .filter_map(|point| Some((per_s(point)?, *point)));
@@ -123,7 +126,7 @@ fn turned(points: &[&PointSummary<'_>]) -> Option<String> {
     let is_its = |point: &&PointSummary<'_>| point.verdict.limited_by == Some(LimitedBy::Target);
     let few = theirs.last()?.at.generators?;
     let from = its.first()?.at.generators?;
-    let most = its.iter().filter_map(|point| point.throughput_per_s);
+    let most = its.iter().filter_map(|point| point.of(figures::THROUGHPUT));
     let most = most.map(|rate| rate.median).reduce(f64::max)?;
     let limit = "which is its own limit from";
     its.iter().all(is_its).then(|| {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::made;
 use jostle_model::record::Distribution;
+use jostle_stats::figures;
 use jostle_stats::summary::{Estimate, summarize};
 
 fn page(sets: &[ResultSet]) -> String {
@@ -275,12 +276,12 @@ fn the_marks_of_a_figure_are_the_figures_of_the_summary() {
         let median = |figure: Option<Estimate>| figure.unwrap().median;
         assert_eq!(
             cell("Throughput", "median"),
-            units::Unit::PerSecond("").cell(median(point.throughput_per_s))
+            units::Unit::PerSecond("").cell(median(point.of(figures::THROUGHPUT)))
         );
         let time = |ns: f64| units::Unit::Time(1.0).cell(ns);
         assert_eq!(
             cell("CPU time of the workers", "median"),
-            time(1e3 * median(point.cpu_us_per_operation))
+            time(1e3 * median(point.of(figures::CPU)))
         );
         let shares = point.per_worker.unwrap();
         for (heading, value) in [("mean", shares.mean), ("least", shares.min as f64)] {

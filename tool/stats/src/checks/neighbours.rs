@@ -173,6 +173,7 @@ fn named(runs: &[&Run]) -> String {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
+    use crate::figures;
     use crate::fixtures::{after, judge, point};
     use crate::harm::Harm;
     use jostle_model::record::{Accounts, Neighbour, Readings, Run, Status};
@@ -309,7 +310,10 @@ mod tests {
             let point = crate::summary::summarize(&experiment, &runs).remove(0);
             let reasons = point.verdict.reasons.iter();
             let reason = reasons.clone().find(|reason| reason.check == CHECK.name);
-            let shown = [point.handoff_p50_ns.is_some(), point.per_worker.is_some()];
+            let shown = [
+                point.of(figures::HANDOFF_P50).is_some(),
+                point.per_worker.is_some(),
+            ];
             (
                 point.clean_share.is_some(),
                 point.timed.len(),
@@ -329,7 +333,7 @@ mod tests {
         );
         // 1,000 in 20 ms, in laws of growth too.
         let point = crate::summary::summarize(&experiment, &runs).remove(0);
-        assert!((point.throughput_per_s.unwrap().median - 50_000.0).abs() < 1e-6);
+        assert!((point.of(figures::THROUGHPUT).unwrap().median - 50_000.0).abs() < 1e-6);
         let whole = runs[0].throughput_per_s * runs[0].window.window_s / runs[0].operations as f64;
         let cost_ns = crate::fit::sweeps::FIGURES[0].within(&point, &runs[0]);
         assert!((cost_ns.unwrap() / whole - 20_000.0).abs() < 1e-6);

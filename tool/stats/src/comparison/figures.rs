@@ -1,10 +1,11 @@
 //! What `jostle compare` compares: the headline figure of each workload, and the
 //! others.
 
+use crate::figures::{self, *};
 use jostle_model::Plan;
 use jostle_model::connect::Only;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Distribution, Run};
+use jostle_model::record::Run;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,134 +32,55 @@ pub struct Figure {
     pub of: fn(&Run) -> Option<f64>,
 }
 
-/// The headlines first.
+/// Such as it grows with the machine's times; less is better.
+const fn time(figure: &figures::Figure, label: &'static str) -> Figure {
+    Figure {
+        name: figure.name,
+        label,
+        better: Better::Less,
+        time: 1.0,
+        of: figure.of,
+    }
+}
+
+/// Memory, which has nothing to do with time.
+const fn bytes(figure: &figures::Figure, label: &'static str) -> Figure {
+    Figure {
+        time: 0.0,
+        ..time(figure, label)
+    }
+}
+
+/// The headlines first. Responses are those of `rate`.
 pub static FIGURES: &[Figure] = &[
     Figure {
-        name: "throughput_per_s",
-        label: "ops/s",
         better: Better::More,
         time: -1.0,
-        of: |run| Some(run.throughput_per_s),
+        ..time(THROUGHPUT, "ops/s")
+    },
+    time(CONNECT_P50, "connect ns"),
+    time(BIND_P50, "bind ns"),
+    time(ACCEPT_P50, "accept ns"),
+    time(CLOSE_P50, "close ns"),
+    bytes(SLAB_BYTES, "kernel bytes"),
+    time(CPU, "CPU us/op"),
+    time(SERVER_CPU, "server us/op"),
+    bytes(HELD_BYTES, "bytes/lock"),
+    time(KEPT_SERVER_CPU, "server us/lock and minute"),
+    time(ACQUIRE_P50, "wait p50 ns"),
+    time(ACQUIRE_P99, "wait p99 ns"),
+    time(HANDOFF_P50, "hand-off ns"),
+    time(RELEASE_P50, "release ns"),
+    time(BATCH_P50, "batch ns"),
+    Figure {
+        of: |run| p50(&run.times.response_ns),
+        ..time(RESPONSE_P50, "response p50 ns")
     },
     Figure {
-        name: "connect_p50_ns",
-        label: "connect ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.connect_ns.as_ref(), "p50"),
+        of: |run| p99(&run.times.response_ns),
+        ..time(RESPONSE_P99, "response p99 ns")
     },
-    Figure {
-        name: "bind_p50_ns",
-        label: "bind ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.bind_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "accept_p50_ns",
-        label: "accept ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.accept_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "close_p50_ns",
-        label: "close ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.close_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "slab_bytes_each",
-        label: "kernel bytes",
-        better: Better::Less,
-        time: 0.0,
-        of: |run| run.connections.as_ref()?.slab_bytes_each,
-    },
-    Figure {
-        name: "cpu_us_per_operation",
-        label: "CPU us/op",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| run.cpu.cpu_us_per_operation,
-    },
-    Figure {
-        name: "server_cpu_us_per_operation",
-        label: "server us/op",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| run.server?.cpu_us_per_operation,
-    },
-    Figure {
-        name: "bytes_per_held_lock",
-        label: "bytes/lock",
-        better: Better::Less,
-        time: 0.0,
-        of: |run| run.server?.bytes_per_held_lock,
-    },
-    Figure {
-        name: "kept_server_cpu_us_per_lock_minute",
-        label: "server us/lock and minute",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| run.kept.as_ref()?.server_cpu_us_per_minute(),
-    },
-    Figure {
-        name: "acquire_p50_ns",
-        label: "wait p50 ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(Some(&run.acquire_ns.as_ref()?.granted), "p50"),
-    },
-    Figure {
-        name: "acquire_p99_ns",
-        label: "wait p99 ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(Some(&run.acquire_ns.as_ref()?.granted), "p99"),
-    },
-    Figure {
-        name: "handoff_p50_ns",
-        label: "hand-off ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.handoff_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "release_p50_ns",
-        label: "release ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.release_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "batch_p50_ns",
-        label: "batch ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.batch_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "response_p50_ns",
-        label: "response p50 ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.response_ns.as_ref(), "p50"),
-    },
-    Figure {
-        name: "response_p99_ns",
-        label: "response p99 ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| percentile(run.times.response_ns.as_ref(), "p99"),
-    },
-    Figure {
-        name: "next_grant_ns",
-        label: "next grant ns",
-        better: Better::Less,
-        time: 1.0,
-        of: |run| run.recovery.as_ref()?.next_grant_ns.map(|ns| ns as f64),
-    },
+    time(NEXT_GRANT, "next grant ns"),
 ];
 
 /// Whether a figure is the one that a workload is known by: what the table of
@@ -173,8 +95,4 @@ pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
             (Shape::Rate, _) => "response_p50_ns",
             (Shape::Contend | Shape::Stream | Shape::Hold | Shape::Spread, _) => "throughput_per_s",
         }
-}
-
-fn percentile(distribution: Option<&Distribution>, name: &str) -> Option<f64> {
-    distribution?.percentiles.get(name).map(|ns| *ns as f64)
 }

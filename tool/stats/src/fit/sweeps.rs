@@ -4,12 +4,11 @@
 //! new swept value or a new figure adds a line.
 
 use super::{Bend, Finding, Growth, Part, Sample, curve, exponent, growth, usl, words};
+use crate::figures::{self, *};
 use crate::ratio::Ratio;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
-use jostle_model::record::{
-    At, Distribution, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Run,
-};
+use jostle_model::record::{At, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Run};
 
 /// A value that workloads sweep.
 #[derive(Debug)]
@@ -86,6 +85,16 @@ pub struct Figure {
 /// The time of an operation, all workers together.
 const PER_OPERATION: &str = "time_per_operation_ns";
 
+/// Of each operation, or of a call by itself.
+const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool) -> Figure {
+    Figure {
+        name: figure.name,
+        what,
+        per_operation,
+        of: figure.of,
+    }
+}
+
 /// The figures that are fitted, the one that closes the table first.
 pub static FIGURES: &[Figure] = &[
     Figure {
@@ -98,50 +107,16 @@ pub static FIGURES: &[Figure] = &[
             of_locks.then(|| 1e9 * run.window.window_s / run.operations as f64)
         },
     },
+    cost(CONNECT_P50, "time in connect()", false),
     Figure {
-        name: "connect_p50_ns",
-        what: "time in connect()",
-        per_operation: false,
-        of: |run| median(run.times.connect_ns.as_ref()),
-    },
-    Figure {
-        name: "bind_p50_ns",
-        what: "time in bind()",
-        per_operation: false,
         // Beside connect() it is next to nothing.
-        of: |run| {
-            median(
-                run.times
-                    .bind_ns
-                    .as_ref()
-                    .filter(|_| run.times.connect_ns.is_none()),
-            )
-        },
+        of: |run| (BIND_P50.of)(run).filter(|_| run.times.connect_ns.is_none()),
+        ..cost(BIND_P50, "time in bind()", false)
     },
-    Figure {
-        name: "accept_p50_ns",
-        what: "time in accept4()",
-        per_operation: false,
-        of: |run| median(run.times.accept_ns.as_ref()),
-    },
-    Figure {
-        name: "cpu_us_per_operation",
-        what: "CPU",
-        per_operation: true,
-        of: |run| run.cpu.cpu_us_per_operation.filter(|us| *us > 0.0),
-    },
-    Figure {
-        name: "server_cpu_us_per_operation",
-        what: "server CPU",
-        per_operation: true,
-        of: |run| run.server?.cpu_us_per_operation.filter(|us| *us > 0.0),
-    },
+    cost(ACCEPT_P50, "time in accept4()", false),
+    cost(CPU, "CPU", true),
+    cost(SERVER_CPU, "server CPU", true),
 ];
-
-fn median(distribution: Option<&Distribution>) -> Option<f64> {
-    let p50 = distribution?.percentiles.get("p50")?;
-    Some(*p50 as f64).filter(|ns| *ns > 0.0)
-}
 
 /// Fewest values that make a sweep; of two the quotient says all.
 const LEAST_VALUES: usize = 3;
@@ -212,7 +187,7 @@ impl Figure {
     /// The figure of one run, as the point takes it: the time of an operation from the slices
     /// that its rate is from.
     pub fn within(&self, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
-        let value = (self.of)(run)?;
+        let value = (self.of)(run).filter(|cost| *cost > 0.0)?;
         match self.name {
             PER_OPERATION => Some(value / point.rate_of(run, 1.0)?),
             _ => Some(value),

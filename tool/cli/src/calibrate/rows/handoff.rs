@@ -113,6 +113,7 @@ fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
 mod tests {
     use super::*;
     use jostle_model::record::Circumstances;
+    use jostle_model::record::Times;
 
     fn run(truth_ns: f64, found_ns: f64, on_one: u64, between: u64) -> Run {
         let of = |count| {

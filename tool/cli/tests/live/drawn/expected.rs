@@ -4,6 +4,7 @@ use jostle_model::judged::{Side, Watched};
 use jostle_model::record::{Distribution, Fit, Recovery, Run, Slice};
 use jostle_model::serial::{distributions, sizes};
 use jostle_report::ResultSet;
+use jostle_stats::figures;
 use jostle_stats::fit::laws::Law;
 use jostle_stats::fit::sweeps;
 use jostle_stats::intervals::{estimate, median};
@@ -165,27 +166,30 @@ const LATENCIES: &[(&str, [(&str, Level); 2])] = &[
         "Time for one operation",
         [
             ("p50", |p| {
-                p.acquire_p50_ns
-                    .or(p.batch_p50_ns)
-                    .or_else(|| p.requests.as_ref()?.p50_ns)
+                p.of(figures::ACQUIRE_P50)
+                    .or(p.of(figures::BATCH_P50))
+                    .or(p.of(figures::SERVICE_P50))
             }),
             ("p99", |p| {
-                p.acquire_p99_ns
-                    .or(p.batch_p99_ns)
-                    .or_else(|| p.requests.as_ref()?.p99_ns)
+                p.of(figures::ACQUIRE_P99)
+                    .or(p.of(figures::BATCH_P99))
+                    .or(p.of(figures::SERVICE_P99))
             }),
         ],
     ),
     (
         "Time to acquire and to release",
         [
-            ("acquire", |p| p.acquire_p50_ns),
-            ("release", |p| p.release_p50_ns),
+            ("acquire", |p| p.of(figures::ACQUIRE_P50)),
+            ("release", |p| p.of(figures::RELEASE_P50)),
         ],
     ),
     (
         "Time to open one connection",
-        [("p50", |p| p.connect_p50_ns), ("p99", |p| p.connect_p99_ns)],
+        [
+            ("p50", |p| p.of(figures::CONNECT_P50)),
+            ("p99", |p| p.of(figures::CONNECT_P99)),
+        ],
     ),
     (
         "Response time",

@@ -13,6 +13,7 @@ use crate::html::chart::{Chart, Look, Mark, Size, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
 use jostle_model::record::Status;
+use jostle_stats::figures;
 use jostle_stats::open_loop;
 use jostle_stats::summary::{Estimate, PointSummary};
 
@@ -93,18 +94,21 @@ pub(crate) static OPERATION: Latency = Latency {
         Level {
             name: "p50",
             of: |point| {
-                let requests = point.requests.as_ref().and_then(|all| all.p50_ns);
-                let known = point.acquire_p50_ns.or(point.batch_p50_ns).or(requests)?;
+                let known = point
+                    .of(figures::ACQUIRE_P50)
+                    .or(point.of(figures::BATCH_P50))
+                    .or(point.of(figures::SERVICE_P50))?;
                 Some(Reading::of(known))
             },
         },
         Level {
             name: "p99",
             of: |point| {
-                let requests = point.requests.as_ref().and_then(|all| all.p99_ns);
-                let known = match point.acquire_p50_ns {
-                    Some(_) => point.acquire_p99_ns,
-                    None => point.batch_p99_ns.or(requests),
+                let known = match point.of(figures::ACQUIRE_P50) {
+                    Some(_) => point.of(figures::ACQUIRE_P99),
+                    None => point
+                        .of(figures::BATCH_P99)
+                        .or(point.of(figures::SERVICE_P99)),
                 };
                 known.map(Reading::of)
             },
@@ -120,11 +124,11 @@ pub(crate) static HOLDING: Latency = Latency {
     levels: &[
         Level {
             name: "acquire",
-            of: |point| point.acquire_p50_ns.map(Reading::of),
+            of: |point| point.of(figures::ACQUIRE_P50).map(Reading::of),
         },
         Level {
             name: "release",
-            of: |point| point.release_p50_ns.map(Reading::of),
+            of: |point| point.of(figures::RELEASE_P50).map(Reading::of),
         },
     ],
     rise: |_| None,
@@ -137,11 +141,16 @@ pub(crate) static CONNECTING: Latency = Latency {
     levels: &[
         Level {
             name: "p50",
-            of: |point| point.connect_p50_ns.or(point.bind_p50_ns).map(Reading::of),
+            of: |point| {
+                point
+                    .of(figures::CONNECT_P50)
+                    .or(point.of(figures::BIND_P50))
+                    .map(Reading::of)
+            },
         },
         Level {
             name: "p99",
-            of: |point| point.connect_p99_ns.map(Reading::of),
+            of: |point| point.of(figures::CONNECT_P99).map(Reading::of),
         },
     ],
     rise: cliff,
@@ -191,7 +200,10 @@ fn response(point: &PointSummary<'_>, name: &str) -> Option<Reading> {
 /// The greatest step of the median between neighbours, if it is one.
 fn cliff(series: &Series<'_>) -> Option<Rise> {
     let level = |spot: &Spot<'_>| {
-        let known = spot.point.connect_p50_ns.or(spot.point.bind_p50_ns)?;
+        let known = spot
+            .point
+            .of(figures::CONNECT_P50)
+            .or(spot.point.of(figures::BIND_P50))?;
         spot.usable().then_some((spot.x, known.median))
     };
     let known: Vec<(f64, f64)> = series.spots.iter().filter_map(level).collect();
