@@ -3,6 +3,7 @@
 mod churn;
 
 use crate::ResultSet;
+use crate::closing;
 use crate::columns::Column;
 use crate::html::chapter::Chapter;
 use crate::html::figures::answer::Answer;
@@ -16,6 +17,9 @@ use jostle_model::plan::Workload;
 use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 
+/// A sentence for each target, in the order of the points: the target, and the text.
+type Closing = fn(&Plan, &[PointSummary<'_>]) -> Vec<(String, String)>;
+
 /// A row.
 pub(crate) struct Row {
     workload: Workload,
@@ -24,6 +28,8 @@ pub(crate) struct Row {
     /// What one would ask next of results against which nothing speaks, from a plan that
     /// asks the same again.
     pub(crate) next: fn(&ResultSet, Plan) -> Step,
+    /// What stands below the table.
+    pub(crate) closing: Closing,
     /// The main figure of the page.
     pub(crate) answer: Answer,
 }
@@ -44,6 +50,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Contend,
         columns: |_| headline::COLUMNS,
         next: |set, next| next::contend_question(&set.experiment.plan, next),
+        closing: closing::contend::sentences,
         answer: Answer {
             question: "How do throughput and CPU cost change with the number of workers?",
             beside: "Which one is fastest, and what does it cost?",
@@ -54,6 +61,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Stream,
         columns: counted_columns,
         next: counted_question,
+        closing: closing::growth::sentences,
         answer: Answer {
             question: "How fast is it, and how long does one operation take?",
             beside: "Which one is fastest, and how long does one operation take?",
@@ -68,6 +76,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Hold,
         columns: counted_columns,
         next: counted_question,
+        closing: closing::growth::sentences,
         answer: Answer {
             question: "What does it cost to hold more locks?",
             beside: "What does it cost to hold locks?",
@@ -83,6 +92,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Connect,
         columns: |_| connect::COLUMNS,
         next: |set, next| next::connect_question(&set.experiment.plan, next),
+        closing: closing::connect::sentences,
         answer: Answer {
             question: "From how many open connections on does one more become expensive?",
             beside: "What does one more connection cost?",
@@ -97,6 +107,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Rate,
         columns: |_| rate::COLUMNS,
         next: |set, next| next::rate_question(&set.experiment.plan, next),
+        closing: |_, points| closing::rate::sentences(points),
         answer: Answer {
             question: "Up to which rate does the latency hold?",
             beside: "What is the latency at this rate?",
@@ -107,6 +118,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Spread,
         columns: |_| spread::COLUMNS,
         next: next::spread_question,
+        closing: |_, points| closing::spread::sentences(points),
         answer: Answer {
             question: "Which side is the limit: the server or the generators?",
             beside: "Which side is the limit: the server or the generators?",
@@ -117,6 +129,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Recover,
         columns: |_| recover::COLUMNS,
         next: |set, next| next::recover_question(&set.experiment.plan, next),
+        closing: closing::recover::sentences,
         answer: Answer {
             question: "How long until the next grant, after each fault?",
             beside: "How long until the next grant, after each fault?",

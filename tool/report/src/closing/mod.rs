@@ -5,18 +5,18 @@
 //! reader can check it. If the data are inconclusive, the sentence states this or is
 //! omitted. About INVALID figures it only states that they are INVALID.
 
-pub(crate) mod churn;
-mod connect;
+pub(crate) mod connect;
 pub(crate) mod contend;
-mod growth;
+pub(crate) mod growth;
 mod kept;
 mod path;
 pub(crate) mod rate;
-mod recover;
+pub(crate) mod recover;
 mod requested;
-mod spread;
+pub(crate) mod spread;
 
-use jostle_model::plan::{Shape, Workload};
+use crate::workloads::shown;
+use jostle_model::plan::Workload;
 use jostle_model::record::{At, Experiment};
 use jostle_stats::numbers::workers;
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
@@ -29,15 +29,7 @@ pub(crate) fn sentences(
     points: &[PointSummary<'_>],
 ) -> Vec<(String, String)> {
     let plan = &experiment.plan;
-    match plan.workload.shape() {
-        _ if plan.workload == Workload::Churn => churn::sentences(points),
-        Shape::Contend => contend::sentences(plan, points),
-        Shape::Stream | Shape::Hold => growth::sentences(plan, points),
-        Shape::Connect => connect::sentences(plan, points),
-        Shape::Rate => rate::sentences(points),
-        Shape::Spread => spread::sentences(points),
-        Shape::Recover => recover::sentences(plan, points),
-    }
+    (shown(plan.workload).closing)(plan, points)
 }
 
 /// Other targets that have a sentence each, at most; more share one.

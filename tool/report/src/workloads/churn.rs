@@ -1,8 +1,8 @@
-//! What is shown of `churn`.
+//! What is shown of `churn`: what sessions cost that are opened for one lock each.
 
 use super::{Row, SERVER_CPU, THROUGHPUT};
 use crate::ResultSet;
-use crate::closing::churn::cycle;
+use crate::closing::targets;
 use crate::columns::{
     Column, HALF_INTERVAL, TARGET, UNDISTURBED, WORKERS_AND_NAMES, always, cpu, figure, micros,
     server_cpu, throughput,
@@ -13,11 +13,16 @@ use crate::next::Step;
 use jostle_model::Plan;
 use jostle_model::defaults;
 use jostle_model::plan::Workload;
+use jostle_model::record::{Distribution, Run};
+use jostle_stats::intervals::estimate;
+use jostle_stats::numbers::workers;
+use jostle_stats::summary::{Estimate, PointSummary};
 
 pub(super) const ROW: Row = Row {
     workload: Workload::Churn,
     columns: |_| COLUMNS,
     next: question,
+    closing: sentences,
     answer: Answer {
         question: "What does a lock cost if each job opens a session of its own?",
         beside: "What does a lock cost if each job opens a session of its own?",
@@ -66,4 +71,206 @@ fn question(set: &ResultSet, next: Plan) -> Step {
         ..Plan::of(Workload::Stream)
     };
     Step::Measure(Box::new(kept))
+}
+
+/// The parts of a cycle, as means, so that they add up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cycle {
+    /// Opening the session.
+    open_ns: Estimate,
+    /// Waiting for the lock.
+    acquire_ns: Estimate,
+    /// Giving it up.
+    release_ns: Estimate,
+    /// Ending the session.
+    close_ns: Estimate,
+    /// All of it.
+    cycle_ns: Estimate,
+    /// The 99th percentile of that; None of few.
+    p99_ns: Option<Estimate>,
+}
+
+impl Cycle {
+    /// The session's share of a cycle.
+    fn session_share(&self) -> f64 {
+        (self.open_ns.median + self.close_ns.median) / self.cycle_ns.median
+    }
+}
+
+/// The parts of a point's cycles; None where no cycle was stamped.
+fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
+    let over = |of: &dyn Fn(&Run) -> Option<f64>| {
+        let values: Vec<f64> = point.timed.iter().filter_map(|run| of(run)).collect();
+        estimate(&values)
+    };
+    let mean = |name: &str| over(&|run| Some(phase(run, name)?.mean));
+    let p99 = |run: &Run| phase(run, "cycle")?.percentiles.get("p99").copied();
+    let cycle_ns = mean("cycle")?;
+    Some(Cycle {
+        open_ns: mean("open")?,
+        acquire_ns: over(&|run| Some(run.acquire_ns.as_ref()?.granted.mean))?,
+        release_ns: over(&|run| Some(run.times.release_ns.as_ref()?.mean))?,
+        close_ns: mean("close")?,
+        cycle_ns: Some(cycle_ns).filter(|cycle| cycle.median > 0.0)?,
+        p99_ns: over(&|run| Some(p99(run)? as f64)),
+    })
+}
+
+fn phase<'a>(run: &'a Run, name: &str) -> Option<&'a Distribution> {
+    let mut phases = run.phases.iter();
+    phases
+        .find(|phase| phase.phase == name)
+        .map(|phase| &phase.span)
+}
+
+/// One sentence for each target.
+fn sentences(_: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let said = |target: &&str| {
+        let of_target = || points.iter().filter(|point| point.target == *target);
+        let text = match of_target().find(|point| point.verdict.is_invalid()) {
+            Some(bad) => {
+                let with = workers(bad.at.workers.unwrap_or(1));
+                format!("INVALID with {with}: {}.", bad.verdict.why_invalid()?.text)
+            }
+            None => {
+                let fewest = of_target().min_by_key(|p| (p.at.workers, p.at.operations))?;
+                let most = of_target().max_by_key(|p| (p.at.workers, p.at.operations))?;
+                sentence(fewest, most)?
+            }
+        };
+        Some(((*target).to_owned(), text))
+    };
+    targets(points).iter().filter_map(said).collect()
+}
+
+/// From here on a lock on a kept session takes less than half of a cycle.
+const MOSTLY: f64 = 0.5;
+
+fn sentence(fewest: &PointSummary<'_>, most: &PointSummary<'_>) -> Option<String> {
+    let (first, last) = (cycle(fewest)?, cycle(most)?);
+    let share = |cycle: &Cycle| format!("{:.0} %", 100.0 * cycle.session_share());
+    let rest_ns = first.acquire_ns.median + first.release_ns.median;
+    let mut text = format!(
+        "with {} the session is {} of each cycle (open {} and close {} of {})",
+        workers(fewest.at.workers?),
+        share(&first),
+        in_us(first.open_ns.median),
+        in_us(first.close_ns.median),
+        in_us(first.cycle_ns.median),
+    );
+    if fewest.at.workers != most.at.workers {
+        text += &format!(
+            ", with {} {} of {}",
+            workers(most.at.workers?),
+            share(&last),
+            in_us(last.cycle_ns.median),
+        );
+    }
+    text += &match first.session_share() >= MOSTLY {
+        true => format!(
+            "; with a session that is kept open a lock would take about {}",
+            in_us(rest_ns)
+        ),
+        false => "; keeping the session open would save less than half of that".to_owned(),
+    };
+    Some(text + ".")
+}
+
+/// `3.4 us`, `290 us`, as the table has them.
+fn in_us(ns: f64) -> String {
+    let us = ns / 1e3;
+    match us {
+        ..10.0 => format!("{us:.1} us"),
+        _ => format!("{us:.0} us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{At, Phase, Times, Waits, Window};
+    use jostle_stats::fixtures;
+    use jostle_stats::summary::summarize;
+
+    /// Three runs, whose sessions take so many microseconds to open and to close beside 15
+    /// for the lock.
+    fn runs(workers: u64, open_us: f64, close_us: f64) -> Vec<Run> {
+        let of = |us: f64| Distribution {
+            count: 500,
+            mean: us * 1e3,
+            percentiles: [("p99".to_owned(), (us * 2e3) as u64)].into(),
+            ..Distribution::default()
+        };
+        let cycle_us = open_us + close_us + 15.0;
+        let run = |block| Run {
+            target: "redis".to_owned(),
+            workload: "churn".to_owned(),
+            at: At {
+                workers: Some(workers),
+                operations: Some(500),
+                ..At::default()
+            },
+            run: block,
+            block,
+            operations: 500 * workers,
+            window: Window {
+                window_s: 500.0 * cycle_us / 1e6,
+                ..Window::default()
+            },
+            throughput_per_s: workers as f64 * 1e6 / cycle_us,
+            acquire_ns: Some(Waits {
+                granted: of(10.0),
+                ..Waits::default()
+            }),
+            times: Times {
+                release_ns: Some(of(5.0)),
+                ..Times::default()
+            },
+            phases: [("open", open_us), ("close", close_us), ("cycle", cycle_us)]
+                .map(|(phase, us)| Phase {
+                    phase: phase.to_owned(),
+                    span: of(us),
+                })
+                .into(),
+            ..Run::default()
+        };
+        (1..=3).map(run).collect()
+    }
+
+    fn said(runs: &[Run]) -> String {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan::of(Workload::Churn);
+        let summaries = summarize(&experiment, runs);
+        crate::closing::sentences(&experiment, &summaries)
+            .remove(0)
+            .1
+    }
+
+    #[test]
+    fn a_session_that_is_most_of_a_cycle_is_worth_keeping() {
+        let mut all = runs(1, 210.0, 75.0);
+        all.extend(runs(2, 400.0, 85.0));
+        assert_eq!(
+            said(&all),
+            "with 1 worker the session is 95 % of each cycle (open 210 us and close 75 us of \
+             300 us), with 2 workers 97 % of 500 us; with a session that is kept open a lock \
+             would take about 15 us."
+        );
+        let cheap = said(&runs(1, 2.0, 1.0));
+        assert!(
+            cheap.ends_with(
+                "(open 2.0 us and close 1.0 us of 18 us); keeping the session open would save \
+                 less than half of that."
+            ),
+            "{cheap}"
+        );
+    }
+
+    #[test]
+    fn sessions_that_failed_to_open_are_no_quick_cycles() {
+        let mut runs = runs(1, 210.0, 75.0);
+        runs[1].around.errors = [("EPROTO".to_owned(), 1)].into();
+        runs[1].around.messages = vec!["open: cannot connect".to_owned()];
+        assert!(said(&runs).starts_with("INVALID with 1 worker: "));
+    }
 }
