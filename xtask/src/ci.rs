@@ -8,10 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A name, and what must succeed.
-struct Step {
-    name: &'static str,
-    run: fn() -> anyhow::Result<()>,
-}
+type Step = (&'static str, fn() -> anyhow::Result<()>);
 
 /// Installs the Redis clients that jostled is tested with.
 const CLIENTS: &str = "jostled/server/tests/install-clients.sh";
@@ -21,51 +18,28 @@ const READERS: &str = "tool/cli/tests/install-readers.sh";
 
 /// In the order in which a mistake is found soonest.
 const STEPS: &[Step] = &[
-    Step {
-        name: "packages",
-        run: packages::ensure_all,
-    },
-    Step {
-        name: "clients",
-        run: || shell::run(&mut Command::new(shell::root().join(CLIENTS))),
-    },
-    Step {
-        name: "readers",
-        run: || shell::run(&mut Command::new(shell::root().join(READERS))),
-    },
-    Step {
-        name: "format",
-        run: format,
-    },
-    Step {
-        name: "lints",
-        run: || {
-            let lint = [&["clippy"][..], &shell::EVERYTHING, &["--all-targets"]].concat();
-            cargo(&[&lint[..], &["--", "-D", "warnings"]].concat())?;
-            // What a newcomer compiles: without the clients of services.
-            cargo(&["clippy", "--", "-D", "warnings"])
-        },
-    },
-    Step {
-        name: "tests",
-        run: test_runs::run,
-    },
+    ("packages", packages::ensure_all),
+    ("clients", || {
+        shell::run(&mut Command::new(shell::root().join(CLIENTS)))
+    }),
+    ("readers", || {
+        shell::run(&mut Command::new(shell::root().join(READERS)))
+    }),
+    ("format", format),
+    ("lints", || {
+        let lint = [&["clippy"][..], &shell::EVERYTHING, &["--all-targets"]].concat();
+        cargo(&[&lint[..], &["--", "-D", "warnings"]].concat())?;
+        // What a newcomer compiles: without the clients of services.
+        cargo(&["clippy", "--", "-D", "warnings"])
+    }),
+    ("tests", test_runs::run),
     // It packs the programs that the tests have just built.
-    Step {
-        name: "packaging",
-        run: dist::check_packaging,
-    },
-    Step {
-        name: "documentation",
-        run: || {
-            let mut doc = shell::cargo(&[&["doc", "--no-deps"][..], &shell::EVERYTHING].concat());
-            shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-        },
-    },
-    Step {
-        name: "generated pages",
-        run: || docs::run(true),
-    },
+    ("packaging", dist::check_packaging),
+    ("documentation", || {
+        let mut doc = shell::cargo(&[&["doc", "--no-deps"][..], &shell::EVERYTHING].concat());
+        shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    }),
+    ("generated pages", || docs::run(true)),
 ];
 
 /// `cargo fmt` follows `mod` lines; the modules of the targets are declared by
@@ -98,20 +72,20 @@ fn steps_from(name: Option<&str>) -> anyhow::Result<&'static [Step]> {
     let Some(name) = name else {
         return Ok(STEPS);
     };
-    let at = STEPS.iter().position(|step| step.name == name);
-    let names = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>();
+    let at = STEPS.iter().position(|(step, _)| *step == name);
+    let names = || STEPS.iter().map(|(step, _)| *step).collect::<Vec<_>>();
     let at = at.with_context(|| format!("no step {name}; there are: {}", names().join(", ")))?;
     Ok(&STEPS[at..])
 }
 
 fn all(steps: &[Step]) -> anyhow::Result<String> {
     let mut times = Vec::new();
-    for step in steps {
-        println!("== {}", step.name);
+    for (name, run) in steps {
+        println!("== {name}");
         let start = Instant::now();
-        (step.run)().with_context(|| format!("ci failed at: {}", step.name))?;
-        times.push((step.name, start.elapsed()));
-        println!("== {}: {:.1} s\n", step.name, start.elapsed().as_secs_f64());
+        run().with_context(|| format!("ci failed at: {name}"))?;
+        times.push((*name, start.elapsed()));
+        println!("== {name}: {:.1} s\n", start.elapsed().as_secs_f64());
     }
     Ok(summary(&times))
 }
@@ -146,7 +120,7 @@ mod tests {
 
     #[test]
     fn it_begins_with_the_step_that_is_named() {
-        let first = |name| steps_from(name).map(|steps| steps[0].name);
+        let first = |name| steps_from(name).map(|steps| steps[0].0);
         assert_eq!(first(None).unwrap(), "packages");
         assert_eq!(first(Some("documentation")).unwrap(), "documentation");
         let error = first(Some("nonsense")).unwrap_err().to_string();
@@ -155,19 +129,10 @@ mod tests {
 
     #[test]
     fn the_first_failure_ends_it_and_names_the_step() {
-        let steps = [
-            Step {
-                name: "good",
-                run: || Ok(()),
-            },
-            Step {
-                name: "bad",
-                run: || anyhow::bail!("no"),
-            },
-            Step {
-                name: "never",
-                run: || panic!("ran after a failure"),
-            },
+        let steps: [Step; 3] = [
+            ("good", || Ok(())),
+            ("bad", || anyhow::bail!("no")),
+            ("never", || panic!("ran after a failure")),
         ];
         let error = all(&steps).unwrap_err();
         assert_eq!(error.to_string(), "ci failed at: bad");

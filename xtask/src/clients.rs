@@ -4,7 +4,6 @@
 //! What an ecosystem needs is installed under `target/clients`; its toolchain
 //! (go, node and npm, a JDK and mvn) must be there.
 
-mod daemon;
 mod packages;
 mod raw;
 
@@ -21,11 +20,24 @@ struct Ground {
     place: PathBuf,
 }
 
+/// What scripts begin with: a copy of a directory of the repository, since npm and mvn write
+/// beside their sources; mvn, with its repository under `$PLACE`; and npm's installation.
+const TOOLS: &str = "
+copy() { mkdir -p \"$PLACE/$2\"; cp -r \"$1/.\" \"$PLACE/$2\"; cd \"$PLACE/$2\"; }
+maven() { mvn --batch-mode --quiet -Dmaven.repo.local=\"$PLACE/m2\" \"$@\" >&2; }
+install() { npm install --silent --no-audit --no-fund >&2; }
+";
+
 impl Ground {
-    /// A program of an ecosystem, with its caches under `place`.
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+    /// A script that begins in the repository's root, with the caches of all ecosystems under
+    /// `$PLACE`. Its arguments are those of the command.
+    fn script(&self, script: &str) -> Command {
+        let mut command = Command::new("sh");
         command
+            .args(["-ec", &format!("{TOOLS}{script}"), "sh"])
+            .current_dir(shell::root())
+            .env("ROOT", shell::root())
+            .env("PLACE", &self.place)
             .env("JOSTLED", &self.jostled)
             .env("GOMODCACHE", self.place.join("go/mod"))
             .env("GOCACHE", self.place.join("go/build"))
@@ -35,25 +47,6 @@ impl Ground {
             .env("CARGO_TARGET_DIR", self.place.join("rust"))
             .env_remove("JOSTLED_PASSWORD");
         command
-    }
-
-    /// mvn, with its repository under `place`.
-    fn maven(&self) -> Command {
-        let mut command = self.command("mvn");
-        let repository = self.place.join("m2");
-        command.args(["--batch-mode", "--quiet"]);
-        command.arg(format!("-Dmaven.repo.local={}", repository.display()));
-        command
-    }
-
-    /// A copy of a directory of the repository, since npm and mvn write beside
-    /// their sources.
-    fn copy(&self, from: &str, to: &str) -> anyhow::Result<PathBuf> {
-        let place = self.place.join(to);
-        std::fs::create_dir_all(&place)?;
-        let from = shell::root().join(from).join(".");
-        shell::run(Command::new("cp").arg("-r").arg(from).arg(&place))?;
-        Ok(place)
     }
 }
 
@@ -78,8 +71,8 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
     };
     std::fs::create_dir_all(&ground.place)?;
     let wanted = |name: &str| only.is_none_or(|part| name.contains(part));
-    let mut broken = packages::run(&ground, &wanted)?;
-    broken.extend(raw::run(&ground, &wanted)?);
+    let mut broken = packages::run(&ground, &wanted);
+    broken.extend(raw::run(&ground, &wanted));
     if !broken.is_empty() {
         bail!("broken promises:\n  {}", broken.join("\n  "));
     }

@@ -4,55 +4,42 @@
 use crate::options_page;
 use anyhow::{Context, bail};
 use jostle_testbed::shell;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A page and the arguments of `jostle` that print it.
-const PAGES: &[(&str, &[&str])] = &[
-    ("tool/docs/targets.md", &["targets", "--format", "markdown"]),
+/// Pages, each with the program that prints it and its arguments, beside [`VERBS`].
+const PAGES: [(&str, &str, &str); 5] = [
+    (
+        "tool/docs/targets.md",
+        "jostle",
+        "targets --format markdown",
+    ),
     (
         "tool/docs/verdicts.md",
-        &["explain", "--format", "markdown"],
+        "jostle",
+        "explain --format markdown",
     ),
-    ("tool/man/jostle.1", &["man"]),
-    ("tool/man/jostle-contend.1", &["man", "contend"]),
-    ("tool/man/jostle-stream.1", &["man", "stream"]),
-    ("tool/man/jostle-hold.1", &["man", "hold"]),
-    ("tool/man/jostle-connect.1", &["man", "connect"]),
-    ("tool/man/jostle-rate.1", &["man", "rate"]),
-    ("tool/man/jostle-spread.1", &["man", "spread"]),
-    ("tool/man/jostle-recover.1", &["man", "recover"]),
-    ("tool/man/jostle-run.1", &["man", "run"]),
-    ("tool/man/jostle-report.1", &["man", "report"]),
-    ("tool/man/jostle-compare.1", &["man", "compare"]),
-    ("tool/man/jostle-explain.1", &["man", "explain"]),
-    ("tool/man/jostle-calibrate.1", &["man", "calibrate"]),
+    ("tool/man/jostle.1", "jostle", "man"),
+    ("procd/dist/procd.1", "procd", "--man procd"),
+    ("procd/dist/jostle-call.1", "procd", "--man jostle-call"),
 ];
 
-/// The same of `procd`, which prints its client's page too.
-const PROCD_PAGES: &[(&str, &[&str])] = &[
-    ("procd/dist/procd.1", &["--man", "procd"]),
-    ("procd/dist/jostle-call.1", &["--man", "jostle-call"]),
-];
+/// Verbs of jostle that have a manual page.
+const VERBS: &str =
+    "contend stream hold connect rate spread recover run report compare explain calibrate";
 
 /// Each page with the program that prints it and its arguments.
-fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
-    let of = |program| move |(page, arguments): &(_, _)| (*page, program, *arguments);
-    let jostle = PAGES.iter().map(of("jostle"));
-    jostle.chain(PROCD_PAGES.iter().map(of("procd")))
+fn pages() -> impl Iterator<Item = (String, &'static str, String)> {
+    let verbs = VERBS.split(' ').map(|verb| {
+        let page = format!("tool/man/jostle-{verb}.1");
+        (page, "jostle", format!("man {verb}"))
+    });
+    let pages = PAGES.into_iter();
+    let pages = pages.map(|(page, program, words)| (page.to_owned(), program, words.to_owned()));
+    pages.chain(verbs)
 }
 
 /// What builds the programs alone.
-const BUILD: [&str; 8] = [
-    "build",
-    "--quiet",
-    "--package",
-    "jostle",
-    "--package",
-    "jostle-procd",
-    "--features",
-    "jostle/services",
-];
+const BUILD: &str = "build --quiet -p jostle -p jostle-procd --features jostle/services";
 
 /// What builds them with all tests, as `ci` has just done. With other packages beside them
 /// cargo would compile most of it again.
@@ -62,23 +49,25 @@ const BUILD_ALL: [&str; 3] = ["test", "--quiet", "--no-run"];
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let build = match check {
         true => [&BUILD_ALL[..], &shell::EVERYTHING].concat(),
-        false => BUILD.to_vec(),
+        false => BUILD.split(' ').collect(),
     };
     shell::run(&mut shell::cargo(&build))?;
     let programs = shell::target_directory().join("debug");
     let mut stale = Vec::new();
-    let mut texts = vec![("tool/docs/options.md", options_page::markdown())];
+    let mut texts = vec![("tool/docs/options.md".to_owned(), options_page::markdown())];
     for (page, program, arguments) in pages() {
-        let text = shell::output(Command::new(programs.join(program)).args(arguments))?;
+        let mut print = Command::new(programs.join(program));
+        let text = shell::output(print.args(arguments.split(' ')))?;
         texts.push((page, text));
     }
     for (page, text) in texts {
-        let path = shell::root().join(page);
+        let path = shell::root().join(&page);
         if check {
             let stored = std::fs::read_to_string(&path).unwrap_or_default();
             stale.extend(difference(&stored, &text).map(|what| format!("{page}: {what}")));
         } else {
-            write(&path, &text)?;
+            std::fs::write(&path, &text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
             println!("wrote {page}");
         }
     }
@@ -88,18 +77,9 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
             stale.join("\n")
         );
     }
-    let mut manuals = pages().map(|(page, ..)| page);
-    manuals.try_for_each(|page| match page.ends_with(".1") {
-        true => render_manual(page),
-        false => Ok(()),
-    })
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let manuals = pages().map(|(page, ..)| page);
+    let mut manuals = manuals.filter(|page| page.ends_with(".1"));
+    manuals.try_for_each(|page| render_manual(&page))
 }
 
 /// The first line in which a stored page is not what it should be.

@@ -105,17 +105,11 @@ fn describe(hosts: &Hosts) {
     let place = hosts.directory().display();
     println!("host  address       monotonic clock, s");
     for member in hosts.members() {
-        let (s, ns) = (
-            member.shift_ns / 1_000_000_000,
-            member.shift_ns % 1_000_000_000,
-        );
-        let sign = if member.shift_ns < 0 { '-' } else { '+' };
         println!(
-            "{:<5} {:<13} {sign}{}.{:09}",
+            "{:<5} {:<13} {:+.9}",
             member.name,
             member.address,
-            s.abs(),
-            ns.abs()
+            member.shift_ns as f64 / 1e9
         );
     }
     let count = hosts.members().count() - 1;

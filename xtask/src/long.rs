@@ -23,7 +23,7 @@ const PACKAGES: [&str; 4] = ["jostle", "jostle-lab", "jostle-mpi", "jostle-targe
 
 /// Installs, builds, lints and tests.
 pub(crate) fn run() -> anyhow::Result<()> {
-    packages::ensure_for_libraries()?;
+    packages::ensure_beside(packages::LIBRARIES)?;
     shell::run(&mut Command::new(shell::root().join(LINT)))?;
     shell::run(&mut Command::new(shell::root().join(INSTALL)))?;
     crate::mutants::run()?;

@@ -44,7 +44,6 @@ mod test_runs;
 
 use clap::{Parser, Subcommand};
 use jostle_testbed::{shell, slapd};
-use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(about = "What developers of jostle run")]
@@ -107,29 +106,7 @@ enum Task {
     #[command(disable_help_flag = true)]
     Peers(Forwarded),
     /// Starts OpenLDAP's slapd on a directory of made-up entries, until ^C
-    Slapd {
-        /// Users in the directory
-        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-        entries: u32,
-        /// The seed of names and group members
-        #[arg(long, default_value_t = 2007)]
-        seed: u64,
-        /// Where it listens: of a host of `cargo xtask hosts`, its address
-        #[arg(long, default_value = "127.0.0.1")]
-        address: std::net::IpAddr,
-        /// The port, instead of a free one
-        #[arg(long)]
-        port: Option<u16>,
-        /// The server's log of operations goes to this file
-        #[arg(long)]
-        log: Option<PathBuf>,
-        /// Listens for TLS too
-        #[arg(long)]
-        tls: bool,
-        /// The only CPU that the server runs on
-        #[arg(long)]
-        cpu: Option<usize>,
-    },
+    Slapd(Slapd),
     /// Makes hosts of namespaces, each with its own name, address, sshd and clock
     Hosts(hosts_task::Arguments),
     /// Plants a truth and counts how often the statistics find it
@@ -170,57 +147,62 @@ fn main() -> anyhow::Result<()> {
         Task::Docs { check } => docs::run(check),
         Task::Screens => screens::screens(),
         Task::Size => size::run(),
-        Task::Slapd {
-            entries,
-            seed,
-            address,
-            port,
-            log,
-            tls,
-            cpu,
-        } => serve_slapd(&slapd::Wanted {
-            entries,
-            seed,
-            address,
-            port,
-            log,
-            tls,
-            cpu,
-        }),
+        Task::Slapd(wanted) => wanted.serve(),
         Task::Hosts(arguments) => hosts_task::run(arguments),
         Task::Validate(words) => words.run("validate"),
         Task::Peers(words) => words.run("peers"),
     }
 }
 
-/// Serves until somebody ends this program; the server and its directory go with it.
-fn serve_slapd(wanted: &slapd::Wanted) -> anyhow::Result<()> {
-    let slapd = slapd::Slapd::start(wanted).map_err(anyhow::Error::msg)?;
-    let last = wanted.entries - 1;
-    println!(
-        "slapd (process {}) with {} users:",
-        slapd.pid().unwrap_or(0),
-        wanted.entries
-    );
-    println!("  {}", slapd.url("(uid=user{n})"));
-    println!("  ldapi socket {}", slapd.socket().display());
-    if let Some(port) = slapd.tls_port {
+/// A directory server.
+#[derive(clap::Args)]
+struct Slapd {
+    /// Users in the directory
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    entries: u32,
+    /// Where it listens: of a host of `cargo xtask hosts`, its address
+    #[arg(long, default_value = "127.0.0.1")]
+    address: std::net::IpAddr,
+    /// The port, instead of a free one
+    #[arg(long)]
+    port: Option<u16>,
+    /// The only CPU that the server runs on
+    #[arg(long)]
+    cpu: Option<usize>,
+}
+
+impl Slapd {
+    /// Serves until somebody ends this program; the server and its directory go with it.
+    fn serve(self) -> anyhow::Result<()> {
+        let Slapd {
+            entries,
+            address,
+            port,
+            cpu,
+        } = self;
+        let slapd = slapd::Slapd::start(&slapd::Wanted {
+            entries,
+            address,
+            port,
+            cpu,
+            ..slapd::Wanted::default()
+        })?;
         println!(
-            "  ldaps://localhost:{port}, vouched for by {}",
-            slapd.certificate().display()
+            "slapd (process {}) with {entries} users:\n  {}\n  ldapi socket {}",
+            slapd.pid().unwrap_or(0),
+            slapd.url("(uid=user{n})"),
+            slapd.socket().display()
         );
-    }
-    println!(
-        "  users uid=user0 to uid=user{last} (the password is the uid) in ou=people,{}",
-        slapd::BASE
-    );
-    println!(
-        "  administrator {}, password {}",
-        slapd::ADMIN,
-        slapd::ADMIN_PASSWORD
-    );
-    println!("^C ends it and removes its directory.");
-    loop {
-        std::thread::park();
+        println!(
+            "  users uid=user0 to uid=user{} (the password is the uid) in ou=people,{}\n  \
+             administrator {}, password {}\n^C ends it and removes its directory.",
+            entries - 1,
+            slapd::BASE,
+            slapd::ADMIN,
+            slapd::ADMIN_PASSWORD
+        );
+        loop {
+            std::thread::park();
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Certificates for servers of tests: each signed by its own key, so that whoever names the
 //! file trusts that server and no other.
 
+use crate::shell;
+use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,29 +21,21 @@ impl Certificate {
     ///
     /// # Errors
     /// What openssl said, or that it is missing.
-    pub fn make(directory: &Path, names: &str) -> Result<Certificate, String> {
+    pub fn make(directory: &Path, names: &str) -> anyhow::Result<Certificate> {
         let made = Certificate {
             certificate: directory.join("certificate.pem"),
             key: directory.join("key.pem"),
         };
-        let output = Command::new("openssl")
+        let mut openssl = Command::new("openssl");
+        openssl
             .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(' '))
             .args(["-days", "2", "-subj", "/CN=a test of jostle", "-addext"])
             .arg(format!("subjectAltName={names}"))
             .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
             .arg(&made.key)
             .arg("-out")
-            .arg(&made.certificate)
-            .output();
-        let output = output.map_err(|error| {
-            format!("cannot run openssl: {error}; is the Debian package openssl installed?")
-        })?;
-        match output.status.success() {
-            true => Ok(made),
-            false => Err(format!(
-                "openssl failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )),
-        }
+            .arg(&made.certificate);
+        shell::quiet(&mut openssl).context("is the Debian package openssl installed?")?;
+        Ok(made)
     }
 }

@@ -5,23 +5,12 @@
     reason = "a test whose server does not start has failed"
 )]
 
+pub use crate::running::eventually as wait_for;
+
 use crate::running::Running;
 use jostle_targets::program::{Ground, LaunchRecipe, first_word, free_port};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// For three programs in Java to agree, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Until it is so.
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not so: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// The members of a cluster, ended when they are dropped.
 pub struct Cluster {

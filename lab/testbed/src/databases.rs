@@ -2,10 +2,10 @@
 //! command line. Everybody on this machine may log in, and nothing is kept.
 
 use crate::shell;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Who owns the databases, and logs in to them.
 pub const POSTGRES_USER: &str = "postgres";
@@ -74,19 +74,8 @@ fn owned_by(user: &str, directory: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// Runs it to its end; what it printed is the reason if it fails.
 fn prepare(line: &str, directory: &Path) -> anyhow::Result<()> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().context("no command")?);
-    let output = command
-        .args(words)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run `{line}`"))?;
-    if !output.status.success() {
-        let printed = String::from_utf8_lossy(&output.stderr);
-        bail!("`{line}` failed: {}: {}", output.status, printed.trim());
-    }
-    Ok(())
+    shell::quiet(command.args(words).current_dir(directory))
 }

@@ -241,46 +241,42 @@ fn answer(shared: &Shared, request: &Request) -> Answer {
             None,
         );
     }
-    let leader = if state.has_no_leader {
-        ""
-    } else {
-        "127.0.0.1:8300"
-    };
-    let is = |method: &str, prefix: &str| -> Option<String> {
-        let rest = request.path.strip_prefix(prefix)?;
-        (request.method == method).then(|| rest.to_owned())
-    };
-    if is("GET", "/v1/status/leader").is_some() {
-        return (200, format!("{leader:?}"), None);
-    }
-    if state.has_no_leader {
-        return (500, "No cluster leader".to_owned(), None);
-    }
-    if is("GET", "/v1/agent/self").is_some() {
-        return (200, r#"{"Config":{"Version":"1.21.0"}}"#.to_owned(), None);
-    }
-    if is("GET", "/v1/session/list").is_some() {
-        return (200, state.list(), None);
-    }
-    if let Some(key) = is("GET", "/v1/kv/") {
-        drop(state);
-        return look(shared, &key, &request.query);
-    }
-    let answer = if is("PUT", "/v1/session/create").is_some() {
-        state.create(&request.body)
-    } else if let Some(id) = is("PUT", "/v1/session/renew/") {
-        state.renew(&id)
-    } else if let Some(id) = is("PUT", "/v1/session/destroy/") {
-        state.end(&id);
-        (200, "true".to_owned(), None)
-    } else if let Some(prefix) = is("DELETE", "/v1/kv/") {
-        state.keys.retain(|key, _| !key.starts_with(&prefix));
-        state.index += 1;
-        (200, "true".to_owned(), None)
-    } else if let Some(key) = is("PUT", "/v1/kv/") {
-        state.put(&key, &request.query)
-    } else {
-        (404, "no such path".to_owned(), None)
+    let path = request.path.strip_prefix("/v1/").unwrap_or_default();
+    let folders = ["session/renew/", "session/destroy/", "kv/"];
+    let within = |folder: &&'static str| Some((*folder, path.strip_prefix(*folder)?));
+    let (path, rest) = folders.iter().find_map(within).unwrap_or((path, ""));
+    let done = || (200, "true".to_owned(), None);
+    let answer = match (request.method.as_str(), path) {
+        ("GET", "status/leader") => {
+            let leader = if state.has_no_leader {
+                ""
+            } else {
+                "127.0.0.1:8300"
+            };
+            return (200, format!("{leader:?}"), None);
+        }
+        _ if state.has_no_leader => return (500, "No cluster leader".to_owned(), None),
+        ("GET", "agent/self") => {
+            return (200, r#"{"Config":{"Version":"1.21.0"}}"#.to_owned(), None);
+        }
+        ("GET", "session/list") => return (200, state.list(), None),
+        ("GET", "kv/") => {
+            drop(state);
+            return look(shared, rest, &request.query);
+        }
+        ("PUT", "session/create") => state.create(&request.body),
+        ("PUT", "session/renew/") => state.renew(rest),
+        ("PUT", "session/destroy/") => {
+            state.end(rest);
+            done()
+        }
+        ("DELETE", "kv/") => {
+            state.keys.retain(|key, _| !key.starts_with(rest));
+            state.index += 1;
+            done()
+        }
+        ("PUT", "kv/") => state.put(rest, &request.query),
+        _ => (404, "no such path".to_owned(), None),
     };
     shared.changed.notify_all();
     answer

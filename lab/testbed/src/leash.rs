@@ -3,9 +3,11 @@
 
 use crate::shell;
 use anyhow::Context;
+use std::io::Write;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Dropping it closes the input and waits for the child's end.
+#[derive(Debug)]
 pub struct Leash {
     child: Child,
     input: Option<ChildStdin>,
@@ -28,6 +30,15 @@ impl Leash {
     /// The child's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Writes a line to it.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("no input")?;
+        writeln!(input, "{line}").context("the program has ended")
     }
 
     /// What it prints, if that is piped; once.

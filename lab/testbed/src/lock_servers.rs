@@ -9,6 +9,7 @@
 use crate::certificate::Certificate;
 use crate::fake_consul::FakeConsul;
 use crate::ports::free_port;
+use crate::servers::{self, Placed, Running};
 use crate::shell;
 use jostle_lockd::{Config, Server};
 use jostle_model::plan::{Carrier, Range};
@@ -18,10 +19,9 @@ use jostle_targets::program::{Ground, LaunchRecipe, Launched, first_word};
 use jostle_targets::{Launcher, Setup, SetupError};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -186,17 +186,10 @@ fn library() -> &'static str {
     PATH.get_or_init(|| {
         let header = shell::root().join("tool/own-locks");
         let path = place().join("rwlock.so");
-        let status = Command::new("cc")
-            .args(["-O2", "-shared", "-fPIC", "-o"])
-            .arg(&path)
-            .arg("-I")
-            .arg(&header)
-            .arg(header.join("examples/rwlock.c"))
-            .status();
-        assert!(
-            status.unwrap().success(),
-            "is the Debian package gcc installed?"
-        );
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&path);
+        cc.arg("-I").arg(&header);
+        shell::quiet(cc.arg(header.join("examples/rwlock.c"))).unwrap();
         path.display().to_string()
     })
 }
@@ -260,11 +253,11 @@ fn python_lock() -> &'static str {
 /// A Redis that keeps nothing on disk, as `//HOST:PORT`. Each test has one of its own, in
 /// its thread: what others ask would be counted, and their keys seen.
 fn redis() -> &'static str {
-    thread_local!(static REDIS: OnceLock<(Redis, &'static str)> = const { OnceLock::new() });
+    thread_local!(static REDIS: OnceLock<(Running, &'static str)> = const { OnceLock::new() });
     REDIS.with(|redis| {
         let make = || {
-            let redis = Redis::start("");
-            let address = redis.address.clone().leak() as &'static str;
+            let redis = start_redis(|port| format!("--port {port}"));
+            let address = format!("//{}", redis.address).leak() as &'static str;
             (redis, address)
         };
         redis.get_or_init(make).1
@@ -293,8 +286,8 @@ pub fn guarded(password: &str) -> [String; 2] {
         let (stop, _never) = UnixStream::pair().unwrap();
         server.run(&stop).unwrap();
     });
-    let redis = Redis::start(&format!("--requirepass {password}"));
-    let redis_address = format!("redis:{}", redis.address);
+    let redis = start_redis(|port| format!("--port {port} --requirepass {password}"));
+    let redis_address = format!("redis://{}", redis.address);
     // Its shell ends it when we end.
     std::mem::forget(redis);
     [redis_address, format!("lockd://{address}")]
@@ -305,59 +298,30 @@ pub fn guarded(password: &str) -> [String; 2] {
 pub fn redis_with_tls(own: &Certificate) -> String {
     let Certificate { certificate, key } = own;
     let (certificate, key) = (certificate.display(), key.display());
-    let redis = Redis::start(&format!(
-        "--port 0 --tls-port {PORT} --tls-auth-clients no --tls-cert-file {certificate} \
-         --tls-key-file {key} --tls-ca-cert-file {certificate}"
-    ));
-    let target = format!("rediss:{}?ca={certificate}", redis.address);
+    let redis = start_redis(|port| {
+        format!(
+            "--port 0 --tls-port {port} --tls-auth-clients no --tls-cert-file {certificate} \
+             --tls-key-file {key} --tls-ca-cert-file {certificate}"
+        )
+    });
+    let target = format!("rediss://{}?ca={certificate}", redis.address);
     // Its shell ends it when we end.
     std::mem::forget(redis);
     target
 }
 
-/// What stands for its port among the options of a server.
-const PORT: &str = "PORT";
-
-/// Ended when it is dropped, and with this program.
-struct Redis {
-    shell: Child,
-    address: String,
-}
-
-impl Redis {
-    fn start(options: &str) -> Redis {
-        let port = free_port().unwrap();
-        let options = options.replace(PORT, &port.to_string());
-        // The shell ends the server when its standard input closes, whatever the way.
-        let script = format!(
-            "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no {options} \
-             >/dev/null & read -r never; kill $!"
-        );
-        let shell = Command::new("sh")
-            .args(["-c", &script])
-            .stdin(Stdio::piped())
-            .current_dir(place())
-            .spawn()
-            .unwrap();
-        let redis = Redis {
-            shell,
-            address: format!("//127.0.0.1:{port}"),
-        };
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "redis-server does not answer; is the Debian package redis-server installed?"
+/// A Redis that keeps nothing on disk, with options by its port.
+fn start_redis(options: impl FnOnce(u16) -> String) -> Running {
+    servers::launch(
+        servers::Server::Redis,
+        Placed::default(),
+        |address, place| {
+            let (place, options) = (place.display(), options(address.port()));
+            let line = format!(
+                "redis-server --bind 127.0.0.1 --save --appendonly no --dir {place} {options}"
             );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        redis
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
-    }
+            Ok(line.split(' ').map(str::to_owned).collect())
+        },
+    )
+    .unwrap()
 }

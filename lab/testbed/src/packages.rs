@@ -7,426 +7,110 @@
 )]
 
 use crate::shell;
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A package, how to see that it is there, and what for.
-#[derive(Clone, Copy)]
-struct Package {
-    name: &'static str,
-    /// A program in PATH, or a file by its whole path, that comes with it.
-    brings: &'static str,
-    why: &'static str,
-}
+/// A package, a program in `PATH` or a file by its whole path that comes with it, and what it is
+/// for.
+type Package = (&'static str, &'static str, &'static str);
 
-/// Everything that is needed. A new line needs a reason.
-const PACKAGES: &[Package] = &[
-    Package {
-        name: "gcc",
-        brings: "cc",
-        why: "links Rust programs, and compiles tests and examples in C",
-    },
-    Package {
-        name: "libc6-dev",
-        brings: "/usr/include/stdio.h",
-        why: "headers for those C programs",
-    },
-    Package {
-        name: "g++",
-        brings: "c++",
-        why: "compiles libFuzzer, which is C++, and the lock in C++ of tool/own-locks/",
-    },
-    Package {
-        name: "golang-go",
-        brings: "go",
-        why: "builds the locks in Go of tool/own-locks/",
-    },
-    Package {
-        name: "git",
-        brings: "git",
-        why: "tests of tool/ci-gate/ compare two revisions of a repository",
-    },
-    Package {
-        name: "util-linux",
-        brings: "prlimit",
-        why: "tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset",
-    },
-    Package {
-        name: "iproute2",
-        brings: "ip",
-        why: "tests make network namespaces for connections, and cut the link of jostled's clients",
-    },
-    Package {
-        name: "openmpi-bin",
-        brings: "mpirun",
-        why: "starts the ranks of world `mpi` across the hosts of `cargo xtask hosts`",
-    },
-    Package {
-        name: "libopenmpi-dev",
-        brings: "mpicc",
-        why: "the library that jostle is linked with for world `mpi`",
-    },
-    Package {
-        name: "libclang-dev",
-        brings: "/usr/share/doc/libclang-dev/copyright",
-        why: "the crate `mpi` reads MPI's headers with it",
-    },
-    Package {
-        name: "openssh-server",
-        brings: "sshd",
-        why: "mpirun reaches the hosts of `cargo xtask hosts` over ssh",
-    },
-    Package {
-        name: "openssh-client",
-        brings: "ssh",
-        why: "the other side of it, and its keys",
-    },
-    Package {
-        name: "gnuplot-nox",
-        brings: "gnuplot",
-        why: "a test plots jostle's output with a script written for lockscale",
-    },
-    Package {
-        name: "chromium",
-        brings: "chromium",
-        why: "a test opens the pages of `--html` in it",
-    },
-    Package {
-        name: "prometheus",
-        brings: "prometheus",
-        why: "a test has it scrape `--metrics` and answer the queries of tool/grafana/jostle.json",
-    },
-    Package {
-        name: "librsvg2-bin",
-        brings: "rsvg-convert",
-        why: "`report --figures` makes PNG files with it",
-    },
-    Package {
-        name: "man-db",
-        brings: "man",
-        why: "the manual page is rendered to find mistakes in it",
-    },
-    Package {
-        name: "redis-server",
-        brings: "redis-server",
-        why: "the peer that the target `redis` is tested on, and jostled measured beside",
-    },
-    Package {
-        name: "redis-tools",
-        brings: "redis-cli",
-        why: "tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled",
-    },
-    Package {
-        name: "wrk",
-        brings: "wrk",
-        why: "a load generator with threads that tests of `jostle judge` run against nginx",
-    },
-    Package {
-        name: "apache2-utils",
-        brings: "ab",
-        why: "a load generator with a connection for each request, for the same tests",
-    },
-    Package {
-        name: "postgresql",
-        brings: "/usr/share/doc/postgresql/copyright",
-        why: "the server that the targets `postgres` and `postgres-try` launch",
-    },
-    Package {
-        name: "mariadb-server",
-        brings: "mariadbd",
-        why: "the server that the target `mariadb` launches",
-    },
-    Package {
-        name: "mariadb-client",
-        brings: "mariadb-slap",
-        why: "a load generator with a thread for each connection, for the tests of `jostle judge`",
-    },
-    Package {
-        name: "etcd-server",
-        brings: "etcd",
-        why: "the server that the target `etcd` launches",
-    },
-    Package {
-        name: "zookeeper",
-        brings: "/usr/share/java/zookeeper.jar",
-        why: "the server that the target `zookeeper` launches, in Java",
-    },
-    Package {
-        name: "memcached",
-        brings: "memcached",
-        why: "the server that the target `memcached` launches",
-    },
-    Package {
-        name: "nats-server",
-        brings: "nats-server",
-        why: "the server that the target `nats` launches",
-    },
-    Package {
-        name: "nginx-light",
-        brings: "nginx",
-        why: "the web server beside which `cargo xtask validate` plants neighbours",
-    },
-    Package {
-        name: "slapd",
-        brings: "slapd",
-        why: "the directory server that the target `ldap` is tested and measured on",
-    },
-    Package {
-        name: "ldap-utils",
-        brings: "ldapsearch",
-        why: "tests search with ldapsearch beside jostle",
-    },
-    Package {
-        name: "libhiredis-dev",
-        brings: "/usr/include/hiredis/hiredis.h",
-        why: "a test runs a C client written with hiredis against jostled",
-    },
-    Package {
-        name: "pkg-config",
-        brings: "pkg-config",
-        why: "finds hiredis for that client",
-    },
-    Package {
-        name: "curl",
-        brings: "curl",
-        why: "tests call the procedures of procd with it",
-    },
-    Package {
-        name: "openssl",
-        brings: "openssl",
-        why: "makes certificates for the tests of TLS",
-    },
-    Package {
-        name: "python3-venv",
-        brings: "/usr/share/doc/python3-venv/copyright",
-        why: "keeps two versions of redis-py apart for the tests of jostled, and has pandas and \
-              DuckDB for the examples of tool/docs/data.md",
-    },
-    Package {
-        name: "python3-kazoo",
-        brings: "/usr/lib/python3/dist-packages/kazoo/client.py",
-        why: "observes ZooKeeper's locks in `cargo xtask validate recover`",
-    },
-    Package {
-        name: "python3-psycopg2",
-        brings: "/usr/lib/python3/dist-packages/psycopg2/__init__.py",
-        why: "observes PostgreSQL's locks in `cargo xtask validate recover`",
-    },
-    Package {
-        name: "r-base-core",
-        brings: "Rscript",
-        why: "runs the example in R of tool/docs/data.md",
-    },
-    Package {
-        name: "python3-wheel",
-        brings: "/usr/lib/python3/dist-packages/wheel/__main__.py",
-        why: "packs the wheel, and compares its files with their sums",
-    },
-];
+/// Everything that tests need: a line for each [`Package`]. A new line needs a reason.
+const TESTS: &str = "\
+gcc cc links Rust programs, and compiles tests and examples in C
+libc6-dev /usr/include/stdio.h headers for those C programs
+g++ c++ compiles libFuzzer, which is C++, and the lock in C++ of tool/own-locks/
+golang-go go builds the locks in Go of tool/own-locks/
+git git tests of tool/ci-gate/ compare two revisions of a repository
+util-linux prlimit tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset
+iproute2 ip tests make network namespaces for connections, and cut the link of jostled's clients
+openmpi-bin mpirun starts the ranks of world `mpi` across the hosts of `cargo xtask hosts`
+libopenmpi-dev mpicc the library that jostle is linked with for world `mpi`
+libclang-dev /usr/share/doc/libclang-dev/copyright the crate `mpi` reads MPI's headers with it
+openssh-server sshd mpirun reaches the hosts of `cargo xtask hosts` over ssh
+openssh-client ssh the other side of it, and its keys
+gnuplot-nox gnuplot a test plots jostle's output with a script written for lockscale
+chromium chromium a test opens the pages of `--html` in it
+prometheus prometheus a test has it scrape `--metrics` and answer the queries of tool/grafana/jostle.json
+librsvg2-bin rsvg-convert `report --figures` makes PNG files with it
+man-db man the manual page is rendered to find mistakes in it
+redis-server redis-server the peer that the target `redis` is tested on, and jostled measured beside
+redis-tools redis-cli tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled
+wrk wrk a load generator with threads that tests of `jostle judge` run against nginx
+apache2-utils ab a load generator with a connection for each request, for the same tests
+postgresql /usr/share/doc/postgresql/copyright the server that the targets `postgres` and `postgres-try` launch
+mariadb-server mariadbd the server that the target `mariadb` launches
+mariadb-client mariadb-slap a load generator with a thread for each connection, for the tests of `jostle judge`
+etcd-server etcd the server that the target `etcd` launches
+zookeeper /usr/share/java/zookeeper.jar the server that the target `zookeeper` launches, in Java
+memcached memcached the server that the target `memcached` launches
+nats-server nats-server the server that the target `nats` launches
+nginx-light nginx the web server beside which `cargo xtask validate` plants neighbours
+slapd slapd the directory server that the target `ldap` is tested and measured on
+ldap-utils ldapsearch tests search with ldapsearch beside jostle
+libhiredis-dev /usr/include/hiredis/hiredis.h a test runs a C client written with hiredis against jostled
+pkg-config pkg-config finds hiredis for that client
+curl curl tests call the procedures of procd with it
+openssl openssl makes certificates for the tests of TLS
+python3-venv /usr/share/doc/python3-venv/copyright keeps two versions of redis-py apart for the tests of jostled, and has pandas and DuckDB for the examples of tool/docs/data.md
+python3-kazoo /usr/lib/python3/dist-packages/kazoo/client.py observes ZooKeeper's locks in `cargo xtask validate recover`
+python3-psycopg2 /usr/lib/python3/dist-packages/psycopg2/__init__.py observes PostgreSQL's locks in `cargo xtask validate recover`
+r-base-core Rscript runs the example in R of tool/docs/data.md
+python3-wheel /usr/lib/python3/dist-packages/wheel/__main__.py packs the wheel, and compares its files with their sums
+";
 
 /// What `cargo xtask long` needs beside them.
-const OF_LIBRARIES: &[Package] = &[
-    Package {
-        name: "python3-pandas",
-        brings: "/usr/share/doc/python3-pandas/copyright",
-        why: "reads a table of tool/docs/questions.md",
-    },
-    Package {
-        name: "npm",
-        brings: "npm",
-        why: "fetches the lock for Node.js that `pipe` is tested with",
-    },
-    Package {
-        name: "maven",
-        brings: "mvn",
-        why: "builds the locks in Java that `pipe` is tested with",
-    },
-    Package {
-        name: "default-jdk-headless",
-        brings: "javac",
-        why: "compiles and runs them",
-    },
-];
+pub const LIBRARIES: &str = "\
+python3-pandas /usr/share/doc/python3-pandas/copyright reads a table of tool/docs/questions.md
+npm npm fetches the lock for Node.js that `pipe` is tested with
+maven mvn builds the locks in Java that `pipe` is tested with
+default-jdk-headless javac compiles and runs them
+";
 
-/// What `cargo xtask peers --clients` needs beside all of these.
-const OF_REFERENCE: &[Package] = &[
-    Package {
-        name: "libmemcached-dev",
-        brings: "/usr/include/libmemcached/memcached.h",
-        why: "the client that the target `memcached` is compared with",
-    },
-    Package {
-        name: "libmariadb-dev",
-        brings: "/usr/include/mariadb/mysql.h",
-        why: "the client that the target `mariadb` is compared with",
-    },
-    Package {
-        name: "hey",
-        brings: "hey",
-        why: "a load generator in Go that `validate judge-cases` runs",
-    },
-    Package {
-        name: "sysbench",
-        brings: "sysbench",
-        why: "one for databases, in C and Lua, for the same",
-    },
-    Package {
-        name: "siege",
-        brings: "siege",
-        why: "one in C with threads, which opens a connection for each request",
-    },
-    Package {
-        name: "nghttp2-client",
-        brings: "h2load",
-        why: "h2load, one in C with epoll",
-    },
-    Package {
-        name: "libmemcached-tools",
-        brings: "memcslap",
-        why: "memcslap, one for memcached",
-    },
-    Package {
-        name: "haproxy",
-        brings: "haproxy",
-        why: "a server and proxy of those cases",
-    },
-    Package {
-        name: "lighttpd",
-        brings: "lighttpd",
-        why: "a server of those cases",
-    },
-    Package {
-        name: "php-cli",
-        brings: "php",
-        why: "a server of one worker for those cases",
-    },
-    Package {
-        name: "ruby",
-        brings: "ruby",
-        why: "a generator and a server whose threads need one lock, for those cases",
-    },
-    Package {
-        name: "php8.2-curl",
-        brings: "/usr/lib/php/20220829/curl.so",
-        why: "a generator by curl's multi interface, for those cases",
-    },
-    Package {
-        name: "libwww-perl",
-        brings: "/usr/share/perl5/LWP.pm",
-        why: "one by LWP, for the same",
-    },
-    Package {
-        name: "httperf",
-        brings: "httperf",
-        why: "one that keeps a pace by spinning, for the same",
-    },
-    Package {
-        name: "libapache2-mod-php8.2",
-        brings: "/usr/lib/apache2/modules/libphp8.2.so",
-        why: "Apache, a server of those cases, and what its prefork serves",
-    },
-    Package {
-        name: "caddy",
-        brings: "caddy",
-        why: "a server and proxy in Go, for those cases",
-    },
-    Package {
-        name: "h2o",
-        brings: "h2o",
-        why: "a server of HTTP/2, for those cases",
-    },
-    Package {
-        name: "mini-httpd",
-        brings: "mini_httpd",
-        why: "a server with a process for each request, for those cases",
-    },
-    Package {
-        name: "puma",
-        brings: "puma",
-        why: "a server of Ruby with a pool of threads, for those cases",
-    },
-    Package {
-        name: "starman",
-        brings: "starman",
-        why: "one of Perl with a pool of processes",
-    },
-    Package {
-        name: "ruby-webrick",
-        brings: "/usr/share/doc/ruby-webrick/copyright",
-        why: "a server that writes header and body apart, for those cases",
-    },
-    Package {
-        name: "beanstalkd",
-        brings: "beanstalkd",
-        why: "a queue that is a server of those cases",
-    },
-    Package {
-        name: "pgbouncer",
-        brings: "pgbouncer",
-        why: "a proxy with a small pool, for those cases",
-    },
-    Package {
-        name: "varnish",
-        brings: "varnishd",
-        why: "a proxy of those cases",
-    },
-    Package {
-        name: "squid",
-        brings: "squid",
-        why: "a proxy of those cases",
-    },
-    Package {
-        name: "socat",
-        brings: "socat",
-        why: "a proxy with a process for each connection, for those cases",
-    },
-    Package {
-        name: "stunnel4",
-        brings: "stunnel4",
-        why: "a server whose CPU goes to TLS, for those cases",
-    },
-];
+/// What `cargo xtask screens`, `peers --clients` and `validate judge-cases` need beside all of
+/// these.
+const REFERENCE: &str = "\
+webp cwebp makes the pictures of `cargo xtask screens` small
+libmemcached-dev /usr/include/libmemcached/memcached.h the client that the target `memcached` is compared with
+libmariadb-dev /usr/include/mariadb/mysql.h the client that the target `mariadb` is compared with
+hey hey a load generator in Go that `validate judge-cases` runs
+sysbench sysbench one for databases, in C and Lua, for the same
+siege siege one in C with threads, which opens a connection for each request
+nghttp2-client h2load h2load, one in C with epoll
+libmemcached-tools memcslap memcslap, one for memcached
+haproxy haproxy a server and proxy of those cases
+lighttpd lighttpd a server of those cases
+php-cli php a server of one worker for those cases
+ruby ruby a generator and a server whose threads need one lock, for those cases
+php8.2-curl /usr/lib/php/20220829/curl.so a generator by curl's multi interface, for those cases
+libwww-perl /usr/share/perl5/LWP.pm one by LWP, for the same
+httperf httperf one that keeps a pace by spinning, for the same
+libapache2-mod-php8.2 /usr/lib/apache2/modules/libphp8.2.so Apache, a server of those cases, and what its prefork serves
+caddy caddy a server and proxy in Go, for those cases
+h2o h2o a server of HTTP/2, for those cases
+mini-httpd mini_httpd a server with a process for each request, for those cases
+puma puma a server of Ruby with a pool of threads, for those cases
+starman starman one of Perl with a pool of processes
+ruby-webrick /usr/share/doc/ruby-webrick/copyright a server that writes header and body apart, for those cases
+beanstalkd beanstalkd a queue that is a server of those cases
+pgbouncer pgbouncer a proxy with a small pool, for those cases
+varnish varnishd a proxy of those cases
+squid squid a proxy of those cases
+socat socat a proxy with a process for each connection, for those cases
+stunnel4 stunnel4 a server whose CPU goes to TLS, for those cases
+";
 
-/// What `cargo xtask dist` needs beside them.
-const OF_DIST: &[Package] = &[
-    Package {
-        name: "gcc-aarch64-linux-gnu",
-        brings: "aarch64-linux-gnu-gcc",
-        why: "links jostle-call for AArch64; its strip and libraries are used, too",
-    },
-    Package {
-        name: "libc6-dev-arm64-cross",
-        brings: "/usr/aarch64-linux-gnu/lib/libc.a",
-        why: "that compiler asks for it, even where nothing of it is taken",
-    },
-    Package {
-        name: "qemu-user",
-        brings: "qemu-aarch64",
-        why: "runs programs for AArch64",
-    },
-    Package {
-        name: "ca-certificates",
-        brings: "/etc/ssl/certs/ca-certificates.crt",
-        why: "the authorities that the image brings",
-    },
-    Package {
-        name: "mmdebstrap",
-        brings: "mmdebstrap",
-        why: "makes the clean root in which packages are installed",
-    },
-    Package {
-        name: "skopeo",
-        brings: "skopeo",
-        why: "reads the image and compares its digests",
-    },
-    Package {
-        name: "umoci",
-        brings: "umoci",
-        why: "unpacks the image",
-    },
-];
+/// What `cargo xtask dist` needs beside those of tests.
+pub const DIST: &str = "\
+gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc links jostle-call for AArch64; its strip and libraries are used, too
+libc6-dev-arm64-cross /usr/aarch64-linux-gnu/lib/libc.a that compiler asks for it, even where nothing of it is taken
+qemu-user qemu-aarch64 runs programs for AArch64
+ca-certificates /etc/ssl/certs/ca-certificates.crt the authorities that the image brings
+mmdebstrap mmdebstrap makes the clean root in which packages are installed
+skopeo skopeo reads the image and compares its digests
+umoci umoci unpacks the image
+";
 
 /// What is to be done about packages.
 #[derive(Debug, PartialEq, Eq)]
@@ -445,7 +129,7 @@ enum Action {
 /// # Errors
 /// What is missing, where it cannot be installed; or that we are not root.
 pub fn ensure_all() -> anyhow::Result<()> {
-    let packages = install(&PACKAGES.iter().collect::<Vec<_>>());
+    let packages = ensure_beside("");
     if !is_root() {
         let missing = packages.err().map(|error| format!("{error}\n"));
         bail!(
@@ -455,7 +139,7 @@ pub fn ensure_all() -> anyhow::Result<()> {
         );
     }
     packages?;
-    println!("all {} packages are installed", PACKAGES.len());
+    println!("all {} packages are installed", TESTS.lines().count());
     Ok(())
 }
 
@@ -463,75 +147,66 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Makes sure that all packages are there with which libraries of other languages are
-/// built.
+/// Makes sure that the packages of tests are there, and those of this list.
 ///
 /// # Errors
 /// What is missing, where it cannot be installed.
-pub fn ensure_for_libraries() -> anyhow::Result<()> {
-    install(&PACKAGES.iter().chain(OF_LIBRARIES).collect::<Vec<_>>())
-}
-
-/// Makes sure that all packages are there with which packages for users are made and
-/// checked.
-///
-/// # Errors
-/// What is missing, where it cannot be installed.
-pub fn ensure_for_dist() -> anyhow::Result<()> {
-    install(&PACKAGES.iter().chain(OF_DIST).collect::<Vec<_>>())
+pub fn ensure_beside(list: &'static str) -> anyhow::Result<()> {
+    install(&packages(TESTS).chain(packages(list)).collect::<Vec<_>>())
 }
 
 /// Makes sure that these packages of the lists are there; silent if they are.
 pub fn ensure(names: &[&str]) -> anyhow::Result<()> {
-    let all = || [PACKAGES, OF_LIBRARIES, OF_REFERENCE].into_iter().flatten();
-    if let Some(name) = names
-        .iter()
-        .find(|name| all().all(|one| one.name != **name))
-    {
+    let all = || [TESTS, LIBRARIES, REFERENCE].into_iter().flat_map(packages);
+    let is_listed = |name: &&&str| all().any(|(listed, ..)| listed == **name);
+    if let Some(name) = names.iter().find(|name| !is_listed(name)) {
         bail!("the package {name} is in no list");
     }
-    let listed: Vec<_> = all().filter(|one| names.contains(&one.name)).collect();
-    install(&listed)
+    install(
+        &all()
+            .filter(|one| names.contains(&one.0))
+            .collect::<Vec<_>>(),
+    )
 }
 
-fn install(packages: &[&'static Package]) -> anyhow::Result<()> {
-    let missing = || {
-        let missing = packages.iter().filter(|package| !present(package.brings));
-        missing.copied().collect()
+/// The lines of a list.
+fn packages(list: &'static str) -> impl Iterator<Item = Package> {
+    list.lines().map(|line| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (brings, why) = rest.split_once(' ').unwrap_or((rest, ""));
+        (name, brings, why)
+    })
+}
+
+fn install(packages: &[Package]) -> anyhow::Result<()> {
+    let missing = || -> Vec<&'static str> {
+        let missing = packages.iter().filter(|(_, brings, _)| !present(brings));
+        missing.map(|(name, ..)| *name).collect()
     };
     match action(missing(), is_root(), present("apt-get")) {
         Action::Nothing => Ok(()),
         Action::Install(names) => {
-            println!("installing {}", names.join(" "));
-            let apt = |arguments: &[&str]| {
+            let listed = names.join(" ");
+            println!("installing {listed}");
+            let apt = |arguments: &str| {
                 let mut apt = Command::new("apt-get");
                 // Packages of servers start them; tests start their own.
                 apt.env("DEBIAN_FRONTEND", "noninteractive")
                     .env("RUNLEVEL", "1")
-                    .args(arguments);
+                    .args(arguments.split(' '));
                 shell::run(&mut apt)
             };
-            apt(&["update", "-qq"])?;
-            apt(&[
-                &["install", "-qq", "-y", "--no-install-recommends"],
-                &names[..],
-            ]
-            .concat())?;
-            match action(missing(), false, false) {
-                Action::Nothing => Ok(()),
-                _ => bail!(
-                    "apt-get installed {}, yet something is missing",
-                    names.join(" ")
-                ),
-            }
+            apt("update -qq")?;
+            apt(&format!("install -qq -y --no-install-recommends {listed}"))?;
+            ensure!(
+                missing().is_empty(),
+                "apt-get installed {listed}, yet something is missing"
+            );
+            Ok(())
         }
         Action::Ask(names) => {
-            for package in packages
-                .iter()
-                .filter(|package| names.contains(&package.name))
-            {
-                println!("missing: {} ({})", package.name, package.why);
-            }
+            let asked = packages.iter().filter(|(name, ..)| names.contains(name));
+            asked.for_each(|(name, _, why)| println!("missing: {name} ({why})"));
             bail!(
                 "install what is missing: `sudo apt-get install {}`",
                 names.join(" ")
@@ -541,12 +216,11 @@ fn install(packages: &[&'static Package]) -> anyhow::Result<()> {
 }
 
 /// Installs only as root and where apt-get exists; elsewhere people decide.
-fn action(missing: Vec<&'static Package>, root: bool, apt_get: bool) -> Action {
-    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
-    match names {
-        names if names.is_empty() => Action::Nothing,
-        names if root && apt_get => Action::Install(names),
-        names => Action::Ask(names),
+fn action(missing: Vec<&'static str>, root: bool, apt_get: bool) -> Action {
+    match missing {
+        missing if missing.is_empty() => Action::Nothing,
+        missing if root && apt_get => Action::Install(missing),
+        missing => Action::Ask(missing),
     }
 }
 
@@ -568,15 +242,14 @@ mod tests {
 
     #[test]
     fn packages_are_installed_only_by_root_with_apt_get() {
-        let some = || PACKAGES.iter().take(2).collect::<Vec<_>>();
-        let names = || vec![PACKAGES[0].name, PACKAGES[1].name];
+        let some = || vec!["gcc", "git"];
         let table = [
             // missing, root, apt-get, what is done
             (vec![], true, true, Action::Nothing),
             (vec![], false, false, Action::Nothing), // present: nothing to ask for
-            (some(), true, true, Action::Install(names())),
-            (some(), false, true, Action::Ask(names())),
-            (some(), true, false, Action::Ask(names())),
+            (some(), true, true, Action::Install(some())),
+            (some(), false, true, Action::Ask(some())),
+            (some(), true, false, Action::Ask(some())),
         ];
         for (missing, root, apt_get, expected) in table {
             assert_eq!(action(missing, root, apt_get), expected);
@@ -585,10 +258,11 @@ mod tests {
 
     #[test]
     fn every_package_is_listed_once_with_a_reason() {
-        let all: Vec<_> = [PACKAGES, OF_LIBRARIES, OF_REFERENCE, OF_DIST].concat();
-        for (at, package) in all.iter().enumerate() {
-            assert!(!package.why.is_empty(), "{}", package.name);
-            assert!(all[at + 1..].iter().all(|other| other.name != package.name));
+        let lists = [TESTS, LIBRARIES, REFERENCE, DIST];
+        let all: Vec<Package> = lists.into_iter().flat_map(packages).collect();
+        for (at, (name, brings, why)) in all.iter().enumerate() {
+            assert!(!brings.is_empty() && !why.is_empty(), "{name}");
+            assert!(all[at + 1..].iter().all(|other| other.0 != *name));
         }
     }
 

@@ -25,18 +25,17 @@ struct Relay {
     args: Args,
 }
 
-/// Serves until it is killed. Tells its port when clients can connect.
+/// Serves at this port of the loopback address until it is killed.
 ///
 /// # Errors
 /// The system's, of the server itself; a client's end its connection.
-pub fn run(ready: impl FnOnce(u16)) -> io::Result<()> {
+pub fn run(port: u16) -> io::Result<()> {
     // If it stays, accept() will tell.
     jostle_sys::files::raise_descriptor_limit();
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let listener = TcpListener::bind(("127.0.0.1", port))?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let number = EventData::new_u64(LISTENER);
     epoll::add(&epoll, &listener, number, EventFlags::IN)?;
-    ready(listener.local_addr()?.port());
     let mut relay = Relay::default();
     let mut events = Vec::with_capacity(1024);
     let mut buffer = vec![0; 64 * 1024];

@@ -9,7 +9,7 @@ use crate::leash::Leash;
 use crate::ports::free_port;
 use crate::slapd::{self, Slapd};
 use crate::stores;
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, bail, ensure};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
@@ -67,36 +67,29 @@ pub struct Placed<'a> {
 impl Server {
     /// As tables print it, and as a target is named that is measured on it.
     pub fn name(self) -> &'static str {
-        match self {
-            Server::Lockd => "lockd",
-            Server::Slow => "slow",
-            Server::Redis => "redis",
-            Server::Nginx => "nginx",
-            Server::Python => "python",
-            Server::Slapd => "slapd",
-            Server::Postgres => "postgres",
-            Server::Mariadb => "mariadb",
-            Server::Etcd | Server::CurrentEtcd => "etcd",
-            Server::Zookeeper => "zookeeper",
-            Server::Memcached => "memcached",
-            Server::Other => "other",
-        }
+        self.about().0
     }
 
     /// The Debian packages that it comes from.
     pub fn packages(self) -> &'static [&'static str] {
+        self.about().1
+    }
+
+    fn about(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Server::Lockd | Server::Slow | Server::Other => &[],
-            Server::Redis => &["redis-server"],
-            Server::Nginx => &["nginx-light"],
-            Server::Python => &["python3-venv"],
-            Server::Slapd => &["slapd", "openssl"],
-            Server::Postgres => &["postgresql"],
-            Server::Mariadb => &["mariadb-server"],
-            Server::Etcd => &["etcd-server"],
-            Server::CurrentEtcd => &["golang-go"],
-            Server::Zookeeper => &["zookeeper"],
-            Server::Memcached => &["memcached"],
+            Server::Lockd => ("lockd", &[]),
+            Server::Slow => ("slow", &[]),
+            Server::Redis => ("redis", &["redis-server"]),
+            Server::Nginx => ("nginx", &["nginx-light"]),
+            Server::Python => ("python", &["python3-venv"]),
+            Server::Slapd => ("slapd", &["slapd", "openssl"]),
+            Server::Postgres => ("postgres", &["postgresql"]),
+            Server::Mariadb => ("mariadb", &["mariadb-server"]),
+            Server::Etcd => ("etcd", &["etcd-server"]),
+            Server::CurrentEtcd => ("etcd", &["golang-go"]),
+            Server::Zookeeper => ("zookeeper", &["zookeeper"]),
+            Server::Memcached => ("memcached", &["memcached"]),
+            Server::Other => ("other", &[]),
         }
     }
 
@@ -121,18 +114,10 @@ impl Server {
                 bail!("slapd is not started in a control group of its own")
             }
             Server::Slapd => directory(placed.cpu),
-            Server::Redis
-            | Server::Nginx
-            | Server::Python
-            | Server::Postgres
-            | Server::Mariadb
-            | Server::Etcd
-            | Server::CurrentEtcd
-            | Server::Zookeeper
-            | Server::Memcached => launch(self, placed, |address, directory| {
+            Server::Other => bail!("another program is launched by its command line"),
+            _ => launch(self, placed, |address, directory| {
                 words(self, address, directory)
             }),
-            Server::Other => bail!("another program is launched by its command line"),
         }
     }
 }
@@ -156,28 +141,18 @@ pub struct Running {
 impl Running {
     /// What the verbs that send requests are given.
     pub fn target(&self) -> String {
+        let at = self.address;
         match (self.server, &self.end) {
-            (Server::Lockd | Server::Slow, _) => format!("lockd://{}", self.address),
-            (
-                Server::Redis
-                | Server::Etcd
-                | Server::CurrentEtcd
-                | Server::Zookeeper
-                | Server::Memcached,
-                _,
-            ) => format!("{}://{}", self.server.name(), self.address),
-            (Server::Postgres, _) => format!(
-                "postgres://{}@{}/postgres",
-                databases::POSTGRES_USER,
-                self.address
-            ),
-            (Server::Mariadb, _) => {
-                format!("mariadb://{}@{}", databases::MARIADB_USER, self.address)
-            }
             (_, End::Slapd(slapd)) => slapd.url("(uid=user{n})"),
-            (Server::Nginx | Server::Python | Server::Slapd | Server::Other, _) => {
-                format!("http://{}/", self.address)
+            (Server::Lockd | Server::Slow, _) => format!("lockd://{at}"),
+            (Server::Postgres, _) => {
+                format!("postgres://{}@{at}/postgres", databases::POSTGRES_USER)
             }
+            (Server::Mariadb, _) => format!("mariadb://{}@{at}", databases::MARIADB_USER),
+            (Server::Nginx | Server::Python | Server::Slapd | Server::Other, _) => {
+                format!("http://{at}/")
+            }
+            _ => format!("{}://{at}", self.server.name()),
         }
     }
 }
@@ -287,7 +262,7 @@ fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Resul
         Server::Zookeeper => stores::zookeeper(address, directory)?,
         Server::Memcached => stores::memcached(address),
         Server::Lockd | Server::Slow | Server::Slapd | Server::Other => {
-            return Err(anyhow!("{server:?} is started in another way"));
+            bail!("{server:?} is started in another way")
         }
     };
     Ok(line.split_whitespace().map(str::to_owned).collect())
@@ -312,8 +287,7 @@ fn directory(cpu: Option<usize>) -> anyhow::Result<Running> {
         entries: ENTRIES,
         cpu,
         ..slapd::Wanted::default()
-    })
-    .map_err(anyhow::Error::msg)?;
+    })?;
     ensure!(slapd.pid().is_some(), "slapd ended");
     Ok(Running {
         server: Server::Slapd,

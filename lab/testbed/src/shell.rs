@@ -1,9 +1,9 @@
 //! Running other programs: where the repository is, which cargo, and what a
 //! failure says.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The repository's root, wherever the command was called.
 pub fn root() -> &'static Path {
@@ -90,9 +90,27 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs a tool to its end, without input; what it wrote to stderr is the reason if it fails.
+///
+/// # Errors
+/// That, or that it cannot be run.
+pub fn quiet(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run `{}`", typed(command)))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "`{}` failed: {}: {}",
+        typed(command),
+        output.status,
+        said.trim()
+    );
+    Ok(())
+}
+
 /// Runs it and gives what it wrote to stdout; stderr stays ours.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
-    command.stderr(std::process::Stdio::inherit());
+    command.stderr(Stdio::inherit());
     let output = command
         .output()
         .with_context(|| format!("cannot run `{}`", typed(command)))?;

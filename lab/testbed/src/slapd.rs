@@ -6,12 +6,15 @@
 //! everything is gone with the process that started it, however that ends.
 
 use crate::certificate::Certificate;
+use crate::leash::Leash;
 use crate::ports::free_port_of;
+use crate::shell;
+use anyhow::{Context, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The suffix of the directory.
@@ -23,7 +26,7 @@ pub const ADMIN_PASSWORD: &str = "only-for-tests";
 
 /// One group for so many users.
 const USERS_PER_GROUP: u32 = 100;
-/// Members of each group, drawn from the seed.
+/// Members of each group.
 const MEMBERS: u32 = 20;
 /// slapadd and slapd on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,8 +46,6 @@ pub(crate) const GUARDIAN: &str = r#"
 pub struct Wanted {
     /// Users, `uid=user0` to the last; groups come beside them.
     pub entries: u32,
-    /// The seed of names, numbers and members.
-    pub seed: u64,
     /// Where it listens, as far as TCP is concerned.
     pub address: IpAddr,
     /// None: a free one.
@@ -61,7 +62,6 @@ impl Default for Wanted {
     fn default() -> Wanted {
         Wanted {
             entries: 10_000,
-            seed: 2007,
             address: Ipv4Addr::LOCALHOST.into(),
             port: None,
             log: None,
@@ -74,9 +74,7 @@ impl Default for Wanted {
 /// A running slapd. Dropping it ends it and removes its directory.
 #[derive(Debug)]
 pub struct Slapd {
-    guardian: Child,
-    /// Closing it tells the guardian to end everything.
-    leash: Option<ChildStdin>,
+    _guardian: Leash,
     directory: PathBuf,
     /// Where it listens.
     address: IpAddr,
@@ -86,51 +84,34 @@ pub struct Slapd {
     pub tls_port: Option<u16>,
 }
 
-impl Drop for Slapd {
-    fn drop(&mut self) {
-        drop(self.leash.take());
-        let _ = self.guardian.wait();
-    }
-}
-
 impl Slapd {
     /// Fills a new directory and starts a server on it.
     ///
     /// # Errors
     /// In words for the user: what could not be done, and what is missing.
-    pub fn start(wanted: &Wanted) -> Result<Slapd, String> {
-        let directory = tempfile::Builder::new()
-            .prefix("jostle-slapd-")
-            .tempdir()
-            .map_err(|error| format!("cannot make a directory: {error}"))?;
+    pub fn start(wanted: &Wanted) -> anyhow::Result<Slapd> {
+        let mut builder = tempfile::Builder::new();
+        let directory = builder.prefix("jostle-slapd-").tempdir()?;
         let place = directory.path();
-        let said = |what: &str, error: std::io::Error| format!("cannot {what}: {error}");
         if wanted.tls {
             Certificate::make(place, "DNS:localhost")?;
         }
-        fs::create_dir(place.join("db")).map_err(|e| said("make a directory", e))?;
-        fs::write(place.join("slapd.conf"), configuration(place, wanted.tls))
-            .map_err(|e| said("write the configuration", e))?;
-        fs::write(place.join("all.ldif"), ldif(wanted.entries, wanted.seed))
-            .map_err(|e| said("write the entries", e))?;
-        finish(
-            Command::new(program("slapadd"))
-                .args(["-q", "-f"])
-                .arg(place.join("slapd.conf"))
-                .arg("-l")
-                .arg(place.join("all.ldif")),
-        )?;
+        fs::create_dir(place.join("db"))?;
+        fs::write(place.join("slapd.conf"), configuration(place, wanted.tls))?;
+        fs::write(place.join("all.ldif"), ldif(wanted.entries))?;
+        let mut fill = Command::new(program("slapadd"));
+        fill.args(["-q", "-f", "slapd.conf", "-l", "all.ldif"]);
+        shell::quiet(fill.current_dir(place)).context("is the Debian package slapd installed?")?;
         // From here on the guardian removes it.
-        let mut slapd = Slapd::guard(directory.keep(), wanted)?;
+        let slapd = Slapd::guard(directory.keep(), wanted)?;
         slapd.await_answer()?;
         Ok(slapd)
     }
 
     /// A shell that ends the server and removes its directory when its standard
     /// input closes: when we end, whatever the way.
-    fn guard(directory: PathBuf, wanted: &Wanted) -> Result<Slapd, String> {
-        let free_port =
-            || free_port_of(wanted.address).map_err(|error| format!("no free port: {error}"));
+    fn guard(directory: PathBuf, wanted: &Wanted) -> anyhow::Result<Slapd> {
+        let free_port = || free_port_of(wanted.address);
         let port = wanted.port.map_or_else(free_port, Ok)?;
         let tls_port = wanted.tls.then(free_port).transpose()?;
         let at = |port| SocketAddr::new(wanted.address, port);
@@ -141,8 +122,8 @@ impl Slapd {
         }
         let output = match &wanted.log {
             Some(path) => File::create(path)
-                .map(Stdio::from)
-                .map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+                .with_context(|| path.display().to_string())?
+                .into(),
             None => Stdio::null(),
         };
         let mut shell = Command::new("sh");
@@ -156,16 +137,10 @@ impl Slapd {
             .args(["-d", if wanted.log.is_some() { "stats" } else { "0" }])
             .args(["-h", &places, "-f"])
             .arg(directory.join("slapd.conf"))
-            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(output);
-        let mut guardian = shell
-            .spawn()
-            .map_err(|error| format!("cannot run sh: {error}"))?;
-        let leash = guardian.stdin.take();
         Ok(Slapd {
-            guardian,
-            leash,
+            _guardian: Leash::start(&mut shell)?,
             directory,
             address: wanted.address,
             port,
@@ -173,18 +148,18 @@ impl Slapd {
         })
     }
 
-    fn await_answer(&mut self) -> Result<(), String> {
+    fn await_answer(&self) -> anyhow::Result<()> {
         let start = Instant::now();
         let address = self.address;
         let answers = |port| TcpStream::connect((address, port)).is_ok();
         while !answers(self.port) || self.pid().is_none() {
             if start.elapsed() > PATIENCE {
-                return Err(format!(
+                bail!(
                     "slapd does not answer on port {}; another program may have it, or try `{} -d 1 -f {}`",
                     self.port,
                     program("slapd").display(),
                     self.directory.join("slapd.conf").display(),
-                ));
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -218,20 +193,6 @@ impl Slapd {
 fn program(name: &str) -> PathBuf {
     let usual = Path::new("/usr/sbin").join(name);
     if usual.exists() { usual } else { name.into() }
-}
-
-fn finish(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| {
-        format!("cannot run {name}: {error}; are the Debian packages slapd and openssl installed?")
-    })?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!(
-            "{name} failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        )),
-    }
 }
 
 /// slapd.conf(5): the entries in `mdb`, the server's own counts in `monitor`.
@@ -273,7 +234,7 @@ fn configuration(place: &Path, tls: bool) -> String {
 
 /// The entries: `uid=userN,ou=people` with names, a mail address and a password
 /// (`userN`), `cn=groupN,ou=groups` with members among them.
-fn ldif(users: u32, seed: u64) -> String {
+fn ldif(users: u32) -> String {
     const GIVEN: [&str; 12] = [
         "Ada", "Bruno", "Carla", "Dario", "Elena", "Fritz", "Greta", "Hugo", "Ines", "Jonas",
         "Klara", "Luca",
@@ -282,15 +243,15 @@ fn ldif(users: u32, seed: u64) -> String {
         "Amsler", "Bianchi", "Curie", "Dupont", "Engel", "Favre", "Gruber", "Huber", "Imhof",
         "Jost", "Keller", "Lang",
     ];
-    let mut random = Random(seed);
     let mut text = format!(
         "dn: {BASE}\nobjectClass: organization\nobjectClass: dcObject\no: Example\ndc: example\n\n\
          dn: ou=people,{BASE}\nobjectClass: organizationalUnit\nou: people\n\n\
          dn: ou=groups,{BASE}\nobjectClass: organizationalUnit\nou: groups\n\n"
     );
     for n in 0..users {
-        let given = random.of(&GIVEN);
-        let family = random.of(&FAMILY);
+        // Every pair in turn, and numbers that follow no order.
+        let given = GIVEN[n as usize % GIVEN.len()];
+        let family = FAMILY[n as usize / GIVEN.len() % FAMILY.len()];
         let _ = write!(
             text,
             "dn: uid=user{n},ou=people,{BASE}\nobjectClass: inetOrgPerson\nuid: user{n}\n\
@@ -298,7 +259,7 @@ fn ldif(users: u32, seed: u64) -> String {
              mail: {}.{}.{n}@example.org\ntelephoneNumber: +41 22 {:07}\nuserPassword: user{n}\n\n",
             given.to_lowercase(),
             family.to_lowercase(),
-            random.below(10_000_000),
+            u64::from(n) * 7_654_321 % 10_000_000,
         );
     }
     for n in 0..users.div_ceil(USERS_PER_GROUP) {
@@ -306,10 +267,9 @@ fn ldif(users: u32, seed: u64) -> String {
             text,
             "dn: cn=group{n},ou=groups,{BASE}\nobjectClass: groupOfNames\ncn: group{n}\n"
         );
-        // A member is named once: neighbours from a random first one.
-        let first = random.below(users);
+        // A member is named once: neighbours from a first one.
         for step in 0..MEMBERS.min(users) {
-            let member = (u64::from(first) + u64::from(step)) % u64::from(users);
+            let member = (n * USERS_PER_GROUP + step) % users;
             let _ = writeln!(text, "member: uid=user{member},ou=people,{BASE}");
         }
         text.push('\n');
@@ -317,42 +277,20 @@ fn ldif(users: u32, seed: u64) -> String {
     text
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): the same entries from the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u32) -> u32 {
-        (self.next() % u64::from(limit.max(1))) as u32
-    }
-
-    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.next() as usize % all.len()]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_directory() {
-        assert_eq!(ldif(300, 1), ldif(300, 1));
-        assert_ne!(ldif(300, 1), ldif(300, 2));
-        let text = ldif(300, 1);
+    fn users_and_groups_are_as_many_as_asked_for() {
+        let text = ldif(300);
         assert_eq!(text.matches("\nobjectClass: inetOrgPerson\n").count(), 300);
         assert_eq!(text.matches("\nobjectClass: groupOfNames\n").count(), 3);
     }
 
     #[test]
     fn no_group_names_a_member_twice() {
-        for group in ldif(150, 9)
+        for group in ldif(150)
             .split("\n\n")
             .filter(|e| e.contains("groupOfNames"))
         {

@@ -1,249 +1,196 @@
 //! `cargo xtask peers`: jostle's targets of lock services side by side with the usual clients
 //! of these services ([`clients`]), and jostled beside Redis ([`services`]).
 //!
-//! Each repeat runs jostle and its peer one after the other, the next repeat in
-//! the reverse order, so that drift of the machine falls on both; a ratio is
-//! taken within a repeat and never across. Median, lowest and highest over the
-//! repeats are printed beside what is required.
+//! Server and client each have a CPU of their own. A block measures each cell of a trial once,
+//! the next block in the reverse order, so that drift of the machine falls on all; a ratio is
+//! taken within a block and never across. Printed are median, lowest and highest over the
+//! blocks, and beside each ratio what is required of its median.
 //!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
 mod clients;
-mod figures;
-pub(crate) mod services;
+mod services;
+mod table;
 
 use crate::program;
-use anyhow::{Context, bail};
-use figures::{Requirement, Spread};
-use jostle_model::record::{Record, Run, Status};
+use anyhow::{Context, bail, ensure};
+use jostle_model::record::{Run, Status};
 use jostle_testbed::shell;
+use services::Scale;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use table::Trial;
 
-/// One figure of a trial.
-struct Metric {
-    what: String,
-    requirement: Requirement,
+/// What was asked for.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Interleaved repeats of each trial
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
+    /// Only the trial of this name, or those whose names contain it
+    #[arg(long)]
+    only: Option<String>,
+    /// jostled beside Redis
+    #[arg(long, required_unless_present = "clients")]
+    services: bool,
+    /// Targets of lock services beside those services' usual clients
+    #[arg(long, conflicts_with = "services")]
+    clients: bool,
+    /// Adds what is measured to this file, a line for each trial
+    #[arg(long)]
+    save: Option<PathBuf>,
+    /// Tests that it runs: programs as they are built, in no time; the
+    /// figures mean nothing
+    #[arg(long, hide = true)]
+    smoke: Option<PathBuf>,
 }
 
-/// Runs one side once, and gives one figure for each metric of its trial; a peer
-/// may leave out the last ones, which it does not have.
-type Side = Box<dyn Fn(&Bench) -> anyhow::Result<Vec<f64>>>;
-
-/// Something that jostle and a peer both do.
-struct Trial {
-    name: String,
-    metrics: Vec<Metric>,
-    jostle: Side,
-    peer: Option<Side>,
-}
-
-/// Where the programs are.
-struct Bench {
+/// What a trial needs to know.
+struct Ground {
+    jostled: PathBuf,
     jostle: PathBuf,
-    peers: PathBuf,
+    /// This program, built as programs are that are measured.
+    lab: PathBuf,
+    server_cpu: usize,
+    client_cpu: usize,
+    scale: Scale,
 }
 
-/// Measures the targets of lock services beside those services' usual clients; this
-/// jostle, or one that is built now.
-pub(crate) fn run_clients(
-    repeats: u32,
-    only: Option<&str>,
-    jostle: Option<PathBuf>,
-) -> anyhow::Result<()> {
-    let build = || Bench::with(jostle.map_or_else(program::build, Ok)?);
-    run_all(clients::trials(), build, repeats, only)
-}
-
-/// Builds everything, runs the trials and prints a row for each figure.
-fn run_all(
-    all: Vec<Trial>,
-    build: impl FnOnce() -> anyhow::Result<Bench>,
-    repeats: u32,
-    only: Option<&str>,
-) -> anyhow::Result<()> {
+/// Builds everything, runs the trials and prints a table of each.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let all = match options.clients {
+        true => clients::trials(),
+        false => services::trials::all(),
+    };
     let names: Vec<String> = all.iter().map(|trial| trial.name.clone()).collect();
-    let wanted = |trial: &Trial| only.is_none_or(|part| trial.name.contains(part));
-    let chosen: Vec<Trial> = all.into_iter().filter(wanted).collect();
+    let only = options.only.as_deref().unwrap_or("");
+    let chosen = chosen(all, only);
     if chosen.is_empty() {
         bail!(
-            "no trial has `{}` in its name; there are: {}",
-            only.unwrap_or(""),
+            "no trial has `{only}` in its name; there are: {}",
             names.join(", ")
         );
     }
-    let bench = build()?;
-    println!("{}", figures::heading());
-    let (count, mut missed) = (chosen.len(), 0);
+    jostle_testbed::packages::ensure(&["redis-server", "util-linux"])?;
+    let ground = Ground::build(options.smoke.as_deref())?;
+    let about = ground.about()?;
+    println!("{about}\n\n{}", table::heading());
+    let (count, mut missed, mut judged) = (chosen.len(), 0, 0);
     // A trial goes when it is over, and with the last of its kind the server that they share.
     for trial in chosen {
-        missed += run_trial(&bench, &trial, repeats)?;
+        let blocks = (0..options.repeats).map(|repeat| {
+            let block = trial.block(&ground, repeat % 2 == 1);
+            block.with_context(|| format!("trial `{}`", trial.name))
+        });
+        let blocks: Vec<table::Block> = blocks.collect::<anyhow::Result<_>>()?;
+        let result = table::Outcome::of(&trial, &blocks);
+        println!("{result}");
+        missed += result.missed();
+        judged += result.judged();
+        if let Some(path) = &options.save {
+            let mut save = std::fs::OpenOptions::new();
+            let mut file = save.create(true).append(true).open(path)?;
+            writeln!(file, "{}", result.record(&about))?;
+        }
     }
     println!(
-        "\n{count} trials, {repeats} interleaved repeats, median [lowest-highest]: {}",
+        "{count} trial(s), {} interleaved repeats, median [lowest-highest]: {judged} requirements, {}",
+        options.repeats,
         match missed {
-            0 => "every requirement met".to_owned(),
+            0 => "all met".to_owned(),
             n => format!("{n} missed"),
         }
     );
     Ok(())
 }
 
-/// Runs a trial's repeats, prints its rows, and gives how many requirements it
-/// missed.
-fn run_trial(bench: &Bench, trial: &Trial, repeats: u32) -> anyhow::Result<usize> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for repeat in 0..repeats {
-        let sides = [
-            (Some(&trial.jostle), &mut ours),
-            (trial.peer.as_ref(), &mut theirs),
-        ];
-        let mut sides = Vec::from(sides);
-        if repeat % 2 == 1 {
-            sides.reverse();
-        }
-        for (side, figures) in sides {
-            if let Some(side) = side {
-                figures.push(side(bench).with_context(|| format!("trial `{}`", trial.name))?);
-            }
-        }
-    }
-    let mut missed = 0;
-    for (at, metric) in trial.metrics.iter().enumerate() {
-        let column = |runs: &[Vec<f64>]| -> Vec<f64> {
-            runs.iter().filter_map(|run| run.get(at).copied()).collect()
-        };
-        let (ours, theirs) = (column(&ours), column(&theirs));
-        let ratio = Spread::of(&figures::ratios(&ours, &theirs));
-        let (jostle, peer) = (Spread::of(&ours), Spread::of(&theirs));
-        let met = metric.requirement.met(ratio);
-        println!(
-            "{}",
-            figures::row(&metric.what, [jostle, peer, ratio], metric.requirement, met)
+/// The trial of this name, else those that have it in theirs.
+fn chosen(mut all: Vec<Trial>, only: &str) -> Vec<Trial> {
+    let is_exact = all.iter().any(|trial| trial.name == only);
+    all.retain(|trial| match is_exact {
+        true => trial.name == only,
+        false => trial.name.contains(only),
+    });
+    all
+}
+
+impl Ground {
+    fn build(smoke: Option<&Path>) -> anyhow::Result<Ground> {
+        let cpus = jostle_sys::cpu::allowed();
+        ensure!(
+            cpus.len() >= 2 || smoke.is_some(),
+            "server and client need a CPU each, and this process may use one alone"
         );
-        missed += usize::from(met == Some(false));
-    }
-    Ok(missed)
-}
-
-impl Bench {
-    /// With a jostle that is there, and no peers yet.
-    fn with(jostle: PathBuf) -> anyhow::Result<Bench> {
-        let bench = Bench {
-            jostle,
-            peers: shell::target_directory().join("peers"),
+        let (scale, programs) = match smoke {
+            Some(programs) => (services::SMOKE, programs.to_path_buf()),
+            None => {
+                let both = ["build", "--release", "-pjostle", "-pjostle-lockd"];
+                shell::run(&mut shell::cargo(&both))?;
+                (services::FULL, shell::target_directory().join("release"))
+            }
         };
-        std::fs::create_dir_all(&bench.peers)?;
-        Ok(bench)
+        Ok(Ground {
+            jostled: programs.join("jostled"),
+            jostle: programs.join("jostle"),
+            lab: std::env::current_exe()?,
+            client_cpu: *cpus.first().context("no CPU")?,
+            server_cpu: *cpus.last().context("no CPU")?,
+            scale,
+        })
     }
 
-    /// The command that has jostle do one run of one point and print records.
-    fn measure(&self, verb: &str, arguments: &[&str]) -> Command {
+    /// The machine and who was measured on it.
+    fn about(&self) -> anyhow::Result<String> {
+        let version = |program: &Path, flag: &str| {
+            let text = shell::output(Command::new(program).arg(flag))?;
+            anyhow::Ok(text.split(" sha=").next().unwrap_or("").trim().to_owned())
+        };
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo")?;
+        let model = jostle_sys::limits::text::cpu_model(&cpuinfo);
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        Ok(format!(
+            "{}; {}; {}, Linux {}; server on CPU {}, client on CPU {}",
+            version(&self.jostled, "--version")?,
+            version(Path::new("redis-server"), "--version")?,
+            model.unwrap_or_default(),
+            kernel.trim(),
+            self.server_cpu,
+            self.client_cpu,
+        ))
+    }
+
+    /// Has jostle do one run of one point, on the client's CPU. A point that is INVALID still has
+    /// its figures, and they are taken, but the reason is printed.
+    fn measure(&self, words: &str) -> anyhow::Result<Run> {
+        let place = tempfile::tempdir()?;
         let mut command = Command::new(&self.jostle);
-        command
-            .arg(verb)
-            .args(arguments)
-            .args(["--runs", "1", "--format", "json", "--quiet"]);
-        command
-    }
-}
-
-/// Runs jostle and reads its records. A point that is INVALID still has its
-/// figures, and they are taken, but the reason is printed.
-fn read_answer(command: &mut Command) -> anyhow::Result<Run> {
-    let output = command.stderr(Stdio::inherit()).output()?;
-    let typed = shell::typed(command);
-    if !matches!(output.status.code(), Some(0 | 3)) {
-        bail!("`{typed}` failed: {}", output.status);
-    }
-    let text = String::from_utf8(output.stdout)?;
-    let point = read(&text).with_context(|| format!("output of `{typed}`"))?;
-    let reasons = &point.verdict.reasons;
-    for reason in reasons.iter().filter(|reason| reason.is == Status::Invalid) {
-        eprintln!("INVALID: {}: {}", point.target, reason.text);
-    }
-    Ok(point)
-}
-
-fn compile_source(source: &Path, to: &Path, how: &[&str]) -> anyhow::Result<()> {
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-Wall", "-Wextra", "-pthread"])
-        .arg("-o")
-        .arg(to)
-        .arg(source)
-        // Libraries serve what stands before them.
-        .args(how);
-    shell::run(&mut cc)
-}
-
-/// The one run in these records.
-fn read(text: &str) -> anyhow::Result<Run> {
-    let mut point = None;
-    for line in text.lines() {
-        if let Record::Run(record) = serde_json::from_str(line)? {
-            point = Some(*record);
+        command.args(words.split_whitespace()).args(["--runs", "1"]);
+        command.args(["--place", &format!("cpus:{}", self.client_cpu)]);
+        let mut sets = program::run(&mut command, &place.path().join("part.jsonl"))?;
+        let run = sets.pop().and_then(|mut set| set.runs.pop());
+        let run = run.with_context(|| format!("`{words}` measured nothing"))?;
+        let reasons = run.verdict.reasons.iter();
+        for reason in reasons.filter(|reason| reason.is == Status::Invalid) {
+            eprintln!("INVALID: {}: {}", run.target, reason.text);
         }
+        Ok(run)
     }
-    point.context("no point record")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
-    use std::rc::Rc;
-
-    fn nowhere() -> Bench {
-        Bench {
-            jostle: "/nonexistent/jostle".into(),
-            peers: "/nonexistent".into(),
-        }
-    }
 
     #[test]
-    fn repeats_are_interleaved_and_every_other_one_reversed() {
-        let order = Rc::new(RefCell::new(String::new()));
-        let side = |letter: char| -> Side {
-            let order = Rc::clone(&order);
-            Box::new(move |_| {
-                order.borrow_mut().push(letter);
-                Ok(vec![1.0])
-            })
+    fn a_trial_is_chosen_by_its_name_or_several_by_a_part_of_theirs() {
+        let names = |only| -> Vec<String> {
+            let chosen = chosen(services::trials::all(), only).into_iter();
+            chosen.map(|trial| trial.name).collect()
         };
-        let trial = Trial {
-            name: "x".to_owned(),
-            metrics: vec![Metric {
-                what: "x".to_owned(),
-                requirement: Requirement::RatioWithin(2.0, 3.0),
-            }],
-            jostle: side('j'),
-            peer: Some(side('p')),
-        };
-        assert_eq!(
-            run_trial(&nowhere(), &trial, 3).unwrap(),
-            1,
-            "1 is less than 2"
-        );
-        assert_eq!(*order.borrow(), "jppjjp");
-    }
-
-    #[test]
-    fn the_point_is_found_among_the_records() {
-        let point = Record::Run(Box::new(Run {
-            target: "flock".to_owned(),
-            throughput_per_s: 940.5,
-            ..Run::default()
-        }));
-        let line = serde_json::to_string(&point).unwrap();
-        let end = "{\"record\":\"end\",\"exit\":0,\"elapsed_s\":1.0}";
-        let read = read(&format!("{line}\n{end}\n")).unwrap();
-        assert_eq!(read.throughput_per_s, 940.5);
-    }
-
-    #[test]
-    fn records_without_a_point_are_an_error() {
-        assert!(read("").is_err());
-        assert!(read("{\"record\":\"end\",\"exit\":0,\"elapsed_s\":1.0}\n").is_err());
-        assert!(read("locks/s 17\n").is_err());
+        assert_eq!(names("1x1"), ["1x1"]);
+        assert_eq!(names("in use").len(), 3);
+        assert_eq!(names("").len(), services::trials::all().len());
+        assert!(names("no such").is_empty());
     }
 }

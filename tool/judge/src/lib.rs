@@ -81,7 +81,7 @@ pub fn words(command: &[String]) -> Vec<String> {
 /// Looks may take one part in so many of the time: watching a long run costs a fifth of a
 /// percent of a CPU. A generator and its server that keep a CPU each busy wait for one
 /// another, so that both lose what a look takes from one, and up to three times as much
-/// where many processes take turns (`validate judge-cost`).
+/// where many processes take turns (lab/record/validation-judge.md).
 const PART: u64 = 500;
 
 /// What looks may take beside that, so that a run of two seconds has enough of them on a

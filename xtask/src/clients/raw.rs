@@ -9,20 +9,16 @@
 //! outcome is promised, and that nothing is left when the program has ended.
 
 use super::Ground;
-use super::daemon::Daemon;
 use anyhow::Context;
-use jostle_testbed::shell;
+use jostle_testbed::leash::Leash;
+use jostle_testbed::servers::{self, Placed, Server};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// A library with a means to give up.
-struct Trial {
-    client: &'static str,
-    means: &'static str,
-    /// Makes the program, and what to call.
-    program: fn(&Ground) -> anyhow::Result<Command>,
-}
+/// A library, and a means by which it gives up.
+type Trial = (&'static str, &'static str);
 
 /// An act, and what it must come to: one of these, or it begins with one of these.
 const ACTS: &[(&str, &[&str])] = &[
@@ -38,61 +34,81 @@ const ACTS: &[(&str, &[&str])] = &[
 /// redis-benchmark shows no replies.
 const OF_BENCHMARK: &[&str] = &["pipeline"];
 
-const fn trial(
-    client: &'static str,
-    means: &'static str,
-    program: fn(&Ground) -> anyhow::Result<Command>,
-) -> Trial {
-    Trial {
-        client,
-        means,
-        program,
-    }
-}
-
-const TRIALS: &[Trial] = &[
-    trial("redis-py", "socket_timeout", redis_py),
-    trial("redis-py", "retry off", redis_py),
-    trial("redis-py asyncio", "socket_timeout", asyncio),
-    trial("redis-py asyncio", "wait_for", asyncio),
-    trial("go-redis", "ReadTimeout", go),
-    trial("go-redis", "MaxRetries -1", go),
-    trial("go-redis", "context", go),
-    trial("ioredis", "commandTimeout", ioredis),
-    trial("ioredis", "socketTimeout", ioredis),
-    trial("node-redis", "abort signal", node_redis),
-    trial("node-redis", "timeout", node_redis),
-    trial("node-redis", "socketTimeout", node_redis),
-    trial("jedis", "socketTimeoutMillis", jedis),
-    trial("lettuce", "setTimeout", lettuce),
-    trial("redis-rs", "set_read_timeout", redis_rs),
-    trial("redis-rs", "response_timeout", redis_rs),
-    trial("hiredis", "redisSetTimeout", hiredis),
-    trial("hiredis", "redisFree", hiredis),
-    trial("redis-cli", "killed", redis_cli),
-    trial("redis-benchmark", "killed", redis_benchmark),
+const TRIALS: [Trial; 20] = [
+    ("redis-py", "socket_timeout"),
+    ("redis-py", "retry off"),
+    ("redis-py asyncio", "socket_timeout"),
+    ("redis-py asyncio", "wait_for"),
+    ("go-redis", "ReadTimeout"),
+    ("go-redis", "MaxRetries -1"),
+    ("go-redis", "context"),
+    ("ioredis", "commandTimeout"),
+    ("ioredis", "socketTimeout"),
+    ("node-redis", "abort signal"),
+    ("node-redis", "timeout"),
+    ("node-redis", "socketTimeout"),
+    ("jedis", "socketTimeoutMillis"),
+    ("lettuce", "setTimeout"),
+    ("redis-rs", "set_read_timeout"),
+    ("redis-rs", "response_timeout"),
+    ("hiredis", "redisSetTimeout"),
+    ("hiredis", "redisFree"),
+    ("redis-cli", "killed"),
+    ("redis-benchmark", "killed"),
 ];
 
+/// A library's program as a shell's function: it is built if need be, and becomes the shell.
+/// The version of a library in Java, which does not tell its own, stands in the pom.
+const PROGRAMS: &str = r#"
+cd xtask/clients
+python() { exec "$ROOT/target/redis-py/8/bin/python" -B "$@"; }
+node() { copy node raw-node; install; exec node "$@"; }
+java() {
+    class=$1 version=$(grep -A1 "<artifactId>$2<" java/pom.xml | grep -o '[0-9][^<]*'); shift 2
+    copy java raw-java; maven package
+    exec java -cp 'target/classes:target/lib/*' "$class" "$@" "$version"
+}
+client=$1; shift
+case $client in
+redis-py) python redis_py.py "$@" ;;
+'redis-py asyncio') python asyncio_redis_py.py "$@" ;;
+go-redis) cd go; go build -o "$PLACE/raw-go" .; exec "$PLACE/raw-go" "$@" ;;
+ioredis) node ioredis.mjs "$@" ;;
+node-redis) node node_redis.mjs "$@" ;;
+jedis) java RawJedis jedis "$@" ;;
+lettuce) java RawLettuce lettuce-core "$@" ;;
+redis-rs)
+    cargo build --quiet --locked --manifest-path rust/Cargo.toml
+    exec "$PLACE/rust/debug/raw" "$@" ;;
+hiredis)
+    cc -Wall -Werror -o "$PLACE/raw-hiredis" hiredis.c $(pkg-config --cflags --libs hiredis)
+    exec "$PLACE/raw-hiredis" "$@" ;;
+redis-cli) exec ./redis_cli.sh "$@" ;;
+redis-benchmark) exec ./redis_benchmark.sh "$@" ;;
+esac
+"#;
+
 /// Runs the trials, prints their table; the broken promises, a line for each.
-pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
+pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    for trial in TRIALS.iter().filter(|trial| wanted(trial.client)) {
-        println!("== {}, {}", trial.client, trial.means);
+    for trial in TRIALS.into_iter().filter(|(client, _)| wanted(client)) {
+        let (client, means) = trial;
+        println!("== {client}, {means}");
         match attempt(trial, ground) {
             Ok(outcome) => {
                 broken.extend(outcome.broken(trial));
                 rows.push(outcome.row(trial));
             }
-            Err(error) => broken.push(format!("{}, {}: {error:#}", trial.client, trial.means)),
+            Err(error) => broken.push(format!("{client}, {means}: {error:#}")),
         }
     }
     print!("{}", table(&rows));
-    Ok(broken)
+    broken
 }
 
 /// What one trial came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Outcome {
     version: String,
     /// Act and result, as the program printed them.
@@ -114,61 +130,46 @@ const WATCHED: Duration = Duration::from_secs(12);
 /// How long it may take until nothing is left of a program that has ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The program, on a leash of its input: it ends with it.
-struct Running {
-    child: Child,
-    input: Option<ChildStdin>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn attempt(trial: &Trial, ground: &Ground) -> anyhow::Result<Outcome> {
-    let mut command = (trial.program)(ground)?;
-    let daemon = Daemon::start(&ground.jostled)?;
-    let mut holder = daemon.connect()?;
+fn attempt((client, means): Trial, ground: &Ground) -> anyhow::Result<Outcome> {
+    let jostled = ground.jostled.display().to_string();
+    let daemon = servers::launch(Server::Other, Placed::default(), |address, _| {
+        let words = ["--data", "none", "--listen", &address.to_string()].map(str::to_owned);
+        let start = ["env", "--unset=JOSTLED_PASSWORD", &jostled].map(str::to_owned);
+        Ok([&start[..], &words].concat())
+    })?;
+    let mut holder = TcpStream::connect(daemon.address)?;
     holder.write_all(b"LOCK busy\r\n")?;
     holder.read_exact(&mut [0; 4])?;
-    command.arg(daemon.port.to_string()).arg(trial.means);
-    if let Some(version) = version_of(trial.client) {
-        command.arg(version);
-    }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot run `{}`", shell::typed(&command)))?;
-    let input = child.stdin.take();
-    let stdout = child.stdout.take().context("stdout is piped")?;
-    let mut running = Running { child, input };
-    let mut lines = BufReader::new(stdout).lines();
+    let mut command = ground.script(PROGRAMS);
+    command.args([client, &daemon.address.port().to_string(), means]);
+    let mut running = Leash::start(command.stdout(Stdio::piped()))?;
+    let mut lines = BufReader::new(running.stdout().context("stdout is piped")?).lines();
     let mut outcome = said(&mut lines)?;
-    let stayed = stays(&daemon)?;
+    outcome.stayed = stays(daemon.address)?;
     // The act `wait` has waited too; redis-benchmark has no such act.
     let other = u64::from(outcome.acts.iter().any(|(act, _)| act == "wait"));
-    outcome.sent = daemon.info("waits")?.saturating_sub(other);
-    outcome.stayed = stayed;
-    drop(running.input.take());
-    running.child.wait()?;
-    outcome.left = left(&daemon)?;
+    outcome.sent = info(daemon.address, "waits")?.saturating_sub(other);
+    drop(running);
+    outcome.left = left(daemon.address)?;
     Ok(outcome)
+}
+
+/// A figure of the daemon's INFO.
+fn info(daemon: SocketAddr, name: &str) -> anyhow::Result<u64> {
+    let mut stream = TcpStream::connect(daemon)?;
+    stream.write_all(b"INFO\r\nQUIT\r\n")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let figure = reply
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let figure = figure.with_context(|| format!("INFO has no {name}"))?;
+    Ok(figure.trim().parse()?)
 }
 
 /// Reads what a program prints, to the line of its timeout.
 fn said(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome {
-        version: String::new(),
-        acts: Vec::new(),
-        gave_up_ms: 0,
-        told: String::new(),
-        sent: 0,
-        stayed: None,
-        left: 0,
-    };
+    let mut outcome = Outcome::default();
     for line in lines {
         let line = line?;
         let (act, result) = line.split_once(' ').unwrap_or((&line, ""));
@@ -188,11 +189,11 @@ fn said(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> anyhow::Re
 
 /// How long a waiter stays from now on; none if there is one for all that time, as
 /// a library's that sends on and on. Gone is what is gone for half a second.
-fn stays(daemon: &Daemon) -> anyhow::Result<Option<Duration>> {
+fn stays(daemon: SocketAddr) -> anyhow::Result<Option<Duration>> {
     let start = Instant::now();
     let mut seen = Duration::ZERO;
     while start.elapsed() < WATCHED {
-        if daemon.info("waiters")? > 0 {
+        if info(daemon, "waiters")? > 0 {
             seen = start.elapsed();
         } else if start.elapsed() > seen + Duration::from_millis(500) {
             return Ok(Some(seen));
@@ -203,10 +204,10 @@ fn stays(daemon: &Daemon) -> anyhow::Result<Option<Duration>> {
 }
 
 /// Waiters, and locks held beside `busy`, when short leases have had time to end.
-fn left(daemon: &Daemon) -> anyhow::Result<u64> {
+fn left(daemon: SocketAddr) -> anyhow::Result<u64> {
     let start = Instant::now();
     loop {
-        let left = daemon.info("waiters")? + daemon.info("holds")?.saturating_sub(1);
+        let left = info(daemon, "waiters")? + info(daemon, "holds")?.saturating_sub(1);
         if left == 0 || start.elapsed() > PATIENCE {
             return Ok(left);
         }
@@ -216,11 +217,11 @@ fn left(daemon: &Daemon) -> anyhow::Result<u64> {
 
 impl Outcome {
     /// What was promised and did not hold.
-    fn broken(&self, trial: &Trial) -> Vec<String> {
+    fn broken(&self, (client, means): Trial) -> Vec<String> {
         let mut broken = Vec::new();
-        let name = format!("{}, {}", trial.client, trial.means);
+        let name = format!("{client}, {means}");
         for (act, expected) in ACTS {
-            if trial.client == "redis-benchmark" && !OF_BENCHMARK.contains(act) {
+            if client == "redis-benchmark" && !OF_BENCHMARK.contains(act) {
                 continue;
             }
             let found = self.acts.iter().find(|(name, _)| name == act);
@@ -242,7 +243,7 @@ impl Outcome {
         broken
     }
 
-    fn row(&self, trial: &Trial) -> [String; 7] {
+    fn row(&self, trial: Trial) -> [String; 7] {
         let acts = if self.broken(trial).is_empty() {
             format!("{} right", self.acts.len())
         } else {
@@ -254,7 +255,7 @@ impl Outcome {
             None => "while it runs".to_owned(),
         };
         [
-            trial.client.to_owned(),
+            trial.0.to_owned(),
             // `redis-cli 7.0.15`: the first column has the name.
             self.version
                 .split(' ')
@@ -262,7 +263,7 @@ impl Outcome {
                 .unwrap_or_default()
                 .into(),
             acts,
-            trial.means.to_owned(),
+            trial.1.to_owned(),
             format!("{} ms", self.gave_up_ms),
             self.sent.to_string(),
             stayed,
@@ -297,111 +298,6 @@ fn table(rows: &[[String; 7]]) -> String {
     text
 }
 
-fn source(name: &str) -> std::path::PathBuf {
-    shell::root().join("xtask/clients").join(name)
-}
-
-fn python(ground: &Ground, script: &str) -> Command {
-    let python = shell::root().join("target/redis-py/8/bin/python");
-    let mut command = ground.command(&python.to_string_lossy());
-    command.arg("-B").arg(source(script));
-    command
-}
-
-fn redis_py(ground: &Ground) -> anyhow::Result<Command> {
-    Ok(python(ground, "redis_py.py"))
-}
-
-fn asyncio(ground: &Ground) -> anyhow::Result<Command> {
-    Ok(python(ground, "asyncio_redis_py.py"))
-}
-
-fn go(ground: &Ground) -> anyhow::Result<Command> {
-    let program = ground.place.join("raw-go");
-    let mut build = ground.command("go");
-    build.args(["build", "-o"]).arg(&program).arg(".");
-    shell::run(build.current_dir(source("go")))?;
-    Ok(Command::new(program))
-}
-
-fn node(ground: &Ground, script: &str) -> anyhow::Result<Command> {
-    let place = ground.copy("xtask/clients/node", "raw-node")?;
-    let mut install = ground.command("npm");
-    install.args(["install", "--silent", "--no-audit", "--no-fund"]);
-    shell::run(install.current_dir(&place))?;
-    let mut command = ground.command("node");
-    command.arg(place.join(script));
-    Ok(command)
-}
-
-fn ioredis(ground: &Ground) -> anyhow::Result<Command> {
-    node(ground, "ioredis.mjs")
-}
-
-fn node_redis(ground: &Ground) -> anyhow::Result<Command> {
-    node(ground, "node_redis.mjs")
-}
-
-fn java(ground: &Ground, class: &str) -> anyhow::Result<Command> {
-    let place = ground.copy("xtask/clients/java", "raw-java")?;
-    shell::run(ground.maven().arg("package").current_dir(&place))?;
-    let mut command = ground.command("java");
-    let target = place.join("target");
-    let path = format!("{0}/classes:{0}/lib/*", target.display());
-    command.args(["-cp", &path, class]);
-    Ok(command)
-}
-
-fn jedis(ground: &Ground) -> anyhow::Result<Command> {
-    java(ground, "RawJedis")
-}
-
-fn lettuce(ground: &Ground) -> anyhow::Result<Command> {
-    java(ground, "RawLettuce")
-}
-
-/// The version of a library that does not tell its own at run time.
-fn version_of(client: &str) -> Option<String> {
-    let artifact = match client {
-        "jedis" => "jedis",
-        "lettuce" => "lettuce-core",
-        _ => return None,
-    };
-    let pom = std::fs::read_to_string(source("java/pom.xml")).ok()?;
-    let (_, rest) = pom.split_once(&format!("<artifactId>{artifact}</artifactId>"))?;
-    let (_, rest) = rest.split_once("<version>")?;
-    Some(rest.split_once('<')?.0.to_owned())
-}
-
-fn redis_rs(ground: &Ground) -> anyhow::Result<Command> {
-    let mut build = ground.command("cargo");
-    build.args(["build", "--quiet", "--locked", "--manifest-path"]);
-    shell::run(build.arg(source("rust/Cargo.toml")))?;
-    Ok(Command::new(ground.place.join("rust/debug/raw")))
-}
-
-fn hiredis(ground: &Ground) -> anyhow::Result<Command> {
-    let program = ground.place.join("raw-hiredis");
-    let mut flags = Command::new("pkg-config");
-    let flags = shell::output(flags.args(["--cflags", "--libs", "hiredis"]))?;
-    let mut build = Command::new("cc");
-    build.args(["-Wall", "-Werror", "-o"]).arg(&program);
-    shell::run(
-        build
-            .arg(source("hiredis.c"))
-            .args(flags.split_whitespace()),
-    )?;
-    Ok(Command::new(program))
-}
-
-fn redis_cli(_: &Ground) -> anyhow::Result<Command> {
-    Ok(Command::new(source("redis_cli.sh")))
-}
-
-fn redis_benchmark(_: &Ground) -> anyhow::Result<Command> {
-    Ok(Command::new(source("redis_benchmark.sh")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_is_broken_is_named() {
-        let trial = &TRIALS[0];
+        let trial = TRIALS[0];
         assert_eq!(outcome(RIGHT).broken(trial), Vec::<String>::new());
         let wrong = outcome(&RIGHT.replace("multi 10", "multi 9"));
         assert_eq!(

@@ -98,20 +98,12 @@ impl Tools {
         zigbuild
             .current_dir(shell::root())
             .env("PATH", &self.path)
-            .args([
-                "build",
-                "--profile",
-                PROFILE,
-                "--locked",
-                "--target",
-                triple,
-            ]);
+            .args(["build", "--locked", "--profile", PROFILE])
+            .args(["--target", triple]);
         for program in programs {
-            zigbuild.arg(format!("-p{}", package_of(program)));
-            zigbuild.arg(format!("--bin={program}"));
-            if let Some(feature) = feature_of(program) {
-                zigbuild.arg(format!("--features={}/{feature}", package_of(program)));
-            }
+            let (package, feature) = package_of(program);
+            zigbuild.args([format!("-p{package}"), format!("--bin={program}")]);
+            zigbuild.args(feature.map(|feature| format!("--features={package}/{feature}")));
         }
         let (rust_target, _) = triple.split_once('.').unwrap_or((triple, ""));
         let name = rust_target.to_uppercase().replace('-', "_");
@@ -132,22 +124,14 @@ impl Tools {
     }
 }
 
-/// The package that has a program.
-fn package_of(program: &str) -> &'static str {
+/// The package that has a program, and the feature with which it is published: packages have
+/// everything.
+fn package_of(program: &str) -> (&'static str, Option<&'static str>) {
     match program {
-        "jostled" => "jostle-lockd",
-        "procd" | "jostle-call" => "jostle-procd",
-        MPI_PROGRAM => "jostle-mpi",
-        _ => "jostle",
-    }
-}
-
-/// The feature with which a program is published: packages have everything.
-fn feature_of(program: &str) -> Option<&'static str> {
-    match program {
-        "jostled" | "jostle" => Some("services"),
-        MPI_PROGRAM => Some("mpi"),
-        _ => None,
+        "jostled" => ("jostle-lockd", Some("services")),
+        "procd" | "jostle-call" => ("jostle-procd", None),
+        MPI_PROGRAM => ("jostle-mpi", Some("mpi")),
+        _ => ("jostle", Some("services")),
     }
 }
 

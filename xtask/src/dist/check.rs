@@ -21,16 +21,10 @@ pub(super) fn run(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     if targets.iter().any(|target| is_native(target)) {
         native(out)?;
     }
-    foreign.try_for_each(|target| {
-        timed(&format!("{}: under emulation", target.arch), || {
-            emulated(target, out)
-        })
-    })?;
+    foreign.try_for_each(|target| timed(target, "under emulation", || emulated(target, out)))?;
     for target in targets {
-        timed(&format!("{}: image", target.arch), || of_image(target, out))?;
-        timed(&format!("{}: list of crates", target.arch), || {
-            sbom::validate(target, out)
-        })?;
+        timed(target, "image", || of_image(target, out))?;
+        timed(target, "list of crates", || sbom::validate(target, out))?;
     }
     println!(
         "all packages were installed, used and removed in {:.0} s",
@@ -43,11 +37,16 @@ fn is_native(target: &Target) -> bool {
     target.arch == std::env::consts::ARCH
 }
 
-fn timed(what: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn timed<T>(
+    target: &Target,
+    what: &str,
+    check: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let start = Instant::now();
-    check().with_context(|| format!("failed: {what}"))?;
-    println!("{:>6.1} s  {what}", start.elapsed().as_secs_f64());
-    Ok(())
+    let done = check().with_context(|| format!("failed: {}: {what}", target.arch))?;
+    let took_s = start.elapsed().as_secs_f64();
+    println!("{took_s:>6.1} s  {}: {what}", target.arch);
+    Ok(done)
 }
 
 /// What is done with each package, by a shell in the clean root.
@@ -109,27 +108,17 @@ fn scripts(target: &Target) -> [(&'static str, String); 5] {
 fn native(out: &Path) -> anyhow::Result<()> {
     let target = TARGETS.iter().find(|target| is_native(target));
     let target = target.context("no package is for this machine's processor")?;
-    let start = Instant::now();
-    let root = Root::of_debian()?;
-    println!("{:>6.1} s  the clean root", start.elapsed().as_secs_f64());
+    let root = timed(target, "the clean root", Root::of_debian)?;
     for (what, script) in scripts(target) {
-        timed(&format!("{}: {what}", target.arch), || {
-            root.run(out, &script)
-        })?;
+        timed(target, what, || root.run(out, &script))?;
     }
-    let start = Instant::now();
-    let root = Root::with_mpi()?;
-    println!(
-        "{:>6.1} s  the root with Open MPI",
-        start.elapsed().as_secs_f64()
-    );
-    timed(&format!("{}: units of systemd", target.arch), || {
-        root.run(out, &units(target))
-    })?;
-    timed(
-        &format!("{}: Debian package jostle-mpi", target.arch),
-        || root.run(out, &with_mpi(target)),
-    )
+    let root = timed(target, "the root with Open MPI", Root::with_mpi)?;
+    let units = units(target);
+    timed(target, "units of systemd", || root.run(out, &units))?;
+    let with_mpi = with_mpi(target);
+    timed(target, "Debian package jostle-mpi", || {
+        root.run(out, &with_mpi)
+    })
 }
 
 /// systemd finds no fault in a unit: neither by its status nor by a word about the file.
@@ -178,7 +167,7 @@ fn emulated(target: &Target, out: &Path) -> anyhow::Result<()> {
     // qemu and the other processor's libraries are this machine's: only what the
     // programs write stays apart.
     let place = temporary("empty")?;
-    Root::at(&place.0).run_beside(out, &script)?;
+    Root::at(place.path()).run_beside(out, &script)?;
     for package in deb::PACKAGES {
         let file = out.join(format!("{}_{VERSION}_{}.deb", package.name, target.debian));
         let mut dpkg = Command::new("dpkg-deb");
@@ -194,7 +183,7 @@ fn emulated(target: &Target, out: &Path) -> anyhow::Result<()> {
 fn of_image(target: &Target, out: &Path) -> anyhow::Result<()> {
     let file = out.join(format!("jostle-{VERSION}-{}.oci.tar", target.triple()));
     let place = temporary("bundle")?;
-    let (layout, bundle) = (place.0.join("layout"), place.0.join("bundle"));
+    let (layout, bundle) = (place.path().join("layout"), place.path().join("bundle"));
     let from = format!("oci-archive:{}:{}", file.display(), image::TAG);
     let mut skopeo = Command::new("skopeo");
     let said = shell::output(skopeo.args(["--override-arch", target.debian, "inspect", &from]))?;

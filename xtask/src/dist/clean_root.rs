@@ -2,7 +2,7 @@
 //! served, with its essential packages and Python. Each script gets its own copy, in
 //! namespaces of its own; everything it starts and writes is gone when it ends.
 
-use super::{Temporary, temporary};
+use super::temporary;
 use anyhow::Context;
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ fn mirror() -> anyhow::Result<String> {
 pub(super) struct Root {
     /// What is mounted below all that a script writes.
     files: PathBuf,
-    _place: Option<Temporary>,
+    _place: Option<tempfile::TempDir>,
 }
 
 impl Root {
@@ -125,7 +125,7 @@ impl Root {
 
     fn of(release: &str, beside: &str) -> anyhow::Result<Root> {
         let place = temporary("root")?;
-        let files = place.0.join("files");
+        let files = place.path().join("files");
         let mut mmdebstrap = Command::new("mmdebstrap");
         mmdebstrap
             .args(["--quiet", "--variant=essential", "--include", beside])
@@ -176,7 +176,7 @@ impl Root {
                 "--kill-child=KILL",
             ])
             .args(["bash", "-c", ENTER, "enter"])
-            .args([&self.files, &place.0])
+            .args([&self.files, place.path()])
             .arg(packages)
             .arg(format!("{TOOLS}{script}"))
             .arg(how)

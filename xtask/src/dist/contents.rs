@@ -9,47 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Whose file it is: a Debian package each; the tarball has all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The tool.
-    Jostle,
-    /// The lock daemon.
-    Lockd,
-    /// The procedure engine and its client.
-    Procd,
-}
-
-impl Part {
-    /// Its package.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Part::Jostle => "jostle",
-            Part::Lockd => "jostled",
-            Part::Procd => "procd",
-        }
-    }
-}
-
-/// Where a file goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// A program.
-    Bin,
-    /// Its manual page.
-    Man,
-    /// A header for C.
-    Include,
-    /// A unit of systemd.
-    Unit,
-    /// Its settings, which people change.
-    Etc,
-    /// What people read.
-    Doc,
-    /// For one shell.
-    Bash,
-    Zsh,
-    Fish,
-}
+pub(super) const PARTS: [&str; 3] = [JOSTLE, LOCKD, PROCD];
+/// The tool.
+pub(super) const JOSTLE: &str = "jostle";
+/// The lock daemon.
+pub(super) const LOCKD: &str = "jostled";
+/// The procedure engine and its client.
+pub(super) const PROCD: &str = "procd";
 
 /// Where the package is unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,36 +28,51 @@ pub(super) enum Layout {
     Wheel,
 }
 
-use Part::{Jostle, Lockd, Procd};
-use Place::{Bin, Doc, Etc, Include, Man, Unit};
+/// Folders in a package whose place depends on its layout: of programs, of settings that people
+/// change, of what people read, and of zsh's completions.
+const BIN: &str = "bin";
+const ETC: &str = "etc";
+const DOC: &str = "share/doc";
+const ZSH: &str = "share/zsh/site-functions";
+/// The others.
+const BASH: &str = "share/bash-completion/completions";
+const FISH: &str = "share/fish/vendor_completions.d";
+const INCLUDE: &str = "include";
+const MAN: &str = "share/man/man1";
+const UNITS: &str = "lib/systemd/system";
 
-/// Files of the repository (folders: every file in them that ends so), and programs by
-/// their bare name.
-const FILES: &[(Part, Place, &str)] = &[
-    (Jostle, Bin, "jostle"),
-    (Jostle, Place::Bash, "completions/bash"),
-    (Jostle, Place::Zsh, "completions/zsh"),
-    (Jostle, Place::Fish, "completions/fish"),
-    (Jostle, Man, "tool/man/jostle.1"),
-    (Jostle, Man, "tool/man/jostle-*.1"),
-    (Jostle, Include, "tool/own-locks/jostle_lock.h"),
-    (Jostle, Doc, "README.md"),
-    (Jostle, Doc, "METHOD.md"),
-    (Jostle, Doc, "CHANGELOG.md"),
-    (Lockd, Bin, "jostled"),
-    (Lockd, Unit, "jostled/dist/jostled.service"),
-    (Lockd, Unit, "jostled/dist/jostled.socket"),
-    (Lockd, Etc, "jostled/dist/jostled.toml"),
-    (Lockd, Doc, "jostled/README.md"),
-    (Lockd, Doc, "jostled/docs/*.md"),
-    (Procd, Bin, "procd"),
-    (Procd, Bin, "jostle-call"),
-    (Procd, Man, "procd/dist/procd.1"),
-    (Procd, Man, "procd/dist/jostle-call.1"),
-    (Procd, Unit, "procd/dist/procd.service"),
-    (Procd, Etc, "procd/dist/procd.toml"),
-    (Procd, Doc, "procd/README.md"),
-    (Procd, Doc, "procd/docs/*.md"),
+/// jostle's completions by shell, as each shell finds them.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "jostle"),
+    ("zsh", "_jostle"),
+    ("fish", "jostle.fish"),
+];
+
+/// Files of the repository (`*`: every file of the folder that ends so), programs by their bare
+/// name, and completions by theirs.
+const FILES: &[(&str, &str, &str)] = &[
+    (JOSTLE, BIN, "jostle"),
+    (JOSTLE, BASH, "completions/jostle"),
+    (JOSTLE, ZSH, "completions/_jostle"),
+    (JOSTLE, FISH, "completions/jostle.fish"),
+    (JOSTLE, MAN, "tool/man/*.1"),
+    (JOSTLE, INCLUDE, "tool/own-locks/jostle_lock.h"),
+    (JOSTLE, DOC, "README.md"),
+    (JOSTLE, DOC, "METHOD.md"),
+    (JOSTLE, DOC, "CHANGELOG.md"),
+    (LOCKD, BIN, "jostled"),
+    (LOCKD, UNITS, "jostled/dist/jostled.service"),
+    (LOCKD, UNITS, "jostled/dist/jostled.socket"),
+    (LOCKD, ETC, "jostled/dist/jostled.toml"),
+    (LOCKD, DOC, "jostled/README.md"),
+    (LOCKD, DOC, "jostled/docs/*.md"),
+    (PROCD, BIN, "procd"),
+    (PROCD, BIN, "jostle-call"),
+    (PROCD, MAN, "procd/dist/*.1"),
+    (PROCD, UNITS, "procd/dist/procd.service"),
+    (PROCD, ETC, "procd/dist/procd.toml"),
+    (PROCD, DOC, "procd/README.md"),
+    (PROCD, DOC, "procd/docs/*.md"),
 ];
 
 /// In every package.
@@ -100,9 +81,9 @@ const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// Has jostle write its completion scripts.
 pub(super) fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)?;
-    for shell_name in ["bash", "zsh", "fish"] {
+    for (shell_name, file) in COMPLETIONS {
         let script = shell::output(Command::new(jostle).args(["completions", shell_name]))?;
-        std::fs::write(directory.join(shell_name), script)?;
+        std::fs::write(directory.join(file), script)?;
     }
     Ok(())
 }
@@ -110,23 +91,23 @@ pub(super) fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Resu
 /// Puts the files of a part below `root`.
 pub(super) fn lay(
     packing: &Packing<'_>,
-    part: Part,
+    part: &str,
     root: &Path,
     layout: Layout,
 ) -> anyhow::Result<()> {
     for (_, place, source) in FILES.iter().filter(|(whose, ..)| *whose == part) {
         // A Python environment has no services.
-        if layout == Layout::Wheel && matches!(place, Unit | Etc) {
+        if layout == Layout::Wheel && [UNITS, ETC].contains(place) {
             continue;
         }
-        for from in found(packing, *place, source)? {
-            let to = root.join(destination(part, *place, layout, &file_name(&from)));
-            let mode = if *place == Bin { 0o755 } else { 0o644 };
+        for from in found(packing, source)? {
+            let to = root.join(destination(part, place, layout, &file_name(&from)));
+            let mode = if *place == BIN { 0o755 } else { 0o644 };
             copy(&from, &to, mode)?;
         }
     }
     for license in LICENSES {
-        let to = destination(part, Doc, layout, license);
+        let to = destination(part, DOC, layout, license);
         copy(&shell::root().join(license), &root.join(to), 0o644)?;
     }
     Ok(())
@@ -140,98 +121,56 @@ fn file_name(path: &Path) -> String {
 }
 
 /// The files that a line of the table stands for, in order.
-fn found(packing: &Packing<'_>, place: Place, source: &str) -> anyhow::Result<Vec<PathBuf>> {
-    if place == Bin {
-        return Ok(vec![packing.programs.join(source)]);
+fn found(packing: &Packing<'_>, source: &str) -> anyhow::Result<Vec<PathBuf>> {
+    if let Some((folder, ending)) = source.split_once('*') {
+        let folder = shell::root().join(folder);
+        let mut names = super::names(&folder)?;
+        names.retain(|name| name.ends_with(ending));
+        anyhow::ensure!(!names.is_empty(), "there is no file {source}");
+        return Ok(names.iter().map(|name| folder.join(name)).collect());
     }
-    if let Some(script) = source.strip_prefix("completions/") {
-        return Ok(vec![packing.completions.join(script)]);
-    }
-    let path = shell::root().join(source);
-    let name = file_name(&path);
-    let (Some((start, end)), Some(folder)) = (name.split_once('*'), path.parent()) else {
-        return Ok(vec![path]);
+    let from = match source.split_once('/') {
+        Some(("completions", file)) => packing.completions.join(file),
+        None if !source.contains('.') => packing.programs.join(source),
+        _ => shell::root().join(source),
     };
-    // The client's page belongs to the engine.
-    let fits =
-        |name: &str| name.starts_with(start) && name.ends_with(end) && name != "jostle-call.1";
-    let names = super::names(folder)?;
-    let found: Vec<PathBuf> = names
-        .iter()
-        .filter(|name| fits(name))
-        .map(|name| folder.join(name))
-        .collect();
-    anyhow::ensure!(!found.is_empty(), "there is no file {source}");
-    Ok(found)
+    Ok(vec![from])
 }
 
 /// Where a file of this name goes, relative to the package's root.
-fn destination(part: Part, place: Place, layout: Layout, name: &str) -> PathBuf {
-    let documents = format!("share/doc/{}", part.name());
-    let inside = match place {
-        Place::Bin => "bin".to_owned(),
-        Place::Man => "share/man/man1".to_owned(),
-        Place::Include => "include".to_owned(),
-        Place::Unit => "lib/systemd/system".to_owned(),
-        Place::Etc if layout == Layout::System => return Path::new("etc").join(name),
-        Place::Etc | Place::Doc => documents,
-        Place::Bash => return prefix(layout).join("share/bash-completion/completions/jostle"),
-        // Debian's zsh looks for packages' functions in a folder of their own.
-        Place::Zsh if layout == Layout::System => {
-            return prefix(layout).join("share/zsh/vendor-completions/_jostle");
-        }
-        Place::Zsh => return prefix(layout).join("share/zsh/site-functions/_jostle"),
-        Place::Fish => {
-            return prefix(layout).join("share/fish/vendor_completions.d/jostle.fish");
-        }
-    };
-    match (place, layout) {
-        // pip makes scripts of what stands here executable, and puts them into bin.
-        (Place::Bin, Layout::Wheel) => Path::new("scripts").join(name),
-        _ => prefix(layout).join(inside).join(name),
-    }
-}
-
-fn prefix(layout: Layout) -> PathBuf {
-    PathBuf::from(match layout {
+fn destination(part: &str, place: &str, layout: Layout, name: &str) -> PathBuf {
+    let prefix = match layout {
         Layout::Folder => "",
         Layout::System => "usr",
         Layout::Wheel => "data",
-    })
+    };
+    let folder = match (place, layout) {
+        (ETC, Layout::System) => ETC.into(),
+        (ETC | DOC, _) => Path::new(prefix).join(DOC).join(part),
+        // pip makes scripts of what stands here executable, and puts them into bin.
+        (BIN, Layout::Wheel) => "scripts".into(),
+        // Debian's zsh looks for packages' functions in a folder of their own.
+        (ZSH, Layout::System) => "usr/share/zsh/vendor-completions".into(),
+        _ => Path::new(prefix).join(place),
+    };
+    folder.join(name)
 }
 
-/// Copies a file, with the folders above it, and with these permissions whatever the
-/// umask says.
+/// Copies a file, with the folders above it, and with these permissions.
 pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
-    if let Some(folder) = to.parent() {
-        folders(folder)?;
-    }
-    std::fs::copy(from, to)
-        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    std::fs::set_permissions(to, Permissions::from_mode(mode))?;
-    Ok(())
+    let bytes = std::fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    write(bytes, to, mode)
 }
 
-/// Writes a file, in the same way.
-pub(super) fn write(text: &str, to: &Path, mode: u32) -> anyhow::Result<()> {
+/// Writes a file, in the same way. Everybody may read the folders, whatever the umask was.
+pub(super) fn write(bytes: impl AsRef<[u8]>, to: &Path, mode: u32) -> anyhow::Result<()> {
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
     if let Some(folder) = to.parent() {
-        folders(folder)?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?;
+    std::fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
     std::fs::set_permissions(to, Permissions::from_mode(mode))?;
-    Ok(())
-}
-
-/// Makes the folders that are missing, for everybody to read.
-fn folders(folder: &Path) -> anyhow::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(above) = folder.parent() {
-        folders(above)?;
-    }
-    std::fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    std::fs::set_permissions(folder, Permissions::from_mode(0o755))?;
     Ok(())
 }
 
@@ -242,34 +181,34 @@ mod tests {
     #[test]
     fn each_layout_has_its_places() {
         let table = [
-            (Jostle, Bin, Layout::System, "jostle", "usr/bin/jostle"),
-            (Jostle, Bin, Layout::Wheel, "jostle", "scripts/jostle"),
-            (Jostle, Bin, Layout::Folder, "jostle", "bin/jostle"),
+            (JOSTLE, BIN, Layout::System, "jostle", "usr/bin/jostle"),
+            (JOSTLE, BIN, Layout::Wheel, "jostle", "scripts/jostle"),
+            (JOSTLE, BIN, Layout::Folder, "jostle", "bin/jostle"),
             (
-                Lockd,
-                Etc,
+                LOCKD,
+                ETC,
                 Layout::System,
                 "jostled.toml",
                 "etc/jostled.toml",
             ),
             // A tarball is unpacked anywhere: settings are an example there.
             (
-                Lockd,
-                Etc,
+                LOCKD,
+                ETC,
                 Layout::Folder,
                 "jostled.toml",
                 "share/doc/jostled/jostled.toml",
             ),
             (
-                Procd,
-                Doc,
+                PROCD,
+                DOC,
                 Layout::System,
                 "LICENSE-MIT",
                 "usr/share/doc/procd/LICENSE-MIT",
             ),
             (
-                Jostle,
-                Man,
+                JOSTLE,
+                MAN,
                 Layout::Wheel,
                 "jostle.1",
                 "data/share/man/man1/jostle.1",
@@ -283,7 +222,7 @@ mod tests {
     #[test]
     fn every_source_but_programs_and_completions_is_in_the_repository() {
         for (_, place, source) in FILES {
-            if *place == Bin || source.starts_with("completions/") {
+            if *place == BIN || source.starts_with("completions/") {
                 continue;
             }
             let path = shell::root().join(source);

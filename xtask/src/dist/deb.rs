@@ -1,6 +1,6 @@
 //! The Debian packages, made by dpkg-deb, which takes times from `SOURCE_DATE_EPOCH`.
 
-use super::contents::{self, Layout, Part};
+use super::contents::{self, JOSTLE, LOCKD, Layout, PROCD};
 use super::{Effort, Packing, Target, VERSION, build, elf, temporary};
 use anyhow::Context;
 use jostle_testbed::shell;
@@ -11,7 +11,7 @@ use std::process::Command;
 /// A package: what is in it, and what Debian is told about it.
 pub(super) struct Package {
     pub name: &'static str,
-    pub part: Part,
+    part: &'static str,
     /// The program whose glibc it needs, if one does.
     linked: Option<&'static str>,
     /// Lines of `control` beside those that all have.
@@ -25,8 +25,8 @@ pub(super) struct Package {
 /// One for each part.
 pub(super) const PACKAGES: &[Package] = &[
     Package {
-        name: "jostle",
-        part: Part::Jostle,
+        name: JOSTLE,
+        part: JOSTLE,
         linked: Some("jostle"),
         fields: "Recommends: procd\nSuggests: jostled\n",
         description: "measures how locks, servers and connections behave under contention\n \
@@ -37,8 +37,8 @@ pub(super) const PACKAGES: &[Package] = &[
         settings: None,
     },
     Package {
-        name: "jostled",
-        part: Part::Lockd,
+        name: LOCKD,
+        part: LOCKD,
         linked: None,
         fields: "Suggests: redis-tools\n",
         description: "lock daemon that speaks the protocol of Redis\n \
@@ -47,8 +47,8 @@ pub(super) const PACKAGES: &[Package] = &[
         settings: Some("/etc/jostled.toml"),
     },
     Package {
-        name: "procd",
-        part: Part::Procd,
+        name: PROCD,
+        part: PROCD,
         linked: None,
         fields: "",
         description: "procedure engine, and its thin client jostle-call\n \
@@ -62,7 +62,7 @@ pub(super) const PACKAGES: &[Package] = &[
 /// Debian on which it was made.
 const MPI: Package = Package {
     name: "jostle-mpi",
-    part: Part::Jostle,
+    part: JOSTLE,
     linked: Some("jostle"),
     fields: "Provides: jostle\nConflicts: jostle\nReplaces: jostle\nRecommends: openmpi-bin, procd\n\
              Suggests: jostled\n",
@@ -94,7 +94,7 @@ pub(super) fn file(package: &Package, packing: &Packing<'_>) -> String {
 /// Writes it.
 pub(super) fn make(packing: &Packing<'_>, package: &Package, out: &Path) -> anyhow::Result<()> {
     let stage = temporary("deb")?;
-    let root = &stage.0;
+    let root = stage.path();
     contents::lay(packing, package.part, root, Layout::System)?;
     let copyright = format!("usr/share/doc/{}/copyright", package.name);
     let terms = "jostle, jostled and procd are licensed under MIT or Apache-2.0, as you like:\n\

@@ -32,11 +32,14 @@ pub(super) const TAG: &str = concat!("jostle:", env!("CARGO_PKG_VERSION"));
 /// Writes it.
 pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let stage = temporary("image")?;
-    let (root, layout) = (stage.0.join("root"), stage.0.join("layout"));
+    let (root, layout) = (stage.path().join("root"), stage.path().join("layout"));
     fill(packing, &root)?;
     let blobs = layout.join("blobs/sha256");
     std::fs::create_dir_all(&blobs)?;
-    let (plain, packed) = (stage.0.join("layer.tar"), stage.0.join("layer.tar.gz"));
+    let (plain, packed) = (
+        stage.path().join("layer.tar"),
+        stage.path().join("layer.tar.gz"),
+    );
     tarball::archive(packing, &root, &["."], &plain)?;
     tarball::archive(packing, &root, &["."], &packed)?;
     let layer = store(
@@ -61,7 +64,7 @@ pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     entry["platform"] = json!({ "os": "linux", "architecture": packing.target.debian });
     entry["annotations"] = json!({ "org.opencontainers.image.ref.name": TAG });
     let index = json!({ "schemaVersion": 2, "manifests": [entry] });
-    contents::write(&index.to_string(), &layout.join("index.json"), 0o644)?;
+    contents::write(index.to_string(), &layout.join("index.json"), 0o644)?;
     let version = json!({ "imageLayoutVersion": "1.0.0" }).to_string();
     contents::write(&version, &layout.join("oci-layout"), 0o644)?;
     let names = ["blobs", "index.json", "oci-layout"];

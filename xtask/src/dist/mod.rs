@@ -22,8 +22,11 @@ mod wheel;
 
 use anyhow::{Context, bail};
 use jostle_testbed::{packages, shell};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 /// The version of all packages: the workspace's.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,12 +40,6 @@ pub(crate) struct Arguments {
     /// Builds nothing: installs each package of --out in a clean root and runs its first command (as root)
     #[arg(long)]
     check: bool,
-    /// Compiles nothing: packs the programs that tests have built, as `ci` does, and throws it away
-    #[arg(long, conflicts_with_all = ["out", "check", "programs", "target"])]
-    packaging: bool,
-    /// Compiles nothing: packs the programs of DIR/x86_64 and DIR/aarch64, such as target/dist-programs
-    #[arg(long, value_name = "DIR", conflicts_with = "check")]
-    programs: Option<PathBuf>,
     /// Only for this processor: x86_64 or aarch64
     #[arg(long)]
     target: Option<String>,
@@ -109,10 +106,7 @@ pub(crate) struct Packing<'a> {
 
 /// Makes the packages, or checks them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.packaging {
-        return check_packaging();
-    }
-    packages::ensure_for_dist()?;
+    packages::ensure_beside(packages::DIST)?;
     let out = match &arguments.out {
         Some(out) => std::path::absolute(out)?,
         None => shell::target_directory().join("dist"),
@@ -127,23 +121,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     match arguments.check {
         true => check::run(&out, &targets),
-        false => make(&out, &targets, arguments),
+        false => make(&out, &targets),
     }
 }
 
-fn make(out: &Path, targets: &[&Target], arguments: &Arguments) -> anyhow::Result<()> {
+fn make(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     let start = std::time::Instant::now();
     let epoch = epoch()?;
     empty(out)?;
     // Any processor's jostle prints the same scripts for shells; only the first can
     // run here, and it is built even where it is not wanted.
     let native = &TARGETS[0];
-    let built = match &arguments.programs {
-        Some(built) => std::path::absolute(built)?,
-        None => compile(native, targets, epoch)?,
-    };
+    let built = compile(native, targets, epoch)?;
     let scripts = temporary("completions")?;
-    let completions = scripts.0.join("shells");
+    let completions = scripts.path().join("shells");
     contents::write_completions(&built.join(native.arch).join("jostle"), &completions)?;
     for target in targets {
         let programs = built.join(target.arch);
@@ -213,9 +204,9 @@ type Make = fn(&Packing<'_>, &Path) -> anyhow::Result<()>;
 fn twice(packing: &Packing<'_>, out: &Path, make: Make) -> anyhow::Result<()> {
     make(packing, out)?;
     let again = temporary("again")?;
-    make(packing, &again.0)?;
-    for name in names(&again.0)? {
-        if std::fs::read(out.join(&name))? != std::fs::read(again.0.join(&name))? {
+    make(packing, again.path())?;
+    for name in names(again.path())? {
+        if std::fs::read(out.join(&name))? != std::fs::read(again.path().join(&name))? {
             bail!("{name} was made twice, and the bytes differ");
         }
     }
@@ -229,10 +220,10 @@ pub(crate) fn check_packaging() -> anyhow::Result<()> {
     let target = TARGETS.iter().find(|target| target.arch == here);
     let target = target.with_context(|| format!("there are no packages for {here}"))?;
     let place = temporary("ci")?;
-    let (programs, out) = (place.0.join("programs"), place.0.join("out"));
+    let (programs, out) = (place.path().join("programs"), place.path().join("out"));
     std::fs::create_dir_all(&out)?;
     build::strip_all(target, &shell::target_directory().join("debug"), &programs)?;
-    let completions = place.0.join("completions");
+    let completions = place.path().join("completions");
     contents::write_completions(&programs.join("jostle"), &completions)?;
     let packing = Packing {
         target,
@@ -245,7 +236,7 @@ pub(crate) fn check_packaging() -> anyhow::Result<()> {
     twice(&packing, &out, of_programs)?;
     sums::write(&out)?;
     sums::verify(&out)?;
-    check::unpacked(&packing, &out, &place.0)?;
+    check::unpacked(&packing, &out, place.path())?;
     report(&out)
 }
 
@@ -264,20 +255,15 @@ fn epoch() -> anyhow::Result<u64> {
         .with_context(|| format!("`{}` is no time in seconds", text.trim()))
 }
 
-/// A directory that goes with its value.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Makes one below the target directory, where there is room.
-fn temporary(name: &str) -> anyhow::Result<Temporary> {
-    let directory = shell::target_directory().join(format!("dist-{name}-{}", std::process::id()));
-    empty(&directory)?;
-    Ok(Temporary(directory))
+/// A directory that goes with its value, below the target directory, where there is room; as
+/// any folder of a package, it is for everybody to read.
+fn temporary(name: &str) -> anyhow::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    let named = builder.permissions(Permissions::from_mode(0o755));
+    let made = named
+        .prefix(&format!("dist-{name}-"))
+        .tempdir_in(shell::target_directory());
+    made.with_context(|| format!("cannot make a directory for {name}"))
 }
 
 /// Makes a directory, without what was in it.

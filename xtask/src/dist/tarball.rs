@@ -1,7 +1,8 @@
 //! The tarball, for any distribution: one folder with `bin`, `share`, `include` and
 //! `lib`, to unpack anywhere, or into /usr/local.
 
-use super::{Effort, Packing, VERSION, contents, temporary};
+use super::contents::{self, Layout};
+use super::{Effort, Packing, VERSION, temporary};
 use jostle_testbed::shell;
 use std::path::Path;
 use std::process::Command;
@@ -15,21 +16,11 @@ pub(super) fn name(packing: &Packing<'_>) -> String {
 pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let name = name(packing);
     let stage = temporary("tarball")?;
-    let whole = [
-        contents::Part::Jostle,
-        contents::Part::Lockd,
-        contents::Part::Procd,
-    ];
-    for part in whole {
-        contents::lay(
-            packing,
-            part,
-            &stage.0.join(&name),
-            contents::Layout::Folder,
-        )?;
+    for part in contents::PARTS {
+        contents::lay(packing, part, &stage.path().join(&name), Layout::Folder)?;
     }
     let file = out.join(format!("{name}.tar.gz"));
-    archive(packing, &stage.0, &[&name], &file)
+    archive(packing, stage.path(), &[&name], &file)
 }
 
 /// Packs files of a directory: in order, owned by root, with one time.

@@ -2,14 +2,14 @@
 //! program itself; there is no Python in it. `wheel pack` writes the list of its files
 //! and the archive.
 
-use super::contents::{self, Layout, Part};
+use super::contents::{self, JOSTLE, Layout};
 use super::elf::Glibc;
 use super::{Packing, VERSION, temporary};
 use jostle_testbed::shell;
 use std::path::Path;
 use std::process::Command;
 
-/// The interpreter of the system, whose packages `ensure_for_dist` names; the first in
+/// The interpreter of the system, whose packages are listed; the first in
 /// PATH may be another.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
@@ -27,15 +27,15 @@ fn tags(glibc: Glibc, arch: &str) -> [String; 2] {
 pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let stage = temporary("wheel")?;
     let name = format!("jostle-{VERSION}");
-    let data = stage.0.join(format!("{name}.data"));
-    contents::lay(packing, Part::Jostle, &data, Layout::Wheel)?;
+    let data = stage.path().join(format!("{name}.data"));
+    contents::lay(packing, JOSTLE, &data, Layout::Wheel)?;
     // Two targets start these, which stand beside jostle.
     for name in ["procd", "jostle-call"] {
         let to = data.join("scripts").join(name);
         contents::copy(&packing.programs.join(name), &to, 0o755)?;
     }
-    let about = stage.0.join(format!("{name}.dist-info"));
-    contents::write(&metadata(), &about.join("METADATA"), 0o644)?;
+    let about = stage.path().join(format!("{name}.dist-info"));
+    contents::write(metadata(), &about.join("METADATA"), 0o644)?;
     let wheel = format!(
         "Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\nTag: {}\n",
         tags(packing.glibc, packing.target.arch).join("\nTag: ")
@@ -45,7 +45,7 @@ pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     pack.env("SOURCE_DATE_EPOCH", packing.epoch.to_string())
         .args(["-m", "wheel", "pack", "--dest-dir"])
         .arg(out)
-        .arg(&stage.0);
+        .arg(stage.path());
     shell::output(&mut pack).map(drop)
 }
 

@@ -3,7 +3,8 @@
 //! interface of the host's name on the switch.
 
 use super::state::{Member, State};
-use super::{Hosts, SWITCH, run};
+use super::{Hosts, SWITCH};
+use crate::shell::quiet;
 use anyhow::{Context, bail};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -72,13 +73,13 @@ impl Hosts {
         let ends = [(switch(&self.state)?, &*host.name), (host, "eth0")];
         for (place, interface) in ends {
             // There may be none to remove.
-            let _ = run(in_network(place, "tc").args(["qdisc", "del", "dev", interface, "root"]));
+            let _ = quiet(in_network(place, "tc").args(["qdisc", "del", "dev", interface, "root"]));
             if let Some(bits) = bits_per_s {
                 let burst = (bits / 8.0 * BURST_S).max(LEAST_BURST_BYTES).round();
                 let words = format!(
                     "qdisc add dev {interface} root tbf rate {bits}bit burst {burst} {FRAME} latency {QUEUE}"
                 );
-                run(in_network(place, "tc").args(words.split(' ')))?;
+                quiet(in_network(place, "tc").args(words.split(' ')))?;
             }
         }
         Ok(())
@@ -105,7 +106,7 @@ impl Hosts {
     fn plug(&self, host: &str, how: &[&str]) -> anyhow::Result<()> {
         let name = &self.member(host)?.name;
         let mut ip = in_network(switch(&self.state)?, "ip");
-        run(ip.args(["link", "set", "dev", name]).args(how))
+        quiet(ip.args(["link", "set", "dev", name]).args(how))
     }
 }
 

@@ -14,7 +14,7 @@ mod cpu;
 mod links;
 mod state;
 
-use crate::shell::write_script;
+use crate::shell::{quiet, write_script};
 use anyhow::{Context, bail};
 use jostle_sys::namespaces::spawn_as_host;
 pub use state::Member;
@@ -301,9 +301,11 @@ impl Hosts {
 
     fn write_keys(&self) -> anyhow::Result<()> {
         for name in ["host_key", "user_key"] {
-            run(Command::new("ssh-keygen")
-                .args(["-q", "-t", "ed25519", "-N", "", "-C", "jostle", "-f"])
-                .arg(self.directory.join(name)))?;
+            quiet(
+                Command::new("ssh-keygen")
+                    .args(["-q", "-t", "ed25519", "-N", "", "-C", "jostle", "-f"])
+                    .arg(self.directory.join(name)),
+            )?;
         }
         Ok(())
     }
@@ -414,18 +416,4 @@ fn exec_script(directory: &Path) -> String {
 /// One rank to a host; whoever has more says so behind it.
 fn mpirun_script(directory: &Path) -> String {
     include_str!("mpirun.sh").replace("DIRECTORY", &directory.display().to_string())
-}
-
-/// Runs a tool to its end.
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {name}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{name} failed: {}", said.trim());
-    }
-    Ok(())
 }

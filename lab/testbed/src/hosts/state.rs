@@ -2,12 +2,13 @@
 //! process is known by its number and its namespace, so that a number that has
 //! gone to another process is not mistaken for it.
 
-use super::{NONE, SERVER, SWITCH, run};
+use super::{NONE, SERVER, SWITCH};
 use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// The file in the hosts' directory: a line for each, its words in the order of
@@ -228,10 +229,13 @@ pub(super) fn end_all(
             .flat_map(processes);
         all.map(|(pid, _)| pid).collect()
     };
-    signal("TERM", &running());
+    tell(Signal::TERM, &running());
     await_until(grace, || running().is_empty());
     let first = members.iter().filter(|member| member.alive());
-    signal("KILL", &first.map(|member| member.pid).collect::<Vec<_>>());
+    tell(
+        Signal::KILL,
+        &first.map(|member| member.pid).collect::<Vec<_>>(),
+    );
     for mut child in own.drain(..) {
         // Also one that was started and not noted yet.
         let _ = child.kill();
@@ -245,11 +249,10 @@ pub(super) fn end_all(
     });
 }
 
-fn signal(name: &str, pids: &[u32]) {
-    if !pids.is_empty() {
-        let pids = pids.iter().map(u32::to_string);
+fn tell(signal: Signal, pids: &[u32]) {
+    for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid as i32)) {
         // Some may be gone by now.
-        let _ = run(Command::new("kill").args(["-s", name]).args(pids));
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -287,7 +290,7 @@ mod tests {
         /// hosts seemed to have something left behind.
         #[test]
         fn what_only_waits_to_be_reaped_is_no_process() {
-            let mut ended = Command::new("true").spawn().unwrap();
+            let mut ended = std::process::Command::new("true").spawn().unwrap();
             await_until(Duration::from_secs(10), || command_of(ended.id()).is_none());
             assert_eq!(command_of(ended.id()), None);
             ended.wait().unwrap();

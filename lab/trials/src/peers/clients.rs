@@ -14,12 +14,14 @@ mod counted;
 mod pgbench;
 mod reference;
 
-use super::figures::Requirement::{self, RatioAtMost, RatioWithin, Shown};
-use super::{Bench, Metric, Side, Trial, read_answer};
+use super::Ground;
+use super::table::Bound::{AtLeast, AtMost, Shown};
+use super::table::Figure::{ClientCpu, Rate, RoundTrips};
+use super::table::{Cell, Figures, Trial, ratio};
 use anyhow::{Context, bail};
 use jostle_testbed::databases::MARIADB_USER;
 use jostle_testbed::servers::{Running, Server};
-use jostle_testbed::{etcd, packages};
+use jostle_testbed::{etcd, packages, shell};
 use reference::{Program, Reference, Span};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -27,10 +29,6 @@ use std::time::Duration;
 
 /// The time that each side runs in each repeat; pgbench accepts only whole seconds.
 const SPAN: Duration = Duration::from_secs(2);
-
-/// Our client is not the story: nobody is to wonder about a rate within these, of the
-/// reference client's.
-const SAME: Requirement = RatioWithin(0.95, 1.3);
 
 /// Who asks the server for the reference.
 #[derive(Clone, Copy)]
@@ -47,107 +45,115 @@ struct Service {
     reference: &'static str,
     server: Server,
     client: Client,
-    /// Whether what both send is the same, so that a requirement makes sense.
-    alike: bool,
     /// Workers: alone, and contended where waiting is the service's business.
     workers: &'static [usize],
 }
 
-const SERVICES: &[Service] = &[
+const fn service(
+    target: &'static str,
+    reference: &'static str,
+    server: Server,
+    client: Client,
+    workers: &'static [usize],
+) -> Service {
     Service {
-        target: "etcd",
-        reference: "Go Mutex",
-        server: Server::Etcd,
-        client: Client::Program(Program::Etcd, ""),
-        alike: true,
-        workers: &[1, 4],
-    },
-    Service {
-        target: "etcd",
-        reference: "Go Mutex",
-        server: Server::CurrentEtcd,
-        client: Client::Program(Program::Etcd, ""),
-        alike: true,
-        workers: &[1, 4],
-    },
-    Service {
-        target: "zookeeper",
-        reference: "Curator",
-        server: Server::Zookeeper,
-        client: Client::Program(Program::Java("CuratorPairs"), ""),
-        alike: true,
-        workers: &[1, 4],
-    },
-    Service {
-        target: "redisson",
-        reference: "RLock",
-        server: Server::Redis,
-        client: Client::Program(Program::Java("RedissonPairs"), ""),
-        alike: true,
-        workers: &[1, 4],
-    },
-    Service {
-        target: "postgres",
-        reference: "pgbench",
-        server: Server::Postgres,
-        client: Client::Pgbench,
-        alike: true,
-        workers: &[1, 4],
-    },
-    Service {
-        target: "mariadb",
-        reference: "libmariadb",
-        server: Server::Mariadb,
-        client: Client::Program(
-            Program::C("mariadb", &["-I/usr/include/mariadb", "-lmariadb"]),
-            MARIADB_USER,
-        ),
-        alike: true,
-        workers: &[1, 4],
-    },
-    Service {
-        target: "memcached",
-        reference: "add+delete",
-        server: Server::Memcached,
-        client: Client::Program(Program::C("memcached", &["-lmemcached"]), "delete"),
-        alike: true,
-        workers: &[1],
-    },
-    Service {
-        target: "memcached",
-        reference: "gets+cas",
-        server: Server::Memcached,
-        client: Client::Program(Program::C("memcached", &["-lmemcached"]), "cas"),
-        alike: false,
-        workers: &[1],
-    },
-    Service {
-        target: "redis",
-        reference: "hiredis",
-        server: Server::Redis,
-        client: Client::Program(Program::C("redis", &["-lhiredis"]), ""),
-        alike: true,
-        workers: &[1],
-    },
+        target,
+        reference,
+        server,
+        client,
+        workers,
+    }
+}
+
+const fn java(class: &'static str) -> Client {
+    Client::Program(Program::Java(class), "")
+}
+
+/// A program in C: how it is linked, and what it is told.
+const fn c(name: &'static str, how: &'static [&'static str], more: &'static str) -> Client {
+    Client::Program(Program::C(name, how), more)
+}
+
+const GO: Client = Client::Program(Program::Etcd, "");
+const LIBMARIADB: &[&str] = &["-I/usr/include/mariadb", "-lmariadb"];
+const LIBMEMCACHED: &[&str] = &["-lmemcached"];
+
+/// Two requests of libmemcached where the target has one: shown, and not judged.
+const CAS: &str = "cas";
+
+const ALONE: &[usize] = &[1];
+const CONTENDED: &[usize] = &[1, 4];
+
+const SERVICES: [Service; 9] = [
+    service("etcd", "Go Mutex", Server::Etcd, GO, CONTENDED),
+    service("etcd", "Go Mutex", Server::CurrentEtcd, GO, CONTENDED),
+    service(
+        "zookeeper",
+        "Curator",
+        Server::Zookeeper,
+        java("CuratorPairs"),
+        CONTENDED,
+    ),
+    service(
+        "redisson",
+        "RLock",
+        Server::Redis,
+        java("RedissonPairs"),
+        CONTENDED,
+    ),
+    service(
+        "postgres",
+        "pgbench",
+        Server::Postgres,
+        Client::Pgbench,
+        CONTENDED,
+    ),
+    service(
+        "mariadb",
+        "libmariadb",
+        Server::Mariadb,
+        c("mariadb", LIBMARIADB, MARIADB_USER),
+        CONTENDED,
+    ),
+    service(
+        "memcached",
+        "add+delete",
+        Server::Memcached,
+        c("memcached", LIBMEMCACHED, "delete"),
+        ALONE,
+    ),
+    service(
+        "memcached",
+        "gets+cas",
+        Server::Memcached,
+        c("memcached", LIBMEMCACHED, CAS),
+        ALONE,
+    ),
+    service(
+        "redis",
+        "hiredis",
+        Server::Redis,
+        c("redis", &["-lhiredis"], ""),
+        ALONE,
+    ),
 ];
 
 /// A server with its clients; made by the first trial of the service that runs.
-struct Ground {
+struct Place {
     /// Before the server, which may wait for them to go.
     clients: RefCell<Vec<Reference>>,
     server: Running,
-    /// The clients' CPU.
-    cpu: usize,
     /// What starts a reference client; empty for pgbench.
     words: Vec<String>,
     warmup: Duration,
 }
 
-type Shared = Rc<OnceCell<Ground>>;
+type Shared = Rc<OnceCell<Place>>;
 
 /// In the order in which they run.
 pub(super) fn trials() -> Vec<Trial> {
-    SERVICES.iter().flat_map(Service::trials).collect()
+    static ALL: [Service; 9] = SERVICES;
+    ALL.iter().flat_map(Service::trials).collect()
 }
 
 impl Service {
@@ -170,106 +176,114 @@ impl Service {
     }
 
     fn trial(&'static self, ground: &Shared, workers: usize) -> Trial {
-        let name = format!("{} -w {workers} : {}", self.title(), self.reference);
-        let only_if_alike = |requirement| if self.alike { requirement } else { Shown };
-        let metric = |what: String, requirement| Metric { what, requirement };
+        let is_alike = !matches!(self.client, Client::Program(_, CAS));
+        // Our client is not the story: nobody is to wonder about a rate within these bounds.
+        let [least, most, cpu] = match is_alike {
+            true => [AtLeast(0.95), AtMost(1.3), AtMost(1.0)],
+            false => [Shown; 3],
+        };
+        let [ours, theirs] = [ground, ground].map(Rc::clone);
         Trial {
-            metrics: vec![
-                metric(format!("{name}, pairs/s"), only_if_alike(SAME)),
-                metric(
-                    "  client CPU, us a pair".to_owned(),
-                    only_if_alike(RatioAtMost(1.0)),
-                ),
-                metric("  round trips a pair".to_owned(), Shown),
+            name: format!("{} -w {workers} : {}", self.title(), self.reference),
+            title: "pairs of acquire and release".to_owned(),
+            cells: vec![
+                Cell::new("jostle", move |bench| {
+                    self.jostle(bench, Place::of(&ours, self, bench)?, workers)
+                }),
+                Cell::new(self.reference, move |bench| {
+                    self.peer(bench, Place::of(&theirs, self, bench)?, workers)
+                }),
             ],
-            name,
-            jostle: self.jostle(ground, workers),
-            peer: Some(self.peer(ground, workers)),
+            claims: vec![
+                ratio(Rate, 0, 1, least),
+                ratio(Rate, 0, 1, most),
+                ratio(ClientCpu, 0, 1, cpu),
+                ratio(RoundTrips, 0, 1, Shown),
+            ],
         }
     }
 
     /// Uncontended or contended pairs of the target.
-    fn jostle(&'static self, ground: &Shared, workers: usize) -> Side {
-        let ground = Rc::clone(ground);
-        Box::new(move |bench| {
-            let ground = Ground::of(&ground, self, bench)?;
-            let target = match self.target {
-                "redisson" => format!("redisson://{}", ground.server.address),
-                _ => ground.server.target(),
-            };
-            let mut command = bench.measure("contend", &[&target, "-b", "0", "-i", "0"]);
-            command
-                .args(["-w", &workers.to_string()])
-                .args(["-t", &SPAN.as_secs().to_string()])
-                .args(["--place", &format!("cpus:{}", ground.cpu)]);
-            let point = read_answer(&mut command)?;
-            if !point.around.errors.is_empty() {
-                bail!("calls failed: {:?}", point.around.messages);
-            }
-            let traffic = point.traffic.context("no count of round trips")?;
-            let cpu_us = point.cpu.cpu_us_per_operation.context("no CPU time")?;
-            let each = traffic.round_trips as f64 / traffic.grants as f64;
-            Ok(vec![point.throughput_per_s, cpu_us, each])
-        })
+    fn jostle(&self, bench: &Ground, place: &Place, workers: usize) -> anyhow::Result<Figures> {
+        let target = match self.target {
+            "redisson" => format!("redisson://{}", place.server.address),
+            _ => place.server.target(),
+        };
+        let seconds = SPAN.as_secs();
+        let words = format!("contend {target} -b 0 -i 0 -w {workers} -t {seconds}");
+        let point = bench.measure(&words)?;
+        if !point.around.errors.is_empty() {
+            bail!("calls failed: {:?}", point.around.messages);
+        }
+        let traffic = point.traffic.context("no count of round trips")?;
+        let cpu_us = point.cpu.cpu_us_per_operation.context("no CPU time")?;
+        Ok(Figures::of(&[
+            (Rate, point.throughput_per_s),
+            (ClientCpu, cpu_us),
+            (
+                RoundTrips,
+                traffic.round_trips as f64 / traffic.grants as f64,
+            ),
+        ]))
     }
 
     /// The same of the reference client.
-    fn peer(&'static self, ground: &Shared, workers: usize) -> Side {
-        let ground = Rc::clone(ground);
-        Box::new(move |bench| {
-            let ground = Ground::of(&ground, self, bench)?;
-            ground.ready(workers)?;
-            let before = counted::requests(&ground.server)?;
-            let spans = match self.client {
-                Client::Pgbench => {
-                    let at = ground.server.address;
-                    vec![pgbench::span(at, ground.cpu, workers, SPAN)?]
-                }
-                Client::Program(..) => {
-                    reference::span(&mut ground.clients.borrow_mut()[..workers], SPAN)?
-                }
-            };
-            let asked = counted::requests(&ground.server)? - before;
-            let (rate, cpu_us, pairs) = Span::together(&spans);
-            Ok(vec![rate, cpu_us, asked as f64 / pairs as f64])
-        })
+    fn peer(&self, bench: &Ground, place: &Place, workers: usize) -> anyhow::Result<Figures> {
+        place.ready(workers)?;
+        let before = counted::requests(&place.server)?;
+        let spans = match self.client {
+            Client::Pgbench => {
+                let at = place.server.address;
+                vec![pgbench::span(at, bench.client_cpu, workers, SPAN)?]
+            }
+            Client::Program(..) => {
+                reference::span(&mut place.clients.borrow_mut()[..workers], SPAN)?
+            }
+        };
+        let asked = counted::requests(&place.server)? - before;
+        let (rate, cpu_us, pairs) = Span::together(&spans);
+        let round_trips = asked as f64 / pairs as f64;
+        Ok(Figures::of(&[
+            (Rate, rate),
+            (ClientCpu, cpu_us),
+            (RoundTrips, round_trips),
+        ]))
     }
 }
 
-impl Ground {
-    fn of<'a>(shared: &'a Shared, service: &Service, bench: &Bench) -> anyhow::Result<&'a Ground> {
+impl Place {
+    fn of<'a>(shared: &'a Shared, service: &Service, bench: &Ground) -> anyhow::Result<&'a Place> {
         if shared.get().is_none() {
-            let _ = shared.set(Ground::make(service, bench)?);
+            let _ = shared.set(Place::make(service, bench)?);
         }
         shared.get().context("no server")
     }
 
-    fn make(service: &Service, bench: &Bench) -> anyhow::Result<Ground> {
-        packages::ensure(&["util-linux"])?;
+    fn make(service: &Service, bench: &Ground) -> anyhow::Result<Place> {
         packages::ensure(service.server.packages())?;
-        let cpus = jostle_sys::cpu::allowed();
-        let [cpu, .., apart] = cpus[..] else {
-            bail!("this needs two CPUs, one for the server and one for its clients");
-        };
-        let server = service.server.start(&bench.jostle, Some(apart))?;
+        let server = service
+            .server
+            .start(&bench.jostle, Some(bench.server_cpu))?;
         counted::ready(&server)?;
         let (words, warmup) = match service.client {
             Client::Pgbench => (Vec::new(), Duration::ZERO),
             Client::Program(program, more) => {
-                let built = program.build(&bench.peers.join("reference"))?;
-                (words(program, built, cpu, &server, more), program.warmup())
+                let built = program.build(&shell::target_directory().join("peers/reference"))?;
+                (
+                    words(program, built, bench.client_cpu, &server, more),
+                    program.warmup(),
+                )
             }
         };
-        let ground = Ground {
+        let place = Place {
             clients: RefCell::default(),
             server,
-            cpu,
             words,
             warmup,
         };
         // Before jostle is measured: the server, too, has to become warm.
-        ground.ready(1)?;
-        Ok(ground)
+        place.ready(1)?;
+        Ok(place)
     }
 
     /// Starts reference clients until there are so many, and warms up all of them.
@@ -311,22 +325,18 @@ mod tests {
     #[test]
     fn what_is_alike_is_judged_and_the_rest_is_shown() {
         for trial in trials() {
-            let judged = trial
-                .metrics
-                .iter()
-                .filter(|metric| metric.requirement != Shown);
-            let expected = if trial.name.contains("cas") { 0 } else { 2 };
+            let judged = trial.claims.iter().filter(|claim| claim.bound != Shown);
+            let expected = if trial.name.contains("cas") { 0 } else { 3 };
             assert_eq!(judged.count(), expected, "{}", trial.name);
         }
     }
 
     #[test]
-    fn every_trial_has_a_name_of_its_own_that_fits_its_column() {
+    fn every_trial_has_a_name_of_its_own() {
         let trials = trials();
         for (at, trial) in trials.iter().enumerate() {
             let others = &trials[at + 1..];
             assert!(others.iter().all(|other| other.name != trial.name));
-            assert!(trial.metrics[0].what.len() <= 36, "{}", trial.name);
         }
     }
 }

@@ -375,38 +375,25 @@ fn report(sessions: &[Session]) -> Vec<Row> {
         "{:<22} {:<12} held  not held  no figure  discarded",
         "beside", "line"
     );
-    let count =
-        |outcomes: &[Outcome], wanted| outcomes.iter().filter(|one| **one == wanted).count();
+    use Outcome::{Discarded, Held, NoFigure, NotHeld};
+    let counts = |outcomes: &[Outcome]| {
+        [Held, NotHeld, NoFigure, Discarded]
+            .map(|wanted| outcomes.iter().filter(|one| **one == wanted).count())
+    };
     for ((plant, line), outcomes) in &cells {
-        let [held, not, none, discarded] = [
-            Outcome::Held,
-            Outcome::NotHeld,
-            Outcome::NoFigure,
-            Outcome::Discarded,
-        ]
-        .map(|wanted| count(outcomes, wanted));
+        let [held, not, none, discarded] = counts(outcomes);
         println!("{plant:<22} {line:<12} {held:>4}  {not:>8}  {none:>9}  {discarded:>9}");
     }
     let all: Vec<Outcome> = cells.into_values().flatten().collect();
-    let [held, not, discarded] =
-        [Outcome::Held, Outcome::NotHeld, Outcome::Discarded].map(|wanted| count(&all, wanted));
-    let row = |what: &str, count: usize, trials: usize, required| {
-        Row::counted(what, count as u64, trials as u64, required)
-    };
+    let [held, not, _, discarded] = counts(&all);
+    let row =
+        |what, count, trials, required| Row::counted(what, count as u64, trials as u64, required);
+    let (holds, few) = (Required::AtLeast(0.97), Required::AtMost(0.20));
+    let against = "controls against the other five: not held";
     vec![
-        row(
-            "what is printed holds",
-            held,
-            held + not,
-            Required::AtLeast(0.97),
-        ),
-        row(
-            "controls against the other five: not held",
-            rejected,
-            controls,
-            Required::Nothing,
-        ),
-        row("discarded", discarded, all.len(), Required::AtMost(0.20)),
+        row("what is printed holds", held, held + not, holds),
+        row(against, rejected, controls, Required::Nothing),
+        row("discarded", discarded, all.len(), few),
     ]
 }
 

@@ -11,32 +11,30 @@ const MOVED: f64 = 0.1;
 /// Planted runs of a session.
 const PLANTED: usize = 6;
 
-/// A run of a session.
-pub(super) trait Linked {
-    /// Runs of one session stand one after the other.
-    fn session(&self) -> u64;
-    /// Its place in the session.
-    fn at(&self) -> u32;
-    fn is_planted(&self) -> bool;
-}
+/// The session of a run, its place there, and whether something was planted. Runs of one session
+/// stand one after the other.
+pub(super) type Link = (u64, u32, bool);
 
 /// The number of the next session.
-pub(super) fn next_session<R: Linked>(runs: &[R]) -> u64 {
-    runs.last().map_or(1, |run| run.session() + 1)
+pub(super) fn next_session<R>(runs: &[R], session: impl Fn(&R) -> u64) -> u64 {
+    runs.last().map_or(1, |run| session(run) + 1)
 }
 
 /// Planted runs between their controls, of runs in the order in which they were made.
-pub(super) fn trials<R: Linked>(runs: &[R]) -> impl Iterator<Item = (&R, [&R; 2])> {
-    runs.windows(3).filter_map(|three| {
+pub(super) fn trials<R>(
+    runs: &[R],
+    link: impl Fn(&R) -> Link,
+) -> impl Iterator<Item = (&R, [&R; 2])> {
+    runs.windows(3).filter_map(move |three| {
         let [before, run, after] = three else {
             return None;
         };
+        let (session, at, is_planted) = link(run);
         let is_control = |other: &&R| {
-            other.session() == run.session()
-                && other.at().abs_diff(run.at()) == 1
-                && !other.is_planted()
+            let (its_session, its_at, is_planted) = link(other);
+            its_session == session && its_at.abs_diff(at) == 1 && !is_planted
         };
-        let is_trial = run.is_planted() && [before, after].iter().all(is_control);
+        let is_trial = is_planted && [before, after].iter().all(is_control);
         is_trial.then_some((run, [before, after]))
     })
 }

@@ -36,7 +36,7 @@ pub(crate) enum Subject {
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         seeds: u64,
     },
-    /// Pairs of real sessions: the same thing twice, and a tenth slower
+    /// Pairs of real sessions, kept beside the build: the same thing twice, and a tenth slower
     Compare {
         /// Pairs to collect in all; those that are there count
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -44,11 +44,8 @@ pub(crate) enum Subject {
         /// Stop collecting after so many seconds; the next call goes on
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
-        /// Where sessions are kept [default: validate/compare beside the build]
-        #[arg(long)]
-        directory: Option<std::path::PathBuf>,
         /// Measure nothing: judge the sessions of this file
-        #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "seconds", "directory"])]
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "seconds"])]
         judge: Option<PathBuf>,
     },
     /// Calls of tool/ci-gate/gate: two equal libraries, and one that is a tenth slower
@@ -61,12 +58,8 @@ pub(crate) enum Subject {
     },
     /// Generators that are throttled, starved or stopped, and the same left alone
     Saturation {
-        /// Stop collecting after so many seconds; the next call goes on
-        #[arg(long, default_value_t = 1800)]
-        seconds: u64,
-        /// Where runs are kept, a line each; those that are there count
-        #[arg(long, value_name = "FILE")]
-        save: Option<std::path::PathBuf>,
+        #[command(flatten)]
+        collect: Collect,
         /// One trial of each kind: a look
         #[arg(long)]
         quick: bool,
@@ -91,8 +84,6 @@ pub(crate) enum Subject {
     },
     /// Foreign load generators on an idle machine, twenty runs each: what jostle judge says
     JudgeIdle(Series),
-    /// Foreign load generators with and without jostle judge: what watching costs
-    JudgeCost(Series),
     /// An idle machine: nearly all of it must be VALID (as root)
     Clean {
         #[command(flatten)]
@@ -100,10 +91,6 @@ pub(crate) enum Subject {
         /// Points in all, evenly spread over the table of 312
         #[arg(long, default_value_t = 100)]
         points: usize,
-        /// Idle CPUs of a virtual machine that halt at once, and that poll first
-        /// (guest_halt_poll_ns 0 and 200000, as root; restored at the end)
-        #[arg(long)]
-        both_halt_settings: bool,
     },
     /// The tests that judge figures of this machine, many times over: how often each passes
     Figures {
@@ -191,36 +178,18 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::Compare {
             pairs,
             seconds,
-            directory,
             judge,
-        } => compare::rows(&compare::Wanted {
-            pairs: *pairs,
-            seconds: *seconds,
-            directory: directory.as_deref(),
-            judge: judge.as_deref(),
-        })?,
+        } => compare::rows(*pairs, *seconds, judge.as_deref())?,
         Subject::Gate { collect, contended } => gate::rows(collect, *contended)?,
         Subject::Saturation {
-            seconds,
-            save,
+            collect,
             quick,
             short,
-        } => {
-            let length = match short {
-                true => saturation::Length::Short,
-                false => saturation::Length::Usual,
-            };
-            saturation::rows(*seconds, save.as_deref(), *quick, length)?
-        }
+        } => saturation::rows(collect, *quick, *short)?,
         Subject::Judge { series, short } => judge::rows(series, *short)?,
         Subject::JudgeCases { series, how } => judge::cases::rows(series, *how)?,
         Subject::JudgeIdle(series) => judge::idle::rows(series)?,
-        Subject::JudgeCost(series) => judge::cost::rows(series)?,
-        Subject::Clean {
-            series,
-            points,
-            both_halt_settings,
-        } => clean::rows(series, *points, *both_halt_settings)?,
+        Subject::Clean { series, points } => clean::rows(series, *points)?,
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
         Subject::Beside(series) => beside::rows(series)?,
         Subject::Recover(series) => recover::rows(series)?,

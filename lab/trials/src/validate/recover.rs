@@ -31,8 +31,8 @@ const WAITERS: u32 = 15;
 /// What is measured, and who observes it.
 struct Cell {
     name: &'static str,
-    /// As jostle takes it; `{place}` is a directory of the trial's own.
-    target: &'static str,
+    /// As jostle takes it, if not by its name; `{place}` is a directory of the trial's own.
+    target: Option<&'static str>,
     faults: &'static [&'static str],
     /// Whether jostle asks for its lease.
     has_lease: bool,
@@ -60,8 +60,6 @@ struct Server {
 /// A line of the observer, and when it came.
 type Line = (u64, String);
 
-const ALL: &[&str] = &["kill", "stop", "cut", "server-kill"];
-
 const fn server(
     program: &'static str,
     secret: Option<(&'static str, &'static str)>,
@@ -81,86 +79,84 @@ macro_rules! with_monitor {
     };
 }
 
+/// A service that jostle launches by its name, whose clients ask again and again who owns the lock.
+const SERVICE: Cell = Cell {
+    name: "",
+    target: None,
+    faults: &["kill", "stop", "cut", "server-kill"],
+    has_lease: true,
+    server: None,
+    script: "",
+    looks: true,
+    release: None,
+    owners: looked,
+};
+
+/// A program that keeps a log of its own.
+const PIPE: Cell = Cell {
+    faults: &["kill", "stop"],
+    has_lease: false,
+    script: LOG,
+    looks: false,
+    owners: logged,
+    ..SERVICE
+};
+
 static CELLS: [Cell; 11] = [
     Cell {
         name: "lockd",
-        target: "lockd",
-        faults: ALL,
         has_lease: false,
         server: server("exe", Some(("environ", "JOSTLED_PASSWORD="))),
         script: "{look} resp HOLDERS",
-        looks: true,
-        release: None,
         owners: |lines| changes(lines, |text| after(text, "token\\r\\n:")),
+        ..SERVICE
     },
     Cell {
         name: "redis",
-        target: "redis",
-        faults: ALL,
-        has_lease: true,
         server: REDIS,
         script: with_monitor!(
             "local k = redis.call('keys', '*') if not k[1] then return '' end \
              return 'O '..redis.call('get', k[1])"
         ),
-        looks: true,
         release: Some("EVALSHA"),
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "redisson",
-        target: "redisson",
-        faults: ALL,
-        has_lease: true,
         server: REDIS,
         script: with_monitor!(
             "local k = redis.call('keys', 'jostle:*') if not k[1] then return '' end \
              return 'O '..(redis.call('hkeys', k[1])[1] or '')"
         ),
-        looks: true,
         release: Some("EVALSHA"),
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "etcd",
-        target: "etcd",
-        faults: ALL,
-        has_lease: true,
         server: server("etcd", None),
         // All that was ever written, and then what follows.
         script: "{wait}; curl -sN 127.0.0.1:$PORT/v3/watch -d '{\"create_request\": \
                  {\"key\": \"AA==\", \"range_end\": \"AA==\", \"start_revision\": \"1\"}}'",
         looks: false,
-        release: None,
         owners: oldest_keys,
+        ..SERVICE
     },
     Cell {
         name: "zookeeper",
-        target: "zookeeper",
-        faults: ALL,
-        has_lease: true,
         server: server("java", None),
         script: "{look} zookeeper",
-        looks: true,
-        release: None,
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "postgres",
-        target: "postgres",
-        faults: ALL,
         has_lease: false,
         server: server("postgres", Some(("cwd/../password", ""))),
         script: "{look} postgres \"select 'O '||coalesce(min(pid)::text,'') from pg_locks \
                  where locktype='advisory' and granted\"",
-        looks: true,
-        release: None,
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "mariadb",
-        target: "mariadb",
-        faults: ALL,
         has_lease: false,
         // Its socket lets root in, and nothing else tells who owns a lock.
         server: server("mariadbd", Some(("cmdline", "--socket="))),
@@ -169,26 +165,16 @@ static CELLS: [Cell; 11] = [
                  yes \"select concat('O ', coalesce(min(thread_id), '')) from \
                  information_schema.metadata_lock_info where lock_type = 'User lock'; \
                  do sleep(0.002);\" | $M -n; echo gone",
-        looks: true,
-        release: None,
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "memcached",
-        target: "memcached",
-        faults: ALL,
-        has_lease: true,
         server: server("memcached", Some(("cwd/users", "jostle:"))),
         script: "{look} memcached",
-        looks: true,
-        release: None,
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "nats",
-        target: "nats",
-        faults: ALL,
-        has_lease: true,
         server: server("nats-server", Some(("cwd/nats.conf", "password: \""))),
         // What was stored, what waiters read, and what clients asked for.
         script: "{look} nats 'jostle.>' '_INBOX.>' '$KV.>' | sed -un \
@@ -196,29 +182,17 @@ static CELLS: [Cell; 11] = [
                  -e 's/^.KV.*Sequence: \\([0-9]*\\) KV-Operation: DEL.*/release nr\\1./p'",
         looks: false,
         release: Some("release"),
-        owners: looked,
+        ..SERVICE
     },
     Cell {
         name: "pipe with a lease",
-        target: "pipe:python3 tool/cli/tests/leased_peer.py {place}/lock 2",
-        faults: &["kill", "stop"],
-        has_lease: false,
-        server: None,
-        script: LOG,
-        looks: false,
-        release: None,
-        owners: logged,
+        target: Some("pipe:python3 tool/cli/tests/leased_peer.py {place}/lock 2"),
+        ..PIPE
     },
     Cell {
         name: "pipe without one",
-        target: "pipe:python3 tool/cli/tests/leased_peer.py {place}/lock 0",
-        faults: &["kill", "stop"],
-        has_lease: false,
-        server: None,
-        script: LOG,
-        looks: false,
-        release: None,
-        owners: logged,
+        target: Some("pipe:python3 tool/cli/tests/leased_peer.py {place}/lock 0"),
+        ..PIPE
     },
 ];
 
@@ -454,7 +428,12 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str, waiters: u32) -> anyhow::Re
     let script = here(&script);
     let observer = Observer::start(&script, &lines)?;
     let mut command = program::call(jostle);
-    command.args(["recover", &here(cell.target), "--fault", fault]);
+    command.args([
+        "recover",
+        &here(cell.target.unwrap_or(cell.name)),
+        "--fault",
+        fault,
+    ]);
     command.args(["--runs", "1", "--waiters", &waiters.to_string()]);
     // Longer than a lease that jostle does not know.
     let pause = if cell.server.is_some() { "500ms" } else { "3s" };

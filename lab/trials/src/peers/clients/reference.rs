@@ -1,18 +1,13 @@
 //! The programs of `lab/trials/reference/`: each takes and releases one lock through a service's
 //! usual library, for as long as it is told on its standard input.
 
-use super::super::compile_source;
 use anyhow::{Context, bail, ensure};
+use jostle_testbed::leash::Leash;
 use jostle_testbed::{packages, shell};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// Beyond a span, on a busy machine: a Java program first has to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// A program that is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +75,12 @@ fn java(class: &str, to: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 fn c(name: &str, how: &[&str], to: &Path) -> anyhow::Result<Vec<String>> {
-    compile_source(&source("c").join(name).with_extension("c"), to, how)?;
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Wextra", "-pthread", "-o"])
+        .arg(to);
+    cc.arg(source("c").join(name).with_extension("c"));
+    // Libraries serve what stands before them.
+    shell::run(cc.args(how))?;
     Ok(vec![to.display().to_string()])
 }
 
@@ -120,10 +120,8 @@ impl Span {
 
 /// A program that runs; dropping it ends it.
 pub(super) struct Reference {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
-    reader: Option<JoinHandle<()>>,
+    program: Leash,
+    output: BufReader<ChildStdout>,
 }
 
 impl Reference {
@@ -134,59 +132,20 @@ impl Reference {
     pub(super) fn start(words: &[String]) -> anyhow::Result<Reference> {
         let (first, rest) = words.split_first().context("no command")?;
         let mut command = Command::new(first);
-        command.args(rest).stdin(Stdio::piped());
-        let spawned = command.stdout(Stdio::piped()).spawn();
-        let mut child =
-            spawned.with_context(|| format!("cannot run `{}`", shell::typed(&command)))?;
-        let output = child.stdout.take().context("no output")?;
-        let (sender, lines) = channel();
-        // A thread, since only a channel is read with a deadline.
-        let reader = std::thread::spawn(move || {
-            let all = BufReader::new(output).lines().map_while(Result::ok);
-            for line in all {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Reference {
-            input: child.stdin.take(),
-            child,
-            lines,
-            reader: Some(reader),
-        })
+        let mut program = Leash::start(command.args(rest).stdout(Stdio::piped()))?;
+        let output = BufReader::new(program.stdout().context("no output")?);
+        Ok(Reference { program, output })
     }
 
-    /// Has it begin a span.
+    /// What it did in the span that was begun.
     ///
     /// # Errors
-    /// Where it has ended.
-    pub(super) fn begin(&mut self, length: Duration) -> anyhow::Result<()> {
-        let input = self.input.as_mut().context("no input")?;
-        writeln!(input, "{}", length.as_millis()).context("a reference client has ended")
-    }
-
-    /// What it did in the span.
-    ///
-    /// # Errors
-    /// Where it ended, or did not answer in time.
-    pub(super) fn end(&mut self, length: Duration) -> anyhow::Result<Span> {
-        let line = self.lines.recv_timeout(length + PATIENCE);
-        Span::parse(&line.context("a reference client has ended, or does not answer")?)
-    }
-}
-
-impl Drop for Reference {
-    fn drop(&mut self) {
-        // The end of its input ends it.
-        drop(self.input.take());
-        let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = self.reader.take().map(JoinHandle::join);
+    /// Where it ended.
+    fn end(&mut self) -> anyhow::Result<Span> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line)?;
+        ensure!(read > 0, "a reference client has ended");
+        Span::parse(&line)
     }
 }
 
@@ -194,10 +153,9 @@ impl Drop for Reference {
 pub(super) fn span(clients: &mut [Reference], length: Duration) -> anyhow::Result<Vec<Span>> {
     ensure!(!clients.is_empty(), "no reference client");
     for client in &mut *clients {
-        client.begin(length)?;
+        client.program.tell(&length.as_millis().to_string())?;
     }
-    let ends = clients.iter_mut().map(|client| client.end(length));
-    ends.collect()
+    clients.iter_mut().map(Reference::end).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! What goes on beside a load: connections that wait for other locks, and somebody who
 //! reads the metrics.
 
-use anyhow::{bail, ensure};
-use jostle_resp::Value;
-use jostle_resp::request::encode;
-use jostle_resp::value::ValueLimits;
+use anyhow::ensure;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,25 +17,22 @@ const SCRAPE_EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections that wait for locks until they are dropped.
-pub(super) fn wait(port: u16, waiters: usize) -> anyhow::Result<Vec<TcpStream>> {
+pub(super) fn wait(server: SocketAddr, waiters: usize) -> anyhow::Result<Vec<TcpStream>> {
+    if waiters == 0 {
+        return Ok(Vec::new());
+    }
     jostle_sys::files::raise_descriptor_limit();
     let mut open = Vec::new();
     for waiter in 0..waiters + LINES.min(waiters) {
-        let mut stream = connect(port)?;
-        let name = format!("waited for {}", waiter % LINES);
-        let mut request = Vec::new();
-        encode(&mut request, &[b"LOCK", name.as_bytes()]);
-        stream.write_all(&request)?;
+        let mut stream = TcpStream::connect(server)?;
+        writeln!(stream, "LOCK waited-for-{}\r", waiter % LINES)?;
         open.push(stream);
     }
-    if waiters == 0 {
-        return Ok(open);
-    }
     let end = Instant::now() + PATIENCE;
+    let waiting = format!("\nwaiters:{waiters}\r");
     loop {
-        let info = ask(&mut connect(port)?, &[b"INFO"])?;
-        let line = format!("\nwaiters:{waiters}\r");
-        if info.as_text().is_some_and(|text| text.contains(&line)) {
+        let info = answer(server, "INFO\r\nQUIT\r\n")?;
+        if info.contains(&waiting) {
             return Ok(open);
         }
         ensure!(Instant::now() < end, "no {waiters} waiters in {info:?}");
@@ -46,30 +40,14 @@ pub(super) fn wait(port: u16, waiters: usize) -> anyhow::Result<Vec<TcpStream>> 
     }
 }
 
-fn connect(port: u16) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-/// One request and its reply.
-fn ask(stream: &mut TcpStream, words: &[&[u8]]) -> anyhow::Result<Value> {
-    let mut request = Vec::new();
-    encode(&mut request, words);
-    stream.write_all(&request)?;
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        if let Some((value, _)) = Value::decode(&bytes, ValueLimits::default())? {
-            if let Value::Error(text) = value {
-                bail!("the server says: {text}");
-            }
-            return Ok(value);
-        }
-        let read = stream.read(&mut buffer)?;
-        ensure!(read > 0, "the server closed the connection");
-        bytes.extend_from_slice(&buffer[..read]);
-    }
+/// What a server answers before it closes the connection.
+fn answer(server: SocketAddr, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.write_all(request.as_bytes())?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Reads the metrics over and over until it is dropped.
@@ -86,7 +64,9 @@ impl Reader {
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 // What fails here shows in the server's count of scrapes, not in the load.
-                let _ = read(port);
+                let request =
+                    "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+                let _ = answer((Ipv4Addr::LOCALHOST, port).into(), request);
                 std::thread::sleep(SCRAPE_EVERY);
             }
         });
@@ -102,11 +82,4 @@ impl Drop for Reader {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-fn read(port: u16) -> std::io::Result<usize> {
-    let mut stream = connect(port)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.read_to_end(&mut Vec::new())
 }

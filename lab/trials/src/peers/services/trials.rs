@@ -1,24 +1,18 @@
 //! The list of what jostled must reach.
 
-use super::Ground;
-use super::cells::{Asked, Figures, LEASED, Load, OWNED, SET, Work, redis_benchmark};
+use super::cells::{Asked, Load, Work};
 use super::servers::Kind;
-use super::table::Bound::{AtLeast, AtMost, Shown};
-use super::table::Figure::{self, Batch, Bytes, ClientCpu, Rate, ServerCpu};
-use super::table::{Bound, Cell, Claim, Trial};
+use crate::peers::table::Bound::{AtLeast, AtMost, Shown};
+use crate::peers::table::Figure::{Batch, Bytes, Rate, ServerCpu};
+use crate::peers::table::{Bound, Cell, Claim, Trial, ratio};
 
 /// Every trial, in the order in which they run.
-pub(super) fn all() -> Vec<Trial> {
+pub(in crate::peers) fn all() -> Vec<Trial> {
     let mut trials = vec![one_at_a_time()];
-    for (connections, depth, least) in DEEP {
-        let of_bound = match depth {
-            _ if connections == 1 => Shown,
-            16 => AtLeast(0.95),
-            _ => AtLeast(0.8),
-        };
+    for (connections, depth, least, of_bound) in DEEP {
         trials.push(pipelined(connections, depth, least, of_bound));
     }
-    for (connections, depth, _) in DEEP {
+    for (connections, depth, ..) in DEEP {
         trials.push(in_use(connections, depth));
     }
     for (connections, depth) in [(1, 1), (50, 16), (50, 100)] {
@@ -28,20 +22,16 @@ pub(super) fn all() -> Vec<Trial> {
     trials.push(many_waiters());
     trials.push(hand_off());
     trials.push(hand_off_pipelined());
-    for (connections, depth, least) in DEEP {
-        trials.push(confirmed(connections, depth, least));
-    }
-    for (connections, depth, _) in DEEP {
-        trials.push(leased(connections, depth));
-    }
-    for (connections, depth) in [(1, 1), (50, 1), (1, 100), (50, 16), (50, 100)] {
-        trials.push(generators(connections, depth));
-    }
     trials
 }
 
-/// Connections, commands in flight on each, and how many times Redis at least.
-const DEEP: [(usize, usize, f64); 3] = [(50, 100, 5.0), (50, 16, 3.0), (1, 100, 5.0)];
+/// Connections, commands in flight on each, how many times Redis at least, and what share of the
+/// server that only answers.
+const DEEP: [(usize, usize, f64, Bound); 3] = [
+    (50, 100, 5.0, AtLeast(0.8)),
+    (50, 16, 3.0, AtLeast(0.95)),
+    (1, 100, 5.0, Shown),
+];
 
 const CLIENTS: usize = 50;
 
@@ -67,14 +57,7 @@ fn pairs(connections: usize, depth: usize) -> Work {
 }
 
 fn cell(row: &str, load: Load) -> Cell {
-    measured(row, move |ground| load.run(ground))
-}
-
-fn measured(row: &str, measure: impl Fn(&Ground) -> anyhow::Result<Figures> + 'static) -> Cell {
-    Cell {
-        row: row.to_owned(),
-        measure: Box::new(measure),
-    }
+    Cell::new(row, move |ground| load.run(ground))
 }
 
 /// The three servers under the same load.
@@ -84,26 +67,6 @@ fn three(work: Work) -> Vec<Cell> {
         cell("Redis", load(Asked::Redis("redis"), work)),
         cell("answers only", load(Asked::Echo, work)),
     ]
-}
-
-/// A claim about the ratio of two rows.
-fn ratio(figure: Figure, row: usize, by: usize, bound: Bound) -> Claim {
-    Claim {
-        figure,
-        row,
-        by: Some(by),
-        bound,
-    }
-}
-
-/// A claim about one row.
-fn single(figure: Figure, row: usize, bound: Bound) -> Claim {
-    Claim {
-        figure,
-        row,
-        by: None,
-        bound,
-    }
 }
 
 /// `by` times the rate of a row, and the CPU of that row `by` times.
@@ -151,7 +114,7 @@ fn pipelined(connections: usize, depth: usize, least: f64, of_bound: Bound) -> T
 /// What costs nothing on an empty bench may cost in a house.
 fn in_use(connections: usize, depth: usize) -> Trial {
     let with = |row: &str, waiters: bool, scrape: bool| {
-        measured(row, move |ground| {
+        Cell::new(row, move |ground| {
             Load {
                 waiters: if waiters { ground.scale.beside } else { 0 },
                 scrape,
@@ -197,15 +160,8 @@ fn held() -> Trial {
         ("answers only", Asked::Echo),
     ];
     let cells = servers.into_iter().flat_map(|(who, asked)| {
-        [(0, "1000"), (1, "1M")].map(|(size, label)| {
-            measured(&format!("{who}, {label}"), move |ground| {
-                let work = Work::Hold {
-                    locks: ground.scale.locks[size],
-                    pipeline: 100,
-                };
-                load(asked, work).run(ground)
-            })
-        })
+        [(0, "1000"), (1, "1M")]
+            .map(|(size, label)| cell(&format!("{who}, {label}"), load(asked, Work::Hold { size })))
     });
     Trial {
         name: "held".to_owned(),
@@ -216,7 +172,12 @@ fn held() -> Trial {
             ratio(ServerCpu, 1, 0, AtMost(3.0)),
             // The server that only answers stalls as often as the machine lets it.
             ratio(Batch, 1, 5, AtMost(1.0)),
-            single(Bytes, 1, AtMost(80.0)),
+            Claim {
+                figure: Bytes,
+                row: 1,
+                by: None,
+                bound: AtMost(80.0),
+            },
         ],
     }
 }
@@ -229,7 +190,7 @@ fn many_waiters() -> Trial {
     let servers = [("jostled", JOSTLED), ("relays only", RELAYS)];
     let cells = servers.into_iter().flat_map(|(who, asked)| {
         [(0, "10 waiters"), (1, "10000 waiters")].map(|(size, label)| {
-            measured(&format!("{who}, {label}"), move |ground| {
+            Cell::new(&format!("{who}, {label}"), move |ground| {
                 let workers = ground.scale.waiters[size] + 1;
                 load(asked, Work::HandOff { workers }).run(ground)
             })
@@ -279,67 +240,6 @@ fn hand_off_pipelined() -> Trial {
             cell("answers only", load(Asked::Echo, work)),
         ],
         claims: vec![ratio(Rate, 0, 1, Shown)],
-    }
-}
-
-/// What redis-benchmark finds.
-fn benchmarked(
-    row: &str,
-    kind: Kind,
-    (connections, depth): (usize, usize),
-    command: &'static [&'static str],
-) -> Cell {
-    measured(row, move |ground| {
-        redis_benchmark(ground, kind, connections, depth, command)
-    })
-}
-
-/// Acquisitions alone, asked by the client that Redis is measured with.
-fn confirmed(connections: usize, depth: usize, least: f64) -> Trial {
-    let how = (connections, depth);
-    Trial {
-        name: format!("redis-benchmark {connections}x{depth}"),
-        title: "LOCK name TTL 60000 WAIT 0 against SET name x NX PX 60000, names new each time"
-            .to_owned(),
-        cells: vec![
-            benchmarked("jostled", Kind::Jostled, how, LEASED),
-            benchmarked("Redis", Kind::Redis, how, SET),
-            benchmarked("answers only", Kind::Answers, how, LEASED),
-        ],
-        claims: Vec::from_iter(faster(0, 1, least).into_iter().chain([bound()])),
-    }
-}
-
-/// What a lease costs beside an owner's connection.
-fn leased(connections: usize, depth: usize) -> Trial {
-    let how = (connections, depth);
-    Trial {
-        name: format!("leases {connections}x{depth}"),
-        title: "redis-benchmark: LOCK name WAIT 0 with TTL 60000 and without, names new each time"
-            .to_owned(),
-        cells: vec![
-            benchmarked("leased", Kind::Jostled, how, LEASED),
-            benchmarked("owned", Kind::Jostled, how, OWNED),
-        ],
-        claims: faster(0, 1, 0.8).into(),
-    }
-}
-
-/// What it costs to ask. An operation of jostle is two commands, of redis-benchmark one.
-fn generators(connections: usize, depth: usize) -> Trial {
-    Trial {
-        name: format!("generators {connections}x{depth}"),
-        title: "CPU of the client: jostle a lock and an unlock, redis-benchmark a lock".to_owned(),
-        cells: vec![
-            cell("jostle", load(JOSTLED, pairs(connections, depth))),
-            benchmarked(
-                "redis-benchmark",
-                Kind::Jostled,
-                (connections, depth),
-                OWNED,
-            ),
-        ],
-        claims: vec![ratio(ClientCpu, 1, 0, Shown)],
     }
 }
 

@@ -6,7 +6,6 @@
 //! (`quiet`) reads what ran before, beside and after each point. Points beside which it saw
 //! something are counted apart.
 
-mod halt;
 mod lines;
 
 use super::quiet::{Beside, Sampler};
@@ -43,23 +42,19 @@ pub(super) struct Measured {
     pub points: Vec<Run>,
 }
 
-/// Collects what is missing, as far as time allows, and judges all there is. `both`: with idle
-/// CPUs that poll, and with such that do not.
-pub(super) fn rows(series: &Series, points: usize, both: bool) -> anyhow::Result<Vec<Row>> {
+/// How long an idle CPU of a virtual machine polls before it halts, which moves the rates of
+/// locks by a factor: with another setting all lines are measured anew.
+const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+/// Collects what is missing, as far as time allows, and judges all there is.
+pub(super) fn rows(series: &Series, points: usize) -> anyhow::Result<Vec<Row>> {
     let (mut store, until) = series.collect.begin()?;
     if Instant::now() >= until {
         return Ok(report(&store.lines));
     }
     let mut lines = lines(points);
     lines.retain(|line| series.has(&line.name));
-    if both {
-        for ns in halt::SETTINGS {
-            let _restored = halt::set(ns)?;
-            collect(&lines, &mut store, until, series)?;
-        }
-    } else {
-        collect(&lines, &mut store, until, series)?;
-    }
+    collect(&lines, &mut store, until, series)?;
     Ok(report(&store.lines))
 }
 
@@ -84,7 +79,8 @@ fn collect(
     until: Instant,
     series: &Series,
 ) -> anyhow::Result<()> {
-    let halt_poll_ns = halt::now();
+    let setting = std::fs::read_to_string(HALT_POLL);
+    let halt_poll_ns = setting.ok().and_then(|ns| ns.trim().parse().ok());
     let missing = missing(lines, &store.lines, halt_poll_ns);
     if missing.is_empty() || Instant::now() >= until {
         return Ok(());
@@ -212,37 +208,22 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
         each.filter(|point| point.measured.beside.is_quiet() == quiet)
             .collect()
     });
-    let row = |what: &str, of: &[&Judged<'_>], is: &dyn Fn(&&&Judged<'_>) -> bool, required| {
+    let row = |what: &str, of: &[&Judged<'_>], is: fn(&&&Judged<'_>) -> bool, required| {
         Row::of(format!("{setting}: {what}"), of, is, required)
     };
+    let flagged = |point: &&&Judged<'_>| point.is_flagged();
     let invalid = |point: &&&Judged<'_>| point.is(Status::Invalid);
+    let valid = |point: &&&Judged<'_>| point.is(Status::Valid);
+    let not_quiet = |point: &&&Judged<'_>| !point.measured.beside.is_quiet();
+    let (few, most) = (Required::AtMost(FLAGGED), Required::AtLeast(VALID));
+    let of_neighbours = "clean, flagged for neighbours or unchecked";
     vec![
-        row(
-            "clean, flagged for neighbours or unchecked",
-            &quiet,
-            &|point| point.is_flagged(),
-            Required::AtMost(FLAGGED),
-        ),
-        row("clean, INVALID", &quiet, &invalid, Required::AtMost(0.0)),
-        row(
-            "clean, VALID",
-            &quiet,
-            &|point| point.is(Status::Valid),
-            Required::AtLeast(VALID),
-        ),
-        row(
-            "not clean",
-            points,
-            &|point| !point.measured.beside.is_quiet(),
-            Required::Nothing,
-        ),
-        row(
-            "not clean, flagged",
-            &busy,
-            &|point| point.is_flagged(),
-            Required::Nothing,
-        ),
-        row("not clean, INVALID", &busy, &invalid, Required::Nothing),
+        row(of_neighbours, &quiet, flagged, few),
+        row("clean, INVALID", &quiet, invalid, Required::AtMost(0.0)),
+        row("clean, VALID", &quiet, valid, most),
+        row("not clean", points, not_quiet, Required::Nothing),
+        row("not clean, flagged", &busy, flagged, Required::Nothing),
+        row("not clean, INVALID", &busy, invalid, Required::Nothing),
     ]
 }
 

@@ -9,7 +9,6 @@ use crate::validate::sides::{Side, Sides};
 use anyhow::{Context, bail, ensure};
 use jostle_model::judged::Watched;
 use jostle_model::record::Record;
-use jostle_testbed::running::Running;
 use jostle_testbed::servers::{self, Placed};
 use jostle_testbed::{packages, shell};
 use std::net::SocketAddr;
@@ -137,19 +136,6 @@ impl Bench {
             hog,
             stopped: self.sides.stopped() - before,
         })
-    }
-
-    /// The same, left alone and not waited for.
-    pub(super) fn begin(&self, generator: Generator, amount: Amount) -> anyhow::Result<Running> {
-        let mut command = program::call(&self.jostle);
-        command
-            .args(self.judge(generator, amount)?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let started = command.spawn();
-        let started =
-            started.with_context(|| format!("cannot run `{}`", shell::typed(&command)))?;
-        Ok(Running(started))
     }
 
     fn part(&self) -> PathBuf {

@@ -41,9 +41,6 @@ pub(crate) struct How {
     /// Which table of cases: rules were made by the first one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=TABLES.len() as i64))]
     table: u8,
-    /// Only run the commands, without judging them: which of them do not work here?
-    #[arg(long, conflicts_with = "beside")]
-    r#try: bool,
     /// This program has a network namespace of its own
     #[arg(long, hide = true)]
     apart: bool,
@@ -68,9 +65,6 @@ pub(in crate::validate) fn rows(series: &Series, how: How) -> anyhow::Result<Vec
             enter_namespace()?;
         }
         let bench = Bench::set_up(&series.jostle()?)?;
-        if how.r#try {
-            return Ok(vec![tried(&bench, &missing)]);
-        }
         let _hog = if beside { Some(busy_loop(None)?) } else { None };
         for case in missing {
             if Instant::now() >= until {
@@ -92,21 +86,6 @@ pub(in crate::validate) fn rows(series: &Series, how: How) -> anyhow::Result<Vec
         }
     }
     report(&cases, &store.lines, opened)
-}
-
-/// Runs the commands alone, prints what each printed last, and counts those that work.
-fn tried(bench: &Bench, cases: &[&Case]) -> Row {
-    let works = |case: &&&Case| match bench.run_alone(case) {
-        Ok(last) => {
-            println!("#{} {last}", case.number);
-            true
-        }
-        Err(error) => {
-            println!("#{} FAILED: {error:#}", case.number);
-            false
-        }
-    };
-    Row::of("commands that work", cases, works, Required::AtLeast(1.0))
 }
 
 fn report(cases: &[Case], runs: &[Run], opened: bool) -> anyhow::Result<Vec<Row>> {
@@ -195,33 +174,28 @@ fn matrix(judged: &[(&Case, Verdict)]) {
 }
 
 fn summary(what: &str, judged: &[(&Case, Verdict)], aside: bool) -> Vec<Row> {
-    let row = |of: &str,
-               is: &dyn Fn(&&(&Case, Verdict)) -> bool,
-               among: &dyn Fn(&&(&Case, Verdict)) -> bool,
-               wanted| {
-        let among = judged.iter().filter(among);
+    type Judged<'a> = (&'a Case, Verdict);
+    let row = |of: &str, among: Vec<&Judged<'_>>, is: fn(&&Judged<'_>) -> bool, wanted| {
         let required = if aside { wanted } else { Required::Nothing };
         Row::of(format!("{what}: {of}"), among, is, required)
     };
-    let of_generator = |one: &&(&Case, Verdict)| one.0.truth.contains(&Limit::Generator);
+    let all = || judged.iter();
+    let decided = all().filter(|(_, verdict)| verdict.is_decided()).collect();
+    let generators = all().filter(|(case, _)| case.truth.contains(&Limit::Generator));
+    let [most, few, none] = [
+        Required::AtLeast(0.95),
+        Required::AtMost(0.1),
+        Required::AtMost(0.0),
+    ];
+    let called_server = |one: &&Judged<'_>| one.1.limit == Limit::Server;
     vec![
-        row(
-            "right of the decided",
-            &|one| one.1.is_right,
-            &|one| one.1.is_decided(),
-            Required::AtLeast(0.95),
-        ),
-        row(
-            "undecided",
-            &|one| !one.1.is_decided(),
-            &|_| true,
-            Required::AtMost(0.1),
-        ),
+        row("right of the decided", decided, |one| one.1.is_right, most),
+        row("undecided", all().collect(), |one| !one.1.is_decided(), few),
         row(
             "generator, called server",
-            &|one| one.1.limit == Limit::Server,
-            &of_generator,
-            Required::AtMost(0.0),
+            generators.collect(),
+            called_server,
+            none,
         ),
     ]
 }

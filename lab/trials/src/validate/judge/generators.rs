@@ -44,33 +44,26 @@ impl Generator {
     ];
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Generator::RedisBenchmark => "redis-benchmark",
-            Generator::Wrk => "wrk",
-            Generator::Ab => "ab",
-            Generator::Pgbench => "pgbench",
-            Generator::MariadbSlap => "mariadb-slap",
-        }
+        self.about().0
     }
 
     /// The Debian package that it comes from.
     pub(super) fn package(self) -> &'static str {
-        match self {
-            Generator::RedisBenchmark => "redis-tools",
-            Generator::Wrk => "wrk",
-            Generator::Ab => "apache2-utils",
-            // A part of the server's own.
-            Generator::Pgbench => "postgresql",
-            Generator::MariadbSlap => "mariadb-client",
-        }
+        self.about().1
     }
 
     pub(super) fn server(self) -> Server {
+        self.about().2
+    }
+
+    fn about(self) -> (&'static str, &'static str, Server) {
         match self {
-            Generator::RedisBenchmark => Server::Redis,
-            Generator::Wrk | Generator::Ab => Server::Nginx,
-            Generator::Pgbench => Server::Postgres,
-            Generator::MariadbSlap => Server::Mariadb,
+            Generator::RedisBenchmark => ("redis-benchmark", "redis-tools", Server::Redis),
+            Generator::Wrk => ("wrk", "wrk", Server::Nginx),
+            Generator::Ab => ("ab", "apache2-utils", Server::Nginx),
+            // A part of the server's own package.
+            Generator::Pgbench => ("pgbench", "postgresql", Server::Postgres),
+            Generator::MariadbSlap => ("mariadb-slap", "mariadb-client", Server::Mariadb),
         }
     }
 

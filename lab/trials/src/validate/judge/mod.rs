@@ -2,20 +2,18 @@
 //! saturated generator ever called clean, or a clean one saturated?
 //!
 //! A session is of one generator. [`truth`] has the definitions, [`mod@generators`] what is run,
-//! [`plants`] what is planted. [`cost`] is another question: what watching costs. [`cases`]
+//! [`plants`] what is planted. [`cases`]
 //! are generators and servers whose limits are known beforehand, [`idle`] repeats these generators
 //! where nothing is planted.
 
 mod bench;
 pub(super) mod cases;
-pub(super) mod cost;
 mod generators;
 pub(super) mod idle;
 mod plants;
 mod truth;
 
 use super::chain;
-use super::chain::Linked;
 use super::store::Store;
 use super::{Required, Row, Series};
 use bench::{Bench, Ran, Usual};
@@ -55,20 +53,6 @@ pub(super) struct Run {
     /// The rate that the generator printed.
     pub per_s: f64,
     pub watched: Watched,
-}
-
-impl Linked for Run {
-    fn session(&self) -> u64 {
-        self.session
-    }
-
-    fn at(&self) -> u32 {
-        self.at
-    }
-
-    fn is_planted(&self) -> bool {
-        self.planted.is_some()
-    }
 }
 
 /// The generators that are asked for.
@@ -114,7 +98,7 @@ fn session(
     until: Instant,
     run_s: u64,
 ) -> anyhow::Result<()> {
-    let session = chain::next_session(&store.lines);
+    let session = chain::next_session(&store.lines, |run| run.session);
     let mut counts: BTreeMap<(&str, Planted), usize> = BTreeMap::new();
     for run in &store.lines {
         if let Some(planted) = run.planted {
@@ -210,39 +194,20 @@ fn report(runs: &[Run]) -> Vec<Row> {
         Row::of(what, of_it, is, required)
     };
     let [wrong, decided]: [fn(&&Trial<'_>) -> bool; 2] = [|t| t.is_wrong(), |t| t.is_decided()];
-    let (share, none) = (Required::AtLeast(DECIDED), Required::Nothing);
+    let share = Required::AtLeast(DECIDED);
     use Truth::{Clean, Saturated};
     let table = [
-        (
-            "saturated, called clean",
-            false,
-            Saturated,
-            wrong,
-            Required::NONE,
-        ),
-        (
-            "clean, called saturated",
-            false,
-            Clean,
-            wrong,
-            Required::FEW,
-        ),
-        ("saturated, decided", false, Saturated, decided, share),
-        ("clean, decided", false, Clean, decided, share),
-        (
-            "spoilt: saturated, called clean",
-            true,
-            Saturated,
-            wrong,
-            none,
-        ),
-        ("spoilt: clean, called saturated", true, Clean, wrong, none),
-        ("spoilt: saturated, decided", true, Saturated, decided, none),
-        ("spoilt: clean, decided", true, Clean, decided, none),
+        ("saturated, called clean", Saturated, wrong, Required::NONE),
+        ("clean, called saturated", Clean, wrong, Required::FEW),
+        ("saturated, decided", Saturated, decided, share),
+        ("clean, decided", Clean, decided, share),
     ];
-    let rows =
-        table.map(|(what, spoilt, truth, is, required)| row(what, spoilt, truth, is, required));
-    rows.into()
+    let plain = table.map(|(what, truth, is, required)| row(what, false, truth, is, required));
+    let spoilt = table.map(|(what, truth, is, _)| {
+        let what = format!("spoilt: {what}");
+        row(&what, true, truth, is, Required::Nothing)
+    });
+    plain.into_iter().chain(spoilt).collect()
 }
 
 fn describe(runs: &[Run], trials: &[Trial<'_>]) {

@@ -62,7 +62,7 @@ impl Trial<'_> {
 
 /// All trials of runs that are given in the order in which they were made.
 pub(super) fn trials(runs: &[Run]) -> Vec<Trial<'_>> {
-    let all = chain::trials(runs);
+    let all = chain::trials(runs, |run| (run.session, run.at, run.planted.is_some()));
     all.filter_map(|(run, controls)| trial(run, controls))
         .collect()
 }

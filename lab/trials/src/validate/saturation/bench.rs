@@ -1,6 +1,6 @@
 //! Servers of their own, a control group, and jostle in it.
 
-use super::kinds::{Figure, Kind, Length, Means, Planted};
+use super::kinds::{Figure, Kind, Means, Planted};
 use crate::disturbance::Disturbance;
 use crate::program;
 use crate::validate::sides::{Side, Sides};
@@ -16,21 +16,22 @@ const SERVERS: [Server; 3] = [Server::Lockd, Server::Slow, Server::Nginx];
 pub(super) struct Bench {
     jostle: PathBuf,
     servers: Vec<Running>,
-    length: Length,
+    /// Runs of two fifths of the usual length.
+    short: bool,
     /// Servers are in no group.
     sides: Sides,
     directory: tempfile::TempDir,
 }
 
 impl Bench {
-    pub(super) fn set_up(jostle: &Path, length: Length) -> anyhow::Result<Bench> {
+    pub(super) fn set_up(jostle: &Path, short: bool) -> anyhow::Result<Bench> {
         let sides = Sides::make()?;
         jostle_testbed::packages::ensure(&SERVERS.map(Server::packages).concat())?;
         let started = SERVERS.map(|server| server.start(jostle, Some(sides.cpu(Side::Server))));
         Ok(Bench {
             jostle: jostle.to_owned(),
             servers: started.into_iter().collect::<anyhow::Result<_>>()?,
-            length,
+            short,
             sides,
             directory: tempfile::tempdir()?,
         })
@@ -76,7 +77,7 @@ impl Bench {
         let mut run = Command::new(&words[0]);
         run.args(&words[1..])
             .arg(&self.jostle)
-            .args(kind.line(&target, cpu, self.length))
+            .args(kind.line(&target, cpu, self.short))
             .args(options.iter().flatten());
         let before = self.sides.stopped();
         let mut sets = program::run(&mut run, &part)?;

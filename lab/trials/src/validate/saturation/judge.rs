@@ -15,7 +15,7 @@
 use super::bench::value;
 use super::kinds::{Figure, Kind, Plant, Planted};
 use super::store::Run;
-use crate::validate::chain::{self, Linked, Moved};
+use crate::validate::chain::{self, Moved};
 use jostle_model::record::{self, Claim, Environment, LimitedBy, Reason, Status, Verdict};
 use jostle_stats::checks::{Evidence, verdict};
 
@@ -167,23 +167,11 @@ fn is_shared(point: &record::Run) -> bool {
     })
 }
 
-impl Linked for Judged<'_> {
-    fn session(&self) -> u64 {
-        self.run.session
-    }
-
-    fn at(&self) -> u32 {
-        self.run.at
-    }
-
-    fn is_planted(&self) -> bool {
-        self.run.planted.is_some()
-    }
-}
-
 /// All that came to a result.
 pub(super) fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
-    let all = chain::trials(judged);
+    let all = chain::trials(judged, |Judged { run, .. }| {
+        (run.session, run.at, run.planted.is_some())
+    });
     all.filter_map(|(run, beside)| trial(run, beside)).collect()
 }
 

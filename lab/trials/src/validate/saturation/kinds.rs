@@ -14,33 +14,6 @@ pub(super) enum Figure {
     P99,
 }
 
-/// How long runs last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// A second or a little more: checks of the machine's ticks want 200 of them, and
-    /// two CPUs have as many in a second.
-    Usual,
-    /// Two fifths of that, as many users have them.
-    Short,
-}
-
-impl Length {
-    fn window(self) -> &'static str {
-        match self {
-            Length::Usual => "-t 1.05 --warmup 0.1",
-            Length::Short => "-t 0.4 --warmup 0.1",
-        }
-    }
-
-    /// Operations that take as long, of so many that take the usual time.
-    fn count(self, usual: u64) -> u64 {
-        match self {
-            Length::Usual => usual,
-            Length::Short => usual * 2 / 5,
-        }
-    }
-}
-
 /// A command line.
 pub(super) struct Kind {
     /// As it stands in the record.
@@ -48,118 +21,105 @@ pub(super) struct Kind {
     /// Whose row it is counted in.
     pub group: &'static str,
     pub server: Server,
-    /// The verb, and what follows the target.
-    pub words: (&'static str, &'static str),
+    /// The words that follow `jostle`: TARGET; COUNT operations, or a WINDOW; PLACE where the
+    /// generators keep to their CPU, and do not go where the scheduler puts them.
+    pub words: &'static str,
     /// Operations of a run of the usual length; 0: it has a window.
     pub count: u64,
-    /// Whether the generators keep to their CPU, or go where the scheduler puts them.
-    pub is_placed: bool,
     pub headline: &'static [Figure],
+}
+
+/// A closed loop over a connection, which makes so many operations, or has a window.
+const fn closed(name: &'static str, words: &'static str, server: Server, count: u64) -> Kind {
+    Kind {
+        name,
+        group: "closed",
+        server,
+        words,
+        count,
+        headline: &[Figure::Throughput],
+    }
+}
+
+const fn open(name: &'static str, words: &'static str, server: Server) -> Kind {
+    Kind {
+        group: "open",
+        headline: &[Figure::P99],
+        ..closed(name, words, server, 0)
+    }
+}
+
+const fn spread(name: &'static str, words: &'static str) -> Kind {
+    Kind {
+        group: "spread",
+        headline: &[Figure::Throughput, Figure::P99],
+        ..closed(name, words, Server::Slow, 0)
+    }
 }
 
 /// None of them has its generators at their limit by itself.
 pub(super) static KINDS: &[Kind] = &[
-    Kind {
-        name: "stream, tasks",
-        group: "closed",
-        server: Server::Lockd,
-        words: ("stream", "-n COUNT -w 1 --as tasks"),
-        count: 50_000,
-        is_placed: true,
-        headline: &[Figure::Throughput],
-    },
-    Kind {
-        name: "stream, processes",
-        group: "closed",
-        server: Server::Lockd,
-        words: ("stream", "-n COUNT -w 1 --as processes"),
-        count: 50_000,
-        is_placed: true,
-        headline: &[Figure::Throughput],
-    },
-    Kind {
-        name: "stream, unplaced",
-        group: "closed",
-        server: Server::Lockd,
-        words: ("stream", "-n COUNT -w 1 --as tasks"),
-        count: 50_000,
-        is_placed: false,
-        headline: &[Figure::Throughput],
-    },
-    Kind {
-        name: "contend, tasks",
-        group: "closed",
-        server: Server::Lockd,
-        words: ("contend", "-w 4 -b 100us -i 0 --as tasks WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::Throughput],
-    },
-    Kind {
-        name: "contend, processes",
-        group: "closed",
-        server: Server::Lockd,
-        words: ("contend", "-w 4 -b 100us -i 0 --as processes WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::Throughput],
-    },
-    Kind {
-        name: "rate",
-        group: "open",
-        server: Server::Lockd,
-        words: ("rate", "--rate 5000 -w 16 WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::P99],
-    },
+    closed(
+        "stream, tasks",
+        "stream TARGET -n COUNT -w 1 --as tasks PLACE",
+        Server::Lockd,
+        50_000,
+    ),
+    closed(
+        "stream, processes",
+        "stream TARGET -n COUNT -w 1 --as processes PLACE",
+        Server::Lockd,
+        50_000,
+    ),
+    closed(
+        "stream, unplaced",
+        "stream TARGET -n COUNT -w 1 --as tasks",
+        Server::Lockd,
+        50_000,
+    ),
+    closed(
+        "contend, tasks",
+        "contend TARGET -w 4 -b 100us -i 0 --as tasks WINDOW PLACE",
+        Server::Lockd,
+        0,
+    ),
+    closed(
+        "contend, processes",
+        "contend TARGET -w 4 -b 100us -i 0 --as processes WINDOW PLACE",
+        Server::Lockd,
+        0,
+    ),
+    open(
+        "rate",
+        "rate TARGET --rate 5000 -w 16 WINDOW PLACE",
+        Server::Lockd,
+    ),
     // At more than a fifth of what it can do, its p99 is what the machine's own
     // hiccups make it, from run to run by a factor of ten.
-    Kind {
-        name: "rate, slow server",
-        group: "open",
-        server: Server::Slow,
-        words: ("rate", "--rate 2000 -w 16 WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::P99],
-    },
-    Kind {
-        name: "stream, http",
-        group: "closed",
-        server: Server::Nginx,
-        words: ("stream", "-n COUNT -w 1 --connection keep"),
-        count: 8_000,
-        is_placed: true,
-        headline: &[Figure::Throughput],
-    },
-    Kind {
-        name: "rate, http",
-        group: "open",
-        server: Server::Nginx,
-        words: ("rate", "--rate 2000 -w 16 --connection keep WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::P99],
-    },
-    Kind {
-        name: "spread, one each",
-        group: "spread",
-        server: Server::Slow,
-        words: ("spread", "--in-flight 2 --generators 2 WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::Throughput, Figure::P99],
-    },
-    Kind {
-        name: "spread, queue",
-        group: "spread",
-        server: Server::Slow,
-        words: ("spread", "--in-flight 8 --generators 2 WINDOW"),
-        count: 0,
-        is_placed: true,
-        headline: &[Figure::Throughput, Figure::P99],
-    },
+    open(
+        "rate, slow server",
+        "rate TARGET --rate 2000 -w 16 WINDOW PLACE",
+        Server::Slow,
+    ),
+    closed(
+        "stream, http",
+        "stream TARGET -n COUNT -w 1 --connection keep PLACE",
+        Server::Nginx,
+        8_000,
+    ),
+    open(
+        "rate, http",
+        "rate TARGET --rate 2000 -w 16 --connection keep WINDOW PLACE",
+        Server::Nginx,
+    ),
+    spread(
+        "spread, one each",
+        "spread TARGET --in-flight 2 --generators 2 WINDOW PLACE",
+    ),
+    spread(
+        "spread, queue",
+        "spread TARGET --in-flight 8 --generators 2 WINDOW PLACE",
+    ),
 ];
 
 impl Kind {
@@ -168,20 +128,21 @@ impl Kind {
     }
 
     /// The words that follow `jostle`.
-    pub(super) fn line(&self, target: &str, cpu: usize, length: Length) -> Vec<String> {
-        let (verb, options) = self.words;
-        let count = length.count(self.count).to_string();
-        let options = options
-            .replace("WINDOW", length.window())
-            .replace("COUNT", &count);
-        let place = match self.is_placed {
-            true => format!("--place cpus:{cpu}"),
-            false => String::new(),
+    pub(super) fn line(&self, target: &str, cpu: usize, short: bool) -> Vec<String> {
+        // A second or a little more: checks of the machine's ticks want 200 of them, and two
+        // CPUs have as many in a second. Many users have two fifths of that.
+        let (seconds, count) = match short {
+            false => (1.05, self.count),
+            true => (0.4, self.count * 2 / 5),
         };
-        format!("{verb} {target} {options} {place} --runs 1")
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect()
+        let line = self
+            .words
+            .replace("WINDOW", &format!("-t {seconds} --warmup 0.1"))
+            .replace("COUNT", &count.to_string())
+            .replace("PLACE", &format!("--place cpus:{cpu}"))
+            .replace("TARGET", target);
+        let words = line.split(' ').chain(["--runs", "1"]);
+        words.map(str::to_owned).collect()
     }
 
     /// What can be planted in it.
@@ -316,15 +277,16 @@ mod tests {
 
     #[test]
     fn a_short_run_has_two_fifths_of_the_operations_or_of_the_window() {
-        let line = |nth: usize, length| KINDS[nth].line("TARGET", 1, length).join(" ");
-        let stream = "stream TARGET -n 20000 -w 1 --as tasks --place cpus:1 --runs 1";
-        assert_eq!(line(0, Length::Short), stream);
-        assert!(line(0, Length::Usual).contains("-n 50000 "));
-        assert!(line(3, Length::Short).contains("-t 0.4 "));
+        let line = |nth: usize, short| KINDS[nth].line("TO", 1, short).join(" ");
+        let stream = "stream TO -n 20000 -w 1 --as tasks --place cpus:1 --runs 1";
+        assert_eq!(line(0, true), stream);
+        assert!(line(0, false).contains("-n 50000 "));
+        assert!(line(3, true).contains("-t 0.4 "));
         for kind in KINDS {
-            let options = kind.words.1;
-            assert_ne!(options.contains("COUNT"), options.contains("WINDOW"));
-            assert_eq!(options.contains("COUNT"), kind.count > 0, "{}", kind.name);
+            let words = kind.words;
+            assert!(words.contains(" TARGET "));
+            assert_ne!(words.contains("COUNT"), words.contains("WINDOW"));
+            assert_eq!(words.contains("COUNT"), kind.count > 0, "{}", kind.name);
         }
     }
 

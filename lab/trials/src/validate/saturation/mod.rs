@@ -12,33 +12,25 @@ mod store;
 
 use super::chain;
 use super::store::Store;
-use super::{Required, Row};
+use super::{Collect, Required, Row};
 use crate::program;
 use bench::Bench;
 use jostle_model::record;
 use judge::{Judged, Trial};
-pub(super) use kinds::Length;
 use kinds::{Figure, KINDS, Kind, Planted};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use store::Run;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub(super) fn rows(
-    seconds: u64,
-    save: Option<&Path>,
-    quick: bool,
-    length: Length,
-) -> anyhow::Result<Vec<Row>> {
-    let jostle = program::build()?;
-    let mut store = Store::open(save)?;
-    let until = Instant::now() + Duration::from_secs(seconds);
-    if quick {
-        look(&Bench::set_up(&jostle, length)?, &mut store)?;
-    } else if !is_enough(&store.lines) && seconds > 0 {
-        let bench = Bench::set_up(&jostle, length)?;
-        while !is_enough(&store.lines) && Instant::now() < until {
+pub(super) fn rows(collect: &Collect, quick: bool, short: bool) -> anyhow::Result<Vec<Row>> {
+    let (mut store, until) = collect.begin()?;
+    if (quick || !is_enough(&store.lines)) && Instant::now() < until {
+        let bench = Bench::set_up(&program::build()?, short)?;
+        if quick {
+            look(&bench, &mut store)?;
+        }
+        while !quick && !is_enough(&store.lines) && Instant::now() < until {
             session(&bench, &mut store, until)?;
         }
     }
@@ -78,7 +70,7 @@ fn session(bench: &Bench, store: &mut Store<Run>, until: Instant) -> anyhow::Res
             .or_default() += 1;
     }
     let chosen = chain::rarest(
-        chain::next_session(&store.lines),
+        chain::next_session(&store.lines, |run| run.session),
         KINDS.iter().collect(),
         |kind: &'static Kind| kind.plants().collect(),
         |kind, planted| counts.get(&(kind.name, planted)).copied().unwrap_or(0),
@@ -96,15 +88,12 @@ fn session_of(
     plants: &[Planted],
     until: Option<Instant>,
 ) -> anyhow::Result<()> {
-    let session = chain::next_session(&store.lines);
+    let session = chain::next_session(&store.lines, |run| run.session);
     eprintln!("session {session}: {}", kind.name);
     chain::session(plants, until, |at, planted| {
         let (planted, used_by_control) = planted.unzip();
-        let (set, stopped) = bench.run(kind, planted, used_by_control.unwrap_or(0.0))?;
-        let run = Run {
-            stopped: Some(stopped),
-            ..Run::new(session, at, kind.name, planted, set)
-        };
+        let ran = bench.run(kind, planted, used_by_control.unwrap_or(0.0))?;
+        let run = Run::new(session, at, kind.name, planted, ran);
         let used = used(&run.point);
         store.add(run)?;
         Ok(used)
@@ -200,7 +189,7 @@ fn table(trials: &[Trial<'_>]) {
     );
 }
 
-/// Those of whom the verdict was wrong, and what generators left alone are like.
+/// Those of whom the verdict was wrong.
 fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
     for trial in trials
         .iter()
@@ -238,39 +227,17 @@ fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
             );
         }
     }
-    for kind in KINDS {
-        let of_kind = clean(judged).filter(|run| run.kind.name == kind.name);
-        let each: Vec<(f64, f64)> = of_kind.map(|run| shares(&run.run.point)).collect();
-        let most = |of: fn(&(f64, f64)) -> f64| each.iter().map(of).fold(0.0, f64::max);
-        if !each.is_empty() {
-            println!(
-                "{}, left alone: {} runs, busy up to {:.1} %, queued up to {:.1} %",
-                kind.name,
-                each.len(),
-                100.0 * most(|shares| shares.0),
-                100.0 * most(|shares| shares.1)
-            );
-        }
-    }
     println!();
 }
 
 /// Busy and waiting for a CPU, of the generator that was so the most.
-fn shares(point: &record::Run) -> (f64, f64) {
-    let generators = point.thread_loads.iter();
-    generators.fold((0.0, 0.0), |(busy, queued), generator| {
-        (
-            busy.max(generator.busy_share),
-            queued.max(generator.runqueue_share),
-        )
-    })
-}
-
 fn busy(point: &record::Run) -> String {
-    let (busy, queued) = shares(point);
+    let generators = || point.thread_loads.iter();
+    let busy = generators().map(|generator| generator.busy_share);
+    let queued = generators().map(|generator| generator.runqueue_share);
     format!(
         "busy {:.1} %, of it waiting for a CPU {:.1} %",
-        100.0 * busy,
-        100.0 * queued
+        100.0 * busy.fold(0.0, f64::max),
+        100.0 * queued.fold(0.0, f64::max)
     )
 }

@@ -1,7 +1,6 @@
 //! What is kept of a run.
 
 use super::kinds::Planted;
-use crate::validate::chain::Linked;
 use crate::validate::store::slim;
 use jostle_model::plan::Plan;
 use jostle_model::record::{self, Calibration, Environment, Experiment, SCHEMA};
@@ -30,27 +29,13 @@ pub(super) struct Run {
     pub point: record::Run,
 }
 
-impl Linked for Run {
-    fn session(&self) -> u64 {
-        self.session
-    }
-
-    fn at(&self) -> u32 {
-        self.at
-    }
-
-    fn is_planted(&self) -> bool {
-        self.planted.is_some()
-    }
-}
-
 impl Run {
     pub(super) fn new(
         session: u64,
         at: u32,
         kind: &str,
         planted: Option<Planted>,
-        set: ResultSet,
+        (set, stopped): (ResultSet, u64),
     ) -> Run {
         let mut point = set.runs.into_iter().next().unwrap_or_default();
         slim(&mut point);
@@ -60,7 +45,7 @@ impl Run {
             kind: kind.to_owned(),
             planted,
             environment: (at == 0).then_some(set.experiment.environment),
-            stopped: None,
+            stopped: Some(stopped),
             plan: set.experiment.plan,
             point,
         }
@@ -103,7 +88,7 @@ mod tests {
             };
             let set = ResultSet::new(experiment(), vec![point], None);
             let planted = (at == 1).then_some(planted);
-            let run = Run::new(7, at, "stream, tasks", planted, set);
+            let run = Run::new(7, at, "stream, tasks", planted, (set, 0));
             store.add(run).unwrap();
         }
         let runs = Store::<Run>::open(Some(&path)).unwrap().lines;

@@ -5,7 +5,7 @@ use super::table::{Case, Plant, SERVERS, lines};
 use crate::program;
 use crate::validate::judge::bench::{printed, read};
 use crate::validate::sides::{Side, Sides};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use jostle_model::judged::Watched;
 use jostle_sys::process;
 use jostle_testbed::leash::Leash;
@@ -14,7 +14,7 @@ use jostle_testbed::servers::{self, Placed, Server};
 use jostle_testbed::{packages, shell};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The length of a run.
 const SECONDS: u32 = 4;
@@ -23,9 +23,6 @@ const SECONDS: u32 = 4;
 const LONGEST_S: u32 = 60;
 
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-
-/// The longest run of a command alone, which none of the cases needs.
-const LONGEST_ALONE_S: f64 = 8.0;
 
 /// A program that uses this CPU, or any, as long as it may.
 pub(super) fn busy_loop(cpu: Option<usize>) -> anyhow::Result<Leash> {
@@ -104,22 +101,8 @@ impl Bench {
         })
     }
 
-    /// Judges a case.
+    /// Judges a case, in what is planted.
     pub(super) fn run(&self, case: &Case) -> anyhow::Result<Watched> {
-        self.planted(case, |port| self.judge(case, port))
-    }
-
-    /// Runs a case's command without judging it, and tells the last line that it printed.
-    pub(super) fn run_alone(&self, case: &Case) -> anyhow::Result<String> {
-        self.planted(case, |port| self.call_alone(case, port))
-    }
-
-    /// Calls this with the port of the case's server, in what is planted.
-    fn planted<T>(
-        &self,
-        case: &Case,
-        call: impl FnOnce(u16) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
         eprintln!("#{} {} {}", case.number, case.server, case.command);
         self.sides.lift()?;
         let port = |running: &servers::Running| running.address.port();
@@ -149,17 +132,17 @@ impl Bench {
                 _ => {}
             }
         }
-        let called = std::thread::scope(|scope| {
+        let watched = std::thread::scope(|scope| {
             scope.spawn(|| {
                 case.planted
                     .iter()
                     .for_each(|planted| self.disturb(planted))
             });
-            call(port)
+            self.judge(case, port)
         });
         drop(hog);
         std::fs::write(RANGE, ports)?;
-        called
+        watched
     }
 
     /// What is done to a side in mid-run.
@@ -195,33 +178,13 @@ impl Bench {
         }
     }
 
-    /// A case's command line, where and as it runs.
-    fn words(&self, case: &Case, port: u16) -> Vec<String> {
+    fn judge(&self, case: &Case, port: u16) -> anyhow::Result<Watched> {
+        let part = self.directory.path().join("part.jsonl");
         let line = case
             .command
             .replace("{url}", &format!("http://127.0.0.1:{port}/"))
             .replace("{port}", &port.to_string())
             .replace("{s}", &SECONDS.to_string());
-        let mut words = self.placed(case, Side::Generator).words();
-        words.extend(["sh", "-c", &line].map(str::to_owned));
-        words
-    }
-
-    fn call_alone(&self, case: &Case, port: u16) -> anyhow::Result<String> {
-        let mut command = program::call(Path::new("timeout"));
-        command
-            .current_dir(self.directory.path())
-            .arg(LONGEST_ALONE_S.to_string())
-            .args(self.words(case, port));
-        // Any code but those of a shell that cannot start it: some commands are made to fail.
-        let codes: Vec<i32> = (0..126).chain(128..256).collect();
-        let began = Instant::now();
-        let printed = printed(&mut command, &codes)?;
-        last_line(&printed, began.elapsed().as_secs_f64())
-    }
-
-    fn judge(&self, case: &Case, port: u16) -> anyhow::Result<Watched> {
-        let part = self.directory.path().join("part.jsonl");
         let mut command = program::call(Path::new("timeout"));
         command
             .current_dir(self.directory.path())
@@ -230,19 +193,12 @@ impl Bench {
             .args(["judge", "--quiet", "--overwrite", "-o"])
             .arg(&part)
             .arg("--")
-            .args(self.words(case, port));
+            .args(self.placed(case, Side::Generator).words())
+            .args(["sh", "-c", &line]);
         // 1: nothing to judge; 3: the generator was the limit.
         printed(&mut command, &[0, 1, 3])?;
         read(&part)
     }
-}
-
-/// The last line of what a command printed that took so long.
-fn last_line(printed: &str, took_s: f64) -> anyhow::Result<String> {
-    ensure!(took_s < LONGEST_ALONE_S, "it took {took_s:.1} s");
-    let last = printed.lines().rfind(|line| !line.trim().is_empty());
-    let last = last.context("it printed nothing")?.trim();
-    Ok(format!("{took_s:.1} s: {last}"))
 }
 
 fn generators() -> PathBuf {
@@ -250,55 +206,17 @@ fn generators() -> PathBuf {
 }
 
 /// Debian's, of all cases together.
-const PACKAGES: [&str; 42] = [
-    "wrk",
-    "hey",
-    "apache2-utils",
-    "redis-server",
-    "redis-tools",
-    "postgresql",
-    "sysbench",
-    "nginx-light",
-    "npm",
-    "golang-go",
-    "default-jdk-headless",
-    "iproute2",
-    "python3-venv",
-    "siege",
-    "nghttp2-client",
-    "libmemcached-tools",
-    "haproxy",
-    "lighttpd",
-    "php-cli",
-    "ruby",
-    "memcached",
-    "mariadb-server",
-    "mariadb-client",
-    "php8.2-curl",
-    "libwww-perl",
-    "curl",
-    "httperf",
-    "libapache2-mod-php8.2",
-    "caddy",
-    "h2o",
-    "mini-httpd",
-    "puma",
-    "starman",
-    "ruby-webrick",
-    "beanstalkd",
-    "pgbouncer",
-    "varnish",
-    "squid",
-    "socat",
-    "stunnel4",
-    "etcd-server",
-    "openssl",
-];
+const PACKAGES: &str = "\
+    wrk hey apache2-utils redis-server redis-tools postgresql sysbench nginx-light npm golang-go \
+    default-jdk-headless iproute2 python3-venv siege nghttp2-client libmemcached-tools haproxy \
+    lighttpd php-cli ruby memcached mariadb-server mariadb-client php8.2-curl libwww-perl curl \
+    httperf libapache2-mod-php8.2 caddy h2o mini-httpd puma starman ruby-webrick beanstalkd \
+    pgbouncer varnish squid socat stunnel4 etcd-server openssl";
 
 /// Installs the generators and starts this program again: in a network namespace of its own,
 /// whose ports and counters nobody else uses, and with the generators in its PATH.
 pub(super) fn enter_namespace() -> anyhow::Result<()> {
-    packages::ensure(&PACKAGES)?;
+    packages::ensure(&PACKAGES.split(' ').collect::<Vec<_>>())?;
     shell::run(&mut Command::new(
         shell::root().join("lab/trials/cases/install.sh"),
     ))?;
@@ -324,18 +242,4 @@ pub(super) fn enter_namespace() -> anyhow::Result<()> {
         .status()
         .context("cannot run unshare")?;
     std::process::exit(status.code().unwrap_or(1));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_that_works_prints_something_in_time() {
-        assert_eq!(
-            last_line("a\n 12 requests\n\n", 4.04).unwrap(),
-            "4.0 s: 12 requests"
-        );
-        assert!(last_line(" \n", 4.0).is_err() && last_line("12 requests", 8.0).is_err());
-    }
 }
