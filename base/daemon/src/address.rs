@@ -1,6 +1,6 @@
 //! Addresses in settings: HOST:PORT.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Not an address.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +28,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, AddressError> {
 /// Whether other machines cannot reach an address.
 #[must_use]
 pub fn is_loopback(address: &SocketAddr) -> bool {
-    match address.ip() {
-        IpAddr::V6(ip) => {
-            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
-        }
-        IpAddr::V4(ip) => ip.is_loopback(),
-    }
+    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]

@@ -11,13 +11,7 @@ pub fn connections_that_fit(wanted: usize, spare: usize) -> usize {
     if limit.current.is_some_and(|current| current < needed) {
         let current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
         // If it fails, the limit that holds is read below.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current,
-                maximum: limit.maximum,
-            },
-        );
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
     let current = getrlimit(Resource::Nofile).current;
     current.map_or(wanted, |current| {

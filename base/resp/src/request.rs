@@ -123,38 +123,27 @@ pub enum Progress {
 
 /// Why bytes are not a request. The stream cannot be used after it, because
 /// where the next request starts is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The count after `*` is not a number, or above the limit.
+    #[error("invalid multibulk length")]
     ArrayLength,
     /// An argument does not start with `$`; this is the byte that stands there.
+    #[error("expected '$', got '{}'", .0.escape_ascii())]
     ExpectedBulk(u8),
     /// The length after `$` is not a number, negative, or above the limit.
+    #[error("invalid bulk length")]
     BulkLength,
     /// The bytes of an argument are not followed by `\r\n`.
+    #[error("expected CRLF after an argument")]
     MissingLineEnd,
     /// A quote of an inline request is not closed, or not followed by a space.
+    #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
     /// The request is longer than the limit.
+    #[error("request is too long")]
     TooLong,
 }
-
-impl std::fmt::Display for RequestError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::ArrayLength => f.write_str("invalid multibulk length"),
-            Self::ExpectedBulk(byte) => {
-                write!(f, "expected '$', got '{}'", byte.escape_ascii())
-            }
-            Self::BulkLength => f.write_str("invalid bulk length"),
-            Self::MissingLineEnd => f.write_str("expected CRLF after an argument"),
-            Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
-            Self::TooLong => f.write_str("request is too long"),
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}
 
 /// The longest header line: a sign, 20 digits and a letter are ample.
 const HEADER_MAX: usize = 32;
@@ -356,14 +345,15 @@ fn unquote(line: &[u8], args: &mut Args) -> Result<(), RequestError> {
 
 /// Appends the text up to the closing quote; returns what follows it.
 fn double_quoted<'b>(mut rest: &'b [u8], out: &mut Vec<u8>) -> Result<&'b [u8], RequestError> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
     loop {
         rest = match rest {
             [] => return Err(RequestError::UnbalancedQuotes),
             [b'"', after @ ..] => return Ok(after),
             [b'\\', b'x', high, low, after @ ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+                if let (Some(high), Some(low)) = (digit(*high), digit(*low)) =>
             {
-                out.push(nibble(*high) << 4 | nibble(*low));
+                out.push((high << 4 | low) as u8);
                 after
             }
             [b'\\', escaped, after @ ..] => {
@@ -400,14 +390,6 @@ fn single_quoted<'b>(mut rest: &'b [u8], out: &mut Vec<u8>) -> Result<&'b [u8], 
                 after
             }
         };
-    }
-}
-
-fn nibble(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => digit - b'A' + 10,
     }
 }
 

@@ -53,33 +53,24 @@ impl Token<'_> {
 }
 
 /// Why bytes are not a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// No reply starts with this byte.
+    #[error("no reply starts with '{}'", .0.escape_ascii())]
     Kind(u8),
     /// A number, length, boolean or double is malformed or out of range.
+    #[error("malformed number in a reply")]
     Malformed,
     /// The bytes of a string are not followed by `\r\n`.
+    #[error("expected CRLF after a string")]
     MissingLineEnd,
     /// A string is longer than the caller's limit, or a line than 64 KiB.
+    #[error("reply is too long")]
     TooLong,
     /// A streamed string or aggregate of RESP3 (`$?`), which is not supported.
+    #[error("streamed replies are not supported")]
     Streamed,
 }
-
-impl std::fmt::Display for TokenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Kind(byte) => write!(f, "no reply starts with '{}'", byte.escape_ascii()),
-            Self::Malformed => f.write_str("malformed number in a reply"),
-            Self::MissingLineEnd => f.write_str("expected CRLF after a string"),
-            Self::TooLong => f.write_str("reply is too long"),
-            Self::Streamed => f.write_str("streamed replies are not supported"),
-        }
-    }
-}
-
-impl std::error::Error for TokenError {}
 
 /// The longest line of a status, an error or a number.
 const LINE_MAX: usize = 64 * 1024;

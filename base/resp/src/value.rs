@@ -50,30 +50,15 @@ impl Default for ValueLimits {
 }
 
 /// Why bytes are not a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// A token is malformed.
-    Token(TokenError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// Aggregates are nested more deeply than the limit.
+    #[error("reply is nested too deeply")]
     TooDeep,
 }
-
-impl From<TokenError> for ValueError {
-    fn from(error: TokenError) -> Self {
-        Self::Token(error)
-    }
-}
-
-impl std::fmt::Display for ValueError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Token(error) => error.fmt(f),
-            Self::TooDeep => f.write_str("reply is nested too deeply"),
-        }
-    }
-}
-
-impl std::error::Error for ValueError {}
 
 impl Value {
     /// The reply that `buffer` starts with and the bytes it used, or `None`

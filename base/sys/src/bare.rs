@@ -16,35 +16,8 @@
 
 use core::arch::asm;
 
-#[cfg(target_arch = "x86_64")]
-mod number {
-    pub(super) const WRITE: usize = 1;
-    pub(super) const SOCKET: usize = 41;
-    pub(super) const CONNECT: usize = 42;
-    pub(super) const SENDTO: usize = 44;
-    pub(super) const RECVFROM: usize = 45;
-    pub(super) const SCHED_YIELD: usize = 24;
-    pub(super) const SETSOCKOPT: usize = 54;
-    pub(super) const GETSOCKOPT: usize = 55;
-    pub(super) const GETEUID: usize = 107;
-    pub(super) const CLOCK_GETTIME: usize = 228;
-    pub(super) const EXIT_GROUP: usize = 231;
-}
-
-#[cfg(target_arch = "aarch64")]
-mod number {
-    pub const WRITE: usize = 64;
-    pub const SOCKET: usize = 198;
-    pub const CONNECT: usize = 203;
-    pub(crate) const SENDTO: usize = 206;
-    pub(crate) const RECVFROM: usize = 207;
-    pub(crate) const SCHED_YIELD: usize = 124;
-    pub(crate) const SETSOCKOPT: usize = 208;
-    pub(crate) const GETSOCKOPT: usize = 209;
-    pub(crate) const GETEUID: usize = 175;
-    pub(crate) const CLOCK_GETTIME: usize = 113;
-    pub(crate) const EXIT_GROUP: usize = 94;
-}
+/// The level of options that every socket has.
+const SOCKET_LEVEL: usize = libc::SOL_SOCKET as usize;
 
 /// A system call that failed, with its `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +26,9 @@ pub struct Errno(pub i32);
 /// # Safety
 /// The arguments must meet the requirements in the call's manual page.
 #[inline(always)]
-#[cfg(target_arch = "x86_64")]
-unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
+unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
     let result: isize;
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the kernel's calling convention; it changes rcx and r11 alone, and
     // memory only as the caller vouches for.
     unsafe {
@@ -73,15 +46,7 @@ unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
             options(nostack),
         );
     }
-    outcome(result)
-}
-
-/// # Safety
-/// The arguments must meet the requirements in the call's manual page.
-#[inline(always)]
-#[cfg(target_arch = "aarch64")]
-unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
-    let result: isize;
+    #[cfg(target_arch = "aarch64")]
     // SAFETY: the kernel's calling convention; it changes memory only as the
     // caller vouches for.
     unsafe {
@@ -97,11 +62,6 @@ unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
             options(nostack),
         );
     }
-    outcome(result)
-}
-
-#[inline(always)]
-fn outcome(result: isize) -> Result<usize, Errno> {
     if result < 0 {
         Err(Errno(-result as i32))
     } else {
@@ -115,10 +75,10 @@ fn outcome(result: isize) -> Result<usize, Errno> {
 /// The system's.
 #[inline(always)]
 pub fn stream_socket(family: u16) -> Result<i32, Errno> {
-    const STREAM_CLOEXEC: usize = 1 | 0o2_000_000;
-    let args = [family.into(), STREAM_CLOEXEC, 0, 0, 0, 0];
+    let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as usize;
+    let args = [family.into(), kind, 0, 0, 0, 0];
     // SAFETY: plain numbers.
-    unsafe { call(number::SOCKET, args) }.map(|fd| fd as i32)
+    unsafe { call(libc::SYS_socket, args) }.map(|fd| fd as i32)
 }
 
 /// connect(2) to a socket address as the kernel lays it out.
@@ -127,16 +87,10 @@ pub fn stream_socket(family: u16) -> Result<i32, Errno> {
 /// The system's.
 #[inline(always)]
 pub fn connect(fd: i32, address: &[u8]) -> Result<(), Errno> {
-    let args = [
-        fd as usize,
-        address.as_ptr() as usize,
-        address.len(),
-        0,
-        0,
-        0,
-    ];
+    let (at, length) = (address.as_ptr() as usize, address.len());
+    let args = [fd as usize, at, length, 0, 0, 0];
     // SAFETY: the kernel reads `address`, which is borrowed, and checks its form.
-    unsafe { call(number::CONNECT, args) }.map(drop)
+    unsafe { call(libc::SYS_connect, args) }.map(drop)
 }
 
 /// setsockopt(2) at level SOL_SOCKET.
@@ -145,17 +99,10 @@ pub fn connect(fd: i32, address: &[u8]) -> Result<(), Errno> {
 /// The system's.
 #[inline(always)]
 pub fn set_socket_option(fd: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
-    const SOL_SOCKET: usize = 1;
-    let args = [
-        fd as usize,
-        SOL_SOCKET,
-        option as usize,
-        value.as_ptr() as usize,
-        value.len(),
-        0,
-    ];
+    let (at, length) = (value.as_ptr() as usize, value.len());
+    let args = [fd as usize, SOCKET_LEVEL, option as usize, at, length, 0];
     // SAFETY: the kernel reads `value`, which is borrowed.
-    unsafe { call(number::SETSOCKOPT, args) }.map(drop)
+    unsafe { call(libc::SYS_setsockopt, args) }.map(drop)
 }
 
 /// The user of the process that listens at the other end of a Unix socket
@@ -165,22 +112,24 @@ pub fn set_socket_option(fd: i32, option: i32, value: &[u8]) -> Result<(), Errno
 /// The system's.
 #[inline(always)]
 pub fn peer_user(fd: i32) -> Result<u32, Errno> {
-    const SOL_SOCKET: usize = 1;
-    const PEER_CREDENTIALS: usize = 17;
     // Process, user and group.
     let mut credentials = [0u32; 3];
     let mut length = size_of_val(&credentials) as u32;
+    let (option, at) = (
+        libc::SO_PEERCRED as usize,
+        credentials.as_mut_ptr() as usize,
+    );
     let args = [
         fd as usize,
-        SOL_SOCKET,
-        PEER_CREDENTIALS,
-        credentials.as_mut_ptr() as usize,
+        SOCKET_LEVEL,
+        option,
+        at,
         &raw mut length as usize,
         0,
     ];
     // SAFETY: the kernel writes at most `length` bytes of `credentials`, which is
     // as long, and `length` itself; both live until the call is over.
-    unsafe { call(number::GETSOCKOPT, args) }?;
+    unsafe { call(libc::SYS_getsockopt, args) }?;
     let [_, user, _] = credentials;
     Ok(user)
 }
@@ -189,17 +138,17 @@ pub fn peer_user(fd: i32) -> Result<u32, Errno> {
 #[inline(always)]
 pub fn user() -> u32 {
     // SAFETY: it has no arguments.
-    unsafe { call(number::GETEUID, [0; 6]) }.unwrap_or(usize::MAX) as u32
+    unsafe { call(libc::SYS_geteuid, [0; 6]) }.unwrap_or(usize::MAX) as u32
 }
 
 /// Milliseconds of the monotonic clock; 0 if it cannot be read.
 #[inline(always)]
 pub fn monotonic_ms() -> u64 {
-    const MONOTONIC: usize = 1;
     let mut time = [0i64; 2];
-    let args = [MONOTONIC, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+    let at = time.as_mut_ptr() as usize;
+    let args = [libc::CLOCK_MONOTONIC as usize, at, 0, 0, 0, 0];
     // SAFETY: the kernel writes two words, seconds and nanoseconds, to `time`.
-    let read = unsafe { call(number::CLOCK_GETTIME, args) };
+    let read = unsafe { call(libc::SYS_clock_gettime, args) };
     let [seconds, nanos] = time;
     match read {
         Ok(_) => (seconds as u64)
@@ -216,19 +165,11 @@ pub fn monotonic_ms() -> u64 {
 /// The system's.
 #[inline(always)]
 pub fn send(fd: i32, bytes: &[u8], more: bool) -> Result<usize, Errno> {
-    const NOSIGNAL: usize = 0x4000;
-    const MORE: usize = 0x8000;
-    let flags = NOSIGNAL | if more { MORE } else { 0 };
-    let args = [
-        fd as usize,
-        bytes.as_ptr() as usize,
-        bytes.len(),
-        flags,
-        0,
-        0,
-    ];
+    let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+    let (at, length) = (bytes.as_ptr() as usize, bytes.len());
+    let args = [fd as usize, at, length, flags as usize, 0, 0];
     // SAFETY: the kernel reads `bytes`, which is borrowed.
-    unsafe { call(number::SENDTO, args) }
+    unsafe { call(libc::SYS_sendto, args) }
 }
 
 /// recv(2); how many bytes came, 0 at the end. Without `wait` it fails with
@@ -238,25 +179,19 @@ pub fn send(fd: i32, bytes: &[u8], more: bool) -> Result<usize, Errno> {
 /// The system's.
 #[inline(always)]
 pub fn receive(fd: i32, buffer: &mut [u8], wait: bool) -> Result<usize, Errno> {
-    const DONTWAIT: usize = 0x40;
-    let args = [
-        fd as usize,
-        buffer.as_mut_ptr() as usize,
-        buffer.len(),
-        if wait { 0 } else { DONTWAIT },
-        0,
-        0,
-    ];
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    let (at, length) = (buffer.as_mut_ptr() as usize, buffer.len());
+    let args = [fd as usize, at, length, flags as usize, 0, 0];
     // SAFETY: the kernel writes at most the length of `buffer`, which is
     // borrowed mutably.
-    unsafe { call(number::RECVFROM, args) }
+    unsafe { call(libc::SYS_recvfrom, args) }
 }
 
 /// sched_yield(2): lets others run, if any want to.
 #[inline(always)]
 pub fn let_others_run() {
     // SAFETY: it has no arguments.
-    let _ = unsafe { call(number::SCHED_YIELD, [0; 6]) };
+    let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
 /// write(2); how many bytes went.
@@ -267,7 +202,7 @@ pub fn let_others_run() {
 pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
     // SAFETY: the kernel reads `bytes`, which is borrowed.
-    unsafe { call(number::WRITE, args) }
+    unsafe { call(libc::SYS_write, args) }
 }
 
 /// Ends the process.
@@ -276,7 +211,7 @@ pub fn exit(code: u8) -> ! {
     loop {
         // SAFETY: plain numbers. It does not return; were it to, the loop would
         // ask again.
-        let _ = unsafe { call(number::EXIT_GROUP, [code.into(), 0, 0, 0, 0, 0]) };
+        let _ = unsafe { call(libc::SYS_exit_group, [code.into(), 0, 0, 0, 0, 0]) };
     }
 }
 

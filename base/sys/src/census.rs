@@ -5,12 +5,14 @@
 //! parent and its CPUs stand in /proc. A census costs about a microsecond a process.
 //! Not for threads: those of the workers are read through `stat`.
 
+use crate::limits::text::field;
 use crate::stat::CpuClock;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::str::FromStr;
 
 /// CPU time used so far, in nanoseconds, by process.
 pub type Census = BTreeMap<u32, u64>;
@@ -24,14 +26,28 @@ pub fn take() -> Census {
 
 /// The processes that /proc shows.
 pub fn processes() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    numbers_in("/proc")
+}
+
+/// The numbers in a directory of /proc; none where it is gone or may not be read.
+pub(crate) fn numbers_in(directory: &str) -> Vec<u32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
-        .filter_map(|entry| number(entry.file_name().as_bytes()))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
 }
 
-fn number(name: &[u8]) -> Option<u32> {
-    std::str::from_utf8(name).ok()?.parse().ok()
+/// The text of /proc/PID/stat (proc_pid_stat(5)).
+pub(crate) fn stat(pid: u32) -> io::Result<String> {
+    let text = fs::read(format!("/proc/{pid}/stat"))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A field of such a text by its number in the manual, 3 or more. The second, a name in
+/// parentheses, may hold anything.
+pub(crate) fn stat_field<T: FromStr>(text: &str, nth: usize) -> Option<T> {
+    let (_, after_name) = text.rsplit_once(") ")?;
+    field(after_name, nth - 3)
 }
 
 /// The identity of a process.
@@ -51,26 +67,23 @@ pub struct Identity {
 impl Identity {
     /// Reads /proc/PID/stat; None if the process is gone or hidden.
     pub fn of(pid: u32) -> Option<Identity> {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Identity::parse(&String::from_utf8_lossy(&text))
+        Identity::parse(&stat(pid).ok()?)
     }
 
-    /// proc_pid_stat(5). The name stands in parentheses and may hold some itself.
     fn parse(text: &str) -> Option<Identity> {
         /// PF_KTHREAD of the kernel's include/linux/sched.h.
         const KERNEL_THREAD: u64 = 0x0020_0000;
-        let (before, after) = text.rsplit_once(") ")?;
+        let (before, _) = text.rsplit_once(") ")?;
         let (_, name) = before.split_once(" (")?;
-        let fields: Vec<&str> = after.split_whitespace().collect();
-        // Fields 3 (state), 4 (ppid), 9 (flags), 16 and 17 (cutime, cstime).
-        let field = |nth: usize| fields.get(nth - 3)?.parse::<u64>().ok();
         let tick_ns = 1_000_000_000 / crate::stat::ticks_per_second().max(1);
         let printed = |c: char| if c.is_control() { '?' } else { c };
+        // The CPU time of children: user's, system's.
+        let reaped: u64 = stat_field::<u64>(text, 16)? + stat_field::<u64>(text, 17)?;
         Some(Identity {
             name: name.chars().map(printed).collect(),
-            parent: field(4)? as u32,
-            is_kernel: field(9)? & KERNEL_THREAD != 0,
-            reaped_ns: (field(16)? + field(17)?) * tick_ns,
+            parent: stat_field(text, 4)?,
+            is_kernel: stat_field::<u64>(text, 9)? & KERNEL_THREAD != 0,
+            reaped_ns: reaped * tick_ns,
         })
     }
 }

@@ -7,6 +7,7 @@
 //! compared with stamps only, since the scale drifts from the kernel's clock by
 //! a few parts in a million.
 
+use crate::limits::text;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -203,13 +204,12 @@ fn rdtscp() -> (u64, u32) {
 }
 
 fn counter_is_trusted() -> bool {
-    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let source = kernel_source().unwrap_or_default();
     cfg!(target_arch = "x86_64")
         && source == "tsc"
-        && ["rdtscp", "constant_tsc", "nonstop_tsc"]
-            .iter()
-            .all(|flag| flags.split_whitespace().any(|word| word == *flag))
+        && text::cpu_flag(&info, "rdtscp")
+        && text::invariant_tsc(&info) == Some(true)
 }
 
 /// The kernel's own clock source.
@@ -221,13 +221,18 @@ pub(crate) fn kernel_source() -> io::Result<String> {
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }
 
+#[inline]
+pub(crate) fn timespec(nanos: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as _,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    }
+}
+
 /// Sleeps for a span. A signal does not shorten it, unless `ended` returns true.
 #[inline]
 pub fn sleep(nanos: u64, ended: impl Fn() -> bool) {
-    let mut left = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as _,
-        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-    };
+    let mut left = timespec(nanos);
     // SAFETY: both pointers are to one live timespec, which the call may read
     // and then overwrite.
     while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &left, &raw mut left) }
@@ -239,10 +244,7 @@ pub fn sleep(nanos: u64, ended: impl Fn() -> bool) {
 /// Sleeps until this time of `CLOCK_MONOTONIC`, in nanoseconds, or until a signal.
 #[inline]
 pub fn sleep_until(nanos: u64) {
-    let until = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as _,
-        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-    };
+    let until = timespec(nanos);
     // SAFETY: the pointer is to a live timespec, which the call only reads; an absolute
     // sleep writes no remaining time.
     unsafe {

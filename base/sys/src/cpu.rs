@@ -1,7 +1,8 @@
 //! Which CPUs a thread may use, and how exact its timers are.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::io;
+use std::num::NonZeroU64;
 
 /// The CPUs that this thread may use, in order.
 pub fn allowed() -> Vec<usize> {
@@ -17,9 +18,9 @@ pub fn allowed() -> Vec<usize> {
 /// cannot be looked at.
 pub fn allowed_of(pid: u32) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+    for thread in crate::stat::threads_of(pid) {
         // A thread that has ended since it was listed has none to tell.
-        let Ok(text) = std::fs::read_to_string(task.ok()?.path().join("status")) else {
+        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
             continue;
         };
         let line = text
@@ -72,13 +73,8 @@ pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
 /// # Errors
 /// The system's.
 pub fn set_timer_slack(nanos: u64) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    let done = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1), 0, 0, 0) };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let nanos = NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN);
+    Ok(set_current_timer_slack(Some(nanos))?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,33 @@
-//! Names of the errors that the measured calls document.
+//! Errors of calls, and names of those that the measured calls document.
+
+use rustix::io::Errno;
+
+/// What the last call of libc left in `errno`.
+#[inline]
+pub(crate) fn last_errno() -> Errno {
+    // SAFETY: the address of this thread's errno is always valid.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+/// The outcome of a call that returns -1 and sets `errno` if it fails.
+#[inline]
+pub(crate) fn done(result: libc::c_int) -> Result<(), Errno> {
+    if result == -1 {
+        Err(last_errno())
+    } else {
+        Ok(())
+    }
+}
+
+/// The outcome of a call that returns 0 or an errno.
+#[inline]
+pub(crate) fn check(result: libc::c_int) -> Result<(), Errno> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw_os_error(result))
+    }
+}
 
 /// The name of an errno, such as `ENOSPC`; `errno 999` for one that no call
 /// here documents, `failed` for zero (a failure without a number).

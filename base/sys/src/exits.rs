@@ -3,7 +3,7 @@
 //!
 //! Not for sums: the kernel counts these times in ticks.
 
-use crate::sock_diag::{aligned, u16_at, u32_at};
+use crate::sock_diag::{aligned, attributes, u16_at, u32_at, u64_at};
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -124,18 +124,6 @@ fn message((family, command): (u16, u8), flags: u16, kind: u16, value: &[u8]) ->
     bytes
 }
 
-/// By kind, the attributes that follow each other here.
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = usize::from(u16_at(rest, 0)?);
-        // The two highest bits are flags.
-        let kind = u16_at(rest, 2)? & 0x3fff;
-        let value = rest.get(4..length)?;
-        rest = rest.get(aligned(length)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
 /// A message of the kernel's: a thread that ended. The last thread's also sums its process.
 fn exit(message: &[u8]) -> Option<Exit> {
     let mut told = attributes(message.get(HEADERS..)?);
@@ -149,7 +137,6 @@ fn exit(message: &[u8]) -> Option<Exit> {
 /// thread that it should be of is not read.
 fn thread_of(stats: &[u8], thread: u32) -> Option<Exit> {
     let name = stats.get(80..112)?;
-    let wide = |at: usize| Some(u64::from_ne_bytes(stats.get(at..at + 8)?.try_into().ok()?));
     if u16_at(stats, 0)? < 12 || u32_at(stats, 128)? != thread {
         return None;
     }
@@ -157,7 +144,7 @@ fn thread_of(stats: &[u8], thread: u32) -> Option<Exit> {
         name: String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned(),
         pid: u32_at(stats, 368)?,
         parent: u32_at(stats, 132)?,
-        used_us: wide(152)? + wide(160)?,
+        used_us: u64_at(stats, 152)? + u64_at(stats, 160)?,
     })
 }
 

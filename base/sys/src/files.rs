@@ -7,6 +7,7 @@
 
 pub use rustix::io::Errno;
 
+use crate::errno::done;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::CStr;
@@ -70,12 +71,7 @@ pub fn flock_release(file: impl AsFd) -> Result<(), Errno> {
 #[inline]
 fn flock_call(file: impl AsFd, operation: libc::c_int) -> Result<(), Errno> {
     // SAFETY: a system call on a descriptor that is borrowed for it.
-    let done = unsafe { libc::flock(file.as_fd().as_raw_fd(), operation) };
-    if done == -1 {
-        Err(last_errno())
-    } else {
-        Ok(())
-    }
+    done(unsafe { libc::flock(file.as_fd().as_raw_fd(), operation) })
 }
 
 /// fcntl(2): locks a range of bytes. An exclusive lock needs a descriptor that
@@ -132,19 +128,7 @@ fn record(
     };
     // SAFETY: the descriptor is borrowed for the call, which only reads the
     // live structure that it is given.
-    let done = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw const range) };
-    if done == -1 {
-        Err(last_errno())
-    } else {
-        Ok(())
-    }
-}
-
-/// What the last call of libc left in `errno`.
-#[inline]
-pub(crate) fn last_errno() -> Errno {
-    // SAFETY: the address of this thread's errno is always valid.
-    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+    done(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw const range) })
 }
 
 /// open(2) of a file that exists, close-on-exec, without allocating: for

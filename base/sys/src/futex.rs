@@ -9,45 +9,25 @@
 
 pub use rustix::io::Errno;
 
-use crate::shared::{LINE, Region};
+use crate::shared::Lines;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 use std::io;
 use std::num::NonZeroU32;
-use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Zeroed 32-bit words in shared memory, each on a [`LINE`] of its own.
+/// Zeroed 32-bit words in shared memory, each on a [`LINE`](crate::shared::LINE) of its own.
 #[derive(Clone, Debug)]
-pub struct Words {
-    base: NonNull<u8>,
-    count: usize,
-    /// Keeps `base` mapped.
-    _region: Arc<Region>,
-}
-
-// SAFETY: nothing but atomics in memory that the region keeps mapped can be
-// reached through it, and those may be used by any thread.
-unsafe impl Send for Words {}
-// SAFETY: as above.
-unsafe impl Sync for Words {}
+pub struct Words(Lines);
 
 impl Words {
     /// Makes `count` words, all zero.
     ///
     /// # Errors
-    /// Those of [`Region::new`].
+    /// Those of [`Region::new`](crate::shared::Region::new).
     pub fn new(count: usize) -> io::Result<Words> {
-        let region = Arc::new(Region::new(count.saturating_mul(LINE))?);
-        let base =
-            NonNull::new(region.address(0, count, LINE)).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Words {
-            base,
-            count,
-            _region: region,
-        })
+        Lines::new(count).map(Words)
     }
 
     /// Word number `index`.
@@ -56,15 +36,9 @@ impl Words {
     /// If there is none.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU32 {
-        assert!(index < self.count, "no such word");
-        // SAFETY: within the mapping, which is zeroed and stays for as long as
-        // `self`; lines are aligned; the memory is only reached as atomics.
-        unsafe {
-            self.base
-                .byte_add(index * LINE)
-                .cast::<AtomicU32>()
-                .as_ref()
-        }
+        // SAFETY: a line of a mapping that is zeroed and stays for as long as `self`; the
+        // memory is only reached as atomics.
+        unsafe { &*self.0.at(index).cast() }
     }
 }
 

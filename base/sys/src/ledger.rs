@@ -25,6 +25,7 @@
 
 mod item;
 
+use crate::census::{self, stat_field};
 use crate::process::{self, Forker};
 use item::Item;
 use rustix::process::geteuid;
@@ -138,7 +139,7 @@ impl Ledger {
     /// # Errors
     /// InvalidInput for a path with a line break; else the system's.
     pub fn record_file(&self, path: &Path) -> io::Result<()> {
-        self.write("file", std::path::absolute(path)?.as_os_str().as_bytes())
+        self.write_path("file", &std::path::absolute(path)?)
     }
 
     /// Takes back [`Ledger::record_file`]: the file is not ours.
@@ -146,10 +147,7 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::record_file`].
     pub fn withdraw_file(&self, path: &Path) -> io::Result<()> {
-        self.write(
-            "withdrawn file",
-            std::path::absolute(path)?.as_os_str().as_bytes(),
-        )
+        self.write_path("withdrawn file", &std::path::absolute(path)?)
     }
 
     /// Records a set of semaphores that is about to be made.
@@ -157,10 +155,7 @@ impl Ledger {
     /// # Errors
     /// The system's.
     pub fn record_semaphore(&self, key: i32) -> io::Result<()> {
-        self.write(
-            "semaphore",
-            format!("{key} {}", namespace("ipc")).as_bytes(),
-        )
+        self.write_key("semaphore", key)
     }
 
     /// Takes back [`Ledger::record_semaphore`]: the set is not ours.
@@ -168,8 +163,7 @@ impl Ledger {
     /// # Errors
     /// The system's.
     pub fn withdraw_semaphore(&self, key: i32) -> io::Result<()> {
-        let item = format!("{key} {}", namespace("ipc"));
-        self.write("withdrawn semaphore", item.as_bytes())
+        self.write_key("withdrawn semaphore", key)
     }
 
     /// Records a control group that is about to be made.
@@ -177,7 +171,7 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::record_file`].
     pub fn record_group(&self, path: &Path) -> io::Result<()> {
-        self.write("group", path.as_os_str().as_bytes())
+        self.write_path("group", path)
     }
 
     /// Makes a directory for a server that may run as another user, on a disk: what a
@@ -193,11 +187,11 @@ impl Ledger {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = place.join(format!("{SERVER_PREFIX}{own}-{number}"));
-        self.write("directory", path.as_os_str().as_bytes())?;
+        self.write_path("directory", &path)?;
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => Ok(path),
             Err(error) => {
-                self.write("withdrawn directory", path.as_os_str().as_bytes())?;
+                self.write_path("withdrawn directory", &path)?;
                 Err(error)
             }
         }
@@ -210,6 +204,14 @@ impl Ledger {
     pub fn has_file(&self, path: &Path) -> io::Result<bool> {
         let path = std::path::absolute(path)?;
         Ok(self.items()?.contains(&Item::File(path)))
+    }
+
+    fn write_path(&self, word: &str, path: &Path) -> io::Result<()> {
+        self.write(word, path.as_os_str().as_bytes())
+    }
+
+    fn write_key(&self, word: &str, key: i32) -> io::Result<()> {
+        self.write(word, format!("{key} {}", namespace("ipc")).as_bytes())
     }
 
     /// One line by one write, so that writers cannot tear each other's.
@@ -234,12 +236,8 @@ impl Ledger {
             let Some(line) = line.strip_suffix(b"\n") else {
                 continue;
             };
-            match line.strip_prefix(b"withdrawn ") {
-                Some(item) => {
-                    if let Some(item) = Item::parse(item) {
-                        items.retain(|i| *i != item);
-                    }
-                }
+            match line.strip_prefix(b"withdrawn ").map(Item::parse) {
+                Some(withdrawn) => items.retain(|item| Some(item) != withdrawn.as_ref()),
                 None => items.extend(Item::parse(line)),
             }
         }
@@ -269,11 +267,8 @@ impl Ledger {
     /// A sentence for each thing that could not be removed.
     pub fn sweep(&self) -> Result<(), Vec<String>> {
         let mut problems = self.remove_recorded();
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                problems.push(format!("cannot remove {}: {error}", self.path.display()));
-            }
-            _ => {}
+        if let Err(error) = gone(fs::remove_dir_all(&self.path)) {
+            problems.push(format!("cannot remove {}: {error}", self.path.display()));
         }
         none_or(problems)
     }
@@ -316,14 +311,19 @@ fn none_or(problems: Vec<String>) -> Result<(), Vec<String>> {
     }
 }
 
+/// The outcome of a removal; that nothing was there is no error.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 fn remove_all_but_the_list(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_name() != LIST {
-            match fs::remove_file(entry.path()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            gone(fs::remove_file(entry.path()))?;
         }
     }
     Ok(())
@@ -426,10 +426,9 @@ fn end_started(mark: &str) -> Result<(), String> {
 /// Processes with this line in their environment: this user's, for root all. A process
 /// that has ended shows no environment.
 fn marked(line: &[u8]) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &u32| has_in_environment(&pid.to_string(), line))
-        .collect()
+    let mut pids = census::processes();
+    pids.retain(|pid| has_in_environment(&pid.to_string(), line));
+    pids
 }
 
 /// As it was when the program was executed (proc_pid_environ(5)).
@@ -478,22 +477,16 @@ fn is_private_directory(path: &Path) -> io::Result<bool> {
 /// Field 22 of /proc/PID/stat: when a process started, in clock ticks since
 /// boot. None if there is none, or only what its parent has not reaped.
 fn start_time(pid: u32) -> io::Result<Option<u64>> {
-    let text = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    let text = match census::stat(pid) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         // It ended between the open and the read.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // The second field is the program's name in parentheses, and may itself
-    // contain some.
-    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let mut fields = rest.split_whitespace();
-    if matches!(fields.next(), Some("Z" | "X")) {
-        return Ok(None);
-    }
-    match fields.nth(18).map(str::parse) {
-        Some(Ok(start)) => Ok(Some(start)),
+    match (stat_field(&text, 3), stat_field(&text, 22)) {
+        (Some('Z' | 'X'), _) => Ok(None),
+        (_, Some(start)) => Ok(Some(start)),
         _ => Err(ErrorKind::InvalidData.into()),
     }
 }

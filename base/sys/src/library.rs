@@ -11,6 +11,7 @@ use crate::shared::Region;
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -26,6 +27,16 @@ type Acquire = unsafe extern "C" fn(*mut c_void, c_uint, c_int, i64, *mut u64) -
 type Release = unsafe extern "C" fn(*mut c_void, c_uint, c_int) -> c_int;
 type Leave = unsafe extern "C" fn(*mut c_void);
 type Finish = unsafe extern "C" fn(*mut c_void);
+
+/// The functions that a library must have.
+const REQUIRED: [&str; 6] = [
+    "jostle_abi",
+    "jostle_prepare",
+    "jostle_join",
+    "jostle_acquire",
+    "jostle_release",
+    "jostle_leave",
+];
 
 /// Why a library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,49 +85,33 @@ impl Library {
         // SAFETY: the constructors are the user's own code, and this process exists to
         // run it (see the head of this module).
         let loaded = unsafe { Loaded::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-        let loaded = loaded.map_err(|error| LoadError::Refused(error.to_string()))?;
-        let mut lacks = Vec::new();
+        let refused = |error: libloading::Error| LoadError::Refused(error.to_string());
+        let loaded = ManuallyDrop::new(loaded.map_err(refused)?);
         macro_rules! symbol {
-            ($name:literal as $kind:ty) => {{
+            ($name:expr) => {
                 // SAFETY: the symbol has the type that the header gives it; it stays
                 // valid, since the library is never unloaded.
-                let found = unsafe { loaded.get::<$kind>($name.as_bytes()) };
-                found.map(|symbol| *symbol).ok()
-            }};
+                unsafe { loaded.get($name.as_bytes()) }.map(|symbol| *symbol)
+            };
         }
-        macro_rules! required {
-            ($name:literal as $kind:ty) => {{
-                let found = symbol!($name as $kind);
-                if found.is_none() {
-                    lacks.push($name);
-                }
-                found
-            }};
+        let is_missing = |name: &&str| -> bool {
+            let found: Result<*const c_void, _> = symbol!(name);
+            found.is_err()
+        };
+        let lacks: Vec<&str> = REQUIRED.into_iter().filter(is_missing).collect();
+        if !lacks.is_empty() {
+            return Err(LoadError::Lacks(lacks));
         }
-        let abi = required!("jostle_abi" as Abi);
-        let prepare = required!("jostle_prepare" as Prepare);
-        let join = required!("jostle_join" as Join);
-        let acquire = required!("jostle_acquire" as Acquire);
-        let release = required!("jostle_release" as Release);
-        let leave = required!("jostle_leave" as Leave);
-        let shared_bytes = symbol!("jostle_shared_bytes" as SharedBytes);
-        let finish = symbol!("jostle_finish" as Finish);
-        std::mem::forget(loaded);
-        match (abi, prepare, join, acquire, release, leave) {
-            (Some(abi), Some(prepare), Some(join), Some(acquire), Some(release), Some(leave)) => {
-                Ok(Library {
-                    abi,
-                    shared_bytes,
-                    prepare,
-                    join,
-                    acquire,
-                    release,
-                    leave,
-                    finish,
-                })
-            }
-            _ => Err(LoadError::Lacks(lacks)),
-        }
+        Ok(Library {
+            abi: symbol!("jostle_abi").map_err(refused)?,
+            shared_bytes: symbol!("jostle_shared_bytes").ok(),
+            prepare: symbol!("jostle_prepare").map_err(refused)?,
+            join: symbol!("jostle_join").map_err(refused)?,
+            acquire: symbol!("jostle_acquire").map_err(refused)?,
+            release: symbol!("jostle_release").map_err(refused)?,
+            leave: symbol!("jostle_leave").map_err(refused)?,
+            finish: symbol!("jostle_finish").ok(),
+        })
     }
 
     /// The version of the header that it was compiled with.
@@ -155,9 +150,7 @@ impl Library {
         let own = own.ok_or_else(io::Error::last_os_error)?;
         Ok(Handle {
             own,
-            acquire: self.acquire,
-            release: self.release,
-            leave: self.leave,
+            library: *self,
             token: 0,
             _shared: Arc::clone(shared),
         })
@@ -175,9 +168,7 @@ impl Library {
 /// One worker's handle; leaves when it is dropped. It stays with its thread.
 pub struct Handle {
     own: NonNull<c_void>,
-    acquire: Acquire,
-    release: Release,
-    leave: Leave,
+    library: Library,
     token: u64,
     /// Keeps what the workers share mapped.
     _shared: Arc<Region>,
@@ -198,7 +189,7 @@ impl Handle {
         // SAFETY: as the header declares it; the handle came from this library's
         // jostle_join in this thread, and has not left.
         unsafe {
-            (self.acquire)(
+            (self.library.acquire)(
                 self.own.as_ptr(),
                 key,
                 c_int::from(is_shared),
@@ -212,7 +203,7 @@ impl Handle {
     #[inline]
     pub fn release(&mut self, key: u32, is_shared: bool) -> i32 {
         // SAFETY: as in `acquire`.
-        unsafe { (self.release)(self.own.as_ptr(), key, c_int::from(is_shared)) }
+        unsafe { (self.library.release)(self.own.as_ptr(), key, c_int::from(is_shared)) }
     }
 
     /// The fencing token of the last acquisition; None where it set none.
@@ -225,7 +216,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: as in `acquire`; it is used no more.
-        unsafe { (self.leave)(self.own.as_ptr()) }
+        unsafe { (self.library.leave)(self.own.as_ptr()) }
     }
 }
 

@@ -267,13 +267,9 @@ pub fn tick_ns() -> u64 {
 /// Tasks of user `uid` that this process can see. Processes that end during
 /// the count are missed, others may have come: an estimate by nature.
 fn tasks_of(uid: u32) -> u64 {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return 0;
-    };
-    processes
-        .flatten()
-        .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
-        .filter_map(|entry| slurp(entry.path().join("status")))
+    crate::census::processes()
+        .into_iter()
+        .filter_map(|pid| slurp(format!("/proc/{pid}/status")))
         .map(|t| text::status(&t))
         .filter(|status| status.uid == uid)
         .map(|status| status.threads)
@@ -290,14 +286,14 @@ fn shm_bytes() -> Option<u64> {
 }
 
 #[cfg(target_env = "gnu")]
-fn libc_version() -> String {
+pub(crate) fn libc_version() -> String {
     // SAFETY: the function returns a static string with a zero at its end.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!("glibc {}", version.to_string_lossy())
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn libc_version() -> String {
+pub(crate) fn libc_version() -> String {
     if cfg!(target_env = "musl") {
         "musl".to_owned()
     } else {

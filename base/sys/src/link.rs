@@ -120,10 +120,9 @@ fn connected_of(pid: u32) -> io::Result<Vec<Connected>> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        let Some(number) = number.filter(|_| is_socket) else {
+        let Some(number) = number.filter(|_: &RawFd| is_socket) else {
             continue;
         };
-        let number: RawFd = number;
         match pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) {
             Ok(socket) => found.extend(tcp(socket)),
             // Closed meanwhile, or its process ended.

@@ -4,6 +4,7 @@
 //! For tests and demonstrations of many hosts on one machine. Not a container:
 //! the files, the users and the wall clock are everybody's.
 
+use crate::errno::done;
 use rustix::process::geteuid;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -44,15 +45,12 @@ pub fn spawn_as_host(command: &mut Command, shift_ns: i64) -> io::Result<Child> 
     })
 }
 
-/// Unshares for this thread and the processes that it starts; processes and clock
-/// for the latter only.
-fn leave(namespaces: libc::c_int) -> io::Result<()> {
+/// Unshares (unshare(2)) for this thread and the processes that it starts; processes and
+/// clock for the latter only.
+pub(crate) fn leave(namespaces: libc::c_int) -> io::Result<()> {
     // SAFETY: plain number; none of these touches memory or descriptors, and only
     // this thread's own view of the system changes.
-    match unsafe { libc::unshare(namespaces) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(done(unsafe { libc::unshare(namespaces) })?)
 }
 
 /// /proc/TID shows a thread's own namespaces; /proc/PID shows those of the first thread.

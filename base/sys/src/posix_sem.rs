@@ -5,11 +5,9 @@
 
 pub use rustix::io::Errno;
 
-use crate::files::last_errno;
-use crate::shared::{LINE, Region};
+use crate::errno::done;
+use crate::shared::{LINE, Lines};
 use std::io;
-use std::ptr::NonNull;
-use std::sync::Arc;
 
 const _: () = assert!(size_of::<libc::sem_t>() <= LINE);
 
@@ -25,48 +23,28 @@ unsafe extern "C" {
 /// Semaphores shared with every process forked later, each on a [`LINE`] of
 /// its own.
 #[derive(Clone, Debug)]
-pub struct Semaphores {
-    base: NonNull<u8>,
-    count: usize,
-    /// Keeps `base` mapped.
-    _region: Arc<Region>,
-}
-
-// SAFETY: the semaphores are process-shared, hence made for use by any thread,
-// and the region keeps them mapped.
-unsafe impl Send for Semaphores {}
-// SAFETY: as above.
-unsafe impl Sync for Semaphores {}
+pub struct Semaphores(Lines);
 
 impl Semaphores {
     /// Makes `count` semaphores of value `initial`.
     ///
     /// # Errors
-    /// Those of [`Region::new`], and EINVAL for a value beyond `SEM_VALUE_MAX`.
+    /// Those of [`Region::new`](crate::shared::Region::new), and EINVAL for a value beyond
+    /// `SEM_VALUE_MAX`.
     pub fn new(count: usize, initial: u32) -> io::Result<Semaphores> {
-        let region = Arc::new(Region::new(count.saturating_mul(LINE))?);
-        let base =
-            NonNull::new(region.address(0, count, LINE)).ok_or(io::ErrorKind::OutOfMemory)?;
-        let semaphores = Semaphores {
-            base,
-            count,
-            _region: region,
-        };
+        let semaphores = Semaphores(Lines::new(count)?);
         for index in 0..count {
-            // SAFETY: fresh memory of this region, aligned and large enough,
-            // that nobody else knows yet. glibc's semaphores hold nothing
-            // that would have to be destroyed before the memory goes.
-            if unsafe { libc::sem_init(semaphores.at(index), 1, initial) } != 0 {
-                return Err(last_errno().into());
-            }
+            // SAFETY: fresh memory, aligned and large enough, that nobody else knows yet.
+            // glibc's semaphores hold nothing that would have to be destroyed before the
+            // memory goes.
+            done(unsafe { libc::sem_init(semaphores.at(index), 1, initial) })?;
         }
         Ok(semaphores)
     }
 
     #[inline]
     fn at(&self, index: usize) -> *mut libc::sem_t {
-        assert!(index < self.count, "no such semaphore");
-        self.base.as_ptr().wrapping_add(index * LINE).cast()
+        self.0.at(index).cast()
     }
 
     /// sem_wait(3): takes one, or sleeps until there is one.
@@ -96,7 +74,7 @@ impl Semaphores {
     /// ETIMEDOUT; EINTR after a signal.
     #[inline]
     pub fn wait_until(&self, index: usize, until: u64) -> Result<(), Errno> {
-        let until = crate::pthread::timespec(until);
+        let until = crate::clock::timespec(until);
         // SAFETY: as in `wait`; the time is a live structure that is only read.
         done(unsafe { sem_clockwait(self.at(index), libc::CLOCK_MONOTONIC, &raw const until) })
     }
@@ -109,15 +87,6 @@ impl Semaphores {
     pub fn post(&self, index: usize) -> Result<(), Errno> {
         // SAFETY: as in `wait`.
         done(unsafe { libc::sem_post(self.at(index)) })
-    }
-}
-
-#[inline]
-fn done(result: libc::c_int) -> Result<(), Errno> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(last_errno())
     }
 }
 

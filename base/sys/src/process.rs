@@ -1,8 +1,10 @@
 //! Processes: forked workers, how they end, and what the keeper may do to them.
 
+use crate::census;
+use crate::errno::done;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open};
 use rustix::time::Timespec;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -103,13 +105,11 @@ pub fn end_children(patience: Duration) -> bool {
 
 /// Takes all children that have ended, and says whether there are others.
 fn any_child() -> bool {
-    let mut status = 0;
     loop {
-        // SAFETY: the pointer is to a live local.
-        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
-            0 => return true,
-            -1 => return false,
-            _ => {}
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
         }
     }
 }
@@ -117,23 +117,13 @@ fn any_child() -> bool {
 /// The processes whose parent this one is, from /proc.
 fn children() -> Vec<u32> {
     let own = std::process::id();
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| parent_of(*pid) == Some(own))
-        .collect()
+    let mut pids = census::processes();
+    pids.retain(|pid| parent_of(*pid) == Some(own));
+    pids
 }
 
-/// The fourth field of /proc/PID/stat (proc_pid_stat(5)); the second, a name in
-/// parentheses, may hold anything.
 fn parent_of(pid: u32) -> Option<u32> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
-    let rest = std::str::from_utf8(&text[after_name..]).ok()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    census::stat_field(&census::stat(pid).ok()?, 4)
 }
 
 /// Gives this process System V objects of its own, which vanish with the last
@@ -142,12 +132,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// # Errors
 /// EPERM without the right to.
 pub fn private_ipc() -> io::Result<()> {
-    // SAFETY: plain number; only this process's view of System V IPC changes,
-    // and it has none open yet.
-    match unsafe { libc::unshare(libc::CLONE_NEWIPC) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    crate::namespaces::leave(libc::CLONE_NEWIPC)
 }
 
 /// Sends what this process prints on standard output to standard error from now on:
@@ -158,10 +143,7 @@ pub fn private_ipc() -> io::Result<()> {
 pub fn print_to_stderr() -> io::Result<()> {
     // SAFETY: a system call with plain numbers; the owner of descriptor 1 keeps a valid
     // one, which refers to another file.
-    match unsafe { libc::dup2(2, 1) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    Ok(done(unsafe { libc::dup2(2, 1) })?)
 }
 
 /// Closes all files of this process but one; 0, 1 and 2 become /dev/null. For a process
@@ -227,16 +209,6 @@ fn usage_of(raw: &libc::rusage) -> Usage {
     }
 }
 
-/// What wait4(2) tells of a child.
-pub(crate) fn ended_of(pid: u32, status: libc::c_int, usage: &libc::rusage) -> Ended {
-    Ended {
-        pid,
-        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
-        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
-        usage: usage_of(usage),
-    }
-}
-
 /// What this process has used so far.
 pub fn own_usage() -> Usage {
     usage_of(&usage_so_far(libc::RUSAGE_SELF))
@@ -271,21 +243,24 @@ pub fn thread_counts() -> ThreadCounts {
 
 /// Takes one child that has ended, if there is one.
 pub fn reap() -> Option<Ended> {
-    reap_of(-1)
+    wait_for(-1, libc::WNOHANG).ok()?
 }
 
-fn reap_of(which: libc::pid_t) -> Option<Ended> {
+/// wait4(2) of one child, or of any (-1): how it ended, if it has.
+pub(crate) fn wait_for(which: libc::pid_t, options: libc::c_int) -> Result<Option<Ended>, Errno> {
     let mut status = 0;
     // SAFETY: all-zero is a valid rusage; both pointers are to live locals.
     let (pid, raw) = unsafe {
         let mut raw: libc::rusage = std::mem::zeroed();
-        (
-            libc::wait4(which, &mut status, libc::WNOHANG, &mut raw),
-            raw,
-        )
+        (libc::wait4(which, &mut status, options, &mut raw), raw)
     };
-    let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
-    Some(ended_of(pid, status, &raw))
+    done(pid)?;
+    Ok((pid > 0).then(|| Ended {
+        pid: pid as u32,
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        usage: usage_of(&raw),
+    }))
 }
 
 /// Takes one report of a child that was stopped (SIGSTOP) or continued since it
@@ -307,17 +282,14 @@ pub fn halted() -> Option<u32> {
 
 /// Takes this child if it has ended.
 pub fn reap_one(pid: u32) -> Option<Ended> {
-    reap_of(pid as libc::pid_t)
+    wait_for(pid as libc::pid_t, libc::WNOHANG).ok()?
 }
 
 /// Waits for the end of a child without taking it. False if it was not over in time, or a
 /// signal came.
 pub(crate) fn ends_within(pid: Pid, time: Duration) -> io::Result<bool> {
     let process = pidfd_open(pid, PidfdFlags::empty())?;
-    let time = Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: time.subsec_nanos().into(),
-    };
+    let time = Timespec::try_from(time).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time)) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(false),
@@ -336,45 +308,37 @@ pub fn until_over(pid: u32, at_most: Duration) {
 
 /// Whether this child has ended; takes it if it has and nobody did before.
 pub fn is_gone(pid: u32) -> bool {
-    let mut status = 0;
-    // SAFETY: the pointer is to a live local.
-    unsafe { libc::waitpid(pid as libc::pid_t, &mut status, libc::WNOHANG) != 0 }
+    let ended = rustix::process::waitpid(Pid::from_raw(pid as i32), WaitOptions::NOHANG);
+    !matches!(ended, Ok(None))
 }
 
 /// Whether a process is stopped, by a signal or a tracer, as /proc/PID/stat has it.
 pub fn is_halted(pid: u32) -> bool {
-    matches!(state(pid), Some(b'T' | b't'))
+    matches!(state(pid), Some('T' | 't'))
 }
 
 /// Whether a process has ended, reaped or not.
 pub fn is_over(pid: u32) -> bool {
-    matches!(state(pid), None | Some(b'Z' | b'X'))
+    matches!(state(pid), None | Some('Z' | 'X'))
 }
 
 /// The letter of /proc/PID/stat; None once the process is reaped.
-fn state(pid: u32) -> Option<u8> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let name_ends = text.iter().rposition(|byte| *byte == b')');
-    name_ends.and_then(|at| text.get(at + 2)).copied()
+fn state(pid: u32) -> Option<char> {
+    census::stat_field(&census::stat(pid).ok()?, 3)
 }
 
 /// Whether a process has ended or is about to: its program runs no more (`PF_EXITING`).
 pub fn is_exiting(pid: u32) -> bool {
     const PF_EXITING: u64 = 0x4;
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let flags = text
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(6));
-    flags
-        .and_then(|flags| flags.parse::<u64>().ok())
-        .is_none_or(|flags| flags & PF_EXITING != 0)
+    let flags = census::stat(pid)
+        .ok()
+        .and_then(|text| census::stat_field::<u64>(&text, 9));
+    flags.is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
 /// Kills a process at once; one that is gone is no error.
 pub fn kill(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
-    }
+    signal_to(pid, Signal::KILL);
 }
 
 /// Stops a process (SIGSTOP) until [`go_on`]; one that is gone is no error.
@@ -395,11 +359,8 @@ fn signal_to(pid: u32, signal: Signal) {
 
 /// A process and all that descend from it, itself first, as /proc has them.
 pub fn with_descendants(pid: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let parents: Vec<(u32, u32)> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Some((pid, parent_of(pid)?)))
-        .collect();
+    let all = census::processes().into_iter();
+    let parents: Vec<(u32, u32)> = all.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
     let mut found = vec![pid];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
@@ -427,9 +388,7 @@ pub fn forked_by(pid: u32) -> Vec<u32> {
 
 /// Asks a process to quit (SIGQUIT); one that is gone is no error.
 pub fn quit(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, Signal::QUIT);
-    }
+    signal_to(pid, Signal::QUIT);
 }
 
 /// Kills all processes of a group at once; one that is gone is no error.
@@ -456,26 +415,20 @@ fn signal_to_group(leader: u32, signal: Signal) {
 
 /// A signal's name, such as `SIGKILL`.
 pub fn signal_name(signal: i32) -> String {
-    let known = [
-        (libc::SIGHUP, "SIGHUP"),
-        (libc::SIGINT, "SIGINT"),
-        (libc::SIGQUIT, "SIGQUIT"),
-        (libc::SIGILL, "SIGILL"),
-        (libc::SIGABRT, "SIGABRT"),
-        (libc::SIGBUS, "SIGBUS"),
-        (libc::SIGFPE, "SIGFPE"),
-        (libc::SIGTRAP, "SIGTRAP"),
-        (libc::SIGFPE, "SIGFPE"),
-        (libc::SIGKILL, "SIGKILL"),
-        (libc::SIGSEGV, "SIGSEGV"),
-        (libc::SIGPIPE, "SIGPIPE"),
-        (libc::SIGTERM, "SIGTERM"),
-    ];
-    known
-        .iter()
-        .find(|(number, _)| *number == signal)
-        .map_or_else(
-            || format!("signal {signal}"),
-            |(_, name)| (*name).to_owned(),
-        )
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGTERM => "SIGTERM",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
 }

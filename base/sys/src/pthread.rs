@@ -7,11 +7,12 @@
 
 pub use rustix::io::Errno;
 
-use crate::shared::{LINE, Region};
+use crate::errno::check;
+use crate::shared::{LINE, Lines};
 use rustix::thread::futex;
 use std::io;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LINE);
@@ -51,15 +52,14 @@ pub enum Locked {
 #[derive(Clone, Debug)]
 pub struct Mutexes {
     kind: MutexKind,
-    region: Arc<Region>,
-    count: usize,
+    lines: Lines,
 }
 
 impl Mutexes {
     /// Makes `count` free mutexes.
     ///
     /// # Errors
-    /// Those of [`Region::new`], and ENOTSUP or EINVAL where the C library
+    /// Those of [`Region::new`](crate::shared::Region::new), and ENOTSUP or EINVAL where the C library
     /// lacks the kind; for priority inheritance also ENOSYS where the kernel
     /// (before 5.14) or glibc (before 2.35) cannot wait for such a mutex on
     /// `CLOCK_MONOTONIC`.
@@ -67,28 +67,22 @@ impl Mutexes {
         if kind == MutexKind::PriorityInheritance && !waits_on_monotonic_with_pi() {
             return Err(Errno::NOSYS.into());
         }
-        let region = Arc::new(Region::new(count.saturating_mul(LINE))?);
+        let lines = Lines::new(count)?;
         let attributes = Attributes::new(kind)?;
         for index in 0..count {
-            let mutex = region.address(index * LINE, 1, LINE).cast();
-            // SAFETY: fresh memory of this region, aligned and large enough,
+            let mutex = lines.at(index).cast();
+            // SAFETY: fresh memory, aligned and large enough,
             // that nobody else knows yet; the attributes are initialised.
             check(unsafe { libc::pthread_mutex_init(mutex, attributes.0.as_ptr()) })?;
         }
-        Ok(Mutexes {
-            kind,
-            region,
-            count,
-        })
+        Ok(Mutexes { kind, lines })
     }
 
     /// A handle for the calling thread.
     pub fn handle(&self) -> Handle {
         Handle {
-            base: self.region.address(0, self.count, LINE),
-            count: self.count,
-            kind: self.kind,
-            region: Arc::clone(&self.region),
+            mutexes: self.clone(),
+            of_thread: PhantomData,
         }
     }
 }
@@ -108,21 +102,15 @@ impl Attributes {
                 at,
                 libc::PTHREAD_PROCESS_SHARED,
             ))?;
-            match kind {
-                MutexKind::Plain => {}
+            check(match kind {
+                MutexKind::Plain => 0,
                 MutexKind::Robust => {
-                    check(libc::pthread_mutexattr_setrobust(
-                        at,
-                        libc::PTHREAD_MUTEX_ROBUST,
-                    ))?;
+                    libc::pthread_mutexattr_setrobust(at, libc::PTHREAD_MUTEX_ROBUST)
                 }
                 MutexKind::PriorityInheritance => {
-                    check(libc::pthread_mutexattr_setprotocol(
-                        at,
-                        libc::PTHREAD_PRIO_INHERIT,
-                    ))?;
+                    libc::pthread_mutexattr_setprotocol(at, libc::PTHREAD_PRIO_INHERIT)
                 }
-            }
+            })?;
         }
         Ok(Attributes(attributes))
     }
@@ -132,18 +120,15 @@ impl Attributes {
 /// belongs to the thread that took it.
 #[derive(Debug)]
 pub struct Handle {
-    /// A raw pointer, which also keeps the handle from other threads.
-    base: *mut u8,
-    count: usize,
-    kind: MutexKind,
-    region: Arc<Region>,
+    mutexes: Mutexes,
+    /// Keeps the handle from other threads.
+    of_thread: PhantomData<*mut ()>,
 }
 
 impl Handle {
     #[inline]
     fn at(&self, index: usize) -> *mut libc::pthread_mutex_t {
-        assert!(index < self.count, "no such mutex");
-        self.base.wrapping_add(index * LINE).cast()
+        self.mutexes.lines.at(index).cast()
     }
 
     /// pthread_mutex_lock(3p): takes it, however long that takes. A plain mutex
@@ -156,7 +141,7 @@ impl Handle {
     pub fn lock(&mut self, index: usize) -> Result<Locked, Errno> {
         let mutex = self.at(index);
         // SAFETY: `at` gives a mutex that `Mutexes::new` initialised and that
-        // `region` keeps mapped.
+        // `mutexes` keeps mapped.
         self.taken(mutex, unsafe { libc::pthread_mutex_lock(mutex) })
     }
 
@@ -179,7 +164,7 @@ impl Handle {
     #[inline]
     pub fn lock_until(&mut self, index: usize, until: u64) -> Result<Locked, Errno> {
         let mutex = self.at(index);
-        let until = timespec(until);
+        let until = crate::clock::timespec(until);
         // SAFETY: as in `lock`; the time is a live structure that is only read.
         let result =
             unsafe { pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, &raw const until) };
@@ -226,26 +211,9 @@ impl Drop for Handle {
         // The thread's robust list may point at a mutex that it still holds;
         // glibc writes to it at the next lock, so the memory must not go.
         // Counting what is held would cost every operation more than this.
-        if self.kind == MutexKind::Robust {
-            std::mem::forget(Arc::clone(&self.region));
+        if self.mutexes.kind == MutexKind::Robust {
+            std::mem::forget(self.mutexes.clone());
         }
-    }
-}
-
-#[inline]
-fn check(result: libc::c_int) -> Result<(), Errno> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(Errno::from_raw_os_error(result))
-    }
-}
-
-#[inline]
-pub(crate) fn timespec(nanos: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as _,
-        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     }
 }
 
@@ -258,20 +226,12 @@ fn waits_on_monotonic_with_pi() -> bool {
     kernel && glibc() >= Some((2, 35))
 }
 
-/// The version of glibc that runs.
-#[cfg(target_env = "gnu")]
+/// The version of glibc that runs; None with another C library.
 fn glibc() -> Option<(u32, u32)> {
-    // SAFETY: glibc returns a static string that ends with a zero byte.
-    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    let (major, rest) = version.to_str().ok()?.split_once('.')?;
+    let library = crate::limits::libc_version();
+    let (major, rest) = library.strip_prefix("glibc ")?.split_once('.')?;
     let minor = rest.split('.').next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// Programs for musl are built without a use for its mutexes.
-#[cfg(not(target_env = "gnu"))]
-fn glibc() -> Option<(u32, u32)> {
-    None
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn inodes(address: &Address, kind: Kind) -> BTreeSet<u64> {
     }
 }
 
-/// Sockets whose own port it is, by the kernel's answer.
+/// Sockets whose own port it is (0: any), by the kernel's answer.
 fn asked(port: u16, kind: Kind) -> io::Result<BTreeSet<u64>> {
     let wanted = Wanted {
         own_port: port,
@@ -124,22 +124,24 @@ fn owners(inodes: &BTreeSet<u64>) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    let links: BTreeSet<String> = inodes.iter().map(|n| format!("socket:[{n}]")).collect();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| holds(*pid, &links)).collect()
+    let mut pids = census::processes();
+    pids.retain(|pid| sockets(*pid).any(|inode| inodes.contains(&inode)));
+    pids
 }
 
 /// The inodes of the sockets that a process has open; empty where it may not be looked at.
 pub fn sockets_of(pid: u32) -> BTreeSet<u64> {
+    sockets(pid).collect()
+}
+
+fn sockets(pid: u32) -> impl Iterator<Item = u64> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = descriptors.into_iter().flatten().flatten();
-    let inode = |entry: fs::DirEntry| {
+    entries.filter_map(|entry| {
         let link = fs::read_link(entry.path()).ok()?;
         let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
         number.parse().ok()
-    };
-    entries.filter_map(inode).collect()
+    })
 }
 
 /// Whether any of these sockets is a Unix socket.
@@ -156,11 +158,7 @@ pub fn has_unix(inodes: &BTreeSet<u64>) -> bool {
 /// from `parent` are not theirs. None where the kernel does not name sockets, or there is
 /// none.
 pub fn connections_of(pids: &[u32], parent: u32) -> Option<u64> {
-    let sockets = SockDiag::open().ok()?.tcp(Wanted::default()).ok()?;
-    let open = sockets
-        .iter()
-        .filter(|socket| socket.state == sock_diag::ESTABLISHED);
-    let open: BTreeSet<u64> = open.map(|socket| socket.inode.into()).collect();
+    let open = asked(0, Kind::Connected).ok()?;
     let inherited = sockets_of(parent);
     let own = |pid: &u32| {
         let sockets = sockets_of(*pid).into_iter();
@@ -174,26 +172,9 @@ pub fn connections_of(pids: &[u32], parent: u32) -> Option<u64> {
 /// How many connections at this port each of these processes has open; of those with none
 /// nothing is told. Empty where the kernel does not name sockets.
 pub fn shares_of(pids: &[u32], port: u16) -> Vec<u64> {
-    let at_port = Wanted {
-        own_port: port,
-        ..Wanted::default()
-    };
-    let sockets = SockDiag::open().and_then(|mut diag| diag.tcp(at_port));
-    let sockets = sockets.unwrap_or_default();
-    let open = sockets
-        .iter()
-        .filter(|socket| socket.state == sock_diag::ESTABLISHED);
-    let open: BTreeSet<u64> = open.map(|socket| socket.inode.into()).collect();
+    let open = asked(port, Kind::Connected).unwrap_or_default();
     let own = |pid: &u32| sockets_of(*pid).intersection(&open).count() as u64;
     pids.iter().map(own).filter(|own| *own > 0).collect()
-}
-
-fn holds(pid: u32, links: &BTreeSet<String>) -> bool {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
-    descriptors.into_iter().flatten().flatten().any(|entry| {
-        let link: io::Result<_> = fs::read_link(entry.path());
-        link.is_ok_and(|link| link.to_str().is_some_and(|link| links.contains(link)))
-    })
 }
 
 #[cfg(test)]

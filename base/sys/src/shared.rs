@@ -9,6 +9,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Every block begins on a line of its own; 128 bytes, since CPUs fetch lines
@@ -123,6 +124,46 @@ impl Region {
                 );
             }
         }
+    }
+}
+
+/// Blocks of shared memory for what `sys` keeps there, each on a [`LINE`] of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    base: NonNull<u8>,
+    count: usize,
+    /// Keeps `base` mapped.
+    _region: Arc<Region>,
+}
+
+// SAFETY: it hands out nothing but addresses, to `sys` itself, of memory that the region
+// keeps mapped; what lies there may be used by any thread.
+unsafe impl Send for Lines {}
+// SAFETY: as above.
+unsafe impl Sync for Lines {}
+
+impl Lines {
+    /// `count` lines, all zero.
+    ///
+    /// # Errors
+    /// Those of [`Region::new`].
+    pub(crate) fn new(count: usize) -> io::Result<Lines> {
+        let region = Region::new(count.saturating_mul(LINE))?;
+        Ok(Lines {
+            base: region.base,
+            count,
+            _region: Arc::new(region),
+        })
+    }
+
+    /// The address of line number `index`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> *mut u8 {
+        assert!(index < self.count, "no such line");
+        self.base.as_ptr().wrapping_add(index * LINE)
     }
 }
 

@@ -6,6 +6,7 @@
 //! run is over. Its handler sets a flag; it is installed without SA_RESTART, so
 //! that blocking calls return EINTR.
 
+use crate::errno::{check, done};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -75,7 +76,7 @@ pub fn end_waits_on_signal() -> io::Result<()> {
     INTERRUPTED.store(false, Ordering::Relaxed);
     // SAFETY: all-zero is a valid sigaction; the handler only stores to an
     // atomic, which is async-signal-safe.
-    let done = unsafe {
+    let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = note as *const () as usize;
         // Go, in a library of the user's, runs its threads on stacks too small for a
@@ -83,11 +84,7 @@ pub fn end_waits_on_signal() -> io::Result<()> {
         action.sa_flags = libc::SA_ONSTACK;
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())
     };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(done(result)?)
 }
 
 /// Restores the default action of SIGINT, which ends this process or the program that it
@@ -140,10 +137,9 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 
 fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
     // SAFETY: the set is a valid one, and the old mask is not asked for.
-    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
+    Ok(check(unsafe {
+        libc::pthread_sigmask(how, set, std::ptr::null_mut())
+    })?)
 }
 
 /// Ends the waits of one thread of another process.
@@ -152,12 +148,8 @@ fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
 /// ESRCH if it is gone.
 pub fn end_waits_of(pid: u32, tid: u32) -> io::Result<()> {
     // SAFETY: a system call with plain numbers.
-    let done = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
+    Ok(done(result as libc::c_int)?)
 }
 
 #[cfg(test)]

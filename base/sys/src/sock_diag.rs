@@ -21,8 +21,6 @@ pub struct Tcp {
     pub own_port: u16,
     /// The port at the other end; 0 of a listener.
     pub other_port: u16,
-    /// Whether the other end is an address of the loopback.
-    pub is_loopback: bool,
     /// Unique for as long as the machine runs.
     pub cookie: u64,
     /// Names it in /proc/PID/fd; 0 where no process has it.
@@ -122,6 +120,11 @@ impl Carried {
 }
 
 impl Tcp {
+    /// Whether the other end is an address of the loopback.
+    pub fn is_loopback(&self) -> bool {
+        self.addresses()[1].ip().is_loopback()
+    }
+
     /// The address of its own end, and of the other end.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         let Id(family, id) = self.id;
@@ -325,19 +328,13 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// struct inet_diag_msg and its attributes.
 fn socket(message: &[u8]) -> Option<Tcp> {
-    let port = |at: usize| {
-        Some(u16::from_be_bytes(
-            message.get(at..at + 2)?.try_into().ok()?,
-        ))
-    };
+    let port = |at| u16_at(message, at).map(u16::from_be);
     let id: [u8; ID] = message.get(4..4 + ID)?.try_into().ok()?;
     let family = i32::from(*message.first()?);
-    let other = message.get(24..40)?;
     let mut socket = Tcp {
         state: *message.get(1)?,
         own_port: port(4)?,
         other_port: port(6)?,
-        is_loopback: is_loopback(family, other),
         cookie: u64::from(u32_at(message, 44)?) | u64::from(u32_at(message, 48)?) << 32,
         inode: u32_at(message, 68)?,
         unread: u32_at(message, 56)?,
@@ -346,41 +343,43 @@ fn socket(message: &[u8]) -> Option<Tcp> {
         expires_ms: u32_at(message, 52)?,
         id: Id(family as u8, id),
     };
-    let mut rest = message.get(MESSAGE..)?;
-    while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let length = usize::from(length);
-        if kind == INFO && socket.state != LISTEN {
-            socket.carried = rest.get(4..length).and_then(carried);
-        }
-        rest = rest.get(aligned(length.max(4))..).unwrap_or_default();
-    }
+    let mut attributes = attributes(message.get(MESSAGE..)?);
+    let info = attributes.find(|(kind, _)| *kind == INFO && socket.state != LISTEN);
+    socket.carried = info.and_then(|(_, info)| carried(info));
     Some(socket)
-}
-
-fn is_loopback(family: i32, address: &[u8]) -> bool {
-    const MAPPED: [u8; 13] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127];
-    const OWN: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-    match family {
-        libc::AF_INET => address.first() == Some(&127),
-        _ => address == OWN || address.starts_with(&MAPPED),
-    }
 }
 
 /// struct tcp_info (include/uapi/linux/tcp.h): kernels only ever add to its end.
 fn carried(info: &[u8]) -> Option<Carried> {
-    let wide = |at: usize| Some(u64::from_ne_bytes(info.get(at..at + 8)?.try_into().ok()?));
     Some(Carried {
         retransmitted: u32_at(info, 100)?.into(),
         idle_ms: [u32_at(info, 44)?, u32_at(info, 52)?],
         acknowledged_ms: u32_at(info, 56)?,
         in_flight: u32_at(info, 24)?,
-        sent_bytes: wide(120)?,
-        received_bytes: wide(128)?,
+        sent_bytes: u64_at(info, 120)?,
+        received_bytes: u64_at(info, 128)?,
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
         // Since Linux 4.6.
         unsent: u32_at(info, 144).unwrap_or(0),
         data_segments: [156, 152].map(|at| u32_at(info, at).unwrap_or(0)),
     })
+}
+
+/// By kind, the attributes that follow each other here.
+pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        // The two highest bits are flags.
+        let kind = u16_at(rest, 2)? & 0x3fff;
+        let value = rest.get(4..length)?;
+        rest = rest.get(aligned(length)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + 8)?;
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

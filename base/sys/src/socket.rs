@@ -1,6 +1,7 @@
 //! Options of sockets that no well-kept crate offers yet, and the limit on
 //! descriptors. Everything else about sockets comes from `rustix`.
 
+use crate::errno::done;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -17,7 +18,7 @@ pub(crate) fn set<T: Copy>(
 ) -> io::Result<()> {
     // SAFETY: the pointer is to a live local of the length given, which the kernel only
     // reads; the descriptor is open as long as it is borrowed.
-    let done = unsafe {
+    let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
             level,
@@ -26,10 +27,7 @@ pub(crate) fn set<T: Copy>(
             size_of::<T>() as libc::socklen_t,
         )
     };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(done(result)?)
 }
 
 /// bind() with port 0 takes the address alone; connect() chooses the port

@@ -8,8 +8,10 @@
 //!
 //! Not for workers, which run code of this program: see [`crate::process`].
 
-use crate::process::{self, Ended, ended_of};
-use rustix::process::Pid;
+use crate::errno::check;
+use crate::process::{self, Ended};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -126,13 +128,6 @@ impl Drop for Setting {
     }
 }
 
-fn checked(code: libc::c_int) -> io::Result<()> {
-    match code {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
-}
-
 impl Setting {
     /// With these standard streams; a process group of its own; no signal blocked,
     /// none ignored.
@@ -142,8 +137,8 @@ impl Setting {
         // SAFETY: each object is initialised before it is used, and the memory
         // is that of live locals.
         unsafe {
-            checked(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
-            checked(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
+            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
+            check(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
         }
         // SAFETY: both calls have succeeded.
         let mut setting = unsafe {
@@ -157,7 +152,7 @@ impl Setting {
         // sigemptyset and sigfillset initialise.
         unsafe {
             for (from, to) in targets {
-                checked(libc::posix_spawn_file_actions_adddup2(
+                check(libc::posix_spawn_file_actions_adddup2(
                     &mut setting.actions,
                     from.as_raw_fd(),
                     to,
@@ -168,16 +163,16 @@ impl Setting {
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigfillset(all.as_mut_ptr());
             let attributes = &mut setting.attributes;
-            checked(libc::posix_spawnattr_setsigmask(attributes, none.as_ptr()))?;
-            checked(libc::posix_spawnattr_setsigdefault(
+            check(libc::posix_spawnattr_setsigmask(attributes, none.as_ptr()))?;
+            check(libc::posix_spawnattr_setsigdefault(
                 attributes,
                 all.as_ptr(),
             ))?;
-            checked(libc::posix_spawnattr_setpgroup(attributes, 0))?;
+            check(libc::posix_spawnattr_setpgroup(attributes, 0))?;
             let flags = libc::POSIX_SPAWN_SETSIGMASK
                 | libc::POSIX_SPAWN_SETSIGDEF
                 | libc::POSIX_SPAWN_SETPGROUP;
-            checked(libc::posix_spawnattr_setflags(attributes, flags as _))?;
+            check(libc::posix_spawnattr_setflags(attributes, flags as _))?;
         }
         Ok(setting)
     }
@@ -248,7 +243,7 @@ impl Program {
         // SAFETY: `path` and every argument end with a zero byte, the array
         // with a null pointer, and all outlive the call; `environ` is this
         // process's own, which nobody changes while children are started.
-        checked(unsafe {
+        check(unsafe {
             libc::posix_spawn(
                 &mut pid,
                 self.path.as_ptr(),
@@ -359,21 +354,15 @@ impl Child {
     /// EMFILE where a limit on descriptors is reached.
     pub fn await_end(&self, timeout: Option<Duration>) -> io::Result<bool> {
         match timeout {
-            None => self.await_end_forever(),
-            Some(timeout) => process::ends_within(self.pid, timeout),
-        }
-    }
-
-    fn await_end_forever(&self) -> io::Result<bool> {
-        let options = libc::WEXITED | libc::WNOWAIT;
-        let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
-        // SAFETY: `info` is a live local, which the call fills.
-        match unsafe { libc::waitid(libc::P_PID, self.pid(), info.as_mut_ptr(), options) } {
-            0 => Ok(true),
-            _ => match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::EINTR) => Ok(false),
-                error => Err(error),
+            None => match waitid(
+                WaitId::Pid(self.pid),
+                WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+            ) {
+                Ok(_) => Ok(true),
+                Err(Errno::INTR) => Ok(false),
+                Err(errno) => Err(errno.into()),
             },
+            Some(timeout) => process::ends_within(self.pid, timeout),
         }
     }
 
@@ -384,20 +373,11 @@ impl Child {
     /// ECHILD if somebody else has taken it.
     pub fn reap(self) -> io::Result<Ended> {
         let pid = self.pid.as_raw_nonzero().get();
-        let mut status = 0;
         loop {
-            // SAFETY: all-zero is a valid rusage; both pointers are to live
-            // locals.
-            let (found, usage) = unsafe {
-                let mut usage: libc::rusage = std::mem::zeroed();
-                (libc::wait4(pid, &mut status, 0, &mut usage), usage)
-            };
-            if found == pid {
-                return Ok(ended_of(pid as u32, status, &usage));
-            }
-            let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EINTR) {
-                return Err(error);
+            match process::wait_for(pid, 0) {
+                Ok(Some(ended)) => return Ok(ended),
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
     }

@@ -6,6 +6,8 @@
 //! accounting; the split in user and system is not read here, since with tick
 //! accounting it is only sampled.
 
+use crate::census::{numbers_in, stat_field};
+use crate::limits::text::field;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -80,11 +82,10 @@ impl SchedulerClock {
 }
 
 fn parse_scheduled(text: &str) -> Option<Scheduled> {
-    let mut fields = text.split_whitespace();
     let scheduled = Scheduled {
-        ran_ns: fields.next()?.parse().ok()?,
-        waited_ns: fields.next()?.parse().ok()?,
-        switches: fields.next()?.parse().ok()?,
+        ran_ns: field(text, 0)?,
+        waited_ns: field(text, 1)?,
+        switches: field(text, 2)?,
     };
     (scheduled != Scheduled::default()).then_some(scheduled)
 }
@@ -123,12 +124,10 @@ impl SleepState {
     }
 }
 
-/// proc_pid_stat(5): fields 3 (state) and 12 (majflt), behind the name in parentheses.
 fn parse_asleep(text: &str) -> Option<Asleep> {
-    let mut fields = text.rsplit_once(") ")?.1.split_whitespace();
     Some(Asleep {
-        for_disk: fields.next()? == "D",
-        major_faults: fields.nth(8)?.parse().ok()?,
+        for_disk: stat_field::<char>(text, 3)? == 'D',
+        major_faults: stat_field(text, 12)?,
     })
 }
 
@@ -148,11 +147,7 @@ fn parse_disk_bytes(text: &str) -> u64 {
 
 /// The threads of a process; empty if it is gone.
 pub fn threads_of(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let entries = tasks.into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+    numbers_in(&format!("/proc/{pid}/task"))
 }
 
 /// CPU time of the whole machine since boot, in ticks.
@@ -210,23 +205,22 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
     let interrupts = text.lines().find(|line| line.starts_with("intr "));
     let interrupts = interrupts.map_or(0, |line| numbers(line).iter().skip(1).sum());
     let each = text.lines().take_while(|line| line.starts_with("cpu"));
-    let each = each.filter_map(|line| {
-        let (name, _) = line.split_once(' ')?;
-        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
-        let fields = numbers(line);
-        Some((cpu, [7, 6].map(|n| fields.get(n).copied().unwrap_or(0))))
-    });
+    let each: BTreeMap<usize, [u64; 2]> = each
+        .filter_map(|line| {
+            let (name, _) = line.split_once(' ')?;
+            let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+            let fields = numbers(line);
+            Some((cpu, [7, 6].map(|n| fields.get(n).copied().unwrap_or(0))))
+        })
+        .collect();
     (fields.len() >= 4).then(|| MachineTicks {
         busy: at(0) + at(1) + at(2) + at(5) + at(6),
         idle: at(3) + at(4),
         stolen: at(7),
         softirq: at(6),
         interrupts,
-        cpus: text
-            .lines()
-            .filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "))
-            .count() as u64,
-        each: each.collect(),
+        cpus: each.len() as u64,
+        each,
     })
 }
 

@@ -6,8 +6,10 @@
 
 pub use rustix::io::Errno;
 
-use crate::files::last_errno;
+use crate::clock::timespec;
+use crate::errno::{done, last_errno};
 use crate::limits::text::{self, Semaphores};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::ptr::{null, null_mut};
 
@@ -35,11 +37,7 @@ pub struct Set {
 /// Those of getrandom(2).
 pub fn random_key() -> io::Result<i32> {
     let mut bytes = [0u8; 4];
-    // SAFETY: the call writes at most four bytes to a live array of four.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != bytes.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
     match i32::from_ne_bytes(bytes) {
         libc::IPC_PRIVATE => Ok(1),
         key => Ok(key),
@@ -60,17 +58,14 @@ impl Set {
         let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
         // SAFETY: a system call with plain numbers.
         let id = unsafe { libc::semget(key, number, flags) };
-        if id == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        done(id)?;
         let values = vec![initial; count];
         // SAFETY: SETALL reads as many 16-bit values as the set, which we have
         // just made, has semaphores.
-        if unsafe { libc::semctl(id, 0, libc::SETALL, values.as_ptr()) } == -1 {
-            let error = io::Error::last_os_error();
+        if let Err(errno) = done(unsafe { libc::semctl(id, 0, libc::SETALL, values.as_ptr()) }) {
             // SAFETY: a system call with plain numbers, on a set of our own.
             unsafe { libc::semctl(id, 0, libc::IPC_RMID) };
-            return Err(error);
+            return Err(errno.into());
         }
         Ok(Set { id, undo })
     }
@@ -102,7 +97,7 @@ impl Set {
     /// EAGAIN when the time is up; as [`Set::wait`].
     #[inline]
     pub fn wait_within(self, number: u16, nanos: u64) -> Result<(), Errno> {
-        let timeout = crate::pthread::timespec(nanos);
+        let timeout = timespec(nanos);
         self.call(number, -1, 0, &raw const timeout)
     }
 
@@ -136,12 +131,7 @@ impl Set {
         };
         // SAFETY: one operation, live during the call; the timeout is null or
         // a live structure.
-        let done = unsafe { semtimedop(self.id, &raw mut operation, 1, timeout) };
-        if done == -1 {
-            Err(last_errno())
-        } else {
-            Ok(())
-        }
+        done(unsafe { semtimedop(self.id, &raw mut operation, 1, timeout) })
     }
 }
 
@@ -173,12 +163,10 @@ pub fn remove(key: i32) -> io::Result<bool> {
         return Ok(false);
     }
     // SAFETY: a system call with plain numbers.
-    match unsafe { libc::semctl(id, 0, libc::IPC_RMID, null_mut::<u8>()) } {
-        -1 => match last_errno() {
-            Errno::INVAL | Errno::IDRM => Ok(false), // somebody was quicker
-            errno => Err(errno.into()),
-        },
-        _ => Ok(true),
+    match done(unsafe { libc::semctl(id, 0, libc::IPC_RMID, null_mut::<u8>()) }) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::IDRM) => Ok(false), // somebody was quicker
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -195,17 +183,15 @@ struct Status {
 fn is_ours(id: i32) -> io::Result<bool> {
     // SAFETY: all-zero is a valid Status, and IPC_STAT writes a semid_ds, which is no
     // larger, to the live structure that it is given.
-    let (done, status) = unsafe {
+    let (result, status) = unsafe {
         let mut status: Status = std::mem::zeroed();
-        let done = libc::semctl(id, 0, libc::IPC_STAT, &raw mut status);
-        (done, status)
+        let result = libc::semctl(id, 0, libc::IPC_STAT, &raw mut status);
+        (done(result), status)
     };
-    match done {
-        -1 => match last_errno() {
-            Errno::INVAL | Errno::IDRM | Errno::ACCESS => Ok(false),
-            errno => Err(errno.into()),
-        },
-        _ => Ok(status.sem_perm.cuid == rustix::process::geteuid().as_raw()),
+    match result {
+        Ok(()) => Ok(status.sem_perm.cuid == rustix::process::geteuid().as_raw()),
+        Err(Errno::INVAL | Errno::IDRM | Errno::ACCESS) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 

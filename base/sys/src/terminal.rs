@@ -1,5 +1,6 @@
 //! Pseudo-terminals, for programs that print otherwise where their output is no terminal.
 
+use crate::errno::done;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use std::io;
@@ -14,10 +15,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (mut reads, mut gives) = (-1, -1);
     let none = std::ptr::null_mut();
     // SAFETY: both numbers are written by the call; it takes no name, settings or size.
-    let code = unsafe { libc::openpty(&mut reads, &mut gives, none, none.cast(), none.cast()) };
-    if code != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    done(unsafe { libc::openpty(&mut reads, &mut gives, none, none.cast(), none.cast()) })?;
     // SAFETY: the call has opened both, and nobody else knows them.
     let (reads, gives) = unsafe { (OwnedFd::from_raw_fd(reads), OwnedFd::from_raw_fd(gives)) };
     fcntl_setfd(&reads, FdFlags::CLOEXEC)?;

@@ -132,27 +132,29 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
 }
 
 fn timeout(text: &[u8]) -> Result<u32, &'static str> {
-    number(text)
-        .filter(|ms| (1..=3_600_000).contains(ms))
-        .map(|ms| ms as u32)
-        .ok_or("the timeout is not within 1 to 3600000 milliseconds")
+    const WRONG: &str = "the timeout is not within 1 to 3600000 milliseconds";
+    within(text, 1, 3_600_000).map(|ms| ms as u32).ok_or(WRONG)
 }
 
 fn user(text: &[u8]) -> Result<u32, &'static str> {
-    number(text)
-        .filter(|user| *user < u32::MAX as u64)
-        .map(|user| user as u32)
+    let user = within(text, 0, u32::MAX as u64 - 1);
+    user.map(|user| user as u32)
         .ok_or("the user is not a number")
 }
 
 fn code(text: &[u8]) -> Result<u8, &'static str> {
-    number(text)
-        .filter(|code| *code <= 255)
-        .map(|code| code as u8)
+    let code = within(text, 0, 255);
+    code.map(|code| code as u8)
         .ok_or("the exit code is not within 0 to 255")
 }
 
-fn number(text: &[u8]) -> Option<u64> {
+fn within(text: &[u8], least: u64, most: u64) -> Option<u64> {
+    number(text).filter(|number| *number >= least && *number <= most)
+}
+
+/// A number of decimal digits alone.
+#[must_use]
+pub fn number(text: &[u8]) -> Option<u64> {
     let mut number: u64 = 0;
     for byte in text {
         let digit = byte.wrapping_sub(b'0');

@@ -24,7 +24,7 @@ const SOURCE_MAX: u64 = 1 << 20;
 pub(crate) const RESERVED: [&str; 3] = ["sizecheck", "stats", "metrics"];
 
 /// One version of a procedure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Procedure {
     /// Unique for each version.
     pub id: u64,
@@ -43,13 +43,14 @@ pub(crate) struct Procedure {
 }
 
 /// What a procedure does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Body {
     /// The built-in `/sizecheck`.
     Sizecheck,
     /// Compiled Lua.
     Lua(Arc<Code>),
     /// Its file never compiled.
+    #[default]
     Broken,
     /// Its file is gone; what it counted stays.
     Gone,
@@ -212,8 +213,9 @@ impl Inner {
     /// Puts a new version in place, or notes why there is none; returns a line for the log.
     fn put(&mut self, name: &str, body: Result<Body, String>) -> Option<String> {
         let known = self.snapshot.get(name);
-        let mut procedure = known.map_or_else(|| fresh(name), |known| (**known).clone());
         let before = known.is_some();
+        let mut procedure = known.map_or_else(Procedure::default, |known| (**known).clone());
+        procedure.name = name.into();
         self.next_id += 1;
         procedure.id = self.next_id;
         let news = match body {
@@ -247,18 +249,6 @@ impl Inner {
         all.insert(Arc::clone(&procedure.name), Arc::new(procedure));
         self.snapshot = Arc::new(all);
         news
-    }
-}
-
-fn fresh(name: &str) -> Procedure {
-    Procedure {
-        id: 0,
-        name: name.into(),
-        body: Body::Broken,
-        stats: Arc::default(),
-        gate: Arc::default(),
-        loads: 0,
-        load_error: None,
     }
 }
 

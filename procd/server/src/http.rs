@@ -270,47 +270,31 @@ pub(crate) struct Answer<'a> {
     pub headers: &'a str,
     /// The body.
     pub body: &'a [u8],
-    /// The body is only announced (HEAD).
-    pub head_only: bool,
-    /// The connection ends with this answer.
-    pub close: bool,
 }
 
 impl Answer<'_> {
-    /// Appends the answer. No formatting machinery: this is the hot path.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    /// Appends the answer, and with `close` that the connection ends with it. To a request
+    /// of this method: the body is only announced to HEAD. No formatting machinery: this is
+    /// the hot path.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, to: Method, close: bool) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(self.status.as_bytes());
         if let Some(code) = self.exit_code {
             out.extend_from_slice(b"\r\nExit-Code: ");
-            decimal(out, code.into());
+            out.extend_from_slice(itoa::Buffer::new().format(code).as_bytes());
         }
         out.extend_from_slice(b"\r\nContent-Length: ");
-        decimal(out, self.body.len() as u64);
+        out.extend_from_slice(itoa::Buffer::new().format(self.body.len()).as_bytes());
         out.extend_from_slice(b"\r\n");
-        if self.close {
+        if close {
             out.extend_from_slice(b"Connection: close\r\n");
         }
         out.extend_from_slice(self.headers.as_bytes());
         out.extend_from_slice(b"\r\n");
-        if !self.head_only {
+        if to != Method::Head {
             out.extend_from_slice(self.body);
         }
     }
-}
-
-fn decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! `file` and `max` (bytes) are required. The exit code is `accept` (0 unless
 //! given) for a file of at most `max` bytes, else `reject` (1 unless given).
 
+use crate::call::number;
 use crate::query::Args;
 use crate::spool::Spool;
 
@@ -37,11 +38,6 @@ pub(crate) fn sizecheck(args: &Args, spool: Option<&Spool>) -> Result<u8, Sizech
     let spool = spool.ok_or(usage("procd was started without --spool"))?;
     let size = spool.size(file)?;
     Ok(if size <= max { accept } else { reject })
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }
 
 #[cfg(test)]

@@ -1,56 +1,72 @@
 //! Counters for each procedure and for the server, as JSON at `/stats` and as
 //! Prometheus metrics at `/metrics`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Upper bounds of the histogram's buckets, in microseconds: powers of four from
 /// one microsecond to four seconds, and one without a bound.
 const BUCKETS: usize = 13;
 
 /// Counters of one procedure. They stay when its file changes or goes.
-#[derive(Debug)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct ProcedureStats {
     /// Calls that were begun, and those that were refused because it was busy.
     pub requests: AtomicU64,
-    /// Calls that ended with an error.
-    pub failed: AtomicU64,
-    /// Calls that were cut off at the time limit.
-    pub late: AtomicU64,
-    /// Calls that needed more memory than allowed.
-    pub memory: AtomicU64,
-    /// Calls that were refused because too many waited.
-    pub busy: AtomicU64,
-    exits: Box<[AtomicU64; 256]>,
+    exits: Exits,
+    /// Calls without an exit code.
+    pub errors: Errors,
     time_ns: AtomicU64,
     longest_ns: AtomicU64,
+    #[serde(skip)]
     buckets: [AtomicU64; BUCKETS],
 }
 
-impl Default for ProcedureStats {
+/// Calls by exit code.
+#[derive(Debug)]
+struct Exits(Box<[AtomicU64; 256]>);
+
+impl Default for Exits {
     fn default() -> Self {
-        Self {
-            requests: AtomicU64::default(),
-            failed: AtomicU64::default(),
-            late: AtomicU64::default(),
-            memory: AtomicU64::default(),
-            busy: AtomicU64::default(),
-            exits: Box::new([const { AtomicU64::new(0) }; 256]),
-            time_ns: AtomicU64::default(),
-            longest_ns: AtomicU64::default(),
-            buckets: [const { AtomicU64::new(0) }; BUCKETS],
-        }
+        Self(Box::new([const { AtomicU64::new(0) }; 256]))
     }
+}
+
+impl Exits {
+    fn known(&self) -> impl Iterator<Item = (u8, u64)> {
+        let counts = self.0.iter().map(|count| count.load(Relaxed));
+        (0..=255).zip(counts).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Serialize for Exits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.known())
+    }
+}
+
+/// Calls without an exit code, by the reason.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Errors {
+    /// Ended with an error.
+    pub failed: AtomicU64,
+    /// Cut off at the time limit.
+    pub late: AtomicU64,
+    /// Needed more memory than allowed.
+    pub memory: AtomicU64,
+    /// Refused because too many waited.
+    pub busy: AtomicU64,
 }
 
 impl ProcedureStats {
     /// A call that ran to its end.
     pub(crate) fn exited(&self, code: u8) {
-        self.exits[usize::from(code)].fetch_add(1, Relaxed);
+        self.exits.0[usize::from(code)].fetch_add(1, Relaxed);
     }
 
     /// How long a call took, however it ended.
@@ -59,11 +75,6 @@ impl ProcedureStats {
         self.time_ns.fetch_add(ns, Relaxed);
         self.longest_ns.fetch_max(ns, Relaxed);
         self.buckets[bucket(ns)].fetch_add(1, Relaxed);
-    }
-
-    fn exit_codes(&self) -> impl Iterator<Item = (u8, u64)> {
-        let counts = self.exits.iter().map(|count| count.load(Relaxed));
-        (0..=255).zip(counts).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -78,19 +89,20 @@ fn bound_us(index: usize) -> u64 {
 }
 
 /// Counters of the server.
-#[derive(Debug)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct ServerStats {
-    started: Instant,
+    #[serde(skip)]
+    started: Started,
     /// Connections that were let in.
     pub connections: AtomicU64,
-    /// Connections that were turned away because there were too many.
-    pub turned_away: AtomicU64,
     /// Connections that are open.
-    pub open: AtomicU64,
+    pub connections_open: AtomicU64,
+    /// Connections that were turned away because there were too many.
+    pub connections_turned_away: AtomicU64,
     /// Connections that were closed because they were too slow.
-    pub slow: AtomicU64,
+    pub connections_too_slow: AtomicU64,
     /// Connections that were closed because nothing came.
-    pub idle: AtomicU64,
+    pub connections_idle: AtomicU64,
     /// Requests for procedures that exist.
     pub calls: AtomicU64,
     /// Requests for `/stats` and `/metrics`.
@@ -103,21 +115,12 @@ pub(crate) struct ServerStats {
     pub unauthorized: AtomicU64,
 }
 
-impl Default for ServerStats {
+#[derive(Debug)]
+struct Started(Instant);
+
+impl Default for Started {
     fn default() -> Self {
-        Self {
-            started: Instant::now(),
-            connections: AtomicU64::default(),
-            turned_away: AtomicU64::default(),
-            open: AtomicU64::default(),
-            slow: AtomicU64::default(),
-            idle: AtomicU64::default(),
-            calls: AtomicU64::default(),
-            watching: AtomicU64::default(),
-            malformed: AtomicU64::default(),
-            unknown: AtomicU64::default(),
-            unauthorized: AtomicU64::default(),
-        }
+        Self(Instant::now())
     }
 }
 
@@ -127,21 +130,25 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 /// A procedure's figures at one moment.
+#[derive(Serialize)]
 pub(crate) struct Known<'a> {
     /// Its name.
+    #[serde(skip)]
     pub name: &'a str,
-    /// Its counters.
-    pub stats: &'a ProcedureStats,
     /// It can be called.
     pub loaded: bool,
     /// How often its file was compiled with success.
     pub loads: u64,
     /// Why its file as it is now cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub load_error: Option<&'a str>,
     /// Calls that run and that wait.
     pub running: usize,
     /// Calls that wait for their turn.
     pub waiting: usize,
+    /// Its counters.
+    #[serde(flatten)]
+    pub stats: &'a ProcedureStats,
 }
 
 #[derive(Serialize)]
@@ -151,94 +158,28 @@ struct Page<'a> {
     uptime_s: f64,
     cpu_user_ns: u64,
     cpu_system_ns: u64,
-    connections: u64,
-    connections_open: u64,
-    connections_turned_away: u64,
-    connections_too_slow: u64,
-    connections_idle: u64,
-    calls: u64,
-    watching: u64,
-    malformed: u64,
-    unknown: u64,
-    unauthorized: u64,
-    procedures: std::collections::BTreeMap<&'a str, Entry<'a>>,
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    loaded: bool,
-    loads: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    load_error: Option<&'a str>,
-    running: usize,
-    waiting: usize,
-    requests: u64,
-    exits: std::collections::BTreeMap<String, u64>,
-    errors: Errors,
-    time_ns: u64,
-    longest_ns: u64,
-}
-
-#[derive(Serialize)]
-struct Errors {
-    failed: u64,
-    late: u64,
-    memory: u64,
-    busy: u64,
+    #[serde(flatten)]
+    server: &'a ServerStats,
+    procedures: BTreeMap<&'a str, &'a Known<'a>>,
 }
 
 /// The page `/stats`.
 #[must_use]
 pub(crate) fn json(server: &ServerStats, procedures: &[Known<'_>]) -> String {
     let usage = jostle_sys::process::own_usage();
-    let get = |counter: &AtomicU64| counter.load(Relaxed);
+    let named = procedures.iter().map(|known| (known.name, known));
     let page = Page {
         version: env!("CARGO_PKG_VERSION"),
         process_id: std::process::id(),
-        uptime_s: server.started.elapsed().as_secs_f64(),
+        uptime_s: server.started.0.elapsed().as_secs_f64(),
         cpu_user_ns: usage.user_ns,
         cpu_system_ns: usage.system_ns,
-        connections: get(&server.connections),
-        connections_open: get(&server.open),
-        connections_turned_away: get(&server.turned_away),
-        connections_too_slow: get(&server.slow),
-        connections_idle: get(&server.idle),
-        calls: get(&server.calls),
-        watching: get(&server.watching),
-        malformed: get(&server.malformed),
-        unknown: get(&server.unknown),
-        unauthorized: get(&server.unauthorized),
-        procedures: procedures
-            .iter()
-            .map(|known| (known.name, entry(known)))
-            .collect(),
+        server,
+        procedures: named.collect(),
     };
     let mut text = serde_json::to_string_pretty(&page).unwrap_or_default();
     text.push('\n');
     text
-}
-
-fn entry<'a>(known: &Known<'a>) -> Entry<'a> {
-    let get = |counter: &AtomicU64| counter.load(Relaxed);
-    let stats = known.stats;
-    let exits = stats.exit_codes();
-    Entry {
-        loaded: known.loaded,
-        loads: known.loads,
-        load_error: known.load_error,
-        running: known.running,
-        waiting: known.waiting,
-        requests: get(&stats.requests),
-        exits: exits.map(|(code, n)| (code.to_string(), n)).collect(),
-        errors: Errors {
-            failed: get(&stats.failed),
-            late: get(&stats.late),
-            memory: get(&stats.memory),
-            busy: get(&stats.busy),
-        },
-        time_ns: get(&stats.time_ns),
-        longest_ns: get(&stats.longest_ns),
-    }
 }
 
 /// A counter or gauge of the server: its name, its kind, what it is, its value.
@@ -258,17 +199,17 @@ const FAMILIES: [Family; 7] = [
         alone(get(&known.stats.requests))
     }),
     ("exits_total", "counter", "Calls by exit code", |known| {
-        let codes = known.stats.exit_codes();
+        let codes = known.stats.exits.known();
         let labelled = codes.map(|(code, n)| (format!(",code=\"{code}\""), n as f64));
         labelled.collect()
     }),
     ("errors_total", "counter", "Calls without one", |known| {
-        let stats = known.stats;
+        let errors = &known.stats.errors;
         let kinds = [
-            ("failed", &stats.failed),
-            ("late", &stats.late),
-            ("memory", &stats.memory),
-            ("busy", &stats.busy),
+            ("failed", &errors.failed),
+            ("late", &errors.late),
+            ("memory", &errors.memory),
+            ("busy", &errors.busy),
         ];
         kinds
             .map(|(kind, counter)| (format!(",kind=\"{kind}\""), get(counter)))
@@ -328,7 +269,7 @@ pub(crate) fn metrics(server: &ServerStats, procedures: &[Known<'_>]) -> String 
 fn rows(server: &ServerStats) -> [Row; 12] {
     let usage = jostle_sys::process::own_usage();
     let cpu_s = (usage.user_ns + usage.system_ns) as f64 * 1e-9;
-    let uptime_s = server.started.elapsed().as_secs_f64();
+    let uptime_s = server.started.0.elapsed().as_secs_f64();
     let counter = |name, help, counter| (name, "counter", help, get(counter));
     [
         ("uptime_seconds", "gauge", "Since its start", uptime_s),
@@ -339,14 +280,23 @@ fn rows(server: &ServerStats) -> [Row; 12] {
             cpu_s,
         ),
         counter("connections_total", "Let in", &server.connections),
-        ("connections_open", "gauge", "Now", get(&server.open)),
+        (
+            "connections_open",
+            "gauge",
+            "Now",
+            get(&server.connections_open),
+        ),
         counter(
             "connections_turned_away_total",
             "Too many",
-            &server.turned_away,
+            &server.connections_turned_away,
         ),
-        counter("connections_too_slow_total", "Closed", &server.slow),
-        counter("connections_idle_total", "Closed", &server.idle),
+        counter(
+            "connections_too_slow_total",
+            "Closed",
+            &server.connections_too_slow,
+        ),
+        counter("connections_idle_total", "Closed", &server.connections_idle),
         counter("calls_total", "Requests for procedures", &server.calls),
         counter(
             "watching_total",
@@ -425,7 +375,7 @@ mod tests {
             stats.exited(code);
             stats.took(Duration::from_micros(3));
         }
-        count(&stats.late);
+        count(&stats.errors.late);
         let known = Known {
             name: "check",
             stats: &stats,

@@ -12,6 +12,7 @@
 use super::output::{Copies, Ends};
 use jostle_sys::clock;
 use jostle_sys::process::{self, Forker};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, setsid, waitid};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -128,15 +129,12 @@ impl Guard {
     /// That the guard is gone.
     pub(super) fn news(&mut self, until_ns: u64) -> io::Result<Option<News>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let left = until_ns.saturating_sub(clock::monotonic());
-        let timeout = Timespec {
-            tv_sec: (left / 1_000_000_000) as i64,
-            tv_nsec: (left % 1_000_000_000) as i64,
-        };
+        let left = Duration::from_nanos(until_ns.saturating_sub(clock::monotonic()));
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
         if self.news.buffer().is_empty() {
             let mut polled = [PollFd::new(self.news.get_ref(), PollFlags::IN)];
             match poll(&mut polled, Some(&timeout)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+                Ok(0) | Err(Errno::INTR) => return Ok(None),
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -218,9 +216,7 @@ fn start(words: &[String], ends: Option<&Ends>) -> io::Result<Pid> {
             Ok(()) => execute(Command::new(program).args(arguments), ends),
             Err(error) => error,
         };
-        let errno = error
-            .raw_os_error()
-            .unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
+        let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
         let _ = { &theirs }.write_all(&errno.to_ne_bytes());
         127
     })?;
@@ -264,17 +260,14 @@ fn watch(parent: &UnixStream, pid: Pid, may_go: Receiver<()>) {
                 return;
             }
             let _ = may_go.recv();
-            let Some(ended) = process::reap_one(command) else {
-                return;
-            };
-            let _ = report(
-                parent,
-                &News::Ended {
+            if let Some(ended) = process::reap_one(command) {
+                let news = News::Ended {
                     code: ended.code,
                     signal: ended.signal,
                     cpu_ns: ended.usage.user_ns + ended.usage.system_ns,
-                },
-            );
+                };
+                let _ = report(parent, &news);
+            }
             return;
         };
         if sent.is_err() {

@@ -117,11 +117,13 @@ impl Kin {
     /// Decides anew whose each process is.
     fn reckon(&mut self) {
         let pids: Vec<u32> = self.members.keys().copied().collect();
-        for pid in pids {
-            let whose = self.whose(pid);
-            if let Some(member) = self.members.get_mut(&pid) {
-                member.whose = whose;
-            }
+        pids.into_iter().for_each(|pid| self.reckon_one(pid));
+    }
+
+    fn reckon_one(&mut self, pid: u32) {
+        let whose = self.whose(pid);
+        if let Some(member) = self.members.get_mut(&pid) {
+            member.whose = whose;
         }
     }
 
@@ -151,28 +153,17 @@ impl Kin {
 
     fn look_around(&mut self) {
         let there: BTreeSet<u32> = census::processes().into_iter().collect();
-        let gone = self.members.keys().filter(|pid| !there.contains(pid));
-        let gone: Vec<u32> = gone.copied().collect();
-        for pid in gone {
-            self.forget(pid);
+        for (pid, member) in self.members.extract_if(.., |pid, _| !there.contains(pid)) {
+            let is_notable = member.whose == Whose::Other && member.total_ns >= NOTABLE_NS;
+            if is_notable && self.ended.len() < REMEMBERED {
+                self.ended.insert(pid, (member.name, member.total_ns));
+            }
         }
         let first = self.members.is_empty();
         for pid in there {
             if !self.members.contains_key(&pid) {
                 self.add(pid, first);
             }
-        }
-    }
-
-    fn forget(&mut self, pid: u32) {
-        let Some(member) = self.members.remove(&pid) else {
-            return;
-        };
-        if member.whose == Whose::Other
-            && member.total_ns >= NOTABLE_NS
-            && self.ended.len() < REMEMBERED
-        {
-            self.ended.insert(pid, (member.name, member.total_ns));
         }
     }
 
@@ -183,12 +174,12 @@ impl Kin {
         let clock = CpuClock::of(pid).ok();
         // A process that was there before us counts from now on.
         let before = first.then(|| clock.and_then(CpuClock::read)).flatten();
-        let whose = match identity.is_kernel {
-            true => Whose::Kernel,
-            false => Whose::Other,
-        };
         let member = Member {
-            whose,
+            whose: if identity.is_kernel {
+                Whose::Kernel
+            } else {
+                Whose::Other
+            },
             name: identity.name,
             parent: identity.parent,
             clock,
@@ -197,10 +188,7 @@ impl Kin {
             total_ns: 0,
         };
         self.members.insert(pid, member);
-        let whose = self.whose(pid);
-        if let Some(member) = self.members.get_mut(&pid) {
-            member.whose = whose;
-        }
+        self.reckon_one(pid);
     }
 
     /// The nearest ancestor that is known decides.
@@ -247,14 +235,10 @@ impl Kin {
         let alive = self.members.iter();
         let alive = alive.filter(|(_, member)| member.whose == Whose::Other);
         let alive = alive.map(|(pid, member)| (*pid, member.name.clone(), member.total_ns));
-        let ended = self
-            .ended
-            .iter()
-            .map(|(pid, (name, ns))| (*pid, name.clone(), *ns));
-        let mut all: Vec<_> = alive
-            .chain(ended)
-            .filter(|other| other.2 >= NOTABLE_NS)
-            .collect();
+        let ended = self.ended.iter();
+        let ended = ended.map(|(pid, (name, ns))| (*pid, name.clone(), *ns));
+        let mut all: Vec<_> = alive.chain(ended).collect();
+        all.retain(|(_, _, ns)| *ns >= NOTABLE_NS);
         all.sort_by_key(|other| std::cmp::Reverse(other.2));
         all
     }

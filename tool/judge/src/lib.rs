@@ -373,31 +373,24 @@ impl<'a> Sampler<'a> {
     fn stopped_s(&self, from_ns: u64, to_ns: u64) -> f64 {
         let mut since = None;
         let mut stopped_ns = 0;
-        for (at_ns, stopped) in &self.stops {
+        for (at_ns, stopped) in self.stops.iter().copied().chain([(to_ns, false)]) {
             match (stopped, since) {
-                (true, None) => since = Some(*at_ns),
+                (true, None) => since = Some(at_ns),
                 (false, Some(from)) => {
-                    stopped_ns += at_ns.min(&to_ns).saturating_sub(from_ns.max(from));
+                    stopped_ns += at_ns.min(to_ns).saturating_sub(from_ns.max(from));
                     since = None;
                 }
                 _ => {}
             }
-        }
-        if let Some(from) = since {
-            stopped_ns += to_ns.saturating_sub(from_ns.max(from));
         }
         stopped_ns as f64 / 1e9
     }
 
     fn look_at_machine(&mut self) {
         let now = stat::machine_ticks().ok();
-        let stolen = self
-            .ticks
-            .as_ref()
-            .zip(now.as_ref())
-            .map_or(0, |(before, now)| {
-                now.on(&[])[0].saturating_sub(before.on(&[])[0])
-            });
+        let of = |ticks: &Option<MachineTicks>| ticks.as_ref().map(|ticks| ticks.on(&[])[0]);
+        let stolen = of(&now).zip(of(&self.ticks));
+        let stolen = stolen.map_or(0, |(now, before)| now.saturating_sub(before));
         self.ticks = now;
         let stolen_s = stolen as f64 / stat::ticks_per_second().max(1) as f64;
         self.watched.machine.stolen_s.push(stolen_s);

@@ -179,14 +179,8 @@ impl Watch {
                 let now = cgroup::throttled_ns(&file).unwrap_or(0);
                 self.throttled.entry(file).or_insert(now);
             }
-            if let Some(quota) = cgroup::cpu_quota_of(*pid)
-                && self
-                    .quota
-                    .as_ref()
-                    .is_none_or(|known| quota.cpus < known.cpus)
-            {
-                self.quota = Some(quota);
-            }
+            let quotas = [self.quota.take(), cgroup::cpu_quota_of(*pid)].into_iter();
+            self.quota = quotas.flatten().min_by(|a, b| a.cpus.total_cmp(&b.cpus));
         }
     }
 
@@ -203,11 +197,7 @@ impl Watch {
 
     /// The columns.
     pub(super) fn finish(self, intervals: usize) -> Side {
-        let limited = self.quota.is_some();
-        let group = self
-            .quota
-            .as_ref()
-            .map(|quota| quota.group.display().to_string());
+        let group = |quota: &Quota| quota.group.display().to_string();
         let allowed: BTreeSet<usize> = self.allowed.into_values().flatten().collect();
         let total = |process: &Process| process.cpu_s.iter().sum::<f64>();
         let processes = self.processes.into_values();
@@ -226,9 +216,9 @@ impl Watch {
             disk_bytes: (!self.disk_bytes.is_empty()).then(|| disk_bytes.sum()),
             threads: self.threads.most,
             queued_s: self.threads.counted.then_some(self.queued_s),
-            throttled_s: limited.then_some(throttled_s),
-            quota_cpus: self.quota.map(|quota| rounded(quota.cpus)),
-            quota_group: group,
+            throttled_s: self.quota.is_some().then_some(throttled_s),
+            quota_cpus: self.quota.as_ref().map(|quota| rounded(quota.cpus)),
+            quota_group: self.quota.as_ref().map(group),
             allowed_cpus: Some(allowed.len() as u64).filter(|cpus| *cpus > 0),
             busiest: self.threads.busiest(),
             gone_s: is_gone.then_some(gone_s),

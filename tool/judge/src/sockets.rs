@@ -31,6 +31,19 @@ const FEW_PORTS: u64 = 1_000;
 const NEW: usize = 20;
 const NEW_SHARE: f64 = 0.8;
 
+/// All sockets, with what they have carried; and without that.
+const ALL: Wanted = Wanted {
+    own_port: 0,
+    other_port: 0,
+    listeners: true,
+    carried: true,
+    time_wait: false,
+};
+const NAMED: Wanted = Wanted {
+    carried: false,
+    ..ALL
+};
+
 /// What connects to what.
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -93,11 +106,7 @@ impl Sockets {
         };
         // What connections carried before belongs to no interval.
         sockets.look();
-        let all = sockets.diag.tcp(Wanted {
-            listeners: true,
-            ..Wanted::default()
-        });
-        let all = all.unwrap_or_default();
+        let all = sockets.diag.tcp(NAMED).unwrap_or_default();
         sockets.are_few = all.len() < FEW;
         sockets.note_new(&all, None);
         sockets.newly_to.clear();
@@ -126,11 +135,7 @@ impl Sockets {
         if inodes.is_empty() {
             return None;
         }
-        let wanted = Wanted {
-            listeners: true,
-            ..Wanted::default()
-        };
-        let all = self.diag.tcp(wanted).ok()?;
+        let all = self.diag.tcp(NAMED).ok()?;
         self.are_few = all.len() < FEW;
         self.note_new(&all, None);
         let (port, address) = match most_connected(&all, inodes) {
@@ -183,12 +188,7 @@ impl Sockets {
     /// (0), of the server (1), whose connections wait for answers, or of what stands behind it
     /// (2). Returns the ports of this machine that were not known to be among them.
     pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) -> BTreeSet<u16> {
-        let wanted = Wanted {
-            listeners: true,
-            carried: true,
-            ..Wanted::default()
-        };
-        let all = self.diag.tcp(wanted).unwrap_or_default();
+        let all = self.diag.tcp(ALL).unwrap_or_default();
         let serves = listening(all.iter());
         let here: HashSet<SocketAddr> = all.iter().map(|socket| socket.addresses()[0]).collect();
         let (port, address) = (self.port.map(|(port, _)| port), self.address);
@@ -221,7 +221,7 @@ impl Sockets {
         self.look_at_traffic(&clients, &servers);
         let time_wait = net::time_wait().unwrap_or(0);
         if let Some(client) = clients.first() {
-            self.ports.is_loopback = client.is_loopback;
+            self.ports.is_loopback = client.is_loopback();
         }
         let mut taken = self.ports.taken(time_wait, opened, Instant::now());
         if self.ports.all.saturating_sub(taken) < FEW_PORTS {
@@ -318,13 +318,9 @@ impl Sockets {
 
     fn look_at_server(&mut self, servers: &[Tcp], unread: f64) {
         let intervals = self.intervals;
-        let listening = servers.iter().filter(|socket| socket.state == LISTEN);
-        let (waiting, limit) = listening.fold((0, 0), |(waiting, limit), socket| {
-            (
-                waiting + u64::from(socket.unread),
-                limit + u64::from(socket.unsent),
-            )
-        });
+        let listening = || servers.iter().filter(|socket| socket.state == LISTEN);
+        let waiting: u64 = listening().map(|socket| u64::from(socket.unread)).sum();
+        let limit: u64 = listening().map(|socket| u64::from(socket.unsent)).sum();
         let is_local = self.port.is_some_and(|(_, local)| local);
         let push = |column: &mut Option<Vec<f64>>, value: f64| {
             if is_local {
@@ -351,23 +347,20 @@ impl Sockets {
             return Default::default();
         };
         let known = self.known.take().filter(|_| are_known);
-        let (clients, servers) = match known.and_then(|known| self.again(&known)) {
+        let (mut clients, mut servers) = match known.and_then(|known| self.again(&known)) {
             Some(all) => all.into_iter().partition(|socket| socket.own_port != port),
             None if local && self.are_few => self.at_once(port),
             None => self.each(port, local),
         };
         // The address tells apart the servers of one port, and their clients.
-        let keep = |sockets: Vec<Tcp>, end: usize| match self.address {
-            Some(address) => sockets
-                .into_iter()
-                .filter(|socket| {
-                    let own = socket.addresses()[end].ip();
-                    own == address || (socket.state == LISTEN && own.is_unspecified())
-                })
-                .collect(),
-            None => sockets,
-        };
-        let (clients, servers) = (keep(clients, 1), keep(servers, 0));
+        if let Some(address) = self.address {
+            let is_there = |socket: &Tcp, end: usize| {
+                let own = socket.addresses()[end].ip();
+                own == address || (socket.state == LISTEN && own.is_unspecified())
+            };
+            clients.retain(|socket| is_there(socket, 1));
+            servers.retain(|socket| is_there(socket, 0));
+        }
         if clients.len() + servers.len() <= KNOWN {
             self.known = Some(clients.iter().chain(&servers).cloned().collect());
         }
@@ -385,31 +378,21 @@ impl Sockets {
     fn each(&mut self, port: u16, local: bool) -> (Vec<Tcp>, Vec<Tcp>) {
         let clients = Wanted {
             other_port: port,
-            carried: true,
-            ..Wanted::default()
+            listeners: false,
+            ..ALL
         };
         let servers = Wanted {
             own_port: port,
-            listeners: true,
-            carried: true,
-            ..Wanted::default()
+            ..ALL
         };
-        let clients = self.diag.tcp(clients).unwrap_or_default();
-        let servers = match local {
-            true => self.diag.tcp(servers).unwrap_or_default(),
-            false => Vec::new(),
-        };
-        (clients, servers)
+        let mut ask = |wanted| self.diag.tcp(wanted).unwrap_or_default();
+        let clients = ask(clients);
+        (clients, if local { ask(servers) } else { Vec::new() })
     }
 
     /// The same by one question for all sockets.
     fn at_once(&mut self, port: u16) -> (Vec<Tcp>, Vec<Tcp>) {
-        let all = Wanted {
-            listeners: true,
-            carried: true,
-            ..Wanted::default()
-        };
-        let all = self.diag.tcp(all).unwrap_or_default();
+        let all = self.diag.tcp(ALL).unwrap_or_default();
         self.are_few = all.len() < FEW;
         self.new_elsewhere = self.note_new(&all, Some(port));
         let (servers, others): (Vec<Tcp>, Vec<Tcp>) =

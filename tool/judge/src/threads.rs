@@ -132,10 +132,7 @@ impl Threads {
     }
 
     fn follow(&mut self, pid: u32, tid: u32, first: usize) {
-        let open = self
-            .followed
-            .values()
-            .filter(|followed| followed.clock.is_some());
+        let open = self.followed.values().filter(|one| one.clock.is_some());
         if open.count() >= THREADS {
             return;
         }
@@ -178,11 +175,11 @@ impl Threads {
 
     /// Drops the series of all but the busiest; those that live are followed anew.
     fn sweep(&mut self, kept: usize) {
-        let mut totals: Vec<((u32, u32), f64)> = self
+        let totals = self
             .followed
             .iter()
-            .map(|(key, thread)| (*key, thread.total()))
-            .collect();
+            .map(|(key, thread)| (*key, thread.total()));
+        let mut totals: Vec<((u32, u32), f64)> = totals.collect();
         totals.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (key, _) in totals.into_iter().skip(kept) {
             self.followed.remove(&key);
@@ -193,29 +190,25 @@ impl Threads {
     pub(super) fn busiest(mut self) -> Vec<Thread> {
         self.sweep(RECORDED);
         let intervals = self.intervals;
-        let mut threads: Vec<(f64, Thread)> = self
-            .followed
-            .into_iter()
-            .map(|((pid, tid), followed)| {
-                let column = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
-                    let before = std::iter::repeat_n(0.0, followed.first.min(intervals));
-                    let mut column: Vec<f64> =
-                        before.chain(followed.series.iter().map(of)).collect();
-                    column.resize(intervals, 0.0);
-                    column
-                };
-                let thread = Thread {
-                    name: followed.name.clone(),
-                    pid: pid.into(),
-                    tid: tid.into(),
-                    cpu_s: column(|(cpu, _)| super::rounded(*cpu)),
-                    queued_s: column(|(_, queued)| super::rounded(*queued)),
-                };
-                (followed.total(), thread)
-            })
-            .collect();
-        threads.sort_by(|a, b| b.0.total_cmp(&a.0));
-        threads.into_iter().map(|(_, thread)| thread).collect()
+        let mut threads: Vec<((u32, u32), Followed)> = self.followed.into_iter().collect();
+        threads.sort_by(|(_, a), (_, b)| b.total().total_cmp(&a.total()));
+        let recorded = threads.into_iter().map(|((pid, tid), followed)| {
+            let column = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+                let before = std::iter::repeat_n(0.0, followed.first.min(intervals));
+                let after = followed.series.iter().map(|pair| super::rounded(of(pair)));
+                let mut column: Vec<f64> = before.chain(after).collect();
+                column.resize(intervals, 0.0);
+                column
+            };
+            Thread {
+                cpu_s: column(|(cpu, _)| *cpu),
+                queued_s: column(|(_, queued)| *queued),
+                name: followed.name,
+                pid: pid.into(),
+                tid: tid.into(),
+            }
+        });
+        recorded.collect()
     }
 }
 

@@ -1,17 +1,17 @@
 //! What a ledger records beside its own directory, and how each is removed.
 
-use super::{SERVER_PREFIX, namespace};
+use super::{SERVER_PREFIX, gone, namespace};
 use crate::limits::cpu_group;
 use crate::sysv;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a control group may still have processes, or a directory writers.
-const GROUP_PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One thing to be removed.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,21 +24,22 @@ pub(super) enum Item {
 
 impl Item {
     pub(super) fn parse(line: &[u8]) -> Option<Item> {
-        if let Some(path) = line.strip_prefix(b"file ") {
-            return Some(Item::File(PathBuf::from(OsStr::from_bytes(path))));
+        let space = line.iter().position(|byte| *byte == b' ')?;
+        let (word, rest) = (&line[..space], &line[space + 1..]);
+        let path = PathBuf::from(OsStr::from_bytes(rest));
+        match word {
+            b"file" => Some(Item::File(path)),
+            b"group" => Some(Item::Group(path)),
+            b"directory" => Some(Item::Directory(path)),
+            b"semaphore" => {
+                let (key, namespace) = std::str::from_utf8(rest).ok()?.split_once(' ')?;
+                Some(Item::Semaphore {
+                    key: key.parse().ok()?,
+                    namespace: namespace.to_owned(),
+                })
+            }
+            _ => None,
         }
-        if let Some(path) = line.strip_prefix(b"group ") {
-            return Some(Item::Group(PathBuf::from(OsStr::from_bytes(path))));
-        }
-        if let Some(path) = line.strip_prefix(b"directory ") {
-            return Some(Item::Directory(PathBuf::from(OsStr::from_bytes(path))));
-        }
-        let rest = std::str::from_utf8(line.strip_prefix(b"semaphore ")?).ok()?;
-        let (key, namespace) = rest.split_once(' ')?;
-        Some(Item::Semaphore {
-            key: key.parse().ok()?,
-            namespace: namespace.to_owned(),
-        })
     }
 
     pub(super) fn remove(&self) -> Result<(), String> {
@@ -62,44 +63,38 @@ impl Item {
 
 /// The last of its processes may still be on its way out.
 fn remove_group(path: &Path) -> Result<(), String> {
-    let is_ours = path
-        .file_name()
-        .and_then(OsStr::to_str)
-        .is_some_and(|name| name.starts_with(cpu_group::PREFIX));
-    if !is_ours {
+    if !has_prefix(path, cpu_group::PREFIX) {
         return Err(format!("left {}: it is no group of ours", path.display()));
     }
-    let start = Instant::now();
-    loop {
-        match fs::remove_dir(path) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) if start.elapsed() > GROUP_PATIENCE => {
-                return Err(format!("cannot remove {}: {error}", path.display()));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    try_for_a_time(path, |path| fs::remove_dir(path))
 }
 
 /// A server that has just been killed may still write into it.
 fn remove_directory(path: &Path) -> Result<(), String> {
-    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if !name.starts_with(SERVER_PREFIX) || fs::symlink_metadata(path).is_ok_and(|m| !m.is_dir()) {
+    let is_other = fs::symlink_metadata(path).is_ok_and(|m| !m.is_dir());
+    if is_other || !has_prefix(path, SERVER_PREFIX) {
         return Err(format!(
             "left {}: it is no directory of ours",
             path.display()
         ));
     }
+    try_for_a_time(path, |path| fs::remove_dir_all(path))
+}
+
+fn has_prefix(path: &Path, prefix: &str) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with(prefix))
+}
+
+fn try_for_a_time(path: &Path, remove: fn(&Path) -> io::Result<()>) -> Result<(), String> {
     let start = Instant::now();
     loop {
-        match fs::remove_dir_all(path) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) if start.elapsed() > GROUP_PATIENCE => {
+        match gone(remove(path)) {
+            Err(error) if start.elapsed() > PATIENCE => {
                 return Err(format!("cannot remove {}: {error}", path.display()));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Ok(()) => return Ok(()),
         }
     }
 }
@@ -116,10 +111,6 @@ fn remove_lock_file(path: &Path) -> Result<(), String> {
             path.display()
         ));
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {error}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    gone(fs::remove_file(path))
+        .map_err(|error| format!("cannot remove {}: {error}", path.display()))
 }

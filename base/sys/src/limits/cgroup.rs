@@ -100,28 +100,20 @@ pub struct Cgroup {
 impl Cgroup {
     /// Reads the files below `root`, which is `/` except in tests.
     pub fn read(root: &Path) -> Cgroup {
-        let text = |path| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        let memberships = memberships(&text("proc/self/cgroup"));
-        let mounts = mounts(&text("proc/self/mountinfo"));
-        let groups = |controller: &str| groups(root, &memberships, &mounts, controller);
-        let (cpu_version, cpu_groups) = groups("cpu");
-        let (_, tasks_groups) = groups("pids");
-        let (memory_version, memory_groups) = groups("memory");
+        let (_, tasks_groups) = groups_of(root, "self", "pids");
+        let (memory_version, memory_groups) = groups_of(root, "self", "memory");
         Cgroup {
-            name: name(&memberships),
+            name: name(&memberships(&text(root, "proc/self/cgroup"))),
             tasks: tightest(&tasks_groups, tasks),
             memory: tightest(&memory_groups, |group| memory(memory_version, group)),
-            cpu: cpu_groups
-                .iter()
-                .filter_map(|group| quota(cpu_version, group))
-                .min_by(|a, b| a.cpus.total_cmp(&b.cpus)),
-            cpu_stats: cpu_groups
-                .iter()
-                .filter(|group| quota(cpu_version, group).is_some())
-                .map(|group| group.join("cpu.stat"))
-                .collect(),
+            cpu: tightest_quota(root, "self"),
+            cpu_stats: cpu_stats(root, "self"),
         }
     }
+}
+
+fn text(root: &Path, path: &str) -> String {
+    std::fs::read_to_string(root.join(path)).unwrap_or_default()
 }
 
 /// The groups below which a group that limits CPU time may be made, the best first, and the
@@ -159,17 +151,20 @@ pub(crate) fn own_cpu_group() -> Option<PathBuf> {
 
 /// The tightest limit on the CPU time of another process; None without any.
 pub fn cpu_quota_of(pid: u32) -> Option<Quota> {
-    let (version, groups) = groups_of(Path::new("/"), &pid.to_string(), "cpu");
+    tightest_quota(Path::new("/"), &pid.to_string())
+}
+
+fn tightest_quota(root: &Path, process: &str) -> Option<Quota> {
+    let (version, groups) = groups_of(root, process, "cpu");
     let quotas = groups.iter().filter_map(|group| quota(version, group));
     quotas.min_by(|a, b| a.cpus.total_cmp(&b.cpus))
 }
 
 fn groups_of(root: &Path, process: &str, controller: &str) -> (Version, Vec<PathBuf>) {
-    let text = |path: String| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     groups(
         root,
-        &memberships(&text(format!("proc/{process}/cgroup"))),
-        &mounts(&text("proc/self/mountinfo".to_owned())),
+        &memberships(&text(root, &format!("proc/{process}/cgroup"))),
+        &mounts(&text(root, "proc/self/mountinfo")),
         controller,
     )
 }
@@ -189,11 +184,13 @@ pub fn throttled(cpu_stats: &[PathBuf]) -> Throttled {
 
 /// The cpu.stat of each group of another process that has a quota, its parents included.
 pub fn cpu_stats_of(pid: u32) -> Vec<PathBuf> {
-    let (version, groups) = groups_of(Path::new("/"), &pid.to_string(), "cpu");
-    let limited = groups
-        .iter()
-        .filter(|group| quota(version, group).is_some());
-    limited.map(|group| group.join("cpu.stat")).collect()
+    cpu_stats(Path::new("/"), &pid.to_string())
+}
+
+fn cpu_stats(root: &Path, process: &str) -> Vec<PathBuf> {
+    let (version, mut groups) = groups_of(root, process, "cpu");
+    groups.retain(|group| quota(version, group).is_some());
+    groups.iter().map(|group| group.join("cpu.stat")).collect()
 }
 
 /// For how long the quota behind such a file has kept its group from running so far, in

@@ -2,8 +2,9 @@
 //! on this machine: limits before a sweep, memory and sockets during it.
 
 use super::slurp;
-use super::text::field;
+use super::text::{bytes, field};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Limits on connections; what a kernel does not offer is absent.
@@ -36,23 +37,23 @@ impl Net {
             Some((ends.next()?, ends.next()?))
         });
         let reserved = slurp("/proc/sys/net/ipv4/ip_local_reserved_ports").unwrap_or_default();
-        let number = |path: &str| field(&slurp(path)?, 0);
-        let conntrack = || {
-            let of = |name: &str| number(&format!("/proc/sys/net/netfilter/nf_conntrack_{name}"));
-            Some((of("max")?, of("count")?))
-        };
-        let sockets = slurp("/proc/net/sockstat").unwrap_or_default();
+        let conntrack = setting("netfilter/nf_conntrack_max");
         Net {
             reserved: ports.map_or(0, |ports| reserved_within(&reserved, ports)),
             ports,
-            somaxconn: number("/proc/sys/net/core/somaxconn"),
-            max_time_wait: number("/proc/sys/net/ipv4/tcp_max_tw_buckets"),
-            time_wait: tcp_line(&sockets).get("tw").copied(),
-            time_wait_reuse: number("/proc/sys/net/ipv4/tcp_tw_reuse"),
-            conntrack: conntrack(),
+            somaxconn: setting("core/somaxconn"),
+            max_time_wait: setting("ipv4/tcp_max_tw_buckets"),
+            time_wait: time_wait(),
+            time_wait_reuse: setting("ipv4/tcp_tw_reuse"),
+            conntrack: conntrack.zip(setting("netfilter/nf_conntrack_count")),
             hash_sizes: hash_sizes(),
         }
     }
+}
+
+/// A number of /proc/sys/net.
+fn setting<T: FromStr>(name: &str) -> Option<T> {
+    field(&slurp(format!("/proc/sys/net/{name}"))?, 0)
 }
 
 /// Sockets in TIME_WAIT now.
@@ -76,7 +77,7 @@ pub enum Reuse {
 impl Reuse {
     /// net.ipv4.tcp_tw_reuse.
     pub fn read() -> Reuse {
-        match slurp("/proc/sys/net/ipv4/tcp_tw_reuse").and_then(|text| field(&text, 0)) {
+        match setting("ipv4/tcp_tw_reuse") {
             Some(1u64) => Reuse::Always,
             Some(2) => Reuse::Loopback,
             _ => Reuse::Never,
@@ -121,11 +122,9 @@ impl Counted {
 /// The times after which the first segment of a connection is sent again, in seconds, each
 /// since the one before: by the settings of this network namespace.
 pub fn syn_again_after_s() -> Vec<f64> {
-    let number =
-        |name: &str| -> Option<u32> { field(&slurp(format!("/proc/sys/net/ipv4/{name}"))?, 0) };
     // A kernel without the setting (before 6.5) doubles the time from the first on.
-    let linear = number("tcp_syn_linear_timeouts").unwrap_or(0);
-    syn_schedule(number("tcp_syn_retries").unwrap_or(6), linear)
+    let linear = setting("ipv4/tcp_syn_linear_timeouts").unwrap_or(0);
+    syn_schedule(setting("ipv4/tcp_syn_retries").unwrap_or(6), linear)
 }
 
 /// `linear` times after a second each, which do not count as retries, then doubled up to two
@@ -142,9 +141,8 @@ fn syn_schedule(retries: u32, linear: u32) -> Vec<f64> {
 
 /// How long a port stays in TIME_WAIT before [`Reuse`] gives it again.
 pub fn reuse_after() -> Duration {
-    let delay = slurp("/proc/sys/net/ipv4/tcp_tw_reuse_delay").and_then(|text| field(&text, 0));
     // Before 6.14 the kernel counted in whole seconds, and required more than one.
-    Duration::from_millis(delay.unwrap_or(2_000))
+    Duration::from_millis(setting("ipv4/tcp_tw_reuse_delay").unwrap_or(2_000))
 }
 
 /// A column of a table with a line of names and one of numbers under the same first word.
@@ -183,8 +181,7 @@ fn tcp_line(text: &str) -> BTreeMap<String, u64> {
 fn hash_sizes() -> BTreeMap<String, u64> {
     let mut sizes = kernel_log().map_or_else(BTreeMap::new, |log| parse_hash_sizes(&log));
     // The size for this namespace; it is below zero where the table is the machine's own.
-    let own = slurp("/proc/sys/net/ipv4/tcp_ehash_entries").and_then(|text| field::<i64>(&text, 0));
-    if let Some(entries) = own {
+    if let Some(entries) = setting::<i64>("ipv4/tcp_ehash_entries") {
         sizes.insert("TCP established".to_owned(), entries.unsigned_abs());
     }
     sizes
@@ -241,13 +238,9 @@ impl KernelMemory {
     /// Reads it.
     pub fn read() -> KernelMemory {
         let memory = slurp("/proc/meminfo").unwrap_or_default();
-        let kib = |name: &str| {
-            let line = memory.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| field::<u64>(rest, 0)).unwrap_or(0)
-        };
         KernelMemory {
-            slab_bytes: kib("Slab:") * 1024,
-            available_bytes: kib("MemAvailable:") * 1024,
+            slab_bytes: bytes(&memory, "Slab").unwrap_or(0),
+            available_bytes: bytes(&memory, "MemAvailable").unwrap_or(0),
             caches: slurp("/proc/slabinfo").map_or_else(BTreeMap::new, |text| caches(&text)),
             tcp: tcp_line(&slurp("/proc/net/sockstat").unwrap_or_default()),
         }
@@ -302,21 +295,14 @@ fn caches(text: &str) -> BTreeMap<String, u64> {
 /// ones (Pss of /proc/PID/smaps_rollup), and its page tables; None once it is
 /// gone, or without the right to look.
 pub fn own_memory(pid: u32) -> Option<u64> {
-    let line = |path: String, name: &str| {
-        let text = slurp(path)?;
-        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-        field::<u64>(rest, 0)
-    };
-    let pss = line(format!("/proc/{pid}/smaps_rollup"), "Pss:")?;
-    let tables = line(format!("/proc/{pid}/status"), "VmPTE:")?;
-    Some((pss + tables) * 1024)
+    let pss = bytes(&slurp(format!("/proc/{pid}/smaps_rollup"))?, "Pss")?;
+    let tables = bytes(&slurp(format!("/proc/{pid}/status"))?, "VmPTE")?;
+    Some(pss + tables)
 }
 
 /// MemAvailable, quickly.
 pub fn available_bytes() -> Option<u64> {
-    let text = slurp("/proc/meminfo")?;
-    let rest = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    Some(field::<u64>(rest, 0)? * 1024)
+    bytes(&slurp("/proc/meminfo")?, "MemAvailable")
 }
 
 #[cfg(test)]

@@ -7,69 +7,48 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// How a file's text becomes a value.
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    /// As it is.
-    Whole,
-    /// One of several: the word in brackets, or in parentheses.
-    Chosen,
-}
-
-/// A setting and where it stands: documented in the kernel's admin-guide and in
-/// Documentation/ABI.
-struct Source {
-    name: &'static str,
-    path: &'static str,
-    form: Form,
-}
-
-const fn whole(name: &'static str, path: &'static str) -> Source {
-    let form = Form::Whole;
-    Source { name, path, form }
-}
-
-const fn chosen(name: &'static str, path: &'static str) -> Source {
-    let form = Form::Chosen;
-    Source { name, path, form }
-}
-
-const SOURCES: &[Source] = &[
-    chosen("preemption", "/sys/kernel/debug/sched/preempt"),
-    whole("base slice ns", "/sys/kernel/debug/sched/base_slice_ns"),
-    whole("sched_ext", "/sys/kernel/sched_ext/state"),
-    whole("sched_ext scheduler", "/sys/kernel/sched_ext/root/ops"),
-    whole(
+/// Settings whose value is the text of a file, and the file, as the kernel's admin-guide and
+/// Documentation/ABI describe it.
+const WHOLE: [(&str, &str); 14] = [
+    ("base slice ns", "sys/kernel/debug/sched/base_slice_ns"),
+    ("sched_ext", "sys/kernel/sched_ext/state"),
+    ("sched_ext scheduler", "sys/kernel/sched_ext/root/ops"),
+    (
         "guest halt poll ns",
-        "/sys/module/haltpoll/parameters/guest_halt_poll_ns",
+        "sys/module/haltpoll/parameters/guest_halt_poll_ns",
     ),
-    whole(
+    (
         "host halt poll ns",
-        "/sys/module/kvm/parameters/halt_poll_ns",
+        "sys/module/kvm/parameters/halt_poll_ns",
     ),
-    whole(
+    (
         "idle driver",
-        "/sys/devices/system/cpu/cpuidle/current_driver",
+        "sys/devices/system/cpu/cpuidle/current_driver",
     ),
-    whole(
+    (
         "idle governor",
-        "/sys/devices/system/cpu/cpuidle/current_governor_ro",
+        "sys/devices/system/cpu/cpuidle/current_governor_ro",
     ),
-    whole("SMT", "/sys/devices/system/cpu/smt/control"),
-    chosen("huge pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
-    chosen(
-        "huge pages of shared memory",
-        "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
-    ),
-    whole(
+    ("SMT", "sys/devices/system/cpu/smt/control"),
+    (
         "frequency driver",
-        "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
     ),
-    whole("boost", "/sys/devices/system/cpu/cpufreq/boost"),
-    whole("no turbo", "/sys/devices/system/cpu/intel_pstate/no_turbo"),
-    whole("hypervisor type", "/sys/hypervisor/type"),
-    whole("machine's vendor", "/sys/class/dmi/id/sys_vendor"),
-    whole("machine's product", "/sys/class/dmi/id/product_name"),
+    ("boost", "sys/devices/system/cpu/cpufreq/boost"),
+    ("no turbo", "sys/devices/system/cpu/intel_pstate/no_turbo"),
+    ("hypervisor type", "sys/hypervisor/type"),
+    ("machine's vendor", "sys/class/dmi/id/sys_vendor"),
+    ("machine's product", "sys/class/dmi/id/product_name"),
+];
+
+/// Settings whose file lists all values, the chosen one in brackets or in parentheses.
+const CHOSEN: [(&str, &str); 3] = [
+    ("preemption", "sys/kernel/debug/sched/preempt"),
+    ("huge pages", "sys/kernel/mm/transparent_hugepage/enabled"),
+    (
+        "huge pages of shared memory",
+        "sys/kernel/mm/transparent_hugepage/shmem_enabled",
+    ),
 ];
 
 /// What guards against each flaw of speculation, one file each.
@@ -101,15 +80,19 @@ pub fn read(version: &str, hypervisor: bool) -> BTreeMap<String, String> {
 }
 
 fn of_files(root: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for source in SOURCES {
-        let text = super::slurp(root.join(source.path.trim_start_matches('/')));
-        let value = text.and_then(|text| match source.form {
-            Form::Whole => Some(text),
-            Form::Chosen => bracketed(&text).map(str::to_owned),
-        });
-        found.extend(value.map(|value| (source.name.to_owned(), value)));
-    }
+    let text = |path| super::slurp(root.join(path));
+    let whole = WHOLE.map(|(name, path)| (name, text(path)));
+    let chosen = CHOSEN.map(|(name, path)| {
+        let text = text(path);
+        (
+            name,
+            text.and_then(|text| Some(bracketed(&text)?.to_owned())),
+        )
+    });
+    let all = whole.into_iter().chain(chosen);
+    let mut found: BTreeMap<String, String> = all
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect();
     for path in entries(&root.join(MITIGATIONS)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let state = super::slurp(&path).filter(|state| state != "Not affected");

@@ -83,9 +83,15 @@ pub struct Memory {
     pub swap_used_bytes: u64,
 }
 
+/// The size that a line of /proc/meminfo, /proc/PID/status or /proc/PID/smaps_rollup gives
+/// in KiB.
+pub(crate) fn bytes(text: &str, name: &str) -> Option<u64> {
+    Some(field::<u64>(value(text, name)?, 0)? * 1024)
+}
+
 /// Reads /proc/meminfo.
 pub fn memory(text: &str) -> Option<Memory> {
-    let bytes = |name| Some(field::<u64>(value(text, name)?, 0)? * 1024);
+    let bytes = |name| bytes(text, name);
     let total_bytes = bytes("MemTotal")?;
     Some(Memory {
         total_bytes,

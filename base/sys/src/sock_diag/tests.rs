@@ -116,7 +116,7 @@ mod live_tests {
             };
             assert_eq!((server.state, server.unread), (ESTABLISHED, 600));
             assert_eq!(server.carried.unwrap().received_bytes, 1000);
-            assert!(server.is_loopback && server.inode > 0);
+            assert!(server.is_loopback() && server.inode > 0);
             let ends = of(&mut diag, 0, port);
             assert_eq!(ends.len(), 1, "{ends:?}");
             let own = client.local_addr().unwrap();

@@ -7,7 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use jostle_daemon::log::one_line;
-use mlua::{Error, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
+use mlua::{
+    Error, FromLuaMulti, IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserData,
+    UserDataMethods, Value,
+};
 
 use super::pattern::{Capture, Match, Matcher, PatternError};
 use super::{Call, Stage, exit_code};
@@ -21,84 +24,113 @@ const LOG_LINE: usize = 1024;
 
 /// The table `host` of `prelude.lua`.
 pub(super) fn functions(lua: &Lua, call: &Rc<Call>) -> Result<Table, Error> {
-    let table = lua.create_table()?;
-    flow(lua, call, &table)?;
-    searches(lua, call, &table)?;
-    files(lua, call, &table)?;
-    Ok(table)
+    let host = Host {
+        lua,
+        call,
+        table: lua.create_table()?,
+    };
+    host.flow()?;
+    host.searches()?;
+    host.files()?;
+    Ok(host.table)
 }
 
-fn flow(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {
-    let mine = Rc::clone(call);
-    table.set("check", lua.create_function(move |_, ()| mine.check())?)?;
-
-    let mine = Rc::clone(call);
-    let exit = move |_: &Lua, code: Option<Value>| -> Result<(), Error> {
-        mine.check()?;
-        let code = code.map_or(Ok(0), |code| exit_code(&code))?;
-        mine.stage.set(Stage::Exited(code));
-        Ok(())
-    };
-    table.set("exit", lua.create_function(exit)?)?;
-
-    // The seed comes from the system's randomness, which the standard library uses for
-    // its maps.
-    let seed = |_: &Lua, ()| {
-        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-        Ok(seed as i64)
-    };
-    table.set("seed", lua.create_function(seed)?)?;
-
-    let mine = Rc::clone(call);
-    let write = move |_: &Lua, text: LuaString| {
-        let mut output = mine.output.borrow_mut();
-        if output.len() + text.as_bytes().len() > mine.limits.output {
-            let limit = mine.limits.output;
-            return Err(Error::runtime(format!("more than {limit} bytes of output")));
-        }
-        output.extend_from_slice(&text.as_bytes());
-        Ok(())
-    };
-    table.set("write", lua.create_function(write)?)?;
-
-    let mine = Rc::clone(call);
-    let log = move |_: &Lua, text: LuaString| {
-        mine.logged.set(mine.logged.get() + 1);
-        if mine.logged.get() <= LOG_LINES {
-            let text = text.as_bytes();
-            let text = String::from_utf8_lossy(&text[..text.len().min(LOG_LINE)]);
-            (mine.log)(&one_line(&text));
-        }
-        Ok(())
-    };
-    table.set("log", lua.create_function(log)?)
+struct Host<'a> {
+    lua: &'a Lua,
+    call: &'a Rc<Call>,
+    table: Table,
 }
 
-fn searches(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {
-    type Search = (LuaString, LuaString, usize, bool, Option<usize>);
-    let mine = Rc::clone(call);
-    let scan = move |lua: &Lua, (subject, pattern, from, caret, not_end): Search| {
-        let (text, pattern) = (subject.as_bytes(), pattern.as_bytes());
-        let go_on = || mine.check().is_ok();
-        let found = Matcher::new(&text, &pattern, &go_on).search(from - 1, caret, not_end);
-        match found {
-            Ok(None) => Ok(MultiValue::from_vec(vec![Value::Nil])),
-            Ok(Some(found)) => values(lua, &text, &found),
-            Err(PatternError::Malformed(why)) => Err(Error::runtime(why)),
-            Err(PatternError::Stopped) => mine.check().map(|()| MultiValue::new()),
-        }
-    };
-    table.set("scan", lua.create_function(scan)?)?;
+impl Host<'_> {
+    fn give<A: FromLuaMulti, R: IntoLuaMulti>(
+        &self,
+        name: &str,
+        act: impl Fn(&Lua, &Rc<Call>, A) -> Result<R, Error> + 'static,
+    ) -> Result<(), Error> {
+        let call = Rc::clone(self.call);
+        let function = self
+            .lua
+            .create_function(move |lua, given| act(lua, &call, given))?;
+        self.table.set(name, function)
+    }
 
-    // In linear time, which the interpreter's own is not.
-    let plain = move |_: &Lua, (subject, wanted, from): (LuaString, LuaString, usize)| {
-        let (text, wanted) = (subject.as_bytes(), wanted.as_bytes());
-        let found = memchr::memmem::find(&text[from - 1..], &wanted);
-        Ok(found.map_or((None, None), |at| {
-            (Some(from + at), Some(from + at + wanted.len() - 1))
-        }))
-    };
-    table.set("plainfind", lua.create_function(plain)?)
+    fn flow(&self) -> Result<(), Error> {
+        self.give("check", |_, call, ()| call.check())?;
+        self.give("exit", |_, call, code: Option<Value>| {
+            call.check()?;
+            let code = code.map_or(Ok(0), |code| exit_code(&code))?;
+            call.stage.set(Stage::Exited(code));
+            Ok(())
+        })?;
+        // The seed comes from the system's randomness, which the standard library uses for
+        // its maps.
+        self.give("seed", |_, _, ()| {
+            let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+            Ok(seed as i64)
+        })?;
+        self.give("write", |_, call, text: LuaString| {
+            let mut output = call.output.borrow_mut();
+            let limit = call.limits.output;
+            if output.len() + text.as_bytes().len() > limit {
+                return Err(Error::runtime(format!("more than {limit} bytes of output")));
+            }
+            output.extend_from_slice(&text.as_bytes());
+            Ok(())
+        })?;
+        self.give("log", |_, call, text: LuaString| {
+            call.logged.set(call.logged.get() + 1);
+            if call.logged.get() <= LOG_LINES {
+                let text = text.as_bytes();
+                let text = String::from_utf8_lossy(&text[..text.len().min(LOG_LINE)]);
+                (call.log)(&one_line(&text));
+            }
+            Ok(())
+        })
+    }
+
+    fn searches(&self) -> Result<(), Error> {
+        type Search = (LuaString, LuaString, usize, bool, Option<usize>);
+        let scan =
+            |lua: &Lua, call: &Rc<Call>, (subject, pattern, from, caret, not_end): Search| {
+                let (text, pattern) = (subject.as_bytes(), pattern.as_bytes());
+                let go_on = || call.check().is_ok();
+                let found = Matcher::new(&text, &pattern, &go_on).search(from - 1, caret, not_end);
+                match found {
+                    Ok(None) => Ok(MultiValue::from_vec(vec![Value::Nil])),
+                    Ok(Some(found)) => values(lua, &text, &found),
+                    Err(PatternError::Malformed(why)) => Err(Error::runtime(why)),
+                    Err(PatternError::Stopped) => call.check().map(|()| MultiValue::new()),
+                }
+            };
+        self.give("scan", scan)?;
+        // In linear time, which the interpreter's own is not.
+        type Plain = (LuaString, LuaString, usize);
+        self.give("plainfind", |_, _, (subject, wanted, from): Plain| {
+            let (text, wanted) = (subject.as_bytes(), wanted.as_bytes());
+            let found = memchr::memmem::find(&text[from - 1..], &wanted);
+            Ok(found.map_or((None, None), |at| {
+                (Some(from + at), Some(from + at + wanted.len() - 1))
+            }))
+        })
+    }
+
+    fn files(&self) -> Result<(), Error> {
+        self.give("size", |_, call, path: LuaString| {
+            Ok(answer(spool(call).and_then(|s| s.size(&path.as_bytes()))))
+        })?;
+        type Read = (LuaString, Option<u64>, Option<u64>);
+        self.give("read", |lua, call, (path, offset, length): Read| {
+            let opened = spool(call).and_then(|s| s.file(&path.as_bytes()));
+            let bytes = opened.and_then(|(file, size)| {
+                let offset = offset.unwrap_or(0);
+                part(&file, offset, size, length, call)
+            });
+            text(lua, answer(bytes))
+        })?;
+        self.give("open", |_, call, path: LuaString| {
+            Ok(answer(open_file(call, &path.as_bytes())))
+        })
+    }
 }
 
 /// First place, last place, captures.
@@ -124,31 +156,9 @@ fn answer<T>(result: io::Result<T>) -> Answer<T> {
     }
 }
 
-fn files(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {
-    let mine = Rc::clone(call);
-    let size = move |_: &Lua, path: LuaString| {
-        Ok(answer(spool(&mine).and_then(|s| s.size(&path.as_bytes()))))
-    };
-    table.set("size", lua.create_function(size)?)?;
-
-    let mine = Rc::clone(call);
-    type Read = (LuaString, Option<u64>, Option<u64>);
-    let read = move |lua: &Lua, (path, offset, length): Read| {
-        let opened = spool(&mine).and_then(|s| s.file(&path.as_bytes()));
-        let bytes = opened.and_then(|(file, size)| {
-            let offset = offset.unwrap_or(0);
-            let rest = size.saturating_sub(offset);
-            part(&file, offset, length.unwrap_or(rest).min(rest), &mine)
-        });
-        let (bytes, why) = answer(bytes);
-        let text = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
-        Ok((text, why))
-    };
-    table.set("read", lua.create_function(read)?)?;
-
-    let mine = Rc::clone(call);
-    let open = move |_: &Lua, path: LuaString| Ok(answer(open_file(&mine, &path.as_bytes())));
-    table.set("open", lua.create_function(open)?)
+fn text(lua: &Lua, (bytes, why): Answer<Vec<u8>>) -> Result<Answer<LuaString>, Error> {
+    let text = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
+    Ok((text, why))
 }
 
 fn spool(call: &Call) -> io::Result<&Spool> {
@@ -156,9 +166,17 @@ fn spool(call: &Call) -> io::Result<&Spool> {
     call.spool.as_deref().ok_or_else(none)
 }
 
-/// At most half of the memory that a call may have: the bytes exist twice for a
-/// moment, here and in the interpreter.
-fn part(file: &File, offset: u64, length: u64, call: &Call) -> io::Result<Vec<u8>> {
+/// A part of a file of this size, or the rest of it. At most half of the memory that a call
+/// may have: the bytes exist twice for a moment, here and in the interpreter.
+fn part(
+    file: &File,
+    offset: u64,
+    size: u64,
+    length: Option<u64>,
+    call: &Call,
+) -> io::Result<Vec<u8>> {
+    let rest = size.saturating_sub(offset);
+    let length = length.unwrap_or(rest).min(rest);
     if length > call.limits.memory as u64 / 2 {
         let text = format!("{length} bytes are too many at a time");
         return Err(io::Error::other(text));
@@ -229,15 +247,12 @@ impl UserData for OpenFile {
             }))
         });
         methods.add_method("read", |lua, this, length: Option<u64>| {
-            let (bytes, why) = this.with(|opened| {
-                let rest = opened.size.saturating_sub(opened.at);
-                let length = length.unwrap_or(rest).min(rest);
-                let bytes = part(&opened.file, opened.at, length, &opened.call)?;
+            let bytes = this.with(|opened| {
+                let bytes = part(&opened.file, opened.at, opened.size, length, &opened.call)?;
                 opened.at += bytes.len() as u64;
                 Ok(bytes)
             });
-            let text = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
-            Ok((text, why))
+            text(lua, bytes)
         });
         methods.add_method("close", |_, this, ()| {
             this.close();

@@ -213,7 +213,8 @@ impl Server {
             let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
             fds.extend(watch.map(|fd| PollFd::new(fd, PollFlags::IN)));
             let pause = if unsettled { SETTLE } else { SWEEP };
-            match poll(&mut fds, Some(&timespec(pause))) {
+            let pause = Timespec::try_from(pause).map_err(io::Error::other)?;
+            match poll(&mut fds, Some(&pause)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -250,7 +251,7 @@ impl Server {
         let end = Instant::now() + shared.config.drain_timeout;
         loop {
             shared.close_idle();
-            if shared.stats.open.load(Relaxed) == 0 || Instant::now() >= end {
+            if shared.stats.connections_open.load(Relaxed) == 0 || Instant::now() >= end {
                 break;
             }
             thread::sleep(Duration::from_millis(5));
@@ -264,13 +265,6 @@ impl Server {
         for thread in threads.into_iter().filter(thread::JoinHandle::is_finished) {
             let _ = thread.join();
         }
-    }
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: time.subsec_nanos().into(),
     }
 }
 

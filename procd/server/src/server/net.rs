@@ -38,29 +38,24 @@ impl Listener {
             sockopt::set_socket_keepalive(fd, true)?;
             jostle_sys::socket::defer_accept(fd, patience.as_secs().min(3600) as u32)
         })?;
-        Ok(Self {
-            fd,
-            address,
-            file: None,
-            closed: AtomicBool::new(false),
-        })
+        Ok(Self::new(fd, address, None))
     }
 
     /// `@NAME` is an abstract socket, which has neither file nor permissions.
     pub(super) fn unix(path: &Path, mode: u32) -> io::Result<Self> {
         match path.as_os_str().as_bytes().strip_prefix(b"@") {
-            Some(name) => Ok(Self::without_address(socket::unix_abstract(name)?, None)),
+            Some(name) => Ok(Self::new(socket::unix_abstract(name)?, None, None)),
             None => {
                 let fd = socket::unix(path, mode)?;
-                Ok(Self::without_address(fd, Some(path.to_owned())))
+                Ok(Self::new(fd, None, Some(path.to_owned())))
             }
         }
     }
 
-    fn without_address(fd: OwnedFd, file: Option<PathBuf>) -> Self {
+    fn new(fd: OwnedFd, address: Option<SocketAddr>, file: Option<PathBuf>) -> Self {
         Self {
             fd,
-            address: None,
+            address,
             file,
             closed: AtomicBool::new(false),
         }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::Shared;
 use super::conn::{Awaits, Conn};
 use super::gate::Gate;
-use crate::http::Answer;
+use crate::http::{Answer, Method};
 use crate::stats::count;
 
 impl Shared {
@@ -67,7 +67,7 @@ impl Shared {
             }
             self.slots.release(slot);
         }
-        self.stats.open.fetch_sub(1, Relaxed);
+        self.stats.connections_open.fetch_sub(1, Relaxed);
     }
 
     /// Closes connections that wait for too long.
@@ -89,12 +89,12 @@ impl Shared {
             };
             drop(place);
             match conn.awaits {
-                Awaits::Request => count(&self.stats.idle),
+                Awaits::Request => count(&self.stats.connections_idle),
                 // The client gets an answer, if it reads.
                 Awaits::Turn => {
                     let _ = conn.transmit(&mut busy());
                 }
-                Awaits::Rest | Awaits::Reader => count(&self.stats.slow),
+                Awaits::Rest | Awaits::Reader => count(&self.stats.connections_too_slow),
             }
             self.close(conn);
         }
@@ -119,7 +119,7 @@ impl Shared {
             return false;
         };
         drop(place);
-        count(&self.stats.slow);
+        count(&self.stats.connections_too_slow);
         self.close(conn);
         true
     }
@@ -146,9 +146,7 @@ pub(super) fn busy() -> Vec<u8> {
         exit_code: None,
         headers: "Failure: busy\r\nRetry-After: 1\r\n",
         body: b"too many calls at the same time; try again\n",
-        head_only: false,
-        close: true,
     }
-    .write(&mut out);
+    .write(&mut out, Method::Get, true);
     out
 }

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use super::Shared;
 use crate::catalog::{Body, Procedure, Snapshot};
-use crate::http::{Answer, Method, Request};
+use crate::http::{Answer, Request};
 use crate::lua::{Code, Interpreter, Outcome};
 use crate::query::Args;
 use crate::sizecheck::{SizecheckError, sizecheck};
@@ -34,14 +34,6 @@ pub(super) enum Done {
     Busy(Arc<Procedure>),
 }
 
-/// An answer without its place in the protocol.
-struct Reply<'a> {
-    status: &'a str,
-    exit_code: Option<u8>,
-    headers: &'a str,
-    body: &'a [u8],
-}
-
 const TEXT: &str = "Content-Type: text/plain; charset=utf-8\r\n";
 
 impl ThreadState {
@@ -62,18 +54,10 @@ impl ThreadState {
         called: Option<u32>,
         out: &mut Vec<u8>,
     ) -> Done {
-        let mut write = |reply: &Reply<'_>| {
+        let mut write = |answer: &Answer<'_>| {
             // Asked after the call, during which the engine may be told to end.
             let close = !request.keep_alive || shared.draining();
-            Answer {
-                status: reply.status,
-                exit_code: reply.exit_code,
-                headers: reply.headers,
-                body: reply.body,
-                head_only: request.method == Method::Head,
-                close,
-            }
-            .write(out);
+            answer.write(out, request.method, close);
             Done::Answered { close }
         };
         if let Some(refused) = turned_away(shared, bytes, request) {
@@ -81,18 +65,10 @@ impl ThreadState {
         }
         self.catch_up(shared);
         let path = bytes.get(request.path.clone()).unwrap_or_default();
-        match path {
-            b"/stats" | b"/metrics" => {
-                count(&shared.stats.watching);
-                let (headers, text) = self.watch(shared, path == b"/stats");
-                return write(&Reply {
-                    status: "200 OK",
-                    exit_code: None,
-                    headers,
-                    body: text.as_bytes(),
-                });
-            }
-            _ => {}
+        if let b"/stats" | b"/metrics" = path {
+            count(&shared.stats.watching);
+            let (headers, text) = self.watch(shared, path == b"/stats");
+            return write(&without_code("200 OK", headers, text.as_bytes()));
         }
         let name = std::str::from_utf8(path.get(1..).unwrap_or_default()).unwrap_or_default();
         let found = self
@@ -101,7 +77,7 @@ impl ThreadState {
             .filter(|p| !matches!(p.body, Body::Gone));
         let Some(procedure) = found.cloned() else {
             count(&shared.stats.unknown);
-            return write(&refusal(
+            return write(&without_code(
                 "404 Not Found",
                 TEXT,
                 b"there is no such procedure\n",
@@ -109,7 +85,7 @@ impl ThreadState {
         };
         let Ok(args) = Args::parse(request.query.clone().map(|query| &bytes[query])) else {
             count(&shared.stats.malformed);
-            return write(&refusal(
+            return write(&without_code(
                 "400 Bad Request",
                 TEXT,
                 b"wrong percent-encoding\n",
@@ -137,7 +113,7 @@ impl ThreadState {
         shared: &Shared,
         procedure: &Arc<Procedure>,
         (args, body, called): (&Args, &[u8], Option<u32>),
-        mut write: impl FnMut(&Reply<'_>) -> Done,
+        mut write: impl FnMut(&Answer<'_>) -> Done,
     ) -> Done {
         let stats = &*procedure.stats;
         let code = match &procedure.body {
@@ -150,7 +126,7 @@ impl ThreadState {
             }
             Body::Broken | Body::Gone => {
                 begun(shared, stats);
-                count(&stats.failed);
+                count(&stats.errors.failed);
                 let why = procedure.load_error.as_deref().unwrap_or("it is gone");
                 return write(&failure(
                     "Failure: failed\r\n",
@@ -167,9 +143,7 @@ impl ThreadState {
         let outcome = self.call(shared, procedure.id, &code, args, body);
         stats.took(started.elapsed());
         shared.leave(&procedure.gate);
-        if let Outcome::Failed(why) = &outcome {
-            (shared.log)(&format!("/{}: {why}", procedure.name));
-        } else if !matches!(outcome, Outcome::Exit(..)) {
+        if !matches!(outcome, Outcome::Exit(..)) {
             (shared.log)(&format!("/{}: {}", procedure.name, reason(&outcome)));
         }
         write_outcome(&outcome, stats, write)
@@ -260,10 +234,10 @@ fn begun(shared: &Shared, stats: &ProcedureStats) {
 }
 
 /// The answer to a request that may not be served, whatever it asks for.
-fn turned_away(shared: &Shared, bytes: &[u8], request: &Request) -> Option<Reply<'static>> {
+fn turned_away(shared: &Shared, bytes: &[u8], request: &Request) -> Option<Answer<'static>> {
     if !authorized(shared, bytes, request) {
         count(&shared.stats.unauthorized);
-        return Some(refusal(
+        return Some(without_code(
             "401 Unauthorized",
             "WWW-Authenticate: Bearer\r\n",
             b"this engine needs a token\n",
@@ -271,7 +245,7 @@ fn turned_away(shared: &Shared, bytes: &[u8], request: &Request) -> Option<Reply
     }
     if !is_meant(shared, bytes, request) {
         count(&shared.stats.malformed);
-        return Some(refusal(
+        return Some(without_code(
             "421 Misdirected Request",
             TEXT,
             b"this engine is not known by that name (Host, --host)\n",
@@ -280,8 +254,8 @@ fn turned_away(shared: &Shared, bytes: &[u8], request: &Request) -> Option<Reply
     None
 }
 
-fn refusal<'a>(status: &'a str, headers: &'a str, body: &'a [u8]) -> Reply<'a> {
-    Reply {
+fn without_code<'a>(status: &'a str, headers: &'a str, body: &'a [u8]) -> Answer<'a> {
+    Answer {
         status,
         exit_code: None,
         headers,
@@ -289,12 +263,12 @@ fn refusal<'a>(status: &'a str, headers: &'a str, body: &'a [u8]) -> Reply<'a> {
     }
 }
 
-fn failure<'a>(headers: &'a str, body: &'a [u8]) -> Reply<'a> {
-    refusal("500 Internal Server Error", headers, body)
+fn failure<'a>(headers: &'a str, body: &'a [u8]) -> Answer<'a> {
+    without_code("500 Internal Server Error", headers, body)
 }
 
-fn exited(code: u8, output: &[u8]) -> Reply<'_> {
-    Reply {
+fn exited(code: u8, output: &[u8]) -> Answer<'_> {
+    Answer {
         status: "200 OK",
         exit_code: Some(code),
         headers: if output.is_empty() { "" } else { TEXT },
@@ -314,16 +288,16 @@ fn reason(outcome: &Outcome) -> &str {
 fn write_outcome(
     outcome: &Outcome,
     stats: &ProcedureStats,
-    mut write: impl FnMut(&Reply<'_>) -> Done,
+    mut write: impl FnMut(&Answer<'_>) -> Done,
 ) -> Done {
     let (counter, headers) = match outcome {
         Outcome::Exit(code, output) => {
             stats.exited(*code);
             return write(&exited(*code, output));
         }
-        Outcome::Failed(_) => (&stats.failed, "Failure: failed\r\n"),
-        Outcome::Late => (&stats.late, "Failure: late\r\n"),
-        Outcome::Memory => (&stats.memory, "Failure: memory\r\n"),
+        Outcome::Failed(_) => (&stats.errors.failed, "Failure: failed\r\n"),
+        Outcome::Late => (&stats.errors.late, "Failure: late\r\n"),
+        Outcome::Memory => (&stats.errors.memory, "Failure: memory\r\n"),
     };
     count(counter);
     write(&failure(
@@ -335,18 +309,21 @@ fn write_outcome(
 fn write_size(
     result: &Result<u8, SizecheckError>,
     stats: &ProcedureStats,
-    mut write: impl FnMut(&Reply<'_>) -> Done,
+    mut write: impl FnMut(&Answer<'_>) -> Done,
 ) -> Done {
-    let status = match result {
+    let (status, error) = match result {
         Ok(code) => {
             stats.exited(*code);
             return write(&exited(*code, b""));
         }
-        Err(SizecheckError::Usage(_)) => "400 Bad Request",
-        Err(SizecheckError::File(_)) => "404 Not Found",
+        Err(error @ SizecheckError::Usage(_)) => ("400 Bad Request", error),
+        Err(error @ SizecheckError::File(_)) => ("404 Not Found", error),
     };
-    count(&stats.failed);
-    let text = result.as_ref().err().map(|error| format!("{error}\n"));
-    let text = text.unwrap_or_default();
-    write(&refusal(status, "Failure: failed\r\n", text.as_bytes()))
+    count(&stats.errors.failed);
+    let text = format!("{error}\n");
+    write(&without_code(
+        status,
+        "Failure: failed\r\n",
+        text.as_bytes(),
+    ))
 }

@@ -14,7 +14,7 @@ use super::shared::busy;
 use super::work::{Done, ThreadState};
 use super::{LISTENER, STOP, Shared};
 use crate::catalog::Procedure;
-use crate::http::{self, Answer, Progress};
+use crate::http::{self, Answer, Method, Progress};
 use crate::stats::count;
 
 /// Answers gathered before they are sent although more requests are there.
@@ -101,9 +101,9 @@ impl<'a> Worker<'a> {
             return;
         };
         let mut conn = Box::new(Conn::new(fd));
-        let full = shared.stats.open.fetch_add(1, Relaxed) >= shared.slots.len() as u64;
+        let full = shared.stats.connections_open.fetch_add(1, Relaxed) >= shared.slots.len() as u64;
         if full && !shared.make_room() {
-            count(&shared.stats.turned_away);
+            count(&shared.stats.connections_turned_away);
             let _ = conn.transmit(&mut busy());
             return shared.close(conn);
         }
@@ -139,7 +139,7 @@ impl<'a> Worker<'a> {
                             continue;
                         }
                         Entry::Refused => {
-                            count(&stats.busy);
+                            count(&stats.errors.busy);
                             let _ = conn.transmit(&mut busy());
                             drop(place);
                             return shared.close(conn);
@@ -291,9 +291,7 @@ impl<'a> Worker<'a> {
             exit_code: None,
             headers: "Content-Type: text/plain\r\n",
             body: format!("{why}\n").as_bytes(),
-            head_only: false,
-            close: true,
         }
-        .write(&mut self.out);
+        .write(&mut self.out, Method::Get, true);
     }
 }
