@@ -177,8 +177,11 @@ fn each_host_its_own_lock_is_flagged(keepers: &mut [Keeper; 2]) {
         let mut order = order(target);
         order.carrier = carrier;
         let gathered = run(keepers, &order);
-        let seen: u64 = gathered.iter().map(|one| one.violations).sum();
-        let operations: u64 = gathered.iter().flat_map(|one| &one.operations).sum();
+        let seen: u64 = gathered.iter().map(|one| one.exclusion.violations).sum();
+        let operations: u64 = gathered
+            .iter()
+            .flat_map(|one| &one.workers.operations)
+            .sum();
         let found = judge(gathered);
         // Two workers that hold half of the time or more meet in half of the grants.
         assert!(found.violations > operations / 10, "{target}: {found:?}");
@@ -233,7 +236,7 @@ fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
         let gathered = run(keepers, &order);
         for data in &gathered {
             let mut grants = unpacked(&data.grants).unwrap();
-            let operations: u64 = data.operations.iter().sum();
+            let operations: u64 = data.workers.operations.iter().sum();
             let logged = grants.len() as u64;
             assert_eq!(logged, operations, "{carrier:?} {workload:?}");
             assert_eq!(logged, data.grants.made);
@@ -259,7 +262,7 @@ fn a_full_log_covers_the_window_s_beginning(keepers: &mut [Keeper; 2]) {
         let gathered = run(keepers, &order);
         for data in &gathered {
             let (log, logged) = (&data.grants, unpacked(&data.grants).unwrap().len() as u64);
-            assert_eq!(log.made, data.operations.iter().sum::<u64>());
+            assert_eq!(log.made, data.workers.operations.iter().sum::<u64>());
             assert!(logged <= 60 && logged <= log.made);
             let covered = log.until_ns - log.from_ns;
             assert_eq!(logged < log.made, covered < order.window.0, "{covered}");

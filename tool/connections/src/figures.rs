@@ -6,13 +6,13 @@ use crate::sweep::Sweep;
 use jostle_harness::accounts::{Books, Entry, Known, ServerProcesses};
 use jostle_harness::{MachineReading, harness_ns};
 use jostle_model::connect::Stopped;
-use jostle_model::record::{Accounts, Buckets};
+use jostle_model::record::{Accounts, Buckets, Circumstances};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
 use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::serving;
 use jostle_sys::stat::{self, CpuClock};
-use jostle_worker::order::{Closed, Merged, Reached, SideData};
+use jostle_worker::order::{Closed, CpuTimes, Merged, Reached, SideData};
 use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
 use jostle_worker::workloads::connect::{LAST, decade};
 use std::collections::BTreeMap;
@@ -30,8 +30,7 @@ const FEW: u64 = 100_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct SideClock {
     cpu_ns: u64,
-    user_ns: u64,
-    system_ns: u64,
+    usage: CpuTimes,
 }
 
 /// All clocks at one moment.
@@ -107,8 +106,8 @@ impl Figures {
                 Role::Listener => continue,
             };
             side.cpu_ns += *known;
-            side.user_ns += sweep.board.own(*number, Own::User);
-            side.system_ns += sweep.board.own(*number, Own::System);
+            side.usage.user_ns += sweep.board.own(*number, Own::User);
+            side.usage.system_ns += sweep.board.own(*number, Own::System);
         }
         clocks.machine.harness_ns = harness_ns();
         clocks
@@ -143,8 +142,12 @@ impl Figures {
             server: servers
                 .then(|| self.side(sweep, Role::Server, self.clocks.server, clocks.server)),
             lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
-            machine: self.clocks.machine.until(&clocks.machine),
-            accounts: Some(Box::new(accounts)),
+            around: Circumstances {
+                machine: self.clocks.machine.until(&clocks.machine),
+                accounts: Some(Box::new(accounts)),
+                deaths: sweep.deaths.clone(),
+                ..Circumstances::default()
+            },
             slab_bytes: memory.socket_bytes() as i64 - self.memory.socket_bytes() as i64,
             memory_bytes: self.memory.available_bytes as i64 - memory.available_bytes as i64,
             caches: self.caches(&memory, opened),
@@ -155,7 +158,6 @@ impl Figures {
                 0 => 0,
                 began => clock::monotonic().saturating_sub(sweep.context.clock.now() - began),
             },
-            deaths: sweep.deaths.clone(),
             ..Reached::default()
         };
         self.distributions(sweep, &mut reached);
@@ -187,10 +189,7 @@ impl Figures {
         SideData {
             processes: pids.len() as u64,
             cpu_ns: to.cpu_ns.saturating_sub(from.cpu_ns),
-            usage_ns: (
-                to.user_ns.saturating_sub(from.user_ns),
-                to.system_ns.saturating_sub(from.system_ns),
-            ),
+            usage: to.usage.less(from.usage),
             own_bytes: if large { own() } else { None },
         }
     }

@@ -5,7 +5,7 @@ use crate::limits::limits;
 use jostle_harness::merged::histogram;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, PortRange, Side};
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Circumstances, Distribution, Run, Server, Window};
+use jostle_model::record::{At, Distribution, Run, Server, Window};
 use jostle_stats::fairness;
 use jostle_stats::histogram::Histogram;
 use jostle_sys::limits::Machine;
@@ -64,13 +64,7 @@ pub fn run(curve: &Curve<'_>, data: &Reached, before: Option<&Run>) -> Run {
             [] => "none".to_owned(),
             cpus => jostle_model::plan::Place::Cpus(cpus.to_vec()).to_string(),
         },
-        around: Circumstances {
-            machine: data.machine,
-            accounts: data.accounts.clone(),
-            deaths: data.deaths.clone(),
-            during: data.during.clone(),
-            ..Circumstances::default()
-        },
+        around: data.around.clone(),
         ..Run::default()
     };
     cpu(&mut run, data);
@@ -120,23 +114,11 @@ fn cpu(run: &mut Run, data: &Reached) {
     run.cpu.cpu_us_per_operation = each(cpu_s);
     run.server = server;
     run.cpu.cpu_s = Some(cpu_s);
-    if let Some((user, system)) = split(&data.client) {
+    if let Some([user, system]) = data.client.usage.split(cpu_s) {
         run.cpu.cpu_user_s = Some(user);
         run.cpu.cpu_system_s = Some(system);
         run.cpu.cpu_split = Some("sampled".to_owned());
     }
-}
-
-/// The exact sum by its sampled parts.
-fn split(side: &SideData) -> Option<(f64, f64)> {
-    let (user, system) = (side.usage_ns.0 as f64, side.usage_ns.1 as f64);
-    let cpu_s = side.cpu_ns as f64 / 1e9;
-    (user + system > 0.0).then(|| {
-        (
-            cpu_s * user / (user + system),
-            cpu_s * system / (user + system),
-        )
-    })
 }
 
 fn distributions(run: &mut Run, data: &Reached) {
@@ -223,12 +205,13 @@ fn of_decade(connect_ns_p50: Option<u64>, accept_ns_p50: Option<u64>) -> Decade 
 }
 
 fn side(side: &SideData, opened: u64) -> Side {
-    let parts = split(side);
+    let cpu_s = side.cpu_ns as f64 / 1e9;
+    let parts = side.usage.split(cpu_s);
     Side {
         processes: side.processes,
-        cpu_s: side.cpu_ns as f64 / 1e9,
-        cpu_user_s: parts.map(|(user, _)| user),
-        cpu_system_s: parts.map(|(_, system)| system),
+        cpu_s,
+        cpu_user_s: parts.map(|[user, _]| user),
+        cpu_system_s: parts.map(|[_, system]| system),
         own_bytes_each: side
             .own_bytes
             .map(|bytes| bytes as f64 / opened.max(1) as f64),

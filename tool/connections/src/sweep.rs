@@ -194,10 +194,11 @@ impl<'a> Sweep<'a> {
             self.settle()?;
             let mut run = figures.read(self, *listed, stopped);
             run.lost = self.lost()?;
-            let last =
-                run.stopped.is_some() || !run.deaths.is_empty() || nth + 1 == self.order.open.len();
+            let last = run.stopped.is_some()
+                || !run.around.deaths.is_empty()
+                || nth + 1 == self.order.open.len();
             if last {
-                run.during = during.take().map(During::end);
+                run.around.during = during.take().map(During::end);
                 figures.finish(self, &mut run);
             }
             reached.push(run.clone());

@@ -16,7 +16,6 @@ pub mod environment;
 pub mod experiment;
 pub mod hosts;
 pub mod keeper;
-mod kept;
 pub mod preflight;
 pub mod proven;
 mod requested;

@@ -2,10 +2,10 @@
 //! that do nothing beside them, and what their data add to a record.
 
 use crate::order::{
-    AskOrder, OpenLoopData, OpenLoopOrder, RequestData, RequestOrder, RunData, RunOrder,
+    AskOrder, OpenLoopData, OpenLoopOrder, PhaseData, RequestData, RequestOrder, RunData, RunOrder,
     WorkloadOrder,
 };
-use jostle_harness::merged::{histogram, series};
+use jostle_harness::merged::histogram;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{At, Null, Phase, Run};
 use jostle_model::text::redacted;
@@ -79,10 +79,9 @@ pub(crate) fn null(order: &RunOrder, data: &RunData) -> Option<Null> {
 }
 
 /// CPU time of worker and children, by request.
-fn cpu_us(data: &RunData, requests: &RequestData) -> Option<f64> {
-    let made: u64 = data.received;
-    let (user, system) = requests.children_ns;
-    let all = data.cpu_ns? + user + system;
+pub(crate) fn cpu_us(data: &RunData, requests: &RequestData) -> Option<f64> {
+    let made = data.received;
+    let all = data.cpu.used_ns? + requests.children.all_ns();
     (made > 0).then(|| all as f64 / 1e3 / made as f64)
 }
 
@@ -91,17 +90,17 @@ pub(crate) fn fill_in(run: &mut Run, requests: &RequestData, data: &RunData, ove
     let service = histogram(&requests.service);
     run.times.service_ns = service.distribution(over);
     run.times.failed_ns = histogram(&requests.failed).distribution(over);
-    for (name, merged) in &requests.phases {
-        let span = histogram(merged).distribution(over);
+    for PhaseData { phase, span } in &requests.phases {
+        let span = histogram(span).distribution(over);
         run.phases.extend(span.map(|span| Phase {
-            phase: name.clone(),
+            phase: phase.clone(),
             span,
         }));
     }
     let named = requests
         .phases
         .iter()
-        .map(|(name, merged)| (name.as_str(), merged));
+        .map(|part| (part.phase.as_str(), &part.span));
     for (name, merged) in
         named.chain([("service", &requests.service), ("failed", &requests.failed)])
     {
@@ -111,16 +110,8 @@ pub(crate) fn fill_in(run: &mut Run, requests: &RequestData, data: &RunData, ove
         }
     }
     run.codes = requests.codes.clone();
-    let (user, system) = requests.children_ns;
-    if user + system > 0 {
-        run.cpu.children_user_s = Some(user as f64 / 1e9);
-        run.cpu.children_system_s = Some(system as f64 / 1e9);
-    }
-    run.cpu.cpu_us_per_operation = cpu_us(data, requests);
-    own_split(run, data, requests);
     run.stamp_every = Some(1);
-    run.stamped = Some(data.stamped);
-    run.series = series(data);
+    run.stamped = Some(data.attempts.stamped);
     if let Some(open) = &requests.open_loop {
         fill_in_open_loop(run, open, over);
     }
@@ -146,39 +137,21 @@ fn fill_in_open_loop(run: &mut Run, open: &OpenLoopData, over: &[Nanos]) {
         }
     }
     run.open_loop = Some(Box::new(OpenLoop {
-        planned: open.planned,
-        done: open.done,
-        failed: open.failed,
-        dropped: open.dropped,
-        in_flight: open.in_flight,
-        dropped_with_slot: open.dropped_with_slot,
-        dropped_at_end: open.dropped_at_end,
         generator_lag_ns: lag(&open.generator_lag),
         target_lag_ns: lag(&open.target_lag),
         canary_lag_ns: lag(&open.canary_lag),
         response_kaplan_meier: waits.kaplan_meier,
         response_at_least: waits.at_least,
+        ..open.counts.clone()
     }));
-}
-
-/// Subtracts the CPU time of children, which the system includes in that of the worker that
-/// waited for them.
-fn own_split(run: &mut Run, data: &RunData, requests: &RequestData) {
-    let Some(cpu_s) = run.cpu.cpu_s else { return };
-    let own = |all: u64, children: u64| all.saturating_sub(children) as f64;
-    let user = own(data.usage_ns.0, requests.children_ns.0);
-    let system = own(data.usage_ns.1, requests.children_ns.1);
-    if user + system > 0.0 {
-        run.cpu.cpu_user_s = Some(cpu_s * user / (user + system));
-        run.cpu.cpu_system_s = Some(cpu_s * system / (user + system));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Merged;
-    use jostle_model::record::{Buckets, Circumstances, Cpu};
+    use crate::order::{CpuData, CpuTimes, Merged};
+    use jostle_model::open_loop::OpenLoop;
+    use jostle_model::record::{Buckets, Circumstances};
 
     fn all(ns: u64, count: u64) -> Merged {
         Merged {
@@ -195,13 +168,22 @@ mod tests {
     fn made() -> (RequestData, RunData) {
         let requests = RequestData {
             service: all(1_000, 10),
-            children_ns: (20_000, 60_000),
+            children: CpuTimes {
+                user_ns: 20_000,
+                system_ns: 60_000,
+            },
             ..RequestData::default()
         };
         let data = RunData {
             received: 10,
-            cpu_ns: Some(40_000),
-            usage_ns: (60_000, 60_000),
+            cpu: CpuData {
+                used_ns: Some(40_000),
+                usage: CpuTimes {
+                    user_ns: 60_000,
+                    system_ns: 60_000,
+                },
+                ..CpuData::default()
+            },
             requests: Some(Box::new(requests.clone())),
             ..RunData::default()
         };
@@ -210,30 +192,25 @@ mod tests {
 
     #[test]
     fn a_request_costs_what_its_worker_and_its_processes_took() {
-        let (requests, data) = made();
-        let mut run = Run {
-            cpu: Cpu {
-                cpu_s: Some(40e-6),
-                ..Cpu::default()
-            },
-            ..Run::default()
-        };
-        fill_in(&mut run, &requests, &data, &[]);
-        assert_eq!(run.cpu.cpu_us_per_operation, Some(12.0));
-        assert_eq!(run.cpu.children_user_s, Some(20e-6));
-        assert_eq!(run.cpu.children_system_s, Some(60e-6));
+        let cpu = crate::run::cpu(10, &made().1);
+        assert_eq!(cpu.cpu_us_per_operation, Some(12.0));
+        assert_eq!(cpu.children_user_s, Some(20e-6));
+        assert_eq!(cpu.children_system_s, Some(60e-6));
         // What is left of the worker's own was all user time.
-        assert_eq!(run.cpu.cpu_user_s, Some(40e-6));
-        assert_eq!(run.cpu.cpu_system_s, Some(0.0));
+        assert_eq!(cpu.cpu_user_s, Some(40e-6));
+        assert_eq!(cpu.cpu_system_s, Some(0.0));
     }
 
     #[test]
     fn requests_that_were_never_answered_hold_the_percentiles_of_the_response_up() {
         let (mut requests, data) = made();
         requests.open_loop = Some(Box::new(OpenLoopData {
-            planned: 1_000,
-            done: 400,
-            dropped: 600,
+            counts: OpenLoop {
+                planned: 1_000,
+                done: 400,
+                dropped: 600,
+                ..OpenLoop::default()
+            },
             response: all(1_000_000, 400),
             unanswered: all(900_000_000, 600),
             ..OpenLoopData::default()

@@ -259,12 +259,17 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
             "--try does not wait, so that --acquire-timeout has nothing to end; leave one out",
         );
     }
+    check_tasks(plan)?;
+    check_spans(plan)
+}
+
+/// Refuses spans of no length that no workload can have.
+fn check_spans(plan: &Plan) -> Result<(), UsageError> {
     if plan.timer_slack == Some(Nanos::ZERO) {
         return refuse(
             "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
         );
     }
-    check_tasks(plan)?;
     if plan.budget == Some(Nanos::ZERO) {
         return refuse("--budget 0: nothing can be measured in no time");
     }

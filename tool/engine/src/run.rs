@@ -1,13 +1,11 @@
 //! From what a generator's workers measured to the record of a run.
 
-use crate::order::{ContendOrder, Merged, RunData, RunOrder, WorkloadOrder};
-use crate::{kept, requested, spread};
-use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, histogram, series};
+use crate::order::{ContendOrder, EachWorker, Merged, RunData, RunOrder, SliceData, WorkloadOrder};
+use crate::{requested, spread};
+use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, histogram};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Plan, Range};
-use jostle_model::record::{
-    At, Cpu, Exclusion, Phase, Run, Server, ServerTraffic, ThreadLoad, Window, Workers,
-};
+use jostle_model::record::{At, Cpu, Exclusion, Kept, Phase, Run, Server, Workers};
 use jostle_stats::{censor, fairness};
 use jostle_worker::workloads::counted::{CLOSE, CYCLE, OPEN};
 
@@ -27,11 +25,11 @@ pub struct Which<'a> {
 /// The record, without its verdict.
 pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &RunData) -> Run {
     let over = &plan.over();
-    let window = window(data);
-    let operations: u64 = data.operations.iter().sum();
+    let window = data.window.clone();
+    let operations: u64 = data.workers.operations.iter().sum();
     let per_s = operations as f64 / window.window_s;
     let throughput_per_s = if window.window_s > 0.0 { per_s } else { 0.0 };
-    let idle_mean_ns = (data.idled.1 > 0).then(|| data.idled.0 as f64 / data.idled.1 as f64);
+    let idle_mean_ns = data.idles.mean_ns();
     let contend = contended(order);
     let ceiling_per_s =
         contend.and_then(|contend| ceiling(order, contend, data.excludes, idle_mean_ns));
@@ -53,27 +51,32 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
         // operations whatever the lock does, or takes what is due when it is free.
         per_worker: contend.and_then(|contend| per_worker(order, contend, data)),
         names: names(order),
-        acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
-        release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
-        thread_loads: match &data.spread {
-            Some(spread) => spread::thread_loads(order, spread, data.window_ns),
-            None => data.thread_loads.iter().copied().map(thread_load).collect(),
-        },
-        workers: Some(workers(data)),
-        timeouts: contend.and_then(|contend| contend.acquire_timeout.map(|_| data.timeouts)),
+        acquire_phase_s: data.phases.map(|of| of.acquiring_ns as f64 / 1e9),
+        release_phase_s: data.phases.map(|of| of.releasing_ns as f64 / 1e9),
+        thread_loads: data.thread_loads.clone(),
+        workers: Some(workers(&data.workers)),
+        timeouts: contend
+            .and_then(|contend| contend.acquire_timeout)
+            .map(|_| data.attempts.timeouts),
         cpu: cpu(operations, data),
         around: data.around.clone(),
+        kept: data
+            .kept
+            .as_deref()
+            .map(|kept| Box::new(kept_of(kept, data, over))),
+        server: data
+            .server
+            .map(|server| server_of(server, operations, data)),
+        traffic: data.traffic,
+        series: data.slices.iter().map(SliceData::record).collect(),
         ..Run::default()
     };
     if contend.is_some_and(|contend| contend.try_only) {
         let refused = "refused_tries".to_owned();
-        run.around.setup.insert(refused, data.refusals as f64);
+        run.around
+            .setup
+            .insert(refused, data.attempts.refusals as f64);
     }
-    let late = data.figures.get("renewal_late_ns");
-    let record = |kept| Box::new(kept::record(kept, late, over));
-    run.kept = data.kept.as_deref().map(record);
-    run.server = server(order, operations, data);
-    run.traffic = traffic(data);
     if let Some(requests) = &data.requests {
         requested::fill_in(&mut run, requests, data, over);
         run.spread = data.spread.as_deref().map(|spread| {
@@ -88,22 +91,10 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
             0 | 1 => order.stamp_every,
             _ => 1,
         });
-        run.stamped = Some(data.stamped);
+        run.stamped = Some(data.attempts.stamped);
         run.exclusion = is_witnessed(order).then(|| exclusion(&run, data));
-        run.series = series(data);
     }
     run
-}
-
-fn window(data: &RunData) -> Window {
-    let s = |ns: u64| ns as f64 / 1e9;
-    Window {
-        window_s: s(data.window_ns),
-        warmup_s: s(data.warmup_ns),
-        ramp_s: s(data.ramp_ns),
-        drain_s: s(data.drain_ns),
-        start_spread_ns: data.start_spread_ns,
-    }
 }
 
 fn names(order: &RunOrder) -> Option<String> {
@@ -113,25 +104,38 @@ fn names(order: &RunOrder) -> Option<String> {
     }
 }
 
-fn workers(data: &RunData) -> Workers {
-    let longest_ns = data.longest_wait_ns.iter();
+fn workers(each: &EachWorker) -> Workers {
+    let longest_ns = each.longest_wait_ns.iter();
+    // Each by its own time.
+    let rates = each.operations.iter().zip(&each.elapsed_ns);
+    let rate =
+        |(operations, elapsed): (&u64, &u64)| *operations as f64 * 1e9 / (*elapsed).max(1) as f64;
     Workers {
-        operations: data.operations.clone(),
+        operations: each.operations.clone(),
         longest_wait_us: longest_ns.map(|ns| ns.div_ceil(1_000)).collect(),
-        elapsed_ns: data.elapsed_ns.clone(),
-        throughput_per_s: rates(data),
+        elapsed_ns: each.elapsed_ns.clone(),
+        throughput_per_s: rates.map(rate).collect(),
     }
 }
 
-/// Not for requests, even those of a lock service: each of their operations is one request.
-fn traffic(data: &RunData) -> Option<ServerTraffic> {
-    let (round_trips, bytes) = data.traffic.filter(|_| data.requests.is_none())?;
-    Some(ServerTraffic {
-        grants: data.received,
-        round_trips,
-        bytes,
-        failovers: Some(data.failovers).filter(|count| *count > 0),
-    })
+/// With the lateness of renewals: from when each was due until it was confirmed.
+fn kept_of(kept: &Kept, data: &RunData, over: &[Nanos]) -> Kept {
+    let late = data.figures.get("renewal_late_ns");
+    Kept {
+        renewal_late_ns: late.and_then(|late| histogram(late).distribution(over)),
+        ..kept.clone()
+    }
+}
+
+/// With what its counts and its CPU time are by those of the workers.
+fn server_of(server: Server, operations: u64, data: &RunData) -> Server {
+    let counted = server.counted.map(|counted| counted as i64);
+    let cpu_s = server.cpu_s.filter(|_| operations > 0);
+    Server {
+        difference: counted.map(|counted| counted - data.received as i64),
+        cpu_us_per_operation: cpu_s.map(|s| s * 1e6 / operations as f64),
+        ..server
+    }
 }
 
 /// What workers that contended were to do.
@@ -157,21 +161,6 @@ fn is_witnessed(order: &RunOrder) -> bool {
         | WorkloadOrder::Rate(_)
         | WorkloadOrder::Spread(_) => false,
     }
-}
-
-fn thread_load((busy_share, runqueue_share): (f64, f64)) -> ThreadLoad {
-    ThreadLoad {
-        busy_share,
-        runqueue_share,
-        process: None,
-    }
-}
-
-/// The rate of each worker, by its own time.
-fn rates(data: &RunData) -> Vec<f64> {
-    let each = data.operations.iter().zip(&data.elapsed_ns);
-    each.map(|(operations, elapsed)| *operations as f64 * 1e9 / (*elapsed).max(1) as f64)
-        .collect()
 }
 
 /// What an ideal lock would reach: one owner after the other without a gap, or
@@ -204,79 +193,65 @@ fn per_worker(
     contend: &ContendOrder,
     data: &RunData,
 ) -> Option<jostle_model::record::PerWorker> {
-    let mut shares = fairness::per_worker(&data.operations)?;
+    let mut shares = fairness::per_worker(&data.workers.operations)?;
     if order.measure == Measure::Full {
         let longest = data
+            .workers
             .longest_wait_ns
             .iter()
             .enumerate()
             .max_by_key(|(_, wait)| **wait);
         shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
         shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
-        shares.pending = Some(data.pending);
+        shares.pending = Some(data.attempts.pending);
         // A worker without a stamp does not know whether the window is open, and a host
         // does not know which workers another host let in meanwhile.
         let alone = order.stamp_every == 1 && !order.meets_others();
         let streaks = data.excludes && order.workers > 1 && alone;
         if streaks && contend.range == Range::Same && contend.shared == 0.0 {
-            shares.longest_streak = Some(data.streak);
-            shares.longest_streak_while_waited = Some(data.streak_waited);
+            shares.longest_streak = Some(data.attempts.streak);
+            shares.longest_streak_while_waited = Some(data.attempts.streak_waited);
         }
     }
     Some(shares)
 }
 
-fn cpu(operations: u64, data: &RunData) -> Cpu {
+pub(crate) fn cpu(operations: u64, data: &RunData) -> Cpu {
+    let own = &data.cpu;
+    let children = data.requests.as_ref().map(|requests| requests.children);
+    let children = children.filter(|children| children.all_ns() > 0);
     let switched = Cpu {
-        context_switches: data.switches,
-        runqueue_wait_s: data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9),
+        context_switches: own.switches,
+        runqueue_wait_s: own.runqueue_wait_ns.map(|ns| ns as f64 / 1e9),
+        children_user_s: children.map(|children| children.user_ns as f64 / 1e9),
+        children_system_s: children.map(|children| children.system_ns as f64 / 1e9),
         ..Cpu::default()
     };
-    let Some(cpu_ns) = data.cpu_ns else {
+    let Some(used_ns) = own.used_ns else {
         return switched;
     };
-    let cpu_s = cpu_ns as f64 / 1e9;
+    let cpu_s = used_ns as f64 / 1e9;
+    // The sum is exact; its parts are the workers' whole lives after the start, of which the
+    // window is nearly all. The system includes what children used in that of the worker
+    // that waited for them.
+    let without = own.usage.less(children.unwrap_or_default());
+    let parts = without.split(cpu_s).or_else(|| own.usage.split(cpu_s));
     // What is spun so that holds end on time is the tool's, not the lock's.
-    let of_operations = cpu_ns.saturating_sub(data.spun_ns);
-    // The sum is exact; its parts are the workers' whole lives after the
-    // start, of which the window is nearly all.
-    let (user, system) = (data.usage_ns.0 as f64, data.usage_ns.1 as f64);
-    let is_split = user + system > 0.0;
+    let of_operations = used_ns.saturating_sub(own.spun_ns) as f64 / 1e3;
+    let window_ns = data.window.window_ns();
     Cpu {
         cpu_s: Some(cpu_s),
-        spun_s: (data.spun_ns > 0).then(|| data.spun_ns as f64 / 1e9),
-        cpu_us_per_operation: (operations > 0)
-            .then(|| of_operations as f64 / 1e3 / operations as f64),
-        cpu_read_share: (data.window_ns > 0)
-            .then(|| data.cpu_read_ns as f64 / data.window_ns as f64),
-        cpu_user_s: is_split.then(|| cpu_s * user / (user + system)),
-        cpu_system_s: is_split.then(|| cpu_s * system / (user + system)),
-        cpu_split: is_split.then(|| "sampled".to_owned()),
+        spun_s: (own.spun_ns > 0).then(|| own.spun_ns as f64 / 1e9),
+        cpu_us_per_operation: match &data.requests {
+            Some(requests) => requested::cpu_us(data, requests),
+            None => (operations > 0).then(|| of_operations / operations as f64),
+        },
+        cpu_read_share: (window_ns > 0).then(|| own.read_ns as f64 / window_ns as f64),
+        cpu_user_s: parts.map(|[user, _]| user),
+        cpu_system_s: parts.map(|[_, system]| system),
+        cpu_split: parts.map(|_| "sampled".to_owned()),
         ..switched
     }
-}
-
-fn server(order: &RunOrder, operations: u64, data: &RunData) -> Option<Server> {
-    let cpu_s = data.server_cpu_ns.map(|ns| ns as f64 / 1e9);
-    // Even where nothing is known about the server, such as on another machine, its
-    // clients are judged as those of a server.
-    let known = cpu_s.is_some() || data.server_counted.is_some() || data.held_bytes.is_some();
-    (known || data.is_remote).then(|| Server {
-        counted: data.server_counted,
-        difference: data
-            .server_counted
-            .map(|counted| counted as i64 - data.received as i64),
-        cpu_s,
-        cpu_us_per_operation: cpu_s
-            .filter(|_| operations > 0)
-            .map(|s| s * 1e6 / operations as f64),
-        binds: data.server_binds,
-        unbinds: data.server_unbinds,
-        bytes_per_held_lock: data.held_bytes.map(|bytes| {
-            let held = order.workers as u64 * order.workload.operations().unwrap_or(1);
-            bytes as f64 / held.max(1) as f64
-        }),
-    })
 }
 
 fn distributions(run: &mut Run, order: &RunOrder, data: &RunData, over: &[Nanos]) {
@@ -311,8 +286,9 @@ fn distributions(run: &mut Run, order: &RunOrder, data: &RunData, over: &[Nanos]
     all.merge(&cross);
     run.times.handoff_ns = all.distribution(over);
     let looked = !order.is_counted() || order.is_contended_stream();
-    run.blocked_share = (data.stamped > 0 && data.excludes && looked && !met)
-        .then(|| data.contended as f64 / data.stamped as f64);
+    let grants = &data.attempts;
+    run.blocked_share = (grants.stamped > 0 && data.excludes && looked && !met)
+        .then(|| grants.contended as f64 / grants.stamped as f64);
     match &order.workload {
         WorkloadOrder::Stream(stream) if stream.session_each => sessions(run, data, over),
         _ => keep_histograms(run, data, |name| name),
@@ -370,21 +346,10 @@ fn batches(run: &mut Run, data: &RunData, over: &[Nanos]) {
 }
 
 fn exclusion(run: &Run, data: &RunData) -> Exclusion {
+    let hold = run.times.hold_ns.as_ref();
     Exclusion {
-        checked: data.checked,
-        violations: data.violations,
-        holder_died: data.holder_died,
-        lost_updates: data.lost_updates,
-        tokens_checked: (data.tokens.0 > 0).then_some(data.tokens.0),
-        tokens_out_of_order: (data.tokens.1 > 0).then_some(data.tokens.1),
-        reader_coverage: data.reader_coverage,
-        inner_interval_ns: run
-            .times
-            .hold_ns
-            .as_ref()
-            .and_then(|hold| hold.percentiles.get("p50").copied()),
-        examples: data.examples.clone(),
-        across: data.across.clone(),
+        inner_interval_ns: hold.and_then(|hold| hold.percentiles.get("p50").copied()),
+        ..data.exclusion.clone()
     }
 }
 
@@ -424,19 +389,6 @@ mod tests {
         keys.keys = 4;
         assert_eq!(ceiling(&keys, true, None), Some(4_000.0));
         assert_eq!(ceiling(&order(10, 1_000, 0), false, None), Some(10_000.0));
-    }
-
-    #[test]
-    fn a_server_is_recorded_even_where_nothing_is_known_about_it() {
-        let found = |is_remote| {
-            let data = RunData {
-                is_remote,
-                ..RunData::default()
-            };
-            server(&order(1, 0, 0), 1, &data)
-        };
-        assert_eq!(found(true), Some(Server::default()));
-        assert_eq!(found(false), None);
     }
 
     #[test]

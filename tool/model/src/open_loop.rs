@@ -48,6 +48,17 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
+    /// Adds the counts of another host's generator.
+    pub fn join(&mut self, other: &OpenLoop) {
+        self.planned += other.planned;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.dropped += other.dropped;
+        self.in_flight += other.in_flight;
+        self.dropped_with_slot += other.dropped_with_slot;
+        self.dropped_at_end += other.dropped_at_end;
+    }
+
     /// Whether every planned request is accounted for, once.
     pub fn adds_up(&self) -> bool {
         self.planned == self.done + self.failed + self.dropped + self.in_flight

@@ -17,14 +17,17 @@ mod workload;
 pub use connect::{Closed, Demand, Lost, Reached, SideData, SweepOrder};
 pub use contend::ContendOrder;
 pub use contend::NO_TIME;
-pub use data::{GrantLog, Merged, RunData};
-pub use hold::{HoldOrder, KeptData, LEASES, idle_ns};
+pub use data::{
+    Attempts, CpuData, CpuTimes, EachWorker, GrantLog, HoldPhases, Merged, RunData, SliceData,
+    Total,
+};
+pub use hold::{HoldOrder, LEASES, idle_ns};
 pub use rate::{OpenLoopData, OpenLoopOrder, RateOrder};
 pub use recover::{RecoverData, RecoverOrder};
-pub use requests::{RequestData, RequestOrder};
+pub use requests::{PhaseData, RequestData, RequestOrder};
 pub use run::{CostOrder, RunOrder, Share, Together};
 pub use running::{Running, SHARES, Used, shares};
-pub use spread::{GeneratorData, Sides, SpreadData, SpreadOrder};
+pub use spread::{Sides, SpreadData, SpreadOrder};
 pub use stream::{AskOrder, StreamOrder};
 pub use workload::{Wants, WorkloadOrder};
 
@@ -32,15 +35,6 @@ use jostle_model::plan::Place;
 use jostle_model::record::Latencies;
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
-
-/// What one of several hosts is to do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Assignment {
-    /// A run.
-    Run(Box<RunOrder>),
-    /// A sweep of connections.
-    Sweep(Box<SweepOrder>),
-}
 
 /// From the parent to the keeper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

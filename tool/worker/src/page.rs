@@ -11,7 +11,8 @@ mod control;
 
 pub use control::{Shared, phase};
 
-use jostle_model::record::Count;
+use crate::order::{Merged, SliceData, Total};
+use jostle_model::record::{Buckets, Count};
 use jostle_stats::histogram;
 use jostle_sys::shared::{LINE, Region};
 use jostle_targets::Traffic;
@@ -231,7 +232,7 @@ const WORDS: usize = MESSAGE_AT + MESSAGE_WORDS;
 const HEAD_BYTES: usize = (WORDS * 8).next_multiple_of(LINE);
 const HISTOGRAM_BYTES: usize = histogram::LEN * 4;
 /// One histogram octave.
-const OCTAVE: usize = 128;
+pub(crate) const OCTAVE: usize = 128;
 
 /// Memory that workers make beforehand, all together, at most; beyond, pages are
 /// made on first touch.
@@ -247,15 +248,70 @@ pub struct Page<'a> {
     counts: [&'a [AtomicU32; histogram::LEN]; Figure::ALL.len()],
 }
 
-/// What a page says of one figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extremes {
-    /// Exact sum of the values.
-    pub sum: u64,
-    /// Exact least; meaningless without a value.
-    pub min: u64,
-    /// Exact greatest.
-    pub max: u64,
+/// The distribution of these figures over these pages.
+pub fn merged<'a>(pages: impl IntoIterator<Item = Page<'a>>, figures: &[Figure]) -> Merged {
+    let mut all = Gathered::default();
+    for page in pages {
+        for figure in figures {
+            let at = FIGURES_AT + *figure as usize * FIGURE_WORDS;
+            let head = &page.words[at..at + FIGURE_WORDS];
+            all.add(head, page.counts[*figure as usize]);
+        }
+    }
+    all.merged()
+}
+
+/// A distribution that is gathered from the memory of several workers. The table is one and
+/// no tree, since this is done while workers work, too.
+pub(crate) struct Gathered {
+    counts: Vec<u64>,
+    all: Merged,
+}
+
+impl Default for Gathered {
+    fn default() -> Gathered {
+        Gathered {
+            counts: vec![0; histogram::LEN],
+            all: Merged {
+                min: u64::MAX,
+                ..Merged::default()
+            },
+        }
+    }
+}
+
+impl Gathered {
+    /// Adds the values of a worker: sum, least, greatest and octaves in use, and how many
+    /// are in each bucket. What no worker touched is not read, since reading a hole would
+    /// make a page of it.
+    pub(crate) fn add(&mut self, head: &[AtomicU64], counts: &[AtomicU32]) {
+        let [sum, min, max, used] = std::array::from_fn(|n| head[n].load(Relaxed));
+        if used == 0 {
+            return;
+        }
+        for octave in (0..u64::BITS as usize).filter(|octave| used >> octave & 1 == 1) {
+            let buckets = octave * OCTAVE..(octave + 1) * OCTAVE;
+            let sums = self.counts[buckets.clone()].iter_mut();
+            for (sum, count) in sums.zip(&counts[buckets]) {
+                *sum += u64::from(count.load(Relaxed));
+            }
+        }
+        let all = &mut self.all;
+        (all.sum, all.min, all.max) = (all.sum + sum, all.min.min(min), all.max.max(max));
+    }
+
+    /// Those of all workers.
+    pub(crate) fn merged(self) -> Merged {
+        let used = self.counts.into_iter().enumerate().filter(|(_, n)| *n > 0);
+        let buckets: Vec<_> = used.map(|(at, n)| (histogram::floor(at), n)).collect();
+        match buckets.is_empty() {
+            true => Merged::default(),
+            false => Merged {
+                buckets: Buckets(buckets),
+                ..self.all
+            },
+        }
+    }
 }
 
 impl<'a> Page<'a> {
@@ -364,32 +420,6 @@ impl<'a> Page<'a> {
         count.store(count.load(Relaxed), Relaxed);
     }
 
-    /// Calls `each` with every bucket in use and its count; what no worker
-    /// touched is not read, since reading a hole would make a page of it.
-    pub fn buckets(&self, figure: Figure, mut each: impl FnMut(usize, u64)) {
-        let used = self
-            .own(FIGURES_AT + figure as usize * FIGURE_WORDS + 3)
-            .load(Relaxed);
-        for octave in (0..u64::BITS as usize).filter(|octave| used >> octave & 1 == 1) {
-            for bucket in octave * OCTAVE..(octave + 1) * OCTAVE {
-                let count = self.counts[figure as usize][bucket].load(Relaxed);
-                if count > 0 {
-                    each(bucket, u64::from(count));
-                }
-            }
-        }
-    }
-
-    /// Sum, least and greatest of a figure.
-    pub fn extremes(&self, figure: Figure) -> Extremes {
-        let at = FIGURES_AT + figure as usize * FIGURE_WORDS;
-        Extremes {
-            sum: self.own(at).load(Relaxed),
-            min: self.own(at + 1).load(Relaxed),
-            max: self.own(at + 2).load(Relaxed),
-        }
-    }
-
     /// Counts an operation, and its wait where stamped, in its slice.
     #[inline(always)]
     pub(crate) fn slice(&self, slice: usize, wait: Option<u64>) {
@@ -420,16 +450,18 @@ impl<'a> Page<'a> {
         word.store(word.load(Relaxed) + by, Relaxed);
     }
 
-    /// Releases of a slice, and their times.
-    pub fn released(&self, slice: usize) -> (u64, u64) {
+    /// What was noted of a slice.
+    pub fn sliced(&self, slice: usize) -> SliceData {
         let read = |row: usize| self.own(SLICES_AT + row * SLICES + slice).load(Relaxed);
-        (read(3), read(4))
-    }
-
-    /// Operations, stamped ones and their waits of a slice.
-    pub fn sliced(&self, slice: usize) -> (u64, u64, u64) {
-        let read = |at: usize| self.own(SLICES_AT + at * SLICES + slice).load(Relaxed);
-        (read(0), read(1), read(2))
+        let total = |row: usize| Total {
+            count: read(row),
+            ns: read(row + 1),
+        };
+        SliceData {
+            operations: read(0),
+            waits: total(1),
+            releases: total(3),
+        }
     }
 
     /// Notes that `owner` was inside when we entered. The last place also counts the owners
@@ -498,9 +530,8 @@ mod tests {
         shared.page(1).fold(Figure::Refused, u64::MAX);
         for other in [0, 2] {
             assert_eq!(shared.page(other).get(Word::Total), 0);
-            shared
-                .page(other)
-                .buckets(Figure::Refused, |_, _| panic!("a stray count"));
+            let counted = merged([shared.page(other)], &[Figure::Refused]);
+            assert_eq!(counted, Merged::default());
         }
         assert_eq!(shared.opens().load(Relaxed), u64::MAX);
     }
@@ -512,18 +543,16 @@ mod tests {
         for value in [500, 3, 70_000] {
             page.fold(Figure::Hold, value);
         }
+        let expected = [3, 500, 70_000].map(|v| (histogram::floor(histogram::index(v)), 1));
         assert_eq!(
-            page.extremes(Figure::Hold),
-            Extremes {
+            merged([page], &[Figure::Hold]),
+            Merged {
+                buckets: Buckets(expected.into()),
                 sum: 70_503,
                 min: 3,
                 max: 70_000
             }
         );
-        let mut found = Vec::new();
-        page.buckets(Figure::Hold, |bucket, count| found.push((bucket, count)));
-        let expected: Vec<_> = [3, 500, 70_000].map(|v| (histogram::index(v), 1)).into();
-        assert_eq!(found, expected);
     }
 
     #[test]
@@ -534,9 +563,8 @@ mod tests {
         page.fold(Figure::Hold, 500);
         page.touch(Figure::Hold, 500);
         page.touch(Figure::Hold, 70_000);
-        let mut found = Vec::new();
-        page.buckets(Figure::Hold, |_, count| found.push(count));
-        assert_eq!((found, page.extremes(Figure::Hold).sum), (vec![1], 500));
+        let found = merged([page], &[Figure::Hold]);
+        assert_eq!((found.buckets.0.len(), found.sum), (1, 500));
     }
 
     #[test]

@@ -128,8 +128,8 @@ impl Course<'_, '_> {
         let each = order.workload.operations().unwrap_or(1);
         let all = each * at.workers.unwrap_or(1);
         Ok(Few {
-            each_ns: data.window_ns as f64 / all as f64,
-            overhead: Nanos(took_ns.saturating_sub(data.window_ns)),
+            each_ns: data.window.window_ns() as f64 / all as f64,
+            overhead: Nanos(took_ns.saturating_sub(data.window.window_ns())),
         })
     }
 
@@ -153,16 +153,17 @@ impl Course<'_, '_> {
         let began = Instant::now();
         let data = self.ask(&order)?.data;
         let took_ns = began.elapsed().as_nanos() as u64;
-        let grants: u64 = data.operations.iter().sum();
+        let grants: u64 = data.workers.operations.iter().sum();
         Ok(Pilot {
             workers,
             grant: Nanos(
-                data.window_ns
+                data.window
+                    .window_ns()
                     .checked_div(grants)
                     .unwrap_or(PILOT.0.max(hold)),
             ),
             // All around the window: workers that start and end, and the machine's pulse.
-            overhead: Nanos(took_ns.saturating_sub(data.window_ns + PILOT_WARMUP.0)),
+            overhead: Nanos(took_ns.saturating_sub(data.window.window_ns() + PILOT_WARMUP.0)),
         })
     }
 }

@@ -3,19 +3,21 @@
 mod cpu;
 
 use super::run::Seen;
-use crate::order::{Merged, RunData, RunOrder, WorkloadOrder};
+use super::spread;
+use crate::order::{
+    Attempts, EachWorker, HoldPhases, Merged, RunData, RunOrder, SliceData, WorkloadOrder,
+};
 use jostle_harness::accounts::Books;
 use jostle_harness::how_it_ended;
-use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, add};
+use jostle_harness::merged::{READER_WAITS, WRITER_WAITS};
 use jostle_model::plan::{Carrier, Measure};
-use jostle_model::record::{Buckets, Circumstances};
-use jostle_stats::histogram;
+use jostle_model::record::{Circumstances, Exclusion, Server, ServerTraffic, ThreadLoad, Window};
 use jostle_sys::process::Ended;
-use jostle_worker::page::{Figure, Page, SLICES, Shared, Stage, WRITERS, Word};
+use jostle_worker::page::{self, Figure, Page, SLICES, Shared, Stage, WRITERS, Word};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
 use rustix::process::Signal;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Overlaps that are told in words.
@@ -36,13 +38,23 @@ pub(super) fn collect(
     let (opens, closes) = window(order, shared, &seen);
     let dead = dead_workers(&seen);
     let (truth, setup) = work.known();
+    let seconds = |ns: u64| ns as f64 / 1e9;
     let mut data = RunData {
-        window_ns: closes.saturating_sub(opens),
+        window: Window {
+            window_s: seconds(closes.saturating_sub(opens)),
+            warmup_s: seconds(order.warmup.0),
+            ramp_s: seconds(seen.ramp_ns),
+            drain_s: seconds(seen.drain_ns),
+            ..Window::default()
+        },
         excludes: work.excludes(),
-        warmup_ns: order.warmup.0,
-        ramp_ns: seen.ramp_ns,
-        drain_ns: seen.drain_ns,
-        operations: pages.iter().map(|page| operations(order, page)).collect(),
+        received: sum(&pages, Word::Total),
+        traffic: traffic(order, &pages),
+        workers: EachWorker {
+            operations: pages.iter().map(|page| operations(order, page)).collect(),
+            ..EachWorker::default()
+        },
+        kept: seen.kept.clone().map(Box::new),
         around: Circumstances {
             deaths: deaths(order, &seen, &pages),
             truth,
@@ -52,41 +64,61 @@ pub(super) fn collect(
         },
         ..RunData::default()
     };
-    data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
-    let sum = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
-    let traffic = (sum(Word::RoundTrips), sum(Word::Carried));
-    data.traffic = (traffic.0 > 0).then_some(traffic);
-    data.failovers = sum(Word::Failovers);
-    data.is_remote = work.is_remote();
-    data.server_counted = seen.server.grants;
-    data.server_binds = seen.server.binds;
-    data.server_unbinds = seen.server.unbinds;
     starts(&mut data, &pages, shared);
     if order.is_counted() {
         courses(&mut data, order, &pages, &seen, opens);
     }
-    data.kept = seen.kept.clone().map(Box::new);
     errors(&mut data, order, &pages, &seen);
     if order.measure == Measure::Full {
         figures(&mut data, order, &pages);
         waits(&mut data, order, &pages, closes);
-        exclusion(&mut data, &pages, witness, &dead);
+        data.exclusion = exclusion(&pages, witness, &dead);
     }
     cpu::times(&mut data, order, &pages, &seen, work.is_remote());
-    if let WorkloadOrder::Spread(spread) = &order.workload {
-        data.spread = Some(Box::new(super::spread::collect(
-            order,
-            spread,
-            &pages,
-            &seen,
-            &books.server,
-            (opens, closes),
-            work.is_remote(),
-        )));
+    if let WorkloadOrder::Spread(of) = &order.workload {
+        let (window, remote) = ((opens, closes), work.is_remote());
+        data.thread_loads = spread::generators(order, of, &pages, &seen, window);
+        let kept = spread::in_flight(order, of, &pages, window, &books.server, remote);
+        data.spread = Some(Box::new(kept));
     }
     work.add_to(order, &mut data);
-    cpu::accounts(&mut data, books, &seen);
+    let server_s = cpu::accounts(&mut data, books, &seen);
+    data.server = server(order, &seen, server_s, work.is_remote());
     data
+}
+
+fn sum(pages: &[Page<'_>], word: Word) -> u64 {
+    pages.iter().map(|page| page.get(word)).sum()
+}
+
+/// Not of requests, even those of a lock service: each of their operations is one request.
+fn traffic(order: &RunOrder, pages: &[Page<'_>]) -> Option<ServerTraffic> {
+    let round_trips = sum(pages, Word::RoundTrips);
+    let is_traffic = round_trips > 0 && order.workload.requests().is_none();
+    is_traffic.then(|| ServerTraffic {
+        grants: sum(pages, Word::Total),
+        round_trips,
+        bytes: sum(pages, Word::Carried),
+        failovers: Some(sum(pages, Word::Failovers)).filter(|count| *count > 0),
+    })
+}
+
+/// What is known of the server, which used so much CPU time within the window. Even where
+/// that is nothing, such as on another machine, its clients are judged as those of a server.
+fn server(order: &RunOrder, seen: &Seen, cpu_s: Option<f64>, remote: bool) -> Option<Server> {
+    let held = seen.peak.and_then(|peak| peak.held_bytes);
+    let server = Server {
+        counted: seen.server.grants,
+        binds: seen.server.binds,
+        unbinds: seen.server.unbinds,
+        cpu_s,
+        bytes_per_held_lock: held.map(|bytes| {
+            let locks = order.workers as u64 * order.workload.operations().unwrap_or(1);
+            bytes as f64 / locks.max(1) as f64
+        }),
+        ..Server::default()
+    };
+    (remote || server != Server::default()).then_some(server)
 }
 
 fn window(order: &RunOrder, shared: &Shared, seen: &Seen) -> (u64, u64) {
@@ -192,7 +224,7 @@ fn starts(data: &mut RunData, pages: &[Page<'_>], shared: &Shared) {
             .filter(|at| *at > 0)
     };
     if let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) {
-        data.start_spread_ns = last - first;
+        data.window.start_spread_ns = last - first;
         data.began_ns = first.wrapping_add(shared.to_monotonic().load(Relaxed));
     }
 }
@@ -200,7 +232,7 @@ fn starts(data: &mut RunData, pages: &[Page<'_>], shared: &Shared) {
 /// Fills in how long each worker that ends by itself took, and its phases.
 fn courses(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, opens: u64) {
     // Locks that are only kept are no part of what acquiring and releasing takes.
-    data.elapsed_ns = pages
+    let elapsed_ns: Vec<u64> = pages
         .iter()
         .map(|page| {
             let elapsed = page.get(Word::Finished).saturating_sub(opens);
@@ -212,20 +244,23 @@ fn courses(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen
         let apart = |all: Word, kept: Word| page.get(all).saturating_sub(page.get(kept));
         let queued = apart(Word::Runqueue, Word::KeptRunqueue);
         let elapsed = match order.carrier {
-            Carrier::Processes | Carrier::Threads => data.elapsed_ns[worker],
-            Carrier::Tasks => longest_of(order, worker, &data.elapsed_ns),
+            Carrier::Processes | Carrier::Threads => elapsed_ns[worker],
+            Carrier::Tasks => longest_of(order, worker, &elapsed_ns),
         };
-        (apart(Word::Cpu, Word::KeptCpu) + queued, queued, elapsed)
+        thread_load(apart(Word::Cpu, Word::KeptCpu), queued, elapsed)
     });
-    data.thread_loads = shares(order, loads.collect());
+    data.thread_loads = loads_of(order, loads.flatten());
+    data.workers.elapsed_ns = elapsed_ns;
     if let Some(peak) = seen.peak {
         let held = pages.iter().map(|page| page.get(Word::HeldAt)).max();
-        let acquiring = held.unwrap_or(0).saturating_sub(opens);
-        let releasing = (opens + data.window_ns).saturating_sub(peak.resumed);
-        data.phases_ns = Some((acquiring, releasing));
-        data.held_bytes = peak.held_bytes;
+        let acquiring_ns = held.unwrap_or(0).saturating_sub(opens);
+        let releasing_ns = (opens + data.window.window_ns()).saturating_sub(peak.resumed);
+        data.phases = Some(HoldPhases {
+            acquiring_ns,
+            releasing_ns,
+        });
         // What lies between is the keeper asking, not the workers working.
-        data.window_ns = acquiring + releasing;
+        data.window.window_s = (acquiring_ns + releasing_ns) as f64 / 1e9;
     }
 }
 
@@ -237,20 +272,26 @@ fn longest_of(order: &RunOrder, worker: usize, elapsed_ns: &[u64]) -> u64 {
     times.and_then(|t| t.iter().max().copied()).unwrap_or(0)
 }
 
-/// Converts (CPU and queue, queue, wall time) of each thread to shares of the wall time:
-/// for every generator thread, but of workers with threads of their own only for the
-/// busiest.
-fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
-    let shares = loads
-        .into_iter()
-        .filter(|(.., wall)| *wall > 0)
-        .map(|(busy, queued, wall)| (busy as f64 / wall as f64, queued as f64 / wall as f64));
+/// The load of a thread that ran and queued for so long of its wall time.
+pub(super) fn thread_load(ran_ns: u64, queued_ns: u64, wall_ns: u64) -> Option<ThreadLoad> {
+    let share = |ns: u64| ns as f64 / wall_ns as f64;
+    (wall_ns > 0).then(|| ThreadLoad {
+        busy_share: share(ran_ns + queued_ns),
+        runqueue_share: share(queued_ns),
+        process: None,
+    })
+}
+
+/// The thread that was busy for most of its time.
+pub(super) fn busiest(loads: impl Iterator<Item = ThreadLoad>) -> Option<ThreadLoad> {
+    loads.max_by(|one, other| one.busy_share.total_cmp(&other.busy_share))
+}
+
+/// Every generator thread, but of workers with threads of their own only the busiest.
+fn loads_of(order: &RunOrder, loads: impl Iterator<Item = ThreadLoad>) -> Vec<ThreadLoad> {
     match order.carrier {
-        Carrier::Tasks => shares.collect(),
-        Carrier::Processes | Carrier::Threads => shares
-            .max_by(|one, other| one.0.total_cmp(&other.0))
-            .into_iter()
-            .collect(),
+        Carrier::Tasks => loads.collect(),
+        Carrier::Processes | Carrier::Threads => busiest(loads).into_iter().collect(),
     }
 }
 
@@ -271,9 +312,8 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
     data.around
         .messages
         .extend(call.map(|call| format!("{call} did not return")));
-    let before_release: u64 = pages.iter().map(|page| page.get(Word::BeforeRelease)).sum();
     for (name, count) in [
-        ("handoff_before_release", before_release),
+        ("handoff_before_release", sum(pages, Word::BeforeRelease)),
         ("stuck_at_end", seen.children.stuck),
     ] {
         if count > 0 {
@@ -284,7 +324,7 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
 
 fn figures(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>]) {
     let mut insert = |name: &str, figures: &[Figure]| {
-        let merged = merge(pages, figures);
+        let merged = page::merged(pages.iter().copied(), figures);
         if !merged.buckets.0.is_empty() {
             data.figures.insert(name.to_owned(), merged);
         }
@@ -299,62 +339,21 @@ fn figures(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>]) {
             _ => insert(figure.name(), &[figure]),
         }
     }
-    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
-    data.release_slices = (0..SLICES)
-        .map(|slice| {
-            let each = pages.iter().map(|page| page.released(slice));
-            each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-        })
-        .collect();
-    data.stamped = sum(Word::Stamped);
-    data.contended = sum(Word::Contended);
-    data.timeouts = sum(Word::Timeouts);
-    data.refusals = sum(Word::Refusals);
     let most = |word: Word| pages.iter().map(|page| page.get(word)).max().unwrap_or(0);
-    data.streak = most(Word::Streak);
-    data.streak_waited = most(Word::StreakWaited);
-    data.slices = (0..SLICES)
-        .map(|slice| {
-            let each = pages.iter().map(|page| page.sliced(slice));
-            each.fold((0, 0, 0), |sum, one| {
-                (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2)
-            })
-        })
-        .collect();
-}
-
-fn merge(pages: &[Page<'_>], figures: &[Figure]) -> Merged {
-    let mut counts = BTreeMap::new();
-    let mut merged = Merged {
-        min: u64::MAX,
-        ..Merged::default()
+    data.attempts = Attempts {
+        pending: 0,
+        stamped: sum(pages, Word::Stamped),
+        contended: sum(pages, Word::Contended),
+        streak: most(Word::Streak),
+        streak_waited: most(Word::StreakWaited),
+        timeouts: sum(pages, Word::Timeouts),
+        refusals: sum(pages, Word::Refusals),
     };
-    let each = pages
-        .iter()
-        .flat_map(|page| figures.iter().map(move |figure| (page, *figure)));
-    for (page, figure) in each {
-        let mut any = false;
-        page.buckets(figure, |bucket, count| {
-            any = true;
-            *counts.entry(bucket).or_insert(0) += count;
-        });
-        if any {
-            let ends = page.extremes(figure);
-            merged.sum += ends.sum;
-            merged.min = merged.min.min(ends.min);
-            merged.max = merged.max.max(ends.max);
-        }
+    data.slices = vec![SliceData::default(); SLICES];
+    for page in pages {
+        let each = data.slices.iter_mut().enumerate();
+        each.for_each(|(nth, slice)| slice.join(&page.sliced(nth)));
     }
-    if counts.is_empty() {
-        return Merged::default();
-    }
-    merged.buckets = Buckets(
-        counts
-            .into_iter()
-            .map(|(b, n)| (histogram::floor(b), n))
-            .collect(),
-    );
-    merged
 }
 
 /// The wait, at the window's end, of an attempt without a stamp that followed this release:
@@ -372,10 +371,7 @@ fn unstamped(order: &RunOrder, release: u64, closes: u64) -> Option<u64> {
 /// Counts the attempts in progress at the window's end, and those that timed out, as
 /// censored: they waited at least so long.
 fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
-    let mut censored = BTreeMap::<usize, u64>::new();
-    let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
     let mut by_mode = [Merged::default(), Merged::default()];
-    data.longest_wait_ns = Vec::with_capacity(pages.len());
     for page in pages {
         // A worker that was killed could not note it by itself.
         let pending = match page.get(Word::CensoredAt) {
@@ -384,9 +380,7 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
         };
         let waited = (pending > 1 && pending < closes).then(|| closes - pending);
         if let Some(waited) = waited {
-            add(&mut by_mode[page.get(Word::Writes) as usize & 1], waited, 1);
-            *censored.entry(histogram::index(waited)).or_default() += 1;
-            (sum, min, max) = (sum + waited, min.min(waited), max.max(waited));
+            by_mode[page.get(Word::Writes) as usize & 1].add(waited, 1);
         }
         // One attempt in so many is stamped, whether it is granted or still pending. An
         // attempt without a stamp belongs to no distribution, but its worker did wait.
@@ -394,73 +388,57 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
             1 => unstamped(order, page.get(Word::PendingAfter), closes),
             _ => waited,
         };
-        data.pending += u64::from(pending.is_some());
-        data.longest_wait_ns
-            .push(page.get(Word::LongestWait).max(pending.unwrap_or(0)));
+        data.attempts.pending += u64::from(pending.is_some());
+        let longest = page.get(Word::LongestWait).max(pending.unwrap_or(0));
+        data.workers.longest_wait_ns.push(longest);
     }
-    let timeouts = match data.timeouts {
+    let timeouts = match data.attempts.timeouts {
         0 => Merged::default(),
-        _ => merge(pages, &[Figure::Refused]),
+        _ => page::merged(pages.iter().copied(), &[Figure::Refused]),
     };
+    data.censored = by_mode.iter().chain([&timeouts]).sum();
     if order.has_readers() {
-        let of_writers = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
-        let [count, ns] = [Word::WritesFailed, Word::WritesFailedNs].map(of_writers);
+        let failed = [Word::WritesFailed, Word::WritesFailedNs];
+        let [count, ns] = failed.map(|word| sum(pages, word));
         let of_readers = (
-            data.timeouts.saturating_sub(count),
+            data.attempts.timeouts.saturating_sub(count),
             timeouts.sum.saturating_sub(ns),
         );
         // Timeouts end after nearly equal times: their mean stands for each.
         for (mode, (count, ns)) in by_mode.iter_mut().zip([of_readers, (count, ns)]) {
-            add(mode, ns / count.max(1), count);
+            mode.add(ns / count.max(1), count);
         }
         data.censored_by_mode = Some(Box::new(by_mode));
     }
-    for (floor, count) in &timeouts.buckets.0 {
-        *censored.entry(histogram::index(*floor)).or_default() += count;
-    }
-    if !censored.is_empty() {
-        data.censored = Merged {
-            buckets: Buckets(
-                censored
-                    .into_iter()
-                    .map(|(b, n)| (histogram::floor(b), n))
-                    .collect(),
-            ),
-            sum: sum + timeouts.sum,
-            min: if timeouts.buckets.0.is_empty() {
-                min
-            } else {
-                min.min(timeouts.min)
-            },
-            max: max.max(timeouts.max),
-        };
-    }
 }
 
-fn exclusion(data: &mut RunData, pages: &[Page<'_>], witness: &Witness, dead: &BTreeSet<u64>) {
+fn exclusion(pages: &[Page<'_>], witness: &Witness, dead: &BTreeSet<u64>) -> Exclusion {
+    let mut found = Exclusion::default();
     for (worker, page) in pages.iter().enumerate() {
-        data.checked += page.get(Word::Checked);
+        found.checked += page.get(Word::Checked);
         for (owner, count) in page.overlaps_with() {
             if dead.contains(&owner) {
-                data.holder_died += count;
+                found.holder_died += count;
                 continue;
             }
-            data.violations += count;
-            if data.examples.len() < EXAMPLES {
-                data.examples.push(format!(
+            found.violations += count;
+            if found.examples.len() < EXAMPLES {
+                found.examples.push(format!(
                     "worker {worker} was let in {} while worker {owner} was inside",
                     times(count)
                 ));
             }
         }
     }
-    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
     // A worker that dies between the two counters leaves them one apart.
-    let apart = sum(Word::Witnessed).abs_diff(witness.counted());
-    data.lost_updates = apart.saturating_sub(dead.len() as u64);
-    data.tokens = (sum(Word::Tokens), sum(Word::TokensBehind));
-    let (seen, all) = (sum(Word::ReadersSeen), sum(Word::ReadersAll));
-    data.reader_coverage = (all > 0).then(|| seen as f64 / all as f64);
+    let apart = sum(pages, Word::Witnessed).abs_diff(witness.counted());
+    found.lost_updates = apart.saturating_sub(dead.len() as u64);
+    let any = |word: Word| Some(sum(pages, word)).filter(|count| *count > 0);
+    found.tokens_checked = any(Word::Tokens);
+    found.tokens_out_of_order = any(Word::TokensBehind);
+    let readers = any(Word::ReadersAll);
+    found.reader_coverage = readers.map(|all| sum(pages, Word::ReadersSeen) as f64 / all as f64);
+    found
 }
 
 fn times(count: u64) -> String {
@@ -501,14 +479,14 @@ mod tests {
         // Stamped; unstamped; nothing known of it; nobody waits; it begins too late.
         let attempts = [(4_000, 0), (1, 2_000), (1, 0), (0, 3_000), (1, 9_600)];
         let data = waited(&order, &attempts);
-        assert_eq!(data.longest_wait_ns, [6_000, 7_500, 0, 0, 0]);
-        assert_eq!(data.pending, 2);
+        assert_eq!(data.workers.longest_wait_ns, [6_000, 7_500, 0, 0, 0]);
+        assert_eq!(data.attempts.pending, 2);
         // The distribution is a sample, of which the unstamped one is no part.
         let counted: u64 = data.censored.buckets.0.iter().map(|(_, n)| n).sum();
         assert_eq!((counted, data.censored.sum), (1, 6_000));
         contend.acquire_timeout = Some(Nanos(100));
         order.workload = WorkloadOrder::Contend(contend);
-        assert_eq!(waited(&order, &attempts).pending, 1);
+        assert_eq!(waited(&order, &attempts).attempts.pending, 1);
     }
 
     #[test]
@@ -535,7 +513,7 @@ mod tests {
         writer.set(Word::WritesFailedNs, 60);
         let mut data = RunData::default();
         figures(&mut data, &order, &pages);
-        data.timeouts = 2;
+        data.attempts.timeouts = 2;
         waits(&mut data, &order, &pages, 10_000);
         let sums = [Figure::Acquire.name(), READER_WAITS, WRITER_WAITS];
         assert_eq!(sums.map(|name| data.figures[name].sum), [102, 12, 90]);

@@ -108,10 +108,7 @@ impl Keeper {
         };
         match keeper.reply(&mut || false)? {
             Reply::Ready => Ok(keeper),
-            Reply::Failed(text) => Err(KeeperError::Failed(text)),
-            _ => Err(KeeperError::Failed(
-                "the keeper sent an unexpected reply".into(),
-            )),
+            other => Err(unexpected(other)),
         }
     }
 
@@ -278,9 +275,7 @@ impl Keeper {
         request: &Request,
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<Reply, KeeperError> {
-        if send(&mut self.stream, request).is_err() {
-            return Err(self.lost());
-        }
+        self.ask(request)?;
         self.reply(ended)
     }
 
@@ -289,9 +284,7 @@ impl Keeper {
         loop {
             if !aborted && ended() {
                 aborted = true;
-                if send(&mut self.stream, &Request::Abort).is_err() {
-                    return Err(self.lost());
-                }
+                self.ask(&Request::Abort)?;
             }
             match readable(&self.stream, Duration::from_millis(100)) {
                 Ok(true) => {}

@@ -66,29 +66,16 @@ fn run(context: &Context, order: &RunOrder, cost_blocks: Option<usize>) -> Reply
     let order = &order.clone().here(&cpu::allowed());
     // The system may have given their numbers to others.
     context.forget_ended();
-    let (spec, ledger) = match opened(&order.target) {
-        Ok(opened) => opened,
-        Err(failed) => return failed,
-    };
-    let reply = run_on(context, &ledger, order, &spec, cost_blocks);
-    swept(&ledger, reply)
-}
-
-fn run_on(
-    context: &Context,
-    ledger: &Ledger,
-    order: &RunOrder,
-    spec: &Spec,
-    cost_blocks: Option<usize>,
-) -> Reply {
-    // Declared before the run, so that the servers outlive it.
-    let servers = Servers::new(context, ledger, &order.server_cpus);
-    let run = Run::prepare(context, ledger, &servers, order, spec);
-    let done = run.and_then(|run| match cost_blocks {
-        None => anchored(context, &run),
-        Some(blocks) => run.cost(blocks).map(Reply::Cost),
-    });
-    servers.outlived(done)
+    within(&order.target, |ledger, spec| {
+        // Declared before the run, so that the servers outlive it.
+        let servers = Servers::new(context, ledger, &order.server_cpus);
+        let run = Run::prepare(context, ledger, &servers, order, spec);
+        let done = run.and_then(|run| match cost_blocks {
+            None => anchored(context, &run),
+            Some(blocks) => run.cost(blocks).map(Reply::Cost),
+        });
+        servers.outlived(done)
+    })
 }
 
 /// A run between its two anchors.
@@ -106,25 +93,23 @@ fn anchored(context: &Context, run: &Run<'_>) -> Result<Reply, Aborted> {
 
 /// One fault.
 fn recover(context: &Context, order: &RecoverOrder) -> Reply {
-    let (spec, ledger) = match opened(&order.target) {
+    within(&order.target, |ledger, spec| {
+        // As above.
+        let servers = Servers::new(context, ledger, &[]).lasting();
+        match jostle_recover::recovered(context, ledger, &servers, order, spec) {
+            Ok(data) => Reply::Recovered(Box::new(data)),
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
+    })
+}
+
+/// Works on a target, and removes everything that this has made.
+fn within(target: &str, work: impl FnOnce(&Ledger, &Spec) -> Reply) -> Reply {
+    let (spec, ledger) = match opened(target) {
         Ok(opened) => opened,
         Err(failed) => return failed,
     };
-    let reply = recover_on(context, &ledger, order, &spec);
-    swept(&ledger, reply)
-}
-
-fn recover_on(context: &Context, ledger: &Ledger, order: &RecoverOrder, spec: &Spec) -> Reply {
-    // As above.
-    let servers = Servers::new(context, ledger, &[]).lasting();
-    match jostle_recover::recovered(context, ledger, &servers, order, spec) {
-        Ok(data) => Reply::Recovered(Box::new(data)),
-        Err(Aborted(text)) => Reply::Failed(text),
-    }
-}
-
-/// The reply to a run, once everything that the run made is gone.
-fn swept(ledger: &Ledger, reply: Reply) -> Reply {
+    let reply = work(&ledger, &spec);
     // Processes that commands have left behind, or that ran when their worker ended.
     let alone = process::end_children(ORPHANS_PATIENCE);
     match ledger.sweep() {

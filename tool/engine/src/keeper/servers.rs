@@ -70,7 +70,7 @@ struct Running {
 }
 
 /// How the same server is started again, with what it has written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Again {
     /// This program, by name, where it listened, and its directory.
     Ours {
@@ -357,14 +357,8 @@ impl Service for Servers<'_> {
                 }
                 Again::Followed(restart) => {
                     let pid = self.site().start_again(restart)?;
-                    self.running.borrow_mut().push(Running {
-                        pid,
-                        name: name.clone(),
-                        stop: Stop::Kill {
-                            quits: restart.quits,
-                        },
-                        again: Some(again.clone()),
-                    });
+                    let restart = restart.clone();
+                    self.note(name, Started { pid, restart });
                 }
             }
             self.until_it_accepts(again.address())?;

@@ -1,9 +1,11 @@
 //! What the generators did over which requests were spread, and which CPUs they and
 //! the server may use.
 
+use super::collect::{busiest, thread_load};
 use super::run::{Reading, Seen};
-use crate::order::{GeneratorData, RunOrder, Sides, SpreadData, SpreadOrder};
+use crate::order::{RunOrder, Sides, SpreadData, SpreadOrder};
 use jostle_harness::accounts::ServerProcesses;
+use jostle_model::record::{GeneratorProcess, ThreadLoad};
 use jostle_sys::cpu;
 use jostle_sys::limits::cgroup;
 use jostle_targets::Spec;
@@ -11,27 +13,26 @@ use jostle_worker::page::{Page, Word};
 use jostle_worker::workloads::requests::standstill;
 use std::ops::Range;
 
-/// What the generators did in the window from the first stamp to the second.
-pub(super) fn collect(
+/// What keeping requests in flight was like in the window from the first stamp to the second.
+pub(super) fn in_flight(
     order: &RunOrder,
     spread: &SpreadOrder,
     pages: &[Page<'_>],
-    seen: &Seen,
-    server: &ServerProcesses,
     window: (u64, u64),
+    server: &ServerProcesses,
     remote: bool,
 ) -> SpreadData {
-    let of = spread.generators;
-    let generators = (0..of).map(|nth| generator(nth, order.dealt(nth, of), pages, seen, window));
+    let generators = (0..spread.generators).map(|nth| order.dealt(nth, spread.generators));
+    let still = |of: Range<usize>| of.len() as u64 * still_ns(&pages[of.start], window);
     SpreadData {
-        generators: generators.collect(),
-        in_flight_ns: pages.iter().map(|page| in_flight(page, window)).sum(),
+        in_flight_ns: pages.iter().map(|page| in_flight_ns(page, window)).sum(),
+        still_ns: generators.map(still).sum(),
         sides: vec![sides(order, spread, server, remote)],
     }
 }
 
 /// A worker that was killed could not note its last request by itself.
-fn in_flight(page: &Page<'_>, (opens, closes): (u64, u64)) -> u64 {
+fn in_flight_ns(page: &Page<'_>, (opens, closes): (u64, u64)) -> u64 {
     let pending = page.get(Word::PendingSince);
     let last = match pending {
         0 => 0,
@@ -40,62 +41,103 @@ fn in_flight(page: &Page<'_>, (opens, closes): (u64, u64)) -> u64 {
     page.get(Word::InFlight) + last
 }
 
-fn generator(
-    nth: usize,
-    workers: Range<usize>,
+/// How long a generator stood still, by the page of its first worker. One that stalls at the
+/// end cannot record it.
+fn still_ns(first: &Page<'_>, (opens, closes): (u64, u64)) -> u64 {
+    let silent = closes.saturating_sub(first.get(Word::Attended).max(opens));
+    let stalls = Some(silent).filter(|silent| *silent > standstill::LEAST_NS);
+    first.get(Word::Still) + stalls.unwrap_or(0)
+}
+
+/// What the generators did in that window, one after the other.
+pub(super) fn generators(
+    order: &RunOrder,
+    spread: &SpreadOrder,
     pages: &[Page<'_>],
     seen: &Seen,
-    (opens, closes): (u64, u64),
-) -> GeneratorData {
+    window: (u64, u64),
+) -> Vec<ThreadLoad> {
+    let each = (0..spread.generators).map(|nth| generator(order, spread, nth, pages, seen, window));
+    let mut loads: Vec<ThreadLoad> = each.collect();
+    // With several hosts, what all of a machine used is known once their data are one.
+    if order.share.is_none() {
+        let window_s = window.1.saturating_sub(window.0) as f64 / 1e9;
+        share_cpus(&mut loads, cpus(order).len(), window_s);
+    }
+    loads
+}
+
+/// Of many threads that share a CPU none is busy for long before all are.
+fn share_cpus(loads: &mut [ThreadLoad], cpus: usize, window_s: f64) {
+    let used_s: f64 = loads.iter().filter_map(|load| load.process?.cpu_s).sum();
+    let of_cpus = used_s / (cpus.max(1) as f64 * window_s.max(1e-9));
+    for load in loads {
+        load.busy_share = load.busy_share.max(of_cpus);
+    }
+}
+
+/// The CPUs of the generators.
+fn cpus(order: &RunOrder) -> Vec<usize> {
+    match order.cpus.is_empty() {
+        true => cpu::allowed(),
+        false => order.cpus.clone(),
+    }
+}
+
+fn generator(
+    order: &RunOrder,
+    spread: &SpreadOrder,
+    nth: usize,
+    pages: &[Page<'_>],
+    seen: &Seen,
+    window: (u64, u64),
+) -> ThreadLoad {
+    let workers = order.dealt(nth, spread.generators);
     let (from, to) = (&seen.opened, &seen.closed);
-    let between = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
-    let scale = closes.saturating_sub(opens) as f64 / between;
+    let between_ns = to.at_ns.saturating_sub(from.at_ns).max(1);
+    let window_ns = window.1.saturating_sub(window.0) as f64;
     let first = &pages[workers.start];
     let pid = first.get(Word::Pid) as u32;
     let cpu = |reading: &Reading| reading.cpu_ns.get(&pid).copied();
-    let cpu_ns = cpu(from).zip(cpu(to));
-    // A generator that stalls at the end cannot record it.
-    let attended = first.get(Word::Attended).max(opens);
-    let silent = closes.saturating_sub(attended);
-    let still = if silent > standstill::LEAST_NS {
-        silent
-    } else {
-        0
-    };
-    GeneratorData {
-        rank: None,
-        of_cpus: None,
-        workers: workers.len() as u64,
-        operations: workers
-            .clone()
-            .map(|worker| pages[worker].get(Word::Operations))
-            .sum(),
-        cpu_ns: cpu_ns.map(|(from, to)| (to.saturating_sub(from) as f64 * scale) as u64),
-        busiest: busiest(workers, from, to, between),
-        periods: from
-            .groups
-            .get(nth)
-            .zip(to.groups.get(nth))
-            .map(|(from, to)| {
-                (
-                    to.periods.saturating_sub(from.periods),
-                    to.throttled_periods.saturating_sub(from.throttled_periods),
-                )
+    let scale = window_ns / between_ns as f64;
+    let used = |(from, to): (u64, u64)| (to.saturating_sub(from) as f64 * scale).floor();
+    let cpu_ns = cpu(from).zip(cpu(to)).map(used);
+    // A throttled thread does not wait for a CPU by the scheduler's count.
+    let of_quota = spread.generator_cpu.zip(cpu_ns);
+    let of_quota = of_quota.map_or(0.0, |(quota, cpu_ns)| cpu_ns / (quota * window_ns.max(1.0)));
+    let groups = from.groups.get(nth).zip(to.groups.get(nth));
+    let load = busiest_of(workers.clone(), from, to, between_ns).unwrap_or_default();
+    let operations = pages[workers.clone()].iter();
+    ThreadLoad {
+        busy_share: load.busy_share.max(of_quota),
+        process: Some(GeneratorProcess {
+            rank: None,
+            workers: workers.len() as u64,
+            operations: operations.map(|page| page.get(Word::Operations)).sum(),
+            cpu_s: cpu_ns.map(|ns| ns / 1e9),
+            throttled_share: groups.map(|(from, to)| {
+                let throttled = to.throttled_periods.saturating_sub(from.throttled_periods);
+                throttled as f64 / to.periods.saturating_sub(from.periods).max(1) as f64
             }),
-        still_ns: first.get(Word::Still) + still,
+            still_share: still_ns(first, window) as f64 / window_ns.max(1.0),
+        }),
+        ..load
     }
 }
 
 /// The load of the thread with the most CPU time and time on the run queue.
-fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Option<(f64, f64)> {
+fn busiest_of(
+    workers: Range<usize>,
+    from: &Reading,
+    to: &Reading,
+    wall_ns: u64,
+) -> Option<ThreadLoad> {
     let (from, to) = (from.scheduled.as_ref()?, to.scheduled.as_ref()?);
-    let shares = workers.filter_map(|worker| {
+    busiest(workers.filter_map(|worker| {
         let (from, to) = (from.get(worker)?, to.get(worker)?);
-        let queued = to.waited_ns.saturating_sub(from.waited_ns) as f64;
-        let ran = to.ran_ns.saturating_sub(from.ran_ns) as f64;
-        Some(((ran + queued) / wall, queued / wall))
-    });
-    shares.max_by(|one, other| one.0.total_cmp(&other.0))
+        let queued = to.waited_ns.saturating_sub(from.waited_ns);
+        thread_load(to.ran_ns.saturating_sub(from.ran_ns), queued, wall_ns)
+    }))
 }
 
 fn sides(order: &RunOrder, spread: &SpreadOrder, server: &ServerProcesses, remote: bool) -> Sides {
@@ -108,10 +150,7 @@ fn sides(order: &RunOrder, spread: &SpreadOrder, server: &ServerProcesses, remot
     Sides {
         remote,
         elsewhere: Spec::parse(&order.target).is_ok_and(|spec| spec.is_elsewhere()),
-        generator_cpus: match order.cpus.is_empty() {
-            true => cpu::allowed(),
-            false => order.cpus.clone(),
-        },
+        generator_cpus: cpus(order),
         server_cpus: match group {
             Some(group) => group.cpus(),
             None => allowed_of(&roots),
@@ -138,6 +177,23 @@ mod tests {
     use jostle_sys::stat::Scheduled;
 
     #[test]
+    fn a_generator_is_as_busy_as_the_cpus_that_all_share() {
+        let load = |busy_share, cpu_s| ThreadLoad {
+            busy_share,
+            process: Some(GeneratorProcess {
+                cpu_s: Some(cpu_s),
+                ..GeneratorProcess::default()
+            }),
+            ..ThreadLoad::default()
+        };
+        // All of them used 0.58 of their CPU, and the second 0.96 of its quota.
+        let mut loads = [load(0.3, 0.10), load(0.96, 0.48)];
+        share_cpus(&mut loads, 1, 1.0);
+        let busy = loads.map(|load| (load.busy_share * 100.0).round());
+        assert_eq!(busy, [58.0, 96.0]);
+    }
+
+    #[test]
     fn a_generator_is_as_busy_as_its_busiest_thread_which_may_only_wait_for_a_cpu() {
         let reading = |each: &[(u64, u64)]| Reading {
             scheduled: Some(
@@ -154,8 +210,12 @@ mod tests {
         let from = reading(&[(100, 10), (100, 10), (0, 0)]);
         let to = reading(&[(400, 20), (200, 760), (1_000, 0)]);
         // The third worker belongs to a second generator.
-        assert_eq!(busiest(0..2, &from, &to, 1_000.0), Some((0.85, 0.75)));
-        assert_eq!(busiest(2..3, &from, &to, 1_000.0), Some((1.0, 0.0)));
-        assert_eq!(busiest(0..2, &Reading::default(), &to, 1_000.0), None);
+        let busiest = |workers, from| {
+            let load = busiest_of(workers, from, &to, 1_000)?;
+            Some((load.busy_share, load.runqueue_share))
+        };
+        assert_eq!(busiest(0..2, &from), Some((0.85, 0.75)));
+        assert_eq!(busiest(2..3, &from), Some((1.0, 0.0)));
+        assert_eq!(busiest(0..2, &Reading::default()), None);
     }
 }

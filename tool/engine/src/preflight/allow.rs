@@ -155,6 +155,16 @@ impl TaskLimit {
 /// Every limit on tasks that binds this process; `more` is what is to come.
 fn task_limits(machine: &Machine, more: u64) -> Vec<TaskLimit> {
     let used = machine.kernel.tasks.unwrap_or(0);
+    let sysctl = |name, unit, max, reserved| TaskLimit {
+        limit: name,
+        owner: name,
+        unit,
+        max,
+        used,
+        reserved,
+        remedy: format!("raise it (`sysctl -w {name}={}`)", used + more + reserved),
+    };
+    let (pids, threads) = (machine.kernel.pid_max, machine.kernel.threads_max);
     let mut limits = Vec::new();
     if let Some(bound) = &machine.cgroup.tasks {
         let (group, to) = (bound.group.display(), bound.used + more);
@@ -168,31 +178,8 @@ fn task_limits(machine: &Machine, more: u64) -> Vec<TaskLimit> {
             remedy: format!("raise it (`echo {to} > {group}/pids.max` as root)"),
         });
     }
-    if let Some(max) = machine.kernel.pid_max {
-        limits.push(TaskLimit {
-            limit: "kernel.pid_max",
-            owner: "kernel.pid_max",
-            unit: "pids",
-            max,
-            used,
-            reserved: RESERVED_PIDS,
-            remedy: format!(
-                "raise it (`sysctl -w kernel.pid_max={}`)",
-                used + more + RESERVED_PIDS
-            ),
-        });
-    }
-    if let Some(max) = machine.kernel.threads_max {
-        limits.push(TaskLimit {
-            limit: "kernel.threads-max",
-            owner: "kernel.threads-max",
-            unit: "tasks",
-            max,
-            used,
-            reserved: 0,
-            remedy: format!("raise it (`sysctl -w kernel.threads-max={}`)", used + more),
-        });
-    }
+    limits.extend(pids.map(|max| sysctl("kernel.pid_max", "pids", max, RESERVED_PIDS)));
+    limits.extend(threads.map(|max| sysctl("kernel.threads-max", "tasks", max, 0)));
     if let (Some(used), Some(max)) = (machine.user_tasks, machine.rlimits.tasks.soft) {
         limits.push(TaskLimit {
             limit: "RLIMIT_NPROC",

@@ -1,9 +1,9 @@
 //! Defaults and refusals of `connect`.
 
-use super::{Resolved, UsageError, check_commands, check_place, named, refuse, specs};
+use super::{Resolved, UsageError, check_commands, check_place, check_spans, named, refuse, specs};
 use jostle_model::connect::{Accept, Close, Only};
 use jostle_model::plan::Plan;
-use jostle_model::{List, Nanos, defaults};
+use jostle_model::{List, defaults};
 use jostle_targets::table::Family;
 use jostle_targets::{CONNECTIONS, Spec};
 
@@ -122,15 +122,7 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
         Some([_, _, ..]) => return refuse("--rate: one number of connections a second"),
         Some(_) => return refuse(format!("--rate: 1 to {MOST_RATE}")),
     }
-    if plan.timer_slack == Some(Nanos::ZERO) {
-        return refuse(
-            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
-        );
-    }
-    if plan.budget == Some(Nanos::ZERO) {
-        return refuse("--budget 0: nothing can be measured in no time");
-    }
-    Ok(())
+    check_spans(plan)
 }
 
 /// Options that cancel each other.

@@ -1,6 +1,6 @@
 //! Defaults and refusals of `recover`: which fault makes sense for which target.
 
-use super::{Resolved, UsageError, named, refuse, specs};
+use super::{Resolved, UsageError, check_spans, named, refuse, specs};
 use jostle_model::plan::{Fault, Plan};
 use jostle_model::{Nanos, defaults};
 use jostle_sys::link;
@@ -156,12 +156,7 @@ fn check_times(plan: &Plan) -> Result<(), UsageError> {
             plan.lease()
         ));
     }
-    if plan.timer_slack == Some(Nanos::ZERO) {
-        return refuse(
-            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
-        );
-    }
-    Ok(())
+    check_spans(plan)
 }
 
 #[cfg(test)]

@@ -86,9 +86,10 @@ mod tests {
     use super::*;
     use crate::experiment::tests::spread_over;
     use crate::hosts::{HostData, Offset};
-    use crate::order::{GeneratorData, RunData, SpreadData};
+    use crate::order::{EachWorker, RunData};
     use crate::world::parts;
     use jostle_model::plan::Workload;
+    use jostle_model::record::{ThreadLoad, Window};
 
     fn hosts(count: usize) -> Vec<Host> {
         let host = |nth: usize| Host {
@@ -101,20 +102,24 @@ mod tests {
 
     /// A host that does so many requests, whose busiest thread is never idle.
     fn did(rank: usize, operations: u64) -> HostData {
-        let generator = GeneratorData {
-            operations,
-            busiest: Some((1.0, 0.5)),
-            ..GeneratorData::default()
+        let generator = ThreadLoad {
+            busy_share: 1.0,
+            runqueue_share: 0.5,
+            process: None,
         };
         HostData {
             rank,
             data: RunData {
-                window_ns: WINDOW.0,
-                operations: vec![operations],
-                spread: Some(Box::new(SpreadData {
-                    generators: vec![generator],
-                    ..SpreadData::default()
-                })),
+                window: Window {
+                    window_s: WINDOW.as_secs_f64(),
+                    ..Window::default()
+                },
+                workers: EachWorker {
+                    operations: vec![operations],
+                    ..EachWorker::default()
+                },
+                thread_loads: vec![generator],
+                spread: Some(Box::default()),
                 ..RunData::default()
             },
             clock: Offset::default(),

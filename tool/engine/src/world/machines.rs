@@ -133,13 +133,16 @@ pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> RunData {
             .filter(|other| is_neighbour(hosts, other.of.rank, part.of.rank))
             .map(|other| &other.of.data)
     };
-    if data.server_cpu_ns.is_none() {
-        let seen = neighbours().filter_map(|other| other.server_cpu_ns).max();
-        data.around.machine.harness_cpu_s += seen.unwrap_or(0) as f64 / 1e9;
+    let server_s = |data: &RunData| data.server?.cpu_s;
+    if server_s(&data).is_none() {
+        let seen = neighbours().filter_map(server_s).reduce(f64::max);
+        data.around.machine.harness_cpu_s += seen.unwrap_or(0.0);
     }
-    (data.server_counted, data.server_binds, data.server_unbinds) = (None, None, None);
-    if let Some(spread) = &mut data.spread {
-        spread.generators = super::merge::generators(hosts, parts, part);
+    if let Some(server) = &mut data.server {
+        (server.counted, server.binds, server.unbinds) = (None, None, None);
+    }
+    if data.spread.is_some() {
+        data.thread_loads = super::merge::generators(hosts, parts, part);
     }
     data
 }
@@ -170,11 +173,10 @@ pub(super) fn without_neighbours(
 /// many threads share a CPU, none of them is busy for long before all are.
 pub(super) fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
     let here = || parts.iter().filter(|part| share(hosts, part.of.rank, rank));
-    let generators = here()
-        .filter_map(|part| part.of.data.spread.as_deref())
-        .flat_map(|spread| &spread.generators);
-    let used_ns: u64 = generators.filter_map(|generator| generator.cpu_ns).sum();
-    let window_ns = here().map(|part| part.of.data.window_ns).max().unwrap_or(0);
+    let generators = here().flat_map(|part| &part.of.data.thread_loads);
+    let used_s: f64 = generators.filter_map(|load| load.process?.cpu_s).sum();
+    let windows_s = here().map(|part| part.of.data.window.window_s);
+    let window_s = windows_s.reduce(f64::max).unwrap_or(0.0);
     let allowed = || {
         here()
             .filter_map(|part| Some(hosts.get(part.of.rank)?.cpus))
@@ -188,7 +190,7 @@ pub(super) fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) ->
             allowed().min(cores.filter(|cores| *cores > 0).unwrap_or(u64::MAX))
         }
     };
-    used_ns as f64 / (cpus.max(1) as f64 * window_ns.max(1) as f64)
+    used_s / (cpus.max(1) as f64 * window_s.max(1e-9))
 }
 
 /// What the ranks of each machine with generators know together of their CPUs and the
@@ -250,11 +252,8 @@ fn is_neighbour(hosts: &[Host], other: usize, rank: usize) -> bool {
 
 /// CPU time of a rank's workers, of what they started, and of its harness.
 fn used_s(data: &RunData) -> Option<f64> {
-    let children = data
-        .requests
-        .as_ref()
-        .map_or(0, |r| r.children_ns.0 + r.children_ns.1);
-    Some((data.cpu_ns? + children) as f64 / 1e9 + data.around.machine.harness_cpu_s)
+    let children = data.requests.as_ref().map_or(0, |r| r.children.all_ns());
+    Some((data.cpu.used_ns? + children) as f64 / 1e9 + data.around.machine.harness_cpu_s)
 }
 
 fn any_sum(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {

@@ -178,7 +178,7 @@ impl World {
         let mut data = merge::merge(&whole, hosts.all(), &parts);
         let across = across::across(hosts.all(), parts.iter().map(|part| &part.of));
         let across = across.map_err(|damaged| KeeperError::Failed(damaged.to_string()))?;
-        data.across = across.map(Box::new);
+        data.exclusion.across = across.map(Box::new);
         Ok(Ran {
             data,
             order: whole,

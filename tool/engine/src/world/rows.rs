@@ -94,9 +94,9 @@ mod tests {
     use super::super::{merge, split};
     use super::*;
     use crate::hosts::{HostData, Offset};
-    use crate::order::{Merged, RunData};
+    use crate::order::{Attempts, CpuData, EachWorker, Merged, RunData};
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Buckets, Circumstances, Machine, SCHEMA, Status};
+    use jostle_model::record::{Buckets, Circumstances, Machine, SCHEMA, Status, Window};
 
     fn experiment() -> Experiment {
         Experiment {
@@ -119,11 +119,23 @@ mod tests {
             max: 1_000_000,
         };
         RunData {
-            window_ns: 1_000_000_000,
-            operations: vec![quick + slow],
+            window: Window {
+                window_s: 1.0,
+                ..Window::default()
+            },
+            workers: EachWorker {
+                operations: vec![quick + slow],
+                ..EachWorker::default()
+            },
             figures: [("acquire_ns".to_owned(), waits)].into(),
-            stamped: quick + slow,
-            runqueue_wait_ns: Some(250_000_000),
+            attempts: Attempts {
+                stamped: quick + slow,
+                ..Attempts::default()
+            },
+            cpu: CpuData {
+                runqueue_wait_ns: Some(250_000_000),
+                ..CpuData::default()
+            },
             around: Circumstances {
                 machine: Machine {
                     throttled_periods: Some(throttled),

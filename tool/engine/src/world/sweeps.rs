@@ -5,17 +5,15 @@
 //! time. What belongs to the order of connections on one host (medians by decade) is
 //! left out of the whole.
 
-use super::machines::{
-    accounts_together, once, share, share_network, together, without_neighbours,
-};
-use super::merge::{counted, merged};
+use super::machines::{once, share, share_network, without_neighbours};
+use super::merge::{around, counted};
 use super::rows::row;
 use super::split::dealt;
 use super::{Host, HostDid, Part, name};
 use crate::order::{Closed, Lost, Merged, Reached, SideData, SweepOrder};
 use jostle_connections::record::{self, Curve};
 use jostle_model::hosts::HostPart;
-use jostle_model::record::{Accounts, Experiment, Run};
+use jostle_model::record::{Experiment, Run};
 use jostle_stats::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -90,30 +88,16 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
     let ranked: Vec<(usize, &Reached)> = ranked().collect();
     let of_machines = || once(&ranked, |one, other| share(hosts, one, other));
     let of_networks = once(&ranked, |one, other| share_network(hosts, one, other));
-    let machines: Vec<_> = ranked
+    let each: Vec<_> = ranked
         .iter()
-        .map(|(rank, data)| (*rank, data.machine))
-        .collect();
-    let accounts: Vec<(usize, Accounts)> = ranked
-        .iter()
-        .filter_map(|(rank, data)| Some((*rank, (**data.accounts.as_ref()?).clone())))
+        .map(|(rank, data)| (*rank, &data.around))
         .collect();
     let took_ns = most(|one| one.took_ns);
-    let names = parts.iter().map(|part| name(hosts, part.of.rank));
-    let stopped = names.clone().zip(all()).find_map(|(name, one)| {
+    let stopped = ranked.iter().find_map(|(rank, one)| {
         let mut stopped = one.stopped.clone()?;
-        stopped.text = format!("{name}: {}", stopped.text);
+        stopped.text = format!("{}: {}", name(hosts, *rank), stopped.text);
         Some(stopped)
     });
-    let said = |texts: fn(&Reached) -> Vec<String>| -> Vec<String> {
-        let each = names.clone().zip(all());
-        each.flat_map(|(name, one)| {
-            let texts = texts(one).into_iter();
-            texts.map(move |text| format!("{name}: {text}"))
-        })
-        .collect()
-    };
-    let during = said(|one| one.during.iter().cloned().collect());
     Reached {
         listed: sum(|one| one.listed),
         from: sum(|one| one.from),
@@ -124,17 +108,14 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
         figures: figures(all().map(|one| &one.figures)),
         client: client(all().map(|one| one.client)),
         lag_ns: all().filter_map(|one| one.lag_ns).max(),
-        machine: together(hosts, &machines),
-        accounts: accounts_together(hosts, &accounts).map(Box::new),
+        around: around(hosts, &each),
         slab_bytes: of_machines().map(|one| one.slab_bytes).sum(),
         memory_bytes: of_machines().map(|one| one.memory_bytes).sum(),
-        caches: caches(of_machines().map(|one| &one.caches)),
+        caches: counted(of_machines().map(|one| &one.caches)),
         sockstat: counted(of_networks.map(|one| &one.sockstat)),
         descriptors: all().filter_map(|one| one.descriptors).min(),
         lost: lost(all().map(|one| one.lost)),
         stopped,
-        deaths: said(|one| one.deaths.clone()),
-        during: (!during.is_empty()).then(|| during.join("; ")),
         ..Reached::default()
     }
 }
@@ -151,36 +132,29 @@ fn lost(mut each: impl Iterator<Item = Option<Lost>>) -> Option<Lost> {
 }
 
 fn client(each: impl Iterator<Item = SideData>) -> SideData {
-    each.fold(SideData::default(), |sum, one| SideData {
-        processes: sum.processes + one.processes,
-        cpu_ns: sum.cpu_ns + one.cpu_ns,
-        usage_ns: (
-            sum.usage_ns.0 + one.usage_ns.0,
-            sum.usage_ns.1 + one.usage_ns.1,
-        ),
+    let mut all = SideData::default();
+    for one in each {
         // A host with few connections does not know it.
-        own_bytes: match (sum.processes, sum.own_bytes, one.own_bytes) {
+        all.own_bytes = match (all.processes, all.own_bytes, one.own_bytes) {
             (0, _, own) => own,
-            (_, Some(sum), Some(own)) => Some(sum + own),
+            (_, Some(all), Some(own)) => Some(all + own),
             _ => None,
-        },
-    })
+        };
+        all.processes += one.processes;
+        all.cpu_ns += one.cpu_ns;
+        all.usage += one.usage;
+    }
+    all
 }
 
 fn figures<'a>(
-    each: impl Iterator<Item = &'a BTreeMap<String, Merged>> + Clone,
+    each: impl Iterator<Item = &'a BTreeMap<String, Merged>>,
 ) -> BTreeMap<String, Merged> {
-    let names = each.clone().flat_map(BTreeMap::keys);
-    let of = |name: &String| merged(each.clone().filter_map(|figures| figures.get(name)));
-    names.map(|name| (name.clone(), of(name))).collect()
-}
-
-fn caches<'a>(each: impl Iterator<Item = &'a BTreeMap<String, i64>>) -> BTreeMap<String, i64> {
-    let mut sums = BTreeMap::new();
-    for (name, bytes) in each.flatten() {
-        *sums.entry(name.clone()).or_insert(0) += bytes;
+    let mut all: BTreeMap<String, Merged> = BTreeMap::new();
+    for (name, figure) in each.flatten() {
+        all.entry(name.clone()).or_default().join(figure);
     }
-    sums
+    all
 }
 
 /// How all hosts closed what they had opened.
@@ -217,14 +191,14 @@ pub fn rows(
     hosts: &[Host],
     parts: &[Part<SweepOrder, Reached>],
 ) -> Vec<HostPart> {
-    let used = |data: &Reached| data.client.cpu_ns as f64 / 1e9 + data.machine.harness_cpu_s;
+    let used = |data: &Reached| data.client.cpu_ns as f64 / 1e9 + data.around.machine.harness_cpu_s;
     let used: Vec<(usize, Option<f64>)> = parts
         .iter()
         .map(|part| (part.of.rank, Some(used(&part.of.data))))
         .collect();
     let each = parts.iter().map(|part| {
         let mut data = part.of.data.clone();
-        data.machine = without_neighbours(hosts, &used, part.of.rank, data.machine);
+        data.around.machine = without_neighbours(hosts, &used, part.of.rank, data.around.machine);
         let order = &part.order;
         let own = record::run(&Curve { order, ..*curve }, &data, None);
         let processes = data.client.processes as usize;
@@ -241,7 +215,7 @@ pub(crate) mod tests {
     use jostle_model::Nanos;
     use jostle_model::connect::{Accept, Close, Stopped};
     use jostle_model::plan::Place;
-    use jostle_model::record::Buckets;
+    use jostle_model::record::{Buckets, Circumstances};
 
     /// To open so many connections.
     pub(crate) fn order(open: &[u64]) -> SweepOrder {
@@ -383,7 +357,10 @@ pub(crate) mod tests {
         };
         let short = Reached {
             stopped: Some(stopped),
-            deaths: vec!["client 0: killed".to_owned()],
+            around: Circumstances {
+                deaths: vec!["client 0: killed".to_owned()],
+                ..Circumstances::default()
+            },
             ..Reached::default()
         };
         let hosts = hosts(&["a", "b"]);
@@ -391,7 +368,7 @@ pub(crate) mod tests {
         let all = vec![did(0, Reached::default()), did(1, short)];
         let data = Step::of(&hosts, &orders, all, 0).data;
         assert_eq!(data.stopped.unwrap().text, "h1: no port is left");
-        assert_eq!(data.deaths, ["h1: client 0: killed"]);
+        assert_eq!(data.around.deaths, ["h1: client 0: killed"]);
     }
 
     #[test]

@@ -38,6 +38,24 @@ pub struct Exclusion {
     pub across: Option<Box<Across>>,
 }
 
+impl Exclusion {
+    /// Adds the counts of another host's witness.
+    pub fn join(&mut self, other: &Exclusion) {
+        let any = |all: &mut Option<u64>, one: Option<u64>| {
+            *all = [*all, one]
+                .into_iter()
+                .flatten()
+                .reduce(|all, one| all + one);
+        };
+        self.checked += other.checked;
+        self.violations += other.violations;
+        self.holder_died += other.holder_died;
+        self.lost_updates += other.lost_updates;
+        any(&mut self.tokens_checked, other.tokens_checked);
+        any(&mut self.tokens_out_of_order, other.tokens_out_of_order);
+    }
+}
+
 /// The comparison of several hosts' logs
 /// ([method](method/witness.md#how-is-exclusion-checked-across-hosts)).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -20,6 +20,22 @@ pub struct Window {
     pub start_spread_ns: u64,
 }
 
+impl Window {
+    /// Its length in nanoseconds.
+    pub fn window_ns(&self) -> u64 {
+        (self.window_s * 1e9).round() as u64
+    }
+
+    /// The longest of each that two hosts saw in one run.
+    pub fn join(&mut self, other: &Window) {
+        self.window_s = self.window_s.max(other.window_s);
+        self.warmup_s = self.warmup_s.max(other.warmup_s);
+        self.ramp_s = self.ramp_s.max(other.ramp_s);
+        self.drain_s = self.drain_s.max(other.drain_s);
+        self.start_spread_ns = self.start_spread_ns.max(other.start_spread_ns);
+    }
+}
+
 /// What a run's workers used of the CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {

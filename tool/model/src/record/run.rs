@@ -335,6 +335,18 @@ pub struct Server {
     pub bytes_per_held_lock: Option<f64>,
 }
 
+impl Server {
+    /// Adds what another host knows of the same server. Each host that asks it is told what
+    /// all hosts did, and its CPU time is seen only where it is.
+    pub fn join(&mut self, other: &Server) {
+        self.counted = self.counted.or(other.counted);
+        self.binds = self.binds.or(other.binds);
+        self.unbinds = self.unbinds.or(other.unbinds);
+        let seen = [self.cpu_s, other.cpu_s].into_iter().flatten();
+        self.cpu_s = seen.reduce(f64::max);
+    }
+}
+
 /// The traffic between workers and a server over the whole run, from the start of the
 /// workers to their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -353,6 +365,15 @@ pub struct ServerTraffic {
 }
 
 impl ServerTraffic {
+    /// Adds the traffic of another host's workers.
+    pub fn join(&mut self, other: &ServerTraffic) {
+        self.grants += other.grants;
+        self.round_trips += other.round_trips;
+        self.bytes += other.bytes;
+        let failovers = [self.failovers, other.failovers].into_iter().flatten();
+        self.failovers = failovers.reduce(|all, one| all + one);
+    }
+
     /// Round trips and bytes for each grant.
     pub fn for_each_grant(&self) -> Option<(f64, f64)> {
         let each = |total: u64| total as f64 / self.grants as f64;

@@ -1,10 +1,10 @@
 //! One sweep of `connect`, and what it yields.
 
-use super::{Merged, Together, cpus};
+use super::{CpuTimes, Merged, Together, cpus};
 use jostle_model::ServerAt;
 use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
 use jostle_model::plan::Place;
-use jostle_model::record::{Accounts, Anchor, Machine};
+use jostle_model::record::{Anchor, Circumstances};
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,11 +106,9 @@ pub struct Reached {
     pub accepted_by: Vec<u64>,
     /// The greatest lateness of an intended start, of all so far.
     pub lag_ns: Option<u64>,
-    /// The machine meanwhile.
-    pub machine: Machine,
-    /// The owners of the CPU time meanwhile.
-    #[serde(default)]
-    pub accounts: Option<Box<Accounts>>,
+    /// The machine and the owners of the CPU time meanwhile, processes that ended before
+    /// their time, and, with the last number, what ran along.
+    pub around: Circumstances,
     /// What the kernel's slab grew by since the sweep began.
     pub slab_bytes: i64,
     /// What available memory fell by since the sweep began.
@@ -131,12 +129,8 @@ pub struct Reached {
     /// zero: there was none.
     #[serde(default)]
     pub began_ns: u64,
-    /// Processes that ended before their time, in words.
-    pub deaths: Vec<String>,
     /// Medians of connecting and accepting by decade; with the last number.
     pub decades: BTreeMap<String, [Option<u64>; 2]>,
-    /// What ran along, and how it ended; with the last number.
-    pub during: Option<String>,
 }
 
 /// Connections that one side holds and the other does not.
@@ -155,8 +149,8 @@ pub struct SideData {
     pub processes: u64,
     /// CPU time.
     pub cpu_ns: u64,
-    /// User and system time, as sampled.
-    pub usage_ns: (u64, u64),
+    /// How the CPU time is divided.
+    pub usage: CpuTimes,
     /// Memory of its processes, by all connections so far.
     pub own_bytes: Option<u64>,
 }

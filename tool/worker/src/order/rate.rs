@@ -1,6 +1,7 @@
 //! One run of `rate`, and what became of its requests.
 
 use super::{Merged, RequestOrder};
+use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::Arrivals;
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
@@ -28,24 +29,11 @@ pub struct OpenLoopOrder {
     pub first_after: Nanos,
 }
 
-/// What became of the requests that were due in the window, and how late they
-/// were: see [`jostle_model::open_loop::OpenLoop`].
+/// What became of the requests that were due in the window, and how late they were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoopData {
-    /// By the schedule.
-    pub planned: u64,
-    /// Answered as expected.
-    pub done: u64,
-    /// Answered otherwise, or not in time.
-    pub failed: u64,
-    /// Never sent.
-    pub dropped: u64,
-    /// The part of `dropped` for want of the generator and not of a slot.
-    pub dropped_with_slot: u64,
-    /// The part of `dropped` that still waited when the window closed.
-    pub dropped_at_end: u64,
-    /// Sent and not answered.
-    pub in_flight: u64,
+    /// How many there were, and what became of them.
+    pub counts: OpenLoop,
     /// From the intended start to the answer.
     pub response: Merged,
     /// From the intended start to the end of the run, or to being dropped.
@@ -56,4 +44,15 @@ pub struct OpenLoopData {
     pub target_lag: Merged,
     /// What the canary was late by.
     pub canary_lag: Merged,
+}
+
+impl OpenLoopData {
+    pub(super) fn join(&mut self, other: &OpenLoopData) {
+        self.counts.join(&other.counts);
+        self.response.join(&other.response);
+        self.unanswered.join(&other.unanswered);
+        self.generator_lag.join(&other.generator_lag);
+        self.target_lag.join(&other.target_lag);
+        self.canary_lag.join(&other.canary_lag);
+    }
 }

@@ -1,7 +1,8 @@
 //! What a run is told about requests, whichever workload decides when they are due, and
 //! what became of them.
 
-use super::{Merged, OpenLoopData};
+use super::data::join_any;
+use super::{CpuTimes, Merged, OpenLoopData};
 use jostle_model::plan::Connection;
 use jostle_model::time::Nanos;
 use jostle_targets::Requests;
@@ -39,15 +40,40 @@ impl RequestOrder {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestData {
     /// Their parts, in order.
-    pub phases: Vec<(String, Merged)>,
+    pub phases: Vec<PhaseData>,
     /// From sending to answer, successes.
     pub service: Merged,
     /// The same, of others.
     pub failed: Merged,
     /// Answers by their code.
     pub codes: BTreeMap<String, u64>,
-    /// User and system time of the processes that were started.
-    pub children_ns: (u64, u64),
+    /// CPU time of the processes that were started.
+    pub children: CpuTimes,
     /// What became of requests that came at a rate.
     pub open_loop: Option<Box<OpenLoopData>>,
+}
+
+impl RequestData {
+    pub(super) fn join(&mut self, other: &RequestData) {
+        let phases = self.phases.iter_mut().zip(&other.phases);
+        phases.for_each(|(all, one)| all.span.join(&one.span));
+        self.service.join(&other.service);
+        self.failed.join(&other.failed);
+        for (code, count) in &other.codes {
+            *self.codes.entry(code.clone()).or_default() += count;
+        }
+        self.children += other.children;
+        join_any(&mut self.open_loop, &other.open_loop, |all, one| {
+            all.join(one);
+        });
+    }
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseData {
+    /// Its name, such as `spawn`.
+    pub phase: String,
+    /// What it took.
+    pub span: Merged,
 }

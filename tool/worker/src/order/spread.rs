@@ -15,14 +15,13 @@ pub struct SpreadOrder {
     pub generator_cpu: Option<f64>,
 }
 
-/// The generators over which requests were spread, within the window. Those of
-/// several hosts follow each other.
+/// What keeping requests in flight over generators was like, within the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpreadData {
-    /// One after the other.
-    pub generators: Vec<GeneratorData>,
     /// Time that requests were in flight, all workers together.
     pub in_flight_ns: u64,
+    /// The part of it in which their generators stood still.
+    pub still_ns: u64,
     /// What is known of the CPUs of generators and server, of each machine with
     /// generators.
     pub sides: Vec<Sides>,
@@ -43,27 +42,4 @@ pub struct Sides {
     pub generator_quota: Option<f64>,
     /// The same of the server.
     pub server_quota: Option<f64>,
-}
-
-/// One of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GeneratorData {
-    /// Rank of its host, where there are several.
-    pub rank: Option<u64>,
-    /// Share of their CPUs that all generators of its machine used together; None:
-    /// those of this data are all.
-    pub of_cpus: Option<f64>,
-    /// Its workers.
-    pub workers: u64,
-    /// Requests that they completed.
-    pub operations: u64,
-    /// CPU time of its process.
-    pub cpu_ns: Option<u64>,
-    /// Load of its busiest thread: CPU time with time on the run queue, and the latter
-    /// alone, as shares of the window.
-    pub busiest: Option<(f64, f64)>,
-    /// Periods of its quota, and those in which it ran out.
-    pub periods: Option<(u64, u64)>,
-    /// Time in which it stood still.
-    pub still_ns: u64,
 }

@@ -2,8 +2,8 @@
 //! themselves.
 
 use super::super::run::{Reading, Seen};
-use super::shares;
-use crate::order::{RunData, RunOrder};
+use super::{loads_of, sum, thread_load};
+use crate::order::{CpuData, CpuTimes, RunData, RunOrder, Total};
 use jostle_harness::accounts::{Books, Known};
 use jostle_model::plan::Carrier;
 use jostle_model::record::{Count, Counts, Machine};
@@ -19,25 +19,31 @@ pub(super) fn times(
     remote: bool,
 ) {
     let (opened, closed) = (&seen.opened, &seen.closed);
-    data.cpu_read_ns = opened.took_ns.max(closed.took_ns);
     let between = closed.at_ns.saturating_sub(opened.at_ns);
     // The readings lie a little beside the window's edges.
     let scale = if order.is_counted() {
         1.0
     } else if between > 0 {
-        data.window_ns as f64 / between as f64
+        data.window.window_ns() as f64 / between as f64
     } else {
         0.0
     };
     let scaled = |value: u64| (value as f64 * scale) as u64;
-    data.cpu_ns = match order.is_counted() {
-        true => own_clocks(data, pages),
-        false => workers_cpu(opened, closed).map(scaled),
+    data.cpu = match order.is_counted() {
+        true => own_clocks(pages),
+        false => CpuData {
+            used_ns: workers_cpu(opened, closed).map(scaled),
+            ..CpuData::default()
+        },
     };
-    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.cpu.read_ns = opened.took_ns.max(closed.took_ns);
+    data.cpu.spun_ns = sum(pages, Word::Spun);
+    data.cpu.usage = usage(order, pages, seen);
     data.around.counts = counts(order, pages);
-    data.spun_ns = sum(Word::Spun);
-    data.idled = (sum(Word::Idled), sum(Word::Idles));
+    data.idles = Total {
+        count: sum(pages, Word::Idles),
+        ns: sum(pages, Word::Idled),
+    };
     let all = seen.coverage >= 1.0;
     if let (true, Some(from), Some(to)) = (all, &opened.scheduled, &closed.scheduled) {
         let moved = |figure: fn(&Scheduled) -> u64| {
@@ -47,8 +53,8 @@ pub(super) fn times(
                     .sum(),
             )
         };
-        data.runqueue_wait_ns = Some(moved(|s| s.waited_ns));
-        data.switches = Some(moved(|s| s.switches));
+        data.cpu.runqueue_wait_ns = Some(moved(|s| s.waited_ns));
+        data.cpu.switches = Some(moved(|s| s.switches));
         // What is in the worker's own process keeps it busy by itself.
         if remote {
             let threads = order.threads().into_iter().map(|first| &pages[first]);
@@ -57,23 +63,10 @@ pub(super) fn times(
                 // A thread that spins to the end of a hold could ask for more.
                 let ran = to.ran_ns.saturating_sub(from.ran_ns);
                 let ran = ran.saturating_sub(page.get(Word::Spun));
-                (ran + queued, queued, between)
+                thread_load(ran, queued, between)
             });
-            data.thread_loads = shares(order, loads.collect());
+            data.thread_loads = loads_of(order, loads.flatten());
         }
-    }
-    let carriers = seen.children.ended.iter();
-    for (ended, workers) in carriers.filter(|(_, workers)| !workers.is_empty()) {
-        // Threads share one usage, which includes their making.
-        let before = match order.carrier {
-            Carrier::Processes => (
-                pages[workers.start].get(Word::StartUser),
-                pages[workers.start].get(Word::StartSystem),
-            ),
-            Carrier::Threads | Carrier::Tasks => (0, 0),
-        };
-        data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
-        data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
     }
     data.around.machine = Machine {
         between_s: Some(between as f64 / 1e9),
@@ -82,13 +75,35 @@ pub(super) fn times(
     };
 }
 
-/// The owners of the CPU time between the readings.
-pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) {
+/// What workers used after their start.
+fn usage(order: &RunOrder, pages: &[Page<'_>], seen: &Seen) -> CpuTimes {
+    let mut usage = CpuTimes::default();
+    let carriers = seen.children.ended.iter();
+    for (ended, workers) in carriers.filter(|(_, workers)| !workers.is_empty()) {
+        // Threads share one usage, which includes their making.
+        let before = match order.carrier {
+            Carrier::Processes => CpuTimes {
+                user_ns: pages[workers.start].get(Word::StartUser),
+                system_ns: pages[workers.start].get(Word::StartSystem),
+            },
+            Carrier::Threads | Carrier::Tasks => CpuTimes::default(),
+        };
+        let all = CpuTimes {
+            user_ns: ended.usage.user_ns,
+            system_ns: ended.usage.system_ns,
+        };
+        usage += all.less(before);
+    }
+    usage
+}
+
+/// The owners of the CPU time between the readings. Returns what the server used of it.
+pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) -> Option<f64> {
     let (opened, closed) = (&seen.opened, &seen.closed);
     let between_ns = closed.at_ns.saturating_sub(opened.at_ns);
-    let kept_ns = data.kept.as_deref().map_or(0, |kept| kept.kept_ns);
-    let apart_ns = between_ns.saturating_sub(kept_ns);
-    let scale = data.window_ns as f64 / apart_ns.max(1) as f64;
+    let kept = data.kept.as_deref();
+    let apart_ns = between_ns as f64 - kept.map_or(0.0, |kept| kept.kept_s * 1e9);
+    let scale = data.window.window_ns() as f64 / apart_ns.max(1.0);
     let queued = |reading: &Reading| -> Option<u64> {
         let each = reading.scheduled.as_ref()?;
         Some(each.iter().map(|scheduled| scheduled.waited_ns).sum())
@@ -97,27 +112,26 @@ pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) {
         .zip(queued(closed))
         .map(|(from, to)| (to.saturating_sub(from), seen.coverage));
     let carriers: Vec<u32> = opened.cpu_ns.keys().copied().collect();
-    let children = data.requests.as_ref().map(|requests| requests.children_ns);
+    let children = data.requests.as_ref().map(|requests| requests.children);
     let accounts = books.close(
         &opened.entry,
         &closed.entry,
         &Known {
             between_ns,
             workers: &carriers,
-            workers_ns: workers_cpu(opened, closed).or(data.cpu_ns).unwrap_or(0),
-            requests_ns: children
-                .map(|(user, system)| user + system)
-                .filter(|spent| *spent > 0),
+            workers_ns: workers_cpu(opened, closed)
+                .or(data.cpu.used_ns)
+                .unwrap_or(0),
+            requests_ns: children.map(CpuTimes::all_ns).filter(|spent| *spent > 0),
             // Those that end with their operations have read their own.
-            waited: sampled.or(data.runqueue_wait_ns.map(|ns| (ns, 1.0))),
+            waited: sampled.or(data.cpu.runqueue_wait_ns.map(|ns| (ns, 1.0))),
             machine: Some((&opened.machine.ticks, &closed.machine.ticks)),
         },
     );
-    let kept = data.kept.as_deref();
-    let kept_s = kept.and_then(|kept| kept.server_cpu_ns).unwrap_or(0) as f64 / 1e9;
+    let kept_s = kept.and_then(|kept| kept.server_cpu_s).unwrap_or(0.0);
     let own_s = accounts.server_s.map(|s| (s - kept_s).max(0.0));
-    data.server_cpu_ns = own_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
     data.around.accounts = Some(Box::new(accounts));
+    own_s.map(|s| (s * scale.min(1.0) * 1e9).floor() / 1e9)
 }
 
 /// What the kernel counted of all threads with workers, where all came to their end.
@@ -130,20 +144,21 @@ fn counts(order: &RunOrder, pages: &[Page<'_>]) -> Counts {
     Count::ALL.iter().filter_map(of).collect()
 }
 
-/// What workers read of themselves; None if one could not.
-fn own_clocks(data: &mut RunData, pages: &[Page<'_>]) -> Option<u64> {
-    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+/// What workers read of themselves; nothing if one could not.
+fn own_clocks(pages: &[Page<'_>]) -> CpuData {
     if pages.iter().any(|page| page.get(Word::Finished) == 0) {
-        return None;
+        return CpuData::default();
     }
-    let apart = |all: Word, kept: Word| sum(all).saturating_sub(sum(kept));
+    let apart = |all: Word, kept: Word| sum(pages, all).saturating_sub(sum(pages, kept));
     // Without these counts in the kernel, workers have noted zeros, which mean nothing.
     let keeper = std::process::id();
-    if stat::scheduled(keeper, keeper).is_some() {
-        data.runqueue_wait_ns = Some(apart(Word::Runqueue, Word::KeptRunqueue));
-        data.switches = Some(apart(Word::Switches, Word::KeptSwitches));
+    let counts = stat::scheduled(keeper, keeper).is_some();
+    CpuData {
+        used_ns: Some(apart(Word::Cpu, Word::KeptCpu)),
+        runqueue_wait_ns: counts.then(|| apart(Word::Runqueue, Word::KeptRunqueue)),
+        switches: counts.then(|| apart(Word::Switches, Word::KeptSwitches)),
+        ..CpuData::default()
     }
-    Some(apart(Word::Cpu, Word::KeptCpu))
 }
 
 /// None if a worker's clock could not be read at both ends.

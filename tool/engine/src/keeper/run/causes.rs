@@ -92,7 +92,7 @@ impl Run<'_> {
     /// before. Of several hosts, the workers of another may still be there.
     pub(super) fn look_afterwards(&self, data: &mut RunData) {
         let lapsed = data.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
-        let amiss = data.violations > 0 || !data.around.errors.is_empty() || lapsed;
+        let amiss = data.exclusion.violations > 0 || !data.around.errors.is_empty() || lapsed;
         if !amiss && data.around.causes.is_none() {
             return;
         }

@@ -1,6 +1,6 @@
 //! What the tool itself costs on a target, measured by one worker alone.
 
-use super::{Children, Run};
+use super::{Children, Run, failed};
 use crate::order::WorkloadOrder;
 use jostle_harness::{Aborted, how_it_ended};
 use jostle_sys::shared::{LINE, Region};
@@ -45,7 +45,7 @@ impl Run<'_> {
         self.context.note_ended(&mut children.others);
         self.work
             .clear()
-            .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+            .map_err(|error| failed(self.order, error))?;
         match (self.shared.page(0).message(), children.ended.first()) {
             (Some(message), _) => Err(Aborted(format!("{}: {message}", self.order.target))),
             // The run names the function and how its worker ended.

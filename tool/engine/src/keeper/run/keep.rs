@@ -3,9 +3,10 @@
 //! the server's memory.
 
 use super::{Children, Reading, Run};
-use crate::order::{KeptData, LEASES, RunOrder, idle_ns};
+use crate::order::{LEASES, RunOrder, idle_ns};
 use jostle_harness::Aborted;
 use jostle_harness::accounts::Known;
+use jostle_model::record::Kept;
 use jostle_model::time::Nanos;
 use jostle_sys::serving;
 use jostle_targets::LEASE_FACT;
@@ -85,8 +86,8 @@ impl Run<'_> {
         Ok(Some(Idle(opened, closed)))
     }
 
-    /// CPU time of the server between two readings.
-    fn server_ns(&self, from: &Reading, to: &Reading, workers_ns: u64) -> Option<u64> {
+    /// CPU time of the server between two readings, in seconds.
+    fn server_s(&self, from: &Reading, to: &Reading, workers_ns: u64) -> Option<f64> {
         let carriers: Vec<u32> = from.cpu_ns.keys().copied().collect();
         let known = Known {
             between_ns: to.at_ns.saturating_sub(from.at_ns),
@@ -94,8 +95,7 @@ impl Run<'_> {
             workers_ns,
             ..Known::default()
         };
-        let accounts = self.books.close(&from.entry, &to.entry, &known);
-        accounts.server_s.map(|s| (s * 1e9) as u64)
+        self.books.close(&from.entry, &to.entry, &known).server_s
     }
 
     /// Lets the workers keep what they hold for so long. `before`: the server's memory
@@ -148,37 +148,42 @@ impl Run<'_> {
     }
 
     /// What came of it, once all workers are gone.
-    pub(super) fn kept(&self, keep: &Keep) -> KeptData {
+    pub(super) fn kept(&self, keep: &Keep) -> Kept {
         let pages: Vec<Page<'_>> = (0..self.order.workers)
             .map(|worker| self.shared.page(worker))
             .collect();
         let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
         let [from, to] = keep.counted;
-        let between_ns = keep.closed.at_ns.saturating_sub(keep.opened.at_ns);
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let between_s = |from: &Reading, to: &Reading| seconds(to.at_ns.saturating_sub(from.at_ns));
         // One that has ended before knows nothing of what it used meanwhile.
         let complete = pages.iter().all(|page| page.get(Word::KeptFor) > 0);
         let cpu_ns = complete.then(|| sum(Word::KeptCpu));
         let idle = |Idle(from, to): &Idle| {
-            let used_ns = self.server_ns(from, to, 0)?;
-            Some((used_ns, to.at_ns.saturating_sub(from.at_ns)))
+            let between_s = Some(between_s(from, to)).filter(|s| *s > 0.0)?;
+            Some(1e6 * self.server_s(from, to, 0)? / between_s)
         };
         let first = pages.first().filter(|page| page.get(Word::Lease) > 0);
-        let round_trips = to.round_trips - from.round_trips;
-        KeptData {
-            kept_ns: between_ns,
+        let of_first = |word: Word| first.map(|page| page.get(word));
+        let asked = to.round_trips > 0;
+        Kept {
+            kept_s: between_s(&keep.opened, &keep.closed),
             locks: self.order.workers as u64 * self.order.workload.operations().unwrap_or(0),
-            lease_ns: first.map(|page| page.get(Word::Lease)),
-            renewed_every_ns: first.map(|page| page.get(Word::RenewedEvery)),
-            one_session: first.is_some_and(|page| page.get(Word::OneSession) > 0),
+            lease_s: of_first(Word::Lease).map(seconds),
+            renewed_every_s: of_first(Word::RenewedEvery).map(seconds),
+            one_session: of_first(Word::OneSession).map(|one| one > 0),
             renewals: to.renewals - from.renewals,
             late: sum(Word::RenewedLate),
             lapsed: sum(Word::Lapsed),
-            traffic: (to.round_trips > 0).then_some((round_trips, to.bytes - from.bytes)),
+            renewal_late_ns: None,
+            round_trips: asked.then_some(to.round_trips - from.round_trips),
+            bytes: asked.then_some(to.bytes - from.bytes),
             connections: keep.connections,
-            cpu_ns,
-            server_cpu_ns: self.server_ns(&keep.opened, &keep.closed, cpu_ns.unwrap_or(0)),
-            server_idle_ns: keep.idle.as_ref().and_then(idle),
-            server_memory_bytes: keep.memory_bytes,
+            cpu_s: cpu_ns.map(seconds),
+            server_cpu_s: self.server_s(&keep.opened, &keep.closed, cpu_ns.unwrap_or(0)),
+            server_idle_cpu_us_per_s: keep.idle.as_ref().and_then(idle),
+            server_memory_before_bytes: keep.memory_bytes.map(|(before, _)| before),
+            server_memory_bytes: keep.memory_bytes.map(|(_, held)| held),
         }
     }
 }

@@ -20,7 +20,7 @@ mod watch;
 pub(super) use children::Children;
 pub(super) use reading::Reading;
 
-use crate::order::{KeptData, RunData, RunOrder, Wants, WorkloadOrder};
+use crate::order::{RunData, RunOrder, Wants, WorkloadOrder};
 use causes::Still;
 use counted::Peak;
 use jostle_harness::accounts::{Books, Queues};
@@ -28,12 +28,13 @@ use jostle_harness::during::During;
 use jostle_harness::watch::Watch;
 use jostle_harness::{Aborted, Context, LOOK_UP};
 use jostle_model::plan::Measure;
+use jostle_model::record::Kept;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
 use jostle_targets::signs::Signs;
-use jostle_targets::{Launcher, ServerFigures, Setup, Spec};
+use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
 use jostle_worker::crew::Crew;
 use jostle_worker::grants::Logs;
 use jostle_worker::page::{Shared, Stage, Word, phase};
@@ -90,7 +91,7 @@ pub(super) struct Seen {
     /// Figures of the moment when all locks were held at once (`hold`).
     pub peak: Option<Peak>,
     /// Figures of the time for which they were kept (`hold --for`).
-    pub kept: Option<KeptData>,
+    pub kept: Option<Kept>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
     /// The share of the workers' threads whose run queues were read.
@@ -147,7 +148,7 @@ impl<'a> Run<'a> {
             launcher,
         };
         let work = jostle_worker::prepare(spec.entry, &setup, order)
-            .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+            .map_err(|error| failed(order, error))?;
         keep::check(order, &*work)?;
         let witness = witness(order, work.excludes()).map_err(no_memory)?;
         let logs = Logs::new(order, work.excludes()).map_err(no_memory)?;
@@ -212,11 +213,11 @@ impl<'a> Run<'a> {
         if self.ended_badly(&children) {
             self.work
                 .clear()
-                .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+                .map_err(|error| failed(self.order, error))?;
         }
         self.work
             .finish()
-            .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+            .map_err(|error| failed(self.order, error))?;
         let seen = Seen {
             ramp_ns,
             // Workers that all died before the window's end left it early.
@@ -419,8 +420,12 @@ impl<'a> Run<'a> {
 }
 
 fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
-    work.counts()
-        .map_err(|error| Aborted(format!("{}: {error}", order.target)))
+    work.counts().map_err(|error| failed(order, error))
+}
+
+/// A target that could not do something, in words.
+fn failed(order: &RunOrder, error: SetupError) -> Aborted {
+    Aborted(format!("{}: {error}", order.target))
 }
 
 fn witness(order: &RunOrder, excludes: bool) -> std::io::Result<Witness> {

@@ -4,10 +4,8 @@ use super::{Children, Run};
 use crate::order::{Merged, Running, Used, shares};
 use jostle_harness::harness_ns;
 use jostle_model::plan::Measure;
-use jostle_model::record::Buckets;
-use jostle_stats::histogram;
 use jostle_sys::stat::CpuClock;
-use jostle_worker::page::{Figure, Page, Stage, WRITERS, Word};
+use jostle_worker::page::{self, Figure, Page, Stage, WRITERS, Word};
 
 impl Run<'_> {
     /// Looks at the sockets, and tells the parent how far the run is, where somebody watches,
@@ -61,39 +59,13 @@ impl Run<'_> {
             0 | 1 => "acquire_ns",
             _ => "batch_ns",
         };
-        let merged = self.merged(match self.order.has_readers() {
+        let figures: &[Figure] = match self.order.has_readers() {
             true => &[Figure::Acquire, WRITERS],
             false => &[Figure::Acquire],
-        });
-        (!merged.buckets.0.is_empty()).then(|| (name.to_owned(), merged))
-    }
-
-    /// As the collection merges pages at the end, by a table instead of a tree: this is
-    /// done while workers work.
-    fn merged(&self, figures: &[Figure]) -> Merged {
-        let mut counts = vec![0; histogram::LEN];
-        let mut merged = Merged {
-            min: u64::MAX,
-            ..Merged::default()
         };
         let pages = (0..self.order.workers).map(|worker| self.shared.page(worker));
-        for (page, figure) in pages.flat_map(|page| figures.iter().map(move |of| (page, *of))) {
-            let mut any = false;
-            page.buckets(figure, |bucket, count| {
-                any = true;
-                counts[bucket] += count;
-            });
-            if any {
-                let ends = page.extremes(figure);
-                merged.sum += ends.sum;
-                merged.min = merged.min.min(ends.min);
-                merged.max = merged.max.max(ends.max);
-            }
-        }
-        let used = counts.into_iter().enumerate().filter(|(_, n)| *n > 0);
-        let buckets = used.map(|(bucket, n)| (histogram::floor(bucket), n));
-        merged.buckets = Buckets(buckets.collect());
-        merged
+        let merged = page::merged(pages, figures);
+        (!merged.buckets.0.is_empty()).then(|| (name.to_owned(), merged))
     }
 
     fn used(&self, children: &Children) -> Used {

@@ -2,10 +2,10 @@ use super::super::split;
 use super::*;
 use crate::experiment::tests::{order_of, spread_over};
 use crate::hosts::{HostData, Offset};
-use crate::order::{Sides, WorkloadOrder};
+use crate::order::{CpuData, EachWorker, Merged, Sides, SliceData, Total, WorkloadOrder};
 use jostle_harness::merged::histogram;
 use jostle_model::plan::{Names, Workload};
-use jostle_model::record::Circumstances;
+use jostle_model::record::{Machine, Server, Window};
 use jostle_stats::histogram::Histogram;
 use proptest::prelude::*;
 
@@ -21,6 +21,20 @@ fn hosts(count: usize) -> Vec<Host> {
         version: String::new(),
     };
     (0..count).map(host).collect()
+}
+
+fn used(used_ns: Option<u64>) -> CpuData {
+    CpuData {
+        used_ns,
+        ..CpuData::default()
+    }
+}
+
+fn counted(grants: u64) -> Option<Server> {
+    Some(Server {
+        counted: Some(grants),
+        ..Server::default()
+    })
 }
 
 /// What became of an order on so many hosts that did this.
@@ -68,7 +82,7 @@ proptest! {
         };
         let each: Vec<Merged> = (0..5).map(|host| recorded(&of_host(host))).collect();
         let all: Vec<u64> = values.iter().map(|(_, value)| *value).collect();
-        let merged = merged(each.iter());
+        let merged: Merged = each.iter().sum();
         prop_assert_eq!(&merged, &recorded(&all));
         prop_assert_eq!(
             histogram(&merged).distribution(&[]),
@@ -79,43 +93,54 @@ proptest! {
 
 #[test]
 fn workers_follow_each_other_by_rank_and_counts_add_up() {
-    let one = |operations: &[u64], received, window_ns| RunData {
-        operations: operations.to_vec(),
-        slices: vec![(1, 2, 3); 2],
+    let slice = |operations, count, ns| SliceData {
+        operations,
+        waits: Total { count, ns },
+        ..SliceData::default()
+    };
+    let one = |operations: &[u64], received, window_s| RunData {
+        workers: EachWorker {
+            operations: operations.to_vec(),
+            ..EachWorker::default()
+        },
+        slices: vec![slice(1, 2, 3); 2],
         received,
-        window_ns,
-        cpu_ns: Some(10),
+        window: Window {
+            window_s,
+            ..Window::default()
+        },
+        cpu: used(Some(10)),
         around: Circumstances {
             errors: BTreeMap::from([("ECONNRESET".to_owned(), 2)]),
             deaths: vec!["worker 0: killed by SIGKILL".to_owned()],
             ..Circumstances::default()
         },
         // Each is told what all did.
-        server_counted: Some(60),
+        server: counted(60),
         ..RunData::default()
     };
     let gathered = vec![
-        one(&[10, 11], 21, 1_000),
-        one(&[12], 12, 1_100),
-        one(&[13], 14, 900),
+        one(&[10, 11], 21, 1.0),
+        one(&[12], 12, 1.1),
+        one(&[13], 14, 0.9),
     ];
     let all = of(&order(Workload::Contend, 4), gathered);
-    assert_eq!(all.operations, [10, 11, 12, 13]);
-    assert_eq!(all.slices, [(3, 6, 9); 2]);
-    assert_eq!((all.received, all.server_counted), (47, Some(60)));
-    assert_eq!((all.window_ns, all.cpu_ns), (1_100, Some(30)));
+    assert_eq!(all.workers.operations, [10, 11, 12, 13]);
+    assert_eq!(all.slices, [slice(3, 6, 9); 2]);
+    assert_eq!((all.received, all.server), (47, counted(60)));
+    assert_eq!((all.window.window_s, all.cpu), (1.1, used(Some(30))));
     assert_eq!(all.around.errors["ECONNRESET"], 6);
     assert_eq!(all.around.deaths[2], "h2: worker 0: killed by SIGKILL");
 }
 
 #[test]
 fn what_one_host_does_not_know_the_whole_does_not() {
-    let one = |cpu_ns| RunData {
-        cpu_ns,
+    let one = |used_ns| RunData {
+        cpu: used(used_ns),
         ..RunData::default()
     };
     let all = of(&order(Workload::Contend, 2), vec![one(Some(5)), one(None)]);
-    assert_eq!(all.cpu_ns, None);
+    assert_eq!(all.cpu.used_ns, None);
 }
 
 #[test]
@@ -148,7 +173,7 @@ fn a_start_is_spread_over_hosts_and_their_clocks() {
             .zip([(0, 0, 40), (-300, 20, 70), (500, 100, 10)])
     {
         (part.of.late_ns, part.of.clock.within_ns) = (late, within);
-        part.of.data.start_spread_ns = own;
+        part.of.data.window.start_spread_ns = own;
     }
     // From -320 to 600, and 70 within a host.
     assert_eq!(start_spread(&parts), 990);
@@ -158,7 +183,7 @@ fn a_start_is_spread_over_hosts_and_their_clocks() {
 #[test]
 fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() {
     let busy = |cpu_s: u64| RunData {
-        cpu_ns: Some(cpu_s * 1_000_000_000),
+        cpu: used(Some(cpu_s * 1_000_000_000)),
         around: Circumstances {
             machine: Machine {
                 ticks: 1_000,
@@ -173,14 +198,14 @@ fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() 
             },
             ..Circumstances::default()
         },
-        server_counted: Some(9),
+        server: counted(9),
         ..RunData::default()
     };
     let mut hosts = hosts(3);
     hosts[2].boot_id = hosts[0].boot_id.clone();
     let contend = order(Workload::Contend, 3);
     let parts = parts(&contend, vec![busy(4), busy(2), busy(3)]);
-    let all = machines::together(&hosts, &machines(&parts));
+    let all = merge(&contend, &hosts, &parts).around.machine;
     // Two machines, three ranks.
     assert_eq!((all.ticks, all.busy_ticks, all.cores), (2_000, 1_800, 4));
     assert_eq!((all.harness_cpu_s, all.throttled_periods), (1.5, Some(3)));
@@ -190,7 +215,7 @@ fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() 
     // Its own harness, and all that rank 2 used.
     assert_eq!(own(0).around.machine.harness_cpu_s, 0.5 + 3.5);
     assert_eq!(own(1).around.machine.harness_cpu_s, 0.5);
-    assert_eq!(own(0).server_counted, None);
+    assert_eq!(own(0).server.unwrap().counted, None);
     assert_eq!(crate::hosts::numbers(&hosts), [0, 1, 0]);
 }
 
@@ -226,8 +251,11 @@ fn what_a_machine_s_ranks_see_of_it_counts_once_and_what_they_use_adds_up() {
 
 #[test]
 fn generators_share_the_cpus_of_their_machine() {
-    let spread = |cpu_ns| RunData {
-        window_ns: 1_000,
+    let spread = |cpu_s| RunData {
+        window: Window {
+            window_s: 1.0,
+            ..Window::default()
+        },
         around: Circumstances {
             machine: Machine {
                 cores: 2,
@@ -235,30 +263,25 @@ fn generators_share_the_cpus_of_their_machine() {
             },
             ..Circumstances::default()
         },
-        spread: Some(Box::new(SpreadData {
-            generators: vec![GeneratorData {
-                cpu_ns: Some(cpu_ns),
-                ..GeneratorData::default()
-            }],
-            ..SpreadData::default()
-        })),
+        thread_loads: vec![ThreadLoad {
+            process: Some(GeneratorProcess {
+                cpu_s: Some(cpu_s),
+                ..GeneratorProcess::default()
+            }),
+            ..ThreadLoad::default()
+        }],
+        spread: Some(Box::default()),
         ..RunData::default()
     };
     let order = spread_over(3, 6);
-    let parts = parts(&order, vec![spread(600), spread(500), spread(900)]);
+    let parts = parts(&order, vec![spread(0.6), spread(0.5), spread(0.9)]);
     let mut hosts = hosts(3);
     hosts[1].boot_id = hosts[0].boot_id.clone();
-    let all = super::spread(&hosts, &parts).unwrap();
-    let of: Vec<_> = all.generators.iter().map(|g| (g.rank, g.of_cpus)).collect();
-    // 1100 of 2 CPUs that both may use, and 900 of 2.
-    assert_eq!(
-        of,
-        [
-            (Some(0), Some(0.55)),
-            (Some(1), Some(0.55)),
-            (Some(2), Some(0.45))
-        ]
-    );
+    let all = merge(&order, &hosts, &parts).thread_loads;
+    let rank = |load: &ThreadLoad| load.process.unwrap().rank;
+    let of: Vec<_> = all.iter().map(|l| (rank(l), l.busy_share)).collect();
+    // 1.1 of 2 CPUs that both may use, and 0.9 of 2.
+    assert_eq!(of, [(Some(0), 0.55), (Some(1), 0.55), (Some(2), 0.45)]);
 }
 
 #[test]
@@ -285,7 +308,7 @@ fn what_one_rank_knows_of_a_server_holds_for_its_machine() {
     );
     let mut hosts = hosts(3);
     hosts[1].boot_id = hosts[0].boot_id.clone();
-    let sides = super::spread(&hosts, &parts).unwrap().sides;
+    let sides = machines::sides(&hosts, &parts);
     assert_eq!(sides.len(), 2);
     assert_eq!(
         (&sides[0].server_cpus, sides[0].elsewhere),

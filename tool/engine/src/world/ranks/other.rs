@@ -5,6 +5,7 @@ use super::link::{Link, LinkError};
 use super::participant::{Participant, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
 use super::{Limits, Rank};
+use crate::order::Request;
 use jostle_sys::clock;
 use std::time::{Duration, Instant};
 
@@ -141,8 +142,11 @@ impl<L: Link, P: Port> Other<L, P> {
             // What cannot be read is of another version, which refuses us.
             Ok(ToHost::Farewell) | Err(_) => return Ok(true),
             Ok(word) => {
-                self.working = matches!(word, ToHost::Go { .. })
-                    || self.working && matches!(word, ToHost::Beat);
+                self.working = match &word {
+                    ToHost::Ask { request, .. } => matches!(request, Request::Go { .. }),
+                    ToHost::Beat => self.working,
+                    _ => false,
+                };
                 if let Some(reply) = self.participant.hear(word) {
                     self.say(&reply)?;
                 }
@@ -182,7 +186,7 @@ mod tests {
     use super::super::link::channels::{Wired, wired};
     use super::*;
     use crate::keeper::KeeperError;
-    use crate::order::{Reply, Request};
+    use crate::order::Reply;
 
     /// A keeper that is never asked for anything.
     struct Nobody;

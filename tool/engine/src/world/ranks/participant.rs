@@ -5,7 +5,7 @@
 use super::Limits;
 use super::words::{FromHost, ToHost};
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Assignment, Reply, Request};
+use crate::order::{Reply, Request};
 use std::time::{Duration, Instant};
 
 /// What a participant needs of a keeper; tests bring their own.
@@ -79,24 +79,18 @@ impl<P: Port> Participant<P> {
     /// Takes a message of rank 0. One about another run than the present one is late, and
     /// has no effect.
     pub(super) fn hear(&mut self, word: ToHost) -> Option<FromHost> {
-        match word {
-            ToHost::Order { run, order } => {
-                self.busy = Some(run);
-                self.ask(&match order {
-                    Assignment::Run(order) => Request::Run(order),
-                    Assignment::Sweep(order) => Request::Sweep(order),
-                })
-            }
-            ToHost::Go { run, at_ns } if self.busy == Some(run) => self.ask(&Request::Go { at_ns }),
-            ToHost::Conclude { run } if self.busy == Some(run) => self.ask(&Request::Conclude),
-            ToHost::Abort { run } => {
-                let failed = match self.busy == Some(run) {
-                    true => self.ask(&Request::Abort),
-                    false => None,
-                };
-                Some(failed.unwrap_or(FromHost::Aborting { run }))
-            }
-            _ => None,
+        let ToHost::Ask { run, request } = word else {
+            return None;
+        };
+        let begins = matches!(request, Request::Run(_) | Request::Sweep(_));
+        if begins {
+            self.busy = Some(run);
+        }
+        let is_present = self.busy == Some(run);
+        let failed = is_present.then(|| self.ask(&request)).flatten();
+        match request {
+            Request::Abort => Some(failed.unwrap_or(FromHost::Aborting { run })),
+            _ => failed,
         }
     }
 
@@ -106,25 +100,17 @@ impl<P: Port> Participant<P> {
             std::thread::sleep(patience);
             return None;
         };
-        let word = match self.port.look(patience) {
+        let reply = match self.port.look(patience) {
             Ok(None) => return self.mind_standstill(run),
-            Ok(Some(Reply::Prepared)) => return Some(FromHost::Prepared { run }),
-            Ok(Some(Reply::Drained)) => return Some(FromHost::Drained { run }),
-            Ok(Some(Reply::Reached(data))) => return Some(FromHost::Reached { run, data }),
-            Ok(Some(Reply::Closed(data))) => FromHost::Closed { run, data },
-            Ok(Some(Reply::Ran(data))) => FromHost::Ran { run, data },
-            Ok(Some(Reply::Failed(text))) => FromHost::Failed { run, text },
-            Ok(Some(_)) => FromHost::Failed {
-                run,
-                text: "the keeper sent an unexpected reply".to_owned(),
-            },
-            Err(error) => FromHost::Failed {
-                run,
-                text: error.to_string(),
-            },
+            Ok(Some(reply @ (Reply::Prepared | Reply::Drained | Reply::Reached(_)))) => {
+                return Some(FromHost::Said { run, reply });
+            }
+            Ok(Some(reply @ (Reply::Closed(_) | Reply::Ran(_) | Reply::Failed(_)))) => reply,
+            Ok(Some(_)) => Reply::Failed("the keeper sent an unexpected reply".to_owned()),
+            Err(error) => Reply::Failed(error.to_string()),
         };
         self.busy = None;
-        Some(word)
+        Some(FromHost::Said { run, reply })
     }
 
     /// Ends the keeper.
@@ -135,9 +121,9 @@ impl<P: Port> Participant<P> {
 
     fn ask(&mut self, request: &Request) -> Option<FromHost> {
         let error = self.port.ask(request).err()?;
-        Some(FromHost::Failed {
+        Some(FromHost::Said {
             run: self.busy.take()?,
-            text: error.to_string(),
+            reply: Reply::Failed(error.to_string()),
         })
     }
 
@@ -155,12 +141,13 @@ impl<P: Port> Participant<P> {
         let since = self.halted?.elapsed();
         (since > self.limits.silence).then(|| {
             self.end();
-            FromHost::Failed {
+            let text = format!(
+                "its keeper process has stood still for {} s (SIGSTOP, or a debugger)",
+                since.as_secs()
+            );
+            FromHost::Said {
                 run,
-                text: format!(
-                    "its keeper process has stood still for {} s (SIGSTOP, or a debugger)",
-                    since.as_secs()
-                ),
+                reply: Reply::Failed(text),
             }
         })
     }

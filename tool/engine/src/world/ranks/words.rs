@@ -1,7 +1,7 @@
 //! The messages between ranks: JSON, except the clock's ping and pong.
 
 use crate::hosts::Host;
-use crate::order::{Assignment, Closed, Reached, RunData};
+use crate::order::{Reply, Request};
 use serde::{Deserialize, Serialize};
 
 /// The first word of every rank. Its outer form (one JSON object with these keys)
@@ -85,30 +85,12 @@ impl Hello {
 /// is told from what belongs to the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum ToHost {
-    /// Do this.
-    Order {
+    /// This, of the keeper.
+    Ask {
         /// The run.
         run: u64,
-        /// This host's part of it.
-        order: Assignment,
-    },
-    /// Begin, or open up to the next listed number, at this time of your own
-    /// `CLOCK_MONOTONIC`.
-    Go {
-        /// The run.
-        run: u64,
-        /// In nanoseconds.
-        at_ns: u64,
-    },
-    /// All have drained, or none opens more connections.
-    Conclude {
-        /// The run.
-        run: u64,
-    },
-    /// Abort the run.
-    Abort {
-        /// The run.
-        run: u64,
+        /// With times of the host's own `CLOCK_MONOTONIC`.
+        request: Request,
     },
     /// Rank 0 is still there.
     Beat,
@@ -125,43 +107,12 @@ pub(super) enum ToHost {
 /// From a host to rank 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum FromHost {
-    /// Its workers are ready.
-    Prepared {
+    /// The keeper replied.
+    Said {
         /// The run.
         run: u64,
-    },
-    /// Its workers have ended.
-    Drained {
-        /// The run.
-        run: u64,
-    },
-    /// A listed number of connections is open there, or as many as there can be.
-    Reached {
-        /// The run.
-        run: u64,
-        /// What that was like.
-        data: Box<Reached>,
-    },
-    /// Its connections are closed.
-    Closed {
-        /// The run.
-        run: u64,
-        /// What that was like.
-        data: Box<Closed>,
-    },
-    /// What it did.
-    Ran {
-        /// The run.
-        run: u64,
-        /// All of it.
-        data: Box<RunData>,
-    },
-    /// The run failed.
-    Failed {
-        /// The run.
-        run: u64,
-        /// In words for the user.
-        text: String,
+        /// How far it is, or what it did.
+        reply: Reply,
     },
     /// It has received the abort.
     Aborting {
@@ -182,10 +133,10 @@ pub(super) enum FromHost {
 impl FromHost {
     /// Whether figures come with it.
     pub(super) fn is_gathered(&self) -> bool {
-        matches!(
-            self,
-            FromHost::Reached { .. } | FromHost::Closed { .. } | FromHost::Ran { .. }
-        )
+        let FromHost::Said { reply, .. } = self else {
+            return false;
+        };
+        matches!(reply, Reply::Reached(_) | Reply::Closed(_) | Reply::Ran(_))
     }
 }
 
@@ -266,7 +217,7 @@ mod tests {
         for tick in [Tick::Ping(7), Tick::Pong(u32::MAX, u64::MAX)] {
             assert_eq!(Tick::read(&tick.bytes()), Some(tick));
         }
-        for word in [FromHost::Beat, FromHost::Prepared { run: 1 }] {
+        for word in [FromHost::Beat, FromHost::Aborting { run: 1 }] {
             assert_eq!(Tick::read(&serde_json::to_vec(&word).unwrap()), None);
         }
     }

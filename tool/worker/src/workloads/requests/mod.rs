@@ -17,7 +17,8 @@ mod windowed;
 
 use crate::crew::Crew;
 use crate::order::{
-    AskOrder, Merged, RateOrder, RequestData, RequestOrder, RunData, RunOrder, SpreadOrder,
+    AskOrder, Merged, PhaseData, RateOrder, RequestData, RequestOrder, RunData, RunOrder,
+    SpreadOrder,
 };
 use crate::page::Stage;
 use crate::page::Word;
@@ -252,7 +253,10 @@ impl Work for Requesting<'_> {
         let expected = |code: u32| self.pacing.requests().expects(&*self.target, code);
         data.requests = Some(Box::new(RequestData {
             phases: phases
-                .map(|(nth, phase)| ((*phase).to_owned(), merged(Part::Phase(nth))))
+                .map(|(nth, phase)| PhaseData {
+                    phase: (*phase).to_owned(),
+                    span: merged(Part::Phase(nth)),
+                })
                 .collect(),
             service: merged(Part::Service),
             failed: merged(Part::Failed),
@@ -261,7 +265,7 @@ impl Work for Requesting<'_> {
                 .iter()
                 .map(|(code, count)| (name(*code), *count))
                 .collect(),
-            children_ns: outcomes.children_ns,
+            children: outcomes.children,
             open_loop: match &self.due {
                 Due::Scheduled(pool) => {
                     let spare = self.sheets.sheet(order.workers);

@@ -17,6 +17,7 @@ use super::asking::Asking;
 use super::page::{Fate, Part, Sheet, Sheets, Taken};
 use crate::order::{OpenLoopData, OpenLoopOrder, RunOrder};
 use crate::page::SLICES;
+use jostle_model::open_loop::OpenLoop;
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::signal;
@@ -217,9 +218,9 @@ impl Pool {
     /// What is planned is counted by the schedule and what became of it by the
     /// workers, so that the two can disagree.
     pub(super) fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopData {
-        let mut all = OpenLoopData {
+        let mut all = OpenLoop {
             planned: self.due.iter().filter(|due| self.is_planned(**due)).count() as u64,
-            ..OpenLoopData::default()
+            ..OpenLoop::default()
         };
         for sheet in sheets.all() {
             all.done += sheet.fates(Fate::Done);
@@ -240,16 +241,18 @@ impl Pool {
             all.dropped_at_end += 1;
             spare.fold(Part::Unanswered, self.unanswered(*due));
         }
-        all.response = sheets.merged(Part::Response);
-        all.unanswered = sheets.merged(Part::Unanswered);
-        all.generator_lag = sheets.merged(Part::GeneratorLag);
-        all.target_lag = sheets.merged(Part::TargetLag);
-        all.canary_lag = sheets.merged(Part::CanaryLag);
-        all
+        OpenLoopData {
+            counts: all,
+            response: sheets.merged(Part::Response),
+            unanswered: sheets.merged(Part::Unanswered),
+            generator_lag: sheets.merged(Part::GeneratorLag),
+            target_lag: sheets.merged(Part::TargetLag),
+            canary_lag: sheets.merged(Part::CanaryLag),
+        }
     }
 
     /// Counts the request that a worker had in hand when it was interrupted or died.
-    fn settle_taken(&self, taken: Taken, spare: &Sheet<'_>, all: &mut OpenLoopData) {
+    fn settle_taken(&self, taken: Taken, spare: &Sheet<'_>, all: &mut OpenLoop) {
         let (nth, sent) = match taken {
             Taken::Nothing => return,
             Taken::Waits(nth) => (nth, false),
@@ -416,9 +419,10 @@ mod tests {
         sheets.sheet(2).take(Taken::Waits(4));
         pool.next().store(6, Relaxed);
         let all = pool.settle(&sheets, &sheets.sheet(3));
-        assert_eq!((all.planned, all.done, all.failed), (10, 2, 1));
-        assert_eq!((all.in_flight, all.dropped), (1, 6));
-        assert_eq!((all.dropped_with_slot, all.dropped_at_end), (1, 6));
+        let counts = &all.counts;
+        assert_eq!((counts.planned, counts.done, counts.failed), (10, 2, 1));
+        assert_eq!((counts.in_flight, counts.dropped), (1, 6));
+        assert_eq!((counts.dropped_with_slot, counts.dropped_at_end), (1, 6));
         // Each of the seven took at least until the window closed: 800 and 700 ms,
         // and 500 to 100.
         let counted: u64 = all

@@ -4,9 +4,8 @@
 //! As there, one side writes and the other reads, and what a worker that is
 //! killed has noted is not lost.
 
-use crate::order::Merged;
-use crate::page::POPULATE_AT_MOST;
-use jostle_model::record::Buckets;
+use crate::order::{CpuTimes, Merged};
+use crate::page::{Gathered, OCTAVE, POPULATE_AT_MOST};
 use jostle_stats::histogram;
 use jostle_sys::process::Usage;
 use jostle_sys::shared::{LINE, Region};
@@ -126,8 +125,6 @@ const TOLD_AT: usize = KINDS_AT + 2 * KINDS;
 /// Words of each failure in words: which kind, how many bytes, and these.
 const TOLD_WORDS: usize = 2 + TOLD_BYTES / 8;
 const HEADS_AT: usize = TOLD_AT + TOLD * TOLD_WORDS;
-/// One histogram octave.
-const OCTAVE: usize = 128;
 
 /// The sheets of all workers.
 #[derive(Debug)]
@@ -156,8 +153,8 @@ pub(super) struct Outcomes {
     pub beyond: u64,
     /// The first failure of each kind, in words; by errno.
     pub told: BTreeMap<i32, String>,
-    /// User and system time of started processes.
-    pub children_ns: (u64, u64),
+    /// CPU time of started processes.
+    pub children: CpuTimes,
 }
 
 impl Sheets {
@@ -203,20 +200,12 @@ impl Sheets {
 
     /// A distribution over all workers.
     pub(super) fn merged(&self, part: Part) -> Merged {
-        let mut counts = BTreeMap::new();
-        let mut merged = Merged {
-            min: u64::MAX,
-            ..Merged::default()
-        };
+        let mut all = Gathered::default();
         for sheet in self.all() {
-            sheet.gather(part, &mut counts, &mut merged);
+            let counts = &sheet.counts[part.index() * histogram::LEN..];
+            all.add(sheet.head(part), &counts[..histogram::LEN]);
         }
-        if counts.is_empty() {
-            return Merged::default();
-        }
-        let buckets = counts.into_iter().map(|(b, n)| (histogram::floor(b), n));
-        merged.buckets = Buckets(buckets.collect());
-        merged
+        all.merged()
     }
 
     /// What the requests of all workers came to.
@@ -370,27 +359,6 @@ impl Sheet<'_> {
         &self.words[at..at + HEAD]
     }
 
-    /// Adds a distribution to `counts` and `merged`; what no worker touched is
-    /// not read, since reading a hole would make a page of it.
-    fn gather(&self, part: Part, counts: &mut BTreeMap<usize, u64>, merged: &mut Merged) {
-        let head = self.head(part);
-        let [sum, min, max, used] = std::array::from_fn(|n| head[n].load(Relaxed));
-        if used == 0 {
-            return;
-        }
-        for octave in (0..u64::BITS as usize).filter(|octave| used >> octave & 1 == 1) {
-            for bucket in octave * OCTAVE..(octave + 1) * OCTAVE {
-                let count = self.counts[part.index() * histogram::LEN + bucket].load(Relaxed);
-                if count > 0 {
-                    *counts.entry(bucket).or_insert(0) += u64::from(count);
-                }
-            }
-        }
-        merged.sum += sum;
-        merged.min = merged.min.min(min);
-        merged.max = merged.max.max(max);
-    }
-
     fn add_to(&self, all: &mut Outcomes) {
         for kind in 0..KINDS {
             let at = KINDS_AT + 2 * kind;
@@ -406,8 +374,10 @@ impl Sheet<'_> {
         }
         self.gather_told(&mut all.told);
         all.beyond += self.words[BEYOND].load(Relaxed);
-        all.children_ns.0 += self.words[CHILD_USER].load(Relaxed);
-        all.children_ns.1 += self.words[CHILD_SYSTEM].load(Relaxed);
+        all.children += CpuTimes {
+            user_ns: self.words[CHILD_USER].load(Relaxed),
+            system_ns: self.words[CHILD_SYSTEM].load(Relaxed),
+        };
     }
 }
 
@@ -440,7 +410,8 @@ mod tests {
         let outcomes = sheets.outcomes();
         assert_eq!(outcomes.answered, [(0, 2), (3, 3)].into());
         assert_eq!(outcomes.failed, [(110, 2)].into());
-        assert_eq!(outcomes.children_ns, (20, 40));
+        let CpuTimes { user_ns, system_ns } = outcomes.children;
+        assert_eq!((user_ns, system_ns), (20, 40));
         assert_eq!(outcomes.beyond, 0);
     }
 

@@ -15,7 +15,7 @@ use super::participant::{Participant, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
 use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Closed, Reached, RunData, RunOrder, SweepOrder};
+use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder};
 use crate::world::{Hosts, Spent};
 use std::time::{Duration, Instant};
 
@@ -26,13 +26,8 @@ enum Stage {
     #[default]
     Idle,
     Ordered,
-    Prepared,
-    Drained,
-    /// A listed number of connections is open.
-    Reached(Box<Reached>),
-    Ran(Box<RunData>),
-    Closed(Box<Closed>),
-    Failed(String),
+    /// As its keeper said last.
+    Said(Reply),
 }
 
 /// How far that is.
@@ -46,18 +41,23 @@ mod phase {
 impl Stage {
     fn reached(&self) -> u8 {
         match self {
-            Stage::Idle | Stage::Ordered | Stage::Failed(_) => phase::BEFORE,
-            Stage::Prepared => phase::PREPARED,
-            Stage::Drained | Stage::Reached(_) => phase::WORKED,
-            Stage::Ran(_) | Stage::Closed(_) => phase::OVER,
+            Stage::Said(Reply::Prepared) => phase::PREPARED,
+            Stage::Said(Reply::Drained | Reply::Reached(_)) => phase::WORKED,
+            Stage::Said(Reply::Ran(_) | Reply::Closed(_)) => phase::OVER,
+            _ => phase::BEFORE,
+        }
+    }
+
+    fn failure(&self) -> Option<&String> {
+        match self {
+            Stage::Said(Reply::Failed(text)) => Some(text),
+            _ => None,
         }
     }
 
     fn is_over(&self) -> bool {
-        matches!(
-            self,
-            Stage::Idle | Stage::Ran(_) | Stage::Closed(_) | Stage::Failed(_)
-        )
+        let idle = matches!(self, Stage::Idle);
+        idle || self.reached() == phase::OVER || self.failure().is_some()
     }
 }
 
@@ -227,8 +227,8 @@ impl<L: Link> First<L> {
                 self.take(from, word);
             }
             Err(error) => {
-                self.seats[from].stage =
-                    Stage::Failed(format!("its message cannot be read: {error}"));
+                let text = format!("its message cannot be read: {error}");
+                self.seats[from].stage = Stage::Said(Reply::Failed(text));
             }
         }
     }
@@ -237,12 +237,7 @@ impl<L: Link> First<L> {
         let run = self.run;
         let seat = &mut self.seats[from];
         match word {
-            FromHost::Prepared { run: of } if of == run => seat.stage = Stage::Prepared,
-            FromHost::Drained { run: of } if of == run => seat.stage = Stage::Drained,
-            FromHost::Reached { run: of, data } if of == run => seat.stage = Stage::Reached(data),
-            FromHost::Ran { run: of, data } if of == run => seat.stage = Stage::Ran(data),
-            FromHost::Closed { run: of, data } if of == run => seat.stage = Stage::Closed(data),
-            FromHost::Failed { run: of, text } if of == run => seat.stage = Stage::Failed(text),
+            FromHost::Said { run: of, reply } if of == run => seat.stage = Stage::Said(reply),
             FromHost::Aborting { run: of } if of == run => seat.aborting = true,
             FromHost::Ending { text } => seat.ending = Some(text),
             FromHost::Bye => seat.left = true,
@@ -250,12 +245,15 @@ impl<L: Link> First<L> {
         }
     }
 
-    fn tell<P: Port>(
+    /// Asks this of a host's keeper.
+    fn ask<P: Port>(
         &mut self,
         round: &mut Round<'_, P>,
         rank: usize,
-        word: ToHost,
+        request: Request,
     ) -> Result<(), KeeperError> {
+        let run = self.run;
+        let word = ToHost::Ask { run, request };
         if rank > 0 {
             return self.say(rank, &word);
         }
@@ -301,11 +299,8 @@ impl<L: Link> First<L> {
     /// A host that fails or is told to end is an error even while it takes no part.
     fn refuse_failures(&self) -> Result<(), KeeperError> {
         let failed = self.seats.iter().enumerate().find_map(|(rank, seat)| {
-            let text = match &seat.stage {
-                Stage::Failed(text) => text,
-                _ => seat.ending.as_ref()?,
-            };
-            Some(self.said(rank, text))
+            let text = seat.stage.failure().or(seat.ending.as_ref());
+            Some(self.said(rank, text?))
         });
         failed.map_or(Ok(()), Err)
     }

@@ -7,7 +7,7 @@ use super::super::words::ToHost;
 use super::{First, Round, Seat, Stage, phase};
 use crate::hosts::{HostData, HostDid, Offset};
 use crate::keeper::KeeperError;
-use crate::order::{Assignment, Closed, Reached, RunOrder, SweepOrder, Together};
+use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder, Together};
 use jostle_sys::clock;
 use std::time::{Duration, Instant};
 
@@ -91,7 +91,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         orders: &[Option<RunOrder>],
     ) -> Result<Vec<HostData>, KeeperError> {
-        let assigned = |order: &RunOrder| Assignment::Run(Box::new(order.clone()));
+        let assigned = |order: &RunOrder| Request::Run(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
         let workers = orders.iter().flatten().map(|order| order.workers as u64);
@@ -105,7 +105,7 @@ impl<L: Link> First<L> {
         self.measure_clocks(round)?;
         Ok(self.did(&taking, &start, |seat| {
             match std::mem::take(&mut seat.stage) {
-                Stage::Ran(data) => Some((data.began_ns, *data)),
+                Stage::Said(Reply::Ran(data)) => Some((data.began_ns, *data)),
                 _ => None,
             }
         }))
@@ -117,7 +117,7 @@ impl<L: Link> First<L> {
         orders: &[Option<SweepOrder>],
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
     ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
-        let assigned = |order: &SweepOrder| Assignment::Sweep(Box::new(order.clone()));
+        let assigned = |order: &SweepOrder| Request::Sweep(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
         let listed = orders.iter().flatten().map(|order| order.open.len());
@@ -125,13 +125,17 @@ impl<L: Link> First<L> {
             let start = self.go(round, &taking, 1)?;
             self.reach_at_work(round, &taking, phase::WORKED, ENDLESS)?;
             self.measure_clocks(round)?;
-            let take = |seat: &mut Seat| match std::mem::replace(&mut seat.stage, Stage::Prepared) {
-                Stage::Reached(data) => Some((data.began_ns, *data)),
+            let take = |seat: &mut Seat| match std::mem::replace(
+                &mut seat.stage,
+                Stage::Said(Reply::Prepared),
+            ) {
+                Stage::Said(Reply::Reached(data)) => Some((data.began_ns, *data)),
                 _ => None,
             };
             let did = self.did(&taking, &start, take);
-            let stopped =
-                |did: &HostDid<Reached>| did.data.stopped.is_some() || !did.data.deaths.is_empty();
+            let stopped = |did: &HostDid<Reached>| {
+                did.data.stopped.is_some() || !did.data.around.deaths.is_empty()
+            };
             let is_last = did.iter().any(stopped);
             reached(did);
             if is_last {
@@ -145,7 +149,7 @@ impl<L: Link> First<L> {
         };
         Ok(self.did(&taking, &start, |seat| {
             match std::mem::take(&mut seat.stage) {
-                Stage::Closed(data) => Some((0, *data)),
+                Stage::Said(Reply::Closed(data)) => Some((0, *data)),
                 _ => None,
             }
         }))
@@ -157,7 +161,7 @@ impl<L: Link> First<L> {
     fn prepare<P: Port>(
         &mut self,
         round: &mut Round<'_, P>,
-        mut assignments: Vec<Option<Assignment>>,
+        mut assignments: Vec<Option<Request>>,
     ) -> Result<Vec<usize>, KeeperError> {
         self.refuse_failures()?;
         self.freshen_clocks(round)?;
@@ -172,19 +176,19 @@ impl<L: Link> First<L> {
         let (asking, others) = taking.split_at(1.min(taking.len()));
         for ranks in [asking, others] {
             for rank in ranks.iter().copied() {
-                let Some(mut order) = assignments[rank].take() else {
+                let Some(mut request) = assignments[rank].take() else {
                     continue;
                 };
                 let together = Some(Together {
                     asks_server: asking.contains(&rank),
                     takes_anchor: self.is_first_of_machine(rank, &taking),
                 });
-                match &mut order {
-                    Assignment::Run(order) => order.together = together,
-                    Assignment::Sweep(order) => order.together = together,
+                match &mut request {
+                    Request::Run(order) => order.together = together,
+                    Request::Sweep(order) => order.together = together,
+                    _ => {}
                 }
-                let run = self.run;
-                self.tell(round, rank, ToHost::Order { run, order })?;
+                self.ask(round, rank, request)?;
             }
             self.reach(round, ranks, phase::PREPARED, self.limits.ready)?;
         }
@@ -211,11 +215,11 @@ impl<L: Link> First<L> {
         let margin_ns = MARGIN_NS
             + MARGIN_PER_HOST_NS * self.hosts.len() as u64
             + MARGIN_PER_WORKER_NS * workers;
-        let (run, at) = (self.run, clock::monotonic() + margin_ns);
+        let at = clock::monotonic() + margin_ns;
         for rank in taking.iter().copied() {
             let ahead = self.offset(rank, at).ahead_ns;
             let at_ns = at.saturating_add_signed(ahead);
-            self.tell(round, rank, ToHost::Go { run, at_ns })?;
+            self.ask(round, rank, Request::Go { at_ns })?;
         }
         for rank in self.others().filter(|rank| !taking.contains(rank)) {
             self.say(rank, &ToHost::Sleep)?;
@@ -243,9 +247,8 @@ impl<L: Link> First<L> {
         taking: &[usize],
         patience: Duration,
     ) -> Result<(), KeeperError> {
-        let run = self.run;
         for rank in taking.iter().copied() {
-            self.tell(round, rank, ToHost::Conclude { run })?;
+            self.ask(round, rank, Request::Conclude)?;
         }
         self.reach(round, taking, phase::OVER, patience)
     }
@@ -287,16 +290,13 @@ impl<L: Link> First<L> {
             true => self.limits.interrupt,
             false => self.limits.silence,
         };
-        let run = self.run;
         for rank in 0..self.hosts.len() {
-            let _ = self.tell(round, rank, ToHost::Abort { run });
+            let _ = self.ask(round, rank, Request::Abort);
         }
         let (start, mut looks) = (Instant::now(), 0);
         loop {
             let _ = self.pump();
-            let deaf = |seat: &Seat| {
-                !seat.gone && !seat.aborting && !matches!(seat.stage, Stage::Failed(_))
-            };
+            let deaf = |seat: &Seat| !seat.gone && !seat.aborting && seat.stage.failure().is_none();
             let busy = |seat: &Seat| !seat.gone && !seat.stage.is_over();
             let quiet = self.seats.iter().all(|seat| !deaf(seat) && !busy(seat));
             if quiet && !round.participant.is_busy() {
