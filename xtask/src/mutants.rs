@@ -18,9 +18,10 @@ const MUTANTS: &[Mutant] = &[
     (
         "leases end 3 ms early",
         "deadlines.rs",
-        "self.behind = !self.work_off_timers(now, outputs);",
-        "let now = Time(now.0 + if MUTANT { 3_000_000 } else { 0 });
-        self.behind = !self.work_off_timers(now, outputs);",
+        "self.behind = !self.work_off_timers(step);",
+        "let now = super::Time(step.now.0 + if MUTANT { 3_000_000 } else { 0 });
+        let step = &mut Step { now, outputs: &mut *step.outputs };
+        self.behind = !self.work_off_timers(step);",
     ),
     (
         "every 16th token is given out twice",
@@ -37,11 +38,11 @@ const MUTANTS: &[Mutant] = &[
     (
         "the end of a lease wakes nobody",
         "deadlines.rs",
-        "self.serve(lock, deadline, now, outputs);",
-        "if MUTANT && state != State::Waiting && self.locks[lock].queue != NIL {
+        "self.serve(lock, deadline, step);",
+        "if MUTANT && state != ClaimState::Waiting && self.locks[lock].queue != NIL {
             return;
         }
-        self.serve(lock, deadline, now, outputs);",
+        self.serve(lock, deadline, step);",
     ),
     (
         "a request overtakes",
@@ -90,11 +91,11 @@ const MUTANTS: &[Mutant] = &[
     (
         "lines that a group leaves are not served",
         "grants.rs",
-        "self.serve_others(at, now, outputs);",
+        "self.serve_others(at, step);",
         "if MUTANT {
                 return self.unserved.clear();
             }
-            self.serve_others(at, now, outputs);",
+            self.serve_others(at, step);",
     ),
     (
         "the connection owns a session's lock",
@@ -125,14 +126,14 @@ const MUTANTS: &[Mutant] = &[
         "clients.rs",
         "            loop {
                 let entry =",
-        "            while !(MUTANT && session != NIL) {
+        "            while !(MUTANT && session.is_some()) {
                 let entry =",
     ),
     (
         "waiters are not told of their session's end",
-        "sessions.rs",
-        "if claim == NIL {",
-        "if claim == NIL || MUTANT {",
+        "clients.rs",
+        "                && claim != NIL\n",
+        "                && claim != NIL && !MUTANT\n",
     ),
     (
         "leases of closed connections are not booked",
@@ -143,38 +144,42 @@ const MUTANTS: &[Mutant] = &[
     (
         "a handover reverses lines",
         "image.rs",
-        "            .map(|place| waiter_image(place, &self.claims[place]))
-            .collect();",
-        "            .map(|place| waiter_image(place, &self.claims[place]))
-            .collect();
-        if MUTANT {
-            image.waiting.reverse();
-        }",
+        "waiting: waiting
+                .map(|(place, claim)| waiter_image(place, claim))
+                .collect(),",
+        "waiting: {
+                let line = waiting.map(|(place, claim)| waiter_image(place, claim));
+                let mut line: Vec<_> = line.collect();
+                if MUTANT {
+                    line.reverse();
+                }
+                line
+            },",
     ),
     (
         "a handover prolongs leases",
         "image.rs",
-        "            deadline: end(deadline),",
-        "            deadline: end(deadline).map(|end| end + u64::from(MUTANT) * 40_000_000),",
+        "deadline: end(lock.deadline),",
+        "deadline: end(lock.deadline).map(|end| end + u64::from(MUTANT) * 40_000_000),",
     ),
     (
         "an owner is told another's token",
         "holders.rs",
-        "Some((self.claims[claim].token, mode))",
-        "let claim = if MUTANT { queue.sharing.head } else { claim };
-        Some((self.claims[claim].token, mode))",
+        "Some((self.claims[claim].token, self.queue(lock).shared_mode()))",
+        "let claim = if MUTANT { self.queue(lock).sharing.head } else { claim };
+        Some((self.claims[claim].token, self.queue(lock).shared_mode()))",
     ),
     (
         "a session has a lock twice",
         "grants.rs",
-        "if session != NIL && granted {",
-        "if session != NIL && granted && !MUTANT {",
+        "if session != NIL && matches!(outcome, Outcome::Granted(_)) {",
+        "if session != NIL && matches!(outcome, Outcome::Granted(_)) && !MUTANT {",
     ),
     (
         "what a session was told is forgotten",
         "holders.rs",
-        "deadline == NEVER && token <= told",
-        "deadline == NEVER && token <= told && !MUTANT",
+        "*self.deadline_of(hold) == NEVER && token <= told",
+        "*self.deadline_of(hold) == NEVER && token <= told && !MUTANT",
     ),
     (
         "a lock that was just released answers to any name",

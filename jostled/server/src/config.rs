@@ -70,15 +70,6 @@ pub enum ConfigError {
     Value(String),
 }
 
-/// Where the range of tokens is remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
-    /// In this directory.
-    Directory(PathBuf),
-    /// Nowhere.
-    None,
-}
-
 /// What a start does while leases of the program before may still run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -98,8 +89,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// The Unix socket and its permissions.
     pub unix: Option<(PathBuf, u32)>,
-    /// Where tokens are remembered.
-    pub data: Data,
+    /// The directory in which tokens are remembered; `None`: nowhere.
+    pub data: Option<PathBuf>,
     /// See [`Settings::after_crash`].
     pub after_crash: AfterCrash,
     /// The longest lease.
@@ -195,7 +186,7 @@ impl Settings {
         let part = |of: usize, most: usize| limit.map_or(most, |limit: usize| most.min(limit / of));
         let data = self.data(&env)?;
         let after_crash = self.after_crash.unwrap_or(AfterCrash::Wait);
-        let waits = after_crash == AfterCrash::Wait && data != Data::None;
+        let waits = after_crash == AfterCrash::Wait && data.is_some();
         let no_ttl = if waits { 3_600_000 } else { TTL_MAX_MS };
         let max_ttl_ms = self
             .max_ttl
@@ -213,8 +204,8 @@ impl Settings {
             users_file,
             reserve_connections: self.reserve_connections.unwrap_or(reserve),
             metrics: self.metrics.as_deref().map(address::parse).transpose()?,
-            log_level: self.level(),
-            log_format: self.format(),
+            log_level: self.log_level.unwrap_or_default(),
+            log_format: self.log_format.unwrap_or_default(),
             table: self.table_limits(size(self.max_memory, part(2, 1 << 30))),
             max_connections: self.max_connections.unwrap_or(10_000),
             max_request: size(self.max_request, 64 << 10),
@@ -267,16 +258,11 @@ impl Settings {
     }
 
     fn addresses(&self, password: bool) -> Result<Vec<SocketAddr>, ConfigError> {
-        let default = [DEFAULT_LISTEN.to_owned()];
-        let texts = if self.listen.is_empty() {
-            &default[..]
-        } else {
-            &self.listen
-        };
-        if texts.len() == 1 && texts[0] == "none" {
-            return Ok(Vec::new());
+        match &self.listen[..] {
+            [] => Ok(vec![guarded(DEFAULT_LISTEN, password)?]),
+            [only] if only == "none" => Ok(Vec::new()),
+            texts => texts.iter().map(|text| guarded(text, password)).collect(),
         }
-        texts.iter().map(|text| guarded(text, password)).collect()
     }
 
     fn tls(
@@ -301,12 +287,8 @@ impl Settings {
             or_credential(&self.tls_key, "jostled.key", env)?,
         );
         let (Some(cert), Some(key)) = files else {
-            if !listens {
-                return Ok(None);
-            }
-            return Err(ConfigError::Tls(
-                "--tls-listen needs --tls-cert and --tls-key",
-            ));
+            let missing = ConfigError::Tls("--tls-listen needs --tls-cert and --tls-key");
+            return if listens { Err(missing) } else { Ok(None) };
         };
         let listen = self.tls_listen.iter().map(|text| guarded(text, password));
         Ok(Some(TlsConfig {
@@ -326,11 +308,9 @@ impl Settings {
         Ok(Some((path, mode)))
     }
 
-    fn data(&self, env: &impl Fn(&str) -> Option<String>) -> Result<Data, ConfigError> {
-        match self.data.as_deref() {
-            Some("none") => return Ok(Data::None),
-            Some(path) => return Ok(Data::Directory(path.into())),
-            None => {}
+    fn data(&self, env: &impl Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, ConfigError> {
+        if let Some(path) = &self.data {
+            return Ok((path != "none").then(|| path.into()));
         }
         // The XDG rules: an empty or relative value counts as unset.
         let home = |name: &str| env(name).filter(|home| Path::new(home).is_absolute());
@@ -339,7 +319,7 @@ impl Settings {
             .and_then(|list| list.split(':').next().map(PathBuf::from))
             .or_else(|| home("XDG_STATE_HOME").map(|home| Path::new(&home).join("jostled")))
             .or_else(|| home("HOME").map(|home| Path::new(&home).join(".local/state/jostled")))
-            .map(Data::Directory)
+            .map(Some)
             .ok_or(ConfigError::NoDataDirectory)
     }
 }
@@ -362,13 +342,11 @@ impl Config {
 
     fn check(&self) -> Result<(), ConfigError> {
         let wrong = |text: String| Err(ConfigError::Value(text));
-        if !(1..=65535).contains(&self.table.name_bytes) {
-            return wrong(format!(
-                "--max-name {} is not within 1 to 65535",
-                self.table.name_bytes
-            ));
+        let (name_bytes, connections) = (self.table.name_bytes, self.max_connections);
+        if !(1..=65535).contains(&name_bytes) {
+            return wrong(format!("--max-name {name_bytes} is not within 1 to 65535"));
         }
-        if self.table.name_bytes + 256 > self.max_request {
+        if name_bytes + 256 > self.max_request {
             return wrong("--max-request must exceed --max-name by 256 bytes".into());
         }
         if self.max_request > 1 << 30 {
@@ -378,16 +356,16 @@ impl Config {
         if !(1..=32767).contains(&self.tcp_keepalive.as_secs()) {
             return wrong("--tcp-keepalive is not within 1 to 32767 seconds".into());
         }
-        if self.max_connections == 0 || self.max_connections >= 1 << 20 {
+        if !(1..1 << 20).contains(&connections) {
             return wrong("--max-connections is not within 1 to 1048575".into());
         }
         if self.max_ttl_ms == 0 {
             return wrong("--max-ttl is at least 1 second".into());
         }
-        if self.reserve_connections >= self.max_connections {
+        if self.reserve_connections >= connections {
             return wrong("--reserve-connections leaves none for others".into());
         }
-        if self.max_connections + self.table.sessions as usize >= 1 << 20 {
+        if connections + self.table.sessions as usize >= 1 << 20 {
             return wrong("--max-connections and --max-sessions together exceed 1048575".into());
         }
         Ok(())
@@ -524,9 +502,9 @@ mod tests {
             ("data = '/d'", &[("STATE_DIRECTORY", "/s")], "/d"),
         ] {
             let config = resolved(toml, env).unwrap();
-            assert_eq!(config.data, Data::Directory(expected.into()));
+            assert_eq!(config.data, Some(expected.into()));
         }
-        assert_eq!(resolved("data = 'none'", &[]).unwrap().data, Data::None);
+        assert_eq!(resolved("data = 'none'", &[]).unwrap().data, None);
         // Without any of them it wrote to ./jostled-data, wherever it was started.
         for value in [None, Some(""), Some("relative")] {
             let settings = Settings::default();

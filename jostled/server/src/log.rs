@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How much a line matters.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The daemon cannot do what it is for.
@@ -16,16 +14,18 @@ pub enum Level {
     /// It can, but not as it was told to.
     Warn,
     /// What it does.
+    #[default]
     Info,
     /// Each connection.
     Debug,
 }
 
 /// How lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// `jostled: ...`
+    #[default]
     Text,
     /// An object a line.
     Json,

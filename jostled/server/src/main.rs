@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use jostle_daemon::{memory, signals};
-use jostle_lockd::config::{ConfigError, Data};
+use jostle_lockd::config::ConfigError;
 use jostle_lockd::handover::{Program, StateError};
 use jostle_lockd::log::{self, Level, say, write};
 use jostle_lockd::server::{self, Reload, StartError, Successor};
@@ -155,7 +155,8 @@ fn resolve(settings: Settings, inherits: bool) -> Result<Config, ConfigError> {
 
 /// Applies the level and format of these settings to the log from now on.
 fn obey(settings: &Settings) {
-    log::set(settings.level(), settings.format());
+    let (level, format) = (settings.log_level, settings.log_format);
+    log::set(level.unwrap_or_default(), format.unwrap_or_default());
 }
 
 fn announce(server: &Server, config: &Config) {
@@ -177,7 +178,7 @@ fn announce(server: &Server, config: &Config) {
         );
         write(Level::Warn, &text);
     }
-    if config.data == Data::None {
+    if config.data.is_none() {
         write(
             Level::Warn,
             "no data directory: fencing tokens start at 1 again with each start",

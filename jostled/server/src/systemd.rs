@@ -6,7 +6,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use listenfd::ListenFd;
-use rustix::time::{ClockId, clock_gettime};
 
 /// The socket through which the service manager learns the service's state.
 #[derive(Debug)]
@@ -40,8 +39,7 @@ impl Notifier {
 
     /// The settings are being read again; [`Notifier::ready`] follows.
     pub fn reloading(&self) {
-        let time = clock_gettime(ClockId::Monotonic);
-        let micros = time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000;
+        let micros = jostle_sys::clock::monotonic() / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
@@ -83,10 +81,10 @@ pub fn inherited() -> std::io::Result<Vec<Inherited>> {
         .map(|index| {
             let fd: OwnedFd = match found.take_tcp_listener(index) {
                 Ok(Some(listener)) => listener.into(),
-                _ => match found.take_unix_listener(index)? {
-                    Some(listener) => listener.into(),
-                    None => return Err(std::io::ErrorKind::InvalidInput.into()),
-                },
+                _ => {
+                    let listener = found.take_unix_listener(index)?;
+                    listener.ok_or(std::io::ErrorKind::InvalidInput)?.into()
+                }
             };
             let name = names.next().unwrap_or_default().to_owned();
             Ok(Inherited { fd, name })

@@ -230,20 +230,12 @@ impl FileStore {
     /// # Errors
     /// [`StoreError`].
     pub(crate) fn open(directory: &Path, restored: bool) -> Result<Opened, StoreError> {
-        let io = |path: &Path, call: &'static str| {
-            let path = path.to_owned();
-            move |error| StoreError::Io { path, call, error }
-        };
-        fs::create_dir_all(directory).map_err(io(directory, "create the data directory"))?;
+        fs::create_dir_all(directory).map_err(failed(directory, "create the data directory"))?;
         let path = directory.join("tokens");
         if !path.exists() {
-            create(directory, &path, 1).map_err(io(&path, "create"))?;
+            create(directory, &path, 1).map_err(failed(&path, "create"))?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(io(&path, "open"))?;
+        let file = open_file(&path).map_err(failed(&path, "open"))?;
         Self::adopt(directory, file, restored)
     }
 
@@ -258,10 +250,7 @@ impl FileStore {
         restored: bool,
     ) -> Result<Opened, StoreError> {
         let path = directory.join("tokens");
-        let io = |call: &'static str| {
-            let path = path.clone();
-            move |error| StoreError::Io { path, call, error }
-        };
+        let io = |call| failed(&path, call);
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(path)),
@@ -302,18 +291,14 @@ impl FileStore {
     fn restore(&mut self) -> io::Result<()> {
         let own = self.file.metadata()?.dev();
         let there = self.directory.ancestors().find(|path| path.exists());
-        if there
-            .map(fs::metadata)
-            .transpose()?
-            .map(|found| found.dev())
-            != Some(own)
-        {
+        let there = there.map(fs::metadata).transpose()?;
+        if there.map(|found| found.dev()) != Some(own) {
             return Err(io::Error::other("its file system is not mounted any more"));
         }
         fs::create_dir_all(&self.directory)?;
         let path = self.directory.join("tokens");
         create(&self.directory, &path, self.end)?;
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let file = open_file(&path)?;
         file.try_lock()
             .map_err(|_| io::Error::other("in use by another jostled"))?;
         let mut record = [0; RECORD];
@@ -325,6 +310,16 @@ impl FileStore {
         let promised = std::mem::take(&mut self.promised);
         self.promise(promised)
     }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// What has failed, from the system's error.
+fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |error| StoreError::Io { path, call, error }
 }
 
 /// Makes the file appear whole or not at all.

@@ -217,16 +217,4 @@ impl Settings {
         self.busy_poll_always |= file.busy_poll_always;
         self
     }
-
-    /// The level of the log.
-    #[must_use]
-    pub fn level(&self) -> Level {
-        self.log_level.unwrap_or(Level::Info)
-    }
-
-    /// The format of the log.
-    #[must_use]
-    pub fn format(&self) -> Format {
-        self.log_format.unwrap_or(Format::Text)
-    }
 }

@@ -74,12 +74,9 @@ impl Check {
         let start = Instant::now();
         loop {
             let left = patience.saturating_sub(start.elapsed());
-            let time = Timespec {
-                tv_sec: left.as_secs() as i64,
-                tv_nsec: left.subsec_nanos().into(),
-            };
+            let time = Timespec::try_from(left).ok();
             let mut fds = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
-            match poll(&mut fds, Some(&time)) {
+            match poll(&mut fds, time.as_ref()) {
                 // A signal has come; that is no answer.
                 Err(Errno::INTR) => {}
                 other => return other.is_ok_and(|ready| ready > 0),

@@ -49,12 +49,6 @@ pub enum StateError {
     Start(#[from] crate::server::errors::StartError),
 }
 
-impl From<rustix::io::Errno> for StateError {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self::Io(errno.into())
-    }
-}
-
 /// Everything that the new program needs and that is not in its settings. The
 /// descriptors come beside it, in the order of `listeners` and `conns`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,7 +130,7 @@ pub(crate) struct Intake {
 }
 
 /// What the sweep and administrators look at. A handover keeps it as it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Profile {
     pub(crate) since: Time,
     pub(crate) last_request: Time,
@@ -184,23 +178,22 @@ pub(crate) fn encode(state: &State) -> io::Result<Vec<u8>> {
 
 /// Checks that the bytes are complete; returns the checksum and the content.
 fn open(bytes: &[u8]) -> Result<(u64, &[u8]), StateError> {
-    let number = |at: usize, length: usize| {
-        let mut word = [0; 8];
-        word[..length].copy_from_slice(bytes.get(at..at + length)?);
-        Some(u64::from_le_bytes(word))
-    };
-    let head = (number(8, 4), number(12, 8), number(20, 8));
-    let (Some(version), Some(length), Some(sum)) = head else {
+    let Some((head, body)) = bytes.split_at_checked(HEAD) else {
         return Err(StateError::Damaged("it is too short"));
     };
-    if !bytes.starts_with(MARK) {
+    let number = |at: usize, length: usize| {
+        let mut word = [0; 8];
+        word[..length].copy_from_slice(&head[at..at + length]);
+        u64::from_le_bytes(word)
+    };
+    let (version, length, sum) = (number(8, 4), number(12, 8), number(20, 8));
+    if !head.starts_with(MARK) {
         return Err(StateError::Damaged("it does not begin as one"));
     }
     if version != u64::from(VERSION) {
         let found = version as u32;
         return Err(StateError::Version { found });
     }
-    let body = &bytes[HEAD..];
     if body.len() as u64 != length {
         return Err(StateError::Damaged("it is not whole"));
     }

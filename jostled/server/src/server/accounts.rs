@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use super::Server;
 use super::conn::Conn;
-use super::net::{Door, Listener};
 use crate::table::{Enlist, Quota, Time};
-use crate::users::{User, Users};
+use crate::users::{self, User, Users};
 
 /// Why a login fails although the password is right.
 pub(super) enum LoginError {
@@ -18,11 +17,6 @@ pub(super) enum LoginError {
 }
 
 impl Server {
-    /// All users.
-    pub(super) fn users(&self) -> impl Iterator<Item = &Arc<User>> {
-        self.config.users.iter()
-    }
-
     /// Checks users before they are adopted: there must be numbers for all of them, and
     /// no user without a password while other machines can reach an address.
     pub(super) fn check_users(&self, users: Users) -> Result<Users, String> {
@@ -32,39 +26,32 @@ impl Server {
             return Err("more than 65534 users since the start".to_owned());
         }
         // Listeners that systemd or the previous program opened count, too.
-        let clients = |listener: &&Listener| listener.door != Door::Metrics;
-        let served = self.doors.listeners.iter().filter(clients);
-        let mut public = served
-            .filter_map(|listener| listener.address)
-            .filter(|address| !jostle_daemon::address::is_loopback(address));
-        match public.next() {
-            Some(address) if !users.all_need_passwords() => Err(format!(
+        let mut listeners = self.doors.listeners.iter();
+        match listeners.find_map(|listener| listener.unguarded(&users)) {
+            Some(address) => Err(format!(
                 "a user without a password, while {address} can be reached from other machines"
             )),
-            _ => Ok(users),
+            None => Ok(users),
         }
     }
 
     /// Adopts checked users for all connections that are in their slots.
     pub(super) fn adopt_users(&mut self, users: Users, now: Time) {
-        self.config.users = users;
-        let list: Vec<Arc<User>> = self.users().cloned().collect();
         let mut gone: BTreeSet<u16> = (0..=self.numbers.names.len() as u16).collect();
-        for user in list {
+        let mut quotas = Vec::new();
+        for user in users.iter() {
             let account = self.numbers.add(&user.name);
             gone.remove(&account);
-            let event = Quota {
-                account,
-                locks: user.quota.locks,
-                waiters: user.quota.waiters,
-            };
-            self.step(event, now);
+            quotas.push((account, user.quota));
         }
         // Users that are gone keep what they hold and get nothing new. Their bounds are
         // removed last: while any account has a bound, leases of closed connections
         // stay counted.
-        for account in gone {
-            let (locks, waiters) = (None, None);
+        quotas.extend(
+            gone.into_iter()
+                .map(|account| (account, Default::default())),
+        );
+        for (account, users::Quota { locks, waiters, .. }) in quotas {
             let event = Quota {
                 account,
                 locks,
@@ -72,6 +59,7 @@ impl Server {
             };
             self.step(event, now);
         }
+        self.config.users = users;
         for slot in 0..self.conns.len() {
             if let Some(mut conn) = self.conns[slot].take() {
                 self.renew_user(&mut conn);
@@ -151,10 +139,7 @@ impl Server {
     pub(super) fn is_reserved(&self) -> bool {
         let known = self.table.clients() as usize;
         // The new connection is counted already.
-        known
-            > self
-                .doors
-                .max_connections
-                .saturating_sub(self.config.reserve_connections)
+        let reserved = self.config.reserve_connections;
+        known > self.doors.max_connections.saturating_sub(reserved)
     }
 }

@@ -55,9 +55,9 @@ pub(crate) struct Conn {
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
     /// The names that the LOCK or LOCKALL in progress wants, if it wants leases.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Leases,
     /// Leases granted after a wait, whose replies were not yet sent.
-    pub(crate) fresh_leases: FreshLeases,
+    pub(crate) fresh_leases: Leases,
     /// Bytes of its buffers that the server has counted.
     pub(crate) accounted: usize,
     pub(crate) profile: Profile,
@@ -93,18 +93,14 @@ impl Conn {
             watched_for_room: false,
             output: Vec::new(),
             sent: 0,
-            wanted: Wanted::default(),
-            fresh_leases: FreshLeases::default(),
+            wanted: Leases::default(),
+            fresh_leases: Leases::default(),
             accounted: 0,
             profile: Profile {
                 since: now,
                 last_request: now,
                 incomplete_since: Some(now),
-                stuck_since: None,
-                commands: 0,
-                name: Vec::new(),
-                library: Vec::new(),
-                library_version: Vec::new(),
+                ..Default::default()
             },
         }
     }
@@ -195,17 +191,15 @@ impl Conn {
             (self.output, self.sent) = (Vec::new(), 0);
         }
         if !self.waits() {
-            self.wanted = Wanted::default();
+            self.wanted = Leases::default();
         }
     }
 
     /// Bytes of memory in its buffers.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
-        let queued = self
-            .transaction
-            .as_ref()
-            .map_or(0, |queued| queued.requests.capacity());
+        let queued = self.transaction.as_ref();
+        let queued = queued.map_or(0, |queued| queued.requests.capacity());
         let leases = self.wanted.bytes() + self.fresh_leases.bytes();
         self.intake.input.capacity() + self.output.capacity() + queued + leases
     }
@@ -279,38 +273,16 @@ pub(crate) struct Parked {
     pub(crate) length: usize,
 }
 
-/// Names, one behind the other.
+/// Names of leases and their tokens, 0 for those that are only wanted.
 #[derive(Default)]
-pub(crate) struct Wanted {
-    names: Vec<u8>,
-    lengths: Vec<usize>,
-}
-
-impl Wanted {
-    /// Bytes of memory.
-    fn bytes(&self) -> usize {
-        self.names.capacity() + self.lengths.capacity() * size_of::<usize>()
-    }
-
-    pub(crate) fn set(&mut self, names: &[&[u8]]) {
-        self.names.clear();
-        self.lengths.clear();
-        for name in names {
-            self.names.extend_from_slice(name);
-            self.lengths.push(name.len());
-        }
-    }
-}
-
-/// Tokens and names of leases.
-#[derive(Default)]
-pub(crate) struct FreshLeases {
-    /// Each with the length of its name.
+pub(crate) struct Leases {
+    /// Each token with the length of its name.
     tokens: Vec<(u64, usize)>,
+    /// The names, one behind the other.
     names: Vec<u8>,
 }
 
-impl FreshLeases {
+impl Leases {
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -320,11 +292,9 @@ impl FreshLeases {
         self.names.capacity() + self.tokens.capacity() * size_of::<(u64, usize)>()
     }
 
-    /// Adds leases for the wanted names, with consecutive tokens from `first` on.
-    pub(crate) fn push(&mut self, first: u64, wanted: &Wanted) {
-        let lengths = wanted.lengths.iter().copied();
-        self.tokens.extend((first..).zip(lengths));
-        self.names.extend_from_slice(&wanted.names);
+    pub(crate) fn push(&mut self, token: u64, name: &[u8]) {
+        self.tokens.push((token, name.len()));
+        self.names.extend_from_slice(name);
     }
 
     pub(crate) fn clear(&mut self) {

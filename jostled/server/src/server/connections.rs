@@ -8,6 +8,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Server;
 use super::conn::Conn;
+#[cfg(feature = "tls")]
+use super::handshake::Handshakes;
 use super::net::{self, Door};
 use super::stream::Stream;
 use super::turn::GRANTS_PER_SEND;
@@ -32,11 +34,7 @@ impl Server {
 
     pub(super) fn take_conn(&mut self, client: ClientId) -> Option<Box<Conn>> {
         let place = self.conns.get_mut(client.slot())?;
-        if place.as_ref().is_some_and(|conn| conn.id == client) {
-            place.take()
-        } else {
-            None
-        }
+        place.take_if(|conn| conn.id == client)
     }
 
     pub(super) fn accept(&mut self, index: usize) {
@@ -89,8 +87,8 @@ impl Server {
         let number = self.doors.arrivals;
         #[cfg(feature = "tls")]
         if door == Door::Tls {
-            if let (Some(handshakes), Some(tls)) = (&self.doors.handshakes, &self.doors.tls) {
-                let _ = handshakes.begin(number, fd, peer, tls.clone());
+            if let Some(handshakes) = &self.doors.handshakes {
+                let _ = handshakes.begin(number, fd, peer);
             }
             return;
         }
@@ -100,12 +98,10 @@ impl Server {
     fn is_full(&self) -> bool {
         let known = self.table.clients() as usize;
         #[cfg(feature = "tls")]
-        let known = known
-            + self
-                .doors
-                .handshakes
-                .as_ref()
-                .map_or(0, |shaken| shaken.pending());
+        #[cfg(feature = "tls")]
+        let handshakes = self.doors.handshakes.as_ref();
+        #[cfg(feature = "tls")]
+        let known = known + handshakes.map_or(0, Handshakes::pending);
         known >= self.doors.max_connections
     }
 
@@ -152,15 +148,8 @@ impl Server {
     /// Admits the clients whose handshakes are done.
     #[cfg(feature = "tls")]
     pub(super) fn admit_tls(&mut self) {
-        if let Some(handshakes) = &self.doors.handshakes {
-            handshakes.hush();
-        }
-        while let Some(guest) = self
-            .doors
-            .handshakes
-            .as_ref()
-            .and_then(|shaken| shaken.take())
-        {
+        self.doors.handshakes.iter().for_each(Handshakes::hush);
+        while let Some(guest) = self.doors.handshakes.as_ref().and_then(Handshakes::take) {
             let stream = Stream::tls(guest.fd, guest.tls);
             let Some(client) = self.let_in(guest.number, stream, guest.peer) else {
                 continue;
@@ -189,13 +178,10 @@ impl Server {
         self.log_out(&mut conn, now);
         #[cfg(feature = "tls")]
         if let Some(name) = conn.stream.common_name()
-            && let Some(user) = self
-                .config
-                .users
-                .find(&name)
-                .filter(|user| user.on)
-                .cloned()
+            && let Some(user) = self.config.users.find(&name)
+            && user.on
         {
+            let user = user.clone();
             // If the login is refused, the client is treated as one without a certificate.
             let _ = self.log_in(&mut conn, user, now);
         }
@@ -221,15 +207,11 @@ impl Server {
     }
 
     pub(super) fn client_ready(&mut self, number: u64, flags: EventFlags) {
-        let slot = (number & 0xf_ffff) as usize;
-        let Some(place) = self.conns.get_mut(slot) else {
+        let client = ClientId::from_number(number);
+        // The event may belong to a client that left in this same turn.
+        let Some(mut conn) = self.take_conn(client) else {
             return;
         };
-        // The event may belong to a client that left in this same turn.
-        if place.as_ref().is_none_or(|conn| conn.id.number() != number) {
-            return;
-        }
-        let Some(mut conn) = place.take() else { return };
         // A client that has hung up may have sent requests before.
         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         conn.intake.hung_up |= hung_up;
@@ -237,8 +219,8 @@ impl Server {
         if hung_up {
             // When thousands of clients die at once, others come first.
             conn.broken |= flags.contains(EventFlags::ERR);
-            self.turn.dying.push_back(conn.id);
-            *place = Some(conn);
+            self.turn.dying.push_back(client);
+            self.conns[client.slot()] = Some(conn);
             return;
         }
         let alive = !conn.is_abandoned() && self.serve(&mut conn);
@@ -286,9 +268,8 @@ impl Server {
     }
 
     /// Watches a connection that nobody has watched yet.
-    pub(super) fn watch_new(&self, conn: &Conn) -> rustix::io::Result<()> {
-        let data = EventData::new_u64(conn.id.number());
-        epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST)
+    pub(super) fn watch_new(&self, conn: &Conn) -> io::Result<()> {
+        self.watch_for(conn.id.number(), &conn.stream.fd, INTEREST)
     }
 
     fn watch(&self, conn: &mut Conn) -> rustix::io::Result<()> {

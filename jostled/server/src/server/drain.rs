@@ -8,6 +8,7 @@ use rustix::time::Timespec;
 
 use super::Server;
 use crate::log::say;
+use crate::systemd::Notifier;
 use crate::table::{CancelAll, ClientId, Tick, Time};
 
 /// The reply to clients that wait for a lock, or request one, while holders finish.
@@ -25,9 +26,8 @@ impl Server {
         say(&format!(
             "draining for at most {ms} ms: {holds} holds, {waiters} waits ended"
         ));
-        if let Some(notifier) = &self.life.notifier {
-            notifier.status("draining: waits for holders");
-        }
+        self.life
+            .notify(|notifier| notifier.status("draining: waits for holders"));
     }
 
     /// Grants locks again; false: there was no drain.
@@ -36,9 +36,7 @@ impl Server {
         if was {
             self.set_draining(false);
             say("the drain was aborted: locks are granted again");
-            if let Some(notifier) = &self.life.notifier {
-                notifier.status("");
-            }
+            self.life.notify(|notifier| notifier.status(""));
         }
         was
     }
@@ -74,23 +72,16 @@ impl Server {
         let waiting: Vec<ClientId> = waiting.map(|conn| conn.id).collect();
         // Timers that are due may end waits in this step in another way.
         self.step(CancelAll, now);
-        let mut count = 0;
-        for client in waiting {
-            let Some(mut conn) = self.take_conn(client) else {
-                continue;
-            };
-            count += u64::from(conn.waits());
-            self.end_unserved(&mut conn, |reply| reply.error(text));
-            self.conns[client.slot()] = Some(conn);
-        }
-        count
+        let mut end = |client: ClientId| self.unblock(client, |reply| reply.error(text));
+        waiting
+            .into_iter()
+            .map(|client| u64::from(end(client)))
+            .sum()
     }
 
     /// See [`Server::run`].
     pub(super) fn drain(&mut self) -> io::Result<()> {
-        if let Some(notifier) = &self.life.notifier {
-            notifier.stopping();
-        }
+        self.life.notify(Notifier::stopping);
         self.doors.listeners.clear();
         // Clients whose handshakes are not done have not been let in yet.
         #[cfg(feature = "tls")]
@@ -116,14 +107,9 @@ impl Server {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,
-                tv_nsec: if self.turn.dying.is_empty() {
-                    50_000_000
-                } else {
-                    0
-                },
+                tv_nsec: i64::from(self.turn.dying.is_empty()) * 50_000_000,
             };
-            let buffer = rustix::buffer::spare_capacity(&mut events);
-            let _ = epoll::wait(&self.epoll, buffer, Some(&pause));
+            let _ = self.poll(&mut events, Some(pause));
             for event in &events {
                 self.handle(*event);
             }

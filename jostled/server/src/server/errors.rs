@@ -37,9 +37,3 @@ pub enum StartError {
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
-
-impl From<rustix::io::Errno> for StartError {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self::System(errno.into())
-    }
-}

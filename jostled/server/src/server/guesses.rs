@@ -23,7 +23,7 @@ type Source = (Option<IpAddr>, Vec<u8>);
 #[derive(Debug, Default)]
 pub(super) struct Guesses(HashMap<Source, Wrong>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Wrong {
     count: u32,
     /// Nothing is checked before.
@@ -42,19 +42,13 @@ impl Guesses {
         if self.0.len() >= KNOWN && !self.0.contains_key(&source) {
             self.forget(now);
         }
-        let none = Wrong {
-            count: 0,
-            until: now,
+        let found = self.0.entry(source).or_default();
+        let ns = match found.count.checked_sub(FREE) {
+            None => 0,
+            Some(doubled) => LONGEST_NS.min(SECOND_NS << doubled.min(8)),
         };
-        let found = self.0.entry(source).or_insert(none);
         found.count += 1;
-        let doubled = found.count.saturating_sub(FREE);
-        if doubled > 0 {
-            let ns = LONGEST_NS.min(SECOND_NS << (doubled - 1).min(8));
-            found.until = Time(now.0 + ns);
-        } else {
-            found.until = now;
-        }
+        found.until = Time(now.0 + ns);
     }
 
     /// Notes a right one.

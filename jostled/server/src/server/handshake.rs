@@ -45,6 +45,8 @@ struct Common {
 
 /// The server's side.
 pub(crate) struct Handshakes {
+    /// For the clients that come from now on.
+    pub(crate) tls: Arc<ServerConfig>,
     hand: Option<Sender<Guest>>,
     done: Receiver<Guest>,
     common: Arc<Common>,
@@ -52,7 +54,7 @@ pub(crate) struct Handshakes {
 
 impl Handshakes {
     /// Starts the thread. Clients have `patience` for the whole handshake.
-    pub(crate) fn start(patience: Option<Duration>) -> io::Result<Self> {
+    pub(crate) fn start(tls: Arc<ServerConfig>, patience: Option<Duration>) -> io::Result<Self> {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let common = Arc::new(Common {
             wake: eventfd(0, flags)?,
@@ -78,6 +80,7 @@ impl Handshakes {
             .name("handshakes".into())
             .spawn(move || worker.work())?;
         Ok(Self {
+            tls,
             hand: Some(hand),
             done,
             common,
@@ -85,14 +88,8 @@ impl Handshakes {
     }
 
     /// Begins a handshake.
-    pub(crate) fn begin(
-        &self,
-        number: u64,
-        fd: OwnedFd,
-        peer: Option<SocketAddr>,
-        config: Arc<ServerConfig>,
-    ) -> Option<()> {
-        let tls = ServerConnection::new(config).ok()?;
+    pub(crate) fn begin(&self, number: u64, fd: OwnedFd, peer: Option<SocketAddr>) -> Option<()> {
+        let tls = ServerConnection::new(self.tls.clone()).ok()?;
         self.common.pending.fetch_add(1, Relaxed);
         let guest = Guest {
             number,
@@ -187,13 +184,10 @@ impl Worker {
         let mut swept = Instant::now();
         loop {
             events.clear();
-            let pause = Timespec {
-                tv_sec: SWEEP.as_secs() as i64,
-                tv_nsec: 0,
-            };
-            let timeout = (!self.guests.is_empty()).then_some(&pause);
+            let pause = (!self.guests.is_empty()).then_some(SWEEP);
+            let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
             let buffer = rustix::buffer::spare_capacity(&mut events);
-            if epoll::wait(&self.epoll, buffer, timeout).is_err() {
+            if epoll::wait(&self.epoll, buffer, pause.as_ref()).is_err() {
                 continue;
             }
             for event in &events {
@@ -279,26 +273,9 @@ impl Worker {
 /// to the server.
 fn advance(guest: &mut Guest) -> Progress {
     let Guest { fd, tls, .. } = guest;
-    let blocked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-    while tls.is_handshaking() {
-        while tls.wants_write() {
-            match tls.write_tls(&mut Socket(fd)) {
-                Ok(_) => {}
-                Err(error) if blocked(&error) => return Progress::Waits,
-                Err(_) => return Progress::Failed,
-            }
-        }
-        match tls.read_tls(&mut Socket(fd)) {
-            Ok(0) => return Progress::Failed,
-            Ok(_) => {}
-            Err(error) if blocked(&error) => return Progress::Waits,
-            Err(_) => return Progress::Failed,
-        }
-        if tls.process_new_packets().is_err() {
-            // The alert tells the client why.
-            let _ = tls.write_tls(&mut Socket(fd));
-            return Progress::Failed;
-        }
+    match tls.complete_io(&mut Socket(fd)) {
+        _ if !tls.is_handshaking() => Progress::Done,
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Progress::Failed,
+        _ => Progress::Waits,
     }
-    Progress::Done
 }

@@ -38,16 +38,9 @@ impl HttpConn {
         if !whole && self.request.len() < REQUEST_MAX {
             return false;
         }
-        let line = self
-            .request
-            .split(|&byte| byte == b'\r')
-            .next()
-            .unwrap_or_default();
-        let mut words = line.split(|&byte| byte == b' ');
-        let (method, path) = (
-            words.next().unwrap_or_default(),
-            words.next().unwrap_or_default(),
-        );
+        let mut words = self.request.split(|byte| b" \r".contains(byte));
+        let mut word = || words.next().unwrap_or_default();
+        let (method, path) = (word(), word());
         let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
         self.answer = match (whole, method, path) {
             (false, ..) => page("431 Request Header Fields Too Large", "too long\n"),

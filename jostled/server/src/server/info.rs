@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::Server;
 use super::commands::table::COMMANDS;
 use super::conn::Conn;
-use crate::config::{Config, Data};
+use crate::config::Config;
 use crate::table::Time;
 
 pub(crate) enum Value {
@@ -27,53 +27,42 @@ pub(crate) struct Field {
     help: &'static str,
 }
 
+/// Adds figures of a section, a line each.
+macro_rules! figures {
+    ($fields:ident, $section:expr; $($name:tt $kind:ident($value:expr) $help:literal)*) => {
+        $($fields.push(Field {
+            section: $section,
+            name: $name.into(),
+            value: Value::$kind($value),
+            help: $help,
+        });)*
+    };
+}
+
 /// Everything, in the order in which it is shown.
 pub(crate) fn fields(server: &Server, now: Time) -> Vec<Field> {
     let mut fields = Vec::with_capacity(80);
-    let mut add = |section, name: &str, value, help| {
-        fields.push(Field {
-            section,
-            name: name.to_owned(),
-            value,
-            help,
-        });
-    };
-    about_server(server, now, &mut add);
-    about_clients(server, &mut add);
-    about_locks(server, now, &mut add);
-    about_work(server, &mut add);
+    about_server(server, now, &mut fields);
+    about_clients(server, &mut fields);
+    about_locks(server, now, &mut fields);
+    about_work(server, &mut fields);
     for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
         let name = format!("cmd_{}", spec.name.to_lowercase());
-        let (count, help) = (Value::Counter(*count), "Requests of this command");
-        add("commands", &name, count, help);
+        figures! { fields, "commands";
+            name Counter(*count) "Requests of this command"
+        }
     }
     fields
 }
 
-/// Adds figures of a section, a line each.
-macro_rules! figures {
-    ($add:ident, $section:expr; $($name:literal $kind:ident($value:expr) $help:literal)*) => {
-        $($add($section, $name, Value::$kind($value), $help);)*
-    };
-}
-
-type Add<'a> = &'a mut dyn FnMut(&'static str, &str, Value, &'static str);
-
-fn about_server(server: &Server, now: Time, add: Add<'_>) {
-    use Value::Text;
-    let text = |text: &str| Text(text.to_owned());
-    add(
-        "server",
-        "jostled_version",
-        text(env!("CARGO_PKG_VERSION")),
-        "",
-    );
-    // Tools for Redis look for this one.
-    add("server", "redis_mode", text("standalone"), "");
-    add("server", "os", text(std::env::consts::OS), "");
-    figures! { add, "server";
+fn about_server(server: &Server, now: Time, fields: &mut Vec<Field>) {
+    // Tools for Redis look for `redis_mode`.
+    figures! { fields, "server";
+        "jostled_version" Text(env!("CARGO_PKG_VERSION").to_owned()) ""
+        "redis_mode" Text("standalone".to_owned()) ""
+        "os" Text(std::env::consts::OS.to_owned()) ""
         "process_id" Gauge(u64::from(std::process::id())) "Process id"
-        "uptime_in_seconds" Gauge((now.0 - server.life.started.0) / 1_000_000_000)
+        "uptime_in_seconds" Gauge(server.life.started.seconds_until(now))
             "Seconds since the start"
         "log_lines_dropped" Counter(crate::log::dropped())
             "Lines of the log that nobody read in time"
@@ -83,35 +72,32 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
             "Handovers that were refused or failed; the program before went on"
     }
     if let Some((at, stall_us)) = server.life.taken_over {
-        let age = now.0.saturating_sub(at.0) / 1_000_000_000;
-        figures! { add, "server";
-            "handover_age_seconds" Gauge(age) "Seconds since the last handover"
+        figures! { fields, "server";
+            "handover_age_seconds" Gauge(at.seconds_until(now)) "Seconds since the last handover"
             "handover_stall_microseconds" Gauge(stall_us)
                 "Microseconds of the last handover in which nobody was served"
         }
     }
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9;
-    figures! { add, "cpu";
+    figures! { fields, "cpu";
         "used_cpu_seconds" Seconds(seconds) "CPU time of the process, all threads"
     }
     let resident = resident_bytes().unwrap_or(0);
-    figures! { add, "memory";
+    figures! { fields, "memory";
         "used_memory_rss" Gauge(resident) "Resident memory of the process in bytes"
         "table_memory" Gauge(server.table.bytes() as u64)
             "Memory of the lock table in bytes; it is kept for the next peak"
         "buffer_memory" Gauge(server.buffered as u64) "Memory of the clients' buffers in bytes"
     }
-    let state = match (
-        &server.config.data,
-        server.reserver.as_ref().and_then(|r| r.state()),
-    ) {
-        (Data::None, _) => text("not kept"),
-        (_, Some(trouble)) => Text(trouble.replace(['\r', '\n'], " ")),
-        _ => text("ok"),
+    let trouble = server.reserver.as_ref().and_then(|found| found.state());
+    let store = match trouble {
+        _ if server.config.data.is_none() => "not kept".to_owned(),
+        Some(trouble) => trouble.replace(['\r', '\n'], " "),
+        None => "ok".to_owned(),
     };
-    add("tokens", "token_store", state, "");
-    figures! { add, "tokens";
+    figures! { fields, "tokens";
+        "token_store" Text(store) ""
         "next_token" Gauge(server.table.next_token()) "The fencing token of the next grant"
         "tokens_left" Gauge(server.table.tokens_left()) "Tokens that are reserved"
         "token_reservations" Counter(server.stats.reservations) "Ranges of tokens made durable"
@@ -120,9 +106,9 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
     }
 }
 
-fn about_clients(server: &Server, add: Add<'_>) {
+fn about_clients(server: &Server, fields: &mut Vec<Field>) {
     let stats = &server.stats;
-    figures! { add, "clients";
+    figures! { fields, "clients";
         "connected_clients" Gauge(server.table.clients()) "Clients connected"
         "maxclients" Gauge(server.doors.max_connections as u64) "Clients that may connect"
         "blocked_clients" Gauge(server.table.waiting()) "Clients that wait for a lock"
@@ -148,21 +134,18 @@ fn about_clients(server: &Server, add: Add<'_>) {
 impl Server {
     /// TLS handshakes that failed, also before a handover.
     pub(super) fn handshakes_failed(&self) -> u64 {
+        let before = self.stats.handshakes_failed;
         #[cfg(feature = "tls")]
-        let now = self
-            .doors
-            .handshakes
-            .as_ref()
-            .map_or(0, |shaken| shaken.failed());
-        #[cfg(not(feature = "tls"))]
-        let now = 0;
-        self.stats.handshakes_failed + now
+        if let Some(handshakes) = &self.doors.handshakes {
+            return before + handshakes.failed();
+        }
+        before
     }
 }
 
-fn about_locks(server: &Server, now: Time, add: Add<'_>) {
+fn about_locks(server: &Server, now: Time, fields: &mut Vec<Field>) {
     let table = &server.table;
-    figures! { add, "locks";
+    figures! { fields, "locks";
         "locks_held" Gauge(table.names_held()) "Names that are held"
         "holds" Gauge(table.holds()) "Holds; each holder of a shared lock counts"
         "leases" Gauge(table.leases()) "Holds that are leases"
@@ -175,9 +158,9 @@ fn about_locks(server: &Server, now: Time, add: Add<'_>) {
     }
 }
 
-fn about_work(server: &Server, add: Add<'_>) {
+fn about_work(server: &Server, fields: &mut Vec<Field>) {
     let counters = server.table.counters();
-    figures! { add, "stats";
+    figures! { fields, "stats";
         "total_commands_processed" Counter(server.stats.commands) "Requests, unknown ones included"
         "grants" Counter(counters.granted()) "Locks granted"
         "grants_at_once" Counter(counters.granted_at_once) "Locks granted without a wait"
@@ -217,15 +200,10 @@ fn resident_bytes() -> Option<u64> {
 
 /// `INFO`: all sections, or those that are named.
 pub(crate) fn text(fields: &[Field], sections: &[&[u8]]) -> String {
-    let everything = [&b"all"[..], b"everything", b"default"];
     let wanted = |section: &str| {
-        sections.is_empty()
-            || sections.iter().any(|name| {
-                name.eq_ignore_ascii_case(section.as_bytes())
-                    || everything
-                        .iter()
-                        .any(|word| name.eq_ignore_ascii_case(word))
-            })
+        let words = [section.as_bytes(), b"all", b"everything", b"default"];
+        let is_one = |name: &&[u8]| words.iter().any(|word| name.eq_ignore_ascii_case(word));
+        sections.is_empty() || sections.iter().any(is_one)
     };
     let mut order: Vec<&str> = Vec::new();
     for field in fields {
@@ -305,7 +283,6 @@ fn wait_histogram(server: &Server, text: &mut String) {
 
 /// One line of `CLIENT LIST`, in the form that Redis's tools read.
 pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
-    let seconds = |since: Time| now.0.saturating_sub(since.0) / 1_000_000_000;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let flags = match (conn.waits(), conn.peer) {
         (true, _) => "b",
@@ -318,8 +295,8 @@ pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
         conn.id.number(),
         conn.address(),
         text(&conn.profile.name),
-        seconds(conn.profile.since),
-        seconds(conn.profile.last_request),
+        conn.profile.since.seconds_until(now),
+        conn.profile.last_request.seconds_until(now),
         conn.intake.input.len(),
         conn.pending(),
         conn.profile.commands,

@@ -114,8 +114,7 @@ impl Server {
             return;
         }
         let now = self.now();
-        let left = |from: Time| from.0.saturating_sub(now.0).div_ceil(1_000_000);
-        let waits_ms = self.leases.from.map_or(0, left);
+        let waits_ms = self.leases.from.map_or(0, |from| from.ms_from(now));
         let last = Promise {
             longest_ms: self.table.longest_lease_ms(now).max(waits_ms),
             until: now.0,
@@ -128,8 +127,7 @@ impl Server {
 
     /// Milliseconds until locks are granted; `None`: they are.
     pub(super) fn loading_ms(&self, now: Time) -> Option<u64> {
-        let left = |from: Time| from.0.saturating_sub(now.0).div_ceil(1_000_000).max(1);
-        self.leases.from.map(left)
+        self.leases.from.map(|from| from.ms_from(now).max(1))
     }
 
     /// Puts the request that is being executed in line, for at most `wait_ms`.
@@ -175,10 +173,8 @@ impl Server {
     }
 
     pub(super) fn token_trouble(&self) -> String {
-        let trouble = self
-            .reserver
-            .as_ref()
-            .and_then(|reserver| reserver.trouble.clone());
+        let reserver = self.reserver.as_ref();
+        let trouble = reserver.and_then(|reserver| reserver.trouble.clone());
         trouble.unwrap_or_else(|| "the disk has not answered yet".to_owned())
     }
 

@@ -12,11 +12,13 @@ use crate::systemd::Notifier;
 use crate::table::{ClientId, Time};
 
 /// From the daemon's start to its end, or to the program that takes its place.
+#[derive(Default)]
 pub(super) struct Life {
     pub(super) started: Time,
     /// The service manager, which is notified of the daemon's state.
     pub(super) notifier: Option<Notifier>,
-    pub(super) reading: Option<Reading>,
+    /// The thread that reads the settings again.
+    pub(super) reading: Option<JoinHandle<Result<Config, ConfigError>>>,
     /// The handover to another program and its stage, if one is possible.
     pub(super) handover: Option<Handover>,
     /// When this program took over from another, and for how many microseconds no
@@ -28,6 +30,15 @@ pub(super) struct Life {
     pub(super) ending: bool,
 }
 
+impl Life {
+    /// Tells the service manager, if there is one.
+    pub(super) fn notify(&self, tell: impl FnOnce(&Notifier)) {
+        if let Some(notifier) = &self.notifier {
+            tell(notifier);
+        }
+    }
+}
+
 /// When to read the settings again, and how.
 pub struct Reload {
     /// Becomes readable when they are to be read. Must not block.
@@ -35,9 +46,6 @@ pub struct Reload {
     /// Reads them, in a thread.
     pub read: Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>,
 }
-
-/// Settings that are being read again.
-pub(super) struct Reading(pub(super) JoinHandle<Result<Config, ConfigError>>);
 
 /// What a handover needs from the program around the server.
 pub struct Successor {

@@ -10,6 +10,8 @@ use jostle_daemon::socket::{self, FLAGS};
 use rustix::net::{self, sockopt};
 use serde::{Deserialize, Serialize};
 
+use crate::users::Users;
+
 /// The kind of connections that a listener accepts. TLS stands last, so that the others
 /// have the same numbers without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ pub(crate) struct Listener {
     /// Where; for a Unix socket `None`.
     pub(crate) address: Option<SocketAddr>,
     /// The socket file to remove at the end.
-    file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl Drop for Listener {
@@ -80,24 +82,9 @@ impl Listener {
         })
     }
 
-    /// A socket of the program before this one.
-    pub(crate) fn handed_over(
-        fd: OwnedFd,
-        door: Door,
-        address: Option<SocketAddr>,
-        file: Option<PathBuf>,
-    ) -> Self {
-        Self {
-            fd,
-            door,
-            address,
-            file,
-        }
-    }
-
-    /// The socket file that is its own.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+    /// Its address, if other machines reach it and not all users need passwords.
+    pub(crate) fn unguarded(&self, users: &Users) -> Option<SocketAddr> {
+        unguarded(self.door, self.address, users)
     }
 
     /// The next connection and where it comes from.
@@ -108,6 +95,17 @@ impl Listener {
         let (fd, from) = net::acceptfrom_with(&self.fd, FLAGS)?;
         Ok((fd, from.and_then(|from| SocketAddr::try_from(from).ok())))
     }
+}
+
+/// See [`Listener::unguarded`].
+pub(crate) fn unguarded(
+    door: Door,
+    address: Option<SocketAddr>,
+    users: &Users,
+) -> Option<SocketAddr> {
+    let public = |address: &SocketAddr| !jostle_daemon::address::is_loopback(address);
+    let serves = door != Door::Metrics && !users.all_need_passwords();
+    address.filter(public).filter(|_| serves)
 }
 
 /// Probes that may stay unanswered.

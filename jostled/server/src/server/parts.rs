@@ -6,7 +6,7 @@ use jostle_resp::request::decode;
 use jostle_resp::{Args, Limits, Progress, RequestError};
 
 use super::guesses::Guesses;
-use super::net::Listener;
+use super::net::{Door, Listener};
 use crate::table::{AHEAD, ClientId, Output, Table, Time};
 use crate::tokens::Promise;
 
@@ -22,8 +22,6 @@ pub(super) struct Doors {
     /// Listeners are not watched for now, as no more files can be opened.
     pub(super) deaf: bool,
     #[cfg(feature = "tls")]
-    pub(super) tls: Option<std::sync::Arc<rustls::ServerConfig>>,
-    #[cfg(feature = "tls")]
     pub(super) handshakes: Option<super::handshake::Handshakes>,
     pub(super) max_connections: usize,
     /// How many connections have come, and so the number of the next one.
@@ -31,6 +29,14 @@ pub(super) struct Doors {
     /// Clients that may not have logged in yet, with their numbers, the oldest first.
     pub(super) unproved: VecDeque<(u64, ClientId)>,
     pub(super) guesses: Guesses,
+}
+
+impl Doors {
+    /// Where clients connect.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &Listener> {
+        let all = self.listeners.iter();
+        all.filter(|listener| listener.door != Door::Metrics)
+    }
 }
 
 /// Whom the loop turns to next.
@@ -139,26 +145,16 @@ impl Decoder {
 }
 
 /// What the execution of commands needs, kept from turn to turn.
+#[derive(Default)]
 pub(super) struct Workspace {
     /// The last command was a long one: other clients come first.
     pub(super) long: bool,
     /// Waits that the table has ended, until their clients are notified.
     pub(super) outputs: Vec<Output>,
+    /// [`SCRATCH`] bytes.
     pub(super) scratch: Vec<u8>,
     pub(super) out: Vec<u8>,
     pub(super) decoder: Decoder,
-}
-
-impl Default for Workspace {
-    fn default() -> Self {
-        Self {
-            long: false,
-            outputs: Vec::new(),
-            scratch: vec![0; SCRATCH],
-            out: Vec::new(),
-            decoder: Decoder::default(),
-        }
-    }
 }
 
 /// What is promised about leases, and what an earlier promise forbids.
@@ -188,16 +184,25 @@ impl Default for Leases {
 
 /// User numbers, which stay the same until the daemon ends: sessions and locks are booked to
 /// them. Number 0 is the default user and every client that has not logged in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Numbers {
     /// Names by user number, from number 1 on.
     pub(super) names: Vec<String>,
-    pub(super) places: HashMap<String, u16>,
+    places: HashMap<String, u16>,
     /// Open connections by user number.
     pub(super) connections: Vec<u32>,
 }
 
 impl Numbers {
+    /// Those of these names, from number 1 on. No client is connected yet.
+    pub(super) fn new(names: &[String]) -> Self {
+        Self {
+            names: names.to_vec(),
+            places: names.iter().cloned().zip(1..).collect(),
+            connections: vec![0; names.len() + 1],
+        }
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<u16> {
         if name == crate::users::DEFAULT {
             return Some(0);
@@ -205,27 +210,7 @@ impl Numbers {
         self.places.get(name).copied()
     }
 
-    /// By number, from 1 on.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Restores the user numbers from before a handover. No client may be connected yet.
-    pub(super) fn restore(&mut self, names: &[String]) {
-        self.names = names.to_vec();
-        self.places = names.iter().cloned().zip(1..).collect();
-        self.connections = vec![0; names.len() + 1];
-    }
-
-    /// Counts a connection.
-    pub(super) fn connect(&mut self, number: u16) {
-        self.connections[usize::from(number)] += 1;
-    }
-
     pub(super) fn add(&mut self, name: &str) -> u16 {
-        if self.connections.is_empty() {
-            self.connections.push(0);
-        }
         self.find(name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.connections.push(0);

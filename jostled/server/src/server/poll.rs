@@ -32,7 +32,7 @@ const BAR_MIN_NS: u64 = 100_000_000;
 const BAR_MAX_NS: u64 = 60_000_000_000;
 
 /// Decides whether to poll. It reads no clock: times come from the caller.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BusyPoll {
     /// How long to poll at most; 0: never.
     limit_ns: u64,
@@ -50,11 +50,8 @@ impl BusyPoll {
         Self {
             limit_ns: limit.as_nanos() as u64,
             always,
-            handed_on: 0,
-            handed_on_at: None,
-            confidence: 0,
-            barred_until: Time(0),
             bar_ns: BAR_MIN_NS,
+            ..Self::default()
         }
     }
 

@@ -5,29 +5,29 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::Server;
-use super::life::{Reading, Reload};
+use super::handover::is_readable;
+use super::life::Reload;
 use crate::config::{Config, ConfigError};
 use crate::log::{self, Level, say, write};
+use crate::systemd::Notifier;
 use crate::users::Users;
 
 impl Server {
     /// Does what SIGHUP asks for: a thread reads the settings, while clients are served.
-    /// A signal during that time is heeded afterwards.
-    pub(super) fn reload(&mut self, reload: &Reload, bell: &UnixStream) {
+    /// A signal during that time is heeded afterwards. The thread rings when it is done.
+    pub(super) fn reload(&mut self, reload: &Reload, ring: &UnixStream) {
         let mut bytes = [0; 64];
-        if self.life.reading.is_some() {
+        if self.life.reading.is_some() || !is_readable(&reload.signal) {
             return;
         }
         while let Ok(1..) = rustix::io::read(&reload.signal, &mut bytes) {}
-        if let Some(notifier) = &self.life.notifier {
-            notifier.reloading();
-        }
+        self.life.notify(Notifier::reloading);
         let read = Arc::clone(&reload.read);
-        let begun = bell.try_clone().and_then(|bell| {
+        let begun = ring.try_clone().and_then(|ring| {
             let thread = move || {
                 let settings = read();
                 // The event loop adopts them when this rings.
-                let _ = rustix::io::write(&bell, b"r");
+                let _ = rustix::io::write(&ring, b"r");
                 settings
             };
             std::thread::Builder::new()
@@ -35,16 +35,14 @@ impl Server {
                 .spawn(thread)
         });
         match begun {
-            Ok(thread) => self.life.reading = Some(Reading(thread)),
+            Ok(thread) => self.life.reading = Some(thread),
             Err(error) => self.reloaded(Err(error.to_string())),
         }
     }
 
     /// The thread has read the settings.
-    pub(super) fn adopt_read(&mut self, bell: &UnixStream) {
-        let mut bytes = [0; 64];
-        while let Ok(1..) = rustix::io::read(bell, &mut bytes) {}
-        let Some(Reading(thread)) = self.life.reading.take() else {
+    pub(super) fn adopt_read(&mut self) {
+        let Some(thread) = self.life.reading.take() else {
             return;
         };
         let read = thread.join().unwrap_or_else(|_| {
@@ -64,9 +62,7 @@ impl Server {
                 &format!("settings not taken over, the old ones stay: {why}"),
             ),
         }
-        if let Some(notifier) = &self.life.notifier {
-            notifier.ready();
-        }
+        self.life.notify(Notifier::ready);
     }
 
     fn adopt(&mut self, config: Config) -> Result<(), String> {
@@ -78,7 +74,10 @@ impl Server {
         #[cfg(feature = "tls")]
         if self.config.tls.is_some() {
             let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
-            self.doors.tls = Some(super::setup::load_tls(tls)?);
+            let tls = super::setup::load_tls(tls)?;
+            if let Some(handshakes) = &mut self.doors.handshakes {
+                handshakes.tls = tls;
+            }
         }
         let now = self.now();
         self.adopt_users(users, now);

@@ -4,7 +4,7 @@
 use jostle_resp::Writer;
 
 use super::Server;
-use crate::table::{Limits, Mode, Outcome, Refusal, Which};
+use crate::table::{Mode, Outcome, Refusal, Which};
 
 /// The reply if a session is not open, or belongs to another user.
 pub(super) const NO_SESSION: &str =
@@ -37,27 +37,28 @@ impl Server {
     /// Replies with the reason why a lock was not granted.
     #[cold]
     pub(super) fn refuse(&self, mut reply: Writer<'_>, refusal: Refusal) {
-        let Limits {
-            name_bytes,
-            waiters_per_lock,
-            waiters,
-            memory_bytes,
-            sessions,
-            ..
-        } = self.config.table;
+        let limits = &self.config.table;
         reply.error(&match refusal {
             Refusal::Tokens => {
                 let why = self.token_trouble();
                 format!("NOTOKENS no fencing tokens can be reserved: {why}")
             }
             Refusal::Memory => {
-                format!("OOM the lock table may not exceed {memory_bytes} bytes (--max-memory)")
+                let bytes = limits.memory_bytes;
+                format!("OOM the lock table may not exceed {bytes} bytes (--max-memory)")
             }
             Refusal::WaitersOfLock => format!(
-                "TOOMANYWAITERS {waiters_per_lock} wait for this lock (--max-waiters-per-lock)"
+                "TOOMANYWAITERS {} wait for this lock (--max-waiters-per-lock)",
+                limits.waiters_per_lock
             ),
-            Refusal::Waiters => format!("TOOMANYWAITERS {waiters} wait for locks (--max-waiters)"),
-            Refusal::Name => format!("BADNAME a name has 1 to {name_bytes} bytes (--max-name)"),
+            Refusal::Waiters => {
+                let waiters = limits.waiters;
+                format!("TOOMANYWAITERS {waiters} wait for locks (--max-waiters)")
+            }
+            Refusal::Name => {
+                let most = limits.name_bytes;
+                format!("BADNAME a name has 1 to {most} bytes (--max-name)")
+            }
             Refusal::Places(places) => format!(
                 "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
             ),
@@ -69,6 +70,7 @@ impl Server {
                 format!("QUOTA this user may wait in {most} lines (max-waiters)")
             }
             Refusal::Sessions => {
+                let sessions = limits.sessions;
                 format!("TOOMANYSESSIONS {sessions} sessions are open (--max-sessions)")
             }
         });

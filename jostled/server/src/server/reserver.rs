@@ -19,7 +19,7 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// A thread that writes, and what it was last asked for.
 pub(crate) struct Reserver {
-    ask: Option<Sender<Ask>>,
+    ask: Sender<Ask>,
     answers: Receiver<io::Result<u64>>,
     bell: Arc<OwnedFd>,
     in_flight: bool,
@@ -71,7 +71,7 @@ impl Reserver {
             .name("tokens".into())
             .spawn(move || keeper.work())?;
         Ok(Self {
-            ask: Some(ask),
+            ask,
             answers,
             bell,
             in_flight: false,
@@ -99,11 +99,9 @@ impl Reserver {
 
     /// Asks for the range that follows `next`, unless a request is in flight.
     pub(crate) fn request(&mut self, next: u64) {
-        if !self.in_flight
-            && let Some(ask) = &self.ask
-        {
+        if !self.in_flight {
             let end = next.saturating_add(RANGE).min(END);
-            self.in_flight = ask.send(Ask::Upto(end)).is_ok();
+            self.in_flight = self.ask.send(Ask::Upto(end)).is_ok();
         }
     }
 
@@ -113,9 +111,7 @@ impl Reserver {
     pub(crate) fn promise(&mut self, promise: Promise, patience: Duration) -> Option<Promise> {
         let (asked, answer) = self.promised.take().unwrap_or_else(|| {
             let (to, from) = channel();
-            if let Some(ask) = &self.ask {
-                let _ = ask.send(Ask::Promise(promise, to));
-            }
+            let _ = self.ask.send(Ask::Promise(promise, to));
             (promise, from)
         });
         let waits = self.trouble.is_none() && !patience.is_zero();
@@ -141,9 +137,7 @@ impl Reserver {
             return Err("the disk does not answer".to_owned());
         }
         let (to, from) = channel();
-        if let Some(ask) = &self.ask {
-            let _ = ask.send(Ask::Rest(to));
-        }
+        let _ = self.ask.send(Ask::Rest(to));
         match from.recv_timeout(TOKENS_PATIENCE) {
             Ok(found) => found.map_err(|error| format!("the file of the tokens: {error}")),
             Err(_) => Err("the disk does not answer".to_owned()),
@@ -152,9 +146,7 @@ impl Reserver {
 
     /// Ends a rest, if there is one.
     pub(crate) fn wake(&self) {
-        if let Some(ask) = &self.ask {
-            let _ = ask.send(Ask::Wake);
-        }
+        let _ = self.ask.send(Ask::Wake);
     }
 
     /// Looks for an answer, and waits for it for at most `patience`.
@@ -260,7 +252,7 @@ mod tests {
         let (answer, answers) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
         let mut reserver = Reserver {
-            ask: None,
+            ask: channel().0,
             answers,
             bell: Arc::clone(&bell),
             in_flight: true,

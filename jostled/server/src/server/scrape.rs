@@ -38,8 +38,8 @@ impl Server {
             }
             None => self.oldest_http(),
         };
-        let data = EventData::new_u64(HTTP | index as u64);
-        if epoll::add(&self.epoll, &fd, data, EventFlags::IN).is_ok() {
+        let event = HTTP | index as u64;
+        if self.watch_for(event, &fd, EventFlags::IN).is_ok() {
             self.http[index] = Some(HttpConn::new(fd, now()));
             // Its request may be here already: it is answered before others that were
             // accepted with it can take its place.

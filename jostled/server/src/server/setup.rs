@@ -1,19 +1,22 @@
 //! From a configuration to a server that listens.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
 
 use super::errors::StartError;
+#[cfg(feature = "tls")]
+use super::handshake::Handshakes;
 use super::life::Life;
 use super::net::{Door, Listener};
-use super::parts::Doors;
+use super::parts::{Doors, Numbers, SCRATCH, Workspace};
 use super::poll::BusyPoll;
 use super::reserver::Reserver;
 use super::stats::Stats;
 use super::{BELL, LISTENER, Server, now};
-use crate::config::{Config, Data};
+use crate::config::{Config, ConfigError};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{HashKey, Table, Tokens};
 use crate::tokens::{END, Earlier, FileStore, TokenStore};
@@ -37,14 +40,12 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub fn bind_with(config: Config, inherited: Vec<Inherited>) -> Result<Self, StartError> {
-        match &config.data {
-            Data::None => Self::with_all(config, None, 1, Earlier::Nothing, inherited),
-            Data::Directory(path) => {
-                let opened = FileStore::open(path, config.restored)?;
-                let store = Box::new(opened.store);
-                Self::with_all(config, Some(store), opened.first, opened.earlier, inherited)
-            }
-        }
+        let Some(path) = &config.data else {
+            return Self::with_all(config, None, 1, Earlier::Nothing, inherited);
+        };
+        let opened = FileStore::open(path, config.restored)?;
+        let store = Box::new(opened.store);
+        Self::with_all(config, Some(store), opened.first, opened.earlier, inherited)
     }
 
     /// [`Server::bind`] with another store of tokens, of which `first` was never
@@ -89,37 +90,32 @@ impl Server {
         }
         let doors = Doors {
             max_connections,
-            #[cfg(feature = "tls")]
-            tls: config
-                .tls
-                .as_ref()
-                .map(load_tls)
-                .transpose()
-                .map_err(StartError::Tls)?,
             ..Default::default()
         };
         let life = Life {
             started,
-            notifier: None,
-            reading: None,
-            handover: None,
-            taken_over: None,
-            draining: None,
-            ending: false,
+            ..Default::default()
         };
-        let server = Self {
+        #[cfg_attr(
+            not(feature = "tls"),
+            expect(unused_mut, reason = "only TLS adds to it")
+        )]
+        let mut server = Self {
             table,
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            epoll: epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?,
             conns: Vec::new(),
             http: Vec::new(),
             doors,
             turn: Default::default(),
-            work: Default::default(),
+            work: Workspace {
+                scratch: vec![0; SCRATCH],
+                ..Default::default()
+            },
             life,
             reserver: None,
             leases: Default::default(),
             stats: Stats::default(),
-            numbers: Default::default(),
+            numbers: Numbers::new(&[]),
             failures: Default::default(),
             buffered: 0,
             clock: started,
@@ -128,19 +124,13 @@ impl Server {
             config,
         };
         #[cfg(feature = "tls")]
-        let server = server.with_handshakes()?;
-        Ok(server)
-    }
-
-    #[cfg(feature = "tls")]
-    fn with_handshakes(mut self) -> Result<Self, StartError> {
-        if self.doors.tls.is_some() {
-            let handshakes = super::handshake::Handshakes::start(self.config.request_timeout)?;
-            let data = EventData::new_u64(super::SHAKEN);
-            epoll::add(&self.epoll, handshakes.bell(), data, EventFlags::IN)?;
-            self.doors.handshakes = Some(handshakes);
+        if let Some(tls) = &server.config.tls {
+            let tls = load_tls(tls).map_err(StartError::Tls)?;
+            let handshakes = Handshakes::start(tls, server.config.request_timeout)?;
+            server.watch_for(super::SHAKEN, handshakes.bell(), EventFlags::IN)?;
+            server.doors.handshakes = Some(handshakes);
         }
-        Ok(self)
+        Ok(server)
     }
 
     fn first_tokens(&mut self) -> Result<(), StartError> {
@@ -157,10 +147,9 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn watch_bell(&self) -> rustix::io::Result<()> {
+    pub(super) fn watch_bell(&self) -> io::Result<()> {
         let bell = self.reserver.as_ref().map(Reserver::bell);
-        let Some(bell) = bell else { return Ok(()) };
-        epoll::add(&self.epoll, bell, EventData::new_u64(BELL), EventFlags::IN)
+        bell.map_or(Ok(()), |bell| self.watch_for(BELL, bell, EventFlags::IN))
     }
 
     pub(super) fn listen(&mut self, inherited: Vec<Inherited>) -> Result<(), StartError> {
@@ -190,11 +179,10 @@ impl Server {
         Ok(self.watch_listeners()?)
     }
 
-    pub(super) fn watch_listeners(&self) -> rustix::io::Result<()> {
-        let listeners = (0..).zip(&self.doors.listeners);
-        listeners.into_iter().try_for_each(|(index, listener)| {
-            let data = EventData::new_u64(LISTENER | index);
-            epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)
+    pub(super) fn watch_listeners(&self) -> io::Result<()> {
+        let mut listeners = (0..).zip(&self.doors.listeners);
+        listeners.try_for_each(|(index, listener)| {
+            self.watch_for(LISTENER | index, &listener.fd, EventFlags::IN)
         })
     }
 
@@ -204,21 +192,15 @@ impl Server {
         let failed = |error| StartError::Listen { place, error };
         let listener = Listener::inherited(found.fd, &found.name).map_err(failed)?;
         #[cfg(feature = "tls")]
-        let lacks_tls = listener.door == Door::Tls && self.doors.tls.is_none();
+        let lacks_tls = listener.door == Door::Tls && self.doors.handshakes.is_none();
         #[cfg(not(feature = "tls"))]
         let lacks_tls = found.name == "tls";
         if lacks_tls {
             let text = "a socket named tls needs --tls-cert and --tls-key";
             return Err(StartError::Tls(text.to_owned()));
         }
-        let public = |address: &SocketAddr| !jostle_daemon::address::is_loopback(address);
-        if let Some(address) = listener.address.filter(public)
-            && listener.door != Door::Metrics
-            && !self.config.users.all_need_passwords()
-        {
-            return Err(StartError::Public(crate::config::ConfigError::Public(
-                address,
-            )));
+        if let Some(address) = listener.unguarded(&self.config.users) {
+            return Err(StartError::Public(ConfigError::Public(address)));
         }
         Ok(listener)
     }
@@ -232,23 +214,14 @@ impl Server {
     /// The addresses that clients can connect to, with the ports that port 0
     /// became.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let doors = self
-            .doors
-            .listeners
-            .iter()
-            .filter(|listener| listener.door != Door::Metrics);
-        doors.filter_map(|listener| listener.address)
+        self.doors.clients().filter_map(|listener| listener.address)
     }
 
     /// The address of the metrics.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        let found = self
-            .doors
-            .listeners
-            .iter()
-            .find(|listener| listener.door == Door::Metrics);
-        found.and_then(|listener| listener.address)
+        let mut all = self.doors.listeners.iter();
+        all.find(|listener| listener.door == Door::Metrics)?.address
     }
 
     /// Connections that are allowed: fewer than configured where the limit of
@@ -268,9 +241,12 @@ pub(super) fn load_tls(
     let failed = |path: &std::path::Path, error: &dyn std::fmt::Display| {
         format!("{}: {error}", path.display())
     };
-    let certs = CertificateDer::pem_file_iter(&config.cert)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| failed(&config.cert, &error))?;
+    let certificates = |path: &std::path::Path| {
+        let found = CertificateDer::pem_file_iter(path);
+        let found = found.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        found.map_err(|error| failed(path, &error))
+    };
+    let certs = certificates(&config.cert)?;
     let key =
         PrivateKeyDer::from_pem_file(&config.key).map_err(|error| failed(&config.key, &error))?;
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
@@ -278,10 +254,7 @@ pub(super) fn load_tls(
         None => rustls::server::WebPkiClientVerifier::no_client_auth(),
         Some(path) => {
             let mut roots = rustls::RootCertStore::empty();
-            let found = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| failed(path, &error))?;
-            for cert in found {
+            for cert in certificates(path)? {
                 roots.add(cert).map_err(|error| failed(path, &error))?;
             }
             // A client without a certificate has to give a password.

@@ -1,8 +1,9 @@
 //! A client's byte stream: plain, or through TLS. Never blocks.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -88,25 +89,20 @@ impl Stream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        send_some(&self.fd, bytes)
+        match send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+            Ok(sent) => Ok(sent),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether the client has closed its side, or is gone, though not all that
     /// it sent may have been read. Costs a system call.
     pub(crate) fn peer_is_gone(&self) -> bool {
-        let mut events = [rustix::event::PollFd::new(
-            &self.fd,
-            rustix::event::PollFlags::RDHUP,
-        )];
-        let now = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let _ = rustix::event::poll(&mut events, Some(&now));
-        use rustix::event::PollFlags;
-        events[0]
-            .revents()
-            .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        let mut events = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        let _ = poll(&mut events, Some(&Timespec::default()));
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        events[0].revents().intersects(gone)
     }
 
     /// Ends the stream as its protocol requires.
@@ -116,14 +112,6 @@ impl Stream {
             tls.send_close_notify();
             let _ = tls.write_tls(&mut Socket(&self.fd));
         }
-    }
-}
-
-fn send_some(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    match send(fd, bytes, SendFlags::NOSIGNAL) {
-        Ok(sent) => Ok(sent),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        Err(error) => Err(error.into()),
     }
 }
 

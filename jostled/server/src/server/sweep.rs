@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 
 use super::conn::{Conn, Phase};
+use super::replies::WRONG_PASSWORD;
 use super::{LISTENER, Server};
 use crate::table::Time;
 
@@ -35,36 +36,28 @@ impl Server {
             let Some(conn) = &self.conns[slot] else {
                 continue;
             };
-            let fault = self.fault_of(conn, now);
-            let due = match conn.phase {
-                Phase::Refused(due) => Some(due),
-                Phase::Parked(parked) => parked.until,
-                _ => None,
-            };
-            if fault.is_none() && due.is_none_or(|due| due > now) {
-                continue;
+            let client = conn.id;
+            match (self.fault_of(conn, now), conn.phase) {
+                (Some(Fault::Slow), _) => self.stats.closed_slow += 1,
+                (Some(Fault::Idle), _) => self.stats.closed_idle += 1,
+                // The delayed reply to a wrong password.
+                (None, Phase::Refused(due)) if due <= now => {
+                    self.unblock(client, |reply| reply.error(WRONG_PASSWORD));
+                    continue;
+                }
+                // The end of a request's time in line.
+                (None, Phase::Parked(parked)) if parked.until.is_some_and(|due| due <= now) => {
+                    self.unblock(client, |reply| reply.nil());
+                    continue;
+                }
+                (None, _) => continue,
             }
-            let Some(mut conn) = self.conns[slot].take() else {
-                continue;
-            };
-            let Some(fault) = fault else {
-                self.answer_late(&mut conn);
-                self.conns[slot] = Some(conn);
-                continue;
-            };
-            match fault {
-                Fault::Slow => self.stats.closed_slow += 1,
-                Fault::Idle => self.stats.closed_idle += 1,
+            if let Some(conn) = self.take_conn(client) {
+                self.close(conn);
             }
-            self.close(conn);
         }
         for place in &mut self.http {
-            if place
-                .as_ref()
-                .is_some_and(|conn| now.0.saturating_sub(conn.since.0) > HTTP_TIMEOUT_NS)
-            {
-                *place = None;
-            }
+            place.take_if(|conn| now.0.saturating_sub(conn.since.0) > HTTP_TIMEOUT_NS);
         }
     }
 
@@ -125,8 +118,7 @@ impl Server {
     fn hear_again(&mut self) {
         self.doors.deaf = false;
         for (index, listener) in self.doors.listeners.iter().enumerate() {
-            let data = EventData::new_u64(LISTENER | index as u64);
-            let _ = epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN);
+            let _ = self.watch_for(LISTENER | index as u64, &listener.fd, EventFlags::IN);
         }
     }
 }

@@ -10,9 +10,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use super::conn::{Conn, Phase};
-use super::handover::is_readable;
 use super::life::Reload;
-use super::replies::WRONG_PASSWORD;
 use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Tick, Time};
 
@@ -47,23 +45,27 @@ impl Server {
         // Edge-triggered: nobody reads them during the drain.
         let flags = EventFlags::IN | EventFlags::ET;
         let (ring, bell) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        epoll::add(
+        self.watch_for(RELOAD, &reload.signal, flags)?;
+        self.watch_for(READ, &bell, flags)?;
+        self.serve_until(stop, Some((&reload, &ring)))
+    }
+
+    /// Lets epoll report a descriptor, as this kind of event.
+    pub(super) fn watch_for(&self, event: u64, fd: impl AsFd, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(
             &self.epoll,
-            &reload.signal,
-            EventData::new_u64(RELOAD),
+            fd,
+            EventData::new_u64(event),
             flags,
-        )?;
-        epoll::add(&self.epoll, &bell, EventData::new_u64(READ), flags)?;
-        self.serve_until(stop, Some((&reload, &ring, &bell)))
+        )?)
     }
 
     fn serve_until(
         &mut self,
         stop: impl AsFd,
-        reload: Option<(&Reload, &UnixStream, &UnixStream)>,
+        reload: Option<(&Reload, &UnixStream)>,
     ) -> io::Result<()> {
-        epoll::add(&self.epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        self.watch_for(STOP, &stop, EventFlags::IN)?;
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         loop {
             self.wait(&mut events)?;
@@ -75,17 +77,12 @@ impl Server {
                         let _ = epoll::delete(&self.epoll, &stop);
                         return self.drain();
                     }
-                    RELOAD => {
-                        if let Some((reload, ring, _)) = reload {
-                            self.reload(reload, ring);
+                    kind @ (RELOAD | READ) => {
+                        if kind == READ {
+                            self.adopt_read();
                         }
-                    }
-                    READ => {
-                        if let Some((reload, ring, bell)) = reload {
-                            self.adopt_read(bell);
-                            if is_readable(&reload.signal) {
-                                self.reload(reload, ring);
-                            }
+                        if let Some((reload, ring)) = reload {
+                            self.reload(reload, ring);
                         }
                     }
                     ASKED => self.handover_signalled(),
@@ -155,7 +152,11 @@ impl Server {
         }
     }
 
-    fn poll(&self, events: &mut Vec<epoll::Event>, timeout: Option<Timespec>) -> io::Result<usize> {
+    pub(super) fn poll(
+        &self,
+        events: &mut Vec<epoll::Event>,
+        timeout: Option<Timespec>,
+    ) -> io::Result<usize> {
         let buffer = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
             Ok(count) => Ok(count),
@@ -177,30 +178,21 @@ impl Server {
 
     /// When the next turn is due, whether anything comes or not.
     fn next_deadline(&self) -> Option<Time> {
-        let mut next = self.table.next_tick();
-        if let Some(end) = self.life.draining {
-            next = Some(next.map_or(end, |next| next.min(end)));
-        }
-        if let Some(end) = self.handover_end() {
-            next = Some(next.map_or(end, |next| next.min(end)));
-        }
-        if let Some(from) = self.leases.from {
-            next = Some(next.map_or(from, |next| next.min(from)));
-        }
-        let left = [
-            &self.turn.later,
-            &self.turn.resumed,
-            &self.turn.granted,
-            &self.turn.dying,
-        ];
+        let turn = &self.turn;
+        let left = [&turn.later, &turn.resumed, &turn.granted, &turn.dying];
         if left.iter().any(|clients| !clients.is_empty()) {
-            next = Some(Time(0));
+            return Some(Time(0));
         }
-        if self.table.clients() > 0 || !self.http.is_empty() || self.doors.deaf || self.no_tokens()
-        {
-            next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
-        }
-        next
+        let sweeps = self.table.clients() > 0 || !self.http.is_empty();
+        let sweeps = sweeps || self.doors.deaf || self.no_tokens();
+        let times = [
+            self.table.next_tick(),
+            self.life.draining,
+            self.handover_end(),
+            self.leases.from,
+            sweeps.then_some(self.next_sweep),
+        ];
+        times.into_iter().flatten().min()
     }
 
     pub(super) fn handle(&mut self, event: epoll::Event) {
@@ -313,7 +305,9 @@ impl Server {
     fn end_wait(&mut self, conn: &mut Conn, outcome: Outcome) {
         conn.phase = Phase::Open;
         if let Outcome::Granted(first) | Outcome::GrantedAll { first, .. } = outcome {
-            conn.fresh_leases.push(first, &conn.wanted);
+            for (token, (_, name)) in (first..).zip(conn.wanted.iter()) {
+                conn.fresh_leases.push(token, name);
+            }
         }
         let reply = Writer::new(&mut conn.output, conn.protocol);
         self.answer(reply, &outcome);
@@ -325,44 +319,26 @@ impl Server {
         matches!(conn.phase, Phase::Parked(_)) || self.table.is_waiting(conn.id)
     }
 
-    /// Answers a client whose wait an administrator has ended in the table. False: the
-    /// client did not wait any more.
-    pub(super) fn unblock(&mut self, client: ClientId, error: bool) -> bool {
+    /// Ends the wait of a client, whatever it is for, with this reply. False: the client
+    /// does not wait any more.
+    pub(super) fn unblock(&mut self, client: ClientId, tell: impl FnOnce(&mut Writer<'_>)) -> bool {
         let Some(mut conn) = self.take_conn(client) else {
             return false;
         };
         let waited = conn.waits();
-        self.end_unserved(&mut conn, |reply| match error {
-            true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            false => reply.nil(),
-        });
+        if waited {
+            if let Phase::Parked(parked) = conn.phase {
+                conn.consume(parked.length);
+            }
+            conn.phase = Phase::Open;
+            tell(&mut Writer::new(&mut conn.output, conn.protocol));
+            self.let_go_on(&conn);
+        }
         self.conns[client.slot()] = Some(conn);
         waited
     }
 
-    /// Ends the wait of a client, if it still waits, with this reply.
-    pub(super) fn end_unserved(&mut self, conn: &mut Conn, tell: impl FnOnce(&mut Writer<'_>)) {
-        if !conn.waits() {
-            return;
-        }
-        if let Phase::Parked(parked) = conn.phase {
-            conn.consume(parked.length);
-        }
-        conn.phase = Phase::Open;
-        tell(&mut Writer::new(&mut conn.output, conn.protocol));
-        self.let_go_on(conn);
-    }
-
-    /// Sends the delayed reply to a wrong password, or to a request whose time in line is over.
-    pub(super) fn answer_late(&mut self, conn: &mut Conn) {
-        let refused = matches!(conn.phase, Phase::Refused(_));
-        self.end_unserved(conn, |reply| match refused {
-            true => reply.error(WRONG_PASSWORD),
-            false => reply.nil(),
-        });
-    }
-
-    pub(super) fn let_go_on(&mut self, conn: &Conn) {
+    fn let_go_on(&mut self, conn: &Conn) {
         if conn.intake.input.is_empty() && !conn.intake.readable {
             self.turn.granted.push_back(conn.id);
         } else {

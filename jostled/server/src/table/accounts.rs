@@ -5,7 +5,7 @@
 //! Setting the first bound counts all existing holds in one step.
 
 use super::entries::ClaimState;
-use super::{ClientId, Refusal, Table};
+use super::{ClientId, Quota, Refusal, Table};
 
 /// What the clients of one user have together.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    const UNBOUND: Self = Self {
+    pub(super) const UNBOUND: Self = Self {
         max_locks: u32::MAX,
         max_waiters: u32::MAX,
         locks: 0,
@@ -46,12 +46,12 @@ impl Account {
 
 impl Table {
     /// Sets the bounds of an account; `None`: none.
-    pub(super) fn set_quota(&mut self, account: u16, locks: Option<u32>, waiters: Option<u32>) {
-        self.account(account);
-        let found = &mut self.accounts[usize::from(account)];
+    pub(super) fn set_quota(&mut self, quota: Quota) {
+        self.account(quota.account);
+        let found = &mut self.accounts[usize::from(quota.account)];
         self.bound_accounts -= u32::from(found.is_bound());
-        found.max_locks = locks.unwrap_or(u32::MAX);
-        found.max_waiters = waiters.unwrap_or(u32::MAX);
+        found.max_locks = quota.locks.unwrap_or(u32::MAX);
+        found.max_waiters = quota.waiters.unwrap_or(u32::MAX);
         self.bound_accounts += u32::from(found.is_bound());
         let quotas = self.bound_accounts > 0;
         if quotas && !self.quotas {
@@ -130,13 +130,9 @@ impl Table {
     /// Counts a hold that has ended.
     #[inline]
     pub(super) fn book_end(&mut self, client: u64) {
-        if self.quotas {
-            self.unbook(client);
+        if !self.quotas {
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn unbook(&mut self, client: u64) {
         let slot = ClientId(client).slot();
         let found = &mut self.clients[slot];
         if found.id != client {
@@ -204,10 +200,5 @@ impl Table {
     pub(super) fn account_has(&self, account: u16) -> (u32, u32) {
         let account = &self.accounts[usize::from(account)];
         (account.locks, account.waiters)
-    }
-
-    /// One account without bounds.
-    pub(super) fn accounts() -> Vec<Account> {
-        vec![Account::UNBOUND]
     }
 }

@@ -1,8 +1,10 @@
 //! Clients that connect, give up waits, and leave with what they own.
 
+use serde::{Deserialize, Serialize};
+
 use super::entries::{EntryKind, Links, Ref};
 use super::slab::NIL;
-use super::{ClientId, Output, RELEASES_PER_STEP, Table, Time};
+use super::{ClientId, RELEASES_PER_STEP, Step, Table};
 
 /// A client's connection, or a session in the place of one.
 pub(crate) struct Client {
@@ -26,10 +28,11 @@ pub(crate) struct Client {
 }
 
 /// A client that is closed and still owns something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Closing {
     pub(crate) slot: u32,
-    /// The session that it is, or [`NIL`].
-    pub(crate) session: u32,
+    /// The session that it is.
+    pub(crate) session: Option<u32>,
     /// The instant as of which its locks go to others.
     pub(crate) at: u64,
 }
@@ -55,12 +58,8 @@ impl Table {
                 slot
             }
         };
-        let head = Ref::new(EntryKind::Client, slot);
         let client = &mut self.clients[slot as usize];
-        client.owned = Links {
-            prev: head,
-            next: head,
-        };
+        client.owned = Links::around(Ref::new(EntryKind::Client, slot));
         client.open = true;
         Some(ClientId(client.id))
     }
@@ -71,19 +70,19 @@ impl Table {
             .is_some_and(|found| found.id == client.0 && found.open)
     }
 
-    pub(super) fn cancel(&mut self, client: ClientId, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn cancel(&mut self, client: ClientId, step: &mut Step<'_>) {
         let claim = self.clients[client.slot()].waiting;
         if !self.is_open(client) || claim == NIL {
             return;
         }
         let lock = self.claims[claim].lock;
         self.counters.wait_cancels += self.give_up(claim);
-        self.serve(lock, now.0, now, outputs);
+        self.serve(lock, step.now.0, step);
     }
 
     /// Ends all waits. No waiter is served meanwhile: a lock that one waiter leaves
     /// free would go to the next one.
-    pub(super) fn cancel_all(&mut self, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn cancel_all(&mut self, step: &mut Step<'_>) {
         for slot in 0..self.clients.len() {
             let claim = self.clients[slot].waiting;
             if claim != NIL {
@@ -92,38 +91,45 @@ impl Table {
             }
         }
         // No waiters are left: this drops locks that existed only for their waiters.
-        self.serve_others(now.0, now, outputs);
+        self.serve_others(step.now.0, step);
     }
 
-    pub(super) fn close(&mut self, client: ClientId, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn close(&mut self, client: ClientId, step: &mut Step<'_>) {
         if !self.is_open(client) {
             return;
         }
-        self.cancel(client, now, outputs);
-        self.clients[client.slot()].open = false;
+        self.cancel(client, step);
         self.open -= 1;
-        self.closing.push(Closing {
-            slot: client.slot() as u32,
-            session: NIL,
-            at: now.0,
-        });
-        self.reap(now, outputs);
+        self.begin_closing(client, None, step.now.0);
+        self.reap(step);
+    }
+
+    /// Closes a slot, of a connection or a session. [`Table::reap`] releases what it owns.
+    pub(super) fn begin_closing(&mut self, client: ClientId, session: Option<u32>, at: u64) {
+        self.clients[client.slot()].open = false;
+        let slot = client.slot() as u32;
+        self.closing.push(Closing { slot, session, at });
     }
 
     /// Releases what closed clients own, a bounded number of locks at a time.
-    pub(super) fn reap(&mut self, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn reap(&mut self, step: &mut Step<'_>) {
         let mut budget = RELEASES_PER_STEP;
-        self.reap_some(&mut budget, now, outputs);
+        self.reap_some(&mut budget, step);
     }
 
-    pub(super) fn reap_some(&mut self, budget: &mut usize, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn reap_some(&mut self, budget: &mut usize, step: &mut Step<'_>) {
         while let Some(&Closing { slot, session, at }) = self.closing.last() {
-            while *budget > 0 && session != NIL && self.turn_one_away(session, at, now, outputs) {
+            // Its waiters are told before its slot goes to another session.
+            while let Some(claim) = session.map(|session| self.sessions[session].waiting)
+                && claim != NIL
+            {
+                if *budget == 0 {
+                    return;
+                }
                 *budget -= 1;
-            }
-            if *budget == 0 && self.is_waited_for(session) {
-                // Its waiters are told before its slot goes to another session.
-                return;
+                let lock = self.claims[claim].lock;
+                self.turn_away(claim, step);
+                self.serve(lock, at, step);
             }
             let head = Ref::new(EntryKind::Client, slot);
             loop {
@@ -137,13 +143,13 @@ impl Table {
                 *budget -= 1;
                 let lock = self.end_entry(entry);
                 match session {
-                    NIL => self.counters.released_by_disconnect += 1,
-                    _ => self.counters.released_by_session += 1,
+                    None => self.counters.released_by_disconnect += 1,
+                    Some(_) => self.counters.released_by_session += 1,
                 }
-                self.serve(lock, at, now, outputs);
+                self.serve(lock, at, step);
             }
             self.closing.pop();
-            if session != NIL {
+            if let Some(session) = session {
                 self.sessions.give(session);
             }
             self.dismiss(slot);
@@ -163,7 +169,7 @@ impl Client {
     pub(crate) fn vacant(id: u64) -> Self {
         Self {
             id,
-            owned: Links::ALONE,
+            owned: Links::default(),
             waiting: NIL,
             last: NIL,
             told: 0,

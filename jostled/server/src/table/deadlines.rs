@@ -3,12 +3,12 @@
 use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::NIL;
 use super::timers::Place;
-use super::{ClientId, Outcome, Output, TIMERS_PER_STEP, Table, Time};
+use super::{Outcome, Step, TIMERS_PER_STEP, Table};
 
 impl Table {
     #[cold]
-    pub(super) fn run_timers(&mut self, now: Time, outputs: &mut Vec<Output>) {
-        self.behind = !self.work_off_timers(now, outputs);
+    pub(super) fn run_timers(&mut self, step: &mut Step<'_>) {
+        self.behind = !self.work_off_timers(step);
         if self.behind {
             self.timers.hurry();
         } else {
@@ -17,24 +17,24 @@ impl Table {
     }
 
     /// Handles deadlines that are due, a bounded number at a time; false: there are more.
-    fn work_off_timers(&mut self, now: Time, outputs: &mut Vec<Output>) -> bool {
+    fn work_off_timers(&mut self, step: &mut Step<'_>) -> bool {
         let mut budget = TIMERS_PER_STEP;
         loop {
             while budget > 0
-                && let Some((deadline, entry)) = self.timers.pop_due(now.0)
+                && let Some((deadline, entry)) = self.timers.pop_due(step.now.0)
             {
                 if *self.deadline_of(entry) == deadline {
-                    self.expire(entry, deadline, now, outputs);
+                    self.expire(entry, deadline, step);
                 }
                 budget -= 1;
                 if !self.closing.is_empty() {
                     // A session's locks go to others as of its end, before later
                     // deadlines are handled.
-                    self.reap_some(&mut budget, now, outputs);
+                    self.reap_some(&mut budget, step);
                 }
             }
             if self.cascading == NIL {
-                match self.timers.advance(now.0) {
+                match self.timers.advance(step.now.0) {
                     Some(list) => self.cascading = list,
                     None => return budget > 0,
                 }
@@ -69,34 +69,30 @@ impl Table {
         &mut self,
         hash: u32,
         name: &[u8],
-        now: Time,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) -> Option<u32> {
         loop {
             let id = self.find(hash, name)?;
             let lock = &self.locks[id];
-            let due = |entry: &Ref| *self.deadline_of(*entry) <= now.0;
+            let due = |entry: &Ref| *self.deadline_of(*entry) <= step.now.0;
             let lapsed = if lock.exclusive {
                 Some(Ref::new(EntryKind::Lock, id)).filter(due)
             } else {
-                let sharing = self.queues[lock.queue].sharing.head;
-                let line = std::iter::successors((sharing != NIL).then_some(sharing), |at| {
-                    let next = self.claims[*at].next();
-                    (next != NIL).then_some(next)
-                });
-                line.map(|at| Ref::new(EntryKind::Claim, at)).find(due)
+                let sharers = self.line(self.queues[lock.queue].sharing.head);
+                let mut sharers = sharers.map(|(at, _)| Ref::new(EntryKind::Claim, at));
+                sharers.find(due)
             };
             let Some(entry) = lapsed else {
                 return Some(id);
             };
             let deadline = *self.deadline_of(entry);
-            self.expire(entry, deadline, now, outputs);
+            self.expire(entry, deadline, step);
         }
     }
 
     /// Handles a deadline that has passed. Waiters are served as of that instant: a waiter whose
     /// time ended just after it still gets the lock, however late the step comes.
-    fn expire(&mut self, entry: Ref, deadline: u64, now: Time, outputs: &mut Vec<Output>) {
+    fn expire(&mut self, entry: Ref, deadline: u64, step: &mut Step<'_>) {
         let state = match entry.kind() {
             EntryKind::Claim => self.claims[entry.index()].state,
             _ => ClaimState::Sharing,
@@ -106,26 +102,23 @@ impl Table {
         }
         let lock = if state == ClaimState::Waiting {
             let lock = self.claims[entry.index()].lock;
-            self.time_out(entry.index(), outputs);
+            self.time_out(entry.index(), step);
             lock
         } else {
             self.counters.expired += 1;
             self.end_entry(entry)
         };
-        self.serve(lock, deadline, now, outputs);
+        self.serve(lock, deadline, step);
     }
 
-    pub(super) fn time_out(&mut self, claim: u32, outputs: &mut Vec<Output>) {
+    pub(super) fn time_out(&mut self, claim: u32, step: &mut Step<'_>) {
         let (session, deadline) = (self.claims[claim].session, self.claims[claim].deadline);
         if session != NIL && self.session_is_over(session, deadline) {
-            return self.turn_away(claim, outputs);
+            return self.turn_away(claim, step);
         }
-        let client = ClientId(self.claims[claim].client);
+        let client = self.claims[claim].client;
         self.counters.wait_timeouts += self.give_up(claim);
-        outputs.push(Output {
-            client,
-            outcome: Outcome::TimedOut,
-        });
+        step.tell(client, Outcome::TimedOut);
     }
 
     pub(super) fn deadline_of(&self, entry: Ref) -> &u64 {

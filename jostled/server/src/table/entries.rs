@@ -6,6 +6,7 @@
 //! every cache line touched costs as much as all other work. So a lock is exactly one
 //! cache line, and its neighbours in a list are reached without touching it.
 
+use super::Mode;
 use super::index::Key;
 use super::slab::{NIL, Slab, Slot};
 
@@ -62,12 +63,25 @@ impl Ref {
     }
 }
 
+/// In no list.
+impl Default for Links {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            prev: Ref::NONE,
+            next: Ref::NONE,
+        }
+    }
+}
+
 impl Links {
-    /// In no list.
-    pub(crate) const ALONE: Self = Self {
-        prev: Ref::NONE,
-        next: Ref::NONE,
-    };
+    /// The head of a list without entries.
+    pub(crate) fn around(head: Ref) -> Self {
+        Self {
+            prev: head,
+            next: head,
+        }
+    }
 }
 
 /// Bytes of a name that fit into the lock itself.
@@ -102,9 +116,6 @@ const _: () = assert!(
 );
 
 impl Slot for Lock {
-    type Side = Links;
-    const SIDE: Links = Links::ALONE;
-
     fn vacant() -> Self {
         Self {
             token: 0,
@@ -176,7 +187,7 @@ pub(crate) struct Claim {
     pub(crate) links: Links,
     /// Neighbours among the lock's waiters, or among its shared holders.
     prev: u32,
-    next: u32,
+    pub(crate) next: u32,
     pub(crate) lock: u32,
     /// The first claim of a group that waits for several locks, and the claim behind this
     /// one.
@@ -186,17 +197,14 @@ pub(crate) struct Claim {
     pub(crate) session: u32,
     pub(crate) prev_in_session: u32,
     pub(crate) next_in_session: u32,
-    owner_hash: u32,
-    owner_chain: u32,
-    token_chain: u32,
+    pub(crate) owner_hash: u32,
+    pub(crate) owner_chain: u32,
+    pub(crate) token_chain: u32,
     pub(crate) state: ClaimState,
     pub(crate) exclusive: bool,
 }
 
 impl Slot for Claim {
-    type Side = ();
-    const SIDE: () = ();
-
     fn vacant() -> Self {
         Self {
             token: 0,
@@ -204,7 +212,7 @@ impl Slot for Claim {
             deadline: NEVER,
             since: 0,
             ttl_ms: 0,
-            links: Links::ALONE,
+            links: Links::default(),
             prev: NIL,
             next: NIL,
             lock: NIL,
@@ -223,25 +231,6 @@ impl Slot for Claim {
 
     fn free_link(&mut self) -> &mut u32 {
         &mut self.next
-    }
-}
-
-impl Claim {
-    /// The waiter or holder behind this one.
-    pub(crate) fn next(&self) -> u32 {
-        self.next
-    }
-
-    pub(crate) fn set_owner_hash(&mut self, hash: u32) {
-        self.owner_hash = hash;
-    }
-
-    pub(crate) fn owner_chain(&self) -> u32 {
-        self.owner_chain
-    }
-
-    pub(crate) fn token_chain(&self) -> u32 {
-        self.token_chain
     }
 }
 
@@ -316,9 +305,30 @@ impl Line {
 }
 
 impl Queue {
+    /// That of a lock that is neither contended nor shared.
+    pub(crate) const EMPTY: Self = Self {
+        waiting: Line::EMPTY,
+        sharing: Line::EMPTY,
+        places: 1,
+        free: NIL,
+    };
+
     /// Whether the number of places leaves room for one more sharer.
     pub(crate) fn has_place(&self) -> bool {
         self.places == 1 || self.sharing.len < u32::from(self.places)
+    }
+
+    /// The mode of its shared holds.
+    pub(crate) fn shared_mode(&self) -> Mode {
+        match self.places {
+            1 => Mode::Shared,
+            of => Mode::Place { of },
+        }
+    }
+
+    /// Whether its sharers keep out the one who is next.
+    pub(crate) fn keeps_out(&self, exclusive: bool) -> bool {
+        self.sharing.len != 0 && (exclusive || !self.has_place())
     }
 }
 
@@ -332,16 +342,8 @@ pub(crate) struct Queue {
 }
 
 impl Slot for Queue {
-    type Side = ();
-    const SIDE: () = ();
-
     fn vacant() -> Self {
-        Self {
-            waiting: Line::EMPTY,
-            sharing: Line::EMPTY,
-            places: 1,
-            free: NIL,
-        }
+        Self::EMPTY
     }
 
     fn free_link(&mut self) -> &mut u32 {
@@ -360,9 +362,6 @@ impl Block {
 }
 
 impl Slot for Block {
-    type Side = ();
-    const SIDE: () = ();
-
     fn vacant() -> Self {
         Self {
             bytes: [0; Self::LEN],

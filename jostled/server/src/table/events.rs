@@ -6,10 +6,20 @@ use serde::{Deserialize, Serialize};
 use super::entries::NEVER;
 
 /// Nanoseconds of a monotonic clock, from any origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(pub u64);
 
 impl Time {
+    /// Whole milliseconds from `now` until then, rounded up; 0 if it has passed.
+    pub(crate) fn ms_from(self, now: Self) -> u64 {
+        self.0.saturating_sub(now.0).div_ceil(1_000_000)
+    }
+
+    /// Whole seconds from then until `now`.
+    pub(crate) fn seconds_until(self, now: Self) -> u64 {
+        now.0.saturating_sub(self.0) / 1_000_000_000
+    }
+
     pub(super) fn after_ms(self, ms: u64) -> u64 {
         // The last instant is taken: it means never.
         self.0
@@ -46,7 +56,7 @@ impl ClientId {
 }
 
 /// The key of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionKey {
     /// The number of the user that has opened it.
     pub user: u16,

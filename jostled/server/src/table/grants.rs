@@ -3,7 +3,7 @@
 use super::entries::{ClaimState, EntryKind, NEVER, Ref};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{ClientId, Outcome, Output, Refusal, SERVED_PER_STEP, Table, Time, Which};
+use super::{ClientId, Outcome, Refusal, SERVED_PER_STEP, Step, Table, Time, Which};
 
 impl Table {
     #[inline]
@@ -19,27 +19,27 @@ impl Table {
     /// Gives the lock to those at the head of its queue, as far as it can be
     /// given, as of the instant `at`; drops the lock when nobody wants it.
     #[inline]
-    pub(super) fn serve(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn serve(&mut self, id: u32, at: u64, step: &mut Step<'_>) {
         if self.locks[id].queue == NIL {
             if !self.locks[id].exclusive {
                 self.drop_lock(id);
             }
             return;
         }
-        self.serve_queue(id, at, now, outputs);
+        self.serve_queue(id, at, step);
         if !self.unserved.is_empty() {
-            self.serve_others(at, now, outputs);
+            self.serve_others(at, step);
         }
     }
 
     /// Serves lines that a step before has left half served, a bounded number of waiters
     /// at a time.
-    pub(super) fn serve_partly(&mut self, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn serve_partly(&mut self, step: &mut Step<'_>) {
         if let Some((id, at)) = self.partly.pop_front() {
             // The lock may be free by now, or another one.
             let lock = &self.locks[id];
             if lock.used && lock.queue != NIL {
-                self.serve(id, at, now, outputs);
+                self.serve(id, at, step);
             }
         }
     }
@@ -49,7 +49,7 @@ impl Table {
         !self.partly.is_empty()
     }
 
-    pub(super) fn serve_queue(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn serve_queue(&mut self, id: u32, at: u64, step: &mut Step<'_>) {
         for served in 0.. {
             if served == SERVED_PER_STEP {
                 if self.partly.iter().all(|(other, _)| *other != id) {
@@ -59,30 +59,25 @@ impl Table {
             }
             let lock = &self.locks[id];
             let queue = &self.queues[lock.queue];
-            let (head, sharing) = (queue.waiting.head, queue.sharing.len);
+            let head = queue.waiting.head;
             if head == NIL {
                 break;
             }
             let claim = &self.claims[head];
-            let deadline = match claim.leader {
-                NIL => claim.deadline,
-                leader => self.claims[leader].deadline,
-            };
-            if deadline <= at {
-                self.time_out(head, outputs);
+            if self.wait_deadline(claim) <= at {
+                self.time_out(head, step);
                 continue;
             }
-            let full = sharing != 0 && (claim.exclusive || !queue.has_place());
-            if lock.exclusive || full {
+            if lock.exclusive || queue.keeps_out(claim.exclusive) {
                 return;
             }
             if claim.session != NIL && self.session_is_over(claim.session, at) {
-                self.turn_away(head, outputs);
+                self.turn_away(head, step);
                 continue;
             }
             match claim.leader {
-                NIL => self.grant(id, head, at, now, outputs),
-                leader if self.group_is_ready(leader) => self.grant_group(leader, now, outputs),
+                NIL => self.grant(id, head, at, step),
+                leader if self.group_is_ready(leader) => self.grant_group(leader, step),
                 // Reserved.
                 _ => return,
             }
@@ -100,14 +95,7 @@ impl Table {
 
     /// Ends the wait of the first in line with a grant, or, if there are no
     /// tokens, with a refusal. `at` is the instant that is served.
-    pub(super) fn grant(
-        &mut self,
-        id: u32,
-        claim_id: u32,
-        at: u64,
-        now: Time,
-        outputs: &mut Vec<Output>,
-    ) {
+    pub(super) fn grant(&mut self, id: u32, claim_id: u32, at: u64, step: &mut Step<'_>) {
         let claim = &self.claims[claim_id];
         let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
         let session = claim.session;
@@ -115,7 +103,7 @@ impl Table {
             NIL => client,
             session => self.sessions[session].client,
         };
-        let waited_ns = now.0 - claim.since;
+        let waited_ns = step.now.0 - claim.since;
         let outcome = match self.take_token() {
             None => {
                 self.counters.refused += 1;
@@ -126,22 +114,18 @@ impl Table {
                 self.counters.waited(waited_ns);
                 if exclusive {
                     self.end_wait(claim_id);
-                    self.hold(id, owner, token, ttl_ms, now);
+                    self.hold(id, owner, token, ttl_ms, step.now);
                 } else {
                     self.leave_queue(claim_id);
                     self.claims[claim_id].client = owner;
-                    self.share(claim_id, token, ttl_ms, now);
+                    self.share(claim_id, token, ttl_ms, step.now);
                 }
                 Outcome::Granted(token)
             }
         };
-        outputs.push(Output {
-            client: ClientId(client),
-            outcome,
-        });
-        let granted = matches!(outcome, Outcome::Granted(_));
-        if session != NIL && granted {
-            self.tell_others_of_session(id, (session, owner), at, outputs);
+        step.tell(client, outcome);
+        if session != NIL && matches!(outcome, Outcome::Granted(_)) {
+            self.tell_others_of_session(id, (session, owner), at, step);
         }
     }
 
@@ -154,17 +138,17 @@ impl Table {
         id: u32,
         (session, owner): (u32, u64),
         at: u64,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) {
         for claim in self.waiting_in_name(id, session) {
             if self.claims[claim].deadline <= at {
                 continue;
             }
-            let client = ClientId(self.claims[claim].client);
+            let client = self.claims[claim].client;
             self.end_wait(claim);
             self.counters.waits_already_held += 1;
             if let Some(outcome) = self.tell_of_hold(id, owner, Which::OfSession) {
-                outputs.push(Output { client, outcome });
+                step.tell(client, outcome);
             }
         }
     }
@@ -175,7 +159,7 @@ impl Table {
     /// alone makes a grant slow.
     fn waiting_in_name(&self, id: u32, session: u32) -> Vec<u32> {
         let mut in_line = self.queues[self.locks[id].queue].waiting.head;
-        let mut in_session = self.sessions[session].waiting();
+        let mut in_session = self.sessions[session].waiting;
         let (mut of_line, mut of_session) = (Vec::new(), Vec::new());
         while in_line != NIL && in_session != NIL {
             if self.claims[in_line].session == session {
@@ -184,7 +168,7 @@ impl Table {
             if self.claims[in_session].lock == id {
                 of_session.push(in_session);
             }
-            in_line = self.claims[in_line].next();
+            in_line = self.claims[in_line].next;
             in_session = self.claims[in_session].next_in_session;
         }
         if in_line == NIL {
@@ -221,36 +205,26 @@ impl Table {
         }
     }
 
-    pub(super) fn share_at_once(
-        &mut self,
-        id: u32,
-        client: u64,
-        token: u64,
-        ttl_ms: u64,
-        now: Time,
-    ) {
-        let claim_id = self.claims.take();
-        let claim = &mut self.claims[claim_id];
-        claim.client = client;
-        claim.lock = id;
-        self.share(claim_id, token, ttl_ms, now);
-    }
-
     /// Makes a claim, which is in no list, one of the holders of its lock.
     pub(super) fn share(&mut self, claim_id: u32, token: u64, ttl_ms: u64, now: Time) {
+        self.claims[claim_id].deadline = NEVER;
+        self.enter_sharers(claim_id, token);
+        let client = self.claims[claim_id].client;
+        self.own(Ref::new(EntryKind::Claim, claim_id), client, ttl_ms, now);
+    }
+
+    /// Enters a claim, which has its lock and client, where shared holds are looked up.
+    pub(super) fn enter_sharers(&mut self, claim_id: u32, token: u64) {
         let claim = &mut self.claims[claim_id];
-        claim.state = ClaimState::Sharing;
-        claim.token = token;
-        claim.deadline = NEVER;
-        let (lock, client) = (claim.lock, claim.client);
-        claim.set_owner_hash(owner_hash(lock, client));
+        (claim.state, claim.token) = (ClaimState::Sharing, token);
+        claim.owner_hash = owner_hash(claim.lock, claim.client);
+        let lock = claim.lock;
         let queue = self.queue_of(lock);
         self.queues[queue]
             .sharing
             .push_back(&mut self.claims, claim_id);
         self.owners.insert(&mut self.claims, claim_id);
         self.tokens.insert(&mut self.claims, claim_id);
-        self.own(Ref::new(EntryKind::Claim, claim_id), client, ttl_ms, now);
     }
 
     // Ends.

@@ -7,15 +7,14 @@
 
 use super::entries::{Block, Ref, blocks_for};
 use super::lines::Wish;
-use super::slab::NIL;
-use super::{ClientId, LockAllRequest, Outcome, Output, Refusal, Table, Time, Which};
+use super::slab::{NIL, some};
+use super::{LockAllRequest, Outcome, Refusal, Step, Table, Time, Which};
 
 impl Table {
     pub(super) fn lock_all(
         &mut self,
         request: LockAllRequest<'_>,
-        now: Time,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) -> Option<Outcome> {
         let names = request.names;
         let fits = |name: &&[u8]| !name.is_empty() && name.len() <= self.limits.name_bytes;
@@ -25,7 +24,7 @@ impl Table {
         self.drop_idle();
         // Lapsed holds of these locks end first, which may serve other waiters.
         for name in names {
-            self.look_up(self.hash(name), name, now, outputs);
+            self.look_up(self.hash(name), name, step);
         }
         let find = |name: &&[u8]| self.find(self.hash(name), name);
         let found: Vec<Option<u32>> = names.iter().map(find).collect();
@@ -34,9 +33,9 @@ impl Table {
             let Some(id) = id else {
                 continue;
             };
-            let queue = self.locks[*id].queue;
-            if queue != NIL && self.queues[queue].places != 1 {
-                return self.refuse(Refusal::Places(self.queues[queue].places));
+            let places = self.queue(&self.locks[*id]).places;
+            if places != 1 {
+                return self.refuse(Refusal::Places(places));
             }
             let which = Which::OneOf { at, count };
             let held = self.tell_of_hold(*id, request.client.0, which);
@@ -62,9 +61,9 @@ impl Table {
             return self.refuse(refusal);
         }
         if free {
-            self.take_all(request, now)
+            self.take_all(request, step.now)
         } else {
-            self.enqueue_all(request, &found, now)
+            self.enqueue_all(request, &found, step.now)
         }
     }
 
@@ -76,17 +75,11 @@ impl Table {
         free: bool,
     ) -> Option<Refusal> {
         let count = names.len() as u32;
-        let mut growth = self.locks.growth_by(count);
-        growth += names
-            .iter()
-            .map(|name| blocks_for(name.len()) * size_of::<Block>())
-            .sum::<usize>();
+        let blocks: usize = names.iter().map(|name| blocks_for(name.len())).sum();
+        let mut growth = self.locks.growth_by(count) + blocks * size_of::<Block>();
         if !free {
             growth += self.claims.growth_by(count) + self.queues.growth_by(count);
-            let queued = |id: &u32| match self.locks[*id].queue {
-                NIL => 0,
-                queue => self.queues[queue].waiting.len,
-            };
+            let queued = |id: &u32| self.queue(&self.locks[*id]).waiting.len;
             let longest = found.iter().flatten().map(queued).max().unwrap_or(0);
             if longest >= self.limits.waiters_per_lock {
                 return Some(Refusal::WaitersOfLock);
@@ -98,8 +91,7 @@ impl Table {
             return Some(Refusal::Tokens);
         }
         let full = self.locks.touched() > Ref::COUNT - count;
-        let memory = growth != 0 && self.bytes() + growth > self.limits.memory_bytes;
-        (full || memory).then_some(Refusal::Memory)
+        (full || self.lacks_room(growth)).then_some(Refusal::Memory)
     }
 
     /// Takes locks that nobody holds or waits for.
@@ -149,10 +141,7 @@ impl Table {
 
     /// The claims of a group, in the order of its names.
     fn group(&self, leader: u32) -> Vec<u32> {
-        let next = |claim: &u32| {
-            let next = self.claims[*claim].next_in_group;
-            (next != NIL).then_some(next)
-        };
+        let next = |claim: &u32| some(self.claims[*claim].next_in_group);
         std::iter::successors(Some(leader), next).collect()
     }
 
@@ -160,7 +149,7 @@ impl Table {
     pub(super) fn group_is_ready(&self, leader: u32) -> bool {
         let ready = |claim: &u32| {
             let lock = &self.locks[self.claims[*claim].lock];
-            let queue = &self.queues[lock.queue];
+            let queue = self.queue(lock);
             !lock.exclusive && queue.sharing.len == 0 && queue.waiting.head == *claim
         };
         let claims = self.group(leader);
@@ -169,10 +158,10 @@ impl Table {
 
     /// Ends the wait of a group that is ready: with all locks, or, if there are
     /// not enough tokens, with a refusal.
-    pub(super) fn grant_group(&mut self, leader: u32, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn grant_group(&mut self, leader: u32, step: &mut Step<'_>) {
         let claim = &self.claims[leader];
         let (client, ttl_ms) = (claim.client, claim.ttl_ms);
-        let waited_ns = now.0 - claim.since;
+        let waited_ns = step.now.0 - claim.since;
         let count = self.group(leader).len() as u64;
         let enough = self.tokens_left() >= count;
         let locks = self.end_group(leader);
@@ -181,7 +170,7 @@ impl Table {
             for id in &locks {
                 let token = self.take_token().unwrap_or(first);
                 self.counters.waited(waited_ns);
-                self.hold(*id, client, token, ttl_ms, now);
+                self.hold(*id, client, token, ttl_ms, step.now);
             }
             Outcome::GrantedAll {
                 first,
@@ -191,10 +180,7 @@ impl Table {
             self.counters.refused += count;
             Outcome::Refused(Refusal::Tokens)
         };
-        outputs.push(Output {
-            client: ClientId(client),
-            outcome,
-        });
+        step.tell(client, outcome);
     }
 
     /// Takes a group out of all its lines; returns its locks, in the order of its
@@ -221,11 +207,11 @@ impl Table {
 
     /// Serves the lines that groups have left.
     #[cold]
-    pub(super) fn serve_others(&mut self, at: u64, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn serve_others(&mut self, at: u64, step: &mut Step<'_>) {
         while let Some(id) = self.unserved.pop() {
             let lock = &self.locks[id];
             if lock.used && lock.queue != NIL {
-                self.serve_queue(id, at, now, outputs);
+                self.serve_queue(id, at, step);
             }
         }
     }

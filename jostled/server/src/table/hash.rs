@@ -5,8 +5,10 @@
 //! (The standard library has this function too, but not with a key of one's
 //! own, which a test needs to be repeatable.)
 
+use serde::{Deserialize, Serialize};
+
 /// The key of a table's hash.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashKey(pub u64, pub u64);
 
 struct Sip {

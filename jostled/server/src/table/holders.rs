@@ -1,6 +1,6 @@
 //! Look-ups of a certain hold among those of a lock.
 
-use super::entries::NEVER;
+use super::entries::{Claim, ClaimState, EntryKind, Lock, NEVER, Queue};
 use super::slab::NIL;
 use super::{ClientId, Mode, Outcome, Table, Which, hash};
 
@@ -16,12 +16,7 @@ impl Table {
         }
         let mut sharers = self.sharers(id, client);
         let claim = sharers.find(|claim| self.claims[*claim].deadline == NEVER)?;
-        let queue = &self.queues[lock.queue];
-        let mode = match queue.places {
-            1 => Mode::Shared,
-            of => Mode::Place { of },
-        };
-        Some((self.claims[claim].token, mode))
+        Some((self.claims[claim].token, self.queue(lock).shared_mode()))
     }
 
     /// Like `owned`, as the reply to the client: it knows the token from then on.
@@ -40,20 +35,15 @@ impl Table {
         let Some(id) = self.find(self.hash(name), name) else {
             return false;
         };
-        let lock = &self.locks[id];
-        let (client, deadline) = if lock.exclusive {
-            if lock.token != token {
-                return false;
-            }
-            (lock.client, lock.deadline)
-        } else {
-            match self.sharer_by_token(id, token) {
-                Some(claim) => (self.claims[claim].client, self.claims[claim].deadline),
-                None => return false,
-            }
+        let Some(hold) = self.hold_of(id, token) else {
+            return false;
+        };
+        let client = match hold.kind() {
+            EntryKind::Lock => self.locks[id].client,
+            _ => self.claims[hold.index()].client,
         };
         let told = self.clients[ClientId(client).slot()].told;
-        deadline == NEVER && token <= told
+        *self.deadline_of(hold) == NEVER && token <= told
     }
 
     /// The shared holds of one client, the latest first.
@@ -62,7 +52,7 @@ impl Table {
         std::iter::from_fn(move || {
             while at != NIL {
                 let (claim_id, claim) = (at, &self.claims[at]);
-                at = claim.owner_chain();
+                at = claim.owner_chain;
                 if claim.lock == id && claim.client == client {
                     return Some(claim_id);
                 }
@@ -87,9 +77,35 @@ impl Table {
             if claim.token == token && claim.lock == id {
                 return Some(at);
             }
-            at = claim.token_chain();
+            at = claim.token_chain;
         }
         None
+    }
+
+    /// What a lock has of waiters and shared holders.
+    #[inline]
+    pub(super) fn queue(&self, lock: &Lock) -> &Queue {
+        match lock.queue {
+            NIL => &Queue::EMPTY,
+            queue => &self.queues[queue],
+        }
+    }
+
+    /// The claims of a line, from this one on.
+    pub(super) fn line(&self, mut at: u32) -> impl Iterator<Item = (u32, &Claim)> {
+        std::iter::from_fn(move || {
+            let claim = self.claims.get(at)?;
+            debug_assert!(claim.state != ClaimState::Vacant);
+            Some((std::mem::replace(&mut at, claim.next), claim))
+        })
+    }
+
+    /// When a wait ends: the first claim of a group carries its deadline.
+    pub(super) fn wait_deadline(&self, claim: &Claim) -> u64 {
+        match claim.leader {
+            NIL => claim.deadline,
+            leader => self.claims[leader].deadline,
+        }
     }
 
     pub(super) fn queue_of(&mut self, id: u32) -> u32 {
@@ -100,7 +116,11 @@ impl Table {
     }
 
     pub(super) fn no_room_for_claim(&self) -> bool {
-        let growth = self.claims.growth() + self.queues.growth();
+        self.lacks_room(self.claims.growth() + self.queues.growth())
+    }
+
+    /// Whether the table may not grow by so many bytes.
+    pub(super) fn lacks_room(&self, growth: usize) -> bool {
         growth != 0 && self.bytes() + growth > self.limits.memory_bytes
     }
 }

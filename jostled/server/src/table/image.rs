@@ -5,12 +5,14 @@
 //! claims keep their slots, since cursors name them, and clients keep their numbers.
 
 use std::collections::HashSet;
+use std::iter::successors;
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{Claim, EntryKind, NEVER, Queue, Ref};
-use super::slab::NIL;
-use super::{ClientId, Counters, Table, Time};
+use super::clients::Closing;
+use super::entries::{Claim, EntryKind, Lock, NEVER, Ref};
+use super::slab::some;
+use super::{ClientId, Counters, HashKey, SessionKey, Table, Time};
 
 /// The state of a table; see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ pub struct TableImage {
     /// When it was made.
     pub(super) at: u64,
     /// The key of the hash function.
-    pub(super) key: (u64, u64),
+    pub(super) key: HashKey,
     /// How far the timer wheel has come.
     pub(super) tick: u64,
     pub(super) next_token: u64,
@@ -30,7 +32,7 @@ pub struct TableImage {
     pub(super) clients: Vec<ClientImage>,
     pub(super) free_slots: Vec<u32>,
     pub(super) sessions: Vec<SessionImage>,
-    pub(super) closing: Vec<ClosingImage>,
+    pub(super) closing: Vec<Closing>,
     pub(super) locks: Vec<LockImage>,
 }
 
@@ -58,22 +60,13 @@ pub(super) enum HoldRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionImage {
     pub(super) place: u32,
-    pub(super) user: u16,
-    pub(super) id: u128,
+    pub(super) key: SessionKey,
     pub(super) client: u64,
     pub(super) ttl_ms: u64,
     /// The claim that is its timer, and its end; `None`: it is over.
     pub(super) heartbeat: Option<(u32, u64)>,
     /// The claims that wait in its name, in the order in which its end answers them.
     pub(super) waiting: Vec<u32>,
-}
-
-/// A client that is closed and still owns something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ClosingImage {
-    pub(super) slot: u32,
-    pub(super) session: Option<u32>,
-    pub(super) at: u64,
 }
 
 /// A name that is held or waited for.
@@ -123,10 +116,6 @@ pub(super) struct WaiterImage {
     pub(super) session: Option<u32>,
 }
 
-fn some(index: u32) -> Option<u32> {
-    (index != NIL).then_some(index)
-}
-
 fn end(deadline: u64) -> Option<u64> {
     (deadline != NEVER).then_some(deadline)
 }
@@ -137,7 +126,7 @@ impl Table {
     pub fn image(&self, now: Time) -> TableImage {
         TableImage {
             at: now.0,
-            key: (self.key.0, self.key.1),
+            key: self.key,
             tick: self.timers.tick(),
             next_token: self.next_token,
             tokens_end: self.tokens_end,
@@ -148,18 +137,12 @@ impl Table {
                 .collect(),
             free_slots: self.free_slots.clone(),
             sessions: self.session_images(),
-            closing: self
-                .closing
+            closing: self.closing.clone(),
+            locks: self
+                .locks
                 .iter()
-                .map(|closing| ClosingImage {
-                    slot: closing.slot,
-                    session: some(closing.session),
-                    at: closing.at,
-                })
-                .collect(),
-            locks: (0..self.locks.touched())
-                .filter(|place| self.locks[*place].used)
-                .map(|place| self.lock_image(place))
+                .filter(|(_, lock)| lock.used)
+                .map(|(place, lock)| self.lock_image(place, lock))
                 .collect(),
         }
     }
@@ -189,71 +172,57 @@ impl Table {
 
     fn session_images(&self) -> Vec<SessionImage> {
         // Sessions that are over are found in the list of clients being closed.
-        let over = self.closing.iter().filter_map(|found| some(found.session));
+        let over = self.closing.iter().filter_map(|found| found.session);
         let mut places: Vec<u32> = self.by_key.values().copied().chain(over).collect();
         places.sort_unstable();
         let image = |place: u32| {
             let session = &self.sessions[place];
-            let key = session.key();
-            let heartbeat = some(session.heartbeat());
+            let heartbeat = some(session.heartbeat);
             let next = |claim: &u32| some(self.claims[*claim].next_in_session);
             SessionImage {
                 place,
-                user: key.user,
-                id: key.id,
+                key: session.key,
                 client: session.client,
-                ttl_ms: session.ttl_ms(),
+                ttl_ms: session.ttl_ms,
                 heartbeat: heartbeat.map(|claim| (claim, self.claims[claim].deadline)),
-                waiting: std::iter::successors(some(session.waiting()), next).collect(),
+                waiting: successors(some(session.waiting), next).collect(),
             }
         };
         places.into_iter().map(image).collect()
     }
 
-    fn lock_image(&self, place: u32) -> LockImage {
-        let lock = &self.locks[place];
+    fn lock_image(&self, place: u32, lock: &Lock) -> LockImage {
         let mut name = Vec::with_capacity(lock.name_len());
         lock.name_into(&self.blocks, &mut name);
-        let exclusive = lock
-            .exclusive
-            .then(|| Self::holder_image(lock.token, lock.client, lock.deadline));
-        let mut image = LockImage {
+        let queue = self.queue(lock);
+        let sharing = self.line(queue.sharing.head);
+        let waiting = self.line(queue.waiting.head);
+        LockImage {
             place,
             name,
-            exclusive,
-            places: 1,
-            sharing: Vec::new(),
-            waiting: Vec::new(),
-        };
-        if lock.queue != NIL {
-            self.line_images(&self.queues[lock.queue], &mut image);
-        }
-        image
-    }
-
-    fn holder_image(token: u64, client: u64, deadline: u64) -> HolderImage {
-        HolderImage {
-            token,
-            client,
-            deadline: end(deadline),
+            exclusive: lock.exclusive.then(|| HolderImage {
+                token: lock.token,
+                client: lock.client,
+                deadline: end(lock.deadline),
+            }),
+            places: queue.places,
+            sharing: sharing
+                .map(|(place, claim)| sharer_image(place, claim))
+                .collect(),
+            waiting: waiting
+                .map(|(place, claim)| waiter_image(place, claim))
+                .collect(),
         }
     }
+}
 
-    fn line_images(&self, queue: &Queue, image: &mut LockImage) {
-        image.places = queue.places;
-        let next = |claim: &u32| some(self.claims[*claim].next());
-        let line = |head: u32| std::iter::successors(some(head), next);
-        image.sharing = line(queue.sharing.head)
-            .map(|place| {
-                let claim = &self.claims[place];
-                let hold = Self::holder_image(claim.token, claim.client, claim.deadline);
-                SharerImage { place, hold }
-            })
-            .collect();
-        image.waiting = line(queue.waiting.head)
-            .map(|place| waiter_image(place, &self.claims[place]))
-            .collect();
-    }
+fn sharer_image(place: u32, claim: &Claim) -> SharerImage {
+    let hold = HolderImage {
+        token: claim.token,
+        client: claim.client,
+        deadline: end(claim.deadline),
+    };
+    SharerImage { place, hold }
 }
 
 fn waiter_image(place: u32, claim: &Claim) -> WaiterImage {
@@ -294,7 +263,10 @@ impl TableImage {
     /// The numbers of the clients that wait.
     #[must_use]
     pub(crate) fn waiting_clients(&self) -> HashSet<u64> {
-        let waiters = self.locks.iter().flat_map(|lock| &lock.waiting);
-        waiters.map(|waiter| waiter.client).collect()
+        self.waiters().map(|waiter| waiter.client).collect()
+    }
+
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &WaiterImage> {
+        self.locks.iter().flat_map(|lock| &lock.waiting)
     }
 }

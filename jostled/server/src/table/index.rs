@@ -9,7 +9,7 @@
 
 use jostle_sys::prefetch::prefetch;
 
-use super::slab::{NIL, Slab, Slot};
+use super::slab::{NIL, Slab};
 
 /// Which hash and which link of an entry an index uses; an entry can stand in
 /// several indexes.
@@ -146,9 +146,9 @@ impl<K> Index<K> {
 
     /// The first entry with this hash that `is_it`, or [`NIL`].
     #[inline(always)]
-    pub(crate) fn find<T: Slot>(
+    pub(crate) fn find<T, S>(
         &self,
-        entries: &Slab<T>,
+        entries: &Slab<T, S>,
         hash: u32,
         is_it: impl Fn(&T) -> bool,
     ) -> u32
@@ -176,7 +176,7 @@ impl<K> Index<K> {
 
     /// Adds an entry that is not in the index.
     #[inline]
-    pub(crate) fn insert<T: Slot>(&mut self, entries: &mut Slab<T>, id: u32)
+    pub(crate) fn insert<T, S>(&mut self, entries: &mut Slab<T, S>, id: u32)
     where
         K: Key<T>,
     {
@@ -195,7 +195,7 @@ impl<K> Index<K> {
 
     /// Removes an entry that is in the index.
     #[inline]
-    pub(crate) fn remove<T: Slot>(&mut self, entries: &mut Slab<T>, id: u32)
+    pub(crate) fn remove<T, S>(&mut self, entries: &mut Slab<T, S>, id: u32)
     where
         K: Key<T>,
     {
@@ -223,7 +223,7 @@ impl<K> Index<K> {
     }
 
     /// Splits one bucket in two.
-    fn grow<T: Slot>(&mut self, entries: &mut Slab<T>)
+    fn grow<T, S>(&mut self, entries: &mut Slab<T, S>)
     where
         K: Key<T>,
     {

@@ -20,22 +20,26 @@ impl Table {
     /// Puts a claim at the end of a lock's line.
     pub(super) fn enqueue(&mut self, id: u32, wish: Wish, now: Time) -> u32 {
         let claim_id = self.claims.take();
+        self.enter_line(id, claim_id, wish, now);
+        if wish.session != NIL {
+            self.enter_session(wish.session, claim_id);
+        }
+        claim_id
+    }
+
+    pub(super) fn enter_line(&mut self, id: u32, claim_id: u32, wish: Wish, since: Time) {
         let claim = &mut self.claims[claim_id];
         claim.client = wish.client;
-        claim.since = now.0;
+        claim.since = since.0;
         claim.ttl_ms = wish.ttl_ms;
         claim.lock = id;
         claim.state = ClaimState::Waiting;
         claim.exclusive = wish.exclusive;
         self.book_wait(wish.client, true);
-        if wish.session != NIL {
-            self.enter_session(wish.session, claim_id);
-        }
         let queue = self.queue_of(id);
         self.queues[queue]
             .waiting
             .push_back(&mut self.claims, claim_id);
-        claim_id
     }
 
     /// Lets a client wait with `count` claims, of which `first` carries the

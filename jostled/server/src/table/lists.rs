@@ -29,7 +29,7 @@ impl Table {
     /// Takes an entry out of its list, if it is in one.
     #[inline(always)]
     pub(super) fn unlink(&mut self, entry: Ref) {
-        let links = std::mem::replace(self.links(entry), Links::ALONE);
+        let links = std::mem::take(self.links(entry));
         if links.prev != Ref::NONE {
             self.links(links.prev).next = links.next;
             self.links(links.next).prev = links.prev;

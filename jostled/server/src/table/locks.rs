@@ -5,7 +5,7 @@ use super::entries::{self, Block, EntryKind, NEVER, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
 use super::{
-    ClientId, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Output, Refusal, Table, Time,
+    ClientId, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Refusal, Step, Table, Time,
 };
 
 impl Table {
@@ -13,8 +13,7 @@ impl Table {
     pub(super) fn lock(
         &mut self,
         request: LockRequest<'_>,
-        now: Time,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) -> Option<Outcome> {
         if request.name.is_empty() || request.name.len() > self.limits.name_bytes {
             return self.refuse(Refusal::Name);
@@ -22,7 +21,7 @@ impl Table {
         debug_assert!(self.clients[request.client.slot()].waiting == NIL);
         let (owner, session) = match request.session {
             None => (request.client.0, NIL),
-            Some(key) => match self.live_session(key, now) {
+            Some(key) => match self.live_session(key, step.now) {
                 None => return Some(Outcome::NoSession),
                 Some(live) => (self.sessions[live].client, live),
             },
@@ -30,16 +29,16 @@ impl Table {
         if self.quotas
             && let Some(refusal) = self.over_quota(request.client, 1)
         {
-            return self.refuse_over_quota(request, owner, refusal, now, outputs);
+            return self.refuse_over_quota(request, owner, refusal, step);
         }
         if request.mode == Mode::Exclusive && self.idle_has(request.name) {
-            return self.lock_idle(request, owner, now);
+            return self.lock_idle(request, owner, step.now);
         }
         self.drop_idle();
         let hash = self.hash(request.name);
-        match self.look_up(hash, request.name, now, outputs) {
-            None => self.lock_free(request, owner, hash, now),
-            Some(id) => self.lock_held(id, request, owner, session, now),
+        match self.look_up(hash, request.name, step) {
+            None => self.lock_free(request, owner, hash, step.now),
+            Some(id) => self.lock_held(id, request, owner, session, step.now),
         }
     }
 
@@ -51,11 +50,10 @@ impl Table {
         request: LockRequest<'_>,
         owner: u64,
         refusal: Refusal,
-        now: Time,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) -> Option<Outcome> {
         let hash = self.hash(request.name);
-        if let Some(id) = self.look_up(hash, request.name, now, outputs)
+        if let Some(id) = self.look_up(hash, request.name, step)
             && let Some((_, mode)) = self.owned(id, owner)
             && mode.places() == request.mode.places()
             && let Some(held) = self.tell_of_hold(id, owner, request.which())
@@ -77,7 +75,7 @@ impl Table {
         if self.locks.growth() != 0 || request.name.len() > entries::NAME_INLINE {
             let blocks = blocks_for(request.name.len()) * size_of::<Block>();
             let full = self.locks.touched() == Ref::COUNT;
-            if full || self.bytes() + self.locks.growth() + blocks > self.limits.memory_bytes {
+            if full || self.lacks_room(self.locks.growth() + blocks) {
                 return self.refuse(Refusal::Memory);
             }
         }
@@ -88,17 +86,7 @@ impl Table {
             return self.refuse(Refusal::Tokens);
         };
         let id = self.new_lock(hash, request.name);
-        self.counters.granted_at_once += 1;
-        let ttl_ms = request.ttl_ms.unwrap_or(0);
-        match request.mode {
-            Mode::Exclusive => self.hold(id, owner, token, ttl_ms, now),
-            mode => {
-                let queue = self.queue_of(id);
-                self.queues[queue].places = mode.places();
-                self.share_at_once(id, owner, token, ttl_ms, now);
-            }
-        }
-        Some(Outcome::Granted(token))
+        self.grant_at_once(id, request, owner, token, now)
     }
 
     /// Takes a lock that is still known by its name.
@@ -108,8 +96,32 @@ impl Table {
             return self.refuse(Refusal::Tokens);
         };
         let id = self.use_idle();
+        self.grant_at_once(id, request, owner, token, now)
+    }
+
+    /// Gives a lock to one who has not waited.
+    #[inline(always)]
+    fn grant_at_once(
+        &mut self,
+        id: u32,
+        request: LockRequest<'_>,
+        owner: u64,
+        token: u64,
+        now: Time,
+    ) -> Option<Outcome> {
         self.counters.granted_at_once += 1;
-        self.hold(id, owner, token, request.ttl_ms.unwrap_or(0), now);
+        let ttl_ms = request.ttl_ms.unwrap_or(0);
+        match request.mode {
+            Mode::Exclusive => self.hold(id, owner, token, ttl_ms, now),
+            mode => {
+                let queue = self.queue_of(id);
+                self.queues[queue].places = mode.places();
+                let claim_id = self.claims.take();
+                let claim = &mut self.claims[claim_id];
+                (claim.client, claim.lock) = (owner, id);
+                self.share(claim_id, token, ttl_ms, now);
+            }
+        }
         Some(Outcome::Granted(token))
     }
 
@@ -142,12 +154,8 @@ impl Table {
         now: Time,
     ) -> Option<Outcome> {
         let lock = &self.locks[id];
-        let (queued, places, has_place) = if lock.queue == NIL {
-            (0, 1, true)
-        } else {
-            let queue = &self.queues[lock.queue];
-            (queue.waiting.len, queue.places, queue.has_place())
-        };
+        let queue = self.queue(lock);
+        let (queued, places, has_place) = (queue.waiting.len, queue.places, queue.has_place());
         if places != request.mode.places() {
             return self.refuse(Refusal::Places(places));
         }
@@ -164,10 +172,7 @@ impl Table {
             let Some(token) = self.take_token() else {
                 return self.refuse(Refusal::Tokens);
             };
-            self.counters.granted_at_once += 1;
-            let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.share_at_once(id, owner, token, ttl_ms, now);
-            return Some(Outcome::Granted(token));
+            return self.grant_at_once(id, request, owner, token, now);
         }
         if request.wait_ms == Some(0) {
             self.counters.busy += 1;
@@ -199,7 +204,7 @@ impl Table {
     /// Whether an existing lock has no holder.
     fn is_reserved(&self, id: u32) -> bool {
         let lock = &self.locks[id];
-        !lock.exclusive && self.queues[lock.queue].sharing.len == 0
+        !lock.exclusive && self.queue(lock).sharing.len == 0
     }
 
     #[inline]
@@ -208,11 +213,10 @@ impl Table {
         client: ClientId,
         name: &[u8],
         token: Option<u64>,
-        now: Time,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) -> Result<(), NotReleased> {
         let found = match self.last_of(client, name) {
-            None => self.look_up(self.hash(name), name, now, outputs),
+            None => self.look_up(self.hash(name), name, step),
             last => last,
         };
         let Some(id) = found else {
@@ -250,7 +254,7 @@ impl Table {
             self.end_share(claim);
         }
         self.counters.released += 1;
-        self.serve(id, now.0, now, outputs);
+        self.serve(id, step.now.0, step);
         Ok(())
     }
 
@@ -271,10 +275,9 @@ impl Table {
         name: &[u8],
         token: u64,
         ttl_ms: u64,
-        now: Time,
-        outputs: &mut Vec<Output>,
+        step: &mut Step<'_>,
     ) -> Result<(), NotRenewed> {
-        let found = self.look_up(self.hash(name), name, now, outputs);
+        let found = self.look_up(self.hash(name), name, step);
         let Some(entry) = found.and_then(|id| self.hold_of(id, token)) else {
             self.counters.not_owner += 1;
             return Err(NotRenewed::NotOwner);
@@ -283,13 +286,13 @@ impl Table {
             return Err(NotRenewed::NoLease);
         }
         self.unlink(entry);
-        self.set_deadline(entry, now.after_ms(ttl_ms));
+        self.set_deadline(entry, step.now.after_ms(ttl_ms));
         self.counters.renewed += 1;
         Ok(())
     }
 
     /// The hold of a lock with this token.
-    fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
+    pub(super) fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
         let lock = &self.locks[id];
         if lock.exclusive {
             (lock.token == token).then_some(Ref::new(EntryKind::Lock, id))
@@ -299,8 +302,8 @@ impl Table {
         }
     }
 
-    pub(super) fn force(&mut self, name: &[u8], now: Time, outputs: &mut Vec<Output>) -> u64 {
-        let Some(id) = self.look_up(self.hash(name), name, now, outputs) else {
+    pub(super) fn force(&mut self, name: &[u8], step: &mut Step<'_>) -> u64 {
+        let Some(id) = self.look_up(self.hash(name), name, step) else {
             return 0;
         };
         let mut ended = 0;
@@ -315,7 +318,7 @@ impl Table {
             }
         }
         self.counters.forced += ended;
-        self.serve(id, now.0, now, outputs);
+        self.serve(id, step.now.0, step);
         ended
     }
 

@@ -99,7 +99,7 @@ pub struct Table {
     names: Index<ByName>,
     owners: Index<ByOwner>,
     tokens: Index<ByToken>,
-    locks: Slab<Lock>,
+    locks: Slab<Lock, Links>,
     claims: Slab<Claim>,
     queues: Slab<Queue>,
     blocks: Slab<Block>,
@@ -135,6 +135,19 @@ pub struct Table {
     counters: Counters,
 }
 
+/// One step: when it happens, and what it tells clients whose waits it ends.
+pub struct Step<'o> {
+    now: Time,
+    outputs: &'o mut Vec<Output>,
+}
+
+impl Step<'_> {
+    fn tell(&mut self, client: u64, outcome: Outcome) {
+        let client = ClientId(client);
+        self.outputs.push(Output { client, outcome });
+    }
+}
+
 /// What can happen to the table: a request or an occurrence, with a reply of its own type.
 pub trait Event: Copy + std::fmt::Debug {
     /// What the event's own client is told.
@@ -142,18 +155,18 @@ pub trait Event: Copy + std::fmt::Debug {
 
     /// What the event does once all that is due has happened: for [`Table::step`] alone.
     #[doc(hidden)]
-    fn apply(self, table: &mut Table, now: Time, outputs: &mut Vec<Output>) -> Self::Reply;
+    fn apply(self, table: &mut Table, step: &mut Step<'_>) -> Self::Reply;
 }
 
 /// Rows of events: a pattern for its fields, its type, its reply, and what it does.
 macro_rules! events {
-    ($($event:pat, $type:ty => $reply:ty, |$table:ident, $now:ident, $outputs:ident| $does:expr;)*) => {$(
+    ($($event:pat, $type:ty => $reply:ty, |$table:ident, $step:ident| $does:expr;)*) => {$(
         impl Event for $type {
             type Reply = $reply;
 
             #[inline(always)]
-            #[allow(unused_variables, reason = "not every event needs all of them")]
-            fn apply(self, $table: &mut Table, $now: Time, $outputs: &mut Vec<Output>) -> $reply {
+            #[allow(unused_variables, reason = "not every event needs it")]
+            fn apply(self, $table: &mut Table, $step: &mut Step<'_>) -> $reply {
                 let $event = self;
                 $does
             }
@@ -162,26 +175,24 @@ macro_rules! events {
 }
 
 events! {
-    request, LockRequest<'_> => Option<Outcome>, |table, now, out| table.lock(request, now, out);
-    request, LockAllRequest<'_> => Option<Outcome>, |table, now, out| table.lock_all(request, now, out);
+    request, LockRequest<'_> => Option<Outcome>, |table, step| table.lock(request, step);
+    request, LockAllRequest<'_> => Option<Outcome>, |table, step| table.lock_all(request, step);
     Unlock { client, name, token }, Unlock<'_> => Result<(), NotReleased>,
-        |table, now, out| table.unlock(client, name, token, now, out);
+        |table, step| table.unlock(client, name, token, step);
     Renew { name, token, ttl_ms }, Renew<'_> => Result<(), NotRenewed>,
-        |table, now, out| table.renew(name, token, ttl_ms, now, out);
-    Force(name), Force<'_> => u64, |table, now, out| table.force(name, now, out);
-    _, Open => Option<ClientId>, |table, now, out| table.open();
-    Cancel(client), Cancel => (), |table, now, out| table.cancel(client, now, out);
-    _, CancelAll => (), |table, now, out| table.cancel_all(now, out);
-    Close(client), Close => (), |table, now, out| table.close(client, now, out);
-    OpenSession { key, ttl_ms }, OpenSession => Result<(), Refusal>,
-        |table, now, out| table.open_session(key, ttl_ms, now);
-    RenewSession(key), RenewSession => bool, |table, now, out| table.renew_session(key, now);
-    CloseSession(key), CloseSession => bool, |table, now, out| table.close_session(key, now, out);
-    Enlist { client, account }, Enlist => (), |table, now, out| table.enlist(client, account);
-    Quota { account, locks, waiters }, Quota => (),
-        |table, now, out| table.set_quota(account, locks, waiters);
-    Tokens(end), Tokens => (), |table, now, out| table.tokens_end = table.tokens_end.max(end);
-    _, Tick => (), |table, now, out| { table.reap(now, out); table.serve_partly(now, out) };
+        |table, step| table.renew(name, token, ttl_ms, step);
+    Force(name), Force<'_> => u64, |table, step| table.force(name, step);
+    _, Open => Option<ClientId>, |table, step| table.open();
+    Cancel(client), Cancel => (), |table, step| table.cancel(client, step);
+    _, CancelAll => (), |table, step| table.cancel_all(step);
+    Close(client), Close => (), |table, step| table.close(client, step);
+    open, OpenSession => Result<(), Refusal>, |table, step| table.open_session(open, step.now);
+    RenewSession(key), RenewSession => bool, |table, step| table.renew_session(key, step.now);
+    CloseSession(key), CloseSession => bool, |table, step| table.close_session(key, step);
+    Enlist { client, account }, Enlist => (), |table, step| table.enlist(client, account);
+    quota, Quota => (), |table, step| table.set_quota(quota);
+    Tokens(end), Tokens => (), |table, step| table.tokens_end = table.tokens_end.max(end);
+    _, Tick => (), |table, step| { table.reap(step); table.serve_partly(step) };
 }
 
 impl Table {
@@ -201,13 +212,13 @@ impl Table {
             queues: Slab::new(),
             blocks: Slab::new(),
             idle: NIL,
-            timers: Timers::new(),
+            timers: Timers::new(0),
             wheel: timers::heads(),
             cascading: NIL,
             behind: false,
             clients: vec![Client::vacant(0)],
             free_slots: Vec::new(),
-            accounts: Self::accounts(),
+            accounts: vec![Account::UNBOUND],
             bound_accounts: 0,
             quotas: false,
             sessions: Slab::new(),
@@ -231,10 +242,11 @@ impl Table {
     /// Always inlined, like what it calls, so that no event is built in memory.
     #[inline(always)]
     pub fn step<E: Event>(&mut self, event: E, now: Time, outputs: &mut Vec<Output>) -> E::Reply {
+        let mut step = Step { now, outputs };
         if now.0 >= self.timers.next() {
-            self.run_timers(now, outputs);
+            self.run_timers(&mut step);
         }
-        event.apply(self, now, outputs)
+        event.apply(self, &mut step)
     }
 
     /// The latest time for the next [`Tick`]; `None`: no tick is needed before
@@ -283,15 +295,9 @@ impl Table {
 
     /// The lock of a name, if it is held at this time.
     #[inline(always)]
-    fn look_up(
-        &mut self,
-        hash: u32,
-        name: &[u8],
-        now: Time,
-        outputs: &mut Vec<Output>,
-    ) -> Option<u32> {
+    fn look_up(&mut self, hash: u32, name: &[u8], step: &mut Step<'_>) -> Option<u32> {
         if self.behind {
-            return self.look_up_behind(hash, name, now, outputs);
+            return self.look_up_behind(hash, name, step);
         }
         self.find(hash, name)
     }

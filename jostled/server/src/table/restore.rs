@@ -11,13 +11,13 @@ mod tests;
 use std::collections::HashSet;
 
 use super::accounts::Account;
-use super::clients::{Client, Closing};
+use super::clients::Client;
 use super::entries::{Claim, ClaimState, EntryKind, Links, Lock, NEVER, Ref};
 use super::image::{ClientImage, HoldRef, HolderImage, LockImage, SessionImage};
 use super::sessions::Session;
-use super::slab::{NIL, Slab};
+use super::slab::Slab;
 use super::timers::Timers;
-use super::{ClientId, HashKey, Limits, SessionKey, Table, TableImage};
+use super::{ClientId, Limits, Table, TableImage};
 
 /// Why an image is not that of a sound table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,17 +47,15 @@ impl Table {
             image.next_token,
             image.tokens_end
         );
-        let times = image.locks.iter().flat_map(|lock| &lock.waiting);
-        let times = times.map(|waiter| waiter.since);
+        let times = image.waiters().map(|waiter| waiter.since);
         let mut times = times.chain(image.closing.iter().map(|found| found.at));
         let past = image.tick <= Timers::tick_of(image.at) && times.all(|time| time <= image.at);
         ensure!(past, "something has happened in the future");
         ensure!(image.counters.are_plausible(), "a counter is out of range");
-        let key = HashKey(image.key.0, image.key.1);
-        let mut table = Self::new(limits, key, image.next_token);
+        let mut table = Self::new(limits, image.key, image.next_token);
         table.tokens_end = image.tokens_end;
         table.counters = image.counters;
-        table.timers = Timers::at(image.tick);
+        table.timers = Timers::new(image.tick);
         table.restore_slots(image)?;
         table.restore_clients(image)?;
         let mut clients = HashSet::new();
@@ -102,7 +100,7 @@ impl Table {
             ordered(&locks) && ordered(&sessions),
             "its places are out of order, or one is taken twice"
         );
-        let bytes = last[0].map_or(0, Slab::<Lock>::bytes_up_to)
+        let bytes = last[0].map_or(0, Slab::<Lock, Links>::bytes_up_to)
             + last[1].map_or(0, Slab::<Claim>::bytes_up_to)
             + last[2].map_or(0, Slab::<Session>::bytes_up_to);
         ensure!(
@@ -148,40 +146,28 @@ impl Table {
             (client.open, client.lingers) = (found.open, found.lingers);
             client.account = found.account;
             client.told = found.told;
-            client.owned = Links {
-                prev: head,
-                next: head,
-            };
+            client.owned = Links::around(head);
             self.clients.push(client);
         }
         self.open = image.clients.iter().filter(|found| found.open).count() as u32;
         self.free_slots.clone_from(&image.free_slots);
-        for found in &image.closing {
-            self.closing.push(Closing {
-                slot: found.slot,
-                session: found.session.unwrap_or(NIL),
-                at: found.at,
-            });
-        }
+        self.closing.clone_from(&image.closing);
         self.check_slots(image)
     }
 
     fn check_slots(&self, image: &TableImage) -> Checked {
+        let slots = 0..image.clients.len() as u32;
         let closing = image.closing.iter().map(|found| found.slot);
-        let mut idle: Vec<u32> = image.free_slots.iter().copied().chain(closing).collect();
-        idle.push(0);
-        let lingers = |slot: &usize| image.clients[*slot].lingers;
-        idle.extend(
-            (0..image.clients.len())
-                .filter(lingers)
-                .map(|slot| slot as u32),
-        );
-        idle.sort_unstable();
-        let open =
-            (0..image.clients.len() as u32).filter(|slot| image.clients[*slot as usize].open);
-        let mut all: Vec<u32> = idle.into_iter().chain(open).collect();
+        let open = slots
+            .clone()
+            .filter(|slot| image.clients[*slot as usize].open);
+        let lingering = slots
+            .clone()
+            .filter(|slot| image.clients[*slot as usize].lingers);
+        let free = image.free_slots.iter().copied().chain([0]);
+        let mut all: Vec<u32> = free.chain(closing).chain(open).chain(lingering).collect();
         all.sort_unstable();
-        let each = (0..image.clients.len() as u32).eq(all);
+        let each = slots.eq(all);
         ensure!(
             each,
             "a slot of clients is neither free nor in use, or both"
@@ -195,41 +181,29 @@ impl Table {
 
     fn restore_session(&mut self, image: &SessionImage) -> Checked {
         let slot = ClientId(image.client).slot();
-        let key = SessionKey {
-            user: image.user,
-            id: image.id,
-        };
         let client = self.clients.get(slot).map(|found| (found.id, found.open));
         let live = image.heartbeat.is_some();
         ensure!(
             client == Some((image.client, live)),
             "a session is not in its slot"
         );
-        let ending = self
-            .closing
-            .iter()
-            .filter(|found| found.session == image.place);
+        let closing = self.closing.iter();
+        let ending = closing.filter(|found| found.session == Some(image.place));
         let mut ending = ending.map(|found| found.slot as usize);
         let ends = (ending.next(), ending.next());
         ensure!(
             ends == ((!live).then_some(slot), None),
             "a session is both open and over"
         );
-        let mut heartbeat = NIL;
+        let record = &mut self.sessions[image.place];
+        (record.key, record.client, record.ttl_ms) = (image.key, image.client, image.ttl_ms);
         if let Some((claim, deadline)) = image.heartbeat {
             ensure!(deadline != NEVER, "a session never ends");
-            let doubled = self.by_key.insert(key, image.place).is_some();
-            ensure!(!doubled, "two sessions have one key");
+            let sole = self.begin_heartbeat(image.place, claim, deadline);
+            ensure!(sole, "two sessions have one key");
             // A session's client is not a connection.
             self.open -= 1;
-            heartbeat = claim;
-            let record = &mut self.claims[claim];
-            record.state = ClaimState::Heartbeat;
-            record.client = image.client;
-            record.session = image.place;
-            self.set_deadline(Ref::new(EntryKind::Claim, claim), deadline);
         }
-        self.sessions[image.place].fill(key, image.client, image.ttl_ms, heartbeat);
         Ok(())
     }
 
@@ -300,32 +274,25 @@ impl Table {
     /// What a client owns without a lease, in its order.
     fn restore_owned(&mut self, slot: u32, image: &ClientImage) -> Checked {
         for hold in &image.owned {
-            let (entry, owner) = match *hold {
-                HoldRef::Lock(place) if place < self.locks.touched() => {
-                    let lock = &self.locks[place];
-                    let held = lock.used && lock.exclusive && lock.deadline == NEVER;
-                    (
-                        Ref::new(EntryKind::Lock, place),
-                        held.then_some(lock.client),
-                    )
+            let (kind, place, owner) = match *hold {
+                HoldRef::Lock(place) => {
+                    let held = |lock: &&Lock| lock.used && lock.exclusive && lock.deadline == NEVER;
+                    let lock = self.locks.get(place).filter(held);
+                    (EntryKind::Lock, place, lock.map(|lock| lock.client))
                 }
-                HoldRef::Claim(place) if place < self.claims.touched() => {
-                    let claim = &self.claims[place];
-                    let held = claim.state == ClaimState::Sharing && claim.deadline == NEVER;
-                    (
-                        Ref::new(EntryKind::Claim, place),
-                        held.then_some(claim.client),
-                    )
+                HoldRef::Claim(place) => {
+                    let shares = |claim: &&Claim| claim.state == ClaimState::Sharing;
+                    let claim = self.claims.get(place).filter(shares);
+                    let claim = claim.filter(|claim| claim.deadline == NEVER);
+                    (EntryKind::Claim, place, claim.map(|claim| claim.client))
                 }
-                _ => (Ref::NONE, None),
             };
+            let own = owner == Some(image.id);
+            ensure!(own, "client {} owns what is not its own", image.id);
+            let entry = Ref::new(kind, place);
             // An entry that is in a list already appears twice in the image.
-            let alone = owner.is_some() && self.links(entry).prev == Ref::NONE;
-            ensure!(
-                alone && owner == Some(image.id),
-                "client {} owns what is not its own",
-                image.id
-            );
+            let alone = self.links(entry).prev == Ref::NONE;
+            ensure!(alone, "client {} owns what is not its own", image.id);
             self.link(Ref::new(EntryKind::Client, slot), entry);
         }
         Ok(())
@@ -341,23 +308,21 @@ impl Table {
         );
         let sharing = image.locks.iter().flat_map(|lock| &lock.sharing);
         let sharing = sharing.map(|sharer| sharer.hold.token);
-        let sole = image
-            .locks
-            .iter()
-            .filter_map(|lock| lock.exclusive.as_ref());
+        let locks = image.locks.iter();
+        let sole = locks.filter_map(|lock| lock.exclusive.as_ref());
         let mut tokens: Vec<u64> = sharing.chain(sole.map(|holder| holder.token)).collect();
         tokens.sort_unstable();
         let unique = tokens.is_sorted_by(|one, next| one < next);
         ensure!(unique, "two holds have one token");
-        let waiters = image.locks.iter().flat_map(|lock| &lock.waiting);
+        let waiters = image.waiters();
         let in_sessions = waiters.filter(|waiter| waiter.session.is_some()).count();
         let listed: usize = image.sessions.iter().map(|found| found.waiting.len()).sum();
         ensure!(
             in_sessions == listed,
             "{in_sessions} wait in the name of sessions, and {listed} are listed"
         );
-        let sessions = |found: &&Closing| found.session != NIL;
-        let over = self.closing.iter().filter(sessions).count();
+        let over = self.closing.iter().filter_map(|found| found.session);
+        let over = over.count();
         ensure!(
             over + self.by_key.len() == image.sessions.len(),
             "a session that is over is not there"

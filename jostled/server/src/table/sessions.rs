@@ -5,28 +5,24 @@
 //! line. Waiters in its name are told when it ends, and get nothing from that instant
 //! on, however many steps its end takes.
 
-use super::clients::Closing;
 use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::{NIL, Slot};
-use super::{Outcome, Output, Refusal, SessionKey, Table, Time};
+use super::{OpenSession, Outcome, Refusal, SessionKey, Step, Table, Time};
 
 /// A session that is open, or whose holds are being released.
 pub(crate) struct Session {
-    key: SessionKey,
+    pub(super) key: SessionKey,
     /// The client that its locks are booked to.
     pub(super) client: u64,
-    ttl_ms: u64,
+    pub(super) ttl_ms: u64,
     /// The claim whose deadline is the session's; [`NIL`] once it is over.
-    heartbeat: u32,
+    pub(super) heartbeat: u32,
     /// First of the claims that wait in its name.
-    waiting: u32,
+    pub(super) waiting: u32,
     free: u32,
 }
 
 impl Slot for Session {
-    type Side = ();
-    const SIDE: () = ();
-
     fn vacant() -> Self {
         Self {
             key: SessionKey { user: 0, id: 0 },
@@ -43,44 +39,15 @@ impl Slot for Session {
     }
 }
 
-impl Session {
-    pub(super) fn key(&self) -> SessionKey {
-        self.key
-    }
-
-    pub(super) fn ttl_ms(&self) -> u64 {
-        self.ttl_ms
-    }
-
-    pub(super) fn heartbeat(&self) -> u32 {
-        self.heartbeat
-    }
-
-    pub(super) fn waiting(&self) -> u32 {
-        self.waiting
-    }
-
-    /// Fills a slot: a session without anybody who waits in its name.
-    pub(super) fn fill(&mut self, key: SessionKey, client: u64, ttl_ms: u64, heartbeat: u32) {
-        (self.key, self.client) = (key, client);
-        (self.ttl_ms, self.heartbeat) = (ttl_ms, heartbeat);
-    }
-}
-
 impl Table {
     #[cold]
-    pub(super) fn open_session(
-        &mut self,
-        key: SessionKey,
-        ttl_ms: u64,
-        now: Time,
-    ) -> Result<(), Refusal> {
+    pub(super) fn open_session(&mut self, open: OpenSession, now: Time) -> Result<(), Refusal> {
+        let OpenSession { key, ttl_ms } = open;
         let many = self.sessions.live() >= self.limits.sessions;
         if many || self.by_key.contains_key(&key) {
             return self.refuse_session(Refusal::Sessions);
         }
-        let growth = self.claims.growth() + self.sessions.growth();
-        if growth != 0 && self.bytes() + growth > self.limits.memory_bytes {
+        if self.lacks_room(self.claims.growth() + self.sessions.growth()) {
             return self.refuse_session(Refusal::Memory);
         }
         let Some(client) = self.take_client() else {
@@ -89,18 +56,22 @@ impl Table {
         self.enlist(client, key.user);
         let heartbeat = self.claims.take();
         let session = self.sessions.take();
+        let record = &mut self.sessions[session];
+        (record.key, record.client, record.ttl_ms) = (key, client.0, ttl_ms);
+        self.begin_heartbeat(session, heartbeat, now.after_ms(ttl_ms));
+        Ok(())
+    }
+
+    /// Lets a session be open until a deadline; false: there is one with its key.
+    pub(super) fn begin_heartbeat(&mut self, session: u32, heartbeat: u32, deadline: u64) -> bool {
+        let record = &mut self.sessions[session];
+        record.heartbeat = heartbeat;
         let claim = &mut self.claims[heartbeat];
         claim.state = ClaimState::Heartbeat;
-        claim.client = client.0;
-        claim.session = session;
-        self.set_deadline(Ref::new(EntryKind::Claim, heartbeat), now.after_ms(ttl_ms));
-        let record = &mut self.sessions[session];
-        record.key = key;
-        record.client = client.0;
-        record.ttl_ms = ttl_ms;
-        record.heartbeat = heartbeat;
-        self.by_key.insert(key, session);
-        Ok(())
+        (claim.client, claim.session) = (record.client, session);
+        let sole = self.by_key.insert(record.key, session).is_none();
+        self.set_deadline(Ref::new(EntryKind::Claim, heartbeat), deadline);
+        sole
     }
 
     fn refuse_session(&mut self, refusal: Refusal) -> Result<(), Refusal> {
@@ -121,16 +92,11 @@ impl Table {
     }
 
     #[cold]
-    pub(super) fn close_session(
-        &mut self,
-        key: SessionKey,
-        now: Time,
-        outputs: &mut Vec<Output>,
-    ) -> bool {
-        let session = self.live_session(&key, now);
+    pub(super) fn close_session(&mut self, key: SessionKey, step: &mut Step<'_>) -> bool {
+        let session = self.live_session(&key, step.now);
         if let Some(session) = session {
-            self.end_session(session, now.0);
-            self.reap(now, outputs);
+            self.end_session(session, step.now.0);
+            self.reap(step);
         }
         session.is_some()
     }
@@ -159,43 +125,15 @@ impl Table {
         self.by_key.remove(&key);
         self.unlink(Ref::new(EntryKind::Claim, heartbeat));
         self.claims.give(heartbeat);
-        let slot = super::ClientId(client).slot() as u32;
-        self.clients[slot as usize].open = false;
-        self.closing.push(Closing { slot, session, at });
-    }
-
-    /// Ends one wait in the name of a session that is over. False: there is none left.
-    pub(super) fn turn_one_away(
-        &mut self,
-        session: u32,
-        at: u64,
-        now: Time,
-        outputs: &mut Vec<Output>,
-    ) -> bool {
-        let claim = self.sessions[session].waiting;
-        if claim == NIL {
-            return false;
-        }
-        let lock = self.claims[claim].lock;
-        self.turn_away(claim, outputs);
-        self.serve(lock, at, now, outputs);
-        true
-    }
-
-    /// Whether anybody still waits in the name of a session that is over.
-    pub(super) fn is_waited_for(&self, session: u32) -> bool {
-        session != NIL && self.sessions[session].waiting != NIL
+        self.begin_closing(super::ClientId(client), Some(session), at);
     }
 
     /// Ends a wait for a session that is over; the lock's line is to be served.
-    pub(super) fn turn_away(&mut self, claim: u32, outputs: &mut Vec<Output>) {
-        let client = super::ClientId(self.claims[claim].client);
+    pub(super) fn turn_away(&mut self, claim: u32, step: &mut Step<'_>) {
+        let client = self.claims[claim].client;
         self.end_wait(claim);
         self.counters.waits_without_session += 1;
-        outputs.push(Output {
-            client,
-            outcome: Outcome::NoSession,
-        });
+        step.tell(client, Outcome::NoSession);
     }
 
     /// Notes that a claim waits in the name of a session.

@@ -11,17 +11,17 @@ use jostle_sys::prefetch::prefetch;
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// A slot, unless it is [`NIL`].
+pub(crate) fn some(id: u32) -> Option<u32> {
+    (id != NIL).then_some(id)
+}
+
 const CHUNK_BITS: u32 = 10;
 const CHUNK: u32 = 1 << CHUNK_BITS;
 
 /// What can live in a slab: it has an empty state and room for the link of the
 /// list of free slots.
 pub(crate) trait Slot {
-    /// Data stored beside the slot, in an array of its own. Others touch it too often
-    /// for it to share a cache line with the slot's own data.
-    type Side: Copy;
-    /// The side of an unused slot.
-    const SIDE: Self::Side;
     /// An unused slot.
     fn vacant() -> Self;
     /// Makes the slot unused.
@@ -36,9 +36,11 @@ pub(crate) trait Slot {
     fn free_link(&mut self) -> &mut u32;
 }
 
-pub(crate) struct Slab<T: Slot> {
+/// Each slot may have data of type `S` beside it, in an array of its own: what others touch too
+/// often for it to share a cache line with the slot's own data.
+pub(crate) struct Slab<T, S = ()> {
     chunks: Vec<Box<[T]>>,
-    sides: Vec<Box<[T::Side]>>,
+    sides: Vec<Box<[S]>>,
     /// First of the free slots.
     free: u32,
     /// Slots that were ever used.
@@ -46,7 +48,7 @@ pub(crate) struct Slab<T: Slot> {
     live: u32,
 }
 
-impl<T: Slot> Slab<T> {
+impl<T: Slot, S: Copy + Default> Slab<T, S> {
     pub(crate) fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -86,7 +88,7 @@ impl<T: Slot> Slab<T> {
 
     fn add_chunk(&mut self) {
         self.chunks.push((0..CHUNK).map(|_| T::vacant()).collect());
-        let sides = vec![T::SIDE; CHUNK as usize];
+        let sides = vec![S::default(); CHUNK as usize];
         self.sides.push(sides.into_boxed_slice());
     }
 
@@ -100,21 +102,30 @@ impl<T: Slot> Slab<T> {
         self.touched
     }
 
+    /// A slot, if it was ever used.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
+        (id < self.touched).then(|| &self[id])
+    }
+
+    /// All slots that were ever used.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..self.touched).map(|id| (id, &self[id]))
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.len() * Self::chunk_bytes()
     }
 
     /// Bytes by which the next [`Self::take`] grows the slab; 0 if it has room.
+    #[inline]
     pub(crate) fn growth(&self) -> usize {
-        if self.free == NIL && self.touched as usize == self.chunks.len() << CHUNK_BITS {
-            Self::chunk_bytes()
-        } else {
-            0
-        }
+        self.growth_by(1)
     }
 
-    /// Bytes by which the next `count` takes may grow the slab.
+    /// Bytes by which the next `count` takes grow the slab.
+    #[inline]
     pub(crate) fn growth_by(&self, count: u32) -> usize {
         let room = (self.chunks.len() << CHUNK_BITS) - self.live as usize;
         let missing = (count as usize).saturating_sub(room);
@@ -122,7 +133,7 @@ impl<T: Slot> Slab<T> {
     }
 
     const fn chunk_bytes() -> usize {
-        CHUNK as usize * (size_of::<T>() + size_of::<T::Side>())
+        CHUNK as usize * (size_of::<T>() + size_of::<S>())
     }
 
     /// Brings a slot near, or what is beside it.
@@ -164,23 +175,21 @@ impl<T: Slot> Slab<T> {
         *slot.free_link() = free;
         self.free = id;
     }
-}
 
-impl<T: Slot> Slab<T> {
     /// The data stored beside a slot.
     #[inline]
-    pub(crate) fn side(&mut self, id: u32) -> &mut T::Side {
+    pub(crate) fn side(&mut self, id: u32) -> &mut S {
         &mut self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
     }
 
     /// A copy of it.
     #[inline]
-    pub(crate) fn beside(&self, id: u32) -> T::Side {
+    pub(crate) fn beside(&self, id: u32) -> S {
         self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
     }
 }
 
-impl<T: Slot> Index<u32> for Slab<T> {
+impl<T, S> Index<u32> for Slab<T, S> {
     type Output = T;
 
     #[inline]
@@ -189,7 +198,7 @@ impl<T: Slot> Index<u32> for Slab<T> {
     }
 }
 
-impl<T: Slot> IndexMut<u32> for Slab<T> {
+impl<T, S> IndexMut<u32> for Slab<T, S> {
     #[inline]
     fn index_mut(&mut self, id: u32) -> &mut T {
         &mut self.chunks[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]

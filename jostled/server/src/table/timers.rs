@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::entries::{Links, NEVER, Ref};
+use super::entries::{EntryKind, Links, NEVER, Ref};
 
 const TICK_BITS: u32 = 20;
 const SLOT_BITS: u32 = 6;
@@ -39,20 +39,13 @@ pub(crate) enum Place {
 }
 
 impl Timers {
-    pub(crate) fn new() -> Self {
+    /// A wheel without deadlines that has reached this tick.
+    pub(crate) fn new(tick: u64) -> Self {
         Self {
-            tick: 0,
+            tick,
             occupied: [0; LEVELS],
             near: BinaryHeap::new(),
             next: NEVER,
-        }
-    }
-
-    /// A wheel without deadlines that has reached this tick.
-    pub(crate) fn at(tick: u64) -> Self {
-        Self {
-            tick,
-            ..Self::new()
         }
     }
 
@@ -143,27 +136,16 @@ impl Timers {
 
     /// To be called when everything due has been taken.
     pub(crate) fn settle(&mut self) {
-        let near = self
-            .near
-            .peek()
-            .map_or(NEVER, |&Reverse((deadline, _))| deadline);
-        let slot = self
-            .next_slot()
-            .map_or(NEVER, |(_, _, start)| start << TICK_BITS);
-        self.next = near.min(slot);
+        let near = self.near.peek().map(|&Reverse((deadline, _))| deadline);
+        let slot = self.next_slot().map(|(_, _, start)| start << TICK_BITS);
+        self.next = near.into_iter().chain(slot).min().unwrap_or(NEVER);
     }
 }
 
 /// The heads of the wheel's lists.
 pub(crate) fn heads() -> Vec<Links> {
-    use super::entries::EntryKind;
-    (0..LISTS as u32)
-        .map(|list| {
-            let head = Ref::new(EntryKind::Wheel, list);
-            Links {
-                prev: head,
-                next: head,
-            }
-        })
+    let lists = 0..LISTS as u32;
+    lists
+        .map(|list| Links::around(Ref::new(EntryKind::Wheel, list)))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! The administrator's view: holders, waiters, totals.
 
-use super::entries::{Claim, ClaimState, Lock, NEVER};
+use super::entries::{Claim, ClaimState, EntryKind, Lock, NEVER, Ref};
 use super::slab::NIL;
 use super::{ClientId, Counters, Mode, Table, Time};
 
@@ -36,54 +36,16 @@ pub struct Waiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCursor;
 
-/// How far a walk over holds has come: an index, first of locks, then of claims.
-#[derive(Clone, Copy)]
-struct Walk {
-    claims: bool,
-    index: u32,
-}
+/// Where a walk over holds, after all locks, comes to claims: an index behind this.
+const CLAIMS: u64 = 1 << 32;
 
-impl Walk {
-    const CLAIMS: Self = Self {
-        claims: true,
-        index: 0,
-    };
-
-    fn new(cursor: u64) -> Result<Self, BadCursor> {
-        if cursor >> 33 != 0 {
-            return Err(BadCursor);
-        }
-        Ok(Self {
-            claims: cursor >> 32 != 0,
-            index: cursor as u32,
-        })
-    }
-
-    fn cursor(self) -> u64 {
-        u64::from(self.claims) << 32 | u64::from(self.index)
-    }
-}
-
-/// The mode of a hold that is not exclusive.
-fn shared_mode(places: u16) -> Mode {
-    match places {
-        1 => Mode::Shared,
-        of => Mode::Place { of },
-    }
-}
-
-fn waiter(claim: &Claim, deadline: u64, places: u16) -> Waiter {
-    Waiter {
-        client: ClientId(claim.client),
-        mode: if claim.exclusive {
-            Mode::Exclusive
-        } else {
-            shared_mode(places)
-        },
-        ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
-        since: Time(claim.since),
-        until: time(deadline),
-    }
+fn sole_holder(lock: &Lock) -> Option<Holder> {
+    lock.exclusive.then_some(Holder {
+        client: ClientId(lock.client),
+        token: lock.token,
+        mode: Mode::Exclusive,
+        expires: time(lock.deadline),
+    })
 }
 
 fn time(deadline: u64) -> Option<Time> {
@@ -96,17 +58,16 @@ impl Table {
     pub(crate) fn longest_lease_ms(&self, now: Time) -> u64 {
         let left = |deadline: u64| match deadline {
             NEVER => 0,
-            deadline => deadline.saturating_sub(now.0).div_ceil(1_000_000),
+            deadline => Time(deadline).ms_from(now),
         };
-        let locks = (0..self.locks.touched()).map(|id| &self.locks[id]);
+        let locks = self.locks.iter().map(|(_, lock)| lock);
         let locks = locks.filter(|lock| lock.used && lock.exclusive);
-        let claims = (0..self.claims.touched()).map(|id| &self.claims[id]);
-        let claims = claims.map(|claim| match claim.state {
+        let claims = self.claims.iter().map(|(_, claim)| match claim.state {
             ClaimState::Waiting => claim.ttl_ms,
             ClaimState::Sharing => left(claim.deadline),
             ClaimState::Heartbeat | ClaimState::Vacant => 0,
         });
-        let sessions = self.by_key.values().map(|id| self.sessions[*id].ttl_ms());
+        let sessions = self.by_key.values().map(|id| self.sessions[*id].ttl_ms);
         let leases = locks.map(|lock| left(lock.deadline));
         leases.chain(claims).chain(sessions).max().unwrap_or(0)
     }
@@ -119,59 +80,39 @@ impl Table {
     }
 
     fn holders_of(&self, lock: &Lock) -> impl Iterator<Item = Holder> {
-        let sole = lock.exclusive.then_some(Holder {
-            client: ClientId(lock.client),
-            token: lock.token,
-            mode: Mode::Exclusive,
-            expires: time(lock.deadline),
-        });
-        let (shared, places) = if lock.queue == NIL {
-            (NIL, 1)
-        } else {
-            let queue = &self.queues[lock.queue];
-            (queue.sharing.head, queue.places)
-        };
-        sole.into_iter()
-            .chain(self.line(shared).map(move |claim| Holder {
-                client: ClientId(claim.client),
-                token: claim.token,
-                mode: shared_mode(places),
-                expires: time(claim.deadline),
-            }))
+        let sharers = self.line(self.queue(lock).sharing.head);
+        let sharers = sharers.map(|(_, claim)| self.sharer(claim));
+        sole_holder(lock).into_iter().chain(sharers)
+    }
+
+    fn sharer(&self, claim: &Claim) -> Holder {
+        Holder {
+            client: ClientId(claim.client),
+            token: claim.token,
+            mode: self.queue(&self.locks[claim.lock]).shared_mode(),
+            expires: time(claim.deadline),
+        }
     }
 
     /// The waiters of a lock, the next one first.
     pub fn waiters(&self, name: &[u8]) -> impl Iterator<Item = Waiter> {
-        let queue = self
-            .find(self.hash(name), name)
-            .map_or(NIL, |id| self.locks[id].queue);
-        let (head, places) = if queue == NIL {
-            (NIL, 1)
-        } else {
-            let queue = &self.queues[queue];
-            (queue.waiting.head, queue.places)
-        };
-        self.line(head)
-            .map(move |claim| waiter(claim, self.wait_deadline(claim), places))
+        let id = self.find(self.hash(name), name);
+        let head = id.map(|id| self.queue(&self.locks[id]).waiting.head);
+        self.line(head.unwrap_or(NIL))
+            .map(|(_, claim)| self.waiter(claim))
     }
 
-    fn wait_deadline(&self, claim: &Claim) -> u64 {
-        match claim.leader {
-            NIL => claim.deadline,
-            leader => self.claims[leader].deadline,
+    fn waiter(&self, claim: &Claim) -> Waiter {
+        Waiter {
+            client: ClientId(claim.client),
+            mode: match claim.exclusive {
+                true => Mode::Exclusive,
+                false => self.queue(&self.locks[claim.lock]).shared_mode(),
+            },
+            ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
+            since: Time(claim.since),
+            until: time(self.wait_deadline(claim)),
         }
-    }
-
-    fn line(&self, mut at: u32) -> impl Iterator<Item = &Claim> {
-        std::iter::from_fn(move || {
-            if at == NIL {
-                return None;
-            }
-            let claim = &self.claims[at];
-            debug_assert!(claim.state != ClaimState::Vacant);
-            at = claim.next();
-            Some(claim)
-        })
     }
 
     /// Walks over all holds, a bounded part at a time. `visit` gets the name and a
@@ -189,21 +130,26 @@ impl Table {
         name: &mut Vec<u8>,
         mut visit: impl FnMut(&[u8], Holder) -> u64,
     ) -> Result<Option<u64>, BadCursor> {
-        let mut at = Walk::new(cursor)?;
+        if cursor >= 2 * CLAIMS {
+            return Err(BadCursor);
+        }
+        let mut at = cursor;
         // Exclusive holds stand in locks, shared ones in claims; neither moves.
         while budget > 0 {
-            let found = if at.claims {
-                if at.index >= self.claims.touched() {
+            let found = if at >= CLAIMS {
+                let Some(claim) = self.claims.get(at as u32) else {
                     return Ok(None);
-                }
-                self.sharer_at(at.index)
-            } else if at.index >= self.locks.touched() {
-                at = Walk::CLAIMS;
-                continue;
+                };
+                let shares = claim.state == ClaimState::Sharing;
+                shares.then(|| (&self.locks[claim.lock], self.sharer(claim)))
+            } else if let Some(lock) = self.locks.get(at as u32) {
+                let holder = sole_holder(lock).filter(|_| lock.used);
+                holder.map(|holder| (lock, holder))
             } else {
-                self.sole_at(at.index)
+                at = CLAIMS;
+                continue;
             };
-            at.index += 1;
+            at += 1;
             budget -= 1;
             if let Some((lock, holder)) = found {
                 name.clear();
@@ -211,33 +157,7 @@ impl Table {
                 budget = budget.saturating_sub(visit(name, holder));
             }
         }
-        Ok(Some(at.cursor()))
-    }
-
-    fn sole_at(&self, index: u32) -> Option<(&Lock, Holder)> {
-        let lock = &self.locks[index];
-        let holder = Holder {
-            client: ClientId(lock.client),
-            token: lock.token,
-            mode: Mode::Exclusive,
-            expires: time(lock.deadline),
-        };
-        (lock.used && lock.exclusive).then_some((lock, holder))
-    }
-
-    fn sharer_at(&self, index: u32) -> Option<(&Lock, Holder)> {
-        let claim = &self.claims[index];
-        if claim.state != ClaimState::Sharing {
-            return None;
-        }
-        let lock = &self.locks[claim.lock];
-        let holder = Holder {
-            client: ClientId(claim.client),
-            token: claim.token,
-            mode: shared_mode(self.queues[lock.queue].places),
-            expires: time(claim.deadline),
-        };
-        Some((lock, holder))
+        Ok(Some(at))
     }
 
     /// Walks over the waiters of a lock as [`Table::walk_holds`] does over holds,
@@ -257,16 +177,13 @@ impl Table {
             return Ok(None);
         };
         while budget > 0 {
-            if index >= self.claims.touched() {
+            let Some(claim) = self.claims.get(index) else {
                 return Ok(None);
-            }
-            let claim = &self.claims[index];
+            };
             index += 1;
             budget -= 1;
             if claim.state == ClaimState::Waiting && claim.lock == id {
-                let places = self.queues[self.locks[id].queue].places;
-                budget =
-                    budget.saturating_sub(visit(waiter(claim, self.wait_deadline(claim), places)));
+                budget = budget.saturating_sub(visit(self.waiter(claim)));
             }
         }
         Ok(Some(index.into()))
@@ -318,7 +235,6 @@ impl Table {
     /// release something.
     #[must_use]
     pub(crate) fn owns_any(&self, client: ClientId) -> bool {
-        use super::entries::{EntryKind, Ref};
         let head = Ref::new(EntryKind::Client, client.slot() as u32);
         self.clients[client.slot()].owned.next != head
     }

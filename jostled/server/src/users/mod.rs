@@ -55,10 +55,7 @@ impl User {
             name: DEFAULT.to_owned(),
             on: true,
             nopass: password.is_none(),
-            hashes: password
-                .map(|text| hash(text.as_bytes()))
-                .into_iter()
-                .collect(),
+            hashes: password.iter().map(|text| hash(text.as_bytes())).collect(),
             patterns: vec![Pattern::new(b"*")],
             lock: true,
             admin: true,

@@ -62,7 +62,9 @@ fn rule(user: &mut User, word: &str) -> Result<(), String> {
 
 fn rule_with_value(user: &mut User, word: &str) -> Result<(), String> {
     if let Some((key, value)) = word.split_once('=')
-        && let Some(place) = bound(&mut user.quota, key)
+        && let Some((_, place)) = bounds(&mut user.quota)
+            .into_iter()
+            .find(|(name, _)| *name == key)
     {
         let number = value.parse();
         *place = Some(number.map_err(|_| format!("`{word}`: not a number up to 4294967295"))?);
@@ -88,13 +90,12 @@ fn rule_with_value(user: &mut User, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn bound<'q>(quota: &'q mut Quota, key: &str) -> Option<&'q mut Option<u32>> {
-    match key {
-        "max-locks" => Some(&mut quota.locks),
-        "max-waiters" => Some(&mut quota.waiters),
-        "max-connections" => Some(&mut quota.connections),
-        _ => None,
-    }
+fn bounds(quota: &mut Quota) -> [(&'static str, &mut Option<u32>); 3] {
+    [
+        ("max-locks", &mut quota.locks),
+        ("max-waiters", &mut quota.waiters),
+        ("max-connections", &mut quota.connections),
+    ]
 }
 
 fn add(user: &mut User, hash: [u8; 32]) {
@@ -118,12 +119,8 @@ fn unhex(digits: &str) -> Option<[u8; 32]> {
 /// The form that ACL LIST shows and that the users file could contain.
 impl fmt::Display for User {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "user {} {}",
-            self.name,
-            if self.on { "on" } else { "off" }
-        )?;
+        let state = if self.on { "on" } else { "off" };
+        write!(out, "user {} {state}", self.name)?;
         if self.nopass {
             write!(out, " nopass")?;
         }
@@ -138,11 +135,7 @@ impl fmt::Display for User {
         }
         let sign = |may| if may { '+' } else { '-' };
         write!(out, " {}@lock {}@admin", sign(self.lock), sign(self.admin))?;
-        for (key, value) in [
-            ("max-locks", self.quota.locks),
-            ("max-waiters", self.quota.waiters),
-            ("max-connections", self.quota.connections),
-        ] {
+        for (key, value) in bounds(&mut self.quota.clone()) {
             if let Some(value) = value {
                 write!(out, " {key}={value}")?;
             }

@@ -12,7 +12,8 @@ pub(super) fn acl(server: &mut Server, mut call: Call<'_>) {
             call.reply().bulk(name.as_bytes());
         }
         b"LIST" => {
-            let lines: Vec<String> = server.users().map(|user| user.to_string()).collect();
+            let users = server.config.users.iter();
+            let lines: Vec<String> = users.map(|user| user.to_string()).collect();
             let mut reply = call.reply();
             reply.array(lines.len());
             lines.iter().for_each(|line| reply.bulk(line.as_bytes()));

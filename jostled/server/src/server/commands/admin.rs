@@ -1,12 +1,11 @@
 //! The administrator's view: holders, waiters and costs. Each command does a bounded
 //! amount of work; longer lists are read page by page with a cursor.
 
-use jostle_resp::{Writer, parse_u64};
+use jostle_resp::parse_u64;
 
 use super::call::Call;
-use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE, cost, pattern};
+use super::pages::{self, Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE, cost};
 use super::rights::sees;
-use crate::glob::Pattern;
 use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::info;
@@ -14,9 +13,7 @@ use crate::table::{BadCursor, ClientId, Holder, Mode, Time, Waiter};
 
 /// Milliseconds until `end`, rounded up; -1 if there is no end.
 fn ms_left(end: Option<Time>, now: Time) -> i64 {
-    end.map_or(-1, |end| {
-        end.0.saturating_sub(now.0).div_ceil(1_000_000) as i64
-    })
+    end.map_or(-1, |end| end.ms_from(now) as i64)
 }
 
 /// The client's number, address and name; the last two are empty if it is gone.
@@ -31,32 +28,21 @@ fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
     let name = conn
         .map(|conn| conn.profile.name.clone())
         .unwrap_or_default();
-    let mut reply = call.reply();
-    reply.bulk(b"client");
-    reply.integer(client.number() as i64);
-    reply.bulk(b"address");
-    reply.bulk(address.as_bytes());
-    reply.bulk(b"name");
-    reply.bulk(&name);
+    call.number("client", client.number() as i64);
+    call.texts(&[("address", address.as_bytes()), ("name", &name)]);
 }
 
 /// Writes `mode` and, as `of`, the number of the lock's places; 2 pairs.
-fn write_mode(reply: &mut Writer<'_>, mode: Mode) {
-    reply.bulk(b"mode");
-    reply.bulk(mode.word().as_bytes());
-    reply.bulk(b"of");
-    reply.integer(mode.places().into());
+fn write_mode(call: &mut Call<'_>, mode: Mode) {
+    call.texts(&[("mode", mode.word().as_bytes())]);
+    call.number("of", mode.places().into());
 }
 
 /// The fields of a holder; 7 pairs.
 fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
-    let left = ms_left(holder.expires, call.now);
-    let mut reply = call.reply();
-    reply.bulk(b"token");
-    reply.integer(holder.token as i64);
-    write_mode(&mut reply, holder.mode);
-    reply.bulk(b"ttl-ms");
-    reply.integer(left);
+    call.number("token", holder.token as i64);
+    write_mode(call, holder.mode);
+    call.number("ttl-ms", ms_left(holder.expires, call.now));
     write_client(server, call, holder.client);
 }
 
@@ -71,28 +57,16 @@ pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
     }
 }
 
-/// HOLDERS.
-struct Query {
-    pattern: Pattern,
-    page: Page,
-}
-
 /// Parses `[pattern] [LIMIT n]`, or the form that begins with CURSOR.
-fn holders_query(call: &Call<'_>) -> Result<Query, &'static str> {
+fn holders_query(call: &Call<'_>) -> Result<Paging, &'static str> {
     if let Some(paging) = Paging::read(call, 1)? {
-        let pattern = paging.pattern.unwrap_or_else(|| Pattern::new(b"*"));
-        return Ok(Query {
-            pattern,
-            page: paging.page,
-        });
+        return Ok(paging);
     }
-    let even = call.args.len().is_multiple_of(2);
-    let (text, index) = if even {
-        (call.arg(1), 2)
-    } else {
-        (&b"*"[..], 1)
-    };
-    let pattern = pattern(text)?;
+    let (mut index, mut pattern) = (1, None);
+    if call.args.len().is_multiple_of(2) {
+        pattern = Some(pages::pattern(call.arg(1))?);
+        index = 2;
+    }
     let mut limit = SHOWN_MAX;
     if index < call.args.len() {
         if !call.arg(index).eq_ignore_ascii_case(b"LIMIT") || index + 2 != call.args.len() {
@@ -109,12 +83,12 @@ fn holders_query(call: &Call<'_>) -> Result<Query, &'static str> {
         count: limit,
         budget: WALK_AT_ONCE,
     };
-    Ok(Query { pattern, page })
+    Ok(Paging { pattern, page })
 }
 
 pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     server.work.long = true;
-    let Query { pattern, page } = match holders_query(&call) {
+    let Paging { pattern, page } = match holders_query(&call) {
         Ok(query) => query,
         Err(text) => return call.error(text),
     };
@@ -124,7 +98,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     } else {
         let from = page.cursor.unwrap_or(0);
         let visit = |name: &[u8], holder| {
-            let (matches, cost) = cost(&pattern, name);
+            let (matches, cost) = cost(pattern.as_ref(), name);
             if matches && sees(call.conn, name) {
                 bytes += name.len() + 256;
                 found.push((name.to_vec(), holder));
@@ -149,10 +123,8 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     }
     call.reply().array(found.len());
     for (name, holder) in &found {
-        let mut reply = call.reply();
-        reply.map(8);
-        reply.bulk(b"lock");
-        reply.bulk(name);
+        call.reply().map(8);
+        call.texts(&[("lock", name)]);
         write_holder(server, &mut call, holder);
     }
 }
@@ -175,8 +147,7 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     let visit = |waiter: Waiter| {
         let conn = server.conn(waiter.client);
         let name = conn.map_or(&b""[..], |conn| &conn.profile.name);
-        let all = (true, 0);
-        let (matches, cost) = pattern.as_ref().map_or(all, |pattern| cost(pattern, name));
+        let (matches, cost) = cost(pattern.as_ref(), name);
         if matches {
             found.push(waiter);
         }
@@ -200,16 +171,11 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
     call.reply().array(waiters.len());
     for waiter in waiters {
         let waited_ms = (call.now.0 - waiter.since.0) / 1_000_000;
-        let left = ms_left(waiter.until, call.now);
-        let mut reply = call.reply();
-        reply.map(8);
-        write_mode(&mut reply, waiter.mode);
-        reply.bulk(b"waited-ms");
-        reply.integer(waited_ms as i64);
-        reply.bulk(b"wait-ms");
-        reply.integer(left);
-        reply.bulk(b"ttl-ms");
-        reply.integer(waiter.ttl_ms.map_or(-1, |ms| ms as i64));
+        call.reply().map(8);
+        write_mode(call, waiter.mode);
+        call.number("waited-ms", waited_ms as i64);
+        call.number("wait-ms", ms_left(waiter.until, call.now));
+        call.number("ttl-ms", waiter.ttl_ms.map_or(-1, |ms| ms as i64));
         write_client(server, call, waiter.client);
     }
 }

@@ -31,6 +31,22 @@ impl<'a> Call<'a> {
         Writer::new(self.out, self.conn.protocol)
     }
 
+    /// Keys and texts, one pair after another.
+    pub(super) fn texts(&mut self, pairs: &[(&str, &[u8])]) {
+        let mut reply = self.reply();
+        for (key, text) in pairs {
+            reply.bulk(key.as_bytes());
+            reply.bulk(text);
+        }
+    }
+
+    /// A key and a number.
+    pub(super) fn number(&mut self, key: &str, number: i64) {
+        let mut reply = self.reply();
+        reply.bulk(key.as_bytes());
+        reply.integer(number);
+    }
+
     pub(super) fn error(&mut self, text: &str) {
         self.reply().error(text);
     }

@@ -6,6 +6,7 @@ use jostle_resp::parse_u64;
 use super::call::Call;
 use super::pages::{Paging, SHOWN_MAX, cost};
 use crate::server::Server;
+use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{Cancel, ClientId};
 
@@ -19,12 +20,10 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         return call.error("ERR syntax error");
     }
     // Lines are short: as many as are shown at most fit into a reply.
-    let (pattern, from, count, budget) = match &paging {
-        Some(Paging { pattern, page }) => {
-            let from = page.cursor.unwrap_or(0);
-            (pattern.as_ref(), from, page.count, page.budget)
-        }
-        None => (None, 0, SHOWN_MAX, u64::MAX),
+    let pattern = paging.as_ref().and_then(|paging| paging.pattern.as_ref());
+    let (from, count, budget) = match &paging {
+        Some(Paging { page, .. }) => (page.cursor.unwrap_or(0), page.count, page.budget),
+        None => (0, SHOWN_MAX, u64::MAX),
     };
     let Ok(from) = usize::try_from(from) else {
         return call.error("ERR invalid cursor");
@@ -41,8 +40,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         slot += 1;
         spent += 1;
         let Some(conn) = conn else { continue };
-        let all = (true, 0);
-        let (matches, cost) = pattern.map_or(all, |pattern| cost(pattern, &conn.profile.name));
+        let (matches, cost) = cost(pattern, &conn.profile.name);
         spent += cost;
         if matches {
             text.push_str(&info::client_line(server, conn, call.now));
@@ -58,15 +56,9 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
 
 /// The client with the number that an argument names.
 fn named(server: &Server, call: &Call<'_>, index: usize) -> Result<Option<ClientId>, ()> {
-    let number = parse_u64(call.arg(index)).ok_or(())?;
-    let own = call.conn.id;
-    if own.number() == number {
-        return Ok(Some(own));
-    }
-    let slot = (number & 0xf_ffff) as usize;
-    let conn = server.conns.get(slot).and_then(Option::as_ref);
-    let client = conn.map(|conn| conn.id);
-    Ok(client.filter(|client| client.number() == number))
+    let client = ClientId::from_number(parse_u64(call.arg(index)).ok_or(())?);
+    let known = call.conn.id == client || server.conn(client).is_some();
+    Ok(known.then_some(client))
 }
 
 pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
@@ -86,7 +78,10 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
         Some(client) if waits => {
             // A timer that is due may end the wait in this step in another way.
             server.step(Cancel(client), call.now);
-            server.unblock(client, error)
+            server.unblock(client, |reply| match error {
+                true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+                false => reply.nil(),
+            })
         }
         _ => false,
     };
@@ -105,15 +100,18 @@ pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
     };
     if let Some(client) = client {
         server.stats.killed += 1;
-        let killed = server
-            .conn(client)
-            .map(|conn| (conn.address(), conn.user.clone()));
-        let (address, user) = killed.unwrap_or_default();
-        let user = user.map_or(String::new(), |user| user.name.clone());
+        let killed = server.conn(client);
+        let user = killed.and_then(|conn| conn.user.as_ref());
         let fields = [
             ("killed", client.number().to_string()),
-            ("killed_address", address),
-            ("killed_user", user),
+            (
+                "killed_address",
+                killed.map(Conn::address).unwrap_or_default(),
+            ),
+            (
+                "killed_user",
+                user.map(|user| user.name.clone()).unwrap_or_default(),
+            ),
         ];
         server.audit(call.conn, "client kill", &fields);
         if client == call.conn.id {

@@ -104,24 +104,13 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
         return call.error(text);
     }
     call.conn.protocol = protocol;
-    let number = call.conn.id.number() as i64;
+    let version = env!("CARGO_PKG_VERSION").as_bytes();
+    call.reply().map(7);
+    call.texts(&[("server", b"jostled"), ("version", version)]);
+    call.number("proto", protocol.number());
+    call.number("id", call.conn.id.number() as i64);
+    call.texts(&[("mode", b"standalone"), ("role", b"master")]);
     let mut reply = call.reply();
-    reply.map(7);
-    for (key, value) in [
-        ("server", "jostled"),
-        ("version", env!("CARGO_PKG_VERSION")),
-    ] {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
-    reply.bulk(b"proto");
-    reply.integer(protocol.number());
-    reply.bulk(b"id");
-    reply.integer(number);
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
     reply.bulk(b"modules");
     reply.array(0);
 }
@@ -148,14 +137,11 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
             return call.reply().integer(number as i64);
         }
         (b"GETNAME", 2) => {
-            let name = std::mem::take(&mut call.conn.profile.name);
-            if name.is_empty() {
-                call.reply().nil();
-            } else {
-                call.reply().bulk(&name);
-            }
-            call.conn.profile.name = name;
-            return;
+            let name = call.conn.profile.name.clone();
+            return match name.is_empty() {
+                true => call.reply().nil(),
+                false => call.reply().bulk(&name),
+            };
         }
         (b"SETNAME", 3) => set_text(&mut call.conn.profile.name, text),
         (b"SETINFO", 4) if call.arg(2).eq_ignore_ascii_case(b"LIB-NAME") => {

@@ -9,7 +9,7 @@ use crate::server::conn::Phase;
 use crate::server::replies::NO_SESSION;
 use crate::table::{
     Force, LockAllRequest, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Refusal, Renew,
-    SessionKey, Time, Unlock,
+    SessionKey, Unlock,
 };
 
 /// What can stand behind the name.
@@ -69,10 +69,7 @@ fn read_words(
             options.shared = true;
             index += 1;
         } else if word.eq_ignore_ascii_case(b"OF") && options.places.is_none() {
-            let digits = call.args.get(call.request, index + 1);
-            let places = digits
-                .and_then(parse_u64)
-                .filter(|n| (1..=65535).contains(n));
+            let places = number().filter(|n| (1..=65535).contains(n));
             options.places = Some(places.ok_or("ERR OF is 1 to 65535 places")? as u16);
             index += 2;
         } else if word.eq_ignore_ascii_case(b"SESSION") && options.session.is_none() {
@@ -99,10 +96,10 @@ const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl allows";
 
 /// What a command may do about a lock that is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Patience {
+pub(super) enum Patience {
     /// Waits, for as long as its WAIT option allows.
     Wait,
-    /// Does not wait; a WAIT option is accepted and ignored.
+    /// Does not wait, within a transaction; a WAIT option is accepted and ignored.
     Ignored,
     /// Does not wait; a WAIT option is an error.
     None,
@@ -122,17 +119,12 @@ pub(super) fn lock(server: &mut Server, call: Call<'_>) {
     acquire(server, call, Patience::Wait);
 }
 
-/// LOCK within a transaction.
-pub(super) fn lock_within(server: &mut Server, call: Call<'_>) {
-    acquire(server, call, Patience::Ignored);
-}
-
 pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
     acquire(server, call, Patience::None);
 }
 
 #[inline]
-fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
+pub(super) fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     let (may_wait, max_ttl_ms) = (patience != Patience::None, server.config.max_ttl_ms);
     let mut options = Options::default();
     if let Err(text) = read_options(&call, may_wait, 2, max_ttl_ms, &mut options) {
@@ -169,7 +161,9 @@ fn conclude(server: &Server, mut call: Call<'_>, outcome: &Option<Outcome>, leas
         Some(outcome) => server.answer(call.reply(), outcome),
         None => {
             call.conn.phase = Phase::Waiting;
-            call.conn.wanted.set(leased);
+            call.conn.wanted.clear();
+            let wanted = &mut call.conn.wanted;
+            leased.iter().for_each(|name| wanted.push(0, name));
         }
     }
 }
@@ -205,12 +199,7 @@ pub(super) fn lock_all(server: &mut Server, call: Call<'_>) {
     acquire_all(server, call, Patience::Wait);
 }
 
-/// LOCKALL within a transaction.
-pub(super) fn lock_all_within(server: &mut Server, call: Call<'_>) {
-    acquire_all(server, call, Patience::Ignored);
-}
-
-fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
+pub(super) fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
     let (names, options) = match names_and_options(&call, server.config.max_ttl_ms) {
         Ok(both) => both,
         Err(text) => return call.error(text),
@@ -231,14 +220,10 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
 }
 
 pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
-    let token = if call.args.len() > 2 {
-        match parse_u64(call.arg(2)) {
-            Some(token) => Some(token),
-            None => return call.error("ERR the token is not a number"),
-        }
-    } else {
-        None
-    };
+    let token = parse_u64(call.arg(2));
+    if token.is_none() && call.args.len() > 2 {
+        return call.error("ERR the token is not a number");
+    }
     let (client, name) = (call.conn.id, call.arg(1));
     let unlock = Unlock {
         client,
@@ -316,8 +301,7 @@ impl Server {
             return false;
         };
         call.conn.phase = Phase::Open;
-        let left_ns = |until: Time| until.0.saturating_sub(call.now.0);
-        let left_ms = parked.until.map(|until| left_ns(until).div_ceil(1_000_000));
+        let left_ms = parked.until.map(|until| until.ms_from(call.now));
         *wait_ms = left_ms.or(*wait_ms);
         true
     }

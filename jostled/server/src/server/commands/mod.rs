@@ -17,7 +17,7 @@ mod transaction;
 
 pub(super) use call::Call;
 use rights::{may_plainly, permit};
-use table::{Spec, Verb, find};
+use table::{Spec, find, run};
 
 use crate::server::Server;
 
@@ -43,39 +43,6 @@ pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
         }
     }
     run(server, call, spec.verb);
-}
-
-#[inline]
-fn run(server: &mut Server, call: Call<'_>, verb: Verb) {
-    match verb {
-        Verb::Lock => locks::lock(server, call),
-        Verb::Unlock => locks::unlock(server, call),
-        Verb::TryLock => locks::trylock(server, call),
-        Verb::Renew => locks::renew(server, call),
-        Verb::Ping => identity::ping(server, call),
-        Verb::Holder => admin::holder(server, call),
-        Verb::Holders => admin::holders(server, call),
-        Verb::Waiters => admin::waiters(server, call),
-        Verb::ForceUnlock => locks::force_unlock(server, call),
-        Verb::Info => admin::info_command(server, call),
-        Verb::Hello => identity::hello(server, call),
-        Verb::Auth => identity::auth(server, call),
-        Verb::Client => identity::client(server, call),
-        Verb::Echo => identity::echo(server, call),
-        Verb::Select => identity::select(server, call),
-        Verb::Command => tools::command(server, call),
-        Verb::Config => tools::config(server, call),
-        Verb::Reset => identity::reset(server, call),
-        Verb::Quit => identity::quit(server, call),
-        Verb::Multi => transaction::multi(server, call),
-        Verb::Exec => transaction::exec(server, call),
-        Verb::LockAll => locks::lock_all(server, call),
-        Verb::Session => sessions::session(server, call),
-        Verb::Acl => acl::acl(server, call),
-        Verb::Shutdown => shutdown::shutdown(server, call),
-        Verb::Handover => handover::handover(server, call),
-        Verb::Discard => transaction::discard(server, call),
-    }
 }
 
 #[cold]

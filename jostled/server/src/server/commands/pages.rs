@@ -29,10 +29,10 @@ pub(super) fn pattern(text: &[u8]) -> Result<Pattern, &'static str> {
     }
 }
 
-/// Whether a pattern matches, and what that has cost, in slots visited.
-pub(super) fn cost(pattern: &Pattern, name: &[u8]) -> (bool, u64) {
+/// Whether a pattern, if there is one, matches, and what that has cost, in slots visited.
+pub(super) fn cost(pattern: Option<&Pattern>, name: &[u8]) -> (bool, u64) {
     let mut steps = 0;
-    let matches = pattern.matches_within(name, &mut steps);
+    let matches = pattern.is_none_or(|pattern| pattern.matches_within(name, &mut steps));
     (matches, steps / STEPS)
 }
 

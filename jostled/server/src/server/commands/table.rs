@@ -1,5 +1,8 @@
 //! The commands: one table, which dispatch, `COMMAND`, the counters and the tests walk.
 
+use super::{Call, acl, admin, handover, identity, locks, sessions, shutdown, tools, transaction};
+use crate::server::Server;
+
 /// What a user needs for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -64,10 +67,11 @@ impl CommandKind {
 const ANY: usize = usize::MAX;
 
 /// Makes [`Verb`] and the rows of [`COMMANDS`]: the command, its name, the arity, what the
-/// user needs, the arguments that are names and the kind; then the arguments and the summary.
+/// user needs, the arguments that are names, the kind and the function; then the arguments and
+/// the summary.
 macro_rules! commands {
-    ($($verb:ident $name:literal ($least:expr, $most:expr) $class:ident $names:ident $kind:ident;
-       $arguments:literal $summary:literal)*) => {
+    ($($verb:ident $name:literal ($least:expr, $most:expr) $class:ident $names:ident $kind:ident
+       $run:path; $arguments:literal $summary:literal)*) => {
         /// Its place in [`COMMANDS`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Verb {
@@ -86,94 +90,102 @@ macro_rules! commands {
             names: Names::$names,
             kind: CommandKind::$kind,
         }),*];
+
+        /// Executes a command that may be executed now.
+        #[inline]
+        pub(super) fn run(server: &mut Server, call: Call<'_>, verb: Verb) {
+            match verb {
+                $(Verb::$verb => $run(server, call)),*
+            }
+        }
     };
 }
 
 commands! {
-    Lock "LOCK" (2, 8) Lock First Plain;
+    Lock "LOCK" (2, 8) Lock First Plain locks::lock;
         "name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]"
         "Acquires a lock, waiting in line if need be; returns the fencing token, or nil when \
          WAIT has passed."
-    Unlock "UNLOCK" (2, 3) Lock First Plain;
+    Unlock "UNLOCK" (2, 3) Lock First Plain locks::unlock;
         "name [token]"
         "Releases a lock that this connection took, or the one with this token."
-    TryLock "TRYLOCK" (2, 6) Lock First Plain;
+    TryLock "TRYLOCK" (2, 6) Lock First Plain locks::trylock;
         "name [TTL ms | SESSION id] [SHARED | OF n]"
         "Acquires a lock if that is possible at once; returns the fencing token, or nil."
-    Renew "RENEW" (5, 5) Lock First Plain;
+    Renew "RENEW" (5, 5) Lock First Plain locks::renew;
         "name token TTL ms"
         "Lets a lease end this long from now."
-    Ping "PING" (1, 2) Anybody None Plain;
+    Ping "PING" (1, 2) Anybody None Plain identity::ping;
         "[message]"
         "Answers PONG, or the message."
-    Holder "HOLDER" (2, 2) Lock First Listing;
+    Holder "HOLDER" (2, 2) Lock First Listing admin::holder;
         "name"
         "Lists the holders of a lock: none, one, or those who share it."
-    Holders "HOLDERS" (1, 7) Admin None Listing;
+    Holders "HOLDERS" (1, 7) Admin None Listing admin::holders;
         "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]"
         "Lists the holders of all locks whose names match: at most 1000, or a page."
-    Waiters "WAITERS" (2, 8) Admin First Listing;
+    Waiters "WAITERS" (2, 8) Admin First Listing admin::waiters;
         "name [CURSOR c [MATCH pattern] [COUNT n]]"
         "Lists who waits for a lock: the first 1000, or a page in no order."
-    ForceUnlock "FORCEUNLOCK" (2, 2) Admin First Plain;
+    ForceUnlock "FORCEUNLOCK" (2, 2) Admin First Plain locks::force_unlock;
         "name"
         "Takes a lock away from its holders; returns how many there were."
-    Info "INFO" (1, ANY) Anybody None Listing;
+    Info "INFO" (1, ANY) Anybody None Listing admin::info_command;
         "[section ...]"
         "Counters and gauges."
-    Hello "HELLO" (1, 7) Anybody None Identity;
+    Hello "HELLO" (1, 7) Anybody None Identity identity::hello;
         "[version [AUTH user password] [SETNAME name]]"
         "Agrees on the version of the protocol."
-    Auth "AUTH" (2, 3) Anybody None Identity;
+    Auth "AUTH" (2, 3) Anybody None Identity identity::auth;
         "[user] password"
         "Gives the password; the user, if any, is `default`."
-    Client "CLIENT" (2, ANY) Subcommand None Listing;
+    Client "CLIENT" (2, ANY) Subcommand None Listing identity::client;
         "ID | SETNAME name | GETNAME | SETINFO key value | INFO | LIST [CURSOR c [MATCH pattern] \
          [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id"
         "Names this connection, lists all, ends a wait or a connection."
-    Echo "ECHO" (2, 2) Anybody None Plain;
+    Echo "ECHO" (2, 2) Anybody None Plain identity::echo;
         "message"
         "Answers the message."
-    Select "SELECT" (2, 2) Anybody None Plain;
+    Select "SELECT" (2, 2) Anybody None Plain identity::select;
         "0"
         "There is one database, and its number is 0."
-    Command "COMMAND" (1, ANY) Anybody None Listing;
+    Command "COMMAND" (1, ANY) Anybody None Listing tools::command;
         "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]"
         "Describes the commands."
-    Config "CONFIG" (2, ANY) Anybody None Listing;
+    Config "CONFIG" (2, ANY) Anybody None Listing tools::config;
         "GET pattern [pattern ...]"
         "Settings that tools for Redis ask for."
-    Reset "RESET" (1, 1) Anybody None Leaving;
+    Reset "RESET" (1, 1) Anybody None Leaving identity::reset;
         ""
         "Forgets the connection's name, version and password; its locks stay."
-    Quit "QUIT" (1, 1) Anybody None Leaving;
+    Quit "QUIT" (1, 1) Anybody None Leaving identity::quit;
         ""
         "Answers OK and closes the connection."
-    Multi "MULTI" (1, 1) Anybody None Transaction;
+    Multi "MULTI" (1, 1) Anybody None Transaction transaction::multi;
         ""
         "Queues the commands that follow, until EXEC or DISCARD."
-    Exec "EXEC" (1, 1) Anybody None Transaction;
+    Exec "EXEC" (1, 1) Anybody None Transaction transaction::exec;
         ""
         "Executes what was queued since MULTI; a LOCK within does not wait."
-    LockAll "LOCKALL" (3, ANY) Lock Counted Plain;
+    LockAll "LOCKALL" (3, ANY) Lock Counted Plain locks::lock_all;
         "count name [name ...] [TTL ms] [WAIT ms]"
         "Acquires several locks in one step, waiting in all their lines if need be; returns \
          their tokens, or nil."
-    Session "SESSION" (3, 4) Lock None Plain;
+    Session "SESSION" (3, 4) Lock None Plain sessions::session;
         "OPEN TTL ms | RENEW id | CLOSE id"
         "Opens, renews or ends a session, which owns the locks that LOCK takes in its name."
-    Acl "ACL" (2, 2) Subcommand None Listing;
+    Acl "ACL" (2, 2) Subcommand None Listing acl::acl;
         "WHOAMI | LIST | LOAD"
         "Names this connection's user, lists all, reads the users file again."
-    Shutdown "SHUTDOWN" (1, 3) Admin None Listing;
+    Shutdown "SHUTDOWN" (1, 3) Admin None Listing shutdown::shutdown;
         "[NOW | DRAIN time | ABORT]"
         "Ends the daemon: at once, or when nobody holds a lock, at the latest after a time such \
          as 30s."
-    Handover "HANDOVER" (1, 1) Admin None Alone;
+    Handover "HANDOVER" (1, 1) Admin None Alone handover::handover;
         ""
         "Lets the program that is installed now take the daemon's place, with all locks and \
          connections without TLS."
-    Discard "DISCARD" (1, 1) Anybody None Transaction;
+    Discard "DISCARD" (1, 1) Anybody None Transaction transaction::discard;
         ""
         "Drops what was queued since MULTI."
 }

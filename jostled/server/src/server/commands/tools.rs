@@ -44,7 +44,14 @@ pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
             let known: Vec<&Spec> = named.into_iter().flatten().collect();
             reply.map(known.len());
             for spec in known {
-                write_docs(&mut reply, spec);
+                call.reply().bulk(spec.name.to_lowercase().as_bytes());
+                call.reply().map(3);
+                let summary = spec.summary.as_bytes();
+                call.texts(&[
+                    ("summary", summary),
+                    ("since", b"0.1.0"),
+                    ("group", b"locks"),
+                ]);
             }
         }
         b"" | b"INFO" => {
@@ -57,19 +64,6 @@ pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
             }
         }
         _ => reply.error("ERR unknown subcommand for 'command'"),
-    }
-}
-
-fn write_docs(reply: &mut Writer<'_>, spec: &Spec) {
-    reply.bulk(spec.name.to_lowercase().as_bytes());
-    reply.map(3);
-    for (key, value) in [
-        ("summary", spec.summary),
-        ("since", "0.1.0"),
-        ("group", "locks"),
-    ] {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
     }
 }
 
@@ -105,16 +99,11 @@ pub(super) fn config(server: &mut Server, mut call: Call<'_>) {
         .rest(2)
         .map(|text| Pattern::new(&text.to_ascii_lowercase()));
     let patterns: Vec<Pattern> = patterns.collect();
-    let wanted = |key: &str| {
-        patterns
-            .iter()
-            .any(|pattern| pattern.matches(key.as_bytes()))
-    };
-    let found: Vec<_> = values.iter().filter(|(key, _)| wanted(key)).collect();
-    let mut reply = call.reply();
-    reply.map(found.len());
+    let wanted = |key: &[u8]| patterns.iter().any(|pattern| pattern.matches(key));
+    let found = values.iter().filter(|(key, _)| wanted(key.as_bytes()));
+    let found: Vec<_> = found.collect();
+    call.reply().map(found.len());
     for (key, value) in found {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
+        call.texts(&[(key, value.as_bytes())]);
     }
 }

@@ -6,10 +6,9 @@ use jostle_resp::request::{decode, encode};
 use jostle_resp::{Args, Limits, Progress};
 
 use super::call::Call;
-use super::locks::{lock_all_within, lock_within};
+use super::locks::{Patience, acquire, acquire_all};
 use super::rights::permit;
-use super::run;
-use super::table::{CommandKind, Spec, Verb, find};
+use super::table::{CommandKind, Spec, Verb, find, run};
 use crate::server::Server;
 use crate::server::conn::Conn;
 
@@ -118,8 +117,8 @@ fn execute_queued(server: &mut Server, mut call: Call<'_>, start: usize) {
     // In a transaction LOCK does not wait: the commands behind it could not be
     // executed together with it.
     match spec.verb {
-        Verb::Lock => lock_within(server, call),
-        Verb::LockAll => lock_all_within(server, call),
+        Verb::Lock => acquire(server, call, Patience::Ignored),
+        Verb::LockAll => acquire_all(server, call, Patience::Ignored),
         verb => run(server, call, verb),
     }
 }

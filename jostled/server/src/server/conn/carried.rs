@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jostle_resp::Protocol;
 
-use super::{Conn, FreshLeases, Phase, Wanted};
+use super::{Conn, Leases, Phase};
 use crate::handover::state::ConnState;
 use crate::server::stream::Stream;
 use crate::table::{ClientId, Time};
@@ -13,6 +13,7 @@ use crate::users::User;
 impl Conn {
     /// Everything that is not its socket.
     pub(in crate::server) fn state(&self) -> ConnState {
+        let fresh_leases = self.fresh_leases.iter();
         ConnState {
             id: self.id.number(),
             peer: self.peer,
@@ -30,10 +31,8 @@ impl Conn {
             },
             intake: self.intake.clone(),
             output: self.output[self.sent..].to_vec(),
-            wanted: self.wanted.iter().map(<[u8]>::to_vec).collect(),
-            fresh_leases: self
-                .fresh_leases
-                .iter()
+            wanted: self.wanted.iter().map(|(_, name)| name.to_vec()).collect(),
+            fresh_leases: fresh_leases
                 .map(|(token, name)| (token, name.to_vec()))
                 .collect(),
             profile: self.profile.clone(),
@@ -47,9 +46,11 @@ impl Conn {
         user: Option<Arc<User>>,
     ) -> Self {
         let id = ClientId::from_number(state.id);
-        let mut wanted = Wanted::default();
-        let names: Vec<&[u8]> = state.wanted.iter().map(|name| &name[..]).collect();
-        wanted.set(&names);
+        let (mut wanted, mut fresh_leases) = (Leases::default(), Leases::default());
+        state.wanted.iter().for_each(|name| wanted.push(0, name));
+        for (token, name) in &state.fresh_leases {
+            fresh_leases.push(*token, name);
+        }
         let mut conn = Self {
             protocol: match state.resp3 {
                 true => Protocol::Resp3,
@@ -69,34 +70,11 @@ impl Conn {
             intake: state.intake.clone(),
             output: state.output.clone(),
             wanted,
-            fresh_leases: FreshLeases::restored(&state.fresh_leases),
+            fresh_leases,
             profile: state.profile.clone(),
             ..Self::new(stream, id, state.peer, state.profile.since)
         };
         conn.update_guard();
         conn
-    }
-}
-
-impl Wanted {
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.names[..];
-        self.lengths.iter().map(move |length| {
-            let (name, after) = rest.split_at(*length);
-            rest = after;
-            name
-        })
-    }
-}
-
-impl FreshLeases {
-    fn restored(leases: &[(u64, Vec<u8>)]) -> Self {
-        Self {
-            tokens: leases
-                .iter()
-                .map(|(token, name)| (*token, name.len()))
-                .collect(),
-            names: leases.iter().flat_map(|(_, name)| name.clone()).collect(),
-        }
     }
 }

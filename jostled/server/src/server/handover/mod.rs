@@ -13,16 +13,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use jostle_resp::Writer;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::conn::Phase;
 use super::life::{Handover, Stage, Successor};
 use super::{ASKED, CHECKED, Server};
 use crate::handover::check::Check;
 use crate::handover::state::Sealed;
 use crate::log::{Level, audit, say, write};
+use crate::systemd::Notifier;
 use crate::table::{ClientId, Time};
 
 impl Server {
@@ -33,10 +32,9 @@ impl Server {
     /// The system's.
     pub fn allow_handover(&mut self, successor: Successor) -> io::Result<()> {
         successor.signal.set_nonblocking(true)?;
-        let data = EventData::new_u64(ASKED);
         // Edge-triggered: nobody reads it during the drain.
         let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.epoll, &successor.signal, data, flags)?;
+        self.watch_for(ASKED, &successor.signal, flags)?;
         self.life.handover = Some(Handover {
             successor,
             stage: Stage::Idle,
@@ -133,7 +131,7 @@ impl Server {
     fn ask_successor(&mut self) -> Result<(), String> {
         let now = self.now();
         let sealed = Sealed::new(&self.state(now)).map_err(no_state)?;
-        let Some(handover) = &mut self.life.handover else {
+        let Some(handover) = &self.life.handover else {
             return Ok(());
         };
         let program = &handover.successor.program;
@@ -141,19 +139,19 @@ impl Server {
         let check = Check::begin(program, &sealed)?;
         if let Some(bell) = check.bell() {
             // Dropping the check closes this descriptor, which ends the watch.
-            let data = EventData::new_u64(CHECKED);
-            epoll::add(&self.epoll, bell, data, EventFlags::IN).map_err(|e| e.to_string())?;
+            let watched = self.watch_for(CHECKED, bell, EventFlags::IN);
+            watched.map_err(|error| error.to_string())?;
         }
         let patience = self.config.handover_timeout.as_nanos() as u64;
-        handover.stage = Stage::Checked(check, Time(now.0 + patience));
+        if let Some(handover) = &mut self.life.handover {
+            handover.stage = Stage::Checked(check, Time(now.0 + patience));
+        }
         Ok(())
     }
 
     /// Stops, lets the new program check the state once more, and becomes it.
     fn hand_over(&mut self, stop: BorrowedFd<'_>) -> Result<Infallible, String> {
-        if let Some(notifier) = &self.life.notifier {
-            notifier.reloading();
-        }
+        self.life.notify(Notifier::reloading);
         let mut parted = Vec::new();
         let outcome = self.become_successor(stop, &mut parted);
         // This point is reached only if the handover has failed.
@@ -165,9 +163,7 @@ impl Server {
                 self.close(conn);
             }
         }
-        if let Some(notifier) = &self.life.notifier {
-            notifier.ready();
-        }
+        self.life.notify(Notifier::ready);
         outcome
     }
 
@@ -229,29 +225,16 @@ impl Server {
             Level::Error,
             &format!("no handover, this program goes on: {why}"),
         );
-        let asker = self
-            .life
-            .handover
-            .as_mut()
-            .and_then(|found| found.asker.take());
-        let Some(asker) = asker else { return };
+        let handover = self.life.handover.as_mut();
+        let Some(asker) = handover.and_then(|found| found.asker.take()) else {
+            return;
+        };
         let why = why.replace(['\r', '\n'], " ");
-        self.tell_asker(asker, |reply| {
+        self.unblock(asker, |reply| {
             reply.error(&format!(
                 "ERR no handover, the daemon goes on as it is: {why}"
             ));
         });
-    }
-
-    /// Answers the client that asked for the handover, if it is still connected.
-    fn tell_asker(&mut self, asker: ClientId, tell: impl FnOnce(&mut Writer<'_>)) {
-        let Some(mut conn) = self.take_conn(asker) else {
-            return;
-        };
-        conn.phase = Phase::Open;
-        tell(&mut Writer::new(&mut conn.output, conn.protocol));
-        self.let_go_on(&conn);
-        self.conns[asker.slot()] = Some(conn);
     }
 }
 

@@ -3,24 +3,32 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use super::super::Server;
 use super::super::commands::table::COMMANDS;
 use super::super::conn::Conn;
-use crate::config::Data;
+use super::super::net::Listener;
 use crate::handover::parcel;
 use crate::handover::state::{ListenerState, Sealed, State};
-use crate::table::Time;
+use crate::table::{ClientId, Time};
 
 impl Server {
     /// The state, while every connection is in its place.
     pub(super) fn state(&self, now: Time) -> State {
-        let data = match &self.config.data {
-            Data::None => None,
-            Data::Directory(path) => Some(path.as_os_str().as_bytes().to_vec()),
-        };
+        let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
         let resumed = self.turn.resumed.iter().chain(&self.turn.later);
         let resumed = resumed.chain(&self.turn.granted).chain(&self.turn.dying);
+        let conns = self.conns.iter().flatten();
+        let lost = conns.filter(|conn| conn.stream.is_tls());
+        let listeners = self.doors.listeners.iter();
+        let listener_state = |listener: &Listener| ListenerState {
+            door: listener.door,
+            address: listener.address,
+            file: listener.file.as_ref().map(bytes),
+        };
+        let handover = self.life.handover.as_ref();
+        let asker = handover.and_then(|handover| handover.asker);
         let mut stats = self.stats.clone();
         stats.handshakes_failed = self.handshakes_failed();
         // They go by name.
@@ -29,42 +37,20 @@ impl Server {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             begun: now.0,
             started: self.life.started.0,
-            data,
+            data: self.config.data.as_ref().map(bytes),
             table: self.table.image(now),
-            users: self.numbers.names().to_vec(),
+            users: self.numbers.names.clone(),
             stats,
             requests: COMMANDS
                 .iter()
                 .zip(&requests)
                 .map(|(spec, count)| (spec.name.to_owned(), *count))
                 .collect(),
-            listeners: self
-                .doors
-                .listeners
-                .iter()
-                .map(|listener| ListenerState {
-                    door: listener.door,
-                    address: listener.address,
-                    file: listener
-                        .file()
-                        .map(|path| path.as_os_str().as_bytes().to_vec()),
-                })
-                .collect(),
+            listeners: listeners.map(listener_state).collect(),
             conns: self.plain().map(Conn::state).collect(),
-            lost: self
-                .conns
-                .iter()
-                .flatten()
-                .filter(|conn| conn.stream.is_tls())
-                .map(|conn| conn.id.number())
-                .collect(),
-            resumed: resumed.map(|client| client.number()).collect(),
-            asker: self
-                .life
-                .handover
-                .as_ref()
-                .and_then(|found| found.asker)
-                .map(|client| client.number()),
+            lost: lost.map(|conn| conn.id.number()).collect(),
+            resumed: resumed.copied().map(ClientId::number).collect(),
+            asker: asker.map(ClientId::number),
         }
     }
 
@@ -78,12 +64,8 @@ impl Server {
     pub(super) fn parcel(&self, state: &Sealed, tokens: Option<&OwnedFd>) -> io::Result<OwnedFd> {
         let mut descriptors = vec![state.file().as_fd()];
         descriptors.extend(tokens.map(AsFd::as_fd));
-        descriptors.extend(
-            self.doors
-                .listeners
-                .iter()
-                .map(|listener| listener.fd.as_fd()),
-        );
+        let listeners = self.doors.listeners.iter();
+        descriptors.extend(listeners.map(|listener| listener.fd.as_fd()));
         descriptors.extend(self.plain().map(|conn| conn.stream.fd.as_fd()));
         parcel::pack(&descriptors)
     }

@@ -11,14 +11,15 @@ use std::path::PathBuf;
 use super::super::commands::table::COMMANDS;
 use super::super::conn::Conn;
 use super::super::errors::StartError;
-use super::super::net::{Door, Listener};
+use super::super::net::{Listener, unguarded};
+use super::super::parts::Numbers;
 use super::super::reserver::Reserver;
 use super::super::stream::Stream;
 use super::super::{Server, now};
-use crate::config::{Config, ConfigError, Data};
+use crate::config::{Config, ConfigError};
 use crate::handover::check::proof;
 use crate::handover::parcel;
-use crate::handover::state::{ConnState, ListenerState, Sealed, State, StateError};
+use crate::handover::state::{ConnState, Sealed, State, StateError};
 use crate::log::say;
 use crate::table::{ClientId, Close, Table, Time};
 use crate::tokens::{END, Earlier, FileStore, Opened};
@@ -114,25 +115,18 @@ fn check_conn(conn: &ConnState, state: &State, at: Time) -> Result<(), StateErro
 
 /// Checks that the new settings fit the state.
 fn check_settings(config: &Config, state: &State) -> Result<(), StateError> {
-    let data = match &config.data {
-        Data::None => None,
-        Data::Directory(path) => Some(path.as_os_str().as_bytes()),
-    };
+    let data = config.data.as_ref().map(|path| path.as_os_str().as_bytes());
     if data != state.data.as_deref() {
         let text = "the data directory is another one; that needs a restart";
         return Err(StateError::Settings(text.to_owned()));
     }
     for listener in &state.listeners {
         #[cfg(feature = "tls")]
-        if listener.door == Door::Tls && config.tls.is_none() {
+        if listener.door == super::super::net::Door::Tls && config.tls.is_none() {
             let text = "there is a TLS address, and no certificate (--tls-cert, --tls-key)";
             return Err(StateError::Settings(text.to_owned()));
         }
-        if let Some(address) = listener.address
-            && listener.door != Door::Metrics
-            && !jostle_daemon::address::is_loopback(&address)
-            && !config.users.all_need_passwords()
-        {
+        if let Some(address) = unguarded(listener.door, listener.address, &config.users) {
             let error = ConfigError::Public(address);
             return Err(StateError::Settings(error.to_string()));
         }
@@ -159,13 +153,18 @@ impl Server {
         let table = Table::from_image(&state.table, config.table)?;
         let mut server = Self::around(table, config)?;
         server.take_tokens_over(tokens)?;
-        server.numbers.restore(&state.users);
+        server.numbers = Numbers::new(&state.users);
         server.restore_counts(&state);
         let now = server.now();
         server.adopt_users(server.config.users.clone(), now);
         for listener in &state.listeners {
-            let listener = restored_listener(listener, next()?);
-            server.doors.listeners.push(listener);
+            let path = listener.file.as_ref().map(|path| OsStr::from_bytes(path));
+            server.doors.listeners.push(Listener {
+                fd: next()?,
+                door: listener.door,
+                address: listener.address,
+                file: path.map(PathBuf::from),
+            });
         }
         server.watch_listeners()?;
         for conn in &state.conns {
@@ -184,7 +183,7 @@ impl Server {
 
     /// The store of the tokens, whose file stays locked throughout.
     fn take_tokens_over(&mut self, file: Option<OwnedFd>) -> Result<(), StateError> {
-        let (Some(file), Data::Directory(directory)) = (file, &self.config.data) else {
+        let (Some(file), Some(directory)) = (file, &self.config.data) else {
             return Ok(());
         };
         let opened = FileStore::adopt(directory, File::from(file), false);
@@ -212,7 +211,7 @@ impl Server {
         let user = state.user.as_ref().map(|name| self.user_named(name));
         let mut conn = Box::new(Conn::restored(state, Stream::plain(fd), user));
         if conn.user.is_some() {
-            self.numbers.connect(conn.user_number());
+            self.numbers.connections[usize::from(conn.user_number())] += 1;
             self.renew_user(&mut conn);
         }
         self.account(&mut conn);
@@ -252,7 +251,7 @@ impl Server {
     fn note_taken_over(&mut self, state: &State) {
         self.stats.handovers += 1;
         if let Some(asker) = state.asker {
-            self.tell_asker(ClientId::from_number(asker), |reply| reply.simple("OK"));
+            self.unblock(ClientId::from_number(asker), |reply| reply.simple("OK"));
         }
         let now = self.now();
         let stall_us = now.0.saturating_sub(state.begun) / 1000;
@@ -269,10 +268,4 @@ impl Server {
             state.lost.len()
         ));
     }
-}
-
-fn restored_listener(state: &ListenerState, fd: OwnedFd) -> Listener {
-    let file = state.file.as_ref();
-    let file = file.map(|path| PathBuf::from(OsStr::from_bytes(path)));
-    Listener::handed_over(fd, state.door, state.address, file)
 }

@@ -1,27 +1,19 @@
 //! Lines of an image: the sharers of a lock and its waiters.
 
 use super::super::entries::{ClaimState, EntryKind, NEVER, Ref};
-use super::super::holders::owner_hash;
 use super::super::image::{LockImage, SessionImage, SharerImage, WaiterImage};
+use super::super::lines::Wish;
 use super::super::slab::NIL;
-use super::super::{ClientId, Table, TableImage};
+use super::super::{ClientId, Table, TableImage, Time};
 use super::{BadImage, Checked, ensure};
 
 impl Table {
     pub(super) fn restore_sharer(&mut self, id: u32, image: &SharerImage) -> Checked {
         self.check_holder(&image.hold)?;
-        let (place, client) = (image.place, image.hold.client);
-        let claim = &mut self.claims[place];
-        claim.state = ClaimState::Sharing;
-        (claim.token, claim.client) = (image.hold.token, client);
-        claim.lock = id;
-        claim.set_owner_hash(owner_hash(id, client));
-        let queue = self.queue_of(id);
-        let sharing = &mut self.queues[queue].sharing;
-        sharing.push_back(&mut self.claims, place);
-        self.owners.insert(&mut self.claims, place);
-        self.tokens.insert(&mut self.claims, place);
-        self.restore_hold(Ref::new(EntryKind::Claim, place), &image.hold);
+        let claim = &mut self.claims[image.place];
+        (claim.client, claim.lock) = (image.hold.client, id);
+        self.enter_sharers(image.place, image.hold.token);
+        self.restore_hold(Ref::new(EntryKind::Claim, image.place), &image.hold);
         Ok(())
     }
 
@@ -42,20 +34,19 @@ impl Table {
             image.client,
             self.shown(id)
         );
+        let wish = Wish {
+            client: image.client,
+            ttl_ms: image.ttl_ms,
+            exclusive: image.exclusive,
+            session: NIL,
+        };
+        self.enter_line(id, image.place, wish, Time(image.since));
         let claim = &mut self.claims[image.place];
-        claim.state = ClaimState::Waiting;
-        (claim.client, claim.lock) = (image.client, id);
-        (claim.since, claim.ttl_ms) = (image.since, image.ttl_ms);
-        claim.exclusive = image.exclusive;
         claim.leader = image.leader.unwrap_or(NIL);
         claim.next_in_group = image.next_in_group.unwrap_or(NIL);
         // The session's list is made later; until then this field names the expected session.
         claim.session = image.session.unwrap_or(NIL);
-        let queue = self.queue_of(id);
-        let waiting = &mut self.queues[queue].waiting;
-        waiting.push_back(&mut self.claims, image.place);
         self.waiting += 1;
-        self.book_wait(image.client, true);
         if let Some(deadline) = image.deadline {
             self.set_deadline(Ref::new(EntryKind::Claim, image.place), deadline);
         }
@@ -75,16 +66,17 @@ impl Table {
     /// Every claim of a group can be reached from its first one, once, and no two of
     /// a group want the same lock.
     pub(super) fn check_groups(&self, image: &TableImage) -> Checked {
-        let waiters = || image.locks.iter().flat_map(|lock| &lock.waiting);
-        let grouped = waiters().filter(|waiter| waiter.leader.is_some()).count();
+        let grouped = image
+            .waiters()
+            .filter(|waiter| waiter.leader.is_some())
+            .count();
         let leads = |waiter: &&WaiterImage| waiter.leader == Some(waiter.place);
         let mut reached = 0;
-        for leader in waiters().filter(leads) {
+        for leader in image.waiters().filter(leads) {
             let mut locks = Vec::new();
             let mut at = leader.place;
             while at != NIL {
-                let claim = (at < self.claims.touched()).then(|| &self.claims[at]);
-                let claim = claim.filter(|claim| {
+                let claim = self.claims.get(at).filter(|claim| {
                     (claim.state, claim.leader, claim.client)
                         == (ClaimState::Waiting, leader.place, leader.client)
                 });
@@ -110,11 +102,10 @@ impl Table {
         let client = &self.clients[ClientId(image.client).slot()];
         ensure!(client.waiting == NIL, "a session waits for a lock itself");
         for place in image.waiting.iter().rev() {
-            let claim = (*place < self.claims.touched()).then(|| &self.claims[*place]);
-            let expected = claim.is_some_and(|claim| {
+            let expected = self.claims.get(*place).is_some_and(|claim| {
                 let waits = claim.state == ClaimState::Waiting && claim.session == image.place;
                 // Still alone.
-                let first = self.sessions[image.place].waiting();
+                let first = self.sessions[image.place].waiting;
                 waits
                     && claim.prev_in_session == NIL
                     && claim.next_in_session == NIL
@@ -141,10 +132,8 @@ impl Table {
         let Some(head) = image.waiting.first() else {
             return Ok(());
         };
-        let queue = &self.queues[lock.queue];
-        let full = queue.sharing.len != 0 && (head.exclusive || !queue.has_place());
         let blocked = match head.leader {
-            _ if lock.exclusive || full => true,
+            _ if lock.exclusive || self.queue(lock).keeps_out(head.exclusive) => true,
             None => false,
             Some(leader) => !self.group_is_ready(leader),
         };
