@@ -12,6 +12,7 @@ use crate::errno::check;
 use crate::process::{self, Ended};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -51,6 +52,15 @@ enum Piece {
 impl Word {
     /// Reads it.
     pub fn of(text: &str) -> Word {
+        let Ok(word) = Word::parse::<Infallible>(text, |piece| Ok(piece.into()));
+        word
+    }
+
+    /// Reads text whose pieces between the places `decode` turns into bytes.
+    ///
+    /// # Errors
+    /// Those of `decode`.
+    pub fn parse<E>(text: &str, decode: impl Fn(&str) -> Result<Vec<u8>, E>) -> Result<Word, E> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
@@ -60,16 +70,16 @@ impl Word {
                 .filter_map(|(place, piece)| Some((rest.find(place)?, place, piece)))
                 .min_by_key(|(at, ..)| *at);
             let Some((at, place, piece)) = found else {
-                pieces.push(Piece::Text(rest.as_bytes().to_vec()));
+                pieces.push(Piece::Text(decode(rest)?));
                 break;
             };
             if at > 0 {
-                pieces.push(Piece::Text(rest.as_bytes()[..at].to_vec()));
+                pieces.push(Piece::Text(decode(&rest[..at])?));
             }
             pieces.push(piece);
             rest = &rest[at + place.len()..];
         }
-        Word(pieces)
+        Ok(Word(pieces))
     }
 
     /// Appends it, filled in.

@@ -45,15 +45,13 @@ impl Address {
     pub fn several(argument: &str, tls_scheme: Option<&str>) -> Result<Vec<Address>, String> {
         let (places, query) = argument.split_once('?').unwrap_or((argument, ""));
         let asked = Tls::asked(query)?;
-        let behind = |place: &'_ str| {
-            place
-                .strip_prefix(tls_scheme?)?
-                .strip_prefix(':')
-                .map(str::to_owned)
-        };
-        let server = |place: &str| match behind(place) {
-            Some(place) => Ok(Address::tcp(&place)?.over(Some(Tls::implied(asked.clone())?))),
-            None => Ok(Address::tcp(place)?.over(asked.clone())),
+        let server = |place: &str| {
+            let behind =
+                tls_scheme.and_then(|scheme| place.strip_prefix(scheme)?.strip_prefix(':'));
+            Ok(match behind {
+                Some(place) => Address::tcp(place)?.over(Some(Tls::implied(asked.clone())?)),
+                None => Address::tcp(place)?.over(asked.clone()),
+            })
         };
         places.split(',').map(server).collect()
     }
@@ -84,9 +82,7 @@ impl Address {
             (address, _) => address,
         }
     }
-}
 
-impl Address {
     /// Whether the process that listens at this address runs on this machine.
     pub fn is_local(&self) -> bool {
         match self {
@@ -102,7 +98,7 @@ impl Address {
     /// # Errors
     /// In words for the user.
     pub fn connect(&self) -> Result<Stream, SetupError> {
-        self.secured(self.connect_plainly()?, None)
+        self.secured(self.connect_plainly()?)
     }
 
     /// Connects without TLS, for a protocol that exchanges messages before TLS begins.
@@ -123,15 +119,14 @@ impl Address {
         })
     }
 
-    /// Encrypts a connection to this address if the address asks for TLS. `protocol` is
-    /// that of [`Tls::secure`].
+    /// Encrypts a connection to this address if the address asks for TLS.
     ///
     /// # Errors
     /// In words for the user.
-    pub fn secured(&self, stream: Stream, protocol: Option<&str>) -> Result<Stream, SetupError> {
+    pub fn secured(&self, stream: Stream) -> Result<Stream, SetupError> {
         match (self, stream) {
             (Address::Tls(place, tls), Stream::Tcp(socket)) => {
-                let stream = tls.secure(socket, place, protocol)?;
+                let stream = tls.secure(socket, place)?;
                 Ok(Stream::Tls(Box::new(stream)))
             }
             (_, stream) => Ok(stream),
@@ -144,7 +139,9 @@ impl Address {
     /// The system's.
     pub fn open(&self) -> io::Result<Stream> {
         match self {
-            Address::Tcp(place) | Address::Tls(place, _) => connect_tcp(place).map(Stream::Tcp),
+            Address::Tcp(place) | Address::Tls(place, _) => {
+                connect_within(place, CONNECT_PATIENCE).map(Stream::Tcp)
+            }
             Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
         }
     }
@@ -173,6 +170,24 @@ impl std::fmt::Display for Address {
             Address::Unix(path) => write!(f, "{}", path.display()),
         }
     }
+}
+
+/// The result of the first server that succeeds.
+///
+/// # Errors
+/// What each of them said.
+pub fn any<T>(
+    servers: &[Address],
+    ask: impl Fn(&Address) -> Result<T, SetupError>,
+) -> Result<T, SetupError> {
+    let mut refused = Vec::new();
+    for server in servers {
+        match ask(server) {
+            Ok(given) => return Ok(given),
+            Err(SetupError(said)) => refused.push(said),
+        }
+    }
+    Err(SetupError(refused.join("; ")))
 }
 
 /// Which of these servers take connections: all are tried at once.
@@ -221,10 +236,6 @@ impl Members {
         servers.rotate_left(worker % self.reached.max(1));
         servers
     }
-}
-
-fn connect_tcp(place: &str) -> io::Result<TcpStream> {
-    connect_within(place, CONNECT_PATIENCE)
 }
 
 fn connect_within(place: &str, patience: Duration) -> io::Result<TcpStream> {

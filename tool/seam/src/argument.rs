@@ -1,6 +1,7 @@
 //! What may follow the colon of a target: checks that several targets share.
 
 use crate::address::Address;
+use crate::login::Login;
 
 /// For targets without an argument.
 pub fn none(argument: Option<&str>) -> Result<(), String> {
@@ -21,6 +22,18 @@ pub fn path(argument: Option<&str>) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// For services whose addresses have users.
+pub fn login(argument: Option<&str>) -> Result<(), String> {
+    argument.map_or(Ok(()), |place| Login::parse(place).map(drop))
+}
+
+/// For services of several servers.
+pub fn servers(argument: Option<&str>, tls_scheme: Option<&str>) -> Result<(), String> {
+    argument.map_or(Ok(()), |places| {
+        Address::several(places, tls_scheme).map(drop)
+    })
 }
 
 /// For services that are reached over TCP, or launched for the run.

@@ -9,11 +9,10 @@
 //! A new target is a file with a [`RequestTarget`] and its name in `REQUESTS` of
 //! `jostle-targets`.
 
-use crate::{CallError, Entry, ServerFigures, Setup, SetupError};
+use crate::{CallError, Entry, Locks, ServerFigures, Setup, SetupError};
 use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::process::Usage;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -144,30 +143,9 @@ pub trait Requests: fmt::Debug + Sync {
         Ok(None)
     }
 
-    /// Removes what killed callers left behind.
-    ///
-    /// # Errors
-    /// In words for the user.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
-        Ok(())
-    }
-
-    /// As [`Target::finish`](crate::Target::finish).
-    ///
-    /// # Errors
-    /// In words for the user.
-    fn finish(&self) -> Result<(), SetupError> {
-        Ok(())
-    }
-
-    /// The specimen's own record of the run that has just ended, by name.
-    fn truth(&self) -> BTreeMap<String, f64> {
-        BTreeMap::new()
-    }
-
-    /// Facts about the set-up, by name.
-    fn facts(&self) -> BTreeMap<String, f64> {
-        BTreeMap::new()
+    /// The locks behind them, where a request is an acquisition and a release.
+    fn locks(&self) -> Option<&dyn Locks> {
+        None
     }
 }
 
@@ -182,24 +160,8 @@ pub struct RequestSetup<'a> {
     pub output: Option<&'a Path>,
     /// Which connections requests use; None: the target's default.
     pub connection: Option<Connection>,
-    /// The file with the client's name and password.
-    pub credentials: Option<&'a Path>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<&'a Path>,
-}
-
-impl<'a> RequestSetup<'a> {
-    /// A set-up with every optional part left out.
-    pub fn new(base: &'a Setup<'a>, timeout: Duration) -> RequestSetup<'a> {
-        RequestSetup {
-            base,
-            timeout,
-            output: None,
-            connection: None,
-            credentials: None,
-            server_log: None,
-        }
-    }
 }
 
 /// A line of `REQUESTS`.
@@ -207,8 +169,6 @@ impl<'a> RequestSetup<'a> {
 pub struct RequestTarget {
     /// As in the table of locks.
     pub entry: Entry,
-    /// Checks that requests can be made: finds the program, or connects to the server.
-    pub reach: fn(Option<&str>) -> Result<(), SetupError>,
     /// Makes what all workers share. Everything that could outlive the run is
     /// recorded in the ledger.
     pub prepare: fn(&RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError>,

@@ -42,10 +42,8 @@ impl Keeping {
     /// A renewal was answered that the lock, or the session, is not the handle's any more.
     #[cold]
     pub fn lost(&self) -> CallError {
-        CallError {
-            said: Some("the lease was over before it was renewed"),
-            ..CallError::new(self.call, Errno::TIMEDOUT)
-        }
+        let said = "the lease was over before it was renewed";
+        CallError::saying(self.call, Errno::TIMEDOUT, said)
     }
 
     /// The lease of the session is renewed at a third of it, for all locks together.

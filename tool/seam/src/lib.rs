@@ -16,6 +16,7 @@ pub mod command;
 pub mod http_head;
 pub mod keeping;
 pub mod listener;
+pub mod locks;
 pub mod login;
 pub mod names;
 pub mod outcome;
@@ -38,9 +39,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use program::{LaunchRecipe, Launched, Program};
+use address::Address;
+use login::{Credentials, Login};
+use program::{LaunchRecipe, Launched};
 
 pub use keeping::Keeping;
+pub use locks::Locks;
 pub use outcome::{CallError, Mode, Outcome, SetupError, Wait, no_memory, until_granted};
 pub use table::{Entry, Visitor};
 
@@ -131,6 +135,12 @@ pub trait Lock {
         None
     }
 
+    /// Its connection and protocol, for a generator thread that drives many of them
+    /// (`--as tasks`). None where the two cannot be told apart.
+    fn into_dialled(self: Box<Self>) -> Option<Dialled> {
+        None
+    }
+
     /// Ends the handle's connection or session with a server, after the run and after every
     /// clock has been read. Any answer that arrives now belongs to no request.
     ///
@@ -165,60 +175,6 @@ pub trait Lock {
             }
         }
         Ok(Outcome::Granted)
-    }
-}
-
-/// So that a loop can be compiled once for all locks that are objects.
-impl Lock for Box<dyn Lock> {
-    #[inline]
-    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        (**self).acquire(key, mode, wait)
-    }
-
-    #[inline]
-    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
-        (**self).release(key, mode)
-    }
-
-    #[inline]
-    fn token(&self) -> Option<u64> {
-        (**self).token()
-    }
-
-    fn leased_at_ns(&self) -> Option<u64> {
-        (**self).leased_at_ns()
-    }
-
-    fn owner_group(&self) -> Option<u32> {
-        (**self).owner_group()
-    }
-
-    fn keeping(&self) -> Option<Keeping> {
-        (**self).keeping()
-    }
-
-    fn renew(&mut self, keys: &[usize], lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
-        (**self).renew(keys, lapsed)
-    }
-
-    fn is_cut_off(&self) -> bool {
-        (**self).is_cut_off()
-    }
-
-    fn resume(&mut self) -> Result<bool, SetupError> {
-        (**self).resume()
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        (**self).traffic()
-    }
-
-    fn part(&mut self) -> Result<(), CallError> {
-        (**self).part()
-    }
-
-    fn batch(&mut self, calls: Calls, wait: Wait) -> Result<Outcome, CallError> {
-        (**self).batch(calls, wait)
     }
 }
 
@@ -335,6 +291,63 @@ pub struct Setup<'a> {
     pub launcher: &'a dyn Launcher,
 }
 
+impl Setup<'_> {
+    /// The server that the user named, else one that is launched for the run, with this user
+    /// if it has names, and then its process too.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn server(
+        &self,
+        named: impl FnOnce(&str, Option<&Path>) -> Result<Login, SetupError>,
+        recipe: &dyn LaunchRecipe,
+        user: Option<&str>,
+    ) -> Result<(Login, Option<u32>), SetupError> {
+        if let Some(place) = self.argument {
+            return Ok((named(place, self.credentials)?, None));
+        }
+        let launched = self.launcher.follow(recipe)?;
+        let login = Login::of_launched(launched.address, user, &launched.secret);
+        Ok((login, Some(launched.pid)))
+    }
+
+    /// Connections that a launched server takes: for the workers and some more, but not fewer
+    /// than usual.
+    pub fn connections(&self, usual: usize) -> usize {
+        const SPARE: usize = 100;
+        usual.max(self.workers + SPARE)
+    }
+
+    /// The lease of a lock: as asked for, else this one, or the long one where a worker holds
+    /// its locks while it acquires a million others, and nobody renews them.
+    pub fn lease_or(&self, usual: Duration, long: Duration) -> Duration {
+        let is_long = self.holds_many && !self.kept;
+        self.lease.unwrap_or(if is_long { long } else { usual })
+    }
+
+    /// The same with the servers of a cluster, whose members these recipes launch.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn servers<R: LaunchRecipe>(
+        &self,
+        named: impl FnOnce(&str) -> Result<Vec<Address>, String>,
+        variables: [&str; 2],
+        members: impl FnOnce(usize) -> Result<Vec<R>, SetupError>,
+    ) -> Result<(Vec<Address>, Credentials, Option<u32>), SetupError> {
+        if let Some(places) = self.argument {
+            let own = Credentials::find(self.credentials, variables)?;
+            return Ok((named(places).map_err(SetupError)?, own, None));
+        }
+        let members = members(self.members)?;
+        let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
+        let launched = self.launcher.follow_all(&recipes)?;
+        let pid = launched.first().map(|first| first.pid);
+        let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
+        Ok((addresses.collect(), Credentials::default(), pid))
+    }
+}
+
 /// Launches servers for the run. The keeper implements this, and also ends the servers.
 /// Targets know a server's name and protocol, and do not link its code.
 pub trait Launcher: std::fmt::Debug {
@@ -385,6 +398,17 @@ pub struct Dialled {
     pub wire: Box<dyn wire::Wire>,
 }
 
+/// Numbers by name, as a result file has them.
+pub type Facts = BTreeMap<String, f64>;
+
+/// Those that are known.
+pub fn facts<const N: usize>(known: [(&str, Option<f64>); N]) -> Facts {
+    let known = known.into_iter();
+    known
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
 /// Figures that a server reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFigures {
@@ -400,31 +424,30 @@ pub struct ServerFigures {
     pub memory_bytes: Option<u64>,
 }
 
+impl ServerFigures {
+    /// Of a server that counts neither locks nor requests.
+    pub fn of_process(pid: Option<u32>) -> ServerFigures {
+        ServerFigures {
+            pid,
+            ..ServerFigures::default()
+        }
+    }
+}
+
 /// Something with locks that workers contend for.
-pub trait Target: Sized + Sync + 'static {
+pub trait Target: std::fmt::Debug + Sized + Sync + 'static {
     /// A worker's handle.
     type Lock: Lock;
-
-    /// Stack of a worker that is a thread, in bytes: the loop needs a few hundred, and
-    /// some clients more.
-    const THREAD_STACK: usize = 64 * 1024;
 
     /// Its line in the table.
     const ENTRY: Entry;
 
-    /// Checks that a server that this program does not launch is reachable, and accepts the
-    /// credentials of the file, or else of the environment.
-    ///
-    /// # Errors
-    /// In words for the user: who does not answer, and where.
-    fn reach(_argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
-        Ok(())
-    }
-
-    /// The program that has to be installed for this target to launch its server.
-    fn launches() -> Option<&'static Program> {
-        None
-    }
+    /// Stack of a worker that is a thread, in bytes: the loop needs a few hundred, and
+    /// clients of servers more.
+    const THREAD_STACK: usize = match Self::ENTRY.is_remote() {
+        true => tls::STACK,
+        false => 64 << 10,
+    };
 
     /// Makes what all workers share. Everything that could outlive the run is
     /// recorded in the ledger, which removes it; `drop` need not.
@@ -449,15 +472,6 @@ pub trait Target: Sized + Sync + 'static {
         opened.map_err(|SetupError(text)| wire::refused("open", text.as_bytes()))
     }
 
-    /// A connection for worker number `worker` and its protocol, for a generator thread
-    /// that drives many of them (`--as tasks`). None if there is no server.
-    ///
-    /// # Errors
-    /// In words for the user, with the remedy.
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        Ok(None)
-    }
-
     /// Removes what killed workers left on a server that outlives the run.
     ///
     /// # Errors
@@ -477,8 +491,8 @@ pub trait Target: Sized + Sync + 'static {
 
     /// The specimen's own record of the run that has just ended, by name. The keeper reads
     /// it when all workers have ended.
-    fn truth(&self) -> BTreeMap<String, f64> {
-        BTreeMap::new()
+    fn truth(&self) -> Facts {
+        Facts::new()
     }
 
     /// What the server counts, asked before and after a run; None where there
@@ -511,7 +525,7 @@ pub trait Target: Sized + Sync + 'static {
     }
 
     /// Facts about the set-up (slots, collisions), by name.
-    fn facts(&self) -> BTreeMap<String, f64> {
-        BTreeMap::new()
+    fn facts(&self) -> Facts {
+        Facts::new()
     }
 }

@@ -71,23 +71,14 @@ pub fn lines(path: &Path) -> Result<[String; 2], SetupError> {
 }
 
 /// A service's address, and the user and password for it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// Where.
     pub address: Address,
     /// As whom.
-    pub user: Option<String>,
-    /// By what.
-    pub password: Option<String>,
+    pub own: Credentials,
     /// What follows the address: a database.
     pub path: Option<String>,
-}
-
-/// Without the password.
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.address)
-    }
 }
 
 impl Login {
@@ -98,25 +89,53 @@ impl Login {
     pub fn parse(argument: &str) -> Result<Login, String> {
         let (place, query) = argument.split_once('?').unwrap_or((argument, ""));
         let place = place.strip_prefix("//").unwrap_or(place);
-        let (place, path) = match place.split_once('/') {
-            Some((place, path)) => (place, Some(path).filter(|path| !path.is_empty())),
-            None => (place, None),
-        };
-        let (credentials, place) = match place.rsplit_once('@') {
-            Some((credentials, place)) => (Some(credentials), place),
-            None => (None, place),
-        };
-        let (user, password) = match credentials.map(|text| text.split_once(':')) {
-            None => (None, None),
-            Some(Some((user, password))) => (Some(user), Some(password)),
-            Some(None) => (credentials, None),
+        let (place, path) = place.split_once('/').unwrap_or((place, ""));
+        let path = Some(path).filter(|path| !path.is_empty());
+        let (user, password, place) = match place.rsplit_once('@') {
+            Some((credentials, place)) => match credentials.split_once(':') {
+                Some((user, password)) => (Some(user), Some(password), place),
+                None => (Some(credentials), None, place),
+            },
+            None => (None, None, place),
         };
         let plain = |text: &str| unescaped(text).ok_or("a % stands before two hexadecimal digits");
         Ok(Login {
             address: Address::tcp(place)?.over(Tls::asked(query)?),
-            user: user.map(plain).transpose()?,
-            password: password.map(plain).transpose()?,
+            own: Credentials {
+                user: user.map(plain).transpose()?,
+                password: password.map(plain).transpose()?,
+            },
             path: path.map(plain).transpose()?,
+        })
+    }
+
+    /// Of a server that was launched with this password, for this user if it has names.
+    pub fn of_launched(address: String, user: Option<&str>, secret: &str) -> Login {
+        Login {
+            address: Address::Tcp(address),
+            own: Credentials {
+                user: user.map(str::to_owned),
+                password: Some(secret.to_owned()),
+            },
+            path: None,
+        }
+    }
+
+    /// Of a server whose address has neither user nor path; `tls_scheme` is that of
+    /// [`Address::several`].
+    ///
+    /// # Errors
+    /// As [`Address::one`] and [`Credentials::find`].
+    pub fn named(
+        argument: &str,
+        tls_scheme: Option<&str>,
+        file: Option<&Path>,
+        variables: [&str; 2],
+    ) -> Result<Login, SetupError> {
+        Ok(Login {
+            address: Address::one(argument, tls_scheme).map_err(SetupError)?,
+            own: Credentials::find(file, variables)?,
+            path: None,
         })
     }
 
@@ -130,24 +149,28 @@ impl Login {
         file: Option<&Path>,
         [user, password, path]: [&str; 3],
     ) -> Result<Login, SetupError> {
-        let login = Login::parse(argument).map_err(SetupError)?;
+        let mut login = Login::parse(argument).map_err(SetupError)?;
         let own = Credentials::find(file, [user, password])?;
-        Ok(Login {
-            user: login.user.or(own.user),
-            password: login.password.or(own.password),
-            path: login.path.or_else(|| variable(path)),
-            address: login.address,
-        })
+        login.own.user = login.own.user.or(own.user);
+        login.own.password = login.own.password.or(own.password);
+        login.path = login.path.or_else(|| variable(path));
+        Ok(login)
     }
 }
 
 /// RFC 3986, 2.1.
 pub fn unescaped(text: &str) -> Option<String> {
+    String::from_utf8(unescaped_by(b'%', text)?).ok()
+}
+
+/// Text in which this sign and two hexadecimal digits stand for a byte; None where the
+/// digits are missing.
+pub fn unescaped_by(sign: u8, text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         rest = after;
-        if *first != b'%' {
+        if *first != sign {
             bytes.push(*first);
             continue;
         }
@@ -155,7 +178,7 @@ pub fn unescaped(text: &str) -> Option<String> {
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = &rest[2..];
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 /// `15.18 (Debian ...)` as 15.018, and `3.4.23` as 3.004023: each part after the first has
@@ -207,8 +230,8 @@ mod tests {
             assert_eq!(found.password.as_deref(), password);
             assert!(!format!("{found:?}").contains("cret"));
             let login = Login::found("//bob@h:1", Some(&file), ["", "", ""]).unwrap();
-            assert_eq!(login.user.as_deref(), Some("bob"));
-            assert_eq!(login.password.as_deref(), password);
+            assert_eq!(login.own.user.as_deref(), Some("bob"));
+            assert_eq!(login.own.password.as_deref(), password);
         }
         fs::write(&file, "ann").unwrap();
         let said = Credentials::find(Some(&file), ["", ""]).unwrap_err().0;
@@ -227,8 +250,8 @@ mod tests {
             let address = login.address.to_string();
             [
                 address,
-                part(login.user),
-                part(login.password),
+                part(login.own.user),
+                part(login.own.password),
                 part(login.path),
             ]
             .join(" ")

@@ -74,6 +74,15 @@ impl CallError {
         }
     }
 
+    /// An error with words of its own.
+    pub const fn saying(call: &'static str, errno: Errno, said: &'static str) -> CallError {
+        CallError {
+            call,
+            errno: errno.raw_os_error(),
+            said: Some(said),
+        }
+    }
+
     /// A call that the system refused.
     #[cold]
     pub fn from_system(call: &'static str, error: &io::Error) -> CallError {
@@ -85,6 +94,13 @@ impl CallError {
             errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
             said: None,
         }
+    }
+
+    /// Whether the other side has ended the connection.
+    #[cold]
+    pub fn has_ended(&self) -> bool {
+        let errnos = [Errno::CONNRESET, Errno::PIPE];
+        errnos.map(Errno::raw_os_error).contains(&self.errno)
     }
 
     /// Whether the keeper ended the wait, which is no failure of the target.
@@ -104,13 +120,8 @@ impl CallError {
     /// of the same service may.
     #[cold]
     pub fn is_of_this_server(&self) -> bool {
-        let errnos = [
-            Errno::CONNRESET,
-            Errno::PIPE,
-            Errno::HOSTUNREACH,
-            Errno::TIME,
-        ];
-        errnos.map(Errno::raw_os_error).contains(&self.errno)
+        let errnos = [Errno::HOSTUNREACH, Errno::TIME];
+        self.has_ended() || errnos.map(Errno::raw_os_error).contains(&self.errno)
     }
 
     /// The error for a kind of wait that the lock's table entry excludes.

@@ -5,6 +5,7 @@
 //! server by its recipe and ends it, so that the engine knows no server by name.
 
 use crate::SetupError;
+use crate::login::Login;
 use jostle_sys::ports;
 use rustix::fs::{Access, access};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -119,6 +120,11 @@ impl Ground {
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
+
+    /// How its clients log in, as this user if it has names.
+    pub fn login(&self, user: Option<&str>) -> Login {
+        Login::of_launched(self.address(), user, &self.secret)
+    }
 }
 
 /// A port of the loopback address that nobody listens on.
@@ -214,6 +220,21 @@ pub fn secret() -> Result<String, SetupError> {
     getrandom(&mut bytes, GetRandomFlags::empty())
         .map_err(|error| SetupError(format!("no random numbers: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Refuses more workers than a server takes connections, if it says how many (`free`);
+/// `raise` is how it takes more.
+///
+/// # Errors
+/// For the user.
+pub fn has_room(free: Option<f64>, workers: usize, raise: &str) -> Result<(), SetupError> {
+    match free {
+        Some(free) if free < workers as f64 => Err(SetupError(format!(
+            "the server takes {free} connections more, and {workers} workers need one each; fewer \
+             workers (-w), or {raise}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A path as an argument; ours are of plain letters.

@@ -6,11 +6,13 @@
 //! taken.
 
 use crate::address::Address;
-use crate::login::Credentials;
+use crate::login::Login;
 use crate::stream::Stream;
 use crate::surplus;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
-use crate::{BatchKind, CallError, Calls, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, wrong_kind};
+use crate::{
+    BatchKind, CallError, Calls, Dialled, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait,
+};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
@@ -22,14 +24,24 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// One connection, for requests that are answered one after the other.
 #[derive(Debug)]
 pub struct Client {
-    stream: Stream,
-    /// The request that is being put together.
+    pub(crate) stream: Stream,
+    /// The request that is being put together; empty once it is sent.
     pub request: Vec<u8>,
-    input: Vec<u8>,
-    filled: usize,
+    pub(crate) input: Vec<u8>,
+    pub(crate) filled: usize,
     /// A request was sent and not answered.
     waits: bool,
-    traffic: Traffic,
+    /// The server may be one that speaks TLS from the first byte.
+    may_want_tls: bool,
+    pub(crate) traffic: Traffic,
+}
+
+/// How a read ended.
+pub(crate) enum Heard {
+    Bytes,
+    End,
+    Late,
+    Interrupted,
 }
 
 impl Client {
@@ -38,7 +50,9 @@ impl Client {
     /// # Errors
     /// In words for the user.
     pub fn connect(address: &Address) -> Result<Client, SetupError> {
-        address.connect().map(Client::new)
+        let mut client = Client::new(address.connect()?);
+        client.may_want_tls = matches!(client.stream, Stream::Tcp(_));
+        Ok(client)
     }
 
     /// Connects without TLS, for a protocol that exchanges messages before
@@ -50,13 +64,14 @@ impl Client {
         address.connect_plainly().map(Client::new)
     }
 
-    fn new(stream: Stream) -> Client {
+    pub(crate) fn new(stream: Stream) -> Client {
         Client {
             stream,
             request: Vec::with_capacity(256),
             input: vec![0; 4096],
             filled: 0,
             waits: false,
+            may_want_tls: false,
             traffic: Traffic::default(),
         }
     }
@@ -66,7 +81,7 @@ impl Client {
     /// # Errors
     /// In words for the user.
     pub fn secure(mut self, address: &Address) -> Result<Client, SetupError> {
-        self.stream = address.secured(self.stream, None)?;
+        self.stream = address.secured(self.stream)?;
         Ok(self)
     }
 
@@ -74,40 +89,19 @@ impl Client {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
-        let mut client = Client::connect(address)?;
-        let words = [own.user.as_deref(), own.password.as_deref()];
-        let words = words.iter().flatten().map(|word| word.as_bytes());
+    pub fn admitted(login: &Login) -> Result<Client, SetupError> {
+        let (mut client, own) = (Client::connect(&login.address)?, &login.own);
         if own.password.is_some() {
-            client.command(
-                &[b"AUTH".as_slice()]
-                    .into_iter()
-                    .chain(words)
-                    .collect::<Vec<_>>(),
-            )?;
+            let words = [Some("AUTH"), own.user.as_deref(), own.password.as_deref()];
+            let words = words.iter().flatten().map(|word| word.as_bytes());
+            client.command(&words.collect::<Vec<_>>())?;
         }
         Ok(client)
     }
 
-    /// From now on an answer may take no longer than set-up allows.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn be_patient(&self) -> Result<(), SetupError> {
-        self.set_patience(Some(ANSWER_PATIENCE))
-    }
-
-    /// From now on an answer may take for ever, as a lock that is held may.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn be_endless(&self) -> Result<(), SetupError> {
-        self.set_patience(None)
-    }
-
-    fn set_patience(&self, patience: Option<Duration>) -> Result<(), SetupError> {
-        let set = self.stream.set_patience(patience);
-        set.map_err(|error| SetupError(format!("cannot set how long an answer may take: {error}")))
+    /// The socket.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// The socket, for a caller that drives it differently.
@@ -127,16 +121,15 @@ impl Client {
         patient: bool,
         decode: impl for<'a> Fn(&'a [u8], &'static str) -> Decoded<'a>,
     ) -> Result<Option<Reply<'_>>, CallError> {
+        self.filled = 0;
         self.send(name)?;
         loop {
             if !self.receive(name, patient)? {
+                // Replies are shorter than a packet.
+                let said = "half an answer came, and not the rest";
                 return match self.filled {
                     0 => Ok(None),
-                    // Replies are shorter than a packet.
-                    _ => Err(CallError {
-                        said: Some("half an answer came, and not the rest"),
-                        ..CallError::new(name, Errno::PROTO)
-                    }),
+                    _ => Err(CallError::saying(name, Errno::PROTO, said)),
                 };
             }
             // Decoded twice, because the borrow checker does not let this first reply
@@ -166,6 +159,7 @@ impl Client {
         replies: usize,
         mut each: impl FnMut(usize, &[u8]) -> Result<Option<usize>, CallError>,
     ) -> Result<bool, CallError> {
+        self.filled = 0;
         self.send(name)?;
         let mut seen = 0;
         while seen < replies {
@@ -202,16 +196,32 @@ impl Client {
         }
     }
 
-    /// The message for an error in set-up. If the server closed the connection, it adds the
-    /// likely cause.
-    pub fn told(&self, error: CallError) -> String {
-        let has_left = [Errno::CONNRESET, Errno::PIPE].map(Errno::raw_os_error);
-        match self.stream {
-            Stream::Tcp(_) if has_left.contains(&error.errno) => {
-                format!("{error}; if the server wants TLS, write ?tls behind its address")
-            }
-            _ => error.to_string(),
-        }
+    /// Sends `self.request`, when no run is on, and returns the text that answers it; None
+    /// for an answer without one.
+    ///
+    /// # Errors
+    /// What the server said, or why it said nothing.
+    pub fn asked(
+        &mut self,
+        name: &'static str,
+        decode: impl for<'a> Fn(&'a [u8], &'static str) -> Decoded<'a>,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let unset = |error| format!("cannot set how long an answer may take: {error}");
+        self.stream
+            .set_patience(Some(ANSWER_PATIENCE))
+            .map_err(unset)?;
+        let may_want_tls = self.may_want_tls;
+        let answer = match self.call(name, true, decode) {
+            Ok(Some(Reply::Text(text))) => Ok(Some(text.to_vec())),
+            Ok(Some(Reply::Error(text))) => Err(String::from_utf8_lossy(text).into_owned()),
+            Ok(_) => Ok(None),
+            Err(error) if may_want_tls && error.has_ended() => Err(format!(
+                "{error}; if the server wants TLS, write ?tls behind its address"
+            )),
+            Err(error) => Err(error.to_string()),
+        };
+        // A lock that is held may take for ever.
+        self.stream.set_patience(None).map_err(unset).and(answer)
     }
 
     /// Ends the connection and checks that no further answer arrives. If the last request
@@ -226,14 +236,20 @@ impl Client {
         }
     }
 
+    /// Sends `self.request`, if there is one.
+    ///
+    /// # Errors
+    /// The call that failed.
     #[inline]
-    fn send(&mut self, name: &'static str) -> Result<(), CallError> {
-        self.filled = 0;
+    pub(crate) fn send(&mut self, name: &'static str) -> Result<(), CallError> {
         self.waits = true;
+        if self.request.is_empty() {
+            return Ok(());
+        }
         self.traffic.sent(self.request.len());
-        (&self.stream)
-            .write_all(&self.request)
-            .map_err(|error| CallError::from_system(name, &error))
+        let sent = (&self.stream).write_all(&self.request);
+        self.request.clear();
+        sent.map_err(|error| CallError::from_system(name, &error))
     }
 
     /// Sends `self.request`, which has no reply.
@@ -249,31 +265,40 @@ impl Client {
     /// Reads what has come. False where the keeper ended the wait.
     #[inline]
     fn receive(&mut self, name: &'static str, patient: bool) -> Result<bool, CallError> {
+        loop {
+            match self.read(name)? {
+                Heard::Bytes => return Ok(true),
+                Heard::End => return Err(CallError::new(name, Errno::CONNRESET)),
+                Heard::Interrupted if !patient && signal::interrupted() => return Ok(false),
+                Heard::Interrupted => {}
+                Heard::Late => {
+                    let said = "the server gave no answer within 10 s; is it overloaded?";
+                    return Err(CallError::saying(name, Errno::TIMEDOUT, said));
+                }
+            }
+        }
+    }
+
+    /// One read.
+    ///
+    /// # Errors
+    /// The call that failed.
+    #[inline]
+    pub(crate) fn read(&mut self, name: &'static str) -> Result<Heard, CallError> {
         if self.filled == self.input.len() {
             self.input.resize(2 * self.filled, 0);
         }
-        loop {
-            match (&self.stream).read(&mut self.input[self.filled..]) {
-                Ok(0) => return Err(CallError::new(name, Errno::CONNRESET)),
-                Ok(count) => {
-                    self.filled += count;
-                    self.traffic.received(count);
-                    return Ok(true);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if !patient && signal::interrupted() {
-                        return Ok(false);
-                    }
-                }
-                // The socket's time limit has passed.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(CallError {
-                        said: Some("the server gave no answer within 10 s; is it overloaded?"),
-                        ..CallError::new(name, Errno::TIMEDOUT)
-                    });
-                }
-                Err(error) => return Err(CallError::from_system(name, &error)),
+        match (&self.stream).read(&mut self.input[self.filled..]) {
+            Ok(0) => Ok(Heard::End),
+            Ok(count) => {
+                self.filled += count;
+                self.traffic.received(count);
+                Ok(Heard::Bytes)
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Heard::Interrupted),
+            // The socket's time limit has passed.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Heard::Late),
+            Err(error) => Err(CallError::from_system(name, &error)),
         }
     }
 
@@ -295,25 +320,12 @@ impl Client {
     /// # Errors
     /// In words for the user.
     pub fn command(&mut self, words: &[&[u8]]) -> Result<Option<Vec<u8>>, SetupError> {
-        self.request.clear();
         jostle_resp::request::encode(&mut self.request, words);
-        let said = |text: String| {
-            SetupError(format!(
-                "the server's answer to {}: {text}",
-                String::from_utf8_lossy(words[0])
-            ))
-        };
-        let system = |error: io::Error| said(error.to_string());
-        self.stream
-            .set_patience(Some(ANSWER_PATIENCE))
-            .map_err(system)?;
-        let answer = match self.call("ask", true, |input, call| Reply::decode(input, call)) {
-            Ok(Some(Reply::Text(text))) => Ok(Some(text.to_vec())),
-            Ok(Some(Reply::Error(text))) => Err(said(String::from_utf8_lossy(text).into_owned())),
-            Ok(_) => Ok(None),
-            Err(error) => Err(said(self.told(error))),
-        };
-        self.stream.set_patience(None).map_err(system).and(answer)
+        let answer = self.asked("ask", |input, call| Reply::decode(input, call));
+        answer.map_err(|said| {
+            let word = String::from_utf8_lossy(words[0]);
+            SetupError(format!("the server's answer to {word}: {said}"))
+        })
     }
 }
 
@@ -340,10 +352,9 @@ impl<W: Wire> RemoteLock<W> {
     #[inline]
     fn ask(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Option<Answer>, CallError> {
         let asking = Asking::from(wait);
-        self.client.request.clear();
         self.wire
             .acquire(key, mode, asking, &mut self.client.request);
-        let name = self.wire.name(Request::Acquire);
+        let name = self.wire.names()[0];
         let patient = self.wire.polls_every_ns().is_some();
         let wire = &mut self.wire;
         match self
@@ -369,7 +380,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
             match self.ask(key, mode, wait)? {
                 Some(Answer::Granted) => return Ok(Outcome::Granted),
                 Some(Answer::Taken) => {}
-                Some(Answer::Pending) => return Err(wrong_kind(self.wire.name(Request::Acquire))),
+                Some(Answer::Pending) => return Err(wrong_kind(self.wire.names()[0])),
                 None => return Ok(Outcome::Interrupted),
             }
             let Some(poll) = self.wire.polls_every_ns() else {
@@ -390,9 +401,8 @@ impl<W: Wire> Lock for RemoteLock<W> {
 
     #[inline]
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
-        self.client.request.clear();
         self.wire.release(key, mode, &mut self.client.request);
-        let name = self.wire.name(Request::Release);
+        let name = self.wire.names()[1];
         let patient = self.wire.polls_every_ns().is_some();
         let wire = &mut self.wire;
         match self
@@ -418,7 +428,6 @@ impl<W: Wire> Lock for RemoteLock<W> {
         let Some(Keeping { call, .. }) = wire.keeping() else {
             return Ok(true);
         };
-        client.request.clear();
         for key in keys {
             wire.renew(*key, &mut client.request);
         }
@@ -440,27 +449,29 @@ impl<W: Wire> Lock for RemoteLock<W> {
         Some(self.client.traffic)
     }
 
+    fn into_dialled(self: Box<Self>) -> Option<Dialled> {
+        Some(Dialled {
+            stream: self.client.stream,
+            wire: Box::new(self.wire),
+        })
+    }
+
     fn part(&mut self) -> Result<(), CallError> {
-        self.client.part(self.wire.name(Request::Release))
+        self.client.part(self.wire.names()[1])
     }
 
     fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
         let RemoteLock { client, wire, .. } = self;
-        client.request.clear();
-        for nth in 0..calls.count {
+        let out = &mut client.request;
+        for key in (0..calls.count).map(|nth| calls.key(nth)) {
             if calls.kind != BatchKind::Releases {
-                wire.acquire(
-                    calls.key(nth),
-                    Mode::Exclusive,
-                    Asking::Block,
-                    &mut client.request,
-                );
+                wire.acquire(key, Mode::Exclusive, Asking::Block, out);
             }
             if calls.kind != BatchKind::Acquires {
-                wire.release(calls.key(nth), Mode::Exclusive, &mut client.request);
+                wire.release(key, Mode::Exclusive, out);
             }
         }
-        let name = wire.name(Request::Acquire);
+        let name = wire.names()[0];
         let patient = wire.polls_every_ns().is_some();
         let whole = client.exchange(name, patient, calls.replies(), |nth, input| {
             let Some((reply, length)) = wire.decode(input, name)? else {
@@ -471,20 +482,15 @@ impl<W: Wire> Lock for RemoteLock<W> {
                 BatchKind::Acquires => true,
                 BatchKind::Releases => false,
             };
-            let key = match calls.kind {
-                BatchKind::Pairs => calls.first,
-                BatchKind::Acquires | BatchKind::Releases => calls.key(nth),
-            };
             match acquires {
-                true => granted_at_once(wire, key, reply)?,
+                true => granted_at_once(wire, calls.key(nth), reply)?,
                 false => wire.released(reply)?,
             }
             Ok(Some(length))
         })?;
-        Ok(if whole {
-            Outcome::Granted
-        } else {
-            Outcome::Interrupted
+        Ok(match whole {
+            true => Outcome::Granted,
+            false => Outcome::Interrupted,
         })
     }
 }
@@ -501,8 +507,8 @@ pub fn granted_at_once(
 ) -> Result<(), CallError> {
     match wire.acquired(key, reply)? {
         Answer::Granted => Ok(()),
-        Answer::Taken => Err(CallError::new(wire.name(Request::Acquire), Errno::AGAIN)),
-        Answer::Pending => Err(wrong_kind(wire.name(Request::Acquire))),
+        Answer::Taken => Err(CallError::new(wire.names()[0], Errno::AGAIN)),
+        Answer::Pending => Err(wrong_kind(wire.names()[0])),
     }
 }
 

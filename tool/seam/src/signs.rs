@@ -45,79 +45,62 @@ enum Seen {
     There,
 }
 
-/// A cause that signs can show.
-#[derive(Debug)]
-struct Cause {
-    sign: &'static str,
-    /// What is looked at, as in "looked at: ...".
-    looked_at: &'static str,
-    seen: Seen,
-    /// A clause; `{}` is the value, or by how much it changed.
-    words: &'static str,
-}
+/// A cause that signs can show: its sign; what is looked at, as in "looked at: ..."; how it is
+/// seen; a clause, in which `{}` is the value, or by how much it changed.
+type Cause = (&'static str, &'static str, Seen, &'static str);
 
 const LIVES: &str = "whether the server was started anew";
 const ANEW: &str =
     "the server was started anew during the run, and what it keeps in memory was gone";
 
-static CAUSES: &[Cause] = &[
-    Cause {
-        sign: STARTED,
-        looked_at: LIVES,
-        seen: Seen::Changed,
-        words: ANEW,
-    },
-    Cause {
-        sign: UPTIME,
-        looked_at: LIVES,
-        seen: Seen::Shrank,
-        words: ANEW,
-    },
-    Cause {
-        sign: LEADER,
-        looked_at: "whether another server became leader",
-        seen: Seen::Changed,
-        words: "the leader changed ({}); no request is served until one is elected",
-    },
-    Cause {
-        sign: SILENT,
-        looked_at: "whether all of its servers answer",
-        seen: Seen::There,
-        words: "of its servers {} did not answer",
-    },
-    Cause {
-        sign: EVICTED,
-        looked_at: "whether it evicted keys",
-        seen: Seen::Grew,
-        words: "the server evicted {} keys to stay below its limit of memory, and a lock is a key \
+static CAUSES: [Cause; 9] = [
+    (STARTED, LIVES, Seen::Changed, ANEW),
+    (UPTIME, LIVES, Seen::Shrank, ANEW),
+    (
+        LEADER,
+        "whether another server became leader",
+        Seen::Changed,
+        "the leader changed ({}); no request is served until one is elected",
+    ),
+    (
+        SILENT,
+        "whether all of its servers answer",
+        Seen::There,
+        "of its servers {} did not answer",
+    ),
+    (
+        EVICTED,
+        "whether it evicted keys",
+        Seen::Grew,
+        "the server evicted {} keys to stay below its limit of memory, and a lock is a key \
                 (maxmemory-policy noeviction, or more memory)",
-    },
-    Cause {
-        sign: REMOVED,
-        looked_at: "whether others removed keys by FLUSHALL or FLUSHDB",
-        seen: Seen::Grew,
-        words: "another client removed all keys (FLUSHALL, FLUSHDB: {}), and a lock is a key",
-    },
-    Cause {
-        sign: WALL_CLOCK,
-        looked_at: "whether its clock was set",
-        seen: Seen::Moved(500.0),
-        words: "the server's clock was set by {} ms, and leases end by that clock",
-    },
-    Cause {
-        sign: IDLE_LIMIT,
-        looked_at: "its limit on idle sessions",
-        seen: Seen::AtMost(60.0),
-        words: "the server ends sessions that ask nothing for {} s, and with them their locks \
+    ),
+    (
+        REMOVED,
+        "whether others removed keys by FLUSHALL or FLUSHDB",
+        Seen::Grew,
+        "another client removed all keys (FLUSHALL, FLUSHDB: {}), and a lock is a key",
+    ),
+    (
+        WALL_CLOCK,
+        "whether its clock was set",
+        Seen::Moved(500.0),
+        "the server's clock was set by {} ms, and leases end by that clock",
+    ),
+    (
+        IDLE_LIMIT,
+        "its limit on idle sessions",
+        Seen::AtMost(60.0),
+        "the server ends sessions that ask nothing for {} s, and with them their locks \
                 (wait_timeout)",
-    },
-    Cause {
-        sign: POOLER,
-        looked_at: "whether a pooler stands before it",
-        seen: Seen::There,
-        words: "{} stands between us and the server: a release may reach another session than \
+    ),
+    (
+        POOLER,
+        "whether a pooler stands before it",
+        Seen::There,
+        "{} stands between us and the server: a release may reach another session than \
                 the one that owns the lock, and frees nothing there",
-    },
+    ),
 ];
 
 /// The value of [`WALL_CLOCK`] for what a server's clock shows now.
@@ -126,17 +109,23 @@ pub fn ahead(wall_ms: u64) -> String {
     (wall_ms as i64 - own_ms as i64).to_string()
 }
 
+/// The signs of which there is a value.
+pub fn known<const N: usize>(signs: [(&'static str, Option<String>); N]) -> Signs {
+    let signs = signs.into_iter();
+    signs
+        .filter_map(|(sign, value)| Some((sign, value?)))
+        .collect()
+}
+
 /// Which causes are seen, as clauses; and what could be looked at.
 pub fn compare(before: &Signs, after: &Signs) -> Vec<(&'static str, Option<String>)> {
     if after.is_empty() && !before.is_empty() {
         let words = "the server did not answer when the run had ended".to_owned();
         return vec![("whether the server still answers", Some(words))];
     }
-    let known = CAUSES.iter().filter_map(|cause| {
-        let value = after.get(cause.sign)?;
-        let shown = cause.seen.shown(before.get(cause.sign), value);
-        let words = shown.map(|shown| cause.words.replace("{}", &shown));
-        Some((cause.looked_at, words))
+    let known = CAUSES.iter().filter_map(|(sign, looked_at, seen, words)| {
+        let shown = seen.shown(before.get(sign), after.get(sign)?);
+        Some((*looked_at, shown.map(|shown| words.replace("{}", &shown))))
     });
     known.collect()
 }

@@ -4,49 +4,34 @@
 //! If the keeper ends a wait, a request cancels the attempt, so that the connection can
 //! still be used.
 
+use crate::remote::{Client, Heard};
 use crate::stream::Stream;
 use crate::surplus;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
-use crate::{CallError, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire};
+use crate::{CallError, Dialled, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// One worker's lock.
 #[derive(Debug)]
 pub struct SteppedLock<W> {
-    socket: Socket,
+    client: Client,
     wire: W,
     token: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Socket {
-    stream: Stream,
-    out: Vec<u8>,
-    input: Vec<u8>,
-    filled: usize,
     /// How long a read waits.
     patience_ns: Option<u64>,
-    traffic: Traffic,
-}
-
-/// How a read ended.
-enum Heard {
-    Bytes,
-    Late,
-    Interrupted,
 }
 
 impl<W: Wire> SteppedLock<W> {
     /// On this connection, in this protocol.
     pub fn new(stream: Stream, wire: W) -> SteppedLock<W> {
         SteppedLock {
-            socket: Socket::new(stream),
+            client: Client::new(stream),
             wire,
             token: None,
+            patience_ns: None,
         }
     }
 
@@ -58,120 +43,78 @@ impl<W: Wire> SteppedLock<W> {
         heeds: bool,
         take: impl FnOnce(&mut W, Reply<'_>) -> Result<R, CallError>,
     ) -> Result<Option<R>, CallError> {
-        let SteppedLock { socket, wire, .. } = self;
-        socket.send(name)?;
+        self.client.send(name)?;
         loop {
-            match socket.hear(name, wire)? {
+            match self.hear(name)? {
                 Heard::Bytes => {}
                 Heard::Late => {
-                    wire.due(&mut socket.out)?;
-                    socket.send(name)?;
+                    self.wire.due(&mut self.client.request)?;
+                    self.client.send(name)?;
                     continue;
                 }
                 Heard::Interrupted if heeds && signal::interrupted() => return Ok(None),
-                Heard::Interrupted => continue,
+                Heard::Interrupted | Heard::End => continue,
             }
-            let whole: Decoded<'_> = wire.decode(&socket.input[..socket.filled], name);
+            let SteppedLock { client, wire, .. } = self;
+            let whole: Decoded<'_> = wire.decode(&client.input[..client.filled], name);
             let Some((_, length)) = whole? else { continue };
-            if length < socket.filled {
+            if length < client.filled {
                 return Err(surplus::error(name));
             }
             // Decoded twice, since the wire cannot both be borrowed and take the reply.
-            let filled = std::mem::take(&mut socket.filled);
-            let input = std::mem::take(&mut socket.input);
+            let filled = std::mem::take(&mut client.filled);
+            let input = std::mem::take(&mut client.input);
             let taken = match wire.decode(&input[..filled], name)? {
                 Some((reply, _)) => take(wire, reply).map(Some),
                 None => Err(surplus::error(name)),
             };
-            socket.input = input;
+            client.input = input;
             return taken;
         }
     }
-}
 
-impl<W: Wire> SteppedLock<W> {
     /// Whether the lock was still ours, or the session still there.
     fn renew_one(&mut self, key: usize, call: &'static str) -> Result<bool, CallError> {
-        self.wire.renew(key, &mut self.socket.out);
+        self.wire.renew(key, &mut self.client.request);
         let renewed = self.exchange(call, true, |wire, reply| wire.renewed(key, reply))?;
         renewed.ok_or(CallError::new(call, Errno::INTR))
     }
-}
-
-impl Socket {
-    fn new(stream: Stream) -> Socket {
-        Socket {
-            stream,
-            out: Vec::with_capacity(256),
-            input: vec![0; 4096],
-            filled: 0,
-            patience_ns: None,
-            traffic: Traffic::default(),
-        }
-    }
-
-    fn send(&mut self, name: &'static str) -> Result<(), CallError> {
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let sent = (&self.stream).write_all(&self.out);
-        self.traffic.sent(self.out.len());
-        self.out.clear();
-        sent.map_err(|error| CallError::from_system(name, &error))
-    }
 
     /// Reads for as long as the wire's patience allows.
-    fn hear(&mut self, name: &'static str, wire: &impl Wire) -> Result<Heard, CallError> {
-        match wire.patience_ns() {
-            Some(patience_ns) if wire.is_on_time() => match self.await_bytes(patience_ns) {
-                Ok(0) => Ok(Heard::Late),
-                Ok(_) => self.read(name, None),
-                Err(Errno::INTR) => Ok(Heard::Interrupted),
-                Err(errno) => Err(CallError::new(name, errno)),
-            },
-            patience_ns => self.read(name, patience_ns),
-        }
-    }
-
-    /// Waits with an exact timeout. A socket's read timeout is not exact: it uses the
-    /// kernel's timer wheel, whose steps are up to an eighth of the timeout.
-    fn await_bytes(&self, patience_ns: u64) -> Result<usize, Errno> {
-        let timeout = Timespec {
-            tv_sec: (patience_ns / 1_000_000_000) as i64,
-            tv_nsec: (patience_ns % 1_000_000_000) as _,
+    fn hear(&mut self, name: &'static str) -> Result<Heard, CallError> {
+        let stream = &self.client.stream;
+        let patience_ns = match self.wire.patience_ns() {
+            // A socket's read timeout is not exact: it uses the kernel's timer wheel, whose
+            // steps are up to an eighth of the timeout.
+            Some(patience_ns) if self.wire.is_on_time() => {
+                let has_come = stream.has_more().then_some(Ok(true));
+                let has_come =
+                    has_come.unwrap_or_else(|| surplus::poll_for(stream.as_fd(), patience_ns));
+                match has_come {
+                    Ok(true) => None,
+                    Ok(false) => return Ok(Heard::Late),
+                    Err(Errno::INTR) => return Ok(Heard::Interrupted),
+                    Err(errno) => return Err(CallError::new(name, errno)),
+                }
+            }
+            patience_ns => patience_ns,
         };
-        if self.stream.has_more() {
-            return Ok(1);
-        }
-        let mut watched = [PollFd::new(&self.stream, PollFlags::IN)];
-        poll(&mut watched, Some(&timeout))
+        self.read(name, patience_ns)
     }
 
     fn read(&mut self, name: &'static str, patience_ns: Option<u64>) -> Result<Heard, CallError> {
         if self.patience_ns != patience_ns {
-            self.stream
-                .set_patience(patience_ns.map(Duration::from_nanos))
-                .map_err(|error| CallError::from_system(name, &error))?;
+            let patience = patience_ns.map(Duration::from_nanos);
+            let set = self.client.stream.set_patience(patience);
+            set.map_err(|error| CallError::from_system(name, &error))?;
             self.patience_ns = patience_ns;
         }
-        if self.filled == self.input.len() {
-            self.input.resize(2 * self.filled, 0);
-        }
-        match (&self.stream).read(&mut self.input[self.filled..]) {
-            Ok(0) => Err(CallError {
-                said: Some("the server has ended the connection, or the session"),
-                ..CallError::new(name, Errno::CONNRESET)
-            }),
-            Ok(count) => {
-                self.filled += count;
-                self.traffic.received(count);
-                Ok(Heard::Bytes)
+        match self.client.read(name)? {
+            Heard::End => {
+                let said = "the server has ended the connection, or the session";
+                Err(CallError::saying(name, Errno::CONNRESET, said))
             }
-            Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted => Ok(Heard::Interrupted),
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(Heard::Late),
-                _ => Err(CallError::from_system(name, &error)),
-            },
+            heard => Ok(heard),
         }
     }
 }
@@ -179,8 +122,9 @@ impl Socket {
 impl<W: Wire> Lock for SteppedLock<W> {
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let asking = Asking::from(wait);
-        self.wire.acquire(key, mode, asking, &mut self.socket.out);
-        let name = self.wire.name(Request::Acquire);
+        self.wire
+            .acquire(key, mode, asking, &mut self.client.request);
+        let name = self.wire.names()[0];
         let mut heeds = true;
         loop {
             let answer = self.exchange(name, heeds, |wire, reply| {
@@ -198,10 +142,10 @@ impl<W: Wire> Lock for SteppedLock<W> {
                 }
                 Some((Answer::Taken, _)) if !heeds => return Ok(Outcome::Interrupted),
                 Some((Answer::Taken, _)) => return Ok(Outcome::Refused),
-                Some((Answer::Pending, _)) => self.wire.go_on(&mut self.socket.out),
+                Some((Answer::Pending, _)) => self.wire.go_on(&mut self.client.request),
                 None => {
                     heeds = false;
-                    self.wire.give_up(&mut self.socket.out);
+                    self.wire.give_up(&mut self.client.request);
                     if self.wire.is_left() {
                         return Ok(Outcome::Interrupted);
                     }
@@ -211,11 +155,11 @@ impl<W: Wire> Lock for SteppedLock<W> {
     }
 
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
-        self.wire.release(key, mode, &mut self.socket.out);
-        let name = self.wire.name(Request::Release);
+        self.wire.release(key, mode, &mut self.client.request);
+        let name = self.wire.names()[1];
         self.exchange(name, false, |wire, reply| wire.released(reply))?;
-        self.wire.afterwards(&mut self.socket.out);
-        self.socket.send(name)
+        self.wire.afterwards(&mut self.client.request);
+        self.client.send(name)
     }
 
     fn token(&self) -> Option<u64> {
@@ -246,38 +190,45 @@ impl<W: Wire> Lock for SteppedLock<W> {
     }
 
     fn is_cut_off(&self) -> bool {
-        self.socket.stream.has_ended()
+        self.client.stream.has_ended()
     }
 
     fn resume(&mut self) -> Result<bool, SetupError> {
         let Some(stream) = self.wire.resume()? else {
             return Ok(false);
         };
-        self.socket = Socket {
-            traffic: self.socket.traffic,
-            ..Socket::new(stream)
-        };
+        let traffic = self.client.traffic;
+        self.client = Client::new(stream);
+        self.client.traffic = traffic;
+        self.patience_ns = None;
         Ok(true)
     }
 
     fn traffic(&self) -> Option<Traffic> {
-        Some(self.socket.traffic)
+        Some(self.client.traffic)
+    }
+
+    fn into_dialled(self: Box<Self>) -> Option<Dialled> {
+        Some(Dialled {
+            stream: self.client.stream,
+            wire: Box::new(self.wire),
+        })
     }
 
     /// Ends the session, and waits until the server has.
     fn part(&mut self) -> Result<(), CallError> {
-        let name = self.wire.name(Request::Release);
-        if !self.wire.farewell(&mut self.socket.out) {
-            return self.socket.stream.part(name);
+        let name = self.wire.names()[1];
+        if !self.wire.farewell(&mut self.client.request) {
+            return self.client.stream.part(name);
         }
-        match self.socket.out.is_empty() {
-            true => self.socket.stream.end(),
-            false => self.socket.send(name)?,
+        match self.client.request.is_empty() {
+            true => self.client.stream.end(),
+            false => self.client.send(name)?,
         }
         let deadline = Instant::now() + surplus::END_PATIENCE;
         let patience = Some(surplus::END_PATIENCE.as_nanos() as u64);
-        while Instant::now() < deadline && self.socket.read(name, patience).is_ok() {
-            self.socket.filled = 0;
+        while Instant::now() < deadline && self.read(name, patience).is_ok() {
+            self.client.filled = 0;
         }
         Ok(())
     }

@@ -1,40 +1,7 @@
 //! Acquisitions in several messages: the part that all wires of such services share.
 
 use crate::CallError;
-use crate::wire::{Answer, Asking, Decoded, Reply, wrong_kind};
-use jostle_sys::clock;
-
-/// How long an acquisition may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// The first answer decides.
-    Try,
-    /// Until it is granted.
-    Never,
-    /// By `CLOCK_MONOTONIC`.
-    Until(u64),
-}
-
-impl From<Asking> for Limit {
-    fn from(asking: Asking) -> Limit {
-        match asking {
-            Asking::Try => Limit::Try,
-            Asking::Block => Limit::Never,
-            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
-        }
-    }
-}
-
-impl Limit {
-    /// Whether the worker waits no longer.
-    pub fn is_over(self) -> bool {
-        match self {
-            Limit::Never => false,
-            Limit::Try => true,
-            Limit::Until(time) => clock::monotonic() >= time,
-        }
-    }
-}
+use crate::wire::{Answer, Decoded, Reply, wrong_kind};
 
 /// A frame and the bytes it takes; None while it is not whole.
 pub type Framed<F> = Result<Option<(F, usize)>, CallError>;
@@ -58,6 +25,11 @@ pub trait Steps {
 
     /// The frame that `input` begins with.
     fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Self::Frame<'a>>;
+
+    /// Takes note of a frame, whether it is awaited or not.
+    fn note(&mut self, _frame: &Self::Frame<'_>) -> Result<(), CallError> {
+        Ok(())
+    }
 
     /// Whether a frame is the awaited one. A message that follows the answer is for later;
     /// an answer without a request is an error.
@@ -92,7 +64,7 @@ pub fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static str) -> D
 
 /// The awaited frame among those received; None if it has not arrived.
 fn awaited<'a, S: Steps>(
-    steps: &S,
+    steps: &mut S,
     frames: &mut &'a [u8],
     unheeded: &mut usize,
 ) -> Result<Option<S::Frame<'a>>, CallError> {
@@ -100,7 +72,10 @@ fn awaited<'a, S: Steps>(
         *frames = &frames[length..];
         if *unheeded > 0 && S::is_answer(&frame) {
             *unheeded -= 1;
-        } else if steps.awaits(&frame)? {
+            continue;
+        }
+        steps.note(&frame)?;
+        if steps.awaits(&frame)? {
             return Ok(Some(frame));
         }
     }
@@ -127,12 +102,15 @@ pub fn acquired<S: Steps>(
     Ok(answer)
 }
 
-/// The answer to a release; None if the received frames do not contain it.
+/// The answer to a release, which the received frames contain.
+///
+/// # Errors
+/// EPROTO if they do not, or have a second one.
 pub fn released<'a, S: Steps>(
     steps: &mut S,
     reply: Reply<'a>,
     call: &'static str,
-) -> Result<Option<S::Frame<'a>>, CallError> {
+) -> Result<S::Frame<'a>, CallError> {
     let Reply::Text(mut frames) = reply else {
         return Err(wrong_kind(call));
     };
@@ -141,37 +119,12 @@ pub fn released<'a, S: Steps>(
     steps.rest();
     // A second answer is an error.
     awaited(steps, &mut frames, &mut unheeded)?;
-    Ok(frame)
+    frame.ok_or_else(|| wrong_kind(call))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_is_over_when_its_worker_waits_no_longer() {
-        let now = clock::monotonic();
-        let table = [
-            (Asking::Try, true),
-            (Asking::Block, false),
-            (Asking::Within { left_ns: 0 }, true),
-            (
-                Asking::Within {
-                    left_ns: 60_000_000_000,
-                },
-                false,
-            ),
-            // More than a clock can count is no overflow.
-            (Asking::Within { left_ns: u64::MAX }, false),
-        ];
-        for (asking, over) in table {
-            assert_eq!(Limit::from(asking).is_over(), over, "{asking:?}");
-        }
-        assert!(matches!(
-            Limit::from(Asking::Within { left_ns: 5 }),
-            Limit::Until(time) if time >= now + 5
-        ));
-    }
 
     /// `m`: a message; `g`: grants; `?`: not whole; any other: an answer.
     #[derive(Default)]
@@ -268,7 +221,7 @@ mod tests {
         steps.unheeded = 1;
         assert_eq!(
             released(&mut steps, Reply::Text(b"amb"), "letters").ok(),
-            Some(Some(b'b'))
+            Some(b'b')
         );
     }
 
@@ -284,8 +237,8 @@ mod tests {
     #[test]
     fn a_release_has_one_answer() {
         let released = |input| released(&mut letters(true), Reply::Text(input), "letters");
-        assert_eq!(released(b"ma").ok(), Some(Some(b'a')));
-        assert_eq!(released(b"m").ok(), Some(None));
+        assert_eq!(released(b"ma").ok(), Some(b'a'));
+        assert!(released(b"m").is_err());
         assert!(released(b"aa").is_err());
     }
 }

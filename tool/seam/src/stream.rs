@@ -5,8 +5,11 @@ use crate::tls::TlsStream;
 use crate::{CallError, surplus};
 use jostle_sys::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{Shutdown, shutdown};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -28,11 +31,7 @@ impl Stream {
     /// # Errors
     /// The system's.
     pub fn set_nonblocking(&self, set: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_nonblocking(set),
-            Stream::Unix(stream) => stream.set_nonblocking(set),
-            Stream::Tls(stream) => stream.socket().set_nonblocking(set),
-        }
+        Ok(ioctl_fionbio(self, set)?)
     }
 
     /// How long a read waits; None: for ever.
@@ -40,21 +39,13 @@ impl Stream {
     /// # Errors
     /// The system's.
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(patience),
-            Stream::Unix(stream) => stream.set_read_timeout(patience),
-            Stream::Tls(stream) => stream.socket().set_read_timeout(patience),
-        }
+        Ok(set_socket_timeout(self, Timeout::Recv, patience)?)
     }
 
     /// Ends the connection in both directions.
     pub fn shut_down(&self) {
         // One that the other side has ended already is no error.
-        let _ = match self {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Tls(stream) => stream.socket().shutdown(Shutdown::Both),
-        };
+        let _ = shutdown(self, Shutdown::Both);
     }
 
     /// Whether decrypted bytes wait to be read, which polling the socket would not show.
@@ -123,13 +114,9 @@ impl Stream {
 
 /// The same, for a socket.
 pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
-    const NOW: Timespec = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     let mut watched = [PollFd::new(&socket, PollFlags::RDHUP)];
     // HUP and ERR are always watched.
-    poll(&mut watched, Some(&NOW)).is_ok_and(|ready| ready > 0)
+    poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 impl AsFd for Stream {

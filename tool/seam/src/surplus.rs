@@ -31,11 +31,7 @@ const FIRST_WORD: Duration = Duration::from_millis(50);
 /// The failure, in the name of a request.
 #[cold]
 pub fn error(call: &'static str) -> CallError {
-    CallError {
-        call,
-        errno: Errno::PROTO.raw_os_error(),
-        said: Some(SAID),
-    }
+    CallError::saying(call, Errno::PROTO, SAID)
 }
 
 /// The state of a connection with no outstanding request.
@@ -103,16 +99,25 @@ pub fn ends_silently(socket: impl AsFd, until: u64) -> bool {
 pub fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
     loop {
         let left = until.saturating_sub(clock::monotonic());
-        let timeout = Timespec {
-            tv_sec: (left / 1_000_000_000) as i64,
-            tv_nsec: (left % 1_000_000_000) as _,
-        };
-        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)) {
-            Ok(ready) => return ready > 0,
+        match poll_for(socket, left) {
+            Ok(has_come) => return has_come,
             Err(Errno::INTR) if left > 0 => {}
             Err(_) => return false,
         }
     }
+}
+
+/// The same within so many nanoseconds, which any signal ends.
+///
+/// # Errors
+/// EINTR, and the system's.
+pub fn poll_for(socket: BorrowedFd<'_>, left_ns: u64) -> Result<bool, Errno> {
+    let timeout = Timespec {
+        tv_sec: (left_ns / 1_000_000_000) as i64,
+        tv_nsec: (left_ns % 1_000_000_000) as _,
+    };
+    let ready = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout))?;
+    Ok(ready > 0)
 }
 
 /// Refuses a server that sends before it is asked: it has another kind of protocol, and its

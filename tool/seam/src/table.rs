@@ -1,7 +1,9 @@
 //! The contents of a line in the table of targets.
 
-use crate::Target;
+use crate::program::Program;
+use crate::{SetupError, Target, argument};
 use jostle_model::record::TargetFacts;
+use std::path::Path;
 use std::time::Duration;
 
 /// A target's name, text and capabilities. Help, man page and docs print the text.
@@ -15,6 +17,12 @@ pub struct Entry {
     pub argument: Option<&'static str>,
     /// Refuses an argument (or its absence) before anything starts.
     pub check_argument: fn(Option<&str>) -> Result<(), String>,
+    /// Checks that the target can be used: that what the argument (empty where there is none)
+    /// names is there, and accepts the credentials of the file, or else of the environment.
+    /// A service without an argument is launched, and not asked.
+    pub reach: fn(&str, Option<&Path>) -> Result<(), SetupError>,
+    /// The program that has to be installed for this target to launch its server.
+    pub program: Option<&'static Program>,
     /// The heading it stands under.
     pub family: Family,
     /// One line.
@@ -28,14 +36,38 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// A specimen without an argument, and what other targets have in common with it.
+    pub const PLAIN: Entry = Entry {
+        name: "",
+        aliases: &[],
+        argument: None,
+        check_argument: argument::none,
+        reach: |_, _| Ok(()),
+        program: None,
+        family: Family::Specimen,
+        summary: "",
+        details: "",
+        lock: LockCapabilities::NONE,
+        no_threads: None,
+    };
+
+    /// The same of a lock service.
+    pub const SERVICE: Entry = Entry {
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: argument::service,
+        family: Family::Service,
+        lock: LockCapabilities::SERVICE,
+        ..Entry::PLAIN
+    };
+
     /// Whether a server keeps the lock, so that a worker is either busy or waiting for an
     /// answer.
-    pub fn is_remote(&self) -> bool {
+    pub const fn is_remote(&self) -> bool {
         self.lock.remote
     }
 
     /// Whether one thread can keep requests of many workers in flight, because the protocol
-    /// is separate from the socket ([`Target::dial`]).
+    /// is separate from the socket ([`crate::Lock::into_dialled`]).
     pub fn carries_tasks(&self) -> bool {
         self.lock.tasks
     }
@@ -124,29 +156,27 @@ impl Family {
 
     /// What its members are, as a heading.
     pub fn heading(self) -> &'static str {
-        match self {
-            Family::File => "File locks",
-            Family::Semaphore => "Kernel semaphores",
-            Family::Memory => "Locks in shared memory",
-            Family::Service => "Lock services",
-            Family::Own => "Your own lock",
-            Family::Connection => "Connections",
-            Family::Server => "What answers requests",
-            Family::Specimen => "Specimens: their truth is known",
-        }
+        self.words().0
     }
 
     /// What one of its members is, in a sentence.
     pub fn noun(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Family::File => "a file lock",
-            Family::Semaphore => "a kernel semaphore",
-            Family::Memory => "a lock in shared memory",
-            Family::Service => "a lock service",
-            Family::Own => "a lock of your own",
-            Family::Connection => "a server to connect to",
-            Family::Server => "a server that answers requests",
-            Family::Specimen => "a specimen, whose truth is known",
+            Family::File => ("File locks", "a file lock"),
+            Family::Semaphore => ("Kernel semaphores", "a kernel semaphore"),
+            Family::Memory => ("Locks in shared memory", "a lock in shared memory"),
+            Family::Service => ("Lock services", "a lock service"),
+            Family::Own => ("Your own lock", "a lock of your own"),
+            Family::Connection => ("Connections", "a server to connect to"),
+            Family::Server => ("What answers requests", "a server that answers requests"),
+            Family::Specimen => (
+                "Specimens: their truth is known",
+                "a specimen, whose truth is known",
+            ),
         }
     }
 }
@@ -173,7 +203,7 @@ pub struct LockCapabilities {
     pub pipeline: bool,
     /// A server keeps it.
     pub remote: bool,
-    /// [`Target::dial`] returns connections, of which one thread can drive many.
+    /// [`crate::Lock::into_dialled`] returns connections, of which one thread can drive many.
     pub tasks: bool,
     /// Grants survive a restart of the server.
     pub durable: bool,
@@ -221,6 +251,20 @@ impl LockCapabilities {
         path_alone: false,
         starts: 0,
         semaphore_sets: false,
+    };
+
+    /// What most locks can do.
+    pub const TIMED: LockCapabilities = LockCapabilities {
+        timeout: true,
+        excludes: true,
+        ..LockCapabilities::NONE
+    };
+
+    /// What most lock services can do.
+    pub const SERVICE: LockCapabilities = LockCapabilities {
+        remote: true,
+        tasks: true,
+        ..LockCapabilities::TIMED
     };
 
     /// The capabilities of specimens that grant everything; a dead owner leaves nothing

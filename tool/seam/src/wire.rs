@@ -23,34 +23,30 @@ pub enum Asking {
     Try,
     /// Until it grants.
     Block,
-    /// At most so long.
-    Within {
-        /// From now on.
-        left_ns: u64,
-    },
+    /// Until this time by `CLOCK_MONOTONIC`.
+    Until(u64),
+}
+
+impl Asking {
+    /// Whether the worker waits no longer after an answer that grants nothing.
+    pub fn is_over(self) -> bool {
+        match self {
+            Asking::Try => true,
+            Asking::Block => false,
+            Asking::Until(time) => clock::monotonic() >= time,
+        }
+    }
 }
 
 impl From<Wait> for Asking {
-    /// Time that is left is counted from now on.
     #[inline]
     fn from(wait: Wait) -> Asking {
         match wait {
             Wait::Try => Asking::Try,
             Wait::Block { .. } => Asking::Block,
-            Wait::Until(until) => Asking::Within {
-                left_ns: until.saturating_sub(clock::monotonic()),
-            },
+            Wait::Until(time) => Asking::Until(time),
         }
     }
-}
-
-/// The two requests of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// For the lock.
-    Acquire,
-    /// To give it up.
-    Release,
 }
 
 /// What came back to a request for a lock.
@@ -70,9 +66,9 @@ pub enum Answer {
 pub type Decoded<'a> = Result<Option<(Reply<'a>, usize)>, CallError>;
 
 /// One worker's side of a service's protocol.
-pub trait Wire: std::fmt::Debug + Send {
-    /// The request's name, for messages.
-    fn name(&self, request: Request) -> &'static str;
+pub trait Wire: std::fmt::Debug + Send + 'static {
+    /// The names of the requests for a lock and to give it up, for messages.
+    fn names(&self) -> [&'static str; 2];
 
     /// Appends the request for lock number `key`.
     fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>);
@@ -96,10 +92,15 @@ pub trait Wire: std::fmt::Debug + Send {
     /// What the service answered with an error.
     fn acquired(&mut self, key: usize, reply: Reply<'_>) -> Result<Answer, CallError>;
 
-    /// The fencing token in a reply that granted; None where the service sends none.
+    /// The fencing token in a reply that granted, if it is a number; None where the service
+    /// sends none.
     #[inline]
-    fn token(&self, _granted: Reply<'_>) -> Option<u64> {
-        None
+    fn token(&self, granted: Reply<'_>) -> Option<u64> {
+        match granted {
+            // They count up to 2^63.
+            Reply::Integer(token) => Some(token as u64),
+            _ => None,
+        }
     }
 
     /// What the reply to [`Wire::release`] means.
@@ -133,7 +134,9 @@ pub trait Wire: std::fmt::Debug + Send {
     /// Time between two tries, for a service that has no queue and answers at once. None if
     /// it has a queue: then the end of a connection gives up its place in the queue and its
     /// locks.
-    fn polls_every_ns(&self) -> Option<u64>;
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
 
     /// Whether a grant outlives the connection on which it was requested. The answer is
     /// then awaited, and the lock released.
@@ -243,39 +246,49 @@ impl<'a> Reply<'a> {
 /// The leaked text is at most one per worker, because such an error ends the worker.
 #[cold]
 pub fn refused(call: &'static str, text: &[u8]) -> CallError {
-    CallError {
-        call,
-        errno: Errno::PROTO.raw_os_error(),
-        said: Some(String::from_utf8_lossy(text).into_owned().leak()),
-    }
+    let said = String::from_utf8_lossy(text).into_owned().leak();
+    CallError::saying(call, Errno::PROTO, said)
 }
 
 /// The answer does not fit this request.
 #[cold]
 pub fn wrong_kind(call: &'static str) -> CallError {
-    CallError {
-        said: Some("the server's answer is of another kind than this request has"),
-        ..CallError::new(call, Errno::PROTO)
+    let said = "the server's answer is of another kind than this request has";
+    CallError::saying(call, Errno::PROTO, said)
+}
+
+/// What an answer says that is none of the expected ones.
+#[cold]
+pub fn unexpected(call: &'static str, reply: Reply<'_>) -> CallError {
+    match reply {
+        Reply::Error(text) => refused(call, text),
+        _ => wrong_kind(call),
     }
 }
 
 /// Appends a number's digits.
 #[inline]
-pub fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
-    let (mut digits, mut at) = ([0; 20], 20);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return out.extend_from_slice(&digits[at..]);
-        }
-    }
+pub fn push_decimal(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_is_over_when_its_worker_waits_no_longer() {
+        let now = clock::monotonic();
+        for (asking, over) in [
+            (Asking::Try, true),
+            (Asking::Block, false),
+            (Asking::Until(now), true),
+            (Asking::Until(now + 60_000_000_000), false),
+            (Asking::Until(u64::MAX), false),
+        ] {
+            assert_eq!(asking.is_over(), over, "{asking:?}");
+        }
+    }
 
     #[test]
     fn replies_are_read_as_they_come() {

@@ -150,8 +150,7 @@ impl Answering {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
-        let epoll = watched(&listener)?;
-        Ok((Answering::new(Listener::Tcp(listener), epoll), address))
+        Ok((Answering::new(Listener::Tcp(listener))?, address))
     }
 
     /// Binds it to a Unix socket at this path. The path must not exist.
@@ -161,12 +160,16 @@ impl Answering {
     pub fn bind_unix(path: &Path) -> io::Result<Answering> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        let epoll = watched(&listener)?;
-        Ok(Answering::new(Listener::Unix(listener), epoll))
+        Answering::new(Listener::Unix(listener))
     }
 
-    fn new(listener: Listener, epoll: OwnedFd) -> Answering {
-        Answering {
+    fn new(listener: Listener) -> io::Result<Answering> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        match &listener {
+            Listener::Tcp(listener) => watch(&epoll, listener, LISTENER)?,
+            Listener::Unix(listener) => watch(&epoll, listener, LISTENER)?,
+        }
+        Ok(Answering {
             listener,
             epoll,
             clients: Vec::new(),
@@ -174,7 +177,7 @@ impl Answering {
             room: Vec::new(),
             args: Args::new(),
             counted: Counted::default(),
-        }
+        })
     }
 
     /// With this fault.
@@ -263,13 +266,6 @@ impl Listener {
         stream.set_nonblocking(true)?;
         Ok(stream)
     }
-}
-
-/// An epoll instance that watches this listener.
-fn watched(listener: impl AsFd) -> io::Result<OwnedFd> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    watch(&epoll, listener, LISTENER)?;
-    Ok(epoll)
 }
 
 fn watch(epoll: &OwnedFd, who: impl AsFd, number: u64) -> io::Result<()> {

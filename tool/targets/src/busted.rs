@@ -8,12 +8,13 @@
 //! acquisitions wait for all owners inside, busted ones included.
 
 use crate::specimen::{Random, Tallies, add};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use crate::table::{Entry, LockCapabilities};
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
+};
 use jostle_sys::files::Errno;
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::{futex, signal};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -58,22 +59,18 @@ impl Target for Busted {
 
     const ENTRY: Entry = Entry {
         name: "busted",
-        aliases: &[],
         argument: Some("PROBABILITY"),
         check_argument: |argument| parse(argument).map(drop),
-        family: Family::Specimen,
         summary: "a futex lock that lets the caller in regardless, with PROBABILITY (default 1e-3)",
         details: "A correct lock for readers and writers on a futex, except that each acquisition \
                   is, with the given probability, granted at once whoever is inside. It notes how \
                   many it so let in while an owner was inside that excludes them: `planted`.",
         lock: LockCapabilities {
             shared: true,
-            timeout: true,
-            // Declared true although it is not: the witness has to find the violations.
-            excludes: true,
-            ..LockCapabilities::NONE
+            // Exclusion is declared although there is none: the witness has to find the violations.
+            ..LockCapabilities::TIMED
         },
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Busted, SetupError> {
@@ -100,9 +97,9 @@ impl Target for Busted {
         })
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
+    fn truth(&self) -> Facts {
         let planted: u64 = self.shared.tallies.column(PLANTED).sum();
-        BTreeMap::from([("planted".to_owned(), planted as f64)])
+        facts([("planted", Some(planted as f64))])
     }
 }
 

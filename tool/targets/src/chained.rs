@@ -2,13 +2,14 @@
 //! beginning. Its cost grows with the number of locks held, like that of the 3000-bucket
 //! table in the Open Lock Daemon (2003). A measurement of growth must find this.
 
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use crate::table::{Entry, LockCapabilities};
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
+};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::shared::Region;
 use jostle_sys::signal;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -38,22 +39,16 @@ impl Target for Chained {
 
     const ENTRY: Entry = Entry {
         name: "chained",
-        aliases: &[],
         argument: Some("BUCKETS"),
-        check_argument: |argument| buckets(argument).map(|_| ()),
-        family: Family::Specimen,
+        check_argument: |argument| buckets(argument).map(drop),
         summary: "a table of BUCKETS (default 3000) chains: its cost grows with the locks held",
         details: "A hash table in shared memory whose chains are searched from their beginning, \
                   and grow at their end: with N locks held, an acquisition looks at N / BUCKETS \
                   of them. `jostle hold` must find that growth. Who finds the lock taken asks \
                   again. It notes how many locks it has looked at (`looks`) in how many searches \
                   (`searches`).",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Chained, SetupError> {
@@ -65,12 +60,9 @@ impl Target for Chained {
         Ok(self.clone())
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
-        let [searches, looks] = self.noted();
-        BTreeMap::from([
-            ("searches".to_owned(), searches.load(Relaxed) as f64),
-            ("looks".to_owned(), looks.load(Relaxed) as f64),
-        ])
+    fn truth(&self) -> Facts {
+        let [searches, looks] = self.noted().map(|word| Some(word.load(Relaxed) as f64));
+        facts([("searches", searches), ("looks", looks)])
     }
 }
 
@@ -159,7 +151,6 @@ impl Chained {
 
 impl Lock for Chained {
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        debug_assert!(key < self.keys);
         loop {
             if self.try_once(key) {
                 return Ok(Outcome::Granted);

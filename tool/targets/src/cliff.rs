@@ -3,10 +3,9 @@
 //! measurement of growth must find the edge.
 
 use crate::delay::{DelayLock, Given};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target, no_memory};
+use crate::table::{Entry, LockCapabilities};
+use crate::{Facts, Setup, SetupError, Target, no_memory};
 use jostle_model::Nanos;
-use std::collections::BTreeMap;
 
 /// Without an argument.
 const EDGE: usize = 3_000;
@@ -24,16 +23,14 @@ impl Target for Cliff {
 
     const ENTRY: Entry = Entry {
         name: "cliff",
-        aliases: &[],
         argument: Some("LOCKS"),
         check_argument: |argument| edge(argument).map(drop),
-        family: Family::Specimen,
         summary: "each acquisition takes 1 us, or 3 us where there are more than LOCKS (default 3000)",
         details: "Spins for that time, so that the cost has one edge and is constant on either \
                   side of it: `jostle hold` must find the bend. It notes the time of its own spin \
                   as `delay` does.",
         lock: LockCapabilities::GRANTS_ALL,
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Cliff, SetupError> {
@@ -48,7 +45,7 @@ impl Target for Cliff {
         Ok(self.0.to(worker))
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
+    fn truth(&self) -> Facts {
         self.0.truth()
     }
 }

@@ -9,17 +9,18 @@ mod wire;
 
 use crate::address::Address;
 use crate::argument;
-use crate::login::Credentials;
+use crate::login::Login;
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
-use crate::remote::Client;
 use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::{self, HttpTls, STACK};
-use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
+use crate::table::{Entry, LockCapabilities};
+use crate::tls::{self, HttpTls};
+use crate::{
+    Facts, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
+    facts,
+};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use ureq::Agent;
@@ -44,6 +45,7 @@ const TLS_SCHEME: &str = "https";
 const TOKEN: &str = "CONSUL_HTTP_TOKEN";
 
 /// A Consul.
+#[derive(Debug)]
 pub struct Consul {
     server: Server,
     names: Names,
@@ -55,24 +57,14 @@ pub struct Consul {
     version: Option<f64>,
 }
 
-/// Without the token.
-impl std::fmt::Debug for Consul {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Consul at {}", self.server.address)
-    }
-}
-
 impl Target for Consul {
     type Lock = SteppedLock<ConsulWire>;
 
-    const THREAD_STACK: usize = STACK;
-
     const ENTRY: Entry = Entry {
         name: "consul",
-        aliases: &[],
-        argument: Some("//HOST:PORT[?tls]"),
         check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
-        family: Family::Service,
+        reach: |place, file| Server::of(named(place, file)?)?.leader().map(drop),
+        program: Some(&PROGRAM),
         summary: "Consul by its library's recipe: a session acquires a key, waiters watch the key",
         details: "Without an address, a server launched for the run, where the program consul is \
                   installed; Debian has no package of it. As api.Lock of Consul's library, over HTTP: \
@@ -88,39 +80,19 @@ impl Target for Consul {
                   wants one is $CONSUL_HTTP_TOKEN. consul:https://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            remote: true,
-            tasks: true,
             durable: true,
             replicated: true,
             fenced: true,
             usual_lease: Some(TTL),
             renews: true,
-            ..LockCapabilities::NONE
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            Server::named(place, file)?.leader().map(drop)
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
     fn prepare(setup: &Setup<'_>) -> Result<Consul, SetupError> {
-        let (server, pid) = match setup.argument {
-            Some(place) => (Server::named(place, setup.credentials)?, None),
-            None => {
-                let launched = setup.launcher.follow(&Launch::new()?)?;
-                let address = Address::Tcp(launched.address);
-                (Server::plain(address), Some(launched.pid))
-            }
-        };
+        let (login, pid) = setup.server(named, &Launch::new()?, None)?;
+        let server = Server::of(login)?;
         server.leader()?;
         Ok(Consul {
             version: server.version(),
@@ -133,18 +105,21 @@ impl Target for Consul {
     }
 
     fn join(&self, _worker: usize) -> Result<SteppedLock<ConsulWire>, SetupError> {
-        let wire = self.wire()?;
-        let client = Client::connect(&self.server.address)?;
-        Ok(SteppedLock::new(client.into_stream(), wire))
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let wire = Box::new(self.wire()?);
-        let client = Client::connect(&self.server.address)?;
-        Ok(Some(Dialled {
-            stream: client.into_stream(),
-            wire,
-        }))
+        let asked_ns = jostle_sys::clock::monotonic();
+        let wanted = serde_json::json!({
+            "Name": self.session_name(),
+            "TTL": format!("{}ms", self.ttl.as_millis()),
+            "LockDelay": format!("{}s", LOCK_DELAY.as_secs()),
+        });
+        let path = "/v1/session/create";
+        let made = self.server.json("PUT", path, &wanted.to_string())?;
+        let Some(session) = made["ID"].as_str() else {
+            return Err(self.server.told("its answer to a session has no ID"));
+        };
+        let session = (session, self.ttl.as_nanos() as u64);
+        let login = &self.server.login;
+        let wire = ConsulWire::new(self.names, login, session, asked_ns);
+        Ok(SteppedLock::new(login.address.connect()?, wire))
     }
 
     /// Removes the sessions of killed workers, and the keys, which Consul keeps even when
@@ -174,32 +149,22 @@ impl Target for Consul {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(ServerFigures {
-            // It counts calls, not locks.
-            pid: self.pid,
-            ..ServerFigures::default()
-        }))
+        // It counts calls, not locks.
+        Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
     fn signs(&self) -> Signs {
-        let leader = self.server.leader().ok();
-        let known = leader.map(|leader| (signs::LEADER, leader));
-        known.into_iter().collect()
+        signs::known([(signs::LEADER, self.server.leader().ok())])
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let ns = |time: Duration| time.as_nanos() as f64;
-        // A session is ended between once and twice its time to live after its renewal.
-        let lag = self.ttl + LOCK_DELAY;
-        let facts = [
-            Some((LEASE_FACT, ns(self.ttl))),
-            Some((LEASE_LAG_FACT, ns(lag))),
-            self.version.map(|version| (crate::VERSION_FACT, version)),
-        ];
-        let facts = facts.into_iter().flatten();
-        facts
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+    fn facts(&self) -> Facts {
+        let ns = |time: Duration| Some(time.as_nanos() as f64);
+        facts([
+            (LEASE_FACT, ns(self.ttl)),
+            // A session is ended between once and twice its time to live after its renewal.
+            (LEASE_LAG_FACT, ns(self.ttl + LOCK_DELAY)),
+            (VERSION_FACT, self.version),
+        ])
     }
 }
 
@@ -208,48 +173,22 @@ impl Consul {
     fn session_name(&self) -> String {
         String::from_utf8_lossy(self.names.prefix()).into_owned()
     }
+}
 
-    /// Creates a session, and the protocol state of a worker that uses it.
-    fn wire(&self) -> Result<ConsulWire, SetupError> {
-        let asked_ns = jostle_sys::clock::monotonic();
-        let wanted = serde_json::json!({
-            "Name": self.session_name(),
-            "TTL": format!("{}ms", self.ttl.as_millis()),
-            "LockDelay": format!("{}s", LOCK_DELAY.as_secs()),
-        });
-        let path = "/v1/session/create";
-        let made = self.server.json("PUT", path, &wanted.to_string())?;
-        let Some(session) = made["ID"].as_str() else {
-            return Err(self.server.told("its answer to a session has no ID"));
-        };
-        let common = wire::Common {
-            names: self.names,
-            host: self.server.address.to_string(),
-            token: self.server.token.clone(),
-            ttl_ns: self.ttl.as_nanos() as u64,
-        };
-        Ok(ConsulWire::new(common, session, asked_ns))
-    }
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::named(place, Some(TLS_SCHEME), file, ["", TOKEN])
 }
 
 /// What is asked before and after a run.
+#[derive(Debug)]
 struct Server {
-    address: Address,
-    token: Option<String>,
+    /// The password is the token.
+    login: Login,
     agent: Agent,
 }
 
 impl Server {
-    fn plain(address: Address) -> Server {
-        let agent = Server::agent(None);
-        Server {
-            address,
-            token: None,
-            agent,
-        }
-    }
-
-    fn agent(tls: Option<&HttpTls>) -> Agent {
+    fn of(login: Login) -> Result<Server, SetupError> {
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
@@ -257,46 +196,28 @@ impl Server {
             // Workers are forked: a worker must not inherit a pooled connection of another
             // process.
             .max_idle_connections(0);
-        let config = match tls {
-            Some(tls) => tls.over(config),
-            None => config,
+        let config = match &login.address {
+            Address::Tls(_, tls) => HttpTls::asked(tls)?.over(config),
+            _ => config,
         };
-        config.build().into()
-    }
-
-    fn named(place: &str, file: Option<&Path>) -> Result<Server, SetupError> {
-        let address = Address::one(place, Some(TLS_SCHEME)).map_err(SetupError)?;
-        let own = Credentials::find(file, ["", TOKEN])?;
-        let tls = match &address {
-            Address::Tls(_, tls) => Some(HttpTls::asked(tls)?),
-            _ => None,
-        };
-        Ok(Server {
-            address,
-            token: own.password,
-            agent: Server::agent(tls.as_ref()),
-        })
-    }
-
-    fn scheme(&self) -> &'static str {
-        match self.address {
-            Address::Tls(..) => "https",
-            _ => "http",
-        }
+        let agent = config.build().into();
+        Ok(Server { login, agent })
     }
 
     fn told(&self, said: &str) -> SetupError {
-        SetupError(format!("Consul at {}: {said}", self.address))
+        SetupError(format!("Consul at {}: {said}", self.login.address))
     }
 
     /// The JSON of the server's answer. An answer that is not a success is an error.
     fn json(&self, method: &str, path: &str, body: &str) -> Result<Value, SetupError> {
-        let mut request = Request::builder().method(method).uri(format!(
-            "{}://{}{path}",
-            self.scheme(),
-            self.address
-        ));
-        if let Some(token) = &self.token {
+        let address = &self.login.address;
+        let scheme = match address {
+            Address::Tls(..) => "https",
+            _ => "http",
+        };
+        let uri = format!("{scheme}://{address}{path}");
+        let mut request = Request::builder().method(method).uri(uri);
+        if let Some(token) = &self.login.own.password {
             request = request.header("X-Consul-Token", token);
         }
         let request = request.body(body.to_owned());
@@ -386,8 +307,6 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        Server::plain(Address::Tcp(ground.address()))
-            .leader()
-            .map(drop)
+        Server::of(ground.login(None))?.leader().map(drop)
     }
 }

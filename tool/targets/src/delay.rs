@@ -2,12 +2,13 @@
 //! each really took, and excludes nobody.
 
 use crate::specimen::{Tallies, add};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use crate::table::{Entry, LockCapabilities};
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
+};
 use jostle_model::Nanos;
 use jostle_model::time::Unit;
 use jostle_sys::{clock, signal};
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,26 +53,17 @@ impl Given {
     }
 
     /// What was really given.
-    pub fn truth(&self) -> BTreeMap<String, f64> {
-        let sum = |index| self.tallies.column(index).sum::<u64>() as f64;
-        let mut truth = BTreeMap::from([
-            ("count".to_owned(), sum(COUNT)),
-            ("sum_ns".to_owned(), sum(SUM)),
-            ("last_ns".to_owned(), sum(LAST)),
-        ]);
+    pub fn truth(&self) -> Facts {
+        let sum = |index| Some(self.tallies.column(index).sum::<u64>() as f64);
         // Zero means that a worker had none, for a delay takes longer.
         let column = |index| self.tallies.column(index).filter(|ns| *ns > 0);
-        truth.extend(
-            column(MIN)
-                .min()
-                .map(|min| ("min_ns".to_owned(), min as f64)),
-        );
-        truth.extend(
-            column(MAX)
-                .max()
-                .map(|max| ("max_ns".to_owned(), max as f64)),
-        );
-        truth
+        facts([
+            ("count", sum(COUNT)),
+            ("sum_ns", sum(SUM)),
+            ("last_ns", sum(LAST)),
+            ("min_ns", column(MIN).min().map(|ns| ns as f64)),
+            ("max_ns", column(MAX).max().map(|ns| ns as f64)),
+        ])
     }
 }
 
@@ -92,17 +84,15 @@ impl Target for Delay {
 
     const ENTRY: Entry = Entry {
         name: "delay",
-        aliases: &[],
         argument: Some("TIME"),
         check_argument: |argument| parse(argument).map(drop),
-        family: Family::Specimen,
         summary: "each acquisition takes TIME (default 1ms), and nobody is excluded",
         details: "Sleeps, then spins through the last 100 us, so that the time is exact unless \
                   the CPU is taken away. It notes what every delay really was: `count`, `sum_ns`, \
                   `min_ns`, `max_ns`; and together the latest one of each worker, which the end of \
                   the window may have cut off: `last_ns`.",
         lock: LockCapabilities::GRANTS_ALL,
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Delay, SetupError> {
@@ -116,7 +106,7 @@ impl Target for Delay {
         Ok(self.0.to(worker))
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
+    fn truth(&self) -> Facts {
         self.0.truth()
     }
 }

@@ -4,14 +4,16 @@
 use crate::address::Address;
 use crate::answering::Fault;
 use crate::lockd::LOCK;
-use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
-use std::collections::BTreeMap;
+use crate::lockd_lock::{By, Daemon, Way};
+use crate::table::{Entry, LockCapabilities};
+use crate::{Facts, Setup, SetupError};
 
 /// The server that only answers.
+pub type Echo = By<Answers>;
+
+/// Over TCP.
 #[derive(Debug)]
-pub struct Echo(Daemon);
+pub struct Answers;
 
 /// A claim, which the witness shows to be false.
 pub(crate) const CLAIMED: LockCapabilities = LockCapabilities {
@@ -19,15 +21,11 @@ pub(crate) const CLAIMED: LockCapabilities = LockCapabilities {
     ..LOCK
 };
 
-impl Target for Echo {
-    type Lock = DaemonLock;
-
+impl Way for Answers {
     const ENTRY: Entry = Entry {
         name: "echo",
-        aliases: &[],
         argument: Some("FAULT"),
         check_argument: |argument| Fault::parse(argument).map(drop),
-        family: Family::Specimen,
         summary: "a server that only answers and excludes nobody: the path's and the client's ceiling",
         details: "Launched for the run as `lockd` is, asked as it is, over TCP; it reads each \
                   request and answers it at once, whoever owns what. A service that reaches nine \
@@ -38,32 +36,20 @@ impl Target for Echo {
                   (`answered`), how long it slept (`slowed_ns`), and what it miscounted (`lost`, \
                   `doubled`).",
         lock: CLAIMED,
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Echo, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let server = match setup.argument {
             None => "echo".to_owned(),
             Some(fault) => format!("echo:{fault}"),
         };
         let place = setup.launcher.launch(&server)?;
         let address = Address::tcp(&place).map_err(SetupError)?;
-        Daemon::prepare(address, setup).map(Echo)
+        Daemon::launched(address, setup)
     }
 
-    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
-        self.0.join()
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        self.0.dial().map(Some)
-    }
-
-    fn truth(&self) -> BTreeMap<String, f64> {
-        self.0.noted(&["answered", "slowed_ns", "lost", "doubled"])
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.0.figures().map(Some)
+    fn truth(daemon: &Daemon) -> Facts {
+        daemon.noted(["answered", "slowed_ns", "lost", "doubled"])
     }
 }

@@ -2,8 +2,8 @@
 //! on it is the way through the two pipes.
 
 use crate::pipe::{LOCK, NO_THREADS, Pipe, PipeLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target, argument};
+use crate::table::{Entry, LockCapabilities};
+use crate::{Setup, SetupError, Target};
 use std::io::{self, BufRead, Read, Write};
 
 /// The target.
@@ -15,10 +15,6 @@ impl Target for EchoPipe {
 
     const ENTRY: Entry = Entry {
         name: "echo+pipe",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
-        family: Family::Specimen,
         summary: "a program that only answers and excludes nobody: what bounds `pipe`",
         details: "This program itself, started for each worker as `pipe` starts a command, and \
                   asked as it is; it answers each line at once, whoever owns what. What it costs \
@@ -29,6 +25,7 @@ impl Target for EchoPipe {
             ..LOCK
         },
         no_threads: Some(NO_THREADS),
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<EchoPipe, SetupError> {

@@ -2,42 +2,27 @@
 //! beside `lockd+unix` as `echo` beside `lockd`.
 
 use crate::echo::CLAIMED;
-use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::table::{Entry, Family};
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
+use crate::lockd_lock::{By, Daemon, Way};
+use crate::table::Entry;
+use crate::{Setup, SetupError};
 
 /// The server that only answers.
+pub(crate) type EchoUnix = By<AnswersUnix>;
+
+/// Over a Unix socket.
 #[derive(Debug)]
-pub(crate) struct EchoUnix(Daemon);
+pub(crate) struct AnswersUnix;
 
-impl Target for EchoUnix {
-    type Lock = DaemonLock;
-
+impl Way for AnswersUnix {
     const ENTRY: Entry = Entry {
         name: "echo+unix",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
-        family: Family::Specimen,
         summary: "as `echo`, over a Unix socket: what bounds `lockd+unix`",
         details: "As `echo`; the socket stands among the run's own files.",
         lock: CLAIMED,
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<EchoUnix, SetupError> {
-        Daemon::launch_unix("echo+unix", setup).map(EchoUnix)
-    }
-
-    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
-        self.0.join()
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        self.0.dial().map(Some)
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.0.figures().map(Some)
+    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        Daemon::launch_unix("echo+unix", setup)
     }
 }

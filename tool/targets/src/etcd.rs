@@ -16,7 +16,7 @@ mod rpc;
 mod server;
 mod target;
 
-use crate::address::Address;
+use crate::address::{Address, any};
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::wire::refused;
@@ -32,7 +32,7 @@ use messages::{
     WatchRequest, WatchResponse,
 };
 use rpc::Channel;
-use server::{admitted, any, told};
+use server::{admitted, told};
 use std::time::Duration;
 pub use target::Etcd;
 
@@ -187,7 +187,7 @@ impl EtcdLock {
                 limit: 1,
                 sort_order: SortOrder::Ascend.into(),
                 sort_target: SortTarget::Create.into(),
-                max_create_revision: 0,
+                ..RangeRequest::default()
             }))
         };
         let put = PutRequest {
@@ -306,19 +306,17 @@ impl EtcdLock {
 
     /// Deletes our key. Returns whether it existed.
     fn leave(&self, key: usize) -> Result<bool, CallError> {
-        let request = of_own(self.own(key));
         // The keeper cannot interrupt this call: a key that stayed would block the lock.
-        let answer: DeleteRangeResponse = self.ask("DeleteRange", DELETE_RANGE, &request, false)?;
-        Ok(answer.deleted > 0)
+        self.delete(key, false)
     }
 
-    /// Deletes our key after a failure, if the server still does that. The failure itself is
-    /// what is reported, and the keeper need not wait.
-    fn retreat(&self, key: usize) {
-        let request = of_own(self.own(key));
-        let _ = self
-            .channel
-            .call::<DeleteRangeResponse>(DELETE_RANGE, &request, true);
+    fn delete(&self, key: usize, heeds: bool) -> Result<bool, CallError> {
+        let request = DeleteRangeRequest {
+            key: self.own(key),
+            ..DeleteRangeRequest::default()
+        };
+        let answer: DeleteRangeResponse = self.ask("DeleteRange", DELETE_RANGE, &request, heeds)?;
+        Ok(answer.deleted > 0)
     }
 
     fn ask<A: prost::Message + Default>(
@@ -348,14 +346,6 @@ fn of(key: Vec<u8>) -> RangeRequest {
     }
 }
 
-/// The deletion of one key.
-fn of_own(key: Vec<u8>) -> DeleteRangeRequest {
-    DeleteRangeRequest {
-        key,
-        range_end: Vec::new(),
-    }
-}
-
 #[cold]
 fn failed(call: &'static str, failure: &Failure) -> CallError {
     let said = |errno: Errno| CallError {
@@ -366,20 +356,19 @@ fn failed(call: &'static str, failure: &Failure) -> CallError {
         Failure::Ended(_) => said(Errno::CONNRESET),
         Failure::Unavailable(_) => said(Errno::HOSTUNREACH),
         Failure::Interrupted => CallError::new(call, Errno::INTR),
-        Failure::Late => CallError {
-            said: Some("the server has not answered in time"),
-            ..CallError::new(call, Errno::TIME)
-        },
+        Failure::Late => {
+            CallError::saying(call, Errno::TIME, "the server has not answered in time")
+        }
         Failure::Foreign(_) | Failure::Said(_) => said(Errno::PROTO),
     }
 }
 
 /// Our key was not there any more when it was to be deleted.
-const LAPSED: CallError = CallError {
-    call: "DeleteRange",
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session's lease was over before the release"),
-};
+const LAPSED: CallError = CallError::saying(
+    "DeleteRange",
+    Errno::TIMEDOUT,
+    "the session's lease was over before the release",
+);
 
 impl Lock for EtcdLock {
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
@@ -390,7 +379,8 @@ impl Lock for EtcdLock {
         let (revision, waited) = queued.inspect_err(|error| {
             // Another server goes on with the key.
             if self.place.is_none() || !error.is_of_this_server() {
-                self.retreat(key);
+                // The failure itself is what is reported, and the keeper need not wait.
+                let _ = self.delete(key, true);
             }
         })?;
         self.is_resumed = false;

@@ -19,9 +19,9 @@ const NAME: &str = "exec";
 pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: NAME,
-        aliases: &[],
         argument: Some("COMMAND"),
         check_argument: |argument| command::words(NAME, argument).map(drop),
+        reach: |command, _| command::found(NAME, Some(command)).map(drop),
         family: Family::Server,
         summary: "a process for each call: COMMAND is started, and its exit code counted",
         details: "COMMAND is split into words as a shell would, and started without one; `{n}` and \
@@ -36,17 +36,13 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
             starts: 1,
             ..LockCapabilities::NONE
         },
-        no_threads: None,
+        ..Entry::PLAIN
     },
-    reach: |argument| command::found(NAME, argument).map(drop),
     prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),
     null: Some("exec:true"),
-    usual_ns: |argument| {
-        if argument == Some("true") {
-            350_000
-        } else {
-            630_000
-        }
+    usual_ns: |argument| match argument {
+        Some("true") => 350_000,
+        _ => 630_000,
     },
     usual_port: None,
 };
@@ -131,12 +127,9 @@ impl Caller for ExecCaller {
         let child = self.program.start(nth, self.worker);
         let child = child.map_err(|error| CallError::from_system("posix_spawn", &error))?;
         phases.end(SPAWN);
-        match self.await_end(&child) {
-            Ok(()) => {}
-            Err(error) => {
-                let _ = child.kill();
-                return Err(error);
-            }
+        if let Err(error) = self.await_end(&child) {
+            let _ = child.kill();
+            return Err(error);
         }
         phases.end(RUN);
         let ended = child
@@ -165,11 +158,8 @@ impl ExecCaller {
             }
             left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(CallError {
-                    call: "exec",
-                    errno: Errno::TIMEDOUT.raw_os_error(),
-                    said: Some("the command did not end within --call-timeout, and was killed"),
-                });
+                let said = "the command did not end within --call-timeout, and was killed";
+                return Err(CallError::saying("exec", Errno::TIMEDOUT, said));
             }
         }
     }

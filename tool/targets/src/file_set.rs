@@ -13,7 +13,7 @@
 //! Where `{worker}` stands in the path, each worker has files of its own, with its number in
 //! that place: the same file by several mounts, for example.
 
-use crate::{CallError, Setup, SetupError};
+use crate::{CallError, Outcome, Setup, SetupError, Wait, until_granted};
 use jostle_model::plan::Carrier;
 use jostle_sys::files::{self, Errno};
 use jostle_sys::ledger::Ledger;
@@ -80,12 +80,8 @@ impl FileSet {
 
     /// Who has a lock of this kind on one of them.
     pub(crate) fn owners(&self, kind: OwnedBy) -> Vec<(u32, String)> {
-        let paths: Vec<&Path> = self
-            .paths
-            .iter()
-            .flat_map(|own| own.iter().map(path))
-            .collect();
-        owners::of_files(&paths, kind)
+        let paths = self.paths.iter().flat_map(|own| own.iter().map(path));
+        owners::of_files(&paths.collect::<Vec<&Path>>(), kind)
     }
 
     /// The descriptor of one file alone.
@@ -105,11 +101,11 @@ impl FileSet {
     /// One worker's own descriptors.
     pub(crate) fn join(&self, worker: usize) -> Result<Opened, SetupError> {
         let paths = self.of(worker);
-        let open = |text: &CString| match self.open_each {
-            true => Ok(None),
-            false => files::open(text, self.writable)
-                .map(Some)
-                .map_err(|errno| cannot("open", path(text), errno)),
+        let open = |text: &CString| {
+            let opened = (!self.open_each).then(|| files::open(text, self.writable));
+            opened
+                .transpose()
+                .map_err(|errno| cannot("open", path(text), errno))
         };
         Ok(Opened {
             files: paths.iter().map(open).collect::<Result<_, _>>()?,
@@ -153,36 +149,54 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Whether files are opened and closed around each acquisition.
+    /// Takes the lock of a key by this call, which waits if it is told to. With `open_each`
+    /// it opens the file before, and closes it unless the lock is granted.
     #[inline]
-    pub(crate) fn open_each(&self) -> bool {
-        self.open_each
-    }
-
-    /// The descriptor for an attempt; opens it with `open_each`.
-    #[inline]
-    pub(crate) fn enter(&mut self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
+    pub(crate) fn acquire(
+        &mut self,
+        call: &'static str,
+        key: usize,
+        wait: Wait,
+        lock: impl Fn(BorrowedFd<'_>, bool) -> Result<(), Errno>,
+    ) -> Result<Outcome, CallError> {
+        let block = match wait {
+            Wait::Try => false,
+            Wait::Block { .. } => true,
+            Wait::Until(_) => return Err(CallError::unsupported(call)),
+        };
         if self.open_each {
-            let file = files::open(&self.paths[key], self.writable)
-                .map_err(|errno| CallError::new("open", errno))?;
-            self.files[key] = Some(file);
+            let file = files::open(&self.paths[key], self.writable);
+            self.files[key] = Some(file.map_err(|errno| CallError::new("open", errno))?);
         }
-        self.held(key)
+        let file = self.held(key)?;
+        let outcome = until_granted(call, || lock(file, block));
+        if self.open_each && outcome != Ok(Outcome::Granted) {
+            self.files[key] = None;
+        }
+        outcome
     }
 
-    /// The open descriptor of a key.
+    /// Gives it up by this call; with `open_each` by closing the file.
     #[inline]
-    pub(crate) fn held(&self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
+    pub(crate) fn release(
+        &mut self,
+        call: &'static str,
+        key: usize,
+        unlock: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+    ) -> Result<(), CallError> {
+        if self.open_each {
+            self.files[key] = None;
+            return Ok(());
+        }
+        unlock(self.held(key)?).map_err(|errno| CallError::new(call, errno))
+    }
+
+    #[inline]
+    fn held(&self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
         match &self.files[key] {
             Some(file) => Ok(file.as_fd()),
             None => Err(CallError::new("close", Errno::BADF)),
         }
-    }
-
-    /// With `open_each`: closes the file, which gives up its lock.
-    #[inline]
-    pub(crate) fn close(&mut self, key: usize) {
-        self.files[key] = None;
     }
 }
 

@@ -2,11 +2,10 @@
 
 use crate::file_set::{Access, FileSet, Opened};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{
-    CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, until_granted,
-};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument};
 use jostle_sys::files::{self, LockKind};
 use jostle_sys::owners::OwnedBy;
+use std::os::fd::BorrowedFd;
 
 /// The files.
 #[derive(Debug)]
@@ -21,7 +20,6 @@ impl Target for Flock {
 
     const ENTRY: Entry = Entry {
         name: "flock",
-        aliases: &[],
         argument: Some("PATH"),
         check_argument: argument::path,
         family: Family::File,
@@ -40,12 +38,11 @@ impl Target for Flock {
             survives_owner: true,
             ..LockCapabilities::NONE
         },
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Flock, SetupError> {
-        let probe =
-            |file: std::os::fd::BorrowedFd<'_>| files::flock(file, LockKind::Exclusive, false);
+        let probe = |file: BorrowedFd<'_>| files::flock(file, LockKind::Exclusive, false);
         FileSet::prepare(setup, Self::ENTRY.name, Access::Read, probe).map(Flock)
     }
 
@@ -65,25 +62,13 @@ impl Target for Flock {
 impl Lock for FlockLock {
     #[inline]
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        let block = match wait {
-            Wait::Try => false,
-            Wait::Block { .. } => true,
-            Wait::Until(_) => return Err(CallError::unsupported("flock")),
-        };
-        let file = self.0.enter(key)?;
-        let outcome = until_granted("flock", || files::flock(file, mode.into(), block));
-        if self.0.open_each() && outcome != Ok(Outcome::Granted) {
-            self.0.close(key);
-        }
-        outcome
+        let lock = |file: BorrowedFd<'_>, block| files::flock(file, mode.into(), block);
+        self.0.acquire("flock", key, wait, lock)
     }
 
     #[inline]
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
-        if self.0.open_each() {
-            self.0.close(key);
-            return Ok(());
-        }
-        files::flock_release(self.0.held(key)?).map_err(|errno| CallError::new("flock", errno))
+        self.0
+            .release("flock", key, |file| files::flock_release(file))
     }
 }

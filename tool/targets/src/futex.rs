@@ -1,50 +1,39 @@
 //! `futex`: a mutex of three states on a futex word.
 
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, no_memory};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
 use jostle_sys::futex::{self, Waited, Words};
 use jostle_sys::signal;
 
 /// The words.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Futex(Words);
 
-/// One worker's view of them.
-#[derive(Debug)]
-pub struct FutexLock(Words);
-
 impl Target for Futex {
-    type Lock = FutexLock;
+    type Lock = Futex;
 
     const ENTRY: Entry = Entry {
         name: "futex",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
         family: Family::Memory,
         summary: "a three-state mutex in shared memory that sleeps with futex(2)",
         details: "The second mutex of Drepper, \"Futexes Are Tricky\": free, taken, or taken with \
                   sleepers, without spinning before the sleep. Uncontended it makes no system \
                   call. A newcomer may take it before a waiter that has been woken. What an owner \
                   that died held stays taken.",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Futex, SetupError> {
         Words::new(setup.keys).map(Futex).map_err(no_memory)
     }
 
-    fn join(&self, _worker: usize) -> Result<FutexLock, SetupError> {
-        Ok(FutexLock(self.0.clone()))
+    fn join(&self, _worker: usize) -> Result<Futex, SetupError> {
+        Ok(self.clone())
     }
 }
 
-impl Lock for FutexLock {
+impl Lock for Futex {
     #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let word = self.0.word(key);

@@ -7,8 +7,8 @@
 mod line;
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::{self, HttpTls};
+use crate::table::{Entry, Family};
+use crate::tls::{self, HttpTls, Tls};
 use crate::{CallError, SetupError, surplus};
 use jostle_model::plan::Connection;
 use jostle_sys::files::Errno;
@@ -31,12 +31,16 @@ const TLS_PORT: u16 = 443;
 
 /// The line of `http` in the table.
 pub(crate) static TARGET: RequestTarget = RequestTarget {
-    entry: entry(
-        "http",
-        "a web server: GET requests over HTTP/1.1, status codes counted",
-        DETAILS,
-    ),
-    reach: |argument| reach("http", argument),
+    entry: Entry {
+        name: "http",
+        argument: Some("//HOST[:PORT]/PATH"),
+        check_argument: |argument| url("http", argument).map(drop),
+        reach: |argument, _| reach("http", argument),
+        family: Family::Server,
+        summary: "a web server: GET requests over HTTP/1.1, status codes counted",
+        details: DETAILS,
+        ..Entry::PLAIN
+    },
     prepare: |setup| prepare("http", setup),
     null: None,
     usual_ns: |_| 33_000,
@@ -46,16 +50,16 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
 /// The line of `https` in the table.
 #[cfg(feature = "services")]
 pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
-    entry: entry(
-        "https",
-        "the same over TLS, with the system's certificates or those of $SSL_CERT_FILE",
-        "As `http`; the phase `connect` has the TLS handshake too.",
-    ),
-    reach: |argument| reach("https", argument),
+    entry: Entry {
+        name: "https",
+        reach: |argument, _| reach("https", argument),
+        summary: "the same over TLS, with the system's certificates or those of $SSL_CERT_FILE",
+        details: "As `http`; the phase `connect` has the TLS handshake too.",
+        ..TARGET.entry
+    },
     prepare: |setup| prepare("https", setup),
-    null: None,
-    usual_ns: |_| 33_000,
     usual_port: Some(TLS_PORT),
+    ..TARGET
 };
 
 const DETAILS: &str = "A worker keeps one connection and opens another when the server has closed it; \
@@ -67,20 +71,6 @@ const DETAILS: &str = "A worker keeps one connection and opens another when the 
     are not used. A name and password in the address (`//USER:PASSWORD@HOST/`) are sent with \
     every request (Basic), and the password is written as `***` wherever jostle prints or writes \
     it.";
-
-const fn entry(name: &'static str, summary: &'static str, details: &'static str) -> Entry {
-    Entry {
-        name,
-        aliases: &[],
-        argument: Some("//HOST[:PORT]/PATH"),
-        check_argument: |argument| url("http", argument).map(drop),
-        family: Family::Server,
-        summary,
-        details,
-        lock: LockCapabilities::NONE,
-        no_threads: None,
-    }
-}
 
 /// What a connection reads at once; a head must fit.
 const INPUT_BYTES: usize = 64 << 10;
@@ -157,9 +147,9 @@ fn addresses(url: &str) -> Result<Vec<SocketAddr>, SetupError> {
     }
 }
 
-fn reach(scheme: &str, argument: Option<&str>) -> Result<(), SetupError> {
+fn reach(scheme: &str, argument: &str) -> Result<(), SetupError> {
     const PATIENCE: Duration = Duration::from_secs(5);
-    let url = url(scheme, argument).map_err(SetupError)?;
+    let url = url(scheme, Some(argument)).map_err(SetupError)?;
     let mut last = None;
     for address in addresses(&url)? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
@@ -183,7 +173,7 @@ fn prepare(scheme: &str, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, 
         timeout: setup.timeout,
         connection: setup.connection.unwrap_or(Connection::Keep),
         tls: match scheme {
-            "https" => Some(HttpTls::of_the_system()?),
+            "https" => Some(HttpTls::asked(&Tls::implied(None).map_err(SetupError)?)?),
             _ => None,
         },
     }))
@@ -297,11 +287,7 @@ impl Caller for HttpCaller<'_> {
 
 /// Maps an error of the HTTP client to a call and errno.
 fn failed(call: &'static str, error: Error) -> CallError {
-    let of = |errno: Errno, said| CallError {
-        call,
-        errno: errno.raw_os_error(),
-        said: Some(said),
-    };
+    let of = |errno, said| CallError::saying(call, errno, said);
     const UNTRUSTED: &str = "TLS failed; is its certificate trusted? SSL_CERT_FILE names others";
     match error {
         error if tls::refusal(&error).is_some() => of(Errno::PROTO, UNTRUSTED),
@@ -309,11 +295,7 @@ fn failed(call: &'static str, error: Error) -> CallError {
         Error::Tls(_) => of(Errno::PROTO, UNTRUSTED),
         Error::Io(error) if is_tls(&error) => of(Errno::PROTO, UNTRUSTED),
         Error::Io(error) => match error.raw_os_error() {
-            Some(errno) => CallError {
-                call,
-                errno,
-                said: None,
-            },
+            Some(errno) => CallError::new(call, Errno::from_raw_os_error(errno)),
             None => of(by_kind(error.kind()), "the connection ended too early"),
         },
         Error::ConnectionFailed => of(Errno::CONNREFUSED, "the connection failed"),

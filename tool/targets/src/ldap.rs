@@ -7,34 +7,32 @@ mod counts;
 mod filter;
 mod place;
 mod session;
-mod template;
 mod wire;
 
 use crate::address::is_here;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::listener;
-use crate::login;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls;
+use crate::login::Credentials;
+use crate::table::{Entry, Family};
+use crate::tls::Tls;
 use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;
 use jostle_sys::clock;
 use place::Place;
-use session::{Credentials, Dial, Session};
+use session::{Dial, Session};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
-use template::Numbers;
-use wire::Search;
+use wire::{Numbers, Search};
 
 /// Its line in the table.
 pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "ldap",
-        aliases: &[],
         argument: Some("//HOST:PORT/BASE?FILTER"),
         check_argument: |argument| Place::parse(argument, PORT).map(drop),
+        reach: |argument, _| reach(argument, PORT, false),
         family: Family::Server,
         summary: "a directory server: bind, search, unbind",
         details: "BASE and FILTER (RFC 4515) are those of ldapsearch, the scope is `sub`; all parts of \
@@ -47,10 +45,8 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
                   JOSTLE_BIND_PASSWORD. Codes are LDAP's result codes; 900 is a search that \
                   succeeded and found nothing, an error unless `--expect 0:900` says otherwise. The \
                   server's counts are those of cn=Monitor, or of its log (`--server-log`).",
-        lock: LockCapabilities::NONE,
-        no_threads: None,
+        ..Entry::PLAIN
     },
-    reach: |argument| reach(argument, PORT, false),
     prepare: |setup| Ldap::prepare(setup, PORT, false),
     null: None,
     usual_ns: |_| 33_000,
@@ -62,22 +58,16 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
 pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "ldaps",
-        aliases: &[],
-        argument: Some("//HOST:PORT/BASE?FILTER"),
-        check_argument: |argument| Place::parse(argument, TLS_PORT).map(drop),
-        family: Family::Server,
+        reach: |argument, _| reach(argument, TLS_PORT, true),
         summary: "the same over TLS",
         details: "As `ldap`, with the phase `tls` behind `connect`. The certificate is checked by the \
                   system's store, or by the file that SSL_CERT_FILE names. Every connection shakes \
                   hands in full: none resumes another's session, as new clients could not either.",
-        lock: LockCapabilities::NONE,
-        no_threads: None,
+        ..TARGET.entry
     },
-    reach: |argument| reach(argument, TLS_PORT, true),
     prepare: |setup| Ldap::prepare(setup, TLS_PORT, true),
-    null: None,
-    usual_ns: |_| 33_000,
     usual_port: Some(TLS_PORT),
+    ..TARGET
 };
 
 const PORT: u16 = 389;
@@ -115,8 +105,8 @@ enum Source {
     Log(Log),
 }
 
-fn reach(argument: Option<&str>, port: u16, tls: bool) -> Result<(), SetupError> {
-    let place = Place::parse(argument, port).map_err(SetupError)?;
+fn reach(argument: &str, port: u16, tls: bool) -> Result<(), SetupError> {
+    let place = Place::parse(Some(argument), port).map_err(SetupError)?;
     let dial = Dial::new(&place, REACH_PATIENCE, tls)?;
     let deadline = clock::monotonic() + REACH_PATIENCE.as_nanos() as u64;
     let at = format!("{}:{}", place.host, place.port);
@@ -134,43 +124,29 @@ impl Dial {
             .to_socket_addrs()
             .map_err(|error| SetupError(format!("cannot find {}: {error}", place.host)))?
             .collect();
-        let tls = tls.then(|| tls::trust(&place.host));
+        let trust = || Tls::implied(None).map_err(SetupError)?.trust(&place.host);
         Ok(Dial {
             addresses,
-            tls: tls.transpose()?,
+            tls: tls.then(trust).transpose()?,
             timeout,
         })
     }
 
     /// Opens a connection, with TLS if configured, and does not bind.
     fn open(&self, deadline: u64) -> Result<Session, CallError> {
-        let session = Session::connect(self, deadline)?;
-        match self.tls {
-            Some(_) => session.secure(self),
-            None => Ok(session),
-        }
+        Session::connect(self, deadline)?.secure(self)
     }
 }
 
-/// Reads the credentials from a file of two lines, or from the environment. They are never
-/// on the command line, which every user of the machine can read.
+/// From a file, in which the name must not be missing, or from the environment.
 fn credentials(file: Option<&Path>) -> Result<Credentials, SetupError> {
-    let from_environment = |name| std::env::var(name).unwrap_or_default();
-    let Some(path) = file else {
-        return Ok(Credentials {
-            name: from_environment("JOSTLE_BIND_DN"),
-            password: from_environment("JOSTLE_BIND_PASSWORD").into_bytes(),
-        });
-    };
-    match login::lines(path)? {
-        [name, password] if !name.is_empty() => Ok(Credentials {
-            name,
-            password: password.into_bytes(),
-        }),
-        _ => Err(SetupError(format!(
+    let own = Credentials::find(file, ["JOSTLE_BIND_DN", "JOSTLE_BIND_PASSWORD"])?;
+    match file {
+        Some(path) if own.user.is_none() => Err(SetupError(format!(
             "--credentials {}: the name in the first line, the password in the second",
             path.display()
         ))),
+        _ => Ok(own),
     }
 }
 
@@ -184,7 +160,7 @@ impl Ldap {
         let dial = Dial::new(&place, setup.timeout, tls)?;
         let local = dial.addresses.iter().all(|address| is_here(address.ip()));
         Ok(Box::new(Ldap {
-            credentials: credentials(setup.credentials)?,
+            credentials: credentials(setup.base.credentials)?,
             search: place.search,
             connection: setup.connection.unwrap_or(Connection::Each),
             source: match setup.server_log {

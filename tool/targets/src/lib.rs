@@ -19,7 +19,6 @@ mod librarian;
 mod lines;
 mod lock_requests;
 mod lockd_lock;
-mod locks;
 mod mutex;
 mod record_lock;
 mod semaphore;
@@ -27,23 +26,9 @@ mod shared_object;
 mod specimen;
 mod whereabouts;
 
-use jostle_seam::outcome::{no_memory, until_granted};
-use jostle_seam::{argument, command, http_head, listener, strangers};
-
 pub use file_set::WORKER;
-pub use jostle_seam::caller::{
-    self, Answer, Caller, Phases, RequestSetup, RequestTarget, Requests,
-};
-pub use jostle_seam::{
-    BatchKind, CallError, Calls, Dialled, Entry, HOW_TO_GET, Keeping, LEASE_FACT, LEASE_LAG_FACT,
-    LEASE_STEP_FACT, Launcher, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target,
-    Traffic, VERSION_FACT, Visitor, Wait,
-};
-pub use jostle_seam::{
-    address, keeping, login, names, program, remote, signs, stepped, steps, stream, surplus, table,
-    tls, wire,
-};
-pub use locks::{Locks, launches, prepare};
+pub use jostle_seam::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+pub use jostle_seam::*;
 pub use spec::{Spec, all_installed};
 
 // The order is the order of `jostle targets`. `as dyn`: a server or another program keeps
@@ -117,10 +102,12 @@ pub static LEFT_OUT: &[(&str, &str)] = &[
     ("https", "a web server over TLS"),
 ];
 
-/// Every target, locks first.
+/// Every target, locks first. The tables pass through `black_box`, because the optimiser would
+/// otherwise unroll each search over all names, which adds half a minute to release builds.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
-    let requests = REQUESTS.iter().map(|target| &target.entry);
-    TABLE.iter().chain(CONNECTIONS).copied().chain(requests)
+    let (locks, others, requests) = std::hint::black_box((TABLE, CONNECTIONS, REQUESTS));
+    let requests = requests.iter().map(|target| &target.entry);
+    locks.iter().chain(others).copied().chain(requests)
 }
 
 /// Prepares any target for requests, locks too: one request is an acquisition and a release.

@@ -15,8 +15,16 @@ macro_rules! targets {
         /// Every target, in the order of `jostle targets`.
         pub static TABLE: &[&Entry] = &[$($(#[$given])* &<$module::$target as Target>::ENTRY),+];
 
-        /// What can be done with each, in the same order.
-        static LINES: &[locks::Line] = &[$($(#[$given])* locks::Line::of::<$module::$target>()),+];
+        /// Makes what all workers of a lock share, as [`Target::prepare`] does.
+        ///
+        /// # Errors
+        /// In words for the user, with the remedy.
+        pub fn prepare(entry: &Entry, setup: &Setup<'_>) -> Result<Box<dyn Locks>, SetupError> {
+            $($(#[$given])* if entry.name == <$module::$target as Target>::ENTRY.name {
+                return Ok(Box::new($module::$target::prepare(setup)?));
+            })+
+            Err(SetupError(format!("{} is no lock", entry.name)))
+        }
 
         /// Runs a computation over the target of an entry of [`TABLE`] that has a compiled
         /// loop of its own; returns it where the target shares one.

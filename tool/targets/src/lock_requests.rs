@@ -2,11 +2,9 @@
 //! witness of exclusion here; `contend` and `stream` have one.
 
 use crate::caller::{Answer, Caller, Phases, Requests};
-use crate::{CallError, Entry, Lock, Locks, Mode, Outcome, ServerFigures, Setup, SetupError, Wait};
+use crate::{CallError, Entry, Lock, Locks, Mode, Outcome, Setup, SetupError, Wait};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
-use std::collections::BTreeMap;
-use std::fmt;
 
 const ACQUIRE: usize = 0;
 const RELEASE: usize = 1;
@@ -20,24 +18,17 @@ const LAST_RESORT_NS: u64 = 3_600_000_000_000;
 /// In words for the user, with the remedy.
 pub(crate) fn prepare(entry: &Entry, setup: &Setup<'_>) -> Result<Box<dyn Requests>, SetupError> {
     Ok(Box::new(LockRequests {
-        name: entry.name,
         is_remote: entry.is_remote(),
         target: crate::prepare(entry, setup)?,
         keys: setup.keys,
     }))
 }
 
+#[derive(Debug)]
 struct LockRequests {
-    name: &'static str,
     is_remote: bool,
     target: Box<dyn Locks>,
     keys: usize,
-}
-
-impl fmt::Debug for LockRequests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LockRequests({})", self.name)
-    }
 }
 
 impl Requests for LockRequests {
@@ -59,24 +50,8 @@ impl Requests for LockRequests {
         self.is_remote
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.target.server()
-    }
-
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
-        self.target.remove_leftovers()
-    }
-
-    fn finish(&self) -> Result<(), SetupError> {
-        self.target.finish()
-    }
-
-    fn truth(&self) -> BTreeMap<String, f64> {
-        self.target.truth()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        self.target.facts()
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(&*self.target)
     }
 }
 

@@ -2,45 +2,31 @@
 //! one for the run.
 
 use crate::address::Address;
-use crate::argument;
-use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
-use std::collections::BTreeMap;
-use std::path::Path;
+use crate::lockd_lock::{By, Daemon, Way};
+use crate::table::{Entry, LockCapabilities};
+use crate::{Setup, SetupError};
 
 /// A jostled.
+pub type Lockd = By<OverTcp>;
+
+/// By an address.
 #[derive(Debug)]
-pub struct Lockd(Daemon);
+pub struct OverTcp;
 
 /// What every way to jostled can do.
 pub const LOCK: LockCapabilities = LockCapabilities {
     shared: true,
-    timeout: true,
-    ranges: false,
-    open_each: false,
-    excludes: true,
     survives_owner: true,
     fifo: true,
     pipeline: true,
-    remote: true,
-    tasks: true,
     fenced: true,
-    ..LockCapabilities::NONE
+    ..LockCapabilities::SERVICE
 };
 
-impl Target for Lockd {
-    type Lock = DaemonLock;
-
-    const THREAD_STACK: usize = STACK;
-
+impl Way for OverTcp {
     const ENTRY: Entry = Entry {
         name: "lockd",
-        aliases: &[],
-        argument: Some("//HOST:PORT[?tls]"),
-        check_argument: argument::service,
-        family: Family::Service,
+        reach: |place, _| address(place)?.connect().map(drop),
         summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
         details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
                   lock goes with its connection. Neither durable nor replicated; each grant \
@@ -52,51 +38,17 @@ impl Target for Lockd {
             answering: Some("echo"),
             ..LOCK
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
-        let Some(place) = argument else {
-            return Ok(());
-        };
-        let address = Address::one(place, None).map_err(SetupError)?;
-        address.connect().map(drop)
+    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        match setup.argument {
+            Some(place) => Daemon::named(address(place)?, setup),
+            None => Daemon::launched(address(&setup.launcher.launch("lockd")?)?, setup),
+        }
     }
+}
 
-    fn prepare(setup: &Setup<'_>) -> Result<Lockd, SetupError> {
-        let daemon = match setup.argument {
-            Some(place) => {
-                Daemon::prepare_named(Address::one(place, None).map_err(SetupError)?, setup)
-            }
-            None => {
-                let place = setup.launcher.launch("lockd")?;
-                Daemon::prepare(Address::tcp(&place).map_err(SetupError)?, setup)
-            }
-        };
-        daemon.map(Lockd)
-    }
-
-    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
-        self.0.join()
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        self.0.dial().map(Some)
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.0.figures().map(Some)
-    }
-
-    fn strangers(&self) -> Vec<String> {
-        self.0.strangers()
-    }
-
-    fn signs(&self) -> crate::signs::Signs {
-        self.0.signs()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        self.0.facts()
-    }
+fn address(place: &str) -> Result<Address, SetupError> {
+    Address::one(place, None).map_err(SetupError)
 }

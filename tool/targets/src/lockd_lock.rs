@@ -2,16 +2,20 @@
 
 use crate::address::Address;
 use crate::keeping::whole_millis;
-use crate::login::Credentials;
+use crate::login::{Credentials, Login};
 use crate::names::Names;
 use crate::remote::{Client, RemoteLock, info_figure};
 use crate::signs::{self, Signs};
 use crate::strangers::strangers;
-use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
-use crate::{CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError};
+use crate::table::Entry;
+use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
+use crate::{
+    CallError, Facts, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target, facts,
+};
 use jostle_resp::request::encode;
+use jostle_sys::clock;
 use jostle_sys::files::Errno;
-use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 /// A worker's lock on a jostled.
 pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
@@ -20,46 +24,94 @@ pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
 /// command line would be visible to every user, and is stored in results.
 const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
 
-/// For a server that was launched for the run with this password.
-fn of_launched(password: Option<String>) -> Credentials {
-    Credentials {
-        user: None,
-        password,
+/// What tells the ways to a jostled apart, and to what only answers like one.
+pub(crate) trait Way: std::fmt::Debug + Sync + 'static {
+    /// Its line in the table.
+    const ENTRY: Entry;
+
+    /// As [`Target::prepare`].
+    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError>;
+
+    /// As [`Target::truth`].
+    fn truth(_daemon: &Daemon) -> Facts {
+        Facts::new()
+    }
+}
+
+/// A server that is reached this way.
+#[derive(Debug)]
+pub struct By<W>(Daemon, PhantomData<W>);
+
+impl<W: Way> Target for By<W> {
+    type Lock = DaemonLock;
+
+    const ENTRY: Entry = W::ENTRY;
+
+    fn prepare(setup: &Setup<'_>) -> Result<By<W>, SetupError> {
+        Ok(By(W::prepare(setup)?, PhantomData))
+    }
+
+    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
+        Ok(RemoteLock::new(self.0.client()?, self.0.wire()))
+    }
+
+    fn truth(&self) -> Facts {
+        W::truth(&self.0)
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.0.figures().map(Some)
+    }
+
+    fn strangers(&self) -> Vec<String> {
+        strangers(self.0.client())
+    }
+
+    fn signs(&self) -> Signs {
+        let uptime_s = info_figure(&self.0.info().unwrap_or_default(), "uptime_in_seconds");
+        signs::known([(signs::UPTIME, uptime_s.map(|s| s.to_string()))])
+    }
+
+    /// The lease, where there is one.
+    fn facts(&self) -> Facts {
+        let lease_ns = self.0.lease_ms.map(|lease_ms| lease_ms as f64 * 1e6);
+        facts([(LEASE_FACT, lease_ns)])
     }
 }
 
 /// A server, and the names of this run's locks on it.
+#[derive(Debug)]
 pub(crate) struct Daemon {
-    address: Address,
-    own: Credentials,
+    login: Login,
     names: Names,
     keys: usize,
     /// The leases of the locks; None: the locks belong to their connections.
     lease_ms: Option<u64>,
 }
 
-impl std::fmt::Debug for Daemon {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "jostled at {}", self.address)
-    }
-}
-
 impl Daemon {
     /// Asks a server that was launched for the run whether it is a jostled.
-    pub(crate) fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
-        Daemon::asked(address, of_launched(setup.launcher.secret()), setup)
+    pub(crate) fn launched(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        let own = Credentials {
+            user: None,
+            password: setup.launcher.secret(),
+        };
+        Daemon::asked(address, own, setup)
     }
 
     /// The same of a server of the user's own, which may want a password.
-    pub(crate) fn prepare_named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    pub(crate) fn named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let own = Credentials::find(setup.credentials, VARIABLES)?;
         Daemon::asked(address, own, setup)
     }
 
     fn asked(address: Address, own: Credentials, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let daemon = Daemon {
-            address,
-            own,
+            login: Login {
+                address,
+                own,
+                path: None,
+            },
             names: Names::new(setup)?,
             keys: setup.keys,
             // `recover` asks every target for a lease, but does not renew it (`kept` is
@@ -72,7 +124,7 @@ impl Daemon {
     }
 
     fn client(&self) -> Result<Client, SetupError> {
-        Client::admitted(&self.address, &self.own)
+        Client::admitted(&self.login)
     }
 
     /// Launches this server on a socket among the run's own files.
@@ -80,19 +132,11 @@ impl Daemon {
         let path = setup.ledger.path().join(format!("{server}.socket"));
         let server = format!("{server}:{}", path.display());
         let address = Address::Unix(setup.launcher.launch(&server)?.into());
-        Daemon::prepare(address, setup)
+        Daemon::launched(address, setup)
     }
 
-    pub(crate) fn join(&self) -> Result<DaemonLock, SetupError> {
-        let client = self.client()?;
-        Ok(RemoteLock::new(client, self.wire()))
-    }
-
-    pub(crate) fn dial(&self) -> Result<Dialled, SetupError> {
-        Ok(Dialled {
-            stream: self.client()?.into_stream(),
-            wire: Box::new(self.wire()),
-        })
+    fn info(&self) -> Result<Vec<u8>, SetupError> {
+        self.client()?.ask(&[b"INFO"])
     }
 
     fn wire(&self) -> DaemonWire {
@@ -106,46 +150,24 @@ impl Daemon {
         }
     }
 
-    /// The lease, where there is one.
-    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
-        let lease = self.lease_ms.map(|lease_ms| lease_ms as f64 * 1e6);
-        lease
-            .map(|ns| (LEASE_FACT.to_owned(), ns))
-            .into_iter()
-            .collect()
-    }
-
     /// The figures that the server reports under these names. A figure that it does not
     /// report is left out; if it does not answer, all are.
-    pub(crate) fn noted(&self, names: &[&str]) -> BTreeMap<String, f64> {
-        let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
-        let info = info.unwrap_or_default();
-        let figure = |name: &&str| Some(((*name).to_owned(), info_figure(&info, name)? as f64));
-        names.iter().filter_map(figure).collect()
+    pub(crate) fn noted<const N: usize>(&self, names: [&str; N]) -> Facts {
+        let info = self.info().unwrap_or_default();
+        facts(names.map(|name| (name, info_figure(&info, name).map(|figure| figure as f64))))
     }
 
-    pub(crate) fn signs(&self) -> Signs {
-        let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
-        let uptime_s = info_figure(&info.unwrap_or_default(), "uptime_in_seconds");
-        let known = uptime_s.map(|s| (signs::UPTIME, s.to_string()));
-        known.into_iter().collect()
-    }
-
-    pub(crate) fn strangers(&self) -> Vec<String> {
-        strangers(self.client())
-    }
-
-    pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {
-        let info = self.client()?.ask(&[b"INFO"])?;
+    fn figures(&self) -> Result<ServerFigures, SetupError> {
+        let info = self.info()?;
         let grants = info_figure(&info, "grants").ok_or_else(|| {
             SetupError(format!(
                 "the server at {} is not a jostled: its INFO counts no grants",
-                self.address
+                self.login.address
             ))
         })?;
         Ok(ServerFigures {
             grants: Some(grants),
-            pid: self.address.process(&info),
+            pid: self.login.address.process(&info),
             memory_bytes: info_figure(&info, "table_memory"),
             ..ServerFigures::default()
         })
@@ -172,11 +194,11 @@ struct Leased {
 const RENEW: &str = "RENEW";
 
 /// The lock was not ours any more when it was to be given up.
-const LAPSED: CallError = CallError {
-    call: "UNLOCK",
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the lease was over before the release"),
-};
+const LAPSED: CallError = CallError::saying(
+    "UNLOCK",
+    Errno::TIMEDOUT,
+    "the lease was over before the release",
+);
 
 /// Whether an error says that a lease has ended.
 fn has_lapsed(text: &[u8]) -> bool {
@@ -184,24 +206,21 @@ fn has_lapsed(text: &[u8]) -> bool {
 }
 
 impl Wire for DaemonWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => "LOCK",
-            Request::Release => "UNLOCK",
-        }
+    fn names(&self) -> [&'static str; 2] {
+        ["LOCK", "UNLOCK"]
     }
 
     #[inline]
     fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
-        let mut digits = [0; 20];
+        let mut digits = itoa::Buffer::new();
         let (command, timeout): (&[u8], _) = match asking {
             Asking::Try => (b"TRYLOCK", None),
             Asking::Block => (b"LOCK", None),
             // Rounded up, so that the wait is not shorter than the user's timeout.
-            Asking::Within { left_ns } => (
-                b"LOCK",
-                Some(decimal(left_ns.div_ceil(1_000_000), &mut digits)),
-            ),
+            Asking::Until(time) => {
+                let left_ns = time.saturating_sub(clock::monotonic());
+                (b"LOCK", Some(digits.format(left_ns.div_ceil(1_000_000))))
+            }
         };
         let name = self.names.name(key);
         let mut words: [&[u8]; 7] = [command, &name, b"", b"", b"", b"", b""];
@@ -216,7 +235,7 @@ impl Wire for DaemonWire {
         }
         if let Some(timeout) = timeout {
             push(b"WAIT".as_slice());
-            push(timeout);
+            push(timeout.as_bytes());
         }
         if mode == Mode::Shared {
             push(b"SHARED".as_slice());
@@ -239,17 +258,7 @@ impl Wire for DaemonWire {
                 Ok(Answer::Granted)
             }
             Reply::Nil => Ok(Answer::Taken),
-            Reply::Error(text) => Err(refused("LOCK", text)),
-            Reply::Text(_) => Err(wrong_kind("LOCK")),
-        }
-    }
-
-    #[inline]
-    fn token(&self, granted: Reply<'_>) -> Option<u64> {
-        match granted {
-            // A jostled counts up to 2^63.
-            Reply::Integer(token) => Some(token as u64),
-            _ => None,
+            other => Err(unexpected("LOCK", other)),
         }
     }
 
@@ -258,8 +267,7 @@ impl Wire for DaemonWire {
         match reply {
             Reply::Integer(1) => Ok(()),
             Reply::Error(text) if self.leased.is_some() && has_lapsed(text) => Err(LAPSED),
-            Reply::Error(text) => Err(refused("UNLOCK", text)),
-            _ => Err(wrong_kind("UNLOCK")),
+            other => Err(unexpected("UNLOCK", other)),
         }
     }
 
@@ -269,50 +277,16 @@ impl Wire for DaemonWire {
 
     fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
         let Some(leased) = &self.leased else { return };
-        let mut token = [0; 20];
-        let words: [&[u8]; 5] = [
-            b"RENEW",
-            &self.names.name(key),
-            decimal(leased.tokens[key], &mut token),
-            b"TTL",
-            &leased.digits,
-        ];
-        encode(out, &words);
+        let (name, mut token) = (self.names.name(key), itoa::Buffer::new());
+        let token = token.format(leased.tokens[key]).as_bytes();
+        encode(out, &[b"RENEW", &name, token, b"TTL", &leased.digits]);
     }
 
     fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
         match reply {
             Reply::Integer(1) => Ok(true),
             Reply::Error(text) if has_lapsed(text) => Ok(false),
-            Reply::Error(text) => Err(refused(RENEW, text)),
-            _ => Err(wrong_kind(RENEW)),
-        }
-    }
-
-    fn polls_every_ns(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// A number's digits, without an allocation.
-fn decimal(mut number: u64, into: &mut [u8; 20]) -> &[u8] {
-    let mut at = into.len();
-    loop {
-        at -= 1;
-        into[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &into[at..];
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn numbers_become_digits() {
-        for (number, digits) in [(0, "0"), (30, "30"), (u64::MAX, "18446744073709551615")] {
-            assert_eq!(super::decimal(number, &mut [0; 20]), digits.as_bytes());
+            other => Err(unexpected(RENEW, other)),
         }
     }
 }

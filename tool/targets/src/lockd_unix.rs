@@ -2,25 +2,23 @@
 
 use crate::address::Address;
 use crate::lockd::LOCK;
-use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
-use std::collections::BTreeMap;
-use std::path::Path;
+use crate::lockd_lock::{By, Daemon, Way};
+use crate::table::{Entry, LockCapabilities};
+use crate::{Setup, SetupError, argument};
 
 /// A jostled on this machine.
+pub(crate) type LockdUnix = By<OverUnix>;
+
+/// By a path.
 #[derive(Debug)]
-pub(crate) struct LockdUnix(Daemon);
+pub(crate) struct OverUnix;
 
-impl Target for LockdUnix {
-    type Lock = DaemonLock;
-
+impl Way for OverUnix {
     const ENTRY: Entry = Entry {
         name: "lockd+unix",
-        aliases: &[],
         argument: Some("PATH"),
         check_argument: argument::path,
-        family: Family::Service,
+        reach: |path, _| Address::Unix(path.into()).connect().map(drop),
         summary: "jostled over a Unix socket; without a path, one launched for the run",
         details: "As `lockd`, without TCP between: what the protocol and the daemon cost by \
                   themselves.",
@@ -28,45 +26,13 @@ impl Target for LockdUnix {
             answering: Some("echo+unix"),
             ..LOCK
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
-        let Some(path) = argument else {
-            return Ok(());
-        };
-        Address::Unix(path.into()).connect().map(drop)
-    }
-
-    fn prepare(setup: &Setup<'_>) -> Result<LockdUnix, SetupError> {
-        let daemon = match setup.argument {
-            Some(path) => Daemon::prepare_named(Address::Unix(path.into()), setup),
+    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        match setup.argument {
+            Some(path) => Daemon::named(Address::Unix(path.into()), setup),
             None => Daemon::launch_unix("lockd+unix", setup),
-        };
-        daemon.map(LockdUnix)
-    }
-
-    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
-        self.0.join()
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        self.0.dial().map(Some)
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.0.figures().map(Some)
-    }
-
-    fn strangers(&self) -> Vec<String> {
-        self.0.strangers()
-    }
-
-    fn signs(&self) -> crate::signs::Signs {
-        self.0.signs()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        self.0.facts()
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! `lockfile`: a file whose existence is the lock.
 
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, file_set};
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, facts,
+    file_set,
+};
 use jostle_sys::files::{self, Errno};
 use jostle_sys::{clock, signal};
-use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,23 +17,16 @@ use std::sync::Arc;
 const POLL_NS: u64 = 100_000;
 
 /// The paths, where nothing exists while nobody holds the lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lockfile {
     paths: Arc<[CString]>,
 }
 
-/// One worker's view of the paths.
-#[derive(Debug)]
-pub struct LockfileLock {
-    paths: Arc<[CString]>,
-}
-
 impl Target for Lockfile {
-    type Lock = LockfileLock;
+    type Lock = Lockfile;
 
     const ENTRY: Entry = Entry {
         name: "lockfile",
-        aliases: &[],
         argument: Some("PATH"),
         check_argument: argument::path,
         family: Family::File,
@@ -40,12 +35,8 @@ impl Target for Lockfile {
                   Waiters cannot sleep until a release: they try again every 100 us, in no order. \
                   The file of an owner that died stays and keeps everybody out. PATH must not \
                   exist, or be a directory in which the files are made.",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Lockfile, SetupError> {
@@ -64,14 +55,12 @@ impl Target for Lockfile {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<LockfileLock, SetupError> {
-        Ok(LockfileLock {
-            paths: Arc::clone(&self.paths),
-        })
+    fn join(&self, _worker: usize) -> Result<Lockfile, SetupError> {
+        Ok(self.clone())
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        BTreeMap::from([("poll_interval_ns".to_owned(), POLL_NS as f64)])
+    fn facts(&self) -> Facts {
+        facts([("poll_interval_ns", Some(POLL_NS as f64))])
     }
 }
 
@@ -94,7 +83,7 @@ fn clear_own(setup: &Setup<'_>, path: &Path) -> Result<(), SetupError> {
         .map_err(|error| SetupError(format!("cannot remove {}: {error}", path.display())))
 }
 
-impl Lock for LockfileLock {
+impl Lock for Lockfile {
     #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         loop {

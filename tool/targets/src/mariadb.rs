@@ -6,16 +6,14 @@
 mod session;
 mod wire;
 
-use crate::address::Address;
+use crate::argument;
 use crate::login::Login;
 use crate::names::Names;
-use crate::program::{Ground, LaunchRecipe, Program, Words, text};
+use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
 use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Signs};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
-use std::collections::BTreeMap;
+use crate::table::{Entry, LockCapabilities};
+use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
 use std::path::Path;
 use wire::MariadbWire;
 
@@ -41,14 +39,12 @@ pub struct Mariadb {
 impl Target for Mariadb {
     type Lock = RemoteLock<MariadbWire>;
 
-    const THREAD_STACK: usize = STACK;
-
     const ENTRY: Entry = Entry {
         name: "mariadb",
-        aliases: &[],
         argument: Some("//USER@HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Login::parse(place).map(|_| ())),
-        family: Family::Service,
+        check_argument: argument::login,
+        reach: |place, file| session::open(&named(place, file)?).map(drop),
+        program: Some(&PROGRAM),
         summary: "MariaDB's user locks: GET_LOCK on a connection for each worker",
         details: "Without an address, a server launched for the run (Debian package \
                   mariadb-server). GET_LOCK and RELEASE_LOCK as queries, one round trip for each; \
@@ -59,37 +55,16 @@ impl Target for Mariadb {
                   user in by mysql_native_password. ?ssl-mode=VERIFY_IDENTITY behind the address asks for TLS, \
                   ?ssl-ca=FILE for TLS with that authority.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
             survives_owner: true,
             fifo: true,
             pipeline: true,
-            remote: true,
-            tasks: true,
-            ..LockCapabilities::NONE
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            session::open(&named(place, file)?).map(drop)
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
     fn prepare(setup: &Setup<'_>) -> Result<Mariadb, SetupError> {
-        let (login, pid) = match setup.argument {
-            Some(place) => (named(place, setup.credentials)?, None),
-            None => {
-                let launched = setup.launcher.follow(&Launch::of(setup))?;
-                let login = of_launched(&launched.address, &launched.secret);
-                (login, Some(launched.pid))
-            }
-        };
+        let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
         let (mut client, version) = session::open(&login)?;
         has_room(&mut client, setup.workers)?;
         Ok(Mariadb {
@@ -105,20 +80,9 @@ impl Target for Mariadb {
         Ok(RemoteLock::new(client, MariadbWire(self.names)))
     }
 
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let (client, _) = session::open(&self.login)?;
-        Ok(Some(Dialled {
-            stream: client.into_stream(),
-            wire: Box::new(MariadbWire(self.names)),
-        }))
-    }
-
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(ServerFigures {
-            // MariaDB counts statements, not locks.
-            pid: self.pid,
-            ..ServerFigures::default()
-        }))
+        // MariaDB counts statements, not locks.
+        Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
     fn signs(&self) -> Signs {
@@ -127,32 +91,20 @@ impl Target for Mariadb {
         let said = session::open(&self.login)
             .and_then(|(mut client, _)| session::ask(&mut client, ASKED))
             .unwrap_or_default();
-        let known = said.split_once(' ').map(|(idle_s, uptime_s)| {
-            [(signs::IDLE_LIMIT, idle_s), (signs::UPTIME, uptime_s)]
-                .map(|(sign, value)| (sign, value.to_owned()))
-        });
-        known.into_iter().flatten().collect()
+        let (idle_s, uptime_s) = said.split_once(' ').unzip();
+        signs::known([
+            (signs::IDLE_LIMIT, idle_s.map(str::to_owned)),
+            (signs::UPTIME, uptime_s.map(str::to_owned)),
+        ])
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let version = self
-            .version
-            .map(|version| (crate::VERSION_FACT.to_owned(), version));
-        version.into_iter().collect()
+    fn facts(&self) -> Facts {
+        facts([(VERSION_FACT, self.version)])
     }
 }
 
 fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
     Login::found(place, file, VARIABLES)
-}
-
-fn of_launched(address: &str, secret: &str) -> Login {
-    Login {
-        address: Address::Tcp(address.to_owned()),
-        user: Some(OWNER.to_owned()),
-        password: Some(secret.to_owned()),
-        path: None,
-    }
 }
 
 /// Whether the server takes so many connections more.
@@ -162,14 +114,8 @@ fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
     // A related server without this table reports by itself when it is full.
     let free = session::ask(client, FREE).ok();
     // Our own connection ends before the workers connect, so that it counts as free.
-    match free.and_then(|free| free.parse::<f64>().ok()) {
-        Some(free) if free + 1.0 < workers as f64 => Err(SetupError(format!(
-            "the server takes {} connections more, and {workers} workers need one each; fewer \
-             workers (-w), or raise its max_connections",
-            free + 1.0
-        ))),
-        _ => Ok(()),
-    }
+    let free = free.and_then(|free| Some(free.parse::<f64>().ok()? + 1.0));
+    program::has_room(free, workers, "raise its max_connections")
 }
 
 static PROGRAM: Program = Program {
@@ -241,6 +187,6 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        session::open(&of_launched(&ground.address(), &ground.secret)).map(drop)
+        session::open(&ground.login(Some(OWNER))).map(drop)
     }
 }

@@ -9,26 +9,22 @@
 mod launch;
 
 pub use launch::Launch;
-use launch::{PROGRAM, of_launched};
+use launch::{OWNER, PROGRAM};
 
-use crate::address::Address;
-use crate::argument;
-use crate::login::{self, Credentials};
+use crate::login::{self, Login};
 use crate::names::Names;
-use crate::program::Program;
+use crate::program;
 use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Signs};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
+use crate::table::{Entry, LockCapabilities};
 use crate::wire::{
-    Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
+    Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, unexpected, wrong_kind,
 };
 use crate::{
-    CallError, Dialled, Keeping, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup,
-    SetupError, Target, VERSION_FACT,
+    CallError, Facts, Keeping, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup, SetupError,
+    Target, VERSION_FACT, facts,
 };
 use jostle_sys::files::Errno;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,12 +37,12 @@ const STEP_NS: u64 = 1_000_000_000;
 /// Where name and password stand.
 const VARIABLES: [&str; 2] = ["MEMCACHED_USER", "MEMCACHED_PASSWORD"];
 
-/// The lease, in seconds: memcached knows nothing finer.
-const LEASE_S: u32 = 30;
+/// The lease: memcached knows nothing finer than seconds.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// The lease where a worker holds its locks while it acquires a million others, and nobody
 /// renews them.
-const LONG_LEASE_S: u32 = 600;
+const LONG_LEASE: Duration = Duration::from_secs(600);
 
 /// The shortest lease that can be renewed: a lease of one second may end at once.
 const LEAST_KEPT_S: u32 = 2;
@@ -63,8 +59,7 @@ const RELEASE: &str = "cas";
 /// A memcached.
 #[derive(Debug)]
 pub struct Memcached {
-    address: Address,
-    own: Credentials,
+    login: Login,
     /// Its process, where it was launched.
     pid: Option<u32>,
     names: Names,
@@ -77,14 +72,10 @@ pub struct Memcached {
 impl Target for Memcached {
     type Lock = RemoteLock<MemcachedWire>;
 
-    const THREAD_STACK: usize = STACK;
-
     const ENTRY: Entry = Entry {
         name: "memcached",
-        aliases: &[],
-        argument: Some("//HOST:PORT[?tls]"),
-        check_argument: argument::service,
-        family: Family::Service,
+        reach: |place, file| stats(&named(place, file)?).map(drop),
+        program: Some(&PROGRAM),
         summary: "memcached by its users' recipe: add with an expiry, release by cas",
         details: "Without an address, a server launched for the run (Debian package memcached). The key \
                   is added with a value of each worker's own and an expiry of 30 s (in `hold` of \
@@ -97,182 +88,124 @@ impl Target for Memcached {
                   writes the value again and returns another id; `touch` would renew another's lock, too. ?tls behind the address asks for TLS, ?ca=FILE for TLS with that authority. \
                   Needs memcached 1.6.10 or later.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            remote: true,
-            tasks: true,
             fenced: true,
-            usual_lease: Some(Duration::from_secs(LEASE_S as u64)),
-            ..LockCapabilities::NONE
+            usual_lease: Some(LEASE),
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            let own = Credentials::find(file, VARIABLES)?;
-            stats(&Address::one(place, None).map_err(SetupError)?, &own).map(drop)
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
     fn prepare(setup: &Setup<'_>) -> Result<Memcached, SetupError> {
-        let (address, own, pid) = match setup.argument {
-            Some(place) => {
-                let own = Credentials::find(setup.credentials, VARIABLES)?;
-                (Address::one(place, None).map_err(SetupError)?, own, None)
-            }
-            None => {
-                let launched = setup.launcher.follow(&Launch::of(setup))?;
-                let own = of_launched(&launched.secret);
-                (Address::Tcp(launched.address), own, Some(launched.pid))
-            }
-        };
-        let told = stats(&address, &own)?;
+        let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+        let told = stats(&login)?;
         has_room(&told, setup.workers)?;
+        let least_s = if setup.kept { LEAST_KEPT_S } else { 1 };
         Ok(Memcached {
-            address,
-            own,
+            login,
             pid,
             names: Names::new(setup)?,
             keys: setup.keys,
-            lease_s: match setup.lease {
-                Some(lease) if setup.kept => whole_seconds(lease).max(LEAST_KEPT_S),
-                Some(lease) => whole_seconds(lease),
-                None if setup.holds_many && !setup.kept => LONG_LEASE_S,
-                None => LEASE_S,
-            },
+            lease_s: whole_seconds(setup.lease_or(LEASE, LONG_LEASE)).max(least_s),
             run: setup.seed,
             version: told_of(&told, "version").and_then(login::version),
         })
     }
 
     fn join(&self, worker: usize) -> Result<RemoteLock<MemcachedWire>, SetupError> {
-        let client = admitted(&self.address, &self.own)?;
-        Ok(RemoteLock::new(client, self.wire(worker)))
-    }
-
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        Ok(Some(Dialled {
-            stream: admitted(&self.address, &self.own)?.into_stream(),
-            wire: Box::new(self.wire(worker)),
-        }))
+        let wire = MemcachedWire {
+            names: self.names,
+            lease_s: self.lease_s,
+            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
+            ids: vec![0; self.keys],
+        };
+        Ok(RemoteLock::new(admitted(&self.login)?, wire))
     }
 
     /// Removes the keys of killed workers, which would otherwise stay until their leases end.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let mut client = admitted(&self.address, &self.own)?;
-        client.be_patient()?;
+        let mut client = admitted(&self.login)?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
             let last = self.keys.min(first + REMOVED_AT_ONCE);
-            client.request.clear();
             for key in first..last {
-                let words: [&[u8]; 3] = [b"md ", &self.names.name(key), b" q\r\n"];
-                words
-                    .iter()
-                    .for_each(|word| client.request.extend_from_slice(word));
+                client.request.extend_from_slice(b"md ");
+                client.request.extend_from_slice(&self.names.name(key));
+                client.request.extend_from_slice(b" q\r\n");
             }
             client.request.extend_from_slice(b"mn\r\n");
-            match client.call("md", true, until_no_operation) {
-                Ok(_) => {}
-                Err(error) => return Err(SetupError(error.to_string())),
-            }
+            let removed = client.asked("md", until_no_operation);
+            removed.map_err(SetupError)?;
         }
         Ok(())
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let lease_ns = f64::from(self.lease_s) * 1e9;
-        let facts = [
-            Some((LEASE_FACT, lease_ns)),
-            Some((LEASE_STEP_FACT, STEP_NS as f64)),
-            Some(("poll_ns", POLL_NS as f64)),
-            self.version.map(|version| (VERSION_FACT, version)),
-        ];
-        let facts = facts.into_iter().flatten();
-        facts
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+    fn facts(&self) -> Facts {
+        facts([
+            (LEASE_FACT, Some(f64::from(self.lease_s) * 1e9)),
+            (LEASE_STEP_FACT, Some(STEP_NS as f64)),
+            ("poll_ns", Some(POLL_NS as f64)),
+            (VERSION_FACT, self.version),
+        ])
     }
 
     fn signs(&self) -> Signs {
-        let told = stats(&self.address, &self.own).unwrap_or_default();
+        let told = stats(&self.login).unwrap_or_default();
         let text = |name| figure(&told, name).map(|value| value.to_string());
-        let known = [
+        signs::known([
             (signs::UPTIME, text("uptime")),
             (signs::EVICTED, text("evictions")),
-        ];
-        let known = known.into_iter();
-        known
-            .filter_map(|(sign, value)| Some((sign, value?)))
-            .collect()
+        ])
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        let told = stats(&self.address, &self.own)?;
+        let told = stats(&self.login)?;
         let own = figure(&told, "pid").and_then(|pid| u32::try_from(pid).ok());
         Ok(Some(ServerFigures {
-            pid: self.pid.or(own.filter(|_| self.address.is_local())),
+            pid: self.pid.or(own.filter(|_| self.login.address.is_local())),
             memory_bytes: figure(&told, "bytes"),
             ..ServerFigures::default()
         }))
     }
 }
 
-impl Memcached {
-    fn wire(&self, worker: usize) -> MemcachedWire {
-        MemcachedWire {
-            names: self.names,
-            lease_s: self.lease_s,
-            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
-            ids: vec![0; self.keys],
-        }
-    }
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::named(place, None, file, VARIABLES)
 }
 
 /// Connects. A server with `--auth-file` accepts no request before name and password, which
 /// are sent as the value of any key.
-fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
-    let mut client = Client::connect(address)?;
-    let (Some(user), Some(password)) = (&own.user, &own.password) else {
+fn admitted(login: &Login) -> Result<Client, SetupError> {
+    let mut client = Client::connect(&login.address)?;
+    let (Some(user), Some(password)) = (&login.own.user, &login.own.password) else {
         return Ok(client);
     };
-    client.be_patient()?;
     let length = user.len() + 1 + password.len();
     let request = format!("set auth 0 0 {length}\r\n{user} {password}\r\n");
     client.request.extend_from_slice(request.as_bytes());
-    let said = match client.call("auth", true, line) {
-        Ok(Some(Reply::Text(b"STORED"))) => Ok(()),
-        Ok(Some(Reply::Text(text))) => Err(String::from_utf8_lossy(text).into_owned()),
-        Ok(_) => Err("no answer to name and password".to_owned()),
-        Err(error) => Err(client.told(error)),
-    };
-    said.map_err(|said| SetupError(format!("memcached at {address}: {said}")))?;
-    client.request.clear();
-    client.be_endless().map(|()| client)
+    match client.asked("auth", line).map(Option::unwrap_or_default) {
+        Ok(said) if said == b"STORED" => Ok(client),
+        Ok(said) => Err(failed(login, &String::from_utf8_lossy(&said))),
+        Err(said) => Err(failed(login, &said)),
+    }
+}
+
+fn failed(login: &Login, said: &str) -> SetupError {
+    SetupError(format!("memcached at {}: {said}", login.address))
 }
 
 /// The server's statistics: lines `STAT name value`.
-fn stats(address: &Address, own: &Credentials) -> Result<String, SetupError> {
-    let mut client = admitted(address, own)?;
-    client.be_patient()?;
-    client.request.clear();
+fn stats(login: &Login) -> Result<String, SetupError> {
+    let mut client = admitted(login)?;
     client.request.extend_from_slice(b"stats\r\n");
-    let failed = |said: String| SetupError(format!("memcached at {address}: {said}"));
-    match client.call("stats", true, until_end) {
-        Ok(Some(Reply::Text(text))) => Ok(String::from_utf8_lossy(text).into_owned()),
-        Ok(Some(Reply::Error(text))) => {
-            let text = String::from_utf8_lossy(text);
-            Err(failed(format!(
-                "{text}; set ${} and ${}",
-                VARIABLES[0], VARIABLES[1]
-            )))
+    match client.asked("stats", until_end) {
+        Ok(told) => Ok(String::from_utf8_lossy(&told.unwrap_or_default()).into_owned()),
+        Err(said) if said.starts_with("CLIENT_ERROR") => {
+            let [user, password] = VARIABLES;
+            Err(failed(
+                login,
+                &format!("{said}; set ${user} and ${password}"),
+            ))
         }
-        Ok(_) => Err(failed("no answer to `stats`".to_owned())),
-        Err(error) => Err(failed(client.told(error))),
+        Err(said) => Err(failed(login, &said)),
     }
 }
 
@@ -292,13 +225,8 @@ fn told_of<'a>(stats: &'a str, name: &str) -> Option<&'a str> {
 /// connections wait, without an error.
 fn has_room(stats: &str, workers: usize) -> Result<(), SetupError> {
     let free = figure(stats, "max_connections").zip(figure(stats, "curr_connections"));
-    match free.map(|(most, now)| most.saturating_sub(now)) {
-        Some(free) if free < workers as u64 => Err(SetupError(format!(
-            "the server takes {free} connections more, and {workers} workers need one each; \
-             fewer workers (-w), or more connections (memcached -c)"
-        ))),
-        _ => Ok(()),
-    }
+    let free = free.map(|(most, now)| most.saturating_sub(now) as f64);
+    program::has_room(free, workers, "more connections (memcached -c)")
 }
 
 /// The lease in whole seconds: at least one, and less than 30 days, from which on memcached
@@ -321,7 +249,6 @@ pub struct MemcachedWire {
 impl MemcachedWire {
     /// Appends the request that writes our value with a lease, with the flags that say
     /// when. It is answered with a new cas id.
-    #[inline]
     fn set(&self, key: usize, only: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"ms ");
         out.extend_from_slice(&self.names.name(key));
@@ -337,19 +264,14 @@ impl MemcachedWire {
 }
 
 impl Wire for MemcachedWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => ACQUIRE,
-            Request::Release => RELEASE,
-        }
+    fn names(&self) -> [&'static str; 2] {
+        [ACQUIRE, RELEASE]
     }
 
-    #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
         self.set(key, b" ME", out);
     }
 
-    #[inline]
     fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         out.extend_from_slice(b"cas ");
         out.extend_from_slice(&self.names.name(key));
@@ -358,12 +280,10 @@ impl Wire for MemcachedWire {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    #[inline]
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
         Ok(line(input, call)?.map(|(reply, length)| (meaning(reply), length)))
     }
 
-    #[inline]
     fn acquired(&mut self, key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
             Reply::Integer(id) => {
@@ -371,27 +291,16 @@ impl Wire for MemcachedWire {
                 Ok(Answer::Granted)
             }
             Reply::Nil => Ok(Answer::Taken),
-            Reply::Error(text) => Err(refused(ACQUIRE, text)),
-            Reply::Text(_) => Err(wrong_kind(ACQUIRE)),
+            other => Err(unexpected(ACQUIRE, other)),
         }
     }
 
-    #[inline]
-    fn token(&self, granted: Reply<'_>) -> Option<u64> {
-        match granted {
-            Reply::Integer(id) => Some(id as u64),
-            _ => None,
-        }
-    }
-
-    #[inline]
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"STORED") => Ok(()),
             // Another's, or nobody's.
             Reply::Text(b"EXISTS" | b"NOT_FOUND") => Err(LAPSED),
-            Reply::Error(text) => Err(refused(RELEASE, text)),
-            _ => Err(wrong_kind(RELEASE)),
+            other => Err(unexpected(RELEASE, other)),
         }
     }
 
@@ -417,8 +326,7 @@ impl Wire for MemcachedWire {
             }
             // Another's, or nobody's.
             Reply::Text([b'E', b'X', ..] | [b'N', b'F', ..]) => Ok(false),
-            Reply::Error(text) => Err(refused(ACQUIRE, text)),
-            _ => Err(wrong_kind(ACQUIRE)),
+            other => Err(unexpected(ACQUIRE, other)),
         }
     }
 
@@ -428,11 +336,11 @@ impl Wire for MemcachedWire {
 }
 
 /// We no longer owned the key when we released it.
-const LAPSED: CallError = CallError {
-    call: RELEASE,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the lease was over, or the key was evicted, before the release"),
-};
+const LAPSED: CallError = CallError::saying(
+    RELEASE,
+    Errno::TIMEDOUT,
+    "the lease was over, or the key was evicted, before the release",
+);
 
 /// The line that `input` begins with.
 ///
@@ -475,16 +383,15 @@ fn until_end<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     }
     match input.starts_with(b"STAT ") || b"STAT ".starts_with(input) {
         true => Ok(whole.then_some((Reply::Text(input), input.len()))),
-        false => Err(CallError {
-            said: Some("what answers there does not speak memcached's protocol"),
-            ..CallError::new(call, Errno::PROTO)
-        }),
+        false => {
+            let said = "what answers there does not speak memcached's protocol";
+            Err(CallError::saying(call, Errno::PROTO, said))
+        }
     }
 }
 
 /// `HD c7` is a grant with this id, `NS` none, and an error is one; other lines are
 /// what they are.
-#[inline]
 fn meaning(line: Reply<'_>) -> Reply<'_> {
     let Reply::Text(text) = line else { return line };
     match text {

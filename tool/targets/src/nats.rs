@@ -16,23 +16,20 @@ mod frames;
 mod wire;
 
 use crate::address::Address;
-use crate::argument;
-use crate::login::{self, Credentials};
+use crate::login::{self, Credentials, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, secret, text};
 use crate::remote::Client;
 use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
+use crate::table::{Entry, LockCapabilities};
 use crate::wire::{Decoded, Reply};
 use crate::{
-    CallError, Dialled, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
+    CallError, Facts, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts,
 };
 use frames::{Frame, frame, line, status};
 use jostle_sys::files::Errno;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use wire::{CHANGED, LOOK_NS, NatsWire};
@@ -52,6 +49,12 @@ const DUPLICATES: Duration = Duration::from_secs(120);
 
 /// Where name and password stand, as NATS's own command `nats` has it.
 const VARIABLES: [&str; 2] = ["NATS_USER", "NATS_PASSWORD"];
+
+/// Its own limit where nothing is said.
+const USUAL_CONNECTIONS: usize = 65_536;
+
+/// The user of a launched server.
+const OWNER: &str = "jostle";
 
 /// What a bucket's description begins with.
 const PURPOSE: &str = "locks of a run of jostle";
@@ -79,14 +82,10 @@ pub struct Nats {
 impl Target for Nats {
     type Lock = SteppedLock<NatsWire>;
 
-    const THREAD_STACK: usize = STACK;
-
     const ENTRY: Entry = Entry {
         name: "nats",
-        aliases: &[],
-        argument: Some("//HOST:PORT[?tls]"),
-        check_argument: argument::service,
-        family: Family::Service,
+        reach: |place, file| Server(named(place, file)?).version().map(drop),
+        program: Some(&PROGRAM),
         summary: "NATS by its users' recipe: create and delete a key of a JetStream bucket",
         details: "Without an address, a server launched for the run (Debian package nats-server). The locks \
                   are keys of a bucket that is made for the run as the Go client makes one: a stream in files, with one \
@@ -107,42 +106,19 @@ impl Target for Nats {
                   $NATS_PASSWORD, or those of --credentials; a password without a name is a token. ?tls behind the \
                   address asks for TLS, ?ca=FILE for TLS with that authority. Needs NATS 2.9 or later, with JetStream.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            remote: true,
-            tasks: true,
             durable: true,
             fenced: true,
             usual_lease: Some(LEASE),
-            ..LockCapabilities::NONE
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            Server::named(place, file)?.version().map(drop)
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
     fn prepare(setup: &Setup<'_>) -> Result<Nats, SetupError> {
-        let (server, pid) = match setup.argument {
-            Some(place) => (Server::named(place, setup.credentials)?, None),
-            None => {
-                let launched = setup.launcher.follow(&Launch::of(setup))?;
-                let server = Server::launched(launched.address, &launched.secret);
-                (server, Some(launched.pid))
-            }
-        };
-        let lease = match setup.lease {
-            Some(lease) => lease.max(LEAST_LEASE),
-            None if setup.holds_many && !setup.kept => LONG_LEASE,
-            None => LEASE,
-        };
+        let connections = setup.connections(USUAL_CONNECTIONS);
+        let (login, pid) = setup.server(named, &Launch { connections }, Some(OWNER))?;
+        let server = Server(login);
+        let lease = setup.lease_or(LEASE, LONG_LEASE).max(LEAST_LEASE);
         let nats = Nats {
             version: server.version()?,
             server,
@@ -156,16 +132,10 @@ impl Target for Nats {
     }
 
     fn join(&self, worker: usize) -> Result<SteppedLock<NatsWire>, SetupError> {
-        let (client, wire) = self.client(worker)?;
+        let Session { client, inbox, .. } = self.server.session()?;
+        let locks = (self.names, self.keys);
+        let wire = NatsWire::new(locks, self.lease_ns, &inbox, (self.run, worker));
         Ok(SteppedLock::new(client.into_stream(), wire))
-    }
-
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let (client, wire) = self.client(worker)?;
-        Ok(Some(Dialled {
-            stream: client.into_stream(),
-            wire: Box::new(wire),
-        }))
     }
 
     /// The bucket, with all that is in it.
@@ -189,28 +159,20 @@ impl Target for Nats {
         let session = self.server.session().ok();
         // It gives itself a new name at each start.
         let name = session.and_then(|s| Some(s.info["server_id"].as_str()?.to_owned()));
-        let known = name.map(|name| (signs::STARTED, name));
-        known.into_iter().collect()
+        signs::known([(signs::STARTED, name)])
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let facts = [
-            Some((LEASE_FACT, self.lease_ns as f64)),
-            Some(("poll_ns", LOOK_NS as f64)),
-            self.version.map(|version| (VERSION_FACT, version)),
-        ];
-        let facts = facts.into_iter().flatten();
-        facts
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+    fn facts(&self) -> Facts {
+        facts([
+            (LEASE_FACT, Some(self.lease_ns as f64)),
+            ("poll_ns", Some(LOOK_NS as f64)),
+            (VERSION_FACT, self.version),
+        ])
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(ServerFigures {
-            // It counts messages, not locks, and keeps them in files.
-            pid: self.pid,
-            ..ServerFigures::default()
-        }))
+        // It counts messages, not locks, and keeps them in files.
+        Ok(Some(ServerFigures::of_process(self.pid)))
     }
 }
 
@@ -272,14 +234,6 @@ impl Nats {
             false => Err(self.server.refused(&request, &answer)),
         }
     }
-
-    fn client(&self, worker: usize) -> Result<(Client, NatsWire), SetupError> {
-        let Session { client, inbox, .. } = self.server.session()?;
-        client.be_endless()?;
-        let locks = (self.names, self.keys);
-        let worker = (self.run, worker);
-        Ok((client, NatsWire::new(locks, self.lease_ns, &inbox, worker)))
-    }
 }
 
 /// The name of the run's bucket, in which colons are not allowed.
@@ -307,12 +261,9 @@ fn is_running(pid: &str) -> bool {
     stat.is_ok_and(|stat| state(&stat) == Some(false))
 }
 
-/// The server's address, and the user and password for it.
+/// Where it is, and who asks.
 #[derive(Debug)]
-struct Server {
-    address: Address,
-    own: Credentials,
-}
+struct Server(Login);
 
 /// A connection that the server has admitted, with a subject of its own for answers.
 struct Session<'a> {
@@ -323,26 +274,13 @@ struct Session<'a> {
     info: Value,
 }
 
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::named(place, None, file, VARIABLES)
+}
+
 impl Server {
-    fn named(place: &str, file: Option<&Path>) -> Result<Server, SetupError> {
-        Ok(Server {
-            address: Address::one(place, None).map_err(SetupError)?,
-            own: Credentials::find(file, VARIABLES)?,
-        })
-    }
-
-    fn launched(address: String, secret: &str) -> Server {
-        Server {
-            address: Address::Tcp(address),
-            own: Credentials {
-                user: Some("jostle".to_owned()),
-                password: Some(secret.to_owned()),
-            },
-        }
-    }
-
     fn told(&self, said: impl std::fmt::Display) -> SetupError {
-        SetupError(format!("NATS at {}: {said}", self.address))
+        SetupError(format!("NATS at {}: {said}", self.0.address))
     }
 
     fn refused(&self, request: &str, answer: &Value) -> SetupError {
@@ -367,18 +305,12 @@ impl Server {
 
     /// Connects: the server sends its INFO first, and TLS begins after that.
     fn session(&self) -> Result<Session<'_>, SetupError> {
-        let mut client = Client::connect_plainly(&self.address)?;
-        client.be_patient()?;
-        let info = match client.call("INFO", true, greeting) {
-            Ok(Some(Reply::Text(text))) => serde_json::from_slice(text).unwrap_or(Value::Null),
-            Ok(Some(Reply::Error(text))) => {
-                return Err(self.refuses(&String::from_utf8_lossy(text)));
-            }
-            Ok(_) => Value::Null,
-            Err(error) => return Err(self.told(error)),
-        };
+        let mut client = Client::connect_plainly(&self.0.address)?;
+        let info = client.asked("INFO", greeting);
+        let info = info.map_err(|said| self.refuses(&said))?;
+        let info: Value = serde_json::from_slice(&info.unwrap_or_default()).unwrap_or_default();
         let offers = ["tls_required", "tls_available"].map(|name| info[name] == true);
-        let encrypts = matches!(self.address, Address::Tls(..));
+        let encrypts = matches!(self.0.address, Address::Tls(..));
         match (encrypts, offers) {
             (false, [true, _]) => {
                 return Err(self.told("it wants TLS; write ?tls behind its address"));
@@ -390,7 +322,7 @@ impl Server {
         }
         let mut session = Session {
             server: self,
-            client: client.secure(&self.address)?,
+            client: client.secure(&self.0.address)?,
             inbox: format!("_INBOX.{}.", secret()?),
             info,
         };
@@ -420,7 +352,7 @@ impl Session<'_> {
             "headers": true, "no_responders": true, "tls_required": encrypts,
             "lang": "rust", "name": "jostle", "version": env!("CARGO_PKG_VERSION"),
         });
-        let Credentials { user, password } = &self.server.own;
+        let Credentials { user, password } = &self.server.0.own;
         match (user, password) {
             (None, Some(token)) => words["auth_token"] = json!(token),
             (user, password) => {
@@ -428,36 +360,28 @@ impl Session<'_> {
                 words["pass"] = json!(password.as_deref().unwrap_or_default());
             }
         }
-        self.client.request.clear();
         let greeting = format!("CONNECT {words}\r\nSUB {}* 1\r\nPING\r\n", self.inbox);
         self.client.request.extend_from_slice(greeting.as_bytes());
-        let said = match self.client.call("CONNECT", true, answer) {
-            Ok(Some(Reply::Error(text))) => String::from_utf8_lossy(text).into_owned(),
-            Ok(_) => return Ok(()),
-            Err(error) => self.client.told(error),
-        };
-        Err(self.server.refuses(&said))
+        let greeted = self.client.asked("CONNECT", answer);
+        greeted.map(drop).map_err(|said| self.server.refuses(&said))
     }
 
     /// JetStream's answer to a request of its API.
     fn ask(&mut self, request: &str, body: &str) -> Result<Value, SetupError> {
-        self.client.request.clear();
         let (inbox, length) = (&self.inbox, body.len());
         let line = format!("PUB $JS.API.{request} {inbox}0 {length}\r\n{body}\r\n");
         self.client.request.extend_from_slice(line.as_bytes());
-        let said = match self.client.call("JetStream", true, answer) {
-            Ok(Some(Reply::Text(text))) => match serde_json::from_slice(text) {
+        let said = match self.client.asked("JetStream", answer) {
+            Ok(Some(text)) => match serde_json::from_slice(&text) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => format!("its answer to {request} is no JSON: {error}"),
             },
-            Ok(Some(Reply::Nil)) => {
+            Ok(None) => {
                 "JetStream is off; start the server with -js, or write `jetstream {}` into its \
                  settings"
                     .to_owned()
             }
-            Ok(Some(Reply::Error(text))) => String::from_utf8_lossy(text).into_owned(),
-            Ok(_) => format!("no answer to {request}"),
-            Err(error) => self.client.told(error),
+            Err(said) => said,
         };
         Err(self.server.told(said))
     }
@@ -465,12 +389,9 @@ impl Session<'_> {
 
 /// What the server sends unasked, at first.
 fn greeting<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
-    let foreign = CallError {
-        said: Some("what answers there does not speak NATS's protocol"),
-        ..CallError::new(call, Errno::PROTO)
-    };
     if !input.starts_with(b"INFO ") && !b"INFO ".starts_with(input) {
-        return Err(foreign);
+        let said = "what answers there does not speak NATS's protocol";
+        return Err(CallError::saying(call, Errno::PROTO, said));
     }
     let Some((line, length)) = line(input, call)? else {
         return Ok(None);
@@ -517,18 +438,6 @@ pub struct Launch {
     pub connections: usize,
 }
 
-impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
-        /// Its own limit where nothing is said.
-        const USUAL: usize = 65_536;
-        /// Beside the workers'.
-        const SPARE: usize = 100;
-        Launch {
-            connections: USUAL.max(setup.workers + SPARE),
-        }
-    }
-}
-
 impl LaunchRecipe for Launch {
     fn program(&self) -> &'static Program {
         &PROGRAM
@@ -541,7 +450,7 @@ impl LaunchRecipe for Launch {
     fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
         let settings = format!(
             "listen: \"{}\"\nmax_connections: {}\njetstream {{ store_dir: \"{}\" }}\n\
-             authorization {{ user: jostle, password: \"{}\" }}\n",
+             authorization {{ user: {OWNER}, password: \"{}\" }}\n",
             ground.address(),
             self.connections,
             text(&ground.directory.join("data")),
@@ -555,7 +464,6 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        let server = Server::launched(ground.address(), &ground.secret);
-        server.version().map(drop)
+        Server(ground.login(Some(OWNER))).version().map(drop)
     }
 }

@@ -1,8 +1,8 @@
 //! `null`: a lock that costs nothing and excludes nobody. What a measurement
 //! of it shows is the tool's own cost and its ceiling.
 
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument};
+use crate::table::{Entry, LockCapabilities};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait};
 
 /// Nothing.
 #[derive(Debug)]
@@ -17,17 +17,13 @@ impl Target for Null {
 
     const ENTRY: Entry = Entry {
         name: "null",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
-        family: Family::Specimen,
         summary: "grants at once and excludes nobody: the tool's own cost and ceiling",
         details: "No call at all. What is measured on it, the tool adds to every other target.",
         lock: LockCapabilities {
             timeout: true,
             ..LockCapabilities::GRANTS_ALL
         },
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(_setup: &Setup<'_>) -> Result<Null, SetupError> {

@@ -13,7 +13,6 @@ use jostle_sys::library::{Handle, Library};
 use jostle_sys::shared::Region;
 use jostle_sys::{process, signal};
 use std::ffi::CStr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results of `jostle_acquire`.
@@ -59,9 +58,9 @@ impl Target for OwnLibrary {
 
     const ENTRY: Entry = Entry {
         name: "lib",
-        aliases: &[],
         argument: Some("PATH.so[?ARGS]"),
         check_argument: |argument| Typed::parse(argument).map(drop),
+        reach: |argument, _| reach(argument),
         family: Family::Own,
         summary: "your own lock: a shared library with the functions of jostle_lock.h",
         details: "The library is loaded by each worker after it was forked, and by one process \
@@ -72,23 +71,11 @@ impl Target for OwnLibrary {
                   tool/own-locks/ has the header and examples in C, C++, Rust and Go.",
         lock: LockCapabilities {
             shared: true,
-            timeout: true,
-            // Assumed true: the witness finds the violations.
-            excludes: true,
-            ..LockCapabilities::NONE
+            // Exclusion is assumed: the witness finds the violations.
+            ..LockCapabilities::TIMED
         },
-        no_threads: None,
+        ..Entry::PLAIN
     };
-
-    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
-        let typed = Typed::parse(argument).map_err(SetupError)?;
-        shared_object::check(&typed.path).map_err(SetupError)?;
-        let mut librarian = Librarian::start(|mut reporter| {
-            let loaded = reporter.load(&typed.path);
-            reporter.end(&loaded.map(|_| 0));
-        })?;
-        librarian.result().map(drop)
-    }
 
     fn prepare(setup: &Setup<'_>) -> Result<OwnLibrary, SetupError> {
         let typed = Typed::parse(setup.argument).map_err(SetupError)?;
@@ -136,6 +123,16 @@ impl Target for OwnLibrary {
     fn finish(&self) -> Result<(), SetupError> {
         self.conclude()
     }
+}
+
+fn reach(argument: &str) -> Result<(), SetupError> {
+    let typed = Typed::parse(Some(argument)).map_err(SetupError)?;
+    shared_object::check(&typed.path).map_err(SetupError)?;
+    let mut librarian = Librarian::start(|mut reporter| {
+        let loaded = reporter.load(&typed.path);
+        reporter.end(&loaded.map(|_| 0));
+    })?;
+    librarian.result().map(drop)
 }
 
 impl OwnLibrary {
@@ -291,20 +288,18 @@ impl OwnLock {
         allowed: &str,
         lacks: Option<&str>,
     ) -> CallError {
+        let name = &self.name;
         let (errno, text) = match errno(result) {
             // Linux calls it EOPNOTSUPP.
-            Some(Errno::NOTSUP) if lacks.is_some() => (
-                Errno::NOTSUP,
-                lacks.map(|what| format!("{} has no {what}", self.name)),
-            ),
+            Some(Errno::NOTSUP) => {
+                let said = lacks.map(|what| format!("{name} has no {what}"));
+                (Errno::NOTSUP, said)
+            }
             Some(errno) => (errno, None),
-            None => (
-                Errno::PROTO,
-                Some(format!(
-                    "{} returned {result}; jostle_lock.h allows {allowed}",
-                    self.name
-                )),
-            ),
+            None => {
+                let said = format!("{name} returned {result}; jostle_lock.h allows {allowed}");
+                (Errno::PROTO, Some(said))
+            }
         };
         CallError {
             said: text.map(|text| self.kept(result, text)),

@@ -11,7 +11,6 @@ use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use line::{Capabilities, Reply, RequestLine};
 use peer::{ANSWER_PATIENCE, Patience, Peer};
-use std::path::Path;
 
 const NAME: &str = "pipe";
 
@@ -105,13 +104,13 @@ impl Target for Pipe {
 
     const ENTRY: Entry = Entry {
         name: NAME,
-        aliases: &[],
         argument: Some("COMMAND"),
         check_argument: |argument| match argument {
             None => Ok(()),
             some => command::words(NAME, some).map(drop),
         },
         family: Family::Own,
+        reach: |command, _| command::found(NAME, Some(command)).map(drop),
         summary: "your own lock in any language: a program for each worker that answers lines",
         details: "COMMAND is split into words as a shell would, and started without one, once \
                   for each worker; `{worker}` in its words is the worker's number. The worker \
@@ -130,11 +129,8 @@ impl Target for Pipe {
             ..LOCK
         },
         no_threads: Some(NO_THREADS),
+        ..Entry::PLAIN
     };
-
-    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
-        command::found(NAME, argument).map(drop)
-    }
 
     fn prepare(setup: &Setup<'_>) -> Result<Pipe, SetupError> {
         Ok(Pipe::of(command::found(NAME, setup.argument)?, setup))
@@ -146,7 +142,6 @@ impl Target for Pipe {
 }
 
 impl Lock for PipeLock {
-    #[inline]
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let (ms, patience) = match wait {
             Wait::Try => (0, Patience::Short),
@@ -173,7 +168,6 @@ impl Lock for PipeLock {
         }
     }
 
-    #[inline]
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
         let request = RequestLine::release(key);
         match self.peer.call(RELEASE, &request, Patience::Short)? {
@@ -183,7 +177,6 @@ impl Lock for PipeLock {
         }
     }
 
-    #[inline]
     fn token(&self) -> Option<u64> {
         self.token
     }

@@ -2,39 +2,27 @@
 
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{
-    CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, no_memory,
-    until_granted,
+    CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory, until_granted,
 };
 use jostle_sys::posix_sem::Semaphores;
 
 /// The semaphores.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PosixSem(Semaphores);
 
-/// One worker's view of them.
-#[derive(Debug)]
-pub(crate) struct PosixSemLock(Semaphores);
-
 impl Target for PosixSem {
-    type Lock = PosixSemLock;
+    type Lock = PosixSem;
 
     const ENTRY: Entry = Entry {
         name: "posix-sem",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
         family: Family::Semaphore,
         summary: "an unnamed POSIX semaphore in shared memory, by sem_wait(3)",
         details: "Takes one from a process-shared semaphore of value 1 with sem_wait(3), or \
                   sem_clockwait on CLOCK_MONOTONIC with a timeout, and gives it back with \
                   sem_post(3). A newcomer may take it before a waiter that has been woken. What \
                   an owner that died held stays taken.",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<PosixSem, SetupError> {
@@ -43,12 +31,12 @@ impl Target for PosixSem {
             .map_err(no_memory)
     }
 
-    fn join(&self, _worker: usize) -> Result<PosixSemLock, SetupError> {
-        Ok(PosixSemLock(self.0.clone()))
+    fn join(&self, _worker: usize) -> Result<PosixSem, SetupError> {
+        Ok(self.clone())
     }
 }
 
-impl Lock for PosixSemLock {
+impl Lock for PosixSem {
     #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         match wait {

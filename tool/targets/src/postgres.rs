@@ -3,22 +3,20 @@
 //!
 //! `wire` has the protocol, `session` the start of a connection.
 
-pub(crate) mod session;
-pub(crate) mod wire;
+mod session;
+mod wire;
 
-use crate::address::Address;
+use crate::argument;
 use crate::login::Login;
 use crate::names::Names;
-use crate::program::{Ground, LaunchRecipe, Program, Words, text};
+use crate::postgres_try;
+use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
 use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Signs};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
-use session::{Opened, Statement};
-use std::collections::BTreeMap;
+use crate::table::{Entry, LockCapabilities};
+use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
 use std::path::Path;
-use wire::{Asks, PostgresWire};
+use wire::PostgresWire;
 
 /// The variables with user, password and database, those of psql.
 const VARIABLES: [&str; 3] = ["PGUSER", "PGPASSWORD", "PGDATABASE"];
@@ -35,96 +33,15 @@ const SPARE_CONNECTIONS: usize = 10;
 /// What both targets are.
 pub(crate) const LOCK: LockCapabilities = LockCapabilities {
     shared: true,
-    timeout: true,
-    excludes: true,
     survives_owner: true,
     fifo: true,
     pipeline: true,
-    remote: true,
-    tasks: true,
-    ..LockCapabilities::NONE
+    ..LockCapabilities::SERVICE
 };
 
-/// A PostgreSQL.
+/// A PostgreSQL, and the numbers of this run's locks on it.
 #[derive(Debug)]
-pub struct Postgres(Server);
-
-impl Target for Postgres {
-    type Lock = RemoteLock<PostgresWire>;
-
-    const THREAD_STACK: usize = STACK;
-
-    const ENTRY: Entry = Entry {
-        name: "postgres",
-        aliases: &[],
-        argument: Some("//USER@HOST:PORT/DATABASE"),
-        check_argument,
-        family: Family::Service,
-        summary: "PostgreSQL's advisory locks: pg_advisory_lock on a session for each worker",
-        details: "Without an address, a server launched for the run (Debian package postgresql). \
-                  pg_advisory_lock and pg_advisory_unlock of a bigint, as prepared statements, one \
-                  round trip for each; --try by pg_try_advisory_lock, --acquire-timeout by \
-                  lock_timeout. The server queues; a lock goes with its connection, and a \
-                  connection that a pooler or proxy drops loses it unnoticed. Neither durable nor \
-                  replicated nor fenced. User, password and database are those of the address, else \
-                  $PGUSER, $PGPASSWORD and $PGDATABASE. ?sslmode=verify-full behind the database asks for TLS, \
-                  ?sslrootcert=FILE for TLS with that authority.",
-        lock: LOCK,
-        no_threads: None,
-    };
-
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        reach(argument, file)
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
-    fn prepare(setup: &Setup<'_>) -> Result<Postgres, SetupError> {
-        Server::prepare(setup).map(Postgres)
-    }
-
-    fn join(&self, _worker: usize) -> Result<RemoteLock<PostgresWire>, SetupError> {
-        self.0.join(Asks::AndWaits)
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        self.0.dial(Asks::AndWaits)
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(self.0.figures()))
-    }
-
-    fn signs(&self) -> crate::signs::Signs {
-        self.0.signs()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        self.0.facts()
-    }
-}
-
-/// Refuses an argument that is not an address.
-pub(crate) fn check_argument(argument: Option<&str>) -> Result<(), String> {
-    argument.map_or(Ok(()), |place| Login::parse(place).map(drop))
-}
-
-/// Checks that the server that the user named accepts a connection from us.
-pub(crate) fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-    argument.map_or(Ok(()), |place| {
-        session::open(&named(place, file)?).map(drop)
-    })
-}
-
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
-    Login::found(place, file, VARIABLES)
-}
-
-/// A server, and the numbers of this run's locks on it.
-#[derive(Debug)]
-pub(crate) struct Server {
+pub struct Advisory<const POLLED: bool> {
     login: Login,
     names: Names,
     /// Its first process, where it was launched.
@@ -132,132 +49,115 @@ pub(crate) struct Server {
     version: Option<f64>,
 }
 
-impl Server {
-    pub(crate) fn prepare(setup: &Setup<'_>) -> Result<Server, SetupError> {
-        let (login, pid) = match setup.argument {
-            Some(place) => (named(place, setup.credentials)?, None),
-            None => {
-                let launched = setup.launcher.follow(&Launch::of(setup))?;
-                (
-                    of_launched(&launched.address, &launched.secret),
-                    Some(launched.pid),
-                )
-            }
-        };
-        let Opened {
-            mut client,
-            version,
-            ..
-        } = session::open(&login)?;
+/// One whose queue workers wait in.
+pub type Postgres = Advisory<false>;
+
+/// Its line in the table.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "postgres",
+    argument: Some("//USER@HOST:PORT/DATABASE"),
+    check_argument: argument::login,
+    reach: |place, file| session::open(&named(place, file)?).map(drop),
+    program: Some(&PROGRAM),
+    summary: "PostgreSQL's advisory locks: pg_advisory_lock on a session for each worker",
+    details: "Without an address, a server launched for the run (Debian package postgresql). \
+              pg_advisory_lock and pg_advisory_unlock of a bigint, as prepared statements, one \
+              round trip for each; --try by pg_try_advisory_lock, --acquire-timeout by \
+              lock_timeout. The server queues; a lock goes with its connection, and a \
+              connection that a pooler or proxy drops loses it unnoticed. Neither durable nor \
+              replicated nor fenced. User, password and database are those of the address, else \
+              $PGUSER, $PGPASSWORD and $PGDATABASE. ?sslmode=verify-full behind the database asks for TLS, \
+              ?sslrootcert=FILE for TLS with that authority.",
+    lock: LOCK,
+    ..Entry::SERVICE
+};
+
+impl<const POLLED: bool> Target for Advisory<POLLED> {
+    type Lock = RemoteLock<PostgresWire>;
+
+    const ENTRY: Entry = match POLLED {
+        true => postgres_try::ENTRY,
+        false => ENTRY,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Advisory<POLLED>, SetupError> {
+        let (mut login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+        login.path = pid.map(|_| DATABASE.to_owned()).or(login.path);
+        let mut opened = session::open(&login)?;
         if pid.is_none() {
-            has_room(&mut client, setup.workers)?;
+            has_room(&mut opened.client, setup.workers)?;
         }
-        Ok(Server {
+        Ok(Advisory {
             login,
             names: Names::new(setup)?,
             pid,
-            version,
+            version: opened.version,
         })
     }
 
-    fn client(&self, asks: Asks) -> Result<(Client, PostgresWire), SetupError> {
+    fn join(&self, _worker: usize) -> Result<RemoteLock<PostgresWire>, SetupError> {
         let mut client = session::open(&self.login)?.client;
         session::prepare(&mut client, &wire::STATEMENTS)?;
-        Ok((client, PostgresWire::new(self.names, asks)))
+        Ok(RemoteLock::new(
+            client,
+            PostgresWire::new(self.names, POLLED),
+        ))
     }
 
-    pub(crate) fn join(&self, asks: Asks) -> Result<RemoteLock<PostgresWire>, SetupError> {
-        let (client, wire) = self.client(asks)?;
-        Ok(RemoteLock::new(client, wire))
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        // PostgreSQL counts transactions, not locks.
+        Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
-    pub(crate) fn dial(&self, asks: Asks) -> Result<Option<Dialled>, SetupError> {
-        let (client, wire) = self.client(asks)?;
-        Ok(Some(Dialled {
-            stream: client.into_stream(),
-            wire: Box::new(wire),
-        }))
+    fn signs(&self) -> Signs {
+        self.told().unwrap_or_default()
     }
 
-    pub(crate) fn figures(&self) -> ServerFigures {
-        ServerFigures {
-            // PostgreSQL counts transactions, not locks.
-            pid: self.pid,
-            ..ServerFigures::default()
-        }
+    /// The version: 15.018 for 15.18.
+    fn facts(&self) -> Facts {
+        let poll_ns = POLLED.then_some(wire::POLL_NS as f64);
+        facts([(VERSION_FACT, self.version), ("poll_ns", poll_ns)])
     }
+}
 
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::found(place, file, VARIABLES)
+}
+
+impl<const POLLED: bool> Advisory<POLLED> {
     /// Who answers is no PostgreSQL if the process that serves the session is another than it
     /// says.
     fn told(&self) -> Result<Signs, SetupError> {
-        const ASKED: Statement = Statement {
-            name: "signs",
-            query: "select pg_backend_pid() || ' ' || (extract(epoch from clock_timestamp()) * \
-                    1000)::bigint || ' ' || pg_postmaster_start_time()",
-        };
+        const ASKED: &str = "select pg_backend_pid() || ' ' || (extract(epoch from clock_timestamp()) * \
+                             1000)::bigint || ' ' || pg_postmaster_start_time()";
         let mut opened = session::open(&self.login)?;
-        session::prepare(&mut opened.client, &[ASKED])?;
-        let said = session::ask(&mut opened.client, &ASKED)?;
+        let said = session::ask(&mut opened.client, ASKED)?;
         let mut words = said.splitn(3, ' ');
         let mut next = || words.next().unwrap_or_default().to_owned();
         let (process, wall_ms, started) = (next(), next(), next());
         let other = opened.backend.is_some_and(|pid| pid.to_string() != process);
         let pooler = if other { "a pooler" } else { "" };
         let wall_ms = wall_ms.parse().ok().map(signs::ahead);
-        Ok([
-            Some((signs::STARTED, started)),
-            Some((signs::POOLER, pooler.to_owned())),
-            wall_ms.map(|ms| (signs::WALL_CLOCK, ms)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect())
-    }
-
-    pub(crate) fn signs(&self) -> Signs {
-        self.told().unwrap_or_default()
-    }
-
-    /// The version: 15.018 for 15.18.
-    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
-        let version = self
-            .version
-            .map(|version| (crate::VERSION_FACT.to_owned(), version));
-        version.into_iter().collect()
+        Ok(signs::known([
+            (signs::STARTED, Some(started)),
+            (signs::POOLER, Some(pooler.to_owned())),
+            (signs::WALL_CLOCK, wall_ms),
+        ]))
     }
 }
 
 /// Whether a server of the user's takes so many connections more.
 fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
-    const FREE: Statement = Statement {
-        name: "free",
-        query: "select current_setting('max_connections')::int \
-                - current_setting('superuser_reserved_connections')::int \
-                - (select count(*) from pg_stat_activity where backend_type = 'client backend')",
-    };
-    session::prepare(client, &[FREE])?;
-    let free = session::ask(client, &FREE)?;
+    const FREE: &str = "select current_setting('max_connections')::int \
+                        - current_setting('superuser_reserved_connections')::int \
+                        - (select count(*) from pg_stat_activity where backend_type = 'client backend')";
+    let free = session::ask(client, FREE)?;
     // Our own connection ends before the workers connect, so that it counts as free.
-    match free.parse::<i64>() {
-        Ok(free) if free + 1 < workers as i64 => Err(SetupError(format!(
-            "the server takes {} connections more, and {workers} workers need one each; fewer \
-             workers (-w), or raise its max_connections",
-            free + 1
-        ))),
-        _ => Ok(()),
-    }
+    let free = free.parse::<f64>().ok().map(|free| free + 1.0);
+    program::has_room(free, workers, "raise its max_connections")
 }
 
-fn of_launched(address: &str, secret: &str) -> Login {
-    Login {
-        address: Address::Tcp(address.to_owned()),
-        user: Some(OWNER.to_owned()),
-        password: Some(secret.to_owned()),
-        path: Some(DATABASE.to_owned()),
-    }
-}
-
-pub(crate) static PROGRAM: Program = Program {
+static PROGRAM: Program = Program {
     file: "postgres",
     places: &["/usr/lib/postgresql/*"],
     package: Some("postgresql"),
@@ -302,18 +202,13 @@ impl LaunchRecipe for Launch {
     fn before(&self, ground: &Ground) -> Vec<Words> {
         let here = |name: &str| text(&ground.directory.join(name));
         let initdb = text(&ground.program.with_file_name("initdb"));
-        let options = [
-            "--auth=password",
-            "--no-sync",
-            "--locale=C",
-            "--encoding=UTF8",
-        ];
+        let options =
+            format!("--auth=password --no-sync --locale=C --encoding=UTF8 --username={OWNER}");
         let named = [
-            format!("--username={OWNER}"),
             format!("--pwfile={}", here("password")),
             format!("--pgdata={}", here("data")),
         ];
-        let options = options.iter().map(|option| (*option).to_owned());
+        let options = options.split(' ').map(str::to_owned);
         vec![[initdb].into_iter().chain(options).chain(named).collect()]
     }
 
@@ -333,7 +228,9 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        session::open(&of_launched(&ground.address(), &ground.secret)).map(drop)
+        let mut login = ground.login(Some(OWNER));
+        login.path = Some(DATABASE.to_owned());
+        session::open(&login).map(drop)
     }
 
     /// It has to be asked to end, so that it removes its small System V memory segment.

@@ -9,12 +9,15 @@ use crate::address::Address;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::exec::Exec;
 use crate::http_head::{Foreign, Head};
+use crate::remote::Client;
 use crate::stream::Stream;
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family};
+use crate::wire::Reply;
 use crate::{CallError, ServerFigures, SetupError, surplus};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use jostle_sys::spawn::{self, Word};
+use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,9 +26,9 @@ use std::time::Duration;
 pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "procd",
-        aliases: &[],
         argument: Some("[//HOST:PORT]/PROCEDURE?ARGS"),
         check_argument: |argument| Place::read(argument).map(drop),
+        reach: |argument, _| reach(argument),
         family: Family::Server,
         summary: "the procedure engine procd, over one connection for each worker; without an \
                   address, one launched for the run",
@@ -38,10 +41,8 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
                   `message.1000`, of 1000 bytes, and without a procedure `/sizecheck?file=message.1000&max=1000` is \
                   called. A token is taken from $JOSTLE_CALL_TOKEN. The engine's count of calls is \
                   reconciled with the workers'.",
-        lock: LockCapabilities::NONE,
-        no_threads: None,
+        ..Entry::PLAIN
     },
-    reach: |argument| reach(argument).map(drop),
     prepare: |setup| Kept::prepare(setup).map(|kept| Box::new(kept) as Box<dyn Requests>),
     null: None,
     usual_ns: |_| 7_500,
@@ -52,9 +53,9 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
 pub(crate) static THIN: RequestTarget = RequestTarget {
     entry: Entry {
         name: "procd-call",
-        aliases: &[],
         argument: TARGET.entry.argument,
         check_argument: TARGET.entry.check_argument,
+        reach: |argument, _| reach(argument).and_then(|()| thin_client().map(drop)),
         family: Family::Server,
         summary: "the same engine by a process for each call, its thin client jostle-call",
         details: "As `exec` starts it: phases `spawn`, `run` and `reap`, and its exit code, which \
@@ -62,10 +63,8 @@ pub(crate) static THIN: RequestTarget = RequestTarget {
                   answer with a code). The program is the one beside jostle, else that in $PATH. \
                   Where no address is given it calls the launched engine over a Unix socket, as \
                   it does by default.",
-        lock: LockCapabilities::NONE,
-        no_threads: None,
+        ..Entry::PLAIN
     },
-    reach: |argument| reach(argument).and_then(|()| thin_client().map(drop)),
     prepare: |setup| Thin::prepare(setup).map(|thin| Box::new(thin) as Box<dyn Requests>),
     null: None,
     usual_ns: |_| 45_000,
@@ -80,9 +79,6 @@ const MESSAGE: (&str, [u8; 1000]) = ("message.1000", [b'm'; 1000]);
 
 /// Codes from here on are statuses; exit codes end below.
 const STATUSES: u32 = 1000;
-
-/// The longest wait for the counters.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is called, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +138,8 @@ impl Place {
     }
 }
 
-fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+fn reach(argument: &str) -> Result<(), SetupError> {
+    let argument = Some(argument).filter(|argument| !argument.is_empty());
     match Place::read(argument).map_err(SetupError)?.address {
         Some(address) => figures(&address, token().as_deref()).map(drop),
         None => Ok(()),
@@ -155,35 +152,21 @@ fn token() -> Option<String> {
 
 /// What the engine counts.
 fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, SetupError> {
-    let bad = |what: String| SetupError(format!("the engine at {address}: {what}"));
-    let said = |error: io::Error| bad(error.to_string());
-    let stream = address.connect()?;
-    stream.set_patience(Some(PATIENCE)).map_err(said)?;
-    let mut request = Vec::new();
-    write_request(&mut request, b"/stats", token);
-    (&stream).write_all(&request).map_err(said)?;
-    let mut input = Vec::new();
-    let reply = loop {
-        let mut buffer = [0; 4096];
-        let count = (&stream).read(&mut buffer).map_err(said)?;
-        if count == 0 {
-            return Err(bad("it closed the connection".to_owned()));
-        }
-        input.extend_from_slice(&buffer[..count]);
-        match Head::read(&input) {
-            Ok(Some(reply)) => break reply,
-            Ok(None) => {}
-            Err(Foreign) => return Err(bad(NONSENSE.to_owned())),
-        }
-    };
-    if reply.status == 401 {
-        return Err(bad("its token is wanted; set JOSTLE_CALL_TOKEN".to_owned()));
-    }
-    let page: serde_json::Value =
-        serde_json::from_slice(&input[reply.head..reply.length]).unwrap_or_default();
-    let figure = |name: &str| page.get(name).and_then(serde_json::Value::as_u64);
+    let bad = |what: &str| SetupError(format!("the engine at {address}: {what}"));
+    let mut client = Client::connect_plainly(address)?;
+    write_request(&mut client.request, b"/stats", token);
+    let page = client.asked("stats", |input, call| {
+        let head = Head::read(input).map_err(|Foreign| nonsense(call))?;
+        Ok(head.map(|head| match head.status {
+            401 => (Reply::Error(UNAUTHORISED), head.length),
+            _ => (Reply::Text(&input[head.head..head.length]), head.length),
+        }))
+    });
+    let page = page.map_err(|said| bad(&said))?.unwrap_or_default();
+    let page: Value = serde_json::from_slice(&page).unwrap_or_default();
+    let figure = |name: &str| page.get(name).and_then(Value::as_u64);
     let Some(answered) = answered(&page) else {
-        return Err(bad("this is not procd: /stats counts no calls".to_owned()));
+        return Err(bad("this is not procd: /stats counts no calls"));
     };
     Ok(ServerFigures {
         grants: Some(answered),
@@ -195,9 +178,9 @@ fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, Setu
 }
 
 /// The number of requests from callers: executed calls and refused ones.
-fn answered(page: &serde_json::Value) -> Option<u64> {
+fn answered(page: &Value) -> Option<u64> {
     let figure = |name: &str| page.get(name)?.as_u64();
-    let busy = |procedure: &serde_json::Value| procedure.pointer("/errors/busy")?.as_u64();
+    let busy = |procedure: &Value| procedure.pointer("/errors/busy")?.as_u64();
     let refused = ["unknown", "malformed", "unauthorized"].map(|name| figure(name).unwrap_or(0));
     let procedures = page.get("procedures").and_then(|all| all.as_object());
     let busy: u64 = procedures.map_or(0, |all| all.values().filter_map(busy).sum());
@@ -225,7 +208,12 @@ fn code(answer: &Head) -> u32 {
     }
 }
 
-const NONSENSE: &str = "this is not procd";
+const UNAUTHORISED: &[u8] = b"its token is wanted; set JOSTLE_CALL_TOKEN";
+
+#[cold]
+fn nonsense(call: &'static str) -> CallError {
+    CallError::saying(call, Errno::PROTO, "this is not procd")
+}
 
 /// An engine asked over connections that are kept.
 #[derive(Debug)]
@@ -334,11 +322,8 @@ impl Caller for KeptCaller<'_> {
     }
 
     fn part(&mut self) -> Result<(), CallError> {
-        // None after a failure, or where the engine has closed it.
-        match self.stream.take() {
-            Some(stream) => stream.part("recv"),
-            None => Ok(()),
-        }
+        let stream = self.stream.take();
+        stream.map_or(Ok(()), |stream| stream.part("recv"))
     }
 }
 
@@ -361,12 +346,7 @@ impl KeptCaller<'_> {
                 Err(error) => return Err(failed("recv", &error)),
             }
             let reply = Head::read(&self.input[..filled]);
-            let reply = reply.map_err(|Foreign| CallError {
-                call: "recv",
-                errno: Errno::PROTO.raw_os_error(),
-                said: Some(NONSENSE),
-            })?;
-            match reply {
+            match reply.map_err(|Foreign| nonsense("recv"))? {
                 Some(reply) if reply.length < filled => return Err(surplus::error("recv")),
                 Some(reply) => return Ok(reply),
                 None => {}
@@ -378,11 +358,10 @@ impl KeptCaller<'_> {
 #[cold]
 fn failed(call: &'static str, error: &io::Error) -> CallError {
     match error.kind() {
-        io::ErrorKind::WouldBlock => CallError {
-            call,
-            errno: Errno::TIMEDOUT.raw_os_error(),
-            said: Some("the engine did not answer within --call-timeout"),
-        },
+        io::ErrorKind::WouldBlock => {
+            let said = "the engine did not answer within --call-timeout";
+            CallError::saying(call, Errno::TIMEDOUT, said)
+        }
         _ => CallError::from_system(call, error),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::mutex::{self, MutexLock};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target, argument};
+use crate::{Setup, SetupError, Target};
 use jostle_sys::pthread::{MutexKind, Mutexes};
 
 /// The mutexes.
@@ -14,20 +14,13 @@ impl Target for Pthread {
 
     const ENTRY: Entry = Entry {
         name: "pthread",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
         family: Family::Memory,
         summary: "a process-shared pthread mutex of the default kind",
         details: "pthread_mutex_clocklock and pthread_mutex_unlock on a mutex in shared memory. glibc's is a \
                   futex of three states, without spinning. A newcomer may take it before a waiter \
                   that has been woken. What an owner that died held stays taken.",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Pthread, SetupError> {

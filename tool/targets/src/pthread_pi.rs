@@ -2,7 +2,7 @@
 
 use crate::mutex::{self, MutexLock};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target, argument};
+use crate::{Setup, SetupError, Target};
 use jostle_sys::pthread::{MutexKind, Mutexes};
 
 /// The mutexes.
@@ -14,9 +14,6 @@ impl Target for PthreadPi {
 
     const ENTRY: Entry = Entry {
         name: "pthread-pi",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
         family: Family::Memory,
         summary: "a process-shared pthread mutex with priority inheritance",
         details: "As `pthread`, with PTHREAD_PRIO_INHERIT: contended, the kernel lends the owner the highest \
@@ -25,12 +22,10 @@ impl Target for PthreadPi {
                   assertion of glibc ends its waiters with SIGABRT. It needs Linux 5.14 and glibc \
                   2.35.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
             fifo: true,
-            ..LockCapabilities::NONE
+            ..LockCapabilities::TIMED
         },
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<PthreadPi, SetupError> {

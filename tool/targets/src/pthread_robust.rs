@@ -2,7 +2,7 @@
 
 use crate::mutex::{self, MutexLock};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target, argument};
+use crate::{Setup, SetupError, Target};
 use jostle_sys::pthread::{MutexKind, Mutexes};
 
 /// The mutexes.
@@ -14,21 +14,16 @@ impl Target for PthreadRobust {
 
     const ENTRY: Entry = Entry {
         name: "pthread-robust",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
         family: Family::Memory,
         summary: "a process-shared robust pthread mutex, which tells of a dead owner",
         details: "As `pthread`, with PTHREAD_MUTEX_ROBUST: each owner is entered in a list that the kernel \
                   walks when a thread ends, and the next owner is told (EOWNERDEAD) and makes the \
                   mutex consistent.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
             survives_owner: true,
-            ..LockCapabilities::NONE
+            ..LockCapabilities::TIMED
         },
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<PthreadRobust, SetupError> {

@@ -2,57 +2,62 @@
 //! differ in whom a lock belongs to.
 
 use crate::file_set::{Access, FileSet, Opened};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait, until_granted};
+use crate::table::Entry;
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, ofd, posix};
 use jostle_model::plan::Range;
 use jostle_sys::files::{self, Bytes, Errno, Holder, LockKind};
 use jostle_sys::owners::OwnedBy;
 use std::os::fd::BorrowedFd;
 
-/// The files, and how they are locked.
+/// The files, and how they are locked: for the process, or else for the open file.
 #[derive(Debug)]
-pub(crate) struct RecordLocks {
+pub struct RecordLocks<const OF_PROCESS: bool> {
     files: FileSet,
-    holder: Holder,
     range: Range,
 }
 
-impl RecordLocks {
-    pub(crate) fn prepare(
-        setup: &Setup<'_>,
-        name: &str,
-        holder: Holder,
-    ) -> Result<RecordLocks, SetupError> {
-        let probe = match holder {
-            Holder::OpenFile => |file: BorrowedFd<'_>| attempt(file, Holder::OpenFile),
-            Holder::Process => |file: BorrowedFd<'_>| attempt(file, Holder::Process),
-        };
+impl<const OF_PROCESS: bool> RecordLocks<OF_PROCESS> {
+    const HOLDER: Holder = match OF_PROCESS {
+        true => Holder::Process,
+        false => Holder::OpenFile,
+    };
+
+    fn lock(&self, files: Opened, worker: usize) -> RecordLock {
+        RecordLock {
+            files,
+            holder: Self::HOLDER,
+            bytes: bytes(self.range, worker),
+        }
+    }
+}
+
+impl<const OF_PROCESS: bool> Target for RecordLocks<OF_PROCESS> {
+    type Lock = RecordLock;
+
+    const ENTRY: Entry = match OF_PROCESS {
+        true => posix::ENTRY,
+        false => ofd::ENTRY,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let probe = |file: BorrowedFd<'_>| attempt(file, Self::HOLDER);
         Ok(RecordLocks {
-            files: FileSet::prepare(setup, name, Access::Write, probe)?,
-            holder,
+            files: FileSet::prepare(setup, Self::ENTRY.name, Access::Write, probe)?,
             range: setup.range,
         })
     }
 
-    pub(crate) fn join(&self, worker: usize) -> Result<RecordLock, SetupError> {
-        Ok(RecordLock {
-            files: self.files.join(worker)?,
-            holder: self.holder,
-            bytes: bytes(self.range, worker),
-        })
+    fn join(&self, worker: usize) -> Result<RecordLock, SetupError> {
+        Ok(self.lock(self.files.join(worker)?, worker))
+    }
+
+    fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
+        Ok(self.lock(self.files.session(worker, key)?, worker))
     }
 
     /// Who has a lock of this kind, of either holder: they exclude each other.
-    pub(crate) fn owners(&self) -> Vec<(u32, String)> {
-        self.files.owners(OwnedBy::Record)
-    }
-
-    /// For lock number `key` alone.
-    pub(crate) fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
-        Ok(RecordLock {
-            files: self.files.session(worker, key)?,
-            holder: self.holder,
-            bytes: bytes(self.range, worker),
-        })
+    fn owners(&self) -> Option<Vec<(u32, String)>> {
+        Some(self.files.owners(OwnedBy::Record))
     }
 }
 
@@ -90,30 +95,18 @@ pub struct RecordLock {
 impl Lock for RecordLock {
     #[inline]
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        let block = match wait {
-            Wait::Try => false,
-            Wait::Block { .. } => true,
-            Wait::Until(_) => return Err(CallError::unsupported("fcntl")),
-        };
         let (holder, bytes) = (self.holder, self.bytes);
-        let file = self.files.enter(key)?;
-        let outcome = until_granted("fcntl", || {
+        self.files.acquire("fcntl", key, wait, |file, block| {
             files::record_lock(file, holder, mode.into(), bytes, block)
-        });
-        if self.files.open_each() && outcome != Ok(Outcome::Granted) {
-            self.files.close(key);
-        }
-        outcome
+        })
     }
 
     #[inline]
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
-        if self.files.open_each() {
-            self.files.close(key);
-            return Ok(());
-        }
-        files::record_release(self.files.held(key)?, self.holder, self.bytes)
-            .map_err(|errno| CallError::new("fcntl", errno))
+        let (holder, bytes) = (self.holder, self.bytes);
+        self.files.release("fcntl", key, |file| {
+            files::record_release(file, holder, bytes)
+        })
     }
 }
 

@@ -3,25 +3,23 @@
 //! deletes the key only if it still holds the value. The recipe has no queue: a client that
 //! finds the lock taken tries again.
 
-use crate::address::Address;
 use crate::argument;
 use crate::keeping::whole_millis;
-use crate::login::{self, Credentials};
+use crate::login::{self, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words};
 use crate::remote::{Client, RemoteLock, info_figure, info_text};
 use crate::signs::{self, Signs};
 use crate::strangers::strangers;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
-use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
+use crate::table::{Entry, LockCapabilities};
+use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
 use crate::{
-    CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target,
-    VERSION_FACT,
+    CallError, Facts, Keeping, LEASE_FACT, Lock, Mode, ServerFigures, Setup, SetupError, Target,
+    VERSION_FACT, facts,
 };
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
-use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,17 +28,19 @@ use std::time::Duration;
 const POLL_NS: u64 = 1_000_000;
 
 /// The lease: the documentation's example.
-const LEASE_MS: u64 = 30_000;
-pub(crate) const USUAL_LEASE: Duration = Duration::from_millis(LEASE_MS);
+pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(30);
 
 const SCRIPT: &str = "EVALSHA";
 
 /// The lease of locks that are held while a million others are acquired, and that nobody
 /// renews: twice the default limit on a run's length.
-const LONG_LEASE_MS: u64 = 600_000;
+const LONG_LEASE: Duration = Duration::from_secs(600);
+
+/// Its own limit where nothing is said.
+const USUAL_CONNECTIONS: usize = 10_000;
 
 /// As redis-cli names a server with TLS.
-pub(crate) const TLS_SCHEME: &str = "rediss";
+const TLS_SCHEME: &str = "rediss";
 
 /// Keys per request when a run's keys are removed.
 const REMOVED_AT_ONCE: usize = 1_000;
@@ -53,29 +53,43 @@ const RELEASE: &[u8] =
 const RENEW: &[u8] =
     b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// A Redis.
-#[derive(Debug)]
-pub struct Redis {
-    server: Server,
-    run: u64,
+/// By what recipe workers lock.
+pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
+    /// A worker's handle.
+    type Lock: Lock;
+
+    /// Its line in the table.
+    const ENTRY: Entry;
+
+    /// Between two tries.
+    const POLL_NS: Option<u64>;
+
+    /// As [`Target::join`].
+    ///
+    /// # Errors
+    /// In words for the user, with the remedy.
+    fn join(server: &On<Self>, worker: usize) -> Result<Self::Lock, SetupError>;
 }
 
-/// A server, and the names and the lease of this run's locks on it.
-pub(crate) struct Server {
-    address: Address,
-    own: Credentials,
+/// A Redis on which workers lock by a recipe, and the names and the lease of this run's
+/// locks.
+#[derive(Debug)]
+pub struct On<R> {
+    login: Login,
     pub(crate) names: Names,
     keys: usize,
     pub(crate) lease_ms: u64,
+    run: u64,
     version: Option<f64>,
+    recipe: PhantomData<R>,
 }
 
-/// Without the password.
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Redis at {}", self.address)
-    }
-}
+/// Locked by the recipe of its documentation.
+pub type Redis = On<Documented>;
+
+/// The recipe of its documentation.
+#[derive(Debug)]
+pub struct Documented;
 
 /// One worker's side of the recipe.
 #[derive(Debug)]
@@ -89,17 +103,15 @@ pub struct RedisWire {
     renewal: Vec<u8>,
 }
 
-impl Target for Redis {
+impl Recipe for Documented {
     type Lock = RemoteLock<RedisWire>;
-
-    const THREAD_STACK: usize = STACK;
 
     const ENTRY: Entry = Entry {
         name: "redis",
         aliases: &[TLS_SCHEME],
-        argument: Some("//HOST:PORT[?tls]"),
         check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
-        family: Family::Service,
+        reach,
+        program: Some(&PROGRAM),
         summary: "Redis by the recipe of its documentation: SET NX PX, release by a script",
         details: "Without an address, a server launched for the run (Debian package redis-server), which \
                   keeps nothing on disk. SET key value NX PX 30000 with a value of each worker's own; released by a script \
@@ -112,130 +124,74 @@ impl Target for Redis {
                   that wants one is $REDISCLI_AUTH, or that of --credentials. rediss://HOST:PORT asks for TLS, \
                   ?ca=FILE behind it for TLS with that authority.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
             pipeline: true,
-            remote: true,
-            tasks: true,
             usual_lease: Some(USUAL_LEASE),
             answering: Some("echo"),
-            ..LockCapabilities::NONE
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        reach(argument, file)
-    }
+    const POLL_NS: Option<u64> = Some(POLL_NS);
 
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
-    fn prepare(setup: &Setup<'_>) -> Result<Redis, SetupError> {
-        Ok(Redis {
-            server: Server::prepare(setup)?,
-            run: setup.seed,
-        })
-    }
-
-    fn join(&self, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
-        let mut client = self.server.client()?;
-        let wire = self.wire(worker, &mut client)?;
-        Ok(RemoteLock::new(client, wire))
-    }
-
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let mut client = self.server.client()?;
-        let wire = Box::new(self.wire(worker, &mut client)?);
-        let stream = client.into_stream();
-        Ok(Some(Dialled { stream, wire }))
-    }
-
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
-        self.server.remove_leftovers()
-    }
-
-    fn strangers(&self) -> Vec<String> {
-        self.server.strangers()
-    }
-
-    fn signs(&self) -> Signs {
-        self.server.signs()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let poll = ("poll_ns".to_owned(), POLL_NS as f64);
-        self.server.facts().into_iter().chain([poll]).collect()
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.server.figures().map(Some)
-    }
-}
-
-impl Redis {
-    fn wire(&self, worker: usize, client: &mut Client) -> Result<RedisWire, SetupError> {
-        Ok(RedisWire {
-            names: self.server.names,
-            lease_ms: self.server.lease_ms.to_string().into_bytes(),
-            keeping: self.server.keeping(),
-            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
+    fn join(server: &Redis, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
+        let mut client = server.client()?;
+        let wire = RedisWire {
+            names: server.names,
+            lease_ms: server.lease_ms.to_string().into_bytes(),
+            // Each lock by itself, by a script.
+            keeping: Keeping::each(SCRIPT, server.lease_ms * 1_000_000),
+            value: format!("{:016x}{worker:08x}", server.run).into_bytes(),
             script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
             renewal: client.ask(&[b"SCRIPT", b"LOAD", RENEW])?,
-        })
+        };
+        Ok(RemoteLock::new(client, wire))
     }
 }
 
 /// Checks that the server that the user named accepts a connection from us.
-pub(crate) fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-    let Some(place) = argument else {
-        return Ok(());
-    };
-    let mut client = Client::admitted(&address(place)?, &Credentials::find(file, VARIABLES)?)?;
-    client.ask(&[b"PING"]).map(drop)
+fn reach(place: &str, file: Option<&Path>) -> Result<(), SetupError> {
+    answers(&named(place, file)?)
 }
 
-impl Server {
-    pub(crate) fn prepare(setup: &Setup<'_>) -> Result<Server, SetupError> {
-        let file = setup.credentials;
-        reach(setup.argument, file)?;
-        let (address, own) = match setup.argument {
-            Some(place) => (address(place)?, Credentials::find(file, VARIABLES)?),
-            None => {
-                let launched = setup.launcher.follow(&Launch::of(setup))?;
-                (
-                    Address::Tcp(launched.address),
-                    of_launched(&launched.secret),
-                )
-            }
-        };
-        Ok(Server {
-            version: version(&address, &own),
-            address,
-            own,
+fn answers(login: &Login) -> Result<(), SetupError> {
+    Client::admitted(login)?.ask(&[b"PING"]).map(drop)
+}
+
+impl<R: Recipe> On<R> {
+    pub(crate) fn client(&self) -> Result<Client, SetupError> {
+        Client::admitted(&self.login)
+    }
+}
+
+impl<R: Recipe> Target for On<R> {
+    type Lock = R::Lock;
+
+    const ENTRY: Entry = R::ENTRY;
+
+    fn prepare(setup: &Setup<'_>) -> Result<On<R>, SetupError> {
+        let connections = setup.connections(USUAL_CONNECTIONS);
+        let (login, _) = setup.server(named, &Launch { connections }, None)?;
+        let server = On {
+            version: version(&login),
+            login,
             names: Names::new(setup)?,
             keys: setup.keys,
-            lease_ms: match setup.lease {
-                Some(lease) => whole_millis(lease),
-                None if setup.holds_many && !setup.kept => LONG_LEASE_MS,
-                None => LEASE_MS,
-            },
-        })
+            lease_ms: whole_millis(setup.lease_or(USUAL_LEASE, LONG_LEASE)),
+            run: setup.seed,
+            recipe: PhantomData,
+        };
+        // It may lack what the recipe needs.
+        R::join(&server, 0).map(|_| server)
     }
 
-    /// Each lock by itself, by a script.
-    pub(crate) fn keeping(&self) -> Keeping {
-        Keeping::each(SCRIPT, self.lease_ms * 1_000_000)
-    }
-
-    pub(crate) fn client(&self) -> Result<Client, SetupError> {
-        Client::admitted(&self.address, &self.own)
+    fn join(&self, worker: usize) -> Result<R::Lock, SetupError> {
+        R::join(self, worker)
     }
 
     /// Removes the keys of killed workers, which would otherwise stay until their leases
     /// end.
-    pub(crate) fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut client = self.client()?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
             let last = self.keys.min(first + REMOVED_AT_ONCE);
@@ -247,20 +203,20 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
-        let lease = (LEASE_FACT.to_owned(), self.lease_ms as f64 * 1e6);
-        let version = self
-            .version
-            .map(|version| (VERSION_FACT.to_owned(), version));
-        version.into_iter().chain([lease]).collect()
+    fn facts(&self) -> Facts {
+        facts([
+            (LEASE_FACT, Some(self.lease_ms as f64 * 1e6)),
+            (VERSION_FACT, self.version),
+            ("poll_ns", R::POLL_NS.map(|ns| ns as f64)),
+        ])
     }
 
-    pub(crate) fn strangers(&self) -> Vec<String> {
+    fn strangers(&self) -> Vec<String> {
         strangers(self.client())
     }
 
     /// As far as INFO has them: the server's time only since version 7.
-    pub(crate) fn signs(&self) -> Signs {
+    fn signs(&self) -> Signs {
         let info = self
             .client()
             .and_then(|mut client| client.ask(&[b"INFO", b"all"]));
@@ -274,55 +230,40 @@ impl Server {
         let removed: u64 = flushes.into_iter().flatten().sum();
         let text = |name: &str| info_text(&info, name).map(str::to_owned);
         let wall_ms = info_figure(&info, "server_time_usec").map(|us| signs::ahead(us / 1_000));
-        let known = [
+        let removed = (!info.is_empty()).then(|| removed.to_string());
+        signs::known([
             (signs::STARTED, text("run_id")),
             (signs::EVICTED, text("evicted_keys")),
-            (
-                signs::REMOVED,
-                (!info.is_empty()).then(|| removed.to_string()),
-            ),
+            (signs::REMOVED, removed),
             (signs::WALL_CLOCK, wall_ms),
-        ];
-        let known = known.into_iter();
-        known
-            .filter_map(|(sign, value)| Some((sign, value?)))
-            .collect()
+        ])
     }
 
-    pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
         let info = self.client()?.ask(&[b"INFO"])?;
-        Ok(ServerFigures {
+        Ok(Some(ServerFigures {
             // Redis counts commands, not locks.
-            grants: None,
-            pid: self.address.process(&info),
             memory_bytes: info_figure(&info, "used_memory"),
-            ..ServerFigures::default()
-        })
+            ..ServerFigures::of_process(self.login.address.process(&info))
+        }))
     }
 }
 
 /// The version that a server reports; None if it does not permit the query.
-fn version(address: &Address, own: &Credentials) -> Option<f64> {
-    let mut client = Client::admitted(address, own).ok()?;
-    let info = client.ask(&[b"INFO", b"server"]).ok()?;
+fn version(login: &Login) -> Option<f64> {
+    let info = Client::admitted(login).and_then(|mut client| client.ask(&[b"INFO", b"server"]));
+    let info = info.ok()?;
     login::version(info_text(&info, "redis_version")?)
 }
 
 /// The variables with user and password; the password's is that of redis-cli.
 const VARIABLES: [&str; 2] = ["REDISCLI_USER", "REDISCLI_AUTH"];
 
-fn of_launched(secret: &str) -> Credentials {
-    Credentials {
-        user: None,
-        password: Some(secret.to_owned()),
-    }
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::named(place, Some(TLS_SCHEME), file, VARIABLES)
 }
 
-fn address(place: &str) -> Result<Address, SetupError> {
-    Address::one(place, Some(TLS_SCHEME)).map_err(SetupError)
-}
-
-pub(crate) static PROGRAM: Program = Program {
+static PROGRAM: Program = Program {
     file: "redis-server",
     places: &[],
     package: Some("redis-server"),
@@ -334,18 +275,6 @@ pub(crate) static PROGRAM: Program = Program {
 pub struct Launch {
     /// Connections that it takes.
     pub connections: usize,
-}
-
-impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
-        /// Its own limit where nothing is said.
-        const USUAL: usize = 10_000;
-        /// Beside the workers'.
-        const SPARE: usize = 100;
-        Launch {
-            connections: USUAL.max(setup.workers + SPARE),
-        }
-    }
 }
 
 impl LaunchRecipe for Launch {
@@ -371,18 +300,13 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        let address = Address::Tcp(ground.address());
-        let mut client = Client::admitted(&address, &of_launched(&ground.secret))?;
-        client.ask(&[b"PING"]).map(drop)
+        answers(&ground.login(None))
     }
 }
 
 impl Wire for RedisWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => "SET",
-            Request::Release => SCRIPT,
-        }
+    fn names(&self) -> [&'static str; 2] {
+        ["SET", SCRIPT]
     }
 
     #[inline]
@@ -404,8 +328,7 @@ impl Wire for RedisWire {
         match reply {
             Reply::Text(b"OK") => Ok(Answer::Granted),
             Reply::Nil => Ok(Answer::Taken),
-            Reply::Error(text) => Err(refused("SET", text)),
-            Reply::Text(_) | Reply::Integer(_) => Err(wrong_kind("SET")),
+            other => Err(unexpected("SET", other)),
         }
     }
 
@@ -414,8 +337,7 @@ impl Wire for RedisWire {
         match reply {
             Reply::Integer(0) => Err(LAPSED),
             Reply::Integer(1) => Ok(()),
-            Reply::Error(text) => Err(refused(SCRIPT, text)),
-            _ => Err(wrong_kind(SCRIPT)),
+            other => Err(unexpected(SCRIPT, other)),
         }
     }
 
@@ -439,8 +361,7 @@ impl Wire for RedisWire {
     fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
         match reply {
             Reply::Integer(kept @ (0 | 1)) => Ok(kept == 1),
-            Reply::Error(text) => Err(refused(SCRIPT, text)),
-            _ => Err(wrong_kind(SCRIPT)),
+            other => Err(unexpected(SCRIPT, other)),
         }
     }
 
@@ -450,8 +371,8 @@ impl Wire for RedisWire {
 }
 
 /// The key no longer existed when we released it.
-const LAPSED: CallError = CallError {
-    call: SCRIPT,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the lease was over before the release"),
-};
+const LAPSED: CallError = CallError::saying(
+    SCRIPT,
+    Errno::TIMEDOUT,
+    "the lease was over before the release",
+);

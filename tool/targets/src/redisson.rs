@@ -9,18 +9,13 @@
 
 mod wire;
 
-use crate::argument;
-use crate::program::{Program, secret};
-use crate::redis::{self, Server, TLS_SCHEME, USUAL_LEASE};
+use crate::program::secret;
+use crate::redis::{On, Recipe, Redis, USUAL_LEASE};
 use crate::remote::Client;
 use crate::stepped::SteppedLock;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
-use crate::wire::Reply;
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
+use crate::table::{Entry, LockCapabilities};
+use crate::{SetupError, Target};
 use jostle_resp::request::encode;
-use std::collections::BTreeMap;
-use std::path::Path;
 use wire::RedissonWire;
 
 /// Gives the lock to ARGV[2] for ARGV[1] ms and returns nothing, if the lock is free or
@@ -67,20 +62,20 @@ redis.call('pexpire', lock, lease)
 return 1";
 
 /// A Redis.
+pub type Redisson = On<Library>;
+
+/// The library's recipe.
 #[derive(Debug)]
-pub struct Redisson(Server);
+pub struct Library;
 
-impl Target for Redisson {
+impl Recipe for Library {
     type Lock = SteppedLock<RedissonWire>;
-
-    const THREAD_STACK: usize = STACK;
 
     const ENTRY: Entry = Entry {
         name: "redisson",
-        aliases: &[],
-        argument: Some("//HOST:PORT[?tls]"),
-        check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
-        family: Family::Service,
+        check_argument: Redis::ENTRY.check_argument,
+        reach: Redis::ENTRY.reach,
+        program: Redis::ENTRY.program,
         summary: "Redis by Redisson's recipe: scripts on a hash, waiters subscribe to its release",
         details: "Without an address, a server launched for the run (Debian package redis-server), which \
                   keeps nothing on disk. As RLock of the Java library Redisson: a script adds the \
@@ -96,95 +91,37 @@ impl Target for Redisson {
                   wants one is $REDISCLI_AUTH. redisson:rediss://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority. Needs Redis 6 or later.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            remote: true,
-            tasks: true,
             usual_lease: Some(USUAL_LEASE),
             renews: true,
             answering: Some("echo"),
-            ..LockCapabilities::NONE
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        redis::reach(argument, file)
-    }
+    const POLL_NS: Option<u64> = None;
 
-    fn launches() -> Option<&'static Program> {
-        Some(&redis::PROGRAM)
-    }
-
-    fn prepare(setup: &Setup<'_>) -> Result<Redisson, SetupError> {
-        let redisson = Redisson(Server::prepare(setup)?);
-        redisson.client().map(|_| redisson)
-    }
-
-    fn join(&self, _worker: usize) -> Result<SteppedLock<RedissonWire>, SetupError> {
-        let (client, wire) = self.client()?;
-        Ok(SteppedLock::new(client.into_stream(), wire))
-    }
-
-    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let (client, wire) = self.client()?;
-        Ok(Some(Dialled {
-            stream: client.into_stream(),
-            wire: Box::new(wire),
-        }))
-    }
-
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
-        self.0.remove_leftovers()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        self.0.facts()
-    }
-
-    fn strangers(&self) -> Vec<String> {
-        self.0.strangers()
-    }
-
-    fn signs(&self) -> crate::signs::Signs {
-        self.0.signs()
-    }
-
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.0.figures().map(Some)
-    }
-}
-
-impl Redisson {
-    /// A connection that knows the scripts, and on which messages may come.
-    fn client(&self) -> Result<(Client, RedissonWire), SetupError> {
-        let mut client = self.0.client()?;
-        let scripts = [TAKE, GIVE, KEEP].map(|script| client.ask(&[b"SCRIPT", b"LOAD", script]));
-        let [take, give, keep] = scripts;
+    /// On a connection that knows the scripts, and on which messages may come.
+    fn join(server: &Redisson, _worker: usize) -> Result<SteppedLock<RedissonWire>, SetupError> {
+        let mut client = server.client()?;
+        let mut load = |script| client.ask(&[b"SCRIPT", b"LOAD", script]);
+        let scripts = [load(TAKE)?, load(GIVE)?, load(KEEP)?];
         greet(&mut client)?;
-        let scripts = [take?, give?, keep?];
-        let wire = RedissonWire::new(self.0.names, self.0.lease_ms, scripts, &secret()?);
-        Ok((client, wire))
+        let wire = RedissonWire::new(server.names, server.lease_ms, scripts, &secret()?);
+        Ok(SteppedLock::new(client.into_stream(), wire))
     }
 }
 
 /// Asks for the version of the protocol in which messages come between answers.
 fn greet(client: &mut Client) -> Result<(), SetupError> {
-    let failed = |said: &str| {
+    encode(&mut client.request, &[b"HELLO", b"3"]);
+    let greeted = client.asked("HELLO", |input, call| {
+        let whole = wire::frame(input, call)?;
+        Ok(whole.map(|(frame, length)| (frame.reply, length)))
+    });
+    greeted.map(drop).map_err(|said| {
         SetupError(format!(
             "the server's answer to HELLO 3: {said}; redisson needs Redis 6 or later"
         ))
-    };
-    client.be_patient()?;
-    client.request.clear();
-    encode(&mut client.request, &[b"HELLO", b"3"]);
-    let greeted = match client.call("HELLO", true, |input, call| {
-        let whole = wire::frame(input, call)?;
-        Ok(whole.map(|(frame, length)| (frame.reply, length)))
-    }) {
-        Ok(Some(Reply::Error(text))) => Err(failed(&String::from_utf8_lossy(text))),
-        Ok(_) => Ok(()),
-        Err(error) => Err(failed(&error.to_string())),
-    };
-    client.be_endless().and(greeted)
+    })
 }

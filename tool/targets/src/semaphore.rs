@@ -7,7 +7,11 @@
 //! For a worker that holds one key at a time, a collision only means waiting. A worker that
 //! holds many keys would wait for itself, so that colliding keys are refused there.
 
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait, until_granted};
+use crate::table::Entry;
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, sysv, sysv_undo,
+    until_granted,
+};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::sysv::{Set, Usage, random_key};
@@ -17,7 +21,7 @@ use std::sync::Arc;
 
 /// The sets, and which semaphore stands for which key.
 #[derive(Debug)]
-pub(crate) struct Semaphores {
+pub(crate) struct Semaphores<const UNDO: bool> {
     places: Arc<[Place]>,
     slots: usize,
     collisions: usize,
@@ -30,8 +34,15 @@ struct Place {
     number: u16,
 }
 
-impl Semaphores {
-    pub(crate) fn prepare(setup: &Setup<'_>, undo: bool) -> Result<Semaphores, SetupError> {
+impl<const UNDO: bool> Target for Semaphores<UNDO> {
+    type Lock = SemaphoreLock;
+
+    const ENTRY: Entry = match UNDO {
+        true => sysv_undo::ENTRY,
+        false => sysv::ENTRY,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Semaphores<UNDO>, SetupError> {
         let slots = if setup.keys == 1 { 1 } else { setup.slots };
         if slots == 0 {
             return Err(SetupError(
@@ -52,7 +63,7 @@ impl Semaphores {
         let per_set = set_size();
         let mut sets = Vec::new();
         for first in (0..slots).step_by(per_set) {
-            sets.push(make_set(setup, per_set.min(slots - first), undo)?);
+            sets.push(make_set(setup, per_set.min(slots - first), UNDO)?);
         }
         let place = |slot: &usize| Place {
             set: sets[slot / per_set],
@@ -65,17 +76,15 @@ impl Semaphores {
         })
     }
 
-    pub(crate) fn join(&self) -> SemaphoreLock {
-        SemaphoreLock {
-            places: Arc::clone(&self.places),
-        }
+    fn join(&self, _worker: usize) -> Result<SemaphoreLock, SetupError> {
+        Ok(SemaphoreLock(Arc::clone(&self.places)))
     }
 
     /// `slots`, and `collisions`: how many keys share their slot with another.
-    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
-        BTreeMap::from([
-            ("slots".to_owned(), self.slots as f64),
-            ("collisions".to_owned(), self.collisions as f64),
+    fn facts(&self) -> Facts {
+        facts([
+            ("slots", Some(self.slots as f64)),
+            ("collisions", Some(self.collisions as f64)),
         ])
     }
 }
@@ -176,14 +185,12 @@ fn refused(error: &io::Error) -> SetupError {
 
 /// One worker's view of the semaphores.
 #[derive(Debug)]
-pub(crate) struct SemaphoreLock {
-    places: Arc<[Place]>,
-}
+pub(crate) struct SemaphoreLock(Arc<[Place]>);
 
 impl Lock for SemaphoreLock {
     #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        let Place { set, number } = self.places[key];
+        let Place { set, number } = self.0[key];
         match wait {
             Wait::Try => until_granted("semop", || set.try_wait(number)),
             Wait::Block { .. } => until_granted("semop", || set.wait(number)),
@@ -197,7 +204,7 @@ impl Lock for SemaphoreLock {
 
     #[inline]
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
-        let Place { set, number } = self.places[key];
+        let Place { set, number } = self.0[key];
         set.post(number)
             .map_err(|errno| CallError::new("semop", errno))
     }

@@ -1,9 +1,8 @@
 //! A target as typed: its name in the table and what follows the colon.
 
-use crate::locks::{launches, line};
 use crate::program::{Program, not_installed};
 use crate::table::Family;
-use crate::{CONNECTIONS, Entry, HOW_TO_GET, LEFT_OUT, REQUESTS, SetupError, TABLE, requests};
+use crate::{Entry, HOW_TO_GET, LEFT_OUT, SetupError, all};
 use jostle_model::text::{is_redacted, redacted};
 use std::fmt;
 use std::path::Path;
@@ -70,22 +69,17 @@ impl Spec {
     /// # Errors
     /// In words for the user: who does not answer, and where.
     pub fn reach(&self, credentials: Option<&Path>) -> Result<(), SetupError> {
-        if let Some(target) = requests(self.entry) {
-            return (target.reach)(self.argument.as_deref());
-        }
-        match line(self.entry) {
-            Some(line) => (line.reach)(self.argument.as_deref(), credentials),
-            // Connecting is what will be measured.
-            None => Ok(()),
+        match (&self.argument, self.entry.family) {
+            (None, Family::Service) => Ok(()),
+            (argument, _) => {
+                (self.entry.reach)(argument.as_deref().unwrap_or_default(), credentials)
+            }
         }
     }
 
     /// The program that the target launches where no address is named.
     pub fn launches(&self) -> Option<&'static Program> {
-        match self.argument {
-            None => launches(self.entry),
-            Some(_) => None,
-        }
+        self.entry.program.filter(|_| self.argument.is_none())
     }
 
     /// Whether that program is installed.
@@ -154,14 +148,6 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.typed)
     }
-}
-
-/// All entries. The tables pass through `black_box`, because the optimiser would otherwise
-/// unroll each search over all names, which adds half a minute to release builds.
-fn all() -> impl Iterator<Item = &'static Entry> + Clone {
-    let (locks, others, requests) = std::hint::black_box((TABLE, CONNECTIONS, REQUESTS));
-    let requests = requests.iter().map(|target| &target.entry);
-    locks.iter().chain(others).copied().chain(requests)
 }
 
 /// The entry's name and its aliases.
@@ -238,7 +224,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     /// The least Jaro-Winkler similarity of a suggestion.
     const ALIKE: f64 = 0.75;
     let name = name.to_ascii_lowercase();
-    let all = || all().flat_map(names);
+    let all = || crate::all().flat_map(names);
     if name.is_empty() {
         return None;
     }

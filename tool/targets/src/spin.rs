@@ -1,7 +1,7 @@
 //! `spin`: a test-and-test-and-set spin lock.
 
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, no_memory};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
 use jostle_sys::futex::Words;
 use jostle_sys::{clock, signal};
 use std::sync::atomic::AtomicU32;
@@ -12,45 +12,34 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 const LOOKS: u32 = 128;
 
 /// The words.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Spin(Words);
 
-/// One worker's view of them.
-#[derive(Debug)]
-pub struct SpinLock(Words);
-
 impl Target for Spin {
-    type Lock = SpinLock;
+    type Lock = Spin;
 
     const ENTRY: Entry = Entry {
         name: "spin",
-        aliases: &[],
-        argument: None,
-        check_argument: argument::none,
         family: Family::Memory,
         summary: "a test-and-test-and-set spin lock in shared memory",
         details: "One atomic exchange to take it; while it is taken, waiters read it with a pause \
                   between, and never sleep nor yield: with more workers than CPUs, whole time \
                   slices go into waiting for an owner that is not running. What an owner that \
                   died held stays taken.",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Spin, SetupError> {
         Words::new(setup.keys).map(Spin).map_err(no_memory)
     }
 
-    fn join(&self, _worker: usize) -> Result<SpinLock, SetupError> {
-        Ok(SpinLock(self.0.clone()))
+    fn join(&self, _worker: usize) -> Result<Spin, SetupError> {
+        Ok(self.clone())
     }
 }
 
-impl Lock for SpinLock {
+impl Lock for Spin {
     #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let word = self.0.word(key);

@@ -6,13 +6,14 @@
 //! specimen shows this difference.
 
 use crate::specimen::Random;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use crate::table::{Entry, LockCapabilities};
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
+};
 use jostle_model::Nanos;
 use jostle_model::time::Unit;
 use jostle_sys::shared::Region;
 use jostle_sys::{clock, signal};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -57,37 +58,27 @@ impl Stalls {
 }
 
 /// The stalls, and what was noted of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Stall {
     stalls: Stalls,
     seed: u64,
     notes: Arc<Region>,
 }
 
-/// One worker's handle.
-#[derive(Debug)]
-pub struct StallLock {
-    stalls: Stalls,
-    seed: u64,
-    notes: Arc<Region>,
-}
-
 impl Target for Stall {
-    type Lock = StallLock;
+    type Lock = Stall;
 
     const ENTRY: Entry = Entry {
         name: "stall",
-        aliases: &[],
         argument: Some("TIME/EVERY"),
         check_argument: |argument| parse(argument).map(drop),
-        family: Family::Specimen,
         summary: "nobody gets it for TIME, once in EVERY (default 200ms/1s); else it is free",
         details: "Each stall begins at a random moment of its period, by the seed. It notes what \
                   they really were: `stalls`, `held_up` (acquisitions that waited for the end \
                   of one), `stall_min_ns`, `stall_max_ns` (from the beginning to the last \
                   that went on).",
         lock: LockCapabilities::GRANTS_ALL,
-        no_threads: None,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Stall, SetupError> {
@@ -99,15 +90,11 @@ impl Target for Stall {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<StallLock, SetupError> {
-        Ok(StallLock {
-            stalls: self.stalls,
-            seed: self.seed,
-            notes: Arc::clone(&self.notes),
-        })
+    fn join(&self, _worker: usize) -> Result<Stall, SetupError> {
+        Ok(self.clone())
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
+    fn truth(&self) -> Facts {
         let mut lengths = Vec::new();
         let mut held_up = 0;
         for nth in 0..NOTED {
@@ -120,15 +107,13 @@ impl Target for Stall {
                 lengths.push(last.load(Relaxed).saturating_sub(begins));
             }
         }
-        let ends = [lengths.iter().min(), lengths.iter().max()];
-        let names = ["stall_min_ns", "stall_max_ns"];
-        let ends = names.into_iter().zip(ends);
-        ends.filter_map(|(name, ns)| Some((name.to_owned(), *ns? as f64)))
-            .chain([
-                ("stalls".to_owned(), lengths.len() as f64),
-                ("held_up".to_owned(), held_up as f64),
-            ])
-            .collect()
+        let [least, most] = [lengths.iter().min(), lengths.iter().max()];
+        facts([
+            ("stall_min_ns", least.map(|ns| *ns as f64)),
+            ("stall_max_ns", most.map(|ns| *ns as f64)),
+            ("stalls", Some(lengths.len() as f64)),
+            ("held_up", Some(held_up as f64)),
+        ])
     }
 }
 
@@ -159,7 +144,7 @@ fn parse(argument: Option<&str>) -> Result<Stalls, String> {
     })
 }
 
-impl StallLock {
+impl Stall {
     fn word(&self, at: usize) -> &AtomicU64 {
         &self.notes.words64(at * 8, 1)[0]
     }
@@ -178,7 +163,7 @@ impl StallLock {
     }
 }
 
-impl Lock for StallLock {
+impl Lock for Stall {
     #[inline]
     fn acquire(&mut self, _key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         if let Wait::Until(_) = wait {

@@ -3,13 +3,12 @@
 
 use crate::SetupError;
 use crate::endpoint::{Address, Endpoint, Wanted};
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Its line in the table.
 pub(crate) const ENTRY: Entry = Entry {
     name: "tcp",
-    aliases: &[],
     argument: Some("//HOST:PORT"),
     check_argument: |argument| argument.map_or(Ok(()), |place| split(place).map(|_| ())),
     family: Family::Connection,
@@ -17,8 +16,7 @@ pub(crate) const ENTRY: Entry = Entry {
     details: "Server and clients in as many processes as the limit on descriptors demands, on \
               127.0.0.1 and from 127.0.0.0/8. With an address the client side alone is made, \
               towards any server that accepts; HOST may be a name, and the port is one.",
-    lock: LockCapabilities::NONE,
-    no_threads: None,
+    ..Entry::PLAIN
 };
 
 /// Ports below the kernel's default range for clients, and above the usual ports of

@@ -6,15 +6,16 @@
 //! the policy picks; a newcomer never gets it while another worker waits.
 
 use crate::specimen::{Random, Tallies, add};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use crate::table::{Entry, LockCapabilities};
+use crate::{
+    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
+};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::futex::{self, Waited};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::signal;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -175,10 +176,8 @@ impl Target for Unfair {
 
     const ENTRY: Entry = Entry {
         name: "unfair",
-        aliases: &[],
         argument: Some("POLICY"),
         check_argument: |argument| Policy::parse(argument).map(drop),
-        family: Family::Specimen,
         summary: "a lock that hands itself on by queue, lottery (default), 2to1 or starve",
         details: "queue: in order of arrival. lottery: to any waiter with equal chances. 2to1: \
                   even-numbered workers have twice the chances. starve: worker 0 only when nobody \
@@ -189,12 +188,8 @@ impl Target for Unfair {
                   CLOCK_MONOTONIC, how long that took from the start of the release to the \
                   waiter's going on (`handoffs`, `handoff_sum_ns`; without each worker's last, \
                   which may come after the window).",
-        lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
-            ..LockCapabilities::NONE
-        },
-        no_threads: None,
+        lock: LockCapabilities::TIMED,
+        ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Unfair, SetupError> {
@@ -221,30 +216,22 @@ impl Target for Unfair {
         })
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
+    fn truth(&self) -> Facts {
         let granted: Vec<u64> = self.0.tallies.column(GRANTED).collect();
-        let sum: u64 = granted.iter().sum();
         let even: u64 = granted.iter().step_by(2).sum();
-        let handed: u64 = self.0.tallies.column(HANDED).sum();
         let total = |index| self.0.tallies.column(index).sum::<u64>() as f64;
-        let mut truth = BTreeMap::from([
-            ("granted".to_owned(), sum as f64),
-            ("handed".to_owned(), handed as f64),
-            ("handoffs".to_owned(), total(HANDOFFS)),
-            ("handoff_sum_ns".to_owned(), total(HANDOFFS_NS)),
-        ]);
-        let mut note = |name: &str, value: Option<u64>| {
-            if let Some(value) = value {
-                truth.insert(name.to_owned(), value as f64);
-            }
-        };
-        note("granted_min", granted.iter().min().copied());
-        note("granted_max", granted.iter().max().copied());
-        note("granted_worker_0", granted.first().copied());
-        if sum > 0 {
-            truth.insert("even_share".to_owned(), even as f64 / sum as f64);
-        }
-        truth
+        let one = |worker: Option<&u64>| worker.map(|grants| *grants as f64);
+        let sum = total(GRANTED);
+        facts([
+            ("granted", Some(sum)),
+            ("handed", Some(total(HANDED))),
+            ("handoffs", Some(total(HANDOFFS))),
+            ("handoff_sum_ns", Some(total(HANDOFFS_NS))),
+            ("granted_min", one(granted.iter().min())),
+            ("granted_max", one(granted.iter().max())),
+            ("granted_worker_0", one(granted.first())),
+            ("even_share", (sum > 0.0).then(|| even as f64 / sum)),
+        ])
     }
 }
 

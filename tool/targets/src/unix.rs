@@ -3,14 +3,13 @@
 use crate::SetupError;
 use crate::argument;
 use crate::endpoint::{Address, Endpoint, Wanted};
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family};
 use rustix::net::SocketAddrUnix;
 use std::path::PathBuf;
 
 /// Its line in the table.
 pub(crate) const ENTRY: Entry = Entry {
     name: "unix",
-    aliases: &[],
     argument: Some("PATH"),
     check_argument: argument::path,
     family: Family::Connection,
@@ -18,8 +17,7 @@ pub(crate) const ENTRY: Entry = Entry {
     details: "Stream sockets. They have no ports, so that nothing is searched or used up but \
               descriptors and memory. With a path the client side alone is made, towards any \
               server that accepts there.",
-    lock: LockCapabilities::NONE,
-    no_threads: None,
+    ..Entry::PLAIN
 };
 
 /// Its endpoint.

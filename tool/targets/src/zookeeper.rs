@@ -12,18 +12,19 @@ mod session;
 mod wire;
 
 use crate::address::{Address, Members};
+use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
 use crate::signs::{self, Signs};
 use crate::stepped::SteppedLock;
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::tls::STACK;
-use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
+use crate::table::{Entry, LockCapabilities};
+use crate::{
+    Facts, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
+    facts,
+};
 use jute::{Reader, error, flags, op};
 use session::Session;
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 use wire::{Place, ZookeeperWire};
 
@@ -59,16 +60,16 @@ pub struct Zookeeper {
 impl Target for Zookeeper {
     type Lock = SteppedLock<ZookeeperWire>;
 
-    const THREAD_STACK: usize = STACK;
-
     const ENTRY: Entry = Entry {
         name: "zookeeper",
-        aliases: &[],
         argument: Some("//HOST:PORT[,HOST:PORT...][?tls]"),
-        check_argument: |argument| {
-            argument.map_or(Ok(()), |place| Address::several(place, None).map(|_| ()))
+        check_argument: |argument| argument::servers(argument, None),
+        reach: |place, file| {
+            let servers = Address::several(place, None).map_err(SetupError)?;
+            let own = Credentials::find(file, VARIABLES)?;
+            Session::open(Members::look(servers).all(), TIMEOUT, &own)?.close()
         },
-        family: Family::Service,
+        program: Some(&PROGRAM),
         summary: "ZooKeeper by Curator's recipe: a sequential node, waits for the node before it",
         details: "Without an address, a server launched for the run (Debian package zookeeper), or \
                   an ensemble of as many as --members says, with a tickTime of 2 s, or of half the \
@@ -85,55 +86,23 @@ impl Target for Zookeeper {
                   $ZOOKEEPER_PASSWORD, or those of --credentials. ?tls behind the address asks for \
                   TLS (the server's secureClientPort), ?ca=FILE for TLS with that authority.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
             fifo: true,
-            remote: true,
-            tasks: true,
             durable: true,
             replicated: true,
             clusters: true,
             fenced: true,
             usual_lease: Some(GRANTED),
             renews: true,
-            ..LockCapabilities::NONE
+            ..LockCapabilities::SERVICE
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
-
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            let servers = Address::several(place, None).map_err(SetupError)?;
-            let own = Credentials::find(file, VARIABLES)?;
-            Session::open(Members::look(servers).all(), TIMEOUT, &own)?.close()
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
 
     fn prepare(setup: &Setup<'_>) -> Result<Zookeeper, SetupError> {
         let asked = setup.lease.unwrap_or(TIMEOUT);
-        let mut own = Credentials::default();
-        let (servers, pid, tick_ms) = match setup.argument {
-            Some(place) => {
-                own = Credentials::find(setup.credentials, VARIABLES)?;
-                (
-                    Address::several(place, None).map_err(SetupError)?,
-                    None,
-                    None,
-                )
-            }
-            None => {
-                let members = Launch::members(setup.members, asked)?;
-                let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
-                let launched = setup.launcher.follow_all(&recipes)?;
-                let pid = launched.first().map(|first| first.pid);
-                let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
-                (addresses.collect(), pid, Some(tick_ms(asked)))
-            }
-        };
+        let named = |places: &str| Address::several(places, None);
+        let launch = |count| Launch::members(count, asked);
+        let (servers, own, pid) = setup.servers(named, VARIABLES, launch)?;
         let names = Names::new(setup)?;
         let servers = Members::look(servers);
         let mut session = Session::open(servers.all(), asked, &own)?;
@@ -152,23 +121,23 @@ impl Target for Zookeeper {
             asked,
             stays: setup.stays,
             pid,
-            tick_ms,
+            tick_ms: pid.map(|_| tick_ms(asked)),
         };
         session.close()?;
         Ok(zookeeper)
     }
 
     fn join(&self, worker: usize) -> Result<SteppedLock<ZookeeperWire>, SetupError> {
-        let (session, wire) = self.session(worker)?;
+        let servers = self.servers.for_worker(worker);
+        let session = Session::open(&servers, self.asked, &self.own)?;
+        let place = (self.stays || servers.len() > 1).then(|| Place {
+            servers,
+            own: self.own.clone(),
+        });
+        let timeout_ns = session.timeout.as_nanos() as u64;
+        let session_of = (session.identity, timeout_ns);
+        let wire = ZookeeperWire::new(self.names, self.keys, session_of, place);
         Ok(SteppedLock::new(session.into_stream()?, wire))
-    }
-
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let (session, wire) = self.session(worker)?;
-        Ok(Some(Dialled {
-            stream: session.into_stream()?,
-            wire: Box::new(wire),
-        }))
     }
 
     /// Removes the nodes of killed workers, which would otherwise stay until their sessions
@@ -211,53 +180,34 @@ impl Target for Zookeeper {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(ServerFigures {
-            // It counts packets, not locks.
-            pid: self.pid,
-            ..ServerFigures::default()
-        }))
+        // It counts packets, not locks.
+        Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
     fn signs(&self) -> Signs {
-        let (mut leader, mut silent) = (None, Vec::new());
-        for server in self.servers.all() {
-            if !server.accepts() {
-                silent.push(server.to_string());
-                continue;
-            }
+        let (silent, spoke): (Vec<&Address>, Vec<&Address>) = self
+            .servers
+            .all()
+            .iter()
+            .partition(|server| !server.accepts());
+        let leader = spoke.into_iter().find(|server| {
             let told = session::told(server).unwrap_or_default();
-            if session::line(&told, "Mode") == Some("leader") {
-                leader = Some((signs::LEADER, server.to_string()));
-            }
-        }
-        let silent = (signs::SILENT, silent.join(", "));
-        leader.into_iter().chain([silent]).collect()
-    }
-
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let lease = Some((LEASE_FACT, self.timeout.as_nanos() as f64));
-        // Sessions are ended at the server's ticks.
-        let tick = self.tick_ms.map(|tick| (LEASE_LAG_FACT, tick as f64 * 1e6));
-        let version = self.version.map(|version| (crate::VERSION_FACT, version));
-        let facts = [lease, tick, version].into_iter().flatten();
-        facts
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
-    }
-}
-
-impl Zookeeper {
-    fn session(&self, worker: usize) -> Result<(Session, ZookeeperWire), SetupError> {
-        let servers = self.servers.for_worker(worker);
-        let session = Session::open(&servers, self.asked, &self.own)?;
-        let place = (self.stays || servers.len() > 1).then(|| Place {
-            servers,
-            own: self.own.clone(),
+            session::line(&told, "Mode") == Some("leader")
         });
-        let timeout_ns = session.timeout.as_nanos() as u64;
-        let session_of = (session.identity, timeout_ns);
-        let wire = ZookeeperWire::new(self.names, self.keys, session_of, place);
-        Ok((session, wire))
+        let silent: Vec<String> = silent.into_iter().map(Address::to_string).collect();
+        signs::known([
+            (signs::LEADER, leader.map(Address::to_string)),
+            (signs::SILENT, Some(silent.join(", "))),
+        ])
+    }
+
+    fn facts(&self) -> Facts {
+        facts([
+            (LEASE_FACT, Some(self.timeout.as_nanos() as f64)),
+            // Sessions are ended at the server's ticks.
+            (LEASE_LAG_FACT, self.tick_ms.map(|tick| tick as f64 * 1e6)),
+            (VERSION_FACT, self.version),
+        ])
     }
 }
 

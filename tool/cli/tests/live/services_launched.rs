@@ -6,7 +6,7 @@ use crate::common::{Jostle, Place, beside, jostle, reason};
 use jostle_model::record::Run;
 use jostle_targets::program::{LaunchRecipe, Launched};
 use jostle_targets::{
-    Entry, Launcher, Mode, Outcome, TABLE, Wait, launches, mariadb, memcached, postgres, prepare,
+    Entry, Launcher, Mode, Outcome, TABLE, Wait, mariadb, memcached, postgres, prepare,
 };
 use jostle_testbed::lock_servers as servers;
 use rustix::process::Signal;
@@ -15,8 +15,11 @@ use std::net::TcpListener;
 
 /// Those whose program a Debian package brings.
 fn launching() -> impl Iterator<Item = &'static Entry> {
-    let packaged =
-        |entry: &&Entry| launches(entry).is_some_and(|program| program.package.is_some());
+    let packaged = |entry: &&Entry| {
+        entry
+            .program
+            .is_some_and(|program| program.package.is_some())
+    };
     TABLE.iter().copied().filter(packaged)
 }
 

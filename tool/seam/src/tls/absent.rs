@@ -4,6 +4,7 @@
 use crate::{HOW_TO_GET, SetupError};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 use ureq::config::ConfigBuilder;
 use ureq::typestate::AgentScope;
 use ureq::unversioned::transport::{ConnectionDetails, Connector, Transport};
@@ -32,7 +33,11 @@ impl Tls {
     ///
     /// # Errors
     /// None.
-    pub fn secure(&self, _: TcpStream, _: &str, _: Option<&str>) -> Result<TlsStream, SetupError> {
+    pub fn secure(&self, _: TcpStream, _: &str) -> Result<TlsStream, SetupError> {
+        match *self {}
+    }
+
+    pub fn trust(&self, _: &str) -> Result<Trust, SetupError> {
         match *self {}
     }
 }
@@ -73,53 +78,14 @@ impl Write for &TlsStream {
     }
 }
 
-/// A connection of one owner that only blocks.
-#[derive(Debug)]
-pub struct Blocking {
-    pub conn: Trust,
-    pub sock: TcpStream,
-}
-
 /// Whose certificates are trusted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Trust {}
 
 impl Trust {
-    pub fn is_handshaking(self) -> bool {
-        match self {}
+    pub fn shake(&self, _: TcpStream, _: Duration) -> io::Result<TlsStream> {
+        match *self {}
     }
-
-    pub fn complete_io(self, _: &mut TcpStream) -> io::Result<()> {
-        match self {}
-    }
-
-    pub fn send_close_notify(self) {
-        match self {}
-    }
-}
-
-impl Read for Blocking {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        match self.conn {}
-    }
-}
-
-impl Write for Blocking {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        match self.conn {}
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self.conn {}
-    }
-}
-
-pub fn trust(_: &str) -> Result<Trust, SetupError> {
-    Err(SetupError(format!("TLS: {HOW_TO_GET}")))
-}
-
-pub fn blocking(trust: &Trust, _: TcpStream) -> Result<Blocking, String> {
-    match *trust {}
 }
 
 /// The TLS of the HTTP client.
@@ -127,10 +93,6 @@ pub fn blocking(trust: &Trust, _: TcpStream) -> Result<Blocking, String> {
 pub enum HttpTls {}
 
 impl HttpTls {
-    pub fn of_the_system() -> Result<HttpTls, SetupError> {
-        Err(SetupError(format!("TLS: {HOW_TO_GET}")))
-    }
-
     pub fn asked(tls: &Tls) -> Result<HttpTls, SetupError> {
         match *tls {}
     }

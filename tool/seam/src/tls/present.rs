@@ -11,13 +11,12 @@ use crate::login::unescaped;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto,
-};
-use std::io;
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, crypto};
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use ureq::unversioned::transport::RustlsConnector;
 
 /// The TLS options of an address.
@@ -94,59 +93,107 @@ impl Tls {
     ///
     /// # Errors
     /// In words for the user: the file.
-    pub fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+    fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, SetupError> {
         match &self.authorities {
             Some(file) => certificates(file),
             None => system_certificates(),
         }
     }
 
-    /// The files of our own certificate, with those between it and its authority, and of
-    /// its key.
-    pub fn identity_files(&self) -> Option<&[PathBuf; 2]> {
-        self.identity.as_ref()
-    }
-
-    fn identity(&self) -> Result<Option<Identity>, SetupError> {
-        let Some([certificate, key]) = &self.identity else {
-            return Ok(None);
-        };
-        let own = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-        Ok(Some((certificates(certificate)?, own)))
-    }
-
     fn config(&self) -> Result<Arc<ClientConfig>, SetupError> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
         }
-        let config = client_config(self.trusted()?, self.identity()?)?;
+        let said = |error: rustls::Error| SetupError(format!("TLS: {error}"));
+        let mut roots = RootCertStore::empty();
+        if roots.add_parsable_certificates(self.trusted()?).0 == 0 {
+            return Err(SetupError(
+                "none of the trusted certificates can be used; are they X.509, version 3?"
+                    .to_owned(),
+            ));
+        }
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(said)?
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            Some([chain, key]) => {
+                let own = PrivateKeyDer::from_pem_file(key);
+                let own = own.map_err(|error| unreadable(key, &error))?;
+                config
+                    .with_client_auth_cert(certificates(chain)?, own)
+                    .map_err(said)?
+            }
+            None => config.with_no_client_auth(),
+        };
+        // A new client cannot resume a session, so that a resumed handshake would be too cheap.
+        config.resumption = Resumption::disabled();
         Ok(Arc::clone(self.config.get_or_init(|| Arc::new(config))))
     }
 
-    /// Encrypts a connection to `place`, `HOST:PORT`. `protocol` is the protocol above TLS,
-    /// for servers that require it to be named (ALPN).
+    /// Encrypts a connection to `place`, `HOST:PORT`.
     ///
     /// # Errors
     /// In words for the user.
-    pub fn secure(
-        &self,
-        socket: TcpStream,
-        place: &str,
-        protocol: Option<&str>,
-    ) -> Result<TlsStream, SetupError> {
-        let told = |what: String| SetupError(format!("no TLS with {place}: {what}"));
-        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(host.to_owned()).map_err(|e| told(e.to_string()))?;
-        let protocols = protocol.iter().map(|name| name.as_bytes().to_vec());
-        let connection = ClientConnection::new_with_alpn(self.config()?, name, protocols.collect())
-            .map_err(|error| told(error.to_string()))?;
-        TlsStream::shake(socket, connection).map_err(told)
+    pub fn secure(&self, socket: TcpStream, place: &str) -> Result<TlsStream, SetupError> {
+        let shaken = self.trust(host(place))?.shake(socket, PATIENCE);
+        shaken.map_err(|error| failed(place, &error))
+    }
+
+    /// What a server of this name has to prove.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn trust(&self, host: &str) -> Result<Trust, SetupError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| SetupError(format!("no TLS with {host}: {error}")))?;
+        let config = self.config()?;
+        Ok(Trust { config, name })
     }
 }
 
-/// A chain of certificates, and the key of the first.
-pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+/// Whose certificates are trusted, and the name that a server must prove.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// With the certificates.
+    pub config: Arc<ClientConfig>,
+    /// The name.
+    pub name: ServerName<'static>,
+}
+
+impl Trust {
+    /// Shakes hands on a blocking socket.
+    ///
+    /// # Errors
+    /// TimedOut if it takes longer than `patience`; what TLS says against the server; the
+    /// system's.
+    pub fn shake(&self, socket: TcpStream, patience: Duration) -> io::Result<TlsStream> {
+        let connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+        TlsStream::shake(patience, socket, connection.map_err(io::Error::other)?)
+    }
+}
+
+/// The name in `HOST:PORT`.
+pub fn host(place: &str) -> &str {
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// Why a handshake failed that had to end within [`PATIENCE`].
+pub fn failed(place: &str, error: &io::Error) -> SetupError {
+    const QUESTION: &str = "; does the server speak TLS on this port?";
+    let what = match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("no handshake within {PATIENCE:?}{QUESTION}")
+        }
+        _ => cause(error).unwrap_or_else(|| format!("{error}{QUESTION}")),
+    };
+    SetupError(format!("no TLS with {place}: {what}"))
+}
+
+/// Time limit for the handshake. A server that takes longer is assumed not to use TLS.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 fn unknown(name: &str, word: &str) -> String {
     match name {
@@ -164,7 +211,7 @@ fn unknown(name: &str, word: &str) -> String {
 ///
 /// # Errors
 /// In words for the user.
-pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let read: Vec<_> = read.map_err(|error| unreadable(file, &error))?;
     match read.is_empty() {
@@ -189,7 +236,7 @@ fn unreadable(file: &Path, error: &rustls::pki_types::pem::Error) -> SetupError 
 ///
 /// # Errors
 /// In words for the user: there are none.
-pub fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
+fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let found = rustls_native_certs::load_native_certs();
     if !found.certs.is_empty() {
         return Ok(found.certs);
@@ -199,61 +246,6 @@ pub fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError>
         "no trusted certificates were found{}; name a file of them in SSL_CERT_FILE",
         why.map_or(String::new(), |error| format!(" ({error})"))
     )))
-}
-
-/// How a client shakes hands that trusts these certificates.
-///
-/// # Errors
-/// In words for the user: certificates and keys of no use.
-pub fn client_config(
-    trusted: Vec<CertificateDer<'static>>,
-    identity: Option<Identity>,
-) -> Result<ClientConfig, SetupError> {
-    let said = |error: rustls::Error| SetupError(format!("TLS: {error}"));
-    let mut roots = RootCertStore::empty();
-    if roots.add_parsable_certificates(trusted).0 == 0 {
-        return Err(SetupError(
-            "none of the trusted certificates can be used; are they X.509, version 3?".to_owned(),
-        ));
-    }
-    let provider = Arc::new(crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(said)?
-        .with_root_certificates(roots);
-    let mut config = match identity {
-        Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(said)?,
-        None => config.with_no_client_auth(),
-    };
-    // A new client cannot resume a session, so that a resumed handshake would be too cheap.
-    config.resumption = Resumption::disabled();
-    Ok(config)
-}
-
-/// A connection of one owner that only blocks.
-pub type Blocking = StreamOwned<ClientConnection, TcpStream>;
-
-/// Whose certificates are trusted, and the name that a server must prove.
-pub type Trust = (Arc<ClientConfig>, ServerName<'static>);
-
-/// The system's certificates, for a server of this name.
-///
-/// # Errors
-/// In words for the user.
-pub fn trust(host: &str) -> Result<Trust, SetupError> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|error| SetupError(format!("{host}: {error}")))?;
-    Ok((Arc::new(client_config(system_certificates()?, None)?), name))
-}
-
-/// A connection that has not shaken hands yet.
-///
-/// # Errors
-/// In words for the user.
-pub fn blocking((config, name): &Trust, socket: TcpStream) -> Result<Blocking, String> {
-    let connection = ClientConnection::new(Arc::clone(config), name.clone());
-    let connection = connection.map_err(|error| error.to_string())?;
-    Ok(StreamOwned::new(connection, socket))
 }
 
 /// What encrypts the connections of the HTTP client where a URL asks for it.

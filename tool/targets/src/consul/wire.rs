@@ -3,11 +3,9 @@
 //! `httparse`.
 
 use crate::http_head::Head;
+use crate::login::Login;
 use crate::names::Names;
-use crate::steps::Limit;
-use crate::wire::{
-    Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
-};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, wrong_kind};
 use crate::{CallError, Keeping, Mode};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -26,25 +24,6 @@ const SILENCE_NS: u64 = 10_000_000_000;
 /// the lock-delay.
 const RETRY_NS: u64 = 5_000_000_000;
 
-/// What all workers have.
-pub struct Common {
-    /// Of the locks.
-    pub names: Names,
-    /// For the head of a request.
-    pub host: String,
-    /// For the same; never shown.
-    pub token: Option<String>,
-    /// A session's time to live.
-    pub ttl_ns: u64,
-}
-
-/// Without the token.
-impl std::fmt::Debug for Common {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.host)
-    }
-}
-
 /// A worker in its session.
 pub struct ConsulWire {
     names: Names,
@@ -59,7 +38,7 @@ pub struct ConsulWire {
     /// Requests that the server has not answered, in order.
     due: Vec<Call>,
     key: usize,
-    limit: Limit,
+    limit: Asking,
     gives_up: bool,
     next: Option<Step>,
     /// There is nothing to ask for until then.
@@ -135,22 +114,27 @@ enum Owner {
 }
 
 impl ConsulWire {
-    /// For a session that was asked for at this time.
-    pub fn new(common: Common, session: &str, asked_ns: u64) -> ConsulWire {
-        let mut lines = format!(" HTTP/1.1\r\nHost: {}\r\n", common.host);
-        if let Some(token) = common.token {
+    /// For a session of this time to live that was asked for at this time.
+    pub fn new(
+        names: Names,
+        login: &Login,
+        (session, ttl_ns): (&str, u64),
+        asked_ns: u64,
+    ) -> ConsulWire {
+        let mut lines = format!(" HTTP/1.1\r\nHost: {}\r\n", login.address);
+        if let Some(token) = &login.own.password {
             lines += &format!("X-Consul-Token: {token}\r\n");
         }
         ConsulWire {
-            names: common.names,
+            names,
             lines: lines.into_bytes(),
             session: session.to_owned(),
-            ttl_ns: common.ttl_ns,
+            ttl_ns,
             renewed_ns: asked_ns,
             asked_ns,
             due: Vec::with_capacity(4),
             key: 0,
-            limit: Limit::Never,
+            limit: Asking::Block,
             gives_up: false,
             next: None,
             delayed_until: None,
@@ -202,8 +186,8 @@ impl ConsulWire {
         let now = clock::monotonic();
         let renewal = (self.asked_ns + self.ttl_ns / 2).saturating_sub(now);
         let limit = match self.limit {
-            Limit::Until(time) => time.saturating_sub(now),
-            Limit::Try | Limit::Never => u64::MAX,
+            Asking::Until(time) => time.saturating_sub(now),
+            Asking::Try | Asking::Block => u64::MAX,
         };
         let wait_ms = (renewal.min(limit).div_ceil(1_000_000)).clamp(1, WAIT_MS);
         let (mut index_digits, mut wait_digits) = (Vec::new(), Vec::new());
@@ -355,10 +339,8 @@ impl ConsulWire {
 
 /// The head of the answer that has come whole.
 fn read(input: &[u8], call: Call) -> Result<Option<Head>, CallError> {
-    Head::read(input).map_err(|_| CallError {
-        said: Some("what answers there does not speak HTTP"),
-        ..CallError::new(call.name(), Errno::PROTO)
-    })
+    let said = "what answers there does not speak HTTP";
+    Head::read(input).map_err(|_| CallError::saying(call.name(), Errno::PROTO, said))
 }
 
 /// Whether the server granted what a PUT had asked for.
@@ -385,32 +367,29 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 }
 
 /// The session was not there any more.
-const LAPSED: CallError = CallError {
-    call: "PUT kv?acquire",
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session was over before the lock was granted"),
-};
+const LAPSED: CallError = CallError::saying(
+    "PUT kv?acquire",
+    Errno::TIMEDOUT,
+    "the session was over before the lock was granted",
+);
 
 /// The same at the release.
-const LOST: CallError = CallError {
-    call: "PUT kv?release",
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session was over before the release"),
-};
+const LOST: CallError = CallError::saying(
+    "PUT kv?release",
+    Errno::TIMEDOUT,
+    "the session was over before the release",
+);
 
 /// A query was not answered.
-const SILENT: CallError = CallError {
-    call: "GET kv",
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the server has not answered a query whose time is over"),
-};
+const SILENT: CallError = CallError::saying(
+    "GET kv",
+    Errno::TIMEDOUT,
+    "the server has not answered a query whose time is over",
+);
 
 impl Wire for ConsulWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => Call::Take.name(),
-            Request::Release => Call::Give.name(),
-        }
+    fn names(&self) -> [&'static str; 2] {
+        [Call::Take.name(), Call::Give.name()]
     }
 
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
@@ -418,7 +397,7 @@ impl Wire for ConsulWire {
         self.gives_up = false;
         self.next = None;
         self.delayed_until = None;
-        self.limit = asking.into();
+        self.limit = asking;
         self.look(out);
     }
 
@@ -510,15 +489,11 @@ impl Wire for ConsulWire {
         Ok(lives)
     }
 
-    fn polls_every_ns(&self) -> Option<u64> {
-        None
-    }
-
     fn patience_ns(&self) -> Option<u64> {
         let now = clock::monotonic();
         match (self.delayed_until, self.limit) {
             (None, _) => Some((WAIT_MS * 1_000_000 * 17 / 16).saturating_add(SILENCE_NS)),
-            (Some(time), Limit::Until(limit)) => Some(time.min(limit).saturating_sub(now).max(1)),
+            (Some(time), Asking::Until(limit)) => Some(time.min(limit).saturating_sub(now).max(1)),
             (Some(time), _) => Some(time.saturating_sub(now).max(1)),
         }
     }

@@ -2,14 +2,12 @@
 //! It counts the bytes of both directions, without TLS's overhead. It keeps the server's
 //! first bytes, which show what protocol the server has.
 
-use crate::stream::Stream;
-use crate::tls::TlsStream;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// As many of the first bytes are kept as tell protocols apart.
 const FIRST: usize = 8;
@@ -23,118 +21,47 @@ pub(super) struct Carried {
     pub first: OnceLock<Box<[u8]>>,
 }
 
-/// A connection that has been made.
-pub(super) struct Carrier {
-    way: Way,
-    carried: Arc<Carried>,
-}
-
-enum Way {
-    Plain(tokio::net::TcpStream),
-    Encrypted(Encrypted),
-}
-
-struct Encrypted {
-    stream: Box<TlsStream>,
-    /// The same socket, to learn when it is ready.
-    bell: tokio::net::TcpStream,
-}
-
-impl Carrier {
-    /// Takes it over, in the runtime that will drive it.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn new(stream: Stream, carried: Arc<Carried>) -> io::Result<Carrier> {
-        stream.set_nonblocking(true)?;
-        let way = match stream {
-            Stream::Tcp(stream) => Way::Plain(tokio::net::TcpStream::from_std(stream)?),
-            Stream::Tls(stream) => Way::Encrypted(Encrypted {
-                bell: tokio::net::TcpStream::from_std(stream.socket().try_clone()?)?,
-                stream,
-            }),
-            Stream::Unix(_) => return Err(ErrorKind::Unsupported.into()),
-        };
-        Ok(Carrier { way, carried })
-    }
-
-    fn count(&self, written: &Poll<io::Result<usize>>) {
+impl Carried {
+    fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = written {
-            self.carried.bytes.fetch_add(*count as u64, Relaxed);
+            self.bytes.fetch_add(count as u64, Relaxed);
         }
+        written
     }
 }
 
-impl Encrypted {
-    /// Tries before it waits, because polling the socket does not show bytes that are
-    /// decrypted already.
-    fn once_ready<T>(
-        &self,
-        context: &mut Context<'_>,
-        interest: Interest,
-        mut attempt: impl FnMut(&TlsStream) -> io::Result<T>,
-    ) -> Poll<io::Result<T>> {
-        let mut tried = attempt(&self.stream);
-        loop {
-            match tried {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                done => return Poll::Ready(done),
-            }
-            ready!(match interest.is_readable() {
-                true => self.bell.poll_read_ready(context),
-                false => self.bell.poll_write_ready(context),
-            })?;
-            tried = self.bell.try_io(interest, || attempt(&self.stream));
-        }
-    }
+/// A connection that has been made.
+pub(super) struct Carrier<T> {
+    pub stream: T,
+    pub carried: Arc<Carried>,
 }
 
-impl AsyncRead for Carrier {
+impl<T: AsyncRead + Unpin> AsyncRead for Carrier<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let read = match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Way::Encrypted(stream) => {
-                stream.once_ready(context, Interest::READABLE, |mut stream| {
-                    let count = stream.read(into.initialize_unfilled())?;
-                    into.advance(count);
-                    Ok(())
-                })
-            }
-        };
-        let came = into.filled().len() - before;
-        if came > 0 {
-            self.carried.first.get_or_init(|| {
-                let first = &into.filled()[before..];
-                Box::from(&first[..first.len().min(FIRST)])
-            });
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        let came = &into.filled()[before..];
+        if !came.is_empty() {
+            let first = || Box::from(&came[..came.len().min(FIRST)]);
+            self.carried.first.get_or_init(first);
         }
-        self.carried.bytes.fetch_add(came as u64, Relaxed);
+        self.carried.bytes.fetch_add(came.len() as u64, Relaxed);
         read
     }
 }
 
-impl AsyncWrite for Carrier {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Carrier<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Way::Encrypted(stream) => {
-                stream.once_ready(context, Interest::WRITABLE, |mut stream| {
-                    stream.write(bytes)
-                })
-            }
-        };
-        self.count(&written);
-        written
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.carried.count(written)
     }
 
     fn poll_write_vectored(
@@ -142,40 +69,19 @@ impl AsyncWrite for Carrier {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-            Way::Encrypted(_) => {
-                let first = parts.iter().find(|part| !part.is_empty());
-                return self.poll_write(context, first.map_or(&[], |part| part));
-            }
-        };
-        self.count(&written);
-        written
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.carried.count(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.way {
-            Way::Plain(stream) => stream.is_write_vectored(),
-            Way::Encrypted(_) => false,
-        }
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Way::Encrypted(stream) => {
-                stream.once_ready(context, Interest::WRITABLE, |mut stream| stream.flush())
-            }
-        }
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Way::Encrypted(stream) => {
-                stream.stream.end();
-                Poll::Ready(Ok(()))
-            }
-        }
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -14,19 +14,28 @@ const SETTINGS: (usize, u8) = (3, 4);
 const ALERT: [u8; 2] = [21, 3];
 
 /// Why a call came to nothing.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     /// The keeper ended it.
+    #[error("interrupted")]
     Interrupted,
     /// Its time was over.
+    #[error("no answer in time")]
     Late,
     /// The connection is gone.
+    #[error("{0}")]
     Ended(String),
     /// The server cannot serve now; another one of its cluster may.
+    #[error("{0}")]
     Unavailable(String),
     /// What answers is no etcd with the API that we speak.
+    #[error(
+        "it does not speak version 3 of etcd's API: {0}; is this the client port of an etcd, of \
+         version 3.1 or later?"
+    )]
     Foreign(String),
     /// What the server or the connection said.
+    #[error("{0}")]
     Said(String),
 }
 
@@ -35,23 +44,6 @@ impl From<h2::Error> for Failure {
         match error.is_io() || error.is_go_away() {
             true => Failure::Ended(error.to_string()),
             false => Failure::Said(error.to_string()),
-        }
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Interrupted => f.write_str("interrupted"),
-            Failure::Late => f.write_str("no answer in time"),
-            Failure::Foreign(text) => write!(
-                f,
-                "it does not speak version 3 of etcd's API: {text}; is this the client port of \
-                 an etcd, of version 3.1 or later?"
-            ),
-            Failure::Ended(text) | Failure::Unavailable(text) | Failure::Said(text) => {
-                f.write_str(text)
-            }
         }
     }
 }

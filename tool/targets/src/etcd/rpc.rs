@@ -8,7 +8,8 @@
 use super::carrier::{Carried, Carrier};
 use super::failure::{Failure, is_grpc, status};
 use crate::address::Address;
-use crate::stream::has_ended;
+use crate::stream::{Stream, has_ended};
+use crate::tls;
 use crate::{SetupError, Traffic};
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -23,9 +24,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio_rustls::TlsConnector;
 
 /// How long the answer to a call may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +36,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: usize = 1 << 24;
 
 /// The ALPN name of HTTP/2.
-const PROTOCOL: &str = "h2";
+const PROTOCOL: &[u8] = b"h2";
 
 /// gRPC's head of a message: whether it is compressed, and its length.
 const HEAD: usize = 5;
@@ -68,27 +70,39 @@ impl Channel {
     /// In words for the user.
     pub(super) fn open(address: &Address) -> Result<Channel, SetupError> {
         let say = |said: String| SetupError(format!("etcd at {address}: {said}"));
-        let stream = address.secured(address.connect_plainly()?, Some(PROTOCOL))?;
+        let stream = address.connect_plainly()?;
         let system = |error: std::io::Error| say(error.to_string());
         let socket = stream.as_fd().try_clone_to_owned().map_err(system)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
         let carried = Arc::new(Carried::default());
         let (requests, bell) = runtime.block_on(async {
-            let stream = Carrier::new(stream, Arc::clone(&carried)).map_err(system)?;
-            let shake = tokio::time::timeout(PATIENCE, h2::client::handshake(stream)).await;
-            let (requests, connection) = shake
-                .map_err(|_| say(Failure::Late.to_string()))?
-                .map_err(|error| {
-                    say(format!(
-                        "it does not speak HTTP/2: {error}{}",
-                        hint(address)
-                    ))
-                })?;
-            tokio::spawn(async move {
-                // The calls report why it ended.
-                let _ = connection.await;
-            });
+            let stream = match stream {
+                Stream::Tcp(stream) => stream,
+                _ => return Err(say("it is no address of TCP".to_owned())),
+            };
+            stream.set_nonblocking(true).map_err(system)?;
+            let stream = TcpStream::from_std(stream).map_err(system)?;
+            let begun = match address {
+                Address::Tls(place, tls) => {
+                    let trust = tls.trust(tls::host(place))?;
+                    let shake = TlsConnector::from(trust.config)
+                        .with_alpn(vec![PROTOCOL.to_vec()])
+                        .connect(trust.name, stream);
+                    let shaken = tokio::time::timeout(tls::PATIENCE, shake).await;
+                    let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                    let stream = shaken.map_err(|error| tls::failed(place, &error))?;
+                    begun(stream, Arc::clone(&carried)).await
+                }
+                _ => begun(stream, Arc::clone(&carried)).await,
+            };
+            let requests = begun.map_err(|failure| match failure {
+                Failure::Late => say(failure.to_string()),
+                other => say(format!(
+                    "it does not speak HTTP/2: {other}{}",
+                    hint(address)
+                )),
+            })?;
             let bell = signal::bell()
                 .and_then(UnixStream::from_std)
                 .map_err(system)?;
@@ -262,6 +276,21 @@ impl Channel {
             }
         }
     }
+}
+
+/// Begins HTTP/2 on a connection, and works on it from then on.
+async fn begun<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    stream: T,
+    carried: Arc<Carried>,
+) -> Result<SendRequest<Bytes>, Failure> {
+    let shake = h2::client::handshake(Carrier { stream, carried });
+    let shaken = tokio::time::timeout(PATIENCE, shake).await;
+    let (requests, connection) = shaken.map_err(|_| Failure::Late)??;
+    tokio::spawn(async move {
+        // The calls report why it ended.
+        let _ = connection.await;
+    });
+    Ok(requests)
 }
 
 /// A hint for a server that closes the connection at the first message.

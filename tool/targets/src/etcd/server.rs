@@ -19,21 +19,6 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// older one leaves that bound out, so that a waiter would watch its own key.
 const OLDEST: f64 = 3.001;
 
-/// The result of the first server that succeeds.
-pub(super) fn any<T>(
-    servers: &[Address],
-    ask: impl Fn(&Address) -> Result<T, SetupError>,
-) -> Result<T, SetupError> {
-    let mut refused = Vec::new();
-    for server in servers {
-        match ask(server) {
-            Ok(given) => return Ok(given),
-            Err(SetupError(said)) => refused.push(said),
-        }
-    }
-    Err(SetupError(refused.join("; ")))
-}
-
 /// The server's status. An error if its version is too old, or its cluster has no leader.
 ///
 /// # Errors

@@ -2,17 +2,15 @@
 
 use super::launch::{Launch, PROGRAM};
 use super::messages::{DeleteRangeRequest, DeleteRangeResponse};
-use super::server::{admitted, any, granted, status, told};
+use super::server::{admitted, granted, status, told};
 use super::{DELETE_RANGE, EtcdLock, LEAST_TTL_S, TLS_SCHEME, TTL_S, VARIABLES, after};
-use crate::address::{Address, Members};
+use crate::address::{Address, Members, any};
+use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::program::{LaunchRecipe, Program};
 use crate::signs::{self, Signs};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT};
-use std::collections::BTreeMap;
-use std::path::Path;
+use crate::table::{Entry, LockCapabilities};
+use crate::{Facts, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
 use std::time::Duration;
 
 /// An etcd.
@@ -32,19 +30,16 @@ pub struct Etcd {
 impl Target for Etcd {
     type Lock = EtcdLock;
 
-    /// For HTTP/2.
-    const THREAD_STACK: usize = 512 << 10;
-
     const ENTRY: Entry = Entry {
         name: "etcd",
-        aliases: &[],
         argument: Some("//HOST:PORT[,HOST:PORT...][?tls]"),
-        check_argument: |argument| {
-            argument.map_or(Ok(()), |place| {
-                Address::several(place, Some(TLS_SCHEME)).map(|_| ())
-            })
+        check_argument: |argument| argument::servers(argument, Some(TLS_SCHEME)),
+        reach: |place, file| {
+            let servers = Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?;
+            let own = Credentials::find(file, VARIABLES)?;
+            any(Members::look(servers).all(), |server| status(server, &own)).map(drop)
         },
-        family: Family::Service,
+        program: Some(&PROGRAM),
         summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
         details: "Without an address, a server launched for the run (the first etcd in $PATH; Debian \
                   package etcd-server), or a cluster of as many as --members says; workers take its \
@@ -60,8 +55,6 @@ impl Target for Etcd {
                   etcd:https://HOST:PORT asks for TLS, ?ca=FILE behind the last of them for TLS with \
                   that authority.",
         lock: LockCapabilities {
-            timeout: true,
-            excludes: true,
             fifo: true,
             remote: true,
             durable: true,
@@ -70,42 +63,14 @@ impl Target for Etcd {
             fenced: true,
             usual_lease: Some(Duration::from_secs(TTL_S as u64)),
             renews: true,
-            ..LockCapabilities::NONE
+            ..LockCapabilities::TIMED
         },
-        no_threads: None,
+        ..Entry::SERVICE
     };
 
-    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| {
-            let servers = Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?;
-            let own = Credentials::find(file, VARIABLES)?;
-            any(Members::look(servers).all(), |server| status(server, &own)).map(drop)
-        })
-    }
-
-    fn launches() -> Option<&'static Program> {
-        Some(&PROGRAM)
-    }
-
     fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
-        let mut own = Credentials::default();
-        let (servers, pid) = match setup.argument {
-            Some(place) => {
-                own = Credentials::find(setup.credentials, VARIABLES)?;
-                (
-                    Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?,
-                    None,
-                )
-            }
-            None => {
-                let members = Launch::members(setup.members)?;
-                let recipes: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
-                let launched = setup.launcher.follow_all(&recipes)?;
-                let pid = launched.first().map(|first| first.pid);
-                let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
-                (addresses.collect(), pid)
-            }
-        };
+        let named = |places: &str| Address::several(places, Some(TLS_SCHEME));
+        let (servers, own, pid) = setup.servers(named, VARIABLES, Launch::members)?;
         let servers = Members::look(servers);
         let told = any(servers.all(), |server| status(server, &own))?;
         let asked_s = setup.lease.map_or(TTL_S, |lease| {
@@ -152,10 +117,7 @@ impl Target for Etcd {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        Ok(Some(ServerFigures {
-            pid: self.pid,
-            ..ServerFigures::default()
-        }))
+        Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
     fn signs(&self) -> Signs {
@@ -167,16 +129,16 @@ impl Target for Etcd {
                 _ => silent.push(server.to_string()),
             }
         }
-        let leader = leader.map(|leader| (signs::LEADER, leader));
-        let silent = (signs::SILENT, silent.join(", "));
-        leader.into_iter().chain([silent]).collect()
+        signs::known([
+            (signs::LEADER, leader),
+            (signs::SILENT, Some(silent.join(", "))),
+        ])
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let lease = (LEASE_FACT.to_owned(), self.ttl_s as f64 * 1e9);
-        let version = self
-            .version
-            .map(|version| (VERSION_FACT.to_owned(), version));
-        version.into_iter().chain([lease]).collect()
+    fn facts(&self) -> Facts {
+        facts([
+            (LEASE_FACT, Some(self.ttl_s as f64 * 1e9)),
+            (VERSION_FACT, self.version),
+        ])
     }
 }

@@ -63,17 +63,3 @@ pub(super) fn boolean(inner: bool) -> StructureTag {
     };
     boolean.into_structure()
 }
-
-pub(super) fn bytes(tag: &StructureTag) -> Option<&[u8]> {
-    match &tag.payload {
-        PL::P(bytes) => Some(bytes),
-        PL::C(_) => None,
-    }
-}
-
-pub(super) fn parts(tag: &StructureTag) -> Option<&[StructureTag]> {
-    match &tag.payload {
-        PL::C(parts) => Some(parts),
-        PL::P(_) => None,
-    }
-}

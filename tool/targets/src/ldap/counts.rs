@@ -2,9 +2,9 @@
 //! Only the three numbers that can be compared with a client's.
 
 use super::place::Place;
-use super::session::{Credentials, Dial, Session};
-use super::template::Numbers;
-use super::wire::{self, Search};
+use super::session::{Dial, Session};
+use super::wire::{self, Numbers, Search};
+use crate::login::Credentials;
 use crate::{CallError, SetupError};
 use jostle_sys::clock;
 use std::fs::File;
@@ -111,12 +111,11 @@ fn deadline(dial: &Dial) -> u64 {
 fn ask(session: &mut Session, search: &Search) -> Result<Option<Counts>, CallError> {
     let mut counts = Counts::default();
     let found = session.search(search, Numbers::default(), |bytes| {
-        let Some(entry) = wire::entry(bytes) else {
+        let Some((name, value)) = wire::entry(bytes, "monitorOpCompleted") else {
             return;
         };
-        let number = wire::value(&entry, "monitorOpCompleted")
-            .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-        let name = wire::name(&entry).unwrap_or_default().to_ascii_lowercase();
+        let number = value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+        let name = name.to_ascii_lowercase();
         match (name.split(|byte| *byte == b',').next(), number) {
             (Some(b"cn=bind"), Some(number)) => counts.binds = number,
             (Some(b"cn=search"), Some(number)) => counts.searches = number,

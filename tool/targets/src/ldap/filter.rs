@@ -2,7 +2,9 @@
 //! section 4.5.1.7). Nothing here knows what a server makes of it.
 
 use super::ber::{boolean, context, group, octets, sequence};
-use super::template::{Numbers, Template};
+use super::wire::Numbers;
+use crate::login::unescaped_by;
+use jostle_sys::spawn::Word;
 use lber::structure::StructureTag;
 
 /// Deeper ones are nobody's, and reading them is recursive.
@@ -19,12 +21,12 @@ pub(super) enum Filter {
     Compare {
         choice: u64,
         attribute: String,
-        value: Template,
+        value: Word,
     },
     /// `=a*b*c`: the beginning, what comes between, the end.
     Substrings {
         attribute: String,
-        pieces: Vec<(u64, Template)>,
+        pieces: Vec<(u64, Word)>,
     },
     /// `=*`
     Present(String),
@@ -32,7 +34,7 @@ pub(super) enum Filter {
     Extensible {
         rule: Option<String>,
         attribute: Option<String>,
-        value: Template,
+        value: Word,
         names_too: bool,
     },
 }
@@ -84,12 +86,12 @@ impl Filter {
                 value,
             } => group(
                 *choice,
-                vec![octets(attribute.as_str()), octets(value.fill(numbers))],
+                vec![octets(attribute.as_str()), octets(numbers.fill(value))],
             ),
             Filter::Substrings { attribute, pieces } => {
                 let pieces = pieces
                     .iter()
-                    .map(|(choice, piece)| context(*choice, piece.fill(numbers)));
+                    .map(|(choice, piece)| context(*choice, numbers.fill(piece)));
                 group(
                     SUBSTRINGS,
                     vec![octets(attribute.as_str()), sequence(pieces.collect())],
@@ -105,7 +107,7 @@ impl Filter {
                 let mut parts = Vec::new();
                 parts.extend(rule.iter().map(|rule| context(1, rule.as_str())));
                 parts.extend(attribute.iter().map(|name| context(2, name.as_str())));
-                parts.push(context(3, value.fill(numbers)));
+                parts.push(context(3, numbers.fill(value)));
                 if *names_too {
                     let yes = boolean(true);
                     parts.push(StructureTag {
@@ -196,14 +198,9 @@ fn extensible(left: &str, value: &str) -> Option<Result<Filter, String>> {
     if words.next().is_some() || (attribute.is_none() && rule.is_none()) {
         return None;
     }
-    let rule = rule
-        .map(|rule| description(rule).ok_or(()))
-        .transpose()
-        .ok()?;
-    let attribute = attribute
-        .map(|name| description(name).ok_or(()))
-        .transpose()
-        .ok()?;
+    let described =
+        |word: Option<&str>| word.map_or(Some(None), |word| description(word).map(Some));
+    let (rule, attribute) = (described(rule)?, described(attribute)?);
     Some(template(value).map(|value| Filter::Extensible {
         rule,
         attribute,
@@ -212,7 +209,7 @@ fn extensible(left: &str, value: &str) -> Option<Result<Filter, String>> {
     }))
 }
 
-fn pieces(value: &str) -> Result<Vec<(u64, Template)>, String> {
+fn pieces(value: &str) -> Result<Vec<(u64, Word)>, String> {
     let words: Vec<&str> = value.split('*').collect();
     let last = words.len() - 1;
     let choice = |at| match at {
@@ -235,28 +232,15 @@ fn description(text: &str) -> Option<String> {
     (!text.is_empty() && text.bytes().all(fits)).then(|| text.to_owned())
 }
 
-fn template(value: &str) -> Result<Template, String> {
-    Template::parse(value, unescape)
+fn template(value: &str) -> Result<Word, String> {
+    Word::parse(value, unescape)
 }
 
 /// `\28` is `(`: a backslash and two hexadecimal digits are a byte.
 fn unescape(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'\\' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(byte.ok_or_else(|| {
-            format!("in `{text}` a backslash wants two hexadecimal digits, as in \\2a for *")
-        })?);
-        rest = &after[2..];
-    }
-    Ok(bytes)
+    unescaped_by(b'\\', text).ok_or_else(|| {
+        format!("in `{text}` a backslash wants two hexadecimal digits, as in \\2a for *")
+    })
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! `//HOST:PORT/BASE?ATTRIBUTES?SCOPE?FILTER`.
 
 use super::filter::Filter;
-use super::template::Template;
 use super::wire::{Scope, Search};
+use crate::login::unescaped;
+use jostle_sys::spawn::Word;
 
 /// A server and a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ fn search(base: &str, rest: &str) -> Result<Search, String> {
     };
     let names = attributes.split(',').filter(|name| !name.is_empty());
     Ok(Search {
-        base: Template::parse(&decoded(base)?, |piece| Ok(piece.into()))?,
+        base: Word::of(&decoded(base)?),
         scope,
         attributes: names.map(decoded).collect::<Result<_, _>>()?,
         filter: Filter::parse(&filter)?,
@@ -82,16 +83,11 @@ fn search(base: &str, rest: &str) -> Result<Search, String> {
 
 /// `%20` is a space.
 fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || format!("in `{text}` a % wants two hexadecimal digits, as in %25 for %");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut pieces = text.split('%');
-    bytes.extend_from_slice(pieces.next().unwrap_or("").as_bytes());
-    for piece in pieces {
-        let digits = piece.get(..2).ok_or_else(wrong)?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
-        bytes.extend_from_slice(&piece.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).map_err(|_| format!("`{text}` is not UTF-8"))
+    unescaped(text).ok_or_else(|| {
+        format!(
+            "in `{text}` a % wants two hexadecimal digits, as in %25 for %, and the bytes are UTF-8"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -105,7 +101,7 @@ mod tests {
     #[test]
     fn places_are_read_as_typed() {
         let search = |scope, attributes: &[&str], filter| Search {
-            base: Template::parse("dc=a b", |piece| Ok(piece.into())).unwrap(),
+            base: Word::of("dc=a b"),
             scope,
             attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
             filter: Filter::parse(filter).unwrap(),

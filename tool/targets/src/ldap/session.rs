@@ -1,9 +1,10 @@
 //! One connection to a directory server: the protocol of `wire` on a blocking socket, with
 //! or without TLS. There is one request at a time, and every wait has a limit.
 
-use super::template::Numbers;
-use super::wire::{self, Message, Outcome, Search};
-use crate::tls::{Blocking, Trust, blocking};
+use super::wire::{self, Message, Numbers, Outcome, Search};
+use crate::login::Credentials;
+use crate::stream::Stream;
+use crate::tls::Trust;
 use crate::wire::wrong_kind;
 use crate::{CallError, SetupError, surplus};
 use bytes::BytesMut;
@@ -31,25 +32,10 @@ pub(super) struct Dial {
     pub timeout: Duration,
 }
 
-/// Who asks.
-#[derive(Clone, Default)]
-pub(super) struct Credentials {
-    /// Distinguished name; empty: anonymous.
-    pub name: String,
-    /// Sent as it is, which TLS hides.
-    pub password: Vec<u8>,
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credentials({}, ...)", self.name)
-    }
-}
-
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    io: Transport,
+    stream: Stream,
     input: Vec<u8>,
     /// The part of `input` that was received and not yet read.
     ready: std::ops::Range<usize>,
@@ -57,12 +43,6 @@ pub(super) struct Session {
     last_id: u32,
     /// Monotonic nanoseconds at which waiting ends.
     deadline: u64,
-}
-
-#[derive(Debug)]
-enum Transport {
-    Plain(TcpStream),
-    Tls(Box<Blocking>),
 }
 
 /// What a search came to.
@@ -86,7 +66,7 @@ impl Session {
             match connected(address, dial.timeout) {
                 Ok(stream) => {
                     return Ok(Session {
-                        io: Transport::Plain(stream),
+                        stream: Stream::Tcp(stream),
                         input: vec![0; ROOM],
                         ready: 0..0,
                         output: BytesMut::with_capacity(512),
@@ -105,18 +85,13 @@ impl Session {
     /// # Errors
     /// The call that failed; EPROTO with what TLS says against the server.
     pub(super) fn secure(mut self, dial: &Dial) -> Result<Session, CallError> {
-        let (Some(trust), Transport::Plain(socket)) = (&dial.tls, self.io) else {
-            return Err(CallError::new("TLS", Errno::INVAL));
-        };
-        let mut stream = blocking(trust, socket).map_err(|error| said("TLS", &error))?;
-        while stream.conn.is_handshaking() {
-            match stream.conn.complete_io(&mut stream.sock) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted("TLS")?,
-                Err(error) => return Err(failed("TLS", &error)),
+        self.stream = match (&dial.tls, self.stream) {
+            (Some(trust), Stream::Tcp(socket)) => {
+                let shaken = trust.shake(socket, dial.timeout);
+                Stream::Tls(Box::new(shaken.map_err(|error| failed("TLS", &error))?))
             }
-        }
-        self.io = Transport::Tls(Box::new(stream));
+            (_, stream) => stream,
+        };
         Ok(self)
     }
 
@@ -132,12 +107,9 @@ impl Session {
     pub(super) fn bind(&mut self, credentials: &Credentials) -> Result<Outcome, CallError> {
         const CALL: &str = "bind";
         let id = self.next_id();
-        wire::bind(
-            id,
-            &credentials.name,
-            &credentials.password,
-            &mut self.output,
-        );
+        let name = credentials.user.as_deref().unwrap_or_default();
+        let password = credentials.password.as_deref().unwrap_or_default();
+        wire::bind(id, name, password.as_bytes(), &mut self.output);
         self.send(CALL)?;
         loop {
             match self.receive(CALL, id)? {
@@ -189,9 +161,7 @@ impl Session {
     /// for.
     pub(super) fn unbind(mut self) -> Result<(), CallError> {
         const CALL: &str = "unbind";
-        if let Transport::Plain(stream) = &self.io
-            && surplus::is_waiting(stream)
-        {
+        if self.speaks() {
             self.fill(CALL)?;
             self.expect_silence(CALL)?;
         }
@@ -209,20 +179,7 @@ impl Session {
         if self.take_leave().is_err() {
             return Ok(());
         }
-        match &mut self.io {
-            Transport::Plain(stream) => surplus::at_end(&*stream, CALL),
-            Transport::Tls(stream) => {
-                let patience = Some(surplus::END_PATIENCE);
-                let heard = stream
-                    .sock
-                    .set_read_timeout(patience)
-                    .and_then(|()| stream.read(&mut [0; 1]));
-                match heard {
-                    Ok(count) if count > 0 => Err(surplus::error(CALL)),
-                    _ => Ok(()),
-                }
-            }
-        }
+        self.stream.part(CALL)
     }
 
     /// Refuses a server that sends before it is asked. With TLS this cannot be checked.
@@ -230,10 +187,15 @@ impl Session {
     /// # Errors
     /// In words for the user.
     pub(super) fn refuse_who_speaks_first(&self, place: &str) -> Result<(), SetupError> {
-        match &self.io {
-            Transport::Plain(stream) => surplus::refuse_who_speaks_first(stream, place),
-            Transport::Tls(_) => Ok(()),
+        match &self.stream {
+            Stream::Tcp(stream) => surplus::refuse_who_speaks_first(stream, place),
+            _ => Ok(()),
         }
+    }
+
+    /// Whether bytes wait to be read. With TLS they need not be an answer.
+    fn speaks(&self) -> bool {
+        matches!(&self.stream, Stream::Tcp(stream) if surplus::is_waiting(stream))
     }
 
     /// Before any request a server may only send a notice of disconnection.
@@ -258,15 +220,11 @@ impl Session {
     fn take_leave(&mut self) -> Result<(), CallError> {
         let id = self.next_id();
         wire::unbind(id, &mut self.output);
-        if let Transport::Tls(stream) = &mut self.io {
-            // Behind the request, in the same piece where it fits.
-            let sent = stream
-                .write_all(&self.output)
-                .map_err(|e| failed("unbind", &e));
-            stream.conn.send_close_notify();
-            return sent.and_then(|()| stream.flush().map_err(|e| failed("unbind", &e)));
+        self.send("unbind")?;
+        if let Stream::Tls(stream) = &self.stream {
+            stream.end();
         }
-        self.send("unbind")
+        Ok(())
     }
 
     fn next_id(&mut self) -> u32 {
@@ -281,25 +239,20 @@ impl Session {
     }
 
     fn send(&mut self, call: &'static str) -> Result<(), CallError> {
-        if let (Transport::Plain(stream), 1) = (&self.io, self.last_id)
-            && surplus::is_waiting(stream)
-        {
+        if self.last_id == 1 && self.speaks() {
             self.fill(call)?;
             self.hear_unasked(call)?;
         }
         let mut rest = &self.output[..];
         while !rest.is_empty() {
-            match self.io.write(rest) {
+            match (&self.stream).write(rest) {
                 Ok(0) => return Err(CallError::new(call, Errno::PIPE)),
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(call)?,
                 Err(error) => return Err(failed(call, &error)),
             }
         }
-        if let Transport::Tls(stream) = &mut self.io {
-            stream.flush().map_err(|error| failed(call, &error))?;
-        }
-        Ok(())
+        (&self.stream).flush().map_err(|error| failed(call, &error))
     }
 
     /// The next message that answers request `id`.
@@ -339,7 +292,7 @@ impl Session {
             self.input.resize(2 * self.ready.end, 0);
         }
         loop {
-            match self.io.read(&mut self.input[self.ready.end..]) {
+            match (&self.stream).read(&mut self.input[self.ready.end..]) {
                 Ok(0) => return Err(CallError::new(call, Errno::CONNRESET)),
                 Ok(count) => {
                     self.ready.end += count;
@@ -354,24 +307,6 @@ impl Session {
         match clock::monotonic() > self.deadline {
             true => Err(late(call)),
             false => Ok(()),
-        }
-    }
-}
-
-impl Read for Transport {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Transport::Plain(stream) => stream.read(into),
-            Transport::Tls(stream) => stream.read(into),
-        }
-    }
-}
-
-impl Transport {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Transport::Plain(stream) => stream.write(bytes),
-            Transport::Tls(stream) => stream.write(bytes),
         }
     }
 }
@@ -407,10 +342,8 @@ fn interrupted(call: &'static str) -> Result<(), CallError> {
 }
 
 fn late(call: &'static str) -> CallError {
-    CallError {
-        said: Some("the server did not answer within --call-timeout"),
-        ..CallError::new(call, Errno::TIMEDOUT)
-    }
+    let said = "the server did not answer within --call-timeout";
+    CallError::saying(call, Errno::TIMEDOUT, said)
 }
 
 #[cold]
@@ -419,12 +352,9 @@ fn failed(call: &'static str, error: &io::Error) -> CallError {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => late(call),
         // The peer closed the connection without ending TLS.
         io::ErrorKind::UnexpectedEof => CallError::new(call, Errno::CONNRESET),
+        io::ErrorKind::Interrupted => CallError::new(call, Errno::INTR),
         _ => match error.raw_os_error() {
-            Some(errno) => CallError {
-                call,
-                errno,
-                said: None,
-            },
+            Some(errno) => CallError::new(call, Errno::from_raw_os_error(errno)),
             None => said(call, &error.to_string()),
         },
     }
@@ -441,11 +371,7 @@ fn not_ldap(call: &'static str) -> CallError {
 /// An error with a text from the server. Each distinct text is kept once.
 #[cold]
 fn said(call: &'static str, text: &str) -> CallError {
-    CallError {
-        call,
-        errno: Errno::PROTO.raw_os_error(),
-        said: Some(kept(text)),
-    }
+    CallError::saying(call, Errno::PROTO, kept(text))
 }
 
 /// Leaks the text. Servers usually repeat their texts; after 64 different ones, further

@@ -1,12 +1,10 @@
 //! LDAP version 3 as bytes, without a socket (RFC 4511): the requests for bind,
 //! search and unbind, and what comes back to them.
 
-use super::ber::{
-    boolean, bytes, constructed, context, enumerated, integer, octets, parts, primitive, sequence,
-};
+use super::ber::{boolean, constructed, context, enumerated, integer, octets, primitive, sequence};
 use super::filter::Filter;
-use super::template::{Numbers, Template};
 use bytes::BytesMut;
+use jostle_sys::spawn::Word;
 use lber::common::TagClass;
 use lber::structure::StructureTag;
 use std::ops::Range;
@@ -48,13 +46,31 @@ pub(super) enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Search {
     /// Where.
-    pub base: Template,
+    pub base: Word,
     /// How deep.
     pub scope: Scope,
     /// What of each entry; empty: everything that users may have put there.
     pub attributes: Vec<String>,
     /// Which entries.
     pub filter: Filter,
+}
+
+/// What fills the places in the text of a search.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Numbers {
+    /// For `{n}`.
+    pub nth: u64,
+    /// For `{worker}`.
+    pub worker: u64,
+}
+
+impl Numbers {
+    /// The bytes of this text.
+    pub(super) fn fill(self, text: &Word) -> Vec<u8> {
+        let mut filled = Vec::with_capacity(32);
+        text.write(&mut filled, self.nth, self.worker);
+        filled
+    }
 }
 
 /// What came back.
@@ -113,7 +129,7 @@ impl Search {
         const NO_LIMIT: i64 = 0;
         let names = self.attributes.iter().map(|name| octets(name.as_str()));
         let parts = vec![
-            octets(self.base.fill(numbers)),
+            octets(numbers.fill(&self.base)),
             enumerated(self.scope as i64),
             enumerated(NEVER_FOLLOW_ALIASES),
             integer(NO_LIMIT),
@@ -136,7 +152,6 @@ struct Element<'a> {
 impl<'a> Element<'a> {
     /// The element that `input` begins with; None while it is not whole. Lengths
     /// are definite, in LDAP (RFC 4511, section 5.1), and tags are below 31.
-    #[inline]
     fn read(input: &'a [u8]) -> Result<Option<Element<'a>>, Malformed> {
         let [tag, first, after @ ..] = input else {
             return Ok(None);
@@ -166,7 +181,6 @@ impl<'a> Element<'a> {
     }
 
     /// One that has to be whole, and of this kind.
-    #[inline]
     fn within(input: &'a [u8], tag: u8) -> Result<Element<'a>, Malformed> {
         let element = Element::read(input)?.ok_or(Malformed)?;
         if element.tag == tag {
@@ -183,7 +197,6 @@ impl<'a> Element<'a> {
 ///
 /// # Errors
 /// Where it is none.
-#[inline]
 pub(super) fn decode(input: &[u8]) -> Result<Option<(u32, Message, usize)>, Malformed> {
     match input.first() {
         None => return Ok(None),
@@ -232,28 +245,20 @@ fn outcome(content: &[u8]) -> Result<Outcome, Malformed> {
     })
 }
 
-/// An entry as it came, for [`name`] and [`value`].
-pub(super) fn entry(bytes: &[u8]) -> Option<StructureTag> {
-    lber::parse::parse_tag(bytes).ok().map(|(_, entry)| entry)
-}
-
-/// The first value of an entry's attribute, if it has it.
-pub(super) fn value<'a>(entry: &'a StructureTag, attribute: &str) -> Option<&'a [u8]> {
-    let [_, attributes] = parts(entry)? else {
-        return None;
-    };
-    let all = parts(attributes)?.iter().filter_map(parts);
-    let values = all
-        .filter_map(|attribute| <&[StructureTag; 2]>::try_from(attribute).ok())
-        .find(|[name, _]| {
-            bytes(name).is_some_and(|name| name.eq_ignore_ascii_case(attribute.as_bytes()))
-        });
-    bytes(parts(&values?[1])?.first()?)
-}
-
-/// An entry's name.
-pub(super) fn name(entry: &StructureTag) -> Option<&[u8]> {
-    bytes(parts(entry)?.first()?)
+/// The name of an entry as it came, and the first value of its attribute, if it has it.
+pub(super) fn entry<'a>(input: &'a [u8], attribute: &str) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    let name = Element::within(Element::read(input).ok()??.content, OCTETS_BYTE).ok()?;
+    let mut rest = Element::within(name.rest, SEQUENCE_BYTE).ok()?.content;
+    while let Ok(Some(next)) = Element::read(rest) {
+        rest = next.rest;
+        let own = Element::within(next.content, OCTETS_BYTE).ok()?;
+        if own.content.eq_ignore_ascii_case(attribute.as_bytes()) {
+            let values = Element::read(own.rest).ok()??;
+            let first = Element::within(values.content, OCTETS_BYTE).ok()?;
+            return Some((name.content, Some(first.content)));
+        }
+    }
+    Some((name.content, None))
 }
 
 /// Result codes as RFC 4511 and its registry name them.
@@ -316,7 +321,7 @@ mod tests {
             (
                 written(|out| {
                     let search = Search {
-                        base: Template::parse("o=x", |piece| Ok(piece.into())).unwrap(),
+                        base: Word::of("o=x"),
                         scope: Scope::OneLevel,
                         attributes: vec!["cn".to_owned()],
                         filter: Filter::Present("cn".to_owned()),
@@ -329,6 +334,19 @@ mod tests {
         ];
         for (found, expected) in table {
             assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn holes_are_filled_and_other_braces_stay() {
+        for (text, expected) in [
+            ("user{n}", "user17"),
+            ("{worker}-{n}-{worker}", "3-17-3"),
+            ("{m}{", "{m}{"),
+            ("", ""),
+        ] {
+            let numbers = Numbers { nth: 17, worker: 3 };
+            assert_eq!(numbers.fill(&Word::of(text)), expected.as_bytes(), "{text}");
         }
     }
 
@@ -364,10 +382,9 @@ mod tests {
         let Message::Entry(place) = message else {
             panic!("{message:?}");
         };
-        let entry = entry(&input[place]).unwrap();
-        assert_eq!(name(&entry), Some(&b"o=x"[..]));
-        assert_eq!(value(&entry, "b"), Some(&b""[..]));
-        assert_eq!(value(&entry, "c"), None);
+        let entry = |attribute| entry(&input[place.clone()], attribute).unwrap();
+        assert_eq!(entry("b"), (&b"o=x"[..], Some(&b""[..])));
+        assert_eq!(entry("c"), (&b"o=x"[..], None));
     }
 
     #[test]

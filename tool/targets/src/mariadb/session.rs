@@ -5,7 +5,7 @@ use crate::SetupError;
 use crate::address::Address;
 use crate::login::{Login, version};
 use crate::remote::Client;
-use crate::wire::{Decoded, Reply};
+use crate::wire::Reply;
 use sha1::{Digest, Sha1};
 
 /// LONG_PASSWORD, PROTOCOL_41, SECURE_CONNECTION and PLUGIN_AUTH.
@@ -28,7 +28,6 @@ const FULL: u16 = 1040;
 pub(super) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
     let told = |said: String| SetupError(format!("MariaDB at {}: {said}", login.address));
     let mut client = Client::connect_plainly(&login.address)?;
-    client.be_patient()?;
     // The server speaks first.
     let greeting = heard(&mut client).map_err(told)?;
     let greeting = greeted(&greeting).map_err(told)?;
@@ -39,7 +38,6 @@ pub(super) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
         number += 1;
     }
     authenticate(&mut client, login, &greeting.salt, number).map_err(told)?;
-    client.be_endless()?;
     Ok((client, greeting.version))
 }
 
@@ -60,7 +58,7 @@ fn ask_for_tls(client: &mut Client, login: &Login, greeting: &Greeting) -> Resul
 
 /// `number`: the next packet's.
 fn authenticate(client: &mut Client, login: &Login, salt: &[u8], number: u8) -> Result<(), String> {
-    let password = login.password.as_deref().unwrap_or_default();
+    let password = login.own.password.as_deref().unwrap_or_default();
     client.request = framed(number, &response(login, &scrambled(password, salt)));
     let mut answer = heard(client)?;
     if let Some(asked) = answer.strip_prefix(b"\xfe") {
@@ -71,7 +69,7 @@ fn authenticate(client: &mut Client, login: &Login, salt: &[u8], number: u8) -> 
             return Err(format!(
                 "it lets {} in by {}, which jostle does not have; let the user in by \
                  mysql_native_password",
-                login.user.as_deref().unwrap_or("root"),
+                login.own.user.as_deref().unwrap_or("root"),
                 String::from_utf8_lossy(way)
             ));
         }
@@ -89,17 +87,14 @@ fn authenticate(client: &mut Client, login: &Login, salt: &[u8], number: u8) -> 
 
 /// The payload of the next packet.
 fn heard(client: &mut Client) -> Result<Vec<u8>, String> {
-    match client.call("log in", true, one_packet) {
-        Ok(Some(Reply::Text(payload))) if payload.first() == Some(&0xff) => Err(refusal(payload)),
-        Ok(Some(Reply::Text(payload))) => Ok(payload.to_vec()),
-        Ok(_) => Err("no answer to the log-in".to_owned()),
-        Err(error) => Err(error.to_string()),
+    let payload = client.asked("log in", |input, call| {
+        let whole = packet(input, call)?;
+        Ok(whole.map(|(payload, length)| (Reply::Text(payload), length)))
+    })?;
+    match payload.unwrap_or_default() {
+        payload if payload.first() == Some(&0xff) => Err(refusal(&payload)),
+        payload => Ok(payload),
     }
-}
-
-fn one_packet<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
-    let whole = packet(input, call)?;
-    Ok(whole.map(|(payload, length)| (Reply::Text(payload), length)))
 }
 
 fn refusal(payload: &[u8]) -> String {
@@ -165,7 +160,7 @@ fn response_head(login: &Login) -> Vec<u8> {
 
 fn response(login: &Login, password: &[u8]) -> Vec<u8> {
     let mut out = response_head(login);
-    out.extend_from_slice(login.user.as_deref().unwrap_or("root").as_bytes());
+    out.extend_from_slice(login.own.user.as_deref().unwrap_or("root").as_bytes());
     out.push(0);
     out.push(password.len() as u8);
     out.extend_from_slice(password);
@@ -201,19 +196,12 @@ fn framed(number: u8, payload: &[u8]) -> Vec<u8> {
 /// # Errors
 /// In words for the user.
 pub(super) fn ask(client: &mut Client, text: &str) -> Result<String, SetupError> {
-    client.be_patient()?;
-    client.request.clear();
     query(&mut client.request, |out| {
         out.extend_from_slice(text.as_bytes())
     });
-    let answer = match client.call("query", true, decode) {
-        Ok(Some(Reply::Text(column))) => Ok(String::from_utf8_lossy(column).into_owned()),
-        Ok(Some(Reply::Error(said))) => Err(String::from_utf8_lossy(said).into_owned()),
-        Ok(_) => Ok(String::new()),
-        Err(error) => Err(error.to_string()),
-    };
-    let answer = answer.map_err(|said| SetupError(format!("MariaDB: {said}")));
-    client.be_endless().and(answer)
+    let answer = client.asked("query", decode);
+    let column = answer.map_err(|said| SetupError(format!("MariaDB: {said}")))?;
+    Ok(String::from_utf8_lossy(&column.unwrap_or_default()).into_owned())
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 
 use crate::names::Names;
 use crate::wire::push_decimal;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, refused, unexpected, wrong_kind};
 use crate::{CallError, Mode};
+use jostle_sys::clock;
 use jostle_sys::files::Errno;
 
 /// Longest packet that is believed; ours are shorter by far.
@@ -23,14 +24,10 @@ const HEAD: usize = 4;
 pub struct MariadbWire(pub(super) Names);
 
 impl Wire for MariadbWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => "GET_LOCK",
-            Request::Release => "RELEASE_LOCK",
-        }
+    fn names(&self) -> [&'static str; 2] {
+        ["GET_LOCK", "RELEASE_LOCK"]
     }
 
-    #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         query(out, |out| {
             out.extend_from_slice(b"SELECT GET_LOCK('");
@@ -40,13 +37,15 @@ impl Wire for MariadbWire {
                 Asking::Try => out.push(b'0'),
                 Asking::Block => out.extend_from_slice(FOR_EVER),
                 // Rounded up: the user's timeout is the least that is waited.
-                Asking::Within { left_ns } => seconds(left_ns.div_ceil(1_000), out),
+                Asking::Until(time) => {
+                    let left_ns = time.saturating_sub(clock::monotonic());
+                    seconds(left_ns.div_ceil(1_000), out);
+                }
             }
             out.push(b')');
         });
     }
 
-    #[inline]
     fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         query(out, |out| {
             out.extend_from_slice(b"SELECT RELEASE_LOCK('");
@@ -55,44 +54,35 @@ impl Wire for MariadbWire {
         });
     }
 
-    #[inline]
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
         decode(input, call)
     }
 
-    #[inline]
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
             Reply::Text(b"1") => Ok(Answer::Granted),
             Reply::Text(b"0") => Ok(Answer::Taken),
             Reply::Nil => Err(refused("GET_LOCK", b"it answered NULL: the wait was ended")),
-            Reply::Error(text) => Err(refused("GET_LOCK", text)),
-            _ => Err(wrong_kind("GET_LOCK")),
+            other => Err(unexpected("GET_LOCK", other)),
         }
     }
 
-    #[inline]
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"1") => Ok(()),
             // 0: another connection's lock; NULL: nobody's.
             Reply::Text(b"0") | Reply::Nil => Err(LOST),
-            Reply::Error(text) => Err(refused("RELEASE_LOCK", text)),
-            _ => Err(wrong_kind("RELEASE_LOCK")),
+            other => Err(unexpected("RELEASE_LOCK", other)),
         }
-    }
-
-    fn polls_every_ns(&self) -> Option<u64> {
-        None
     }
 }
 
 /// The connection did not have the lock any more.
-const LOST: CallError = CallError {
-    call: "RELEASE_LOCK",
-    errno: Errno::PERM.raw_os_error(),
-    said: Some("the connection does not hold the lock"),
-};
+const LOST: CallError = CallError::saying(
+    "RELEASE_LOCK",
+    Errno::PERM,
+    "the connection does not hold the lock",
+);
 
 /// Appends a query whose text `write` appends.
 pub(super) fn query(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -116,7 +106,6 @@ fn seconds(micros: u64, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// EPROTO where it is none.
-#[inline]
 pub(super) fn packet<'a>(
     input: &'a [u8],
     call: &'static str,
@@ -126,10 +115,8 @@ pub(super) fn packet<'a>(
     };
     let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
     if length == 0 || length > LONGEST {
-        return Err(CallError {
-            said: Some("what answers there does not speak MariaDB's protocol"),
-            ..CallError::new(call, Errno::PROTO)
-        });
+        let said = "what answers there does not speak MariaDB's protocol";
+        return Err(CallError::saying(call, Errno::PROTO, said));
     }
     let end = HEAD + length;
     Ok(input.get(HEAD..end).map(|payload| (payload, end)))

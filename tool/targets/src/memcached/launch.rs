@@ -1,14 +1,8 @@
 //! How a memcached is launched for a run.
 
 use super::stats;
-use crate::address::Address;
-use crate::login::Credentials;
 use crate::program::{Ground, LaunchRecipe, Program, Words};
 use crate::{Setup, SetupError};
-
-/// Connections beside the workers': memcached limits its descriptors to the same
-/// number, and needs some for its threads.
-const SPARE_CONNECTIONS: usize = 100;
 
 /// Its own limit where nothing is said.
 const USUAL_CONNECTIONS: usize = 1024;
@@ -18,7 +12,7 @@ const USUAL_MIB: usize = 64;
 const ITEM_BYTES: usize = 250;
 
 /// The user of a launched server, and its file of users and passwords.
-const OWNER: &str = "jostle";
+pub(super) const OWNER: &str = "jostle";
 const USERS: &str = "users";
 
 pub(super) static PROGRAM: Program = Program {
@@ -40,7 +34,8 @@ pub struct Launch {
 impl Launch {
     pub(super) fn of(setup: &Setup<'_>) -> Launch {
         Launch {
-            connections: USUAL_CONNECTIONS.max(setup.workers + SPARE_CONNECTIONS),
+            // It limits its descriptors to the same number, and needs some for its threads.
+            connections: setup.connections(USUAL_CONNECTIONS),
             mebibytes: USUAL_MIB + (setup.keys * ITEM_BYTES).div_ceil(1 << 20),
         }
     }
@@ -69,15 +64,6 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        let address = Address::Tcp(ground.address());
-        stats(&address, &of_launched(&ground.secret)).map(drop)
-    }
-}
-
-/// For a server that was launched with this password.
-pub(super) fn of_launched(secret: &str) -> Credentials {
-    Credentials {
-        user: Some(OWNER.to_owned()),
-        password: Some(secret.to_owned()),
+        stats(&ground.login(Some(OWNER))).map(drop)
     }
 }

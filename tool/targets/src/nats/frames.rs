@@ -13,16 +13,23 @@ const LONGEST_MESSAGE: usize = 1 << 20;
 
 /// What the server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
+pub enum Frame<'a> {
+    /// Published by somebody, or an answer.
     Message {
+        /// What it was published on.
         subject: &'a [u8],
+        /// Ours, by its number.
         subscription: &'a [u8],
+        /// Lines, or nothing.
         head: &'a [u8],
+        /// What it says.
         body: &'a [u8],
     },
     /// To be answered with PONG within minutes.
     Ping,
+    /// The answer to our own.
     Pong,
+    /// What the server did not like.
     Error(&'a [u8]),
     /// News of the cluster.
     Other,

@@ -6,10 +6,8 @@ use super::frames::{Frame, digits, frame, is_marker, number, sequence, status};
 use crate::keeping::Keeping;
 use crate::names::Names;
 use crate::specimen::Random;
-use crate::steps::Limit;
-use crate::wire::{
-    Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
-};
+use crate::steps::{self, Framed, Steps};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, wrong_kind};
 use crate::{CallError, Mode, surplus};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -67,7 +65,7 @@ pub struct NatsWire {
     number: u64,
     /// The lock that is asked for, and how long for.
     key: usize,
-    limit: Limit,
+    limit: Asking,
     gives_up: bool,
     /// Messages about that lock come.
     subscribed: bool,
@@ -131,7 +129,7 @@ impl NatsWire {
             state: State::Idle,
             number: 0,
             key: 0,
-            limit: Limit::Never,
+            limit: Asking::Block,
             gives_up: false,
             subscribed: false,
             freed: 0,
@@ -233,6 +231,106 @@ impl NatsWire {
         self.gives_up || self.limit.is_over()
     }
 
+    /// What an answer says of the key.
+    fn meaning(
+        &self,
+        head: &[u8],
+        body: &[u8],
+        call: &'static str,
+    ) -> Result<KeyAnswer, CallError> {
+        match (status(head), self.state) {
+            (Some(404), State::Looking) => return Ok(KeyAnswer::Nothing),
+            (Some(503), _) => {
+                let text = b"nobody answers; is the run's bucket still there, and JetStream on?";
+                return Err(refused(call, text));
+            }
+            (Some(_), _) => return Err(refused(call, head.trim_ascii())),
+            (None, State::Looking) => {
+                return match (is_marker(head), sequence(head)) {
+                    (false, Some(sequence)) => Ok(KeyAnswer::Owned(sequence)),
+                    (true, Some(sequence)) => Ok(KeyAnswer::Deleted(sequence)),
+                    (_, None) => Err(wrong_kind(call)),
+                };
+            }
+            (None, _) => {}
+        }
+        match (number(body, b"\"err_code\":"), number(body, b"\"seq\":")) {
+            (Some(code), _) if WRONG_SEQUENCE.contains(&code) => Ok(KeyAnswer::Elsewhere),
+            (None, Some(sequence)) => Ok(KeyAnswer::Stored(sequence)),
+            (Some(_), _) => Err(refused(call, body)),
+            (None, None) => Err(wrong_kind(call)),
+        }
+    }
+
+    fn wait(&mut self) -> State {
+        let look_ns = LOOK_NS / 2 + self.random.below(LOOK_NS);
+        State::Waiting(clock::monotonic() + look_ns)
+    }
+
+    /// Nobody waits any longer, and the lock is another's: that is the answer, once messages
+    /// about it come no more.
+    fn is_left(&self) -> Option<Step> {
+        self.subscribed.then_some(Step::Look)
+    }
+
+    /// What the answer to a request means for the attempt.
+    fn answered(&mut self, said: KeyAnswer) -> Result<Answer, CallError> {
+        let late = self.is_late();
+        let step = match (self.state, said) {
+            (State::Taking(_), KeyAnswer::Stored(sequence)) => {
+                self.sequences[self.key] = sequence;
+                match self.gives_up {
+                    true => Step::GiveBack,
+                    false => return Ok(Answer::Granted),
+                }
+            }
+            // Even a try has to check whether the last message is a marker.
+            (State::Taking(0), KeyAnswer::Elsewhere) if !self.gives_up => Step::Look,
+            // In the second case another was faster.
+            (State::Looking, KeyAnswer::Owned(at)) | (State::Taking(at), KeyAnswer::Elsewhere)
+                if !late =>
+            {
+                self.passed = self.passed.max(at);
+                if self.subscribed {
+                    self.state = self.wait();
+                    return Ok(Answer::Pending);
+                }
+                Step::Subscribe
+            }
+            (State::Looking, KeyAnswer::Deleted(sequence)) if !self.gives_up => {
+                Step::Take(sequence)
+            }
+            (State::Looking, KeyAnswer::Nothing) if !self.gives_up => Step::Take(0),
+            (State::Looking, KeyAnswer::Owned(_) | KeyAnswer::Deleted(_) | KeyAnswer::Nothing)
+            | (State::Taking(_), KeyAnswer::Elsewhere) => match self.is_left() {
+                Some(step) => step,
+                None => return Ok(Answer::Taken),
+            },
+            (State::GivingBack, KeyAnswer::Stored(_) | KeyAnswer::Elsewhere) => {
+                return Ok(Answer::Taken);
+            }
+            _ => return Err(wrong_kind(self.call())),
+        };
+        self.state = State::Due(step);
+        Ok(Answer::Pending)
+    }
+
+    /// What the answer to the only request says of its key.
+    fn said(&mut self, reply: Reply<'_>, call: &'static str) -> Result<KeyAnswer, CallError> {
+        match steps::released(self, reply, call)? {
+            Frame::Message { head, body, .. } => self.meaning(head, body, call),
+            _ => Err(wrong_kind(call)),
+        }
+    }
+}
+
+impl Steps for NatsWire {
+    type Frame<'a> = Frame<'a>;
+
+    fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
+        frame(input, call)
+    }
+
     /// The name of what is awaited.
     fn call(&self) -> &'static str {
         match self.state {
@@ -269,123 +367,54 @@ impl NatsWire {
         }
     }
 
-    /// Processes all received frames; returns the answer among them, if there is one.
-    fn hear(&mut self, reply: Reply<'_>) -> Result<Option<KeyAnswer>, CallError> {
-        let Reply::Text(mut rest) = reply else {
-            return Err(wrong_kind(self.call()));
+    fn note(&mut self, frame: &Frame<'_>) -> Result<(), CallError> {
+        match frame {
+            Frame::Ping => self.owes_pong = true,
+            Frame::Message {
+                subscription, head, ..
+            } if *subscription == CHANGES => {
+                let sequence = sequence(head).ok_or_else(|| wrong_kind(self.call()))?;
+                self.freed = if is_marker(head) { sequence } else { 0 };
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
+        let answer = match frame {
+            Frame::Message {
+                subscription,
+                head,
+                body,
+                ..
+            } if *subscription != CHANGES => {
+                let said = self.meaning(head, body, self.call())?;
+                self.answered(said)?
+            }
+            _ => Answer::Pending,
         };
-        let mut said = None;
-        while let Some((frame, length)) = frame(rest, self.call())? {
-            rest = &rest[length..];
-            match frame {
-                Frame::Ping => self.owes_pong = true,
-                Frame::Message {
-                    subscription, head, ..
-                } if subscription == CHANGES => {
-                    let sequence = sequence(head).ok_or_else(|| wrong_kind(self.call()))?;
-                    self.freed = if is_marker(head) { sequence } else { 0 };
-                }
-                Frame::Message { head, body, .. } => match said {
-                    None => said = Some(self.meaning(head, body)?),
-                    Some(_) => return Err(surplus::error(self.call())),
-                },
-                Frame::Error(text) => return Err(refused(self.call(), text)),
-                Frame::Pong | Frame::Other => {}
-            }
+        if matches!(self.state, State::Waiting(_)) && self.freed > self.passed {
+            self.state = State::Due(Step::Take(self.freed));
         }
-        Ok(said)
+        Ok(answer)
     }
 
-    fn meaning(&self, head: &[u8], body: &[u8]) -> Result<KeyAnswer, CallError> {
-        match (status(head), self.state) {
-            (Some(404), State::Looking) => return Ok(KeyAnswer::Nothing),
-            (Some(503), _) => {
-                let text = b"nobody answers; is the run's bucket still there, and JetStream on?";
-                return Err(refused(self.call(), text));
-            }
-            (Some(_), _) => return Err(refused(self.call(), head.trim_ascii())),
-            (None, State::Looking) => {
-                return match (is_marker(head), sequence(head)) {
-                    (false, Some(sequence)) => Ok(KeyAnswer::Owned(sequence)),
-                    (true, Some(sequence)) => Ok(KeyAnswer::Deleted(sequence)),
-                    (_, None) => Err(wrong_kind(self.call())),
-                };
-            }
-            (None, _) => {}
-        }
-        match (number(body, b"\"err_code\":"), number(body, b"\"seq\":")) {
-            (Some(code), _) if WRONG_SEQUENCE.contains(&code) => Ok(KeyAnswer::Elsewhere),
-            (None, Some(sequence)) => Ok(KeyAnswer::Stored(sequence)),
-            (Some(_), _) => Err(refused(self.call(), body)),
-            (None, None) => Err(wrong_kind(self.call())),
-        }
-    }
-
-    fn wait(&mut self) -> State {
-        let look_ns = LOOK_NS / 2 + self.random.below(LOOK_NS);
-        State::Waiting(clock::monotonic() + look_ns)
-    }
-
-    /// Nobody waits any longer, and the lock is another's: that is the answer, once messages
-    /// about it come no more.
-    fn is_left(&self) -> Option<Step> {
-        self.subscribed.then_some(Step::Look)
-    }
-
-    /// What an answer means for the attempt: the next request, or None with an answer.
-    fn goes_on(&mut self, said: KeyAnswer) -> Result<Result<Answer, State>, CallError> {
-        let late = self.is_late();
-        let step = match (self.state, said) {
-            (State::Taking(_), KeyAnswer::Stored(sequence)) => {
-                self.sequences[self.key] = sequence;
-                match self.gives_up {
-                    true => Step::GiveBack,
-                    false => return Ok(Ok(Answer::Granted)),
-                }
-            }
-            // Even a try has to check whether the last message is a marker.
-            (State::Taking(0), KeyAnswer::Elsewhere) if !self.gives_up => Step::Look,
-            // In the second case another was faster.
-            (State::Looking, KeyAnswer::Owned(at)) | (State::Taking(at), KeyAnswer::Elsewhere)
-                if !late =>
-            {
-                self.passed = self.passed.max(at);
-                match self.subscribed {
-                    true => return Ok(Err(self.wait())),
-                    false => Step::Subscribe,
-                }
-            }
-            (State::Looking, KeyAnswer::Deleted(sequence)) if !self.gives_up => {
-                Step::Take(sequence)
-            }
-            (State::Looking, KeyAnswer::Nothing) if !self.gives_up => Step::Take(0),
-            (State::Looking, KeyAnswer::Owned(_) | KeyAnswer::Deleted(_) | KeyAnswer::Nothing)
-            | (State::Taking(_), KeyAnswer::Elsewhere) => match self.is_left() {
-                Some(step) => step,
-                None => return Ok(Ok(Answer::Taken)),
-            },
-            (State::GivingBack, KeyAnswer::Stored(_) | KeyAnswer::Elsewhere) => {
-                return Ok(Ok(Answer::Taken));
-            }
-            _ => return Err(wrong_kind(self.call())),
-        };
-        Ok(Err(State::Due(step)))
+    fn rest(&mut self) {
+        self.state = State::Idle;
     }
 }
 
 /// The worker was not the owner any more when it was to give up the lock.
-const LAPSED: CallError = CallError {
-    call: DELETE,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the lease was over before the release"),
-};
+const LAPSED: CallError = CallError::saying(
+    DELETE,
+    Errno::TIMEDOUT,
+    "the lease was over before the release",
+);
 
 impl Wire for NatsWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => CREATE,
-            Request::Release => DELETE,
-        }
+    fn names(&self) -> [&'static str; 2] {
+        [CREATE, DELETE]
     }
 
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
@@ -393,7 +422,7 @@ impl Wire for NatsWire {
         self.key = key;
         (self.freed, self.passed) = (0, 0);
         self.gives_up = false;
-        self.limit = asking.into();
+        self.limit = asking;
         self.publish(key, 0, false, State::Taking(0), out);
     }
 
@@ -402,31 +431,11 @@ impl Wire for NatsWire {
     }
 
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
-        let (mut rest, mut is_there) = (input, false);
-        while !rest.is_empty() {
-            let Some((frame, length)) = frame(rest, call)? else {
-                return Ok(None);
-            };
-            rest = &rest[length..];
-            is_there |= self.awaits(&frame)?;
-        }
-        Ok(is_there.then_some((Reply::Text(input), input.len())))
+        steps::decode(self, input, call)
     }
 
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
-        if let Some(said) = self.hear(reply)? {
-            match self.goes_on(said)? {
-                Ok(answer) => {
-                    self.state = State::Idle;
-                    return Ok(answer);
-                }
-                Err(state) => self.state = state,
-            }
-        }
-        if matches!(self.state, State::Waiting(_)) && self.freed > self.passed {
-            self.state = State::Due(Step::Take(self.freed));
-        }
-        Ok(Answer::Pending)
+        steps::acquired(self, reply, CREATE)
     }
 
     fn go_on(&mut self, out: &mut Vec<u8>) {
@@ -449,11 +458,9 @@ impl Wire for NatsWire {
     }
 
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
-        let said = self.hear(reply)?;
-        self.state = State::Idle;
-        match said {
-            Some(KeyAnswer::Stored(_)) => Ok(()),
-            Some(KeyAnswer::Elsewhere) => Err(LAPSED),
+        match self.said(reply, DELETE)? {
+            KeyAnswer::Stored(_) => Ok(()),
+            KeyAnswer::Elsewhere => Err(LAPSED),
             _ => Err(wrong_kind(DELETE)),
         }
     }
@@ -467,20 +474,14 @@ impl Wire for NatsWire {
     }
 
     fn renewed(&mut self, key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
-        let said = self.hear(reply)?;
-        self.state = State::Idle;
-        match said {
-            Some(KeyAnswer::Stored(sequence)) => {
+        match self.said(reply, UPDATE)? {
+            KeyAnswer::Stored(sequence) => {
                 self.sequences[key] = sequence;
                 Ok(true)
             }
-            Some(KeyAnswer::Elsewhere) => Ok(false),
+            KeyAnswer::Elsewhere => Ok(false),
             _ => Err(wrong_kind(UPDATE)),
         }
-    }
-
-    fn polls_every_ns(&self) -> Option<u64> {
-        None
     }
 
     fn outlives_connection(&self) -> bool {
@@ -492,8 +493,8 @@ impl Wire for NatsWire {
             return None;
         };
         let end = match self.limit {
-            Limit::Until(time) => until.min(time),
-            Limit::Try | Limit::Never => until,
+            Asking::Until(time) => until.min(time),
+            Asking::Try | Asking::Block => until,
         };
         Some(end.saturating_sub(clock::monotonic()).max(1))
     }

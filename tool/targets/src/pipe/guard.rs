@@ -79,14 +79,12 @@ impl Guard {
     }
 
     /// From now on this request (numbered from 1) must be answered within this time.
-    #[inline]
     pub(super) fn watch(&self, request: u64, patience_ns: u64) {
         self.shared.patience_ns.store(patience_ns, Relaxed);
         self.shared.watched.store(request, Release);
     }
 
     /// It was.
-    #[inline]
     pub(super) fn rest(&self) {
         self.shared.watched.store(0, Release);
     }

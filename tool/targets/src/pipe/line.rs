@@ -33,7 +33,6 @@ impl RequestLine {
     }
 
     /// Asks for a lock. `ms`: -1 for ever, 0 not at all, else milliseconds.
-    #[inline]
     pub(super) fn acquire(key: usize, mode: Mode, ms: i64) -> RequestLine {
         let mode = match mode {
             Mode::Exclusive => 'x',
@@ -43,13 +42,11 @@ impl RequestLine {
     }
 
     /// Gives a lock up.
-    #[inline]
     pub(super) fn release(key: usize) -> RequestLine {
         RequestLine::of(format_args!("U {key}\n"))
     }
 
     /// As it is sent.
-    #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
@@ -70,7 +67,6 @@ pub(super) enum Reply<'a> {
 
 impl Reply<'_> {
     /// Reads a line without its end; None where it is no answer.
-    #[inline]
     pub(super) fn read(line: &[u8]) -> Option<Reply<'_>> {
         match line {
             b"G" => Some(Reply::Granted(None)),

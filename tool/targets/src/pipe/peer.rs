@@ -8,12 +8,12 @@
 use super::guard::Guard;
 use super::line::{LONGEST_LINE, RequestLine, quoted};
 use crate::command::not_found;
+use crate::surplus::await_bytes;
 use crate::{CallError, SetupError};
 use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
 use jostle_sys::spawn::{Child, Program, Streams};
 use jostle_sys::{clock, signal};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::os::fd::{AsFd, OwnedFd};
@@ -140,7 +140,7 @@ impl Peer {
         let until = clock::monotonic() + patience.as_nanos() as u64;
         self.send(HELLO, &RequestLine::hello(worker, keys))?;
         loop {
-            if !has_come(&self.output, until) {
+            if !await_bytes(self.output.as_fd(), until) {
                 return Err(self.lost(HELLO, Some(patience)));
             }
             if self.receive(HELLO)? {
@@ -150,7 +150,7 @@ impl Peer {
         self.due = false;
         // An answer before any request would be taken for the first one.
         let mut more = [0; QUOTED_LINE];
-        if has_come(&self.output, 0)
+        if await_bytes(self.output.as_fd(), 0)
             && let Ok(count @ 1..) = read(&self.output, &mut more[..])
         {
             return Err(surplus(HELLO, &more[..count]));
@@ -163,7 +163,6 @@ impl Peer {
     ///
     /// # Errors
     /// The program's end, in words; EPROTO for what is no line.
-    #[inline]
     pub(super) fn call(
         &mut self,
         name: &'static str,
@@ -199,12 +198,10 @@ impl Peer {
     }
 
     /// The line that has come, without its end.
-    #[inline]
     pub(super) fn answer(&self) -> &[u8] {
         &self.line[..self.filled.saturating_sub(1)]
     }
 
-    #[inline]
     fn send(&mut self, name: &'static str, request: &RequestLine) -> Result<(), CallError> {
         self.due = true;
         self.filled = 0;
@@ -219,7 +216,7 @@ impl Peer {
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE) => {
                     // Lines that it sent before it closed its input may contain the cause.
-                    if has_come(&self.output, 0) {
+                    if await_bytes(self.output.as_fd(), 0) {
                         self.filled = read(&self.output, &mut self.line[..]).unwrap_or(0);
                     }
                     return Err(self.lost(name, None));
@@ -230,7 +227,6 @@ impl Peer {
     }
 
     /// Reads what has come. True if it is a line; false also after a signal.
-    #[inline]
     fn receive(&mut self, name: &'static str) -> Result<bool, CallError> {
         match read(&self.output, &mut self.line[self.filled..]) {
             Ok(0) => Err(self.lost(name, None)),
@@ -333,7 +329,7 @@ impl Peer {
         };
         let until = clock::monotonic() + patience.as_nanos() as u64;
         let mut spoke = 0;
-        while has_come(&self.output, until) {
+        while await_bytes(self.output.as_fd(), until) {
             match read(&self.output, &mut self.line[..]) {
                 Ok(0) => break,
                 Ok(count) => spoke = count,
@@ -383,23 +379,6 @@ impl Drop for Peer {
     }
 }
 
-/// Whether there is something to read, or the end, before this time of
-/// `CLOCK_MONOTONIC`.
-fn has_come(output: &OwnedFd, until: u64) -> bool {
-    loop {
-        let left = until.saturating_sub(clock::monotonic());
-        let timeout = Timespec {
-            tv_sec: (left / 1_000_000_000) as i64,
-            tv_nsec: (left % 1_000_000_000) as _,
-        };
-        match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&timeout)) {
-            Ok(ready) => return ready > 0,
-            Err(Errno::INTR) if left > 0 => {}
-            Err(_) => return false,
-        }
-    }
-}
-
 fn how(ended: &Ended) -> String {
     match (ended.code, ended.signal) {
         (Some(code), _) => format!("ended with exit code {code}"),
@@ -422,9 +401,5 @@ fn surplus(name: &'static str, sent: &[u8]) -> CallError {
 /// A failure ends the worker, so that one leak for each is no leak.
 #[cold]
 fn failure(call: &'static str, errno: Errno, text: &str) -> CallError {
-    CallError {
-        call,
-        errno: errno.raw_os_error(),
-        said: Some(text.to_owned().leak()),
-    }
+    CallError::saying(call, errno, text.to_owned().leak())
 }

@@ -1,20 +1,17 @@
 //! How a session with PostgreSQL begins: start-up, authentication, statements that are
 //! prepared once.
 
-use super::wire::{Complaint, EXECUTE, SYNC, decode, message};
+use super::wire::{Complaint, decode, message};
 use crate::SetupError;
 use crate::address::Address;
 use crate::login::{Login, version};
 use crate::remote::Client;
 use crate::wire::{Decoded, Reply};
+use bytes::BytesMut;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
-
-/// Protocol 3.0.
-const PROTOCOL: u32 = 3 << 16;
-
-/// The number of SSLRequest.
-const TLS_REQUEST: u32 = 80_877_103;
+use postgres_protocol::message::frontend;
+use std::io;
 
 /// A session of our own has no statement that we did not prepare.
 const POOLED: &str = "; a pooler that gives each transaction another session stands before it, and \
@@ -25,7 +22,7 @@ const USUAL_USER: &str = "postgres";
 
 /// A statement that is prepared under a name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Statement {
+pub(super) struct Statement {
     /// For requests.
     pub name: &'static str,
     /// With at most one parameter, a bigint.
@@ -34,7 +31,7 @@ pub(crate) struct Statement {
 
 /// A session that has begun.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(super) struct Opened {
     /// Its connection.
     pub client: Client,
     /// The server's version, 15.018 for 15.18.
@@ -47,16 +44,14 @@ pub(crate) struct Opened {
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
-pub(crate) fn open(login: &Login) -> Result<Opened, SetupError> {
+pub(super) fn open(login: &Login) -> Result<Opened, SetupError> {
     let mut client = secured(Client::connect_plainly(&login.address)?, &login.address)?;
-    client.be_patient()?;
-    let (version, backend) = authenticate(&mut client, login)
+    let began = authenticate(&mut client, login)
         .map_err(|said| SetupError(format!("PostgreSQL at {}: {said}", login.address)))?;
-    client.be_endless()?;
     Ok(Opened {
         client,
-        version,
-        backend,
+        version: began.version,
+        backend: began.backend,
     })
 }
 
@@ -66,67 +61,53 @@ fn secured(mut client: Client, address: &Address) -> Result<Client, SetupError> 
         return Ok(client);
     };
     let told = |said: &str| SetupError(format!("PostgreSQL at {address}: {said}"));
-    client.be_patient()?;
-    client.request = [8u32, TLS_REQUEST].map(u32::to_be_bytes).concat();
-    let answer = client.call("SSLRequest", true, |input, _| {
+    client.request = message_of(|out| {
+        frontend::ssl_request(out);
+        Ok(())
+    })
+    .map_err(|said| told(&said))?;
+    let answer = client.asked("SSLRequest", |input, _| {
         Ok(input.first().map(|_| (Reply::Text(&input[..1]), 1)))
     });
-    match answer.map_err(|error| told(&error.to_string()))? {
-        Some(Reply::Text(b"S")) => client.secure(address),
-        Some(Reply::Text(b"N")) => Err(told(
+    match answer.map_err(|said| told(&said))?.as_deref() {
+        Some(b"S") => client.secure(address),
+        Some(b"N") => Err(told(
             "it does no TLS (`ssl = off`); leave TLS out of the address, or set it up there",
         )),
         _ => Err(told("its answer to a request for TLS is none")),
     }
 }
 
-type Began = (Option<f64>, Option<u32>);
+/// The bytes that `write` appends.
+fn message_of(write: impl FnOnce(&mut BytesMut) -> io::Result<()>) -> Result<Vec<u8>, String> {
+    let mut out = BytesMut::new();
+    write(&mut out).map_err(|error| error.to_string())?;
+    Ok(out.into())
+}
 
-fn authenticate(client: &mut Client, login: &Login) -> Result<Began, String> {
-    let user = login.user.as_deref().unwrap_or(USUAL_USER);
-    start_up(
-        &mut client.request,
-        user,
-        login.path.as_deref().unwrap_or(user),
-    );
+fn authenticate<'a>(client: &mut Client, login: &'a Login) -> Result<Exchange<'a>, String> {
+    let user = login.own.user.as_deref().unwrap_or(USUAL_USER);
+    let database = login.path.as_deref().unwrap_or(user);
+    let words = [
+        ("user", user),
+        ("database", database),
+        ("application_name", "jostle"),
+    ];
+    client.request = message_of(|out| frontend::startup_message(words, out))?;
     let mut exchange = Exchange {
         user,
-        password: login.password.as_deref(),
+        password: login.own.password.as_deref(),
         scram: None,
         version: None,
         backend: None,
     };
     loop {
-        let reply = client.call("start-up", true, turn);
-        let reply = reply.map_err(|error| error.to_string())?;
-        let Some(Reply::Text(messages)) = reply else {
-            return Err("no answer to the start-up".to_owned());
-        };
-        match exchange.answer(messages)? {
+        let messages = client.asked("start-up", turn)?;
+        match exchange.answer(&messages.unwrap_or_default())? {
             Some(request) => client.request = request,
-            None => return Ok((exchange.version, exchange.backend)),
+            None => return Ok(exchange),
         }
     }
-}
-
-fn start_up(out: &mut Vec<u8>, user: &str, database: &str) {
-    let words = [
-        "user",
-        user,
-        "database",
-        database,
-        "application_name",
-        "jostle",
-    ];
-    let length = 8 + words.iter().map(|word| word.len() + 1).sum::<usize>() + 1;
-    out.clear();
-    out.extend_from_slice(&(length as u32).to_be_bytes());
-    out.extend_from_slice(&PROTOCOL.to_be_bytes());
-    for word in words {
-        out.extend_from_slice(word.as_bytes());
-        out.push(0);
-    }
-    out.push(0);
 }
 
 /// All messages up to the one that wants an answer or ends the start-up.
@@ -213,13 +194,16 @@ impl Exchange<'_> {
             self.password
                 .ok_or("it wants a password; set $PGPASSWORD, or write USER:PASSWORD@HOST:PORT")
         };
-        Ok(Some(match code {
+        let request = match code {
             auth::OK => return Ok(None),
-            auth::CLEARTEXT => framed(&[password()?.as_bytes(), b"\0"]),
+            auth::CLEARTEXT => {
+                let password = password()?.as_bytes();
+                message_of(|out| frontend::password_message(password, out))
+            }
             auth::MD5 => {
                 let salt = rest.try_into().map_err(|_| unknown())?;
                 let hash = md5_hash(self.user.as_bytes(), password()?.as_bytes(), salt);
-                framed(&[hash.as_bytes(), b"\0"])
+                message_of(|out| frontend::password_message(hash.as_bytes(), out))
             }
             auth::SASL => {
                 let has = rest
@@ -229,16 +213,15 @@ impl Exchange<'_> {
                     return Err(unknown());
                 }
                 let scram = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
-                let first = scram.message();
-                let length = (first.len() as u32).to_be_bytes();
-                let request = framed(&[SCRAM_SHA_256.as_bytes(), b"\0", &length, first]);
-                self.scram = Some(scram);
-                request
+                let scram = self.scram.insert(scram);
+                message_of(|out| {
+                    frontend::sasl_initial_response(SCRAM_SHA_256, scram.message(), out)
+                })
             }
             auth::SASL_CONTINUE => {
                 let scram = self.scram.as_mut().ok_or_else(unknown)?;
                 scram.update(rest).map_err(said)?;
-                framed(&[scram.message()])
+                message_of(|out| frontend::sasl_response(scram.message(), out))
             }
             auth::SASL_FINAL => {
                 let scram = self.scram.as_mut().ok_or_else(unknown)?;
@@ -246,15 +229,9 @@ impl Exchange<'_> {
                 return Ok(None);
             }
             _ => return Err(unknown()),
-        }))
+        };
+        request.map(Some)
     }
-}
-
-/// A password message of any kind.
-fn framed(parts: &[&[u8]]) -> Vec<u8> {
-    let body = parts.concat();
-    let length = (body.len() as u32 + 4).to_be_bytes();
-    [&b"p"[..], &length, &body].concat()
 }
 
 /// What to do about a refusal.
@@ -271,58 +248,39 @@ fn remedy(code: &str) -> &'static str {
 ///
 /// # Errors
 /// In words for the user: what the server did not like.
-pub(crate) fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), SetupError> {
-    client.request.clear();
-    for Statement { name, query } in statements {
-        let length = 4 + name.len() + 1 + query.len() + 1 + 2;
-        let out = &mut client.request;
-        out.push(b'P');
-        out.extend_from_slice(&(length as u32).to_be_bytes());
-        for word in [name, query] {
-            out.extend_from_slice(word.as_bytes());
-            out.push(0);
+pub(super) fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), SetupError> {
+    answered(client, "prepare", |out| {
+        for Statement { name, query } in statements {
+            frontend::parse(name, query, [], out)?;
         }
-        out.extend_from_slice(b"\0\0");
-    }
-    client.request.extend_from_slice(SYNC);
-    answered(client, "prepare").map(drop)
+        frontend::sync(out);
+        Ok(())
+    })
+    .map(drop)
 }
 
-/// The first column of the last row of a statement without parameters.
+/// The first column of the last row of a query.
 ///
 /// # Errors
 /// In words for the user.
-pub(crate) fn ask(client: &mut Client, statement: &Statement) -> Result<String, SetupError> {
-    let name = statement.name.as_bytes();
-    let length = (4 + 1 + name.len() + 1 + 2 + 2 + 2) as u32;
-    client.request = [
-        &b"B"[..],
-        &length.to_be_bytes(),
-        b"\0",
-        name,
-        b"\0\0\0\0\0\0\0",
-        EXECUTE,
-        SYNC,
-    ]
-    .concat();
-    answered(client, statement.name)
+pub(super) fn ask(client: &mut Client, query: &str) -> Result<String, SetupError> {
+    answered(client, "query", |out| frontend::query(query, out))
 }
 
-fn answered(client: &mut Client, call: &'static str) -> Result<String, SetupError> {
-    client.be_patient()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let answer = match client.call(call, true, decode) {
-        Ok(Some(Reply::Text(column))) => Ok(text(column)),
-        Ok(Some(Reply::Error(said))) => {
-            let said = text(said);
-            let pooled = said.contains("prepared statement").then_some(POOLED);
-            let remedy = pooled.unwrap_or_default();
-            Err(SetupError(format!("PostgreSQL: {said}{remedy}")))
-        }
-        Ok(_) => Ok(String::new()),
-        Err(error) => Err(SetupError(format!("PostgreSQL: {error}"))),
-    };
-    client.be_endless().and(answer)
+fn answered(
+    client: &mut Client,
+    call: &'static str,
+    write: impl FnOnce(&mut BytesMut) -> io::Result<()>,
+) -> Result<String, SetupError> {
+    let column = message_of(write).and_then(|request| {
+        client.request = request;
+        client.asked(call, decode)
+    });
+    let column = column.map_err(|said| {
+        let pooled = said.contains("prepared statement").then_some(POOLED);
+        SetupError(format!("PostgreSQL: {said}{}", pooled.unwrap_or_default()))
+    })?;
+    Ok(String::from_utf8_lossy(&column.unwrap_or_default()).into_owned())
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 
 use super::session::Statement;
 use crate::names::Names;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, unexpected, wrong_kind};
 use crate::{CallError, Mode};
+use jostle_sys::clock;
 use jostle_sys::files::Errno;
 
 /// Between two tries of `postgres-try`.
-pub(crate) const POLL_NS: u64 = 50_000_000;
+pub(super) const POLL_NS: u64 = 50_000_000;
 
 /// The error class of a wait that lock_timeout ended (55P03, lock_not_available).
 const TOO_LATE: &[u8] = b"55P03";
@@ -18,7 +19,7 @@ const TOO_LATE: &[u8] = b"55P03";
 const LONGEST: usize = 1 << 20;
 
 /// Each takes one bigint, but the last, which takes milliseconds.
-pub(crate) const STATEMENTS: [Statement; 7] = [
+pub(super) const STATEMENTS: [Statement; 7] = [
     statement("l", "select pg_advisory_lock($1)"),
     statement("u", "select pg_advisory_unlock($1)"),
     statement("t", "select pg_try_advisory_lock($1)"),
@@ -35,45 +36,35 @@ const fn statement(name: &'static str, query: &'static str) -> Statement {
     Statement { name, query }
 }
 
-/// How a worker waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
-    /// In the server's queue.
-    AndWaits,
-    /// By asking again.
-    Again,
-}
+const RELEASE: &str = "pg_advisory_unlock";
 
 /// One worker's side.
 #[derive(Debug)]
 pub struct PostgresWire {
     names: Names,
-    asks: Asks,
+    /// It waits by asking again, not in the server's queue.
+    polls: bool,
 }
 
 impl PostgresWire {
-    pub(super) fn new(names: Names, asks: Asks) -> PostgresWire {
-        PostgresWire { names, asks }
+    pub(super) fn new(names: Names, polls: bool) -> PostgresWire {
+        PostgresWire { names, polls }
     }
 }
 
 impl Wire for PostgresWire {
-    fn name(&self, request: Request) -> &'static str {
-        match (request, self.asks) {
-            (Request::Acquire, Asks::AndWaits) => "pg_advisory_lock",
-            (Request::Acquire, Asks::Again) => "pg_try_advisory_lock",
-            (Request::Release, _) => "pg_advisory_unlock",
+    fn names(&self) -> [&'static str; 2] {
+        match self.polls {
+            true => ["pg_try_advisory_lock", RELEASE],
+            false => ["pg_advisory_lock", RELEASE],
         }
     }
 
-    #[inline]
     fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         let number = self.names.number(key);
-        let asking = match self.asks {
-            Asks::AndWaits => asking,
-            Asks::Again => Asking::Try,
-        };
-        if let Asking::Within { left_ns } = asking {
+        let asking = if self.polls { Asking::Try } else { asking };
+        if let Asking::Until(time) = asking {
+            let left_ns = time.saturating_sub(clock::monotonic());
             // Set for this transaction, which ends with the Sync below. Rounded up, so that
             // the wait is not shorter than the user's timeout; 0 would mean no timeout.
             execute(out, "w", left_ns.div_ceil(1_000_000).max(1));
@@ -88,7 +79,6 @@ impl Wire for PostgresWire {
         out.extend_from_slice(SYNC);
     }
 
-    #[inline]
     fn release(&mut self, key: usize, mode: Mode, out: &mut Vec<u8>) {
         let statement = match mode {
             Mode::Exclusive => "u",
@@ -98,51 +88,39 @@ impl Wire for PostgresWire {
         out.extend_from_slice(SYNC);
     }
 
-    #[inline]
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
         decode(input, call)
     }
 
-    #[inline]
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
             // The function that waits returns void.
             Reply::Text(b"" | b"t") => Ok(Answer::Granted),
             Reply::Text(b"f") | Reply::Nil => Ok(Answer::Taken),
-            Reply::Error(text) => Err(refused(self.name(Request::Acquire), text)),
-            _ => Err(wrong_kind(self.name(Request::Acquire))),
+            other => Err(unexpected(self.names()[0], other)),
         }
     }
 
-    #[inline]
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"t") => Ok(()),
             Reply::Text(b"f") => Err(LOST),
-            Reply::Error(text) => Err(refused(self.name(Request::Release), text)),
-            _ => Err(wrong_kind(self.name(Request::Release))),
+            other => Err(unexpected(RELEASE, other)),
         }
     }
 
     fn polls_every_ns(&self) -> Option<u64> {
-        match self.asks {
-            Asks::AndWaits => None,
-            Asks::Again => Some(POLL_NS),
-        }
+        self.polls.then_some(POLL_NS)
     }
 }
 
 /// The session did not have the lock any more.
-const LOST: CallError = CallError {
-    call: "pg_advisory_unlock",
-    errno: Errno::PERM.raw_os_error(),
-    said: Some("the session does not hold the lock"),
-};
+const LOST: CallError =
+    CallError::saying(RELEASE, Errno::PERM, "the session does not hold the lock");
 
-pub(crate) const SYNC: &[u8] = b"S\0\0\0\x04";
+pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 
 /// Appends Bind and Execute of a prepared statement with one bigint.
-#[inline]
 fn execute(out: &mut Vec<u8>, statement: &str, number: u64) {
     // Length, unnamed portal, name and its end, one format (binary), one value of eight
     // bytes, results as text.
@@ -158,11 +136,11 @@ fn execute(out: &mut Vec<u8>, statement: &str, number: u64) {
 }
 
 /// The unnamed portal, all rows.
-pub(crate) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+pub(super) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 /// The answer up to ReadyForQuery: the first column of the last row, the server's error, or
 /// Nil if lock_timeout passed.
-pub(crate) fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+pub(super) fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut at, mut reply) = (0, Reply::Nil);
     while let Some((tag, body, length)) = message(&input[at..], call)? {
         at += length;
@@ -187,14 +165,13 @@ pub(crate) fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
 }
 
 /// A message: its tag, its body and the bytes of both.
-pub(crate) type Message<'a> = (u8, &'a [u8], usize);
+pub(super) type Message<'a> = (u8, &'a [u8], usize);
 
 /// The message that `input` begins with; None while it is not whole.
 ///
 /// # Errors
 /// EPROTO where it is none.
-#[inline]
-pub(crate) fn message<'a>(
+pub(super) fn message<'a>(
     input: &'a [u8],
     call: &'static str,
 ) -> Result<Option<Message<'a>>, CallError> {
@@ -203,31 +180,24 @@ pub(crate) fn message<'a>(
         return Ok(None);
     };
     if !KNOWN.contains(tag) {
-        return Err(NOT_POSTGRES.of(call));
+        return Err(foreign(call));
     }
     let Some(length) = input.get(1..5).and_then(|b| <[u8; 4]>::try_from(b).ok()) else {
         return Ok(None);
     };
     let length = u32::from_be_bytes(length) as usize;
     if !(4..=LONGEST).contains(&length) {
-        return Err(NOT_POSTGRES.of(call));
+        return Err(foreign(call));
     }
     Ok(input
         .get(5..1 + length)
         .map(|body| (*tag, body, 1 + length)))
 }
 
-struct NotPostgres;
-const NOT_POSTGRES: NotPostgres = NotPostgres;
-
-impl NotPostgres {
-    #[cold]
-    fn of(self, call: &'static str) -> CallError {
-        CallError {
-            said: Some("what answers there does not speak PostgreSQL's protocol"),
-            ..CallError::new(call, Errno::PROTO)
-        }
-    }
+#[cold]
+fn foreign(call: &'static str) -> CallError {
+    let said = "what answers there does not speak PostgreSQL's protocol";
+    CallError::saying(call, Errno::PROTO, said)
 }
 
 /// Of a DataRow; empty for NULL.
@@ -240,7 +210,7 @@ fn first_column(row: &[u8]) -> Option<&[u8]> {
 }
 
 /// An ErrorResponse.
-pub(crate) struct Complaint<'a> {
+pub(super) struct Complaint<'a> {
     /// SQLSTATE.
     pub code: &'a [u8],
     pub text: &'a [u8],
@@ -249,7 +219,7 @@ pub(crate) struct Complaint<'a> {
 }
 
 impl<'a> Complaint<'a> {
-    pub(crate) fn read(body: &'a [u8]) -> Complaint<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Complaint<'a> {
         let fields = || body.split(|byte| *byte == 0);
         let field = |tag: u8| fields().find_map(|f| f.strip_prefix(&[tag]));
         let severity = field(b'V').or(field(b'S')).unwrap_or_default();

@@ -2,8 +2,8 @@
 //! and messages.
 
 use crate::names::{self, Names};
-use crate::steps::{self, Framed, Limit, Steps};
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::steps::{self, Framed, Steps};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, refused, unexpected, wrong_kind};
 use crate::{CallError, Keeping, Mode, surplus};
 use jostle_resp::request::encode;
 use jostle_resp::token::{self, Token};
@@ -83,7 +83,7 @@ pub struct RedissonWire {
     state: State,
     /// The lock that is asked for, and how long for.
     key: usize,
-    limit: Limit,
+    limit: Asking,
     gives_up: bool,
     /// The lock about which messages come.
     subscribed: Option<usize>,
@@ -143,7 +143,7 @@ impl RedissonWire {
             keep,
             state: State::Idle,
             key: 0,
-            limit: Limit::Never,
+            limit: Asking::Block,
             gives_up: false,
             subscribed: None,
             latches: std::array::from_fn(|at| digits.as_bytes().get(at).copied().unwrap_or(b'0')),
@@ -261,11 +261,11 @@ fn until(left_ms: i64) -> u64 {
 }
 
 /// The worker was not the owner any more when it was to give up the lock.
-const LAPSED: CallError = CallError {
-    call: SCRIPT,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the lease was over before the release"),
-};
+const LAPSED: CallError = CallError::saying(
+    SCRIPT,
+    Errno::TIMEDOUT,
+    "the lease was over before the release",
+);
 
 impl Steps for RedissonWire {
     type Frame<'a> = Frame<'a>;
@@ -356,14 +356,14 @@ impl Steps for RedissonWire {
 }
 
 impl Wire for RedissonWire {
-    fn name(&self, _request: Request) -> &'static str {
-        SCRIPT
+    fn names(&self) -> [&'static str; 2] {
+        [SCRIPT; 2]
     }
 
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         self.key = key;
         self.gives_up = false;
-        self.limit = asking.into();
+        self.limit = asking;
         self.unsubscribe(out);
         self.take(out);
     }
@@ -395,11 +395,10 @@ impl Wire for RedissonWire {
 
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         let frame = steps::released(self, reply, SCRIPT)?;
-        match frame.map(|frame| frame.reply) {
-            Some(Reply::Integer(1)) => Ok(()),
-            Some(Reply::Nil) => Err(LAPSED),
-            Some(Reply::Error(text)) => Err(refused(SCRIPT, text)),
-            _ => Err(wrong_kind(SCRIPT)),
+        match frame.reply {
+            Reply::Integer(1) => Ok(()),
+            Reply::Nil => Err(LAPSED),
+            other => Err(unexpected(SCRIPT, other)),
         }
     }
 
@@ -423,19 +422,14 @@ impl Wire for RedissonWire {
 
     fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
         let frame = steps::released(self, reply, SCRIPT)?;
-        match frame.map(|frame| frame.reply) {
-            Some(Reply::Integer(kept @ (0 | 1))) => Ok(kept == 1),
-            Some(Reply::Error(text)) => Err(refused(SCRIPT, text)),
-            _ => Err(wrong_kind(SCRIPT)),
+        match frame.reply {
+            Reply::Integer(kept @ (0 | 1)) => Ok(kept == 1),
+            other => Err(unexpected(SCRIPT, other)),
         }
     }
 
     fn afterwards(&mut self, out: &mut Vec<u8>) {
         self.unlatch(out);
-    }
-
-    fn polls_every_ns(&self) -> Option<u64> {
-        None
     }
 
     fn outlives_connection(&self) -> bool {
@@ -447,8 +441,8 @@ impl Wire for RedissonWire {
             return None;
         };
         let end = match self.limit {
-            Limit::Until(time) => lease_end.min(time),
-            Limit::Try | Limit::Never => lease_end,
+            Asking::Until(time) => lease_end.min(time),
+            Asking::Try | Asking::Block => lease_end,
         };
         (end < u64::MAX).then(|| end.saturating_sub(clock::monotonic()).max(1))
     }

@@ -46,7 +46,6 @@ pub(super) mod error {
 }
 
 /// Appends a frame with what `fill` appends.
-#[inline]
 pub(super) fn framed(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let head = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -56,7 +55,6 @@ pub(super) fn framed(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Appends a request.
-#[inline]
 pub(super) fn request(out: &mut Vec<u8>, xid: i32, op: i32, fill: impl FnOnce(&mut Vec<u8>)) {
     framed(out, |out| {
         int(out, xid);
@@ -66,19 +64,16 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, op: i32, fill: impl FnOnce(&m
 }
 
 /// Appends a number.
-#[inline]
 pub(super) fn int(out: &mut Vec<u8>, number: i32) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Appends bytes behind their length, as `fill` appends them.
-#[inline]
 pub(super) fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     framed(out, fill);
 }
 
 /// Appends a node's path, data (none), access for everybody, and flags.
-#[inline]
 pub(super) fn create(out: &mut Vec<u8>, flags: i32, path: impl FnOnce(&mut Vec<u8>)) {
     const EVERYTHING: i32 = 31;
     sized(out, path);
@@ -108,7 +103,6 @@ pub struct Frame<'a> {
 ///
 /// # Errors
 /// EPROTO in the name of `call` where its length is not to be believed.
-#[inline]
 pub(super) fn content<'a>(
     input: &'a [u8],
     call: &'static str,
@@ -118,10 +112,8 @@ pub(super) fn content<'a>(
     };
     let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
     if length > LONGEST {
-        return Err(CallError {
-            said: Some("what answers there does not speak ZooKeeper's protocol"),
-            ..CallError::new(call, Errno::PROTO)
-        });
+        let said = "what answers there does not speak ZooKeeper's protocol";
+        return Err(CallError::saying(call, Errno::PROTO, said));
     }
     let whole = input.get(4..4 + length);
     Ok(whole.map(|content| (content, 4 + length)))
@@ -131,7 +123,6 @@ pub(super) fn content<'a>(
 ///
 /// # Errors
 /// EPROTO in the name of `call` where it is none.
-#[inline]
 pub(super) fn reply<'a>(
     input: &'a [u8],
     call: &'static str,
@@ -159,7 +150,6 @@ pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// A number.
-    #[inline]
     pub(super) fn int(&mut self) -> Option<i32> {
         let (first, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
@@ -167,7 +157,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A long number.
-    #[inline]
     pub(super) fn long(&mut self) -> Option<i64> {
         let (first, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
@@ -175,7 +164,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes behind their length.
-    #[inline]
     pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.int()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
@@ -184,7 +172,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of strings, each given to `each`.
-    #[inline]
     pub(super) fn strings(&mut self, mut each: impl FnMut(&'a [u8])) -> Option<()> {
         for _ in 0..self.int()? {
             each(self.bytes()?);

@@ -1,12 +1,15 @@
 //! A session with ZooKeeper: how it begins, what set-up asks in it, and how it ends.
 
 use super::jute::{self, Frame, Reader, op};
-use crate::address::Address;
+use crate::address::{Address, any};
 use crate::login::Credentials;
+use crate::remote::Client;
 use crate::stream::Stream;
+use crate::wire::Reply;
 use crate::{CallError, SetupError};
-use std::io::{self, Read, Write};
-use std::time::{Duration, Instant};
+use jostle_sys::files::Errno;
+use std::io::{Read, Write};
+use std::time::Duration;
 
 /// How long an answer in set-up may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,16 +32,13 @@ pub(super) struct Identity {
 /// An open session.
 #[derive(Debug)]
 pub(super) struct Session {
-    stream: Stream,
+    client: Client,
     /// Which it is.
     pub identity: Identity,
     /// The session's timeout, after which the server ends a silent session: the requested
     /// time, within the server's bounds.
     pub timeout: Duration,
-    /// How long an answer may take.
-    patience: Duration,
     xid: i32,
-    input: Vec<u8>,
 }
 
 impl Session {
@@ -51,14 +51,9 @@ impl Session {
         timeout: Duration,
         own: &Credentials,
     ) -> Result<Session, SetupError> {
-        let mut refused = Vec::new();
-        for server in servers {
-            match Session::new(server, timeout, PATIENCE).and_then(|session| session.known(own)) {
-                Ok(session) => return Ok(session),
-                Err(SetupError(said)) => refused.push(said),
-            }
-        }
-        Err(SetupError(refused.join("; ")))
+        any(servers, |server| {
+            Session::new(server, timeout, PATIENCE)?.known(own)
+        })
     }
 
     /// Takes a session up with the first server that answers. None if the session has ended.
@@ -71,16 +66,10 @@ impl Session {
         timeout: Duration,
         own: &Credentials,
     ) -> Result<Option<Session>, SetupError> {
-        let mut refused = Vec::new();
-        for server in servers {
-            let resumed = Session::with(server, identity, timeout, STARTING);
-            match resumed.and_then(|session| session.map(|session| session.known(own)).transpose())
-            {
-                Ok(session) => return Ok(session),
-                Err(SetupError(said)) => refused.push(said),
-            }
-        }
-        Err(SetupError(refused.join("; ")))
+        any(servers, |server| {
+            let resumed = Session::with(server, identity, timeout, STARTING)?;
+            resumed.map(|session| session.known(own)).transpose()
+        })
     }
 
     /// With a server that may still be starting: to be tried again and again.
@@ -103,21 +92,17 @@ impl Session {
         timeout: Duration,
         patience: Duration,
     ) -> Result<Option<Session>, SetupError> {
-        let stream = server.connect()?;
         let said = |what: String| SetupError(format!("ZooKeeper at {server}: {what}"));
-        stream
-            .set_patience(Some(patience))
-            .map_err(|error| said(error.to_string()))?;
+        let client = Client::connect(server)?;
+        let set = client.stream().set_patience(Some(patience));
+        set.map_err(|error| said(error.to_string()))?;
         let mut session = Session {
-            stream,
+            client,
             identity,
             timeout,
-            patience,
             xid: 0,
-            input: Vec::new(),
         };
-        let mut out = Vec::new();
-        jute::framed(&mut out, |out| {
+        jute::framed(&mut session.client.request, |out| {
             jute::int(out, 0);
             out.extend_from_slice(&0i64.to_be_bytes());
             jute::int(out, timeout.as_millis().min(i32::MAX as u128) as i32);
@@ -126,12 +111,18 @@ impl Session {
             // Any server will do that can write.
             out.push(0);
         });
-        session.send(&out).map_err(said)?;
-        let length = session.await_frame().map_err(said)?;
-        let mut answer = Reader(&session.input[4..length]);
+        let answer = session.client.call("connect", true, |input, call| {
+            let whole = jute::content(input, call)?;
+            Ok(whole.map(|(content, length)| (Reply::Text(content), length)))
+        });
+        let answer = match answer {
+            Ok(Some(Reply::Text(content))) => content.to_vec(),
+            Ok(_) => Vec::new(),
+            Err(error) => return Err(said(why(&error))),
+        };
+        let mut answer = Reader(&answer);
         let told = (answer.int(), answer.int(), answer.long());
         let password = answer.bytes().and_then(|bytes| bytes.try_into().ok());
-        session.input.drain(..length);
         let (Some(_), Some(granted_ms), Some(id)) = told else {
             return Err(said("its greeting is none of ZooKeeper's".to_owned()));
         };
@@ -154,21 +145,15 @@ impl Session {
             return Ok(self);
         };
         let whole = format!("{user}:{}", own.password.as_deref().unwrap_or_default());
-        let mut out = Vec::new();
-        jute::request(&mut out, jute::AUTH, op::AUTH, |out| {
+        jute::request(&mut self.client.request, jute::AUTH, op::AUTH, |out| {
             jute::int(out, 0);
             jute::sized(out, |out| out.extend_from_slice(b"digest"));
             jute::sized(out, |out| out.extend_from_slice(whole.as_bytes()));
         });
-        let said = |what: String| SetupError(format!("ZooKeeper: {what}"));
-        self.send(&out).map_err(said)?;
-        let length = self.await_frame().map_err(said)?;
-        let reply = jute::reply(&self.input, "auth").map_err(|error| said(error.to_string()))?;
-        match reply.map(|(frame, _)| frame.error) {
-            Some(0) => {}
-            code => return Err(said(format!("it refuses our name: error {code:?}"))),
-        }
-        self.input.drain(..length);
+        self.hear(1, |_, frame| match frame.error {
+            0 => Ok(()),
+            code => Err(format!("it refuses our name: error {code}")),
+        })?;
         Ok(self)
     }
 
@@ -177,11 +162,12 @@ impl Session {
     /// # Errors
     /// The system's, in words for the user.
     pub(super) fn into_stream(self) -> Result<Stream, SetupError> {
-        let set = self.stream.set_patience(None);
+        let stream = self.client.into_stream();
+        let set = stream.set_patience(None);
         set.map_err(|error| {
             SetupError(format!("cannot set how long an answer may take: {error}"))
         })?;
-        Ok(self.stream)
+        Ok(stream)
     }
 
     /// Asks `count` times, several at once; `fill` appends the body of each, and `each`
@@ -196,25 +182,36 @@ impl Session {
         fill: impl Fn(usize, &mut Vec<u8>),
         mut each: impl FnMut(usize, Frame<'_>) -> Result<(), String>,
     ) -> Result<(), SetupError> {
-        let said = |what: String| SetupError(format!("ZooKeeper: {what}"));
         for first in (0..count).step_by(AT_ONCE) {
-            let some = first..count.min(first + AT_ONCE);
-            let mut out = Vec::new();
-            for nth in some.clone() {
+            let some = count.min(first + AT_ONCE) - first;
+            for nth in first..first + some {
                 self.xid += 1;
-                jute::request(&mut out, self.xid, op, |out| fill(nth, out));
+                jute::request(&mut self.client.request, self.xid, op, |out| fill(nth, out));
             }
-            self.send(&out).map_err(said)?;
-            for nth in some {
-                let length = self.await_frame().map_err(said)?;
-                let reply = jute::reply(&self.input, "answer");
-                if let Some((frame, _)) = reply.map_err(|error| said(error.to_string()))? {
-                    each(nth, frame).map_err(said)?;
-                }
-                self.input.drain(..length);
-            }
+            self.hear(some, |nth, frame| each(first + nth, frame))?;
         }
         Ok(())
+    }
+
+    /// Sends what is to be sent, and gives `each` the answers to so many requests.
+    fn hear(
+        &mut self,
+        count: usize,
+        mut each: impl FnMut(usize, Frame<'_>) -> Result<(), String>,
+    ) -> Result<(), SetupError> {
+        let said = |what: String| SetupError(format!("ZooKeeper: {what}"));
+        let mut refused = Ok(());
+        let heard = self.client.exchange("answer", true, count, |nth, input| {
+            let whole = jute::reply(input, "answer")?;
+            Ok(whole.map(|(frame, length)| {
+                if refused.is_ok() {
+                    refused = each(nth, frame);
+                }
+                length
+            }))
+        });
+        heard.map_err(|error| said(why(&error)))?;
+        refused.map_err(said)
     }
 
     /// Ends it: what it owned goes at once.
@@ -224,42 +221,19 @@ impl Session {
     pub(super) fn close(mut self) -> Result<(), SetupError> {
         self.ask(op::CLOSE, 1, |_, _| {}, |_, _| Ok(()))
     }
+}
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        (&self.stream)
-            .write_all(bytes)
-            .map_err(|error| error.to_string())
+/// Why there is no answer.
+fn why(error: &CallError) -> String {
+    if error.has_ended() {
+        return "it closed the connection, as a server of an ensemble without a quorum does, or one \
+                that has as many connections of this host as it takes (maxClientCnxns, 60 by \
+                default)"
+            .to_owned();
     }
-
-    /// Reads until a whole frame stands in the input; its length with its head.
-    fn await_frame(&mut self) -> Result<usize, String> {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            let whole = jute::content(&self.input, "connect");
-            if let Some((_, length)) = whole.map_err(|error: CallError| error.to_string())? {
-                return Ok(length);
-            }
-            let mut room = [0; 4096];
-            match (&self.stream).read(&mut room) {
-                Ok(0) => {
-                    return Err(
-                        "it closed the connection, as a server of an ensemble without \
-                                a quorum does, or one that has as many connections of this host as \
-                                it takes (maxClientCnxns, 60 by default)"
-                            .to_owned(),
-                    );
-                }
-                Ok(count) => self.input.extend_from_slice(&room[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err("no answer in time".to_owned());
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-            if Instant::now() > deadline {
-                return Err("no answer in time".to_owned());
-            }
-        }
+    match error.errno == Errno::TIMEDOUT.raw_os_error() {
+        true => "no answer in time".to_owned(),
+        false => error.to_string(),
     }
 }
 
@@ -283,6 +257,7 @@ pub(super) fn line<'a>(told: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod live_tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn lines_are_found_by_their_whole_name() {

@@ -8,9 +8,9 @@ use super::session::{Identity, Session};
 use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::steps::{self, Framed, Limit, Steps};
+use crate::steps::{self, Framed, Steps};
 use crate::stream::Stream;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, wrong_kind};
 use crate::{CallError, Keeping, Mode, SetupError, surplus};
 use complaints::{LAPSED, LOST, SILENT, complaint};
 use jostle_sys::clock;
@@ -56,7 +56,7 @@ pub struct ZookeeperWire {
     state: State,
     /// The lock that is asked for, and how long for.
     key: usize,
-    limit: Limit,
+    limit: Asking,
     gives_up: bool,
     /// Our node of each lock.
     nodes: Vec<Node>,
@@ -144,7 +144,7 @@ impl ZookeeperWire {
             xid: 0,
             state: State::Idle,
             key: 0,
-            limit: Limit::Never,
+            limit: Asking::Block,
             gives_up: false,
             nodes: vec![Node::default(); keys],
             count: 0,
@@ -401,17 +401,14 @@ impl Steps for ZookeeperWire {
 }
 
 impl Wire for ZookeeperWire {
-    fn name(&self, request: Request) -> &'static str {
-        match request {
-            Request::Acquire => CREATE,
-            Request::Release => DELETE,
-        }
+    fn names(&self) -> [&'static str; 2] {
+        [CREATE, DELETE]
     }
 
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         self.key = key;
         self.gives_up = false;
-        self.limit = asking.into();
+        self.limit = asking;
         if self.is_queued {
             // It has lost its connection while it waited.
             return self.list(out);
@@ -459,13 +456,12 @@ impl Wire for ZookeeperWire {
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         let frame = steps::released(self, reply, DELETE)?;
         let doubt = self.doubt.take();
-        match frame.map(|frame| frame.error) {
-            Some(0) => Ok(()),
+        match frame.error {
+            0 => Ok(()),
             // In a session that lives, nothing else has removed it.
-            Some(error::NO_NODE) if doubt == Some(State::Releasing) => Ok(()),
-            Some(error::NO_NODE) => Err(LOST),
-            Some(code) => Err(complaint(DELETE, code)),
-            None => Err(wrong_kind(DELETE)),
+            error::NO_NODE if doubt == Some(State::Releasing) => Ok(()),
+            error::NO_NODE => Err(LOST),
+            code => Err(complaint(DELETE, code)),
         }
     }
 
@@ -484,22 +480,17 @@ impl Wire for ZookeeperWire {
 
     fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
         let frame = steps::released(self, reply, PING_CALL)?;
-        match frame.map(|frame| frame.error) {
-            Some(0) => Ok(true),
-            Some(error::EXPIRED) => Ok(false),
-            Some(code) => Err(complaint(PING_CALL, code)),
-            None => Err(wrong_kind(PING_CALL)),
+        match frame.error {
+            0 => Ok(true),
+            error::EXPIRED => Ok(false),
+            code => Err(complaint(PING_CALL, code)),
         }
-    }
-
-    fn polls_every_ns(&self) -> Option<u64> {
-        None
     }
 
     fn patience_ns(&self) -> Option<u64> {
         let ping = self.timeout_ns / PINGS;
         Some(match (self.state, self.limit) {
-            (State::Watching, Limit::Until(time)) => {
+            (State::Watching, Asking::Until(time)) => {
                 ping.min(time.saturating_sub(clock::monotonic())).max(1)
             }
             _ => ping,
@@ -507,7 +498,7 @@ impl Wire for ZookeeperWire {
     }
 
     fn due(&mut self, out: &mut Vec<u8>) -> Result<(), CallError> {
-        if let (State::Watching, Limit::Until(time)) = (self.state, self.limit)
+        if let (State::Watching, Asking::Until(time)) = (self.state, self.limit)
             && clock::monotonic() >= time
         {
             self.give_up(out);

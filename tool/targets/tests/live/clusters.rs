@@ -30,7 +30,7 @@ fn a_member_alone_says(
 fn a_cluster_of_etcd_without_a_quorum_is_told_before_the_start() {
     let place = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(place.path(), &etcd::Launch::members(3).unwrap());
-    let reach = |argument: &str| etcd::Etcd::reach(Some(argument), None);
+    let reach = |argument: &str| (etcd::Etcd::ENTRY.reach)(argument, None);
     a_member_alone_says(cluster, reach, "its cluster has no leader");
 }
 
@@ -40,7 +40,7 @@ fn an_ensemble_of_zookeeper_without_a_quorum_is_told_before_the_start() {
     let place = tempfile::tempdir().unwrap();
     let members = zookeeper::Launch::members(3, Duration::from_secs(4)).unwrap();
     let cluster = Cluster::start(place.path(), &members);
-    let reach = |argument: &str| zookeeper::Zookeeper::reach(Some(argument), None);
+    let reach = |argument: &str| (zookeeper::Zookeeper::ENTRY.reach)(argument, None);
     a_member_alone_says(cluster, reach, "an ensemble without a quorum");
 }
 

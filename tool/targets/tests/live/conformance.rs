@@ -12,9 +12,7 @@ use crate::common::{
 use jostle_model::plan::Range;
 use jostle_sys::clock::monotonic;
 use jostle_targets::table::Family;
-use jostle_targets::{
-    Entry, Lock, Locks, Mode, Spec, TABLE, Target, Visitor, Wait, launches, visit,
-};
+use jostle_targets::{Entry, Locks, Mode, Spec, TABLE, Target, Visitor, Wait, visit};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -401,7 +399,7 @@ const EACH: u64 = 2000;
 /// others come in, where the lock does. Returns what got lost.
 fn lost_updates(entry: &Entry, target: &dyn Locks, pause: fn(u64)) -> u64 {
     // What another program's server grants takes up to 100 ms (`postgres-try`, `etcd`).
-    let each = match launches(entry) {
+    let each = match entry.program {
         Some(_) => 25,
         None => EACH,
     };

@@ -25,7 +25,7 @@ fn tries<T: Target>(argument: &str, file: Option<&Path>) -> Result<(), SetupErro
         credentials: file,
         ..servers::setup(&ledger, 2)
     };
-    T::reach(setup.argument, file)?;
+    (T::ENTRY.reach)(argument, file)?;
     let target = T::prepare(&setup)?;
     let mut lock = target.join(0)?;
     let said = |error: jostle_targets::CallError| SetupError(error.to_string());

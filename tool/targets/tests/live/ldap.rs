@@ -5,7 +5,7 @@ use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_targets::{
-    CallError, Phases, RequestSetup, Requests, ServerFigures, Spec, prepare_requests,
+    CallError, Phases, RequestSetup, Requests, ServerFigures, Setup, Spec, prepare_requests,
 };
 use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::io::{Read, Write};
@@ -55,12 +55,16 @@ fn with<R>(typed: &str, choice: &Choice<'_>, test: impl FnOnce(&dyn Requests) ->
             argument: spec.argument.as_deref(),
             ..Bench::new(ledger)
         };
-        let base = bench.setup(spec.entry.name);
-        let setup = RequestSetup {
-            connection: choice.connection,
+        let base = Setup {
             credentials: choice.who.map(|_| file.as_path()),
+            ..bench.setup(spec.entry.name)
+        };
+        let setup = RequestSetup {
+            base: &base,
+            timeout: choice.timeout.unwrap_or(Duration::from_secs(20)),
+            output: None,
+            connection: choice.connection,
             server_log: choice.log,
-            ..RequestSetup::new(&base, choice.timeout.unwrap_or(Duration::from_secs(20)))
         };
         let target = prepare_requests(spec.entry, &setup);
         test(&*target.unwrap_or_else(|error| panic!("{typed}: {error}")))

@@ -35,8 +35,11 @@ fn prepared<R>(
         };
         let base = bench.setup(entry.name);
         let setup = RequestSetup {
+            base: &base,
+            timeout,
             output,
-            ..RequestSetup::new(&base, timeout)
+            connection: None,
+            server_log: None,
         };
         let target = prepare_requests(entry, &setup);
         test(&*target.unwrap_or_else(|error| panic!("{}: {error}", entry.name)))

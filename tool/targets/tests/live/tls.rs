@@ -45,7 +45,7 @@ fn contend<T: Target>(argument: &str, secret: &str) -> Result<(), SetupError> {
     std::fs::write(&file, format!("{secret}\n")).unwrap();
     let credentials = Some(file.as_path()).filter(|_| !secret.is_empty());
     (T::ENTRY.check_argument)(Some(argument)).map_err(SetupError)?;
-    T::reach(Some(argument), credentials)?;
+    (T::ENTRY.reach)(argument, credentials)?;
     let setup = Setup {
         argument: Some(argument),
         credentials,
@@ -277,7 +277,7 @@ fn postgres_over_tls() {
     };
     added.ready = |added, ground| {
         let argument = of_postgres(added.own, &ground.address(), &ground.secret);
-        postgres::Postgres::reach(Some(&argument), None)
+        (postgres::Postgres::ENTRY.reach)(&argument, None)
     };
     let (launched, _) = added.launch();
     let argument = of_postgres(&own, &launched.address, &launched.secret);
@@ -298,7 +298,7 @@ fn mariadb_over_tls() {
     });
     added.ready = |added, ground| {
         let argument = of_mariadb(added.own, &ground.address(), &ground.secret);
-        mariadb::Mariadb::reach(Some(&argument), None)
+        (mariadb::Mariadb::ENTRY.reach)(&argument, None)
     };
     let (launched, _) = added.launch();
     let argument = of_mariadb(&own, &launched.address, &launched.secret);
@@ -350,7 +350,7 @@ fn nats_over_tls() {
             ground.address(),
             added.own.certificate.display()
         );
-        nats::Nats::reach(Some(&argument), Some(&file))
+        (nats::Nats::ENTRY.reach)(&argument, Some(&file))
     };
     let (launched, _) = added.launch();
     let credentials = format!("jostle\n{}", launched.secret);

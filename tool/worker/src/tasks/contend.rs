@@ -8,7 +8,7 @@ use crate::recording::recorder::{Grant, Recorder};
 use crate::workloads::contend::kept;
 use jostle_model::plan::Measure;
 use jostle_sys::clock;
-use jostle_targets::wire::{Answer, Asking, Request, Wire};
+use jostle_targets::wire::{Answer, Asking, Wire};
 use jostle_targets::{CallError, Keeping, Mode, Wait};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -343,10 +343,11 @@ impl Job for Contending<'_> {
     }
 
     fn name(&self) -> &'static str {
-        self.wire.name(match self.state {
-            State::Leaving => Request::Release,
-            _ => Request::Acquire,
-        })
+        let [acquire, release] = self.wire.names();
+        match self.state {
+            State::Leaving => release,
+            _ => acquire,
+        }
     }
 
     fn page(&self) -> Page<'_> {

@@ -199,9 +199,13 @@ impl Locking<'_> {
 
     /// The connection of the worker with this number among those of all hosts.
     fn dial(&self, number: usize) -> Result<Dialled, SetupError> {
-        self.door.locks().dial(number)?.ok_or_else(|| {
-            SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
-        })
+        self.door
+            .locks()
+            .join(number)?
+            .into_dialled()
+            .ok_or_else(|| {
+                SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
+            })
     }
 }
 

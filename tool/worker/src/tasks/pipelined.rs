@@ -7,7 +7,7 @@ use crate::crew::Crew;
 use crate::page::{Page, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_targets::remote::granted_at_once;
-use jostle_targets::wire::{Asking, Request, Wire};
+use jostle_targets::wire::{Asking, Wire};
 use jostle_targets::{BatchKind, CallError, Mode, surplus};
 use std::collections::VecDeque;
 
@@ -143,7 +143,7 @@ impl<'a> Pipelined<'a> {
         let (mut used, mut done) = (0, 0);
         let mut awaited = self.awaited();
         let wire = &mut *self.wire;
-        let name = wire.name(Request::Acquire);
+        let name = wire.names()[0];
         while awaited > 0
             && let Some((reply, length)) = wire.decode(&bytes[used..], name)?
         {
@@ -252,10 +252,11 @@ impl Job for Pipelined<'_> {
     }
 
     fn name(&self) -> &'static str {
-        self.wire.name(match self.kind {
-            BatchKind::Releases => Request::Release,
-            BatchKind::Pairs | BatchKind::Acquires => Request::Acquire,
-        })
+        let [acquire, release] = self.wire.names();
+        match self.kind {
+            BatchKind::Releases => release,
+            BatchKind::Pairs | BatchKind::Acquires => acquire,
+        }
     }
 
     fn page(&self) -> Page<'_> {

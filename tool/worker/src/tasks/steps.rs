@@ -5,7 +5,7 @@ use crate::crew::Crew;
 use crate::page::{Page, Word};
 use crate::recording::tally::{Counted, Pair, Tally};
 use jostle_sys::files::Errno;
-use jostle_targets::wire::{Answer, Asking, Request, Wire};
+use jostle_targets::wire::{Answer, Asking, Wire};
 use jostle_targets::{BatchKind, CallError, Mode};
 
 /// One worker.
@@ -238,10 +238,7 @@ impl Job for Steps<'_> {
     }
 
     fn name(&self) -> &'static str {
-        self.wire.name(match self.releases {
-            true => Request::Release,
-            false => Request::Acquire,
-        })
+        self.wire.names()[usize::from(self.releases)]
     }
 
     fn page(&self) -> Page<'_> {

@@ -11,8 +11,8 @@ use jostle_targets::{CallError, Calls, Keeping, Lock, Mode, Outcome, SetupError,
 const AGAIN_NS: u64 = 20_000_000;
 
 /// The handle, and how often its session went on elsewhere.
-pub(crate) struct Staying<L> {
-    lock: L,
+pub(crate) struct Staying<L: ?Sized> {
+    lock: Box<L>,
     failovers: u64,
 }
 
@@ -24,9 +24,9 @@ enum Ended {
     Late,
 }
 
-impl<L: Lock> Staying<L> {
+impl<L: Lock + ?Sized> Staying<L> {
     /// A handle that stays.
-    pub(crate) fn new(lock: L) -> Staying<L> {
+    pub(crate) fn new(lock: Box<L>) -> Staying<L> {
         Staying { lock, failovers: 0 }
     }
 
@@ -85,7 +85,7 @@ fn made<T>(ended: Result<T, Ended>, call: &'static str) -> Result<T, CallError> 
     ended.map_err(|_| CallError::new(call, Errno::INTR))
 }
 
-impl<L: Lock> Lock for Staying<L> {
+impl<L: Lock + ?Sized> Lock for Staying<L> {
     #[inline]
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let until_ns = match wait {
@@ -220,11 +220,11 @@ mod tests {
         lease_ns: u64,
     ) -> Staying<Scripted> {
         let reversed = |all: &[_]| all.iter().copied().rev().collect();
-        Staying::new(Scripted {
+        Staying::new(Box::new(Scripted {
             calls: reversed(calls),
             searches: searches.iter().copied().rev().collect(),
             lease_ns,
-        })
+        }))
     }
 
     #[test]

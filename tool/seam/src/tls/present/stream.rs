@@ -1,19 +1,12 @@
 //! An encrypted connection that is read and written as a socket is: blocking or not, with
 //! the socket's own time limits.
 
-use super::cause;
 use jostle_sys::{clock, signal};
 use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Time limit for the handshake. A server that takes longer is assumed not to use TLS.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What to ask oneself where nothing of TLS was heard.
-const QUESTION: &str = "; does the server speak TLS on this port?";
 
 /// A connection after its handshake.
 #[derive(Debug)]
@@ -27,38 +20,30 @@ impl TlsStream {
     /// Shakes hands on a blocking socket.
     ///
     /// # Errors
-    /// In words for the user.
-    pub fn shake(socket: TcpStream, connection: ClientConnection) -> Result<TlsStream, String> {
-        TlsStream::shake_within(PATIENCE, socket, connection)
-    }
-
-    fn shake_within(
+    /// TimedOut if it takes longer than `patience`; what TLS says against the server; the
+    /// system's.
+    pub(super) fn shake(
         patience: Duration,
         socket: TcpStream,
         mut connection: ClientConnection,
-    ) -> Result<TlsStream, String> {
-        let late = || format!("no handshake within {patience:?}{QUESTION}");
-        let system = |error: io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => late(),
-            _ => cause(&error).unwrap_or_else(|| format!("{error}{QUESTION}")),
-        };
-        let usual = socket.read_timeout().map_err(system)?;
-        socket.set_read_timeout(Some(patience)).map_err(system)?;
+    ) -> io::Result<TlsStream> {
+        let usual = socket.read_timeout()?;
+        socket.set_read_timeout(Some(patience))?;
         let until = clock::monotonic() + patience.as_nanos() as u64;
         while connection.is_handshaking() {
             match step(&socket, &mut connection) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted && !signal::interrupted() => {}
-                Err(error) => return Err(system(error)),
+                Err(error) => return Err(error),
             }
             // A server that sends a few bytes at a time would restart the socket's limit
             // each time.
             if clock::monotonic() > until {
-                return Err(late());
+                return Err(ErrorKind::TimedOut.into());
             }
         }
-        send(&socket, &mut connection).map_err(system)?;
-        socket.set_read_timeout(usual).map_err(system)?;
+        send(&socket, &mut connection)?;
+        socket.set_read_timeout(usual)?;
         Ok(TlsStream {
             socket,
             connection: Mutex::new(connection),
@@ -197,8 +182,9 @@ mod live_tests {
             let connection = ClientConnection::new(Arc::new(config), name).unwrap();
             let start = clock::monotonic();
             let patience = Duration::from_millis(50);
-            let said = TlsStream::shake_within(patience, client, connection).unwrap_err();
-            assert!(said.starts_with("no handshake within 50ms; does"), "{said}");
+            let late = TlsStream::shake(patience, client, connection).unwrap_err();
+            let kinds = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+            assert!(kinds.contains(&late.kind()), "{late}");
             assert!(clock::monotonic() - start < 5_000_000_000);
             served.join().unwrap();
         }

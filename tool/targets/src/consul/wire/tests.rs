@@ -3,13 +3,9 @@ use super::*;
 const OURS: &str = "5e55-10n";
 
 fn asking(asking: Asking) -> ConsulWire {
-    let common = Common {
-        names: Names::of_run(1),
-        host: "h:1".to_owned(),
-        token: Some("t0ken".to_owned()),
-        ttl_ns: 15_000_000_000,
-    };
-    let mut wire = ConsulWire::new(common, OURS, clock::monotonic());
+    let login = Login::of_launched("h:1".to_owned(), None, "t0ken");
+    let session = (OURS, 15_000_000_000);
+    let mut wire = ConsulWire::new(Names::of_run(1), &login, session, clock::monotonic());
     let mut out = Vec::new();
     wire.acquire(0, Mode::Exclusive, asking, &mut out);
     let sent = String::from_utf8(out).unwrap();

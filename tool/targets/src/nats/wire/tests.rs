@@ -249,7 +249,7 @@ fn what_nobody_wants_any_more_is_given_back_and_no_message_comes_later() {
     assert_eq!(hears(&mut wire, &given).0, Answer::Taken);
     // Time is up.
     let mut wire = waiting(Asking::Block);
-    wire.limit = Limit::Until(0);
+    wire.limit = Asking::Until(0);
     out.clear();
     wire.due(&mut out).unwrap();
     assert_eq!(sent(&out), "UNSUB, PUB get");

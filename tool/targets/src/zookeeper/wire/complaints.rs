@@ -14,30 +14,26 @@ pub(super) fn complaint(call: &'static str, code: i32) -> CallError {
         error::NO_AUTH => (Errno::ACCESS, "the server lets nobody create nodes below /"),
         _ => return refused(call, format!("the server's error {code}").as_bytes()),
     };
-    CallError {
-        call,
-        errno: errno.raw_os_error(),
-        said: Some(said),
-    }
+    CallError::saying(call, errno, said)
 }
 
 /// Our node was not there any more.
-pub(super) const LAPSED: CallError = CallError {
-    call: LIST,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session was over before the lock was granted"),
-};
+pub(super) const LAPSED: CallError = CallError::saying(
+    LIST,
+    Errno::TIMEDOUT,
+    "the session was over before the lock was granted",
+);
 
 /// The same at the release.
-pub(super) const LOST: CallError = CallError {
-    call: DELETE,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the session was over before the release"),
-};
+pub(super) const LOST: CallError = CallError::saying(
+    DELETE,
+    Errno::TIMEDOUT,
+    "the session was over before the release",
+);
 
 /// No ping was answered.
-pub(super) const SILENT: CallError = CallError {
-    call: PING_CALL,
-    errno: Errno::TIME.raw_os_error(),
-    said: Some("the server has not answered in time"),
-};
+pub(super) const SILENT: CallError = CallError::saying(
+    PING_CALL,
+    Errno::TIME,
+    "the server has not answered in time",
+);

@@ -250,7 +250,7 @@ fn who_gives_up_takes_its_node_away() {
     let left = hears(&mut wire, &failed(3, 0));
     assert_eq!(left, Ok(Some((Answer::Taken, 0))));
 
-    let mut wire = asking(Asking::Within { left_ns: 1 });
+    let mut wire = asking(Asking::Until(clock::monotonic() + 1));
     hears(&mut wire, &created(1, 2)).unwrap();
     assert_eq!(hears(&mut wire, &listed(2, &[1, 2])), pending(op::DELETE));
 

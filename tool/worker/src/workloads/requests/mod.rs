@@ -25,7 +25,8 @@ use crate::page::Word;
 use crate::work::Work;
 use asking::{Asking, Numbers};
 use jostle_targets::{
-    Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, prepare_requests,
+    Caller, Entry, Locks, RequestSetup, Requests, ServerFigures, Setup, SetupError,
+    prepare_requests,
 };
 use open::{Pool, Window};
 use page::{Part, Sheets};
@@ -95,7 +96,6 @@ impl<'a> Requesting<'a> {
                 timeout: Duration::from_nanos(request.timeout.0),
                 output: request.output.as_deref().map(Path::new),
                 connection: request.connection,
-                credentials: setup.credentials,
                 server_log: request.server_log.as_deref().map(Path::new),
             },
         )?;
@@ -184,19 +184,25 @@ impl Work for Requesting<'_> {
     }
 
     fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.target.server()
+        match self.target.locks() {
+            Some(locks) => locks.server(),
+            None => self.target.server(),
+        }
     }
 
     fn clear(&self) -> Result<(), SetupError> {
-        self.target.remove_leftovers()
+        let locks = self.target.locks();
+        locks.map_or(Ok(()), |locks| locks.remove_leftovers())
     }
 
     fn finish(&self) -> Result<(), SetupError> {
-        self.target.finish()
+        let locks = self.target.locks();
+        locks.map_or(Ok(()), |locks| locks.finish())
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        (self.target.truth(), self.target.facts())
+        let known = |locks: &dyn Locks| (locks.truth(), locks.facts());
+        self.target.locks().map(known).unwrap_or_default()
     }
 
     fn live(&self, crew: &Crew<'_>, worker: usize) -> bool {

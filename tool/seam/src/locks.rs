@@ -1,14 +1,12 @@
 //! Any lock as an object, for whoever needs no loop of its own for it: the keeper, workers
 //! whose calls take long compared with an indirect jump, and tests.
 
-use crate::program::Program;
 use crate::signs::Signs;
-use crate::{CallError, Dialled, Entry, Lock, ServerFigures, Setup, SetupError, TABLE, Target};
-use std::collections::BTreeMap;
-use std::path::Path;
+use crate::{CallError, Facts, Lock, ServerFigures, SetupError, Target};
+use std::fmt::Debug;
 
 /// What all workers of a lock share, as an object. Its methods are those of [`Target`].
-pub trait Locks: Sync {
+pub trait Locks: Debug + Sync {
     /// Stack of a worker that is a thread, in bytes.
     fn thread_stack(&self) -> usize;
 
@@ -23,12 +21,6 @@ pub trait Locks: Sync {
     /// # Errors
     /// The call that failed.
     fn session(&self, worker: usize, key: usize) -> Result<Box<dyn Lock>, CallError>;
-
-    /// As [`Target::dial`].
-    ///
-    /// # Errors
-    /// In words for the user, with the remedy.
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError>;
 
     /// As [`Target::remove_leftovers`].
     ///
@@ -52,7 +44,7 @@ pub trait Locks: Sync {
     fn owners(&self) -> Option<Vec<(u32, String)>>;
 
     /// As [`Target::truth`].
-    fn truth(&self) -> BTreeMap<String, f64>;
+    fn truth(&self) -> Facts;
 
     /// As [`Target::server`].
     ///
@@ -61,7 +53,7 @@ pub trait Locks: Sync {
     fn server(&self) -> Result<Option<ServerFigures>, SetupError>;
 
     /// As [`Target::facts`].
-    fn facts(&self) -> BTreeMap<String, f64>;
+    fn facts(&self) -> Facts;
 }
 
 impl<T: Target> Locks for T {
@@ -75,10 +67,6 @@ impl<T: Target> Locks for T {
 
     fn session(&self, worker: usize, key: usize) -> Result<Box<dyn Lock>, CallError> {
         Ok(Box::new(Target::session(self, worker, key)?))
-    }
-
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        Target::dial(self, worker)
     }
 
     fn remove_leftovers(&self) -> Result<(), SetupError> {
@@ -101,7 +89,7 @@ impl<T: Target> Locks for T {
         Target::owners(self)
     }
 
-    fn truth(&self) -> BTreeMap<String, f64> {
+    fn truth(&self) -> Facts {
         Target::truth(self)
     }
 
@@ -109,50 +97,7 @@ impl<T: Target> Locks for T {
         Target::server(self)
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
+    fn facts(&self) -> Facts {
         Target::facts(self)
     }
-}
-
-/// What can be done with a lock of the table before it is prepared.
-pub(crate) struct Line {
-    /// As [`Target::prepare`].
-    pub(crate) prepare: fn(&Setup<'_>) -> Result<Box<dyn Locks>, SetupError>,
-    /// As [`Target::reach`].
-    pub(crate) reach: fn(Option<&str>, Option<&Path>) -> Result<(), SetupError>,
-    /// As [`Target::launches`].
-    pub(crate) launches: fn() -> Option<&'static Program>,
-}
-
-impl Line {
-    /// The line of a target.
-    pub(crate) const fn of<T: Target>() -> Line {
-        Line {
-            prepare: |setup| Ok(Box::new(T::prepare(setup)?)),
-            reach: T::reach,
-            launches: T::launches,
-        }
-    }
-}
-
-/// The line of an entry of [`TABLE`]; None for a target that is no lock.
-pub(crate) fn line(entry: &Entry) -> Option<&'static Line> {
-    let at = TABLE.iter().position(|other| other.name == entry.name)?;
-    crate::LINES.get(at)
-}
-
-/// Makes what all workers of a lock share, as [`Target::prepare`] does.
-///
-/// # Errors
-/// In words for the user, with the remedy.
-pub fn prepare(entry: &Entry, setup: &Setup<'_>) -> Result<Box<dyn Locks>, SetupError> {
-    match line(entry) {
-        Some(line) => (line.prepare)(setup),
-        None => Err(SetupError(format!("{} is no lock", entry.name))),
-    }
-}
-
-/// The program that has to be installed for a lock to launch its server.
-pub fn launches(entry: &Entry) -> Option<&'static Program> {
-    line(entry).and_then(|line| (line.launches)())
 }
