@@ -139,7 +139,7 @@ impl Site<'_> {
     ) -> Result<Begun, SetupError> {
         let ground = Ground {
             program: recipe.program().find()?,
-            directory: self.make_directory().map_err(|error| {
+            directory: self.ledger.make_directory().map_err(|error| {
                 let text = format!("cannot make a directory for it: {error}");
                 let text = format!("{text}; is $TMPDIR or /var/tmp writable?");
                 failed("cannot launch", recipe, &text)
@@ -181,10 +181,6 @@ impl Site<'_> {
     pub(super) fn start_again(&self, restart: &Restart) -> Result<u32, String> {
         self.spawn(&restart.words, &restart.home)
             .map_err(|error| format!("cannot start {} again: {error}", restart.words[0]))
-    }
-
-    fn make_directory(&self) -> io::Result<PathBuf> {
-        self.ledger.make_directory()
     }
 
     fn run_to_its_end(&self, words: &[String], home: &Home) -> Result<(), String> {
