@@ -110,7 +110,7 @@ pub fn anchor(before: &Passes, after: &Passes) -> Option<Anchor> {
     }
     let column = |part: usize| {
         let all = before.iter().chain(after).map(|pass| pass[part]);
-        intervals::median(&all.collect::<Vec<_>>()).filter(|ns| *ns > 0.0)
+        intervals::median(all).filter(|ns| *ns > 0.0)
     };
     Some(Anchor {
         step_ns: column(0)?,

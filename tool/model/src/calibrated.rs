@@ -5,6 +5,7 @@
 //! results.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// One calibration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,7 @@ pub struct Place {
 }
 
 /// How one row came out.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its number in tool/docs/calibrate.md.
@@ -57,7 +59,6 @@ pub struct Finding {
     /// Over all trials.
     pub outcome: Outcome,
     /// Why it is not a pass, or what was wrong in a trial.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// Trials in which the tool was right.
     pub passed: u64,
@@ -67,7 +68,6 @@ pub struct Finding {
     pub untold: u64,
     /// Lower and upper 95 % bound of the share of trials in which the tool is right
     /// (Clopper-Pearson), among those that could tell; from two trials on.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub right_share: Option<[f64; 2]>,
     /// Wall time of its trials.
     pub took_s: f64,

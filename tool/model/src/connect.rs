@@ -5,6 +5,7 @@ use crate::plan::{Plan, words};
 use crate::record::{Anchor, At, Buckets, Distribution, Run};
 use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
 use std::collections::BTreeMap;
 
 words! {
@@ -38,7 +39,7 @@ words! {
 }
 
 /// Ports from the first to the last, as typed: `40000-49999`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct PortRange {
     /// The first.
     pub low: u16,
@@ -89,20 +90,6 @@ impl std::fmt::Display for PortRange {
     }
 }
 
-impl Serialize for PortRange {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for PortRange {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<PortRange, D::Error> {
-        String::deserialize(d)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
-
 /// The points of a resolved plan: curve after curve, each growing.
 pub(crate) fn swept(plan: &Plan) -> Vec<At> {
     let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
@@ -123,6 +110,7 @@ pub(crate) fn swept(plan: &Plan) -> Vec<At> {
 
 /// Figures about the connections that a point of `connect` adds to those of the point before in
 /// the same sweep. `window_s` of the point is their time; `run` and `block` number sweeps.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
     /// Open when the first one of this point was made.
@@ -134,22 +122,18 @@ pub struct Connections {
     pub total_s: f64,
     /// p50 over the p50 of the point before; absent where that point holds fewer than 1000
     /// connections.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub to_previous: Option<f64>,
     /// The side that connects.
     pub client: Side,
     /// The side that accepts, where it is on this machine and ours.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<Side>,
     /// Connections that each acceptor took, or, up to 100,000, that were open at each process of
     /// a server that was there before; absent for one. `per_worker` has their fairness.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub accepted: Vec<u64>,
     /// Connections that found an even port, and an odd one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parities: Option<[u64; 2]>,
     /// The ports that the kernel may choose from.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port_range: Option<PortRange>,
     /// Sets of ports that fill one by one: source addresses times destination ports, or source
     /// addresses alone where bind() takes the port.
@@ -158,42 +142,34 @@ pub struct Connections {
     /// connection with its ends on this machine
     /// ([how](method/connections.md#what-is-counted-as-memory)); absent under 1000 connections,
     /// and where it shrank.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub slab_bytes_each: Option<f64>,
     /// The same for single caches: those above 8 bytes, the caches of files included. The
     /// kernel merges caches of like size under one name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub slab_caches: BTreeMap<String, f64>,
     /// The same for MemAvailable, which moves with everything else on the machine.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_bytes_each: Option<f64>,
     /// TCP sockets of this network namespace (/proc/net/sockstat): `inuse`, `orphan`, `tw`,
     /// `alloc`, and `mem` in pages.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub sockstat: BTreeMap<String, u64>,
     /// Sockets in TIME_WAIT that this sweep left, when all were closed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
     /// The greatest lateness of an intended start so far (`--rate`), caused by a slow
     /// previous connection or a wait for the server.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lag_ns: Option<u64>,
     /// Which limits come next, the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub next_limits: Vec<NextLimit>,
     /// Connections of the whole sweep that the peer had closed or reset by the end of this
     /// point; absent with `only` and in older files.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
     /// The number of the first of these, in the order of opening, from 1; absent where none was
     /// lost, and with several hosts.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_lost: Option<u64>,
     /// How many were opened when the sweep's first loss was seen.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loss_seen_at: Option<u64>,
     /// What ended the sweep here: which call, with which error, after how many.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stopped: Option<Stopped>,
     /// Last point of a sweep: from a decade of connections open (`1k..10k`) to medians over the
     /// whole sweep.
@@ -202,6 +178,7 @@ pub struct Connections {
 }
 
 /// One side of the connections, over this point.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Processes that carry it, all of the sweep.
@@ -209,14 +186,11 @@ pub struct Side {
     /// CPU time, exact.
     pub cpu_s: f64,
     /// Its parts, as sampled by the kernel.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_user_s: Option<f64>,
     /// See `cpu_user_s`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_system_s: Option<f64>,
     /// jostle's own memory for each open connection: private pages, the share of shared ones,
     /// page tables; absent under 1000.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_bytes_each: Option<f64>,
 }
 
@@ -246,22 +220,21 @@ pub struct Stopped {
 }
 
 /// Medians of one decade.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decade {
     /// Median time of connect(), or of bind() with `--only bind`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_ns_p50: Option<u64>,
     /// Median time of accept4().
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub accept_ns_p50: Option<u64>,
     /// Median time of the first close(), by connections still open.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub close_ns_p50: Option<u64>,
 }
 
 /// How the connections of a point were closed. It is a record of its own, because
 /// connections are closed after the whole sweep. A reader adds it to the run with the
 /// same target, swept values and run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Closing {
     /// As of the run.
@@ -271,16 +244,12 @@ pub struct Closing {
     /// As of the run.
     pub run: u32,
     /// See the run's field.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub close_ns: Option<Distribution>,
     /// See the run's field.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_close_ns: Option<Distribution>,
     /// See the run's `connections`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
     /// The machine's own pulse around the whole sweep. See the run's field.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
     /// Figures of closing alone, by decade.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]

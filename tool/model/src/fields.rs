@@ -101,7 +101,7 @@ struct Member {
 
 /// Adds the public structs and enums of a source file that rustfmt has formatted.
 fn parse(file: &'static str, text: &str, types: &mut Vec<Type>) {
-    let (mut meaning, mut attributes, mut renaming) = (String::new(), String::new(), None);
+    let (mut meaning, mut attributes, mut of_all) = (String::new(), String::new(), String::new());
     let mut open: Option<Type> = None;
     for line in text.lines() {
         let indent = if open.is_some() { "    " } else { "" };
@@ -122,14 +122,12 @@ fn parse(file: &'static str, text: &str, types: &mut Vec<Type>) {
             let meaning = plain(&std::mem::take(&mut meaning));
             let attributes = std::mem::take(&mut attributes);
             match &mut open {
-                Some(of) => {
-                    let renaming = renaming.as_deref();
-                    of.members
-                        .extend(member(line, meaning, &attributes, renaming));
-                }
+                Some(of) => of
+                    .members
+                    .extend(member(line, meaning, &attributes, &of_all)),
                 None => {
-                    renaming = quoted(&attributes, "rename_all = ");
                     open = begin(file, line, meaning);
+                    of_all = attributes;
                 }
             }
         }
@@ -150,12 +148,12 @@ fn begin(file: &'static str, line: &str, meaning: String) -> Option<Type> {
 }
 
 /// The field or the value that this line declares, if it does.
-fn member(line: &str, meaning: String, attributes: &str, renaming: Option<&str>) -> Option<Member> {
+fn member(line: &str, meaning: String, attributes: &str, of_all: &str) -> Option<Member> {
     let (name, of_type) = match line.strip_prefix("pub ") {
         Some(declared) => declared.trim_end_matches(',').split_once(": ")?,
         None => (line.split([',', ' ', '(']).next()?, ""),
     };
-    let written = || match renaming {
+    let written = || match quoted(of_all, "rename_all = ").as_deref() {
         Some("lowercase") => name.to_lowercase(),
         Some("kebab-case") => kebab(name),
         _ => name.to_owned(),
@@ -164,7 +162,8 @@ fn member(line: &str, meaning: String, attributes: &str, renaming: Option<&str>)
         name: quoted(attributes, "rename = ").unwrap_or_else(written),
         meaning,
         of_type: of_type.to_owned(),
-        may_be_absent: attributes.contains("skip_serializing_if"),
+        may_be_absent: attributes.contains("skip_serializing_if")
+            || of_type.starts_with("Option<") && of_all.contains("skip_serializing_none"),
         is_flat: attributes.contains("flatten"),
     })
 }
@@ -287,6 +286,7 @@ mod tests {
 
     const SOURCE: &str = r#"
 /// One run.
+#[skip_serializing_none]
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub struct Run {
@@ -350,7 +350,7 @@ pub enum Ending {
             values: [("on-time", "By itself."), ("stopped", "Otherwise.")]
                 .map(pair)
                 .into(),
-            ..field("ended", "How it ended.", None)
+            ..field("ended?", "How it ended.", None)
         };
         let pieces = "Its parts, see `Part`, in order.";
         let run = Part {

@@ -3,6 +3,7 @@
 
 use crate::record::{Distribution, Verdict};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// One of the hosts of an experiment; its place in the list is its rank.
@@ -39,6 +40,7 @@ pub struct HostCeiling {
 }
 
 /// What one host did in one run of several.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostPart {
     /// Its rank.
@@ -59,32 +61,24 @@ pub struct HostPart {
     /// operations / its window.
     pub throughput_per_s: f64,
     /// CPU time of its workers.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_s: Option<f64>,
     /// CPU time for each operation, as the point has it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_operation: Option<f64>,
     /// Load of its busiest generator or worker: (CPU time + time runnable but not
     /// running) / its wall time.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_share: Option<f64>,
     /// Time that its workers were runnable but not running, over window and
     /// workers.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub runqueue_share: Option<f64>,
     /// 99th percentile of what its generator was late by, where requests come at a
     /// rate.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generator_lag_ns_p99: Option<u64>,
     /// Which distribution of the point `latency_ns` is this host's part of.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latency_of: Option<String>,
     /// That part.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latency_ns: Option<Distribution>,
     /// How many of its values lie in buckets above that of the point's 99th
     /// percentile.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub beyond_p99: Option<u64>,
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]

@@ -6,11 +6,13 @@
 
 use crate::record::{Environment, Neighbour};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// One run of a load generator. Columns have one value for each interval between two looks:
 /// times, bytes and counts are sums over the interval, queues and numbers of connections those
 /// at its end.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
     /// `jostle/3`.
@@ -19,7 +21,6 @@ pub struct Watched {
     pub command: Vec<String>,
     /// Where the server was found: as `--server` names it, or by the command's
     /// connections; absent where neither did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_at: Option<String>,
     /// The machine.
     pub environment: Environment,
@@ -28,16 +29,13 @@ pub struct Watched {
     /// From the start of the command to its end.
     pub elapsed_s: f64,
     /// The command's exit code; absent where a signal ended it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit: Option<i32>,
     /// The signal that ended it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub signal: Option<String>,
     /// Whether the user ended it.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub interrupted: bool,
     /// Place within interleaved pairs (`--double`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pair: Option<Turn>,
     /// Time since the start of the command at the end of each interval.
     pub end_s: Vec<f64>,
@@ -47,16 +45,12 @@ pub struct Watched {
     pub generator: Side,
     /// Share of the command's CPU time that belongs to threads that were seen; absent
     /// where the system did not report the whole.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen_share: Option<f64>,
     /// The server; absent where its processes were not found on this machine.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<Side>,
     /// Their TCP connections; absent where none were found.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traffic: Option<Traffic>,
     /// What the kernel counted; absent where it does not tell, and in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub network: Option<Network>,
     /// Whether the command had Unix sockets, whose traffic cannot be seen.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -65,10 +59,8 @@ pub struct Watched {
     pub machine: Machine,
     /// Reads that the server counted, if it is Redis or memcached; absent where it is neither,
     /// or wants a password.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lookups: Option<Lookups>,
     /// What the command printed; absent where it kept its own streams.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<Output>,
     /// What follows from all of this.
     pub finding: Finding,
@@ -129,6 +121,7 @@ pub struct Turn {
 }
 
 /// Threads of the generator, or of the server.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Most processes at a time.
@@ -138,63 +131,51 @@ pub struct Side {
     /// CPU time of all its threads.
     pub cpu_s: Vec<f64>,
     /// Time that its threads were runnable and not running; absent without schedstat.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queued_s: Option<Vec<f64>>,
     /// Time for which it was stopped by a signal.
     pub stopped_s: Vec<f64>,
     /// Threads that waited for a disk or another wait that no signal ends (state D), at the end
     /// of the interval; of the server alone, absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub on_disk: Option<Vec<f64>>,
     /// Their page faults that had to read a disk or swap; absent as above.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub major_faults: Option<Vec<f64>>,
     /// Bytes that its processes read from disks and wrote to them, from the first look that met
     /// such a thread to the last; absent where there was none, or they may not be read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disk_bytes: Option<u64>,
     /// Time for which all its processes had ended; absent where some lived to the end.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gone_s: Option<Vec<f64>>,
     /// The process that used most CPU time; absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub largest: Option<Process>,
     /// Time for which a CPU quota of its control groups kept it from running, summed
     /// over CPUs; absent without a quota.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub throttled_s: Option<Vec<f64>>,
     /// The tightest quota, in CPUs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quota_cpus: Option<f64>,
     /// The control group of that quota.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quota_group: Option<String>,
     /// Its processes that waited for a lock, as their own titles say (PostgreSQL), which are
     /// read twice a second; absent where none did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub at_locks: Option<Vec<f64>>,
     /// CPUs that its processes may run on; absent where that cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allowed_cpus: Option<u64>,
     /// The threads that were busiest over the whole run, at most eight.
     pub busiest: Vec<Thread>,
 }
 
 /// One process.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// As the kernel names it (comm).
     pub name: String,
     /// The file name of its program, where that is another: a script has its own name, and its
     /// interpreter is the program. Absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program: Option<String>,
     /// Its number.
     pub pid: u64,
     /// Most threads at a time.
     pub threads: u64,
     /// GOMAXPROCS of its environment.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gomaxprocs: Option<u64>,
     /// CPU time of all its threads.
     pub cpu_s: Vec<f64>,
@@ -216,6 +197,7 @@ pub struct Thread {
 }
 
 /// The TCP connections between generator and server.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// The server's port.
@@ -236,41 +218,31 @@ pub struct Traffic {
     /// there; without `network` those of the whole network namespace.
     pub opened: Vec<f64>,
     /// Connections whose first segment (SYN) had no answer yet; absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connecting: Option<Vec<f64>>,
     /// Bytes that had arrived at the generator and that it had not read.
     pub generator_unread_bytes: Vec<f64>,
     /// Connections on which it had not read all that had arrived; absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generator_unread: Option<Vec<f64>>,
     /// Bytes that had arrived at the server and that it had not read; absent where its
     /// sockets are not on this machine.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_unread_bytes: Option<Vec<f64>>,
     /// Connections on which it had not read all that had arrived; absent as above.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_unread: Option<Vec<f64>>,
     /// Ends, of both sides, at which something was written that no segment had carried yet;
     /// absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unsent: Option<Vec<f64>>,
     /// Connections on which the generator had received later than it had sent: no answer was
     /// owed; absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idle: Option<Vec<f64>>,
     /// Connections that surely waited for an answer; absent in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Vec<f64>>,
     /// Those among them whose answers before had come at distances of more than six tenths of their
     /// median, if that was two ticks of the kernel's clock or more, and they were eight or more;
     /// absent as above.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub in_turn: Option<Vec<f64>>,
     /// Connections that waited to be accepted; absent as above.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backlog: Option<Vec<f64>>,
     /// How many may wait.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backlog_limit: Option<u64>,
     /// Sockets in TIME_WAIT in this network namespace.
     pub time_wait: Vec<f64>,
@@ -324,6 +296,7 @@ pub struct Network {
 }
 
 /// The machine's CPUs.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// How many.
@@ -331,11 +304,9 @@ pub struct Machine {
     /// Time that the hypervisor took, over all CPUs.
     pub stolen_s: Vec<f64>,
     /// CPU time of other processes; absent where not all can be seen.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others_s: Option<Vec<f64>>,
     /// CPU time of the processes of this machine that the server asks, of those that these ask,
     /// and of what they have started; absent where there are none, and in older records.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub behind_s: Option<Vec<f64>>,
     /// CPU time of jostle itself.
     pub tool_s: Vec<f64>,
@@ -387,15 +358,14 @@ impl Limit {
 }
 
 /// The judgement. It follows from the series; a reader can compute it again.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was at its limit.
     pub limit: Limit,
     /// From when on, since the start of the command; absent where nothing was.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub since_s: Option<f64>,
     /// Until when, where it ended before the judged time did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until_s: Option<f64>,
     /// The limit of each second, or of each sixtieth of a longer run, from `from_s` on:
     /// G generator, S server, D downstream, M machine, P ports, T timer, - path, ? undecided,
@@ -408,17 +378,14 @@ pub struct Finding {
     pub to_s: f64,
     /// (CPU time + run-queue wait) / wall time of the busiest generator thread; absent
     /// where nothing was seen of it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generator_busy_share: Option<f64>,
     /// The same of the server.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_busy_share: Option<f64>,
     /// Why, one sentence each, the decisive one first.
     pub reasons: Vec<String>,
     /// What that means for the figures that the command printed.
     pub meaning: String,
     /// A command that would decide or help; absent where there is none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
 }
 

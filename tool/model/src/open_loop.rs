@@ -3,11 +3,13 @@
 
 use crate::record::{Distribution, Percentiles};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The requests of `rate` whose intended start lay in the window. `planned` is always the sum
 /// of `done`, `failed`, `dropped` and `in_flight`. `operations` counts the successes that
 /// *ended* in the window. `service_ns`, `failed_ns` and `series` go by intended start; `codes`
 /// and `errors` are of the whole run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
     /// Intended starts within the window, by the schedule that was fixed before
@@ -29,14 +31,11 @@ pub struct OpenLoop {
     pub dropped_at_end: u64,
     /// The generator's lag: from the intended start, or from the time at which a slot was
     /// free if that was later, to the sending.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generator_lag_ns: Option<Distribution>,
     /// The target's lag: from the intended start until a slot was free.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target_lag_ns: Option<Distribution>,
     /// The lag of the canary, a process beside the generators that repeatedly sleeps for 1
     /// ms.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub canary_lag_ns: Option<Distribution>,
     /// Percentiles of the response time, with dropped requests and those in flight taken as
     /// censored.

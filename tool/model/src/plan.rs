@@ -9,6 +9,7 @@ use crate::list::List;
 use crate::options::{OPTIONS, ValueKind};
 use crate::text::redacted;
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::borrow::Cow;
 
 pub use crate::options::Plan;
@@ -181,7 +182,7 @@ words! {
 pub(crate) use words;
 
 /// Which CPUs the workers may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub enum Place {
     /// Wherever the scheduler puts them.
     None,
@@ -236,20 +237,6 @@ impl std::fmt::Display for Place {
                 write!(f, "cpus:{}", list.join(","))
             }
         }
-    }
-}
-
-impl Serialize for Place {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Place {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Place, D::Error> {
-        String::deserialize(d)?
-            .parse()
-            .map_err(serde::de::Error::custom)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where a server under test is found on this machine, as users name it.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::fmt;
 use std::str::FromStr;
 
 /// Names the processes of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub enum ServerAt {
     /// Whoever listens on this TCP port: `:6379`.
     Port(u16),
@@ -54,19 +54,6 @@ impl fmt::Display for ServerAt {
             ServerAt::Unix(path) => write!(f, "unix:{path}"),
             ServerAt::Group(path) => write!(f, "cgroup:{path}"),
         }
-    }
-}
-
-impl Serialize for ServerAt {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ServerAt {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ServerAt, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -6,11 +6,13 @@
 //! documents, as lockscale's options did (microseconds for hold and idle,
 //! seconds for the duration).
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_with::SerializeDisplay;
 use std::fmt;
 
 /// A span of time in whole nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay)]
 pub struct Nanos(pub u64);
 
 /// The unit that a bare number stands for.
@@ -98,26 +100,27 @@ impl fmt::Display for Nanos {
     }
 }
 
-impl Serialize for Nanos {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+/// A text that `parse` reads. A bare number is refused, because its unit would be unclear.
+fn with_unit<'de, D: Deserializer<'de>, T>(
+    d: D,
+    parse: fn(&str, Unit) -> Result<T, String>,
+    bare: Unit,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(d)?;
+    if text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0" {
+        return Err(D::Error::custom(complaint(&text)));
     }
+    parse(&text, bare).map_err(D::Error::custom)
 }
 
-/// In a plan a time is a text with its unit. A bare number is refused, because its unit
-/// would be unclear.
 impl<'de> Deserialize<'de> for Nanos {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
-        let text = String::deserialize(d)?;
-        if text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0" {
-            return Err(serde::de::Error::custom(complaint(&text)));
-        }
-        Nanos::parse(&text, Unit::Seconds).map_err(serde::de::Error::custom)
+        with_unit(d, Nanos::parse, Unit::Seconds)
     }
 }
 
 /// What an owner does while it holds the lock, or between two acquisitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, SerializeDisplay)]
 pub enum Busy {
     /// Sleeps for this long; zero means not at all (no system call either).
     Sleep(Nanos),
@@ -155,19 +158,9 @@ impl fmt::Display for Busy {
     }
 }
 
-impl Serialize for Busy {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
 impl<'de> Deserialize<'de> for Busy {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Busy, D::Error> {
-        let text = String::deserialize(d)?;
-        if text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0" {
-            return Err(serde::de::Error::custom(complaint(&text)));
-        }
-        Busy::parse(&text, Unit::Micros).map_err(serde::de::Error::custom)
+        with_unit(d, Busy::parse, Unit::Micros)
     }
 }
 

@@ -20,7 +20,7 @@ pub fn along(run: &Run) -> Vec<Option<(f64, bool)>> {
 
 /// The median tenth's; of none no tenth is a burst.
 pub fn usual(means: impl Iterator<Item = f64>) -> f64 {
-    median(&means.collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
+    median(means).unwrap_or(f64::INFINITY)
 }
 
 /// Whether a tenth is a burst beside the median one.

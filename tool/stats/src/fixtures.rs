@@ -169,7 +169,7 @@ pub fn judge(check: &Check, runs: &[Run]) -> Option<Reason> {
 /// What a check says of runs.
 pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Run]) -> Option<Reason> {
     let runs: Vec<&Run> = runs.iter().collect();
-    (check.judge)(&Evidence {
+    check.look(&Evidence {
         experiment,
         runs: &runs,
     })

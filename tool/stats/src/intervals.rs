@@ -6,14 +6,16 @@
 //! edition 2003, section 7.1).
 
 use crate::summary::Estimate;
+use std::borrow::Borrow;
 
 /// Coverage that an interval has at least.
 pub(crate) const COVERAGE: f64 = 0.95;
 
 /// The middle value, or the mean of the middle two. None where empty or where
 /// a value is not finite.
-pub fn median(values: &[f64]) -> Option<f64> {
-    sorted(values).map(|sorted| middle(&sorted))
+pub fn median(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().map(|value| *value.borrow()).collect();
+    sorted(&values).map(|sorted| middle(&sorted))
 }
 
 pub(crate) fn sorted(values: &[f64]) -> Option<Vec<f64>> {

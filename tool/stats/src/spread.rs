@@ -195,7 +195,7 @@ pub fn busy(point: &PointSummary<'_>) -> Option<f64> {
             .map(|generator| generator.busy_share);
         shares.reduce(f64::max)
     });
-    median(&busiest.collect::<Vec<_>>())
+    median(busiest)
 }
 
 fn limit(point: &PointSummary<'_>, attribution: &Attribution) -> LimitedBy {

@@ -1,7 +1,7 @@
 //! The set-up in which rows are tried: keeper, machine and result file of one calibration.
 
 use super::group::Group;
-use super::rows::Row;
+use super::rows::Attempt;
 use super::trial::{Agreement, Trial};
 use crate::args::{Calibrate, Cli, Verb};
 use crate::progress::Line;
@@ -11,6 +11,7 @@ use jostle_engine::experiment::exit;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::resolve::resolve;
 use jostle_engine::world::World;
+use jostle_model::calibrated::Finding;
 use jostle_model::plan::Plan;
 use jostle_model::record::{Record, Run};
 use jostle_report::{ResultSet, Writer};
@@ -100,25 +101,25 @@ impl Bench {
     }
 
     /// Says which row is tried.
-    pub(super) fn show(&self, row: &Row, nth: u64, trials: u64) {
+    pub(super) fn show(&self, finding: &Finding, nth: u64, trials: u64) {
         let round = match trials {
             1 => String::new(),
             _ => format!(", trial {nth} of {trials}"),
         };
         self.line
-            .pin(&format!("row {}: {}{round}", row.number, row.planted));
+            .pin(&format!("row {}: {}{round}", finding.row, finding.planted));
     }
 
-    /// One trial of a row.
-    pub(super) fn attempt(&mut self, row: &Row) -> Result<Trial, Stop> {
-        once_more(|| self.attempt_once(row))
+    /// One trial of a case.
+    pub(super) fn attempt(&mut self, attempt: Attempt) -> Result<Trial, Stop> {
+        once_more(|| self.attempt_once(attempt))
     }
 
     /// If a finding was wrong while other programs used the machine, the trial cannot tell,
     /// because the cause is unknown.
-    fn attempt_once(&mut self, row: &Row) -> Result<Trial, Stop> {
+    fn attempt_once(&mut self, attempt: Attempt) -> Result<Trial, Stop> {
         self.made.clear();
-        let mut trial = (row.trial)(self)?;
+        let mut trial = attempt(self)?;
         if let Agreement::Differs(why) = &trial.said
             && let Some(disturbed) = self.disturbed()
         {
@@ -136,7 +137,7 @@ impl Bench {
             runs: &runs,
         };
         let checks: [&Check; 2] = [&steal::CHECK, &neighbours::CHECK];
-        let said = checks.iter().find_map(|check| (check.judge)(&evidence));
+        let said = checks.iter().find_map(|check| check.look(&evidence));
         said.map(|reason| reason.text)
     }
 

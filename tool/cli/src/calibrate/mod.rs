@@ -24,7 +24,7 @@ use jostle_model::record::{Record, SCHEMA};
 use jostle_report::Writer;
 use jostle_report::calibrated::render;
 use jostle_stats::binomial::bounds;
-use rows::{ROWS, Row};
+use rows::{Attempt, ROWS, Row};
 use std::time::Instant;
 use trial::{Agreement, Trial};
 
@@ -47,7 +47,7 @@ pub(crate) fn calibrate(asked: &Calibrate) -> Result<u8, Failure> {
     let started_at = measure::rfc3339(std::time::SystemTime::now());
     messages::hold();
     let mut bench = Bench::set_up(writer, asked)?;
-    let mut findings: Vec<Tally> = rows.iter().map(|row| Tally::of(row)).collect();
+    let mut findings: Vec<Tally> = rows.into_iter().flat_map(Tally::all_of).collect();
     let ended = try_all(&mut bench, &mut findings, trials)?;
     let calibrated = Calibrated {
         schema: SCHEMA.to_owned(),
@@ -124,8 +124,8 @@ fn try_all(bench: &mut Bench, findings: &mut [Tally], trials: u64) -> Result<Opt
     for nth in 1..=trials {
         for tally in findings.iter_mut() {
             let start = Instant::now();
-            bench.show(tally.row, nth, trials);
-            match bench.attempt(tally.row) {
+            bench.show(&tally.finding, nth, trials);
+            match bench.attempt(tally.attempt) {
                 Ok(trial) => tally.add(trial),
                 Err(Stop::Ended(code)) => return Ok(Some(code)),
                 Err(Stop::Failed(error)) => return Err(Failure::Failed(anyhow!(error))),
@@ -137,27 +137,28 @@ fn try_all(bench: &mut Bench, findings: &mut [Tally], trials: u64) -> Result<Opt
     Ok(None)
 }
 
-/// A row and how its trials came out.
+/// A case of a row and how its trials came out.
 struct Tally {
-    row: &'static Row,
+    attempt: Attempt,
     finding: Finding,
     differed: Option<String>,
     untold: Option<String>,
 }
 
 impl Tally {
-    fn of(row: &'static Row) -> Tally {
-        Tally {
-            row,
+    /// One for each case of the row.
+    fn all_of(row: &Row) -> impl Iterator<Item = Tally> {
+        row.cases.iter().map(|(planted, attempt)| Tally {
+            attempt: *attempt,
             finding: Finding {
                 row: row.number,
                 name: row.name.to_owned(),
-                planted: row.planted.to_owned(),
+                planted: (*planted).to_owned(),
                 ..Finding::default()
             },
             differed: None,
             untold: None,
-        }
+        })
     }
 
     fn was_tried(&self) -> bool {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     fn after(saids: &[Agreement]) -> Finding {
-        let mut tally = Tally::of(ROWS[0]);
+        let mut tally = Tally::all_of(ROWS[0]).next().unwrap();
         saids
             .iter()
             .cloned()
@@ -292,6 +293,6 @@ mod tests {
 
     #[test]
     fn what_was_never_tried_is_not_listed() {
-        assert!(!Tally::of(ROWS[0]).was_tried());
+        assert!(!Tally::all_of(ROWS[0]).any(|tally| tally.was_tried()));
     }
 }

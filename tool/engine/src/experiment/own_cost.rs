@@ -112,8 +112,7 @@ impl Course<'_, '_> {
 /// From the blocks (counting alone, full, without stamps, without witness; in
 /// ns a pair) to the record.
 fn own_cost(blocks: &[[f64; 4]], plan: &Plan) -> Option<OwnCost> {
-    let column =
-        |n: usize| intervals::median(&blocks.iter().map(|block| block[n]).collect::<Vec<_>>());
+    let column = |n: usize| intervals::median(blocks.iter().map(|block| block[n]));
     let added: Vec<f64> = blocks.iter().map(|block| block[1] - block[0]).collect();
     let stamps: Vec<f64> = blocks.iter().map(|block| block[1] - block[2]).collect();
     let pair_ns = column(0)?;

@@ -79,7 +79,7 @@ fn side(context: &Context, cpus: (usize, usize), timer_slack: Nanos) -> Option<S
     };
     Some(Side {
         late_ns: measured.then(|| made(sleeps))?,
-        wake_ns: intervals::median(&made(rounds))?,
+        wake_ns: intervals::median(made(rounds))?,
     })
 }
 

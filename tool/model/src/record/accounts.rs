@@ -1,11 +1,13 @@
 //! CPU time during a run by owner, from the scheduler's clocks and not from its ticks.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// CPU time between two readings, by its owner, and how long our own threads queued.
 ///
 /// All times come from the scheduler's clocks. They advance in steps of up to a tick while
 /// a thread runs, so that each is exact to one tick per CPU at either end.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accounts {
     /// Time between the two readings.
@@ -15,17 +17,14 @@ pub struct Accounts {
     /// The workers.
     pub workers_s: f64,
     /// Processes that were started for requests, and programs that workers keep (`pipe`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub requests_s: Option<f64>,
     /// The server under test, with its threads and descendants; absent where its processes are
     /// not known or run on another host.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_s: Option<f64>,
     /// jostle's other processes.
     pub tool_s: f64,
     /// Other processes that may run on those CPUs; absent where not all processes of the
     /// machine can be seen (a container, hidepid).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others_s: Option<f64>,
     /// The largest of them, at most three.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -37,40 +36,30 @@ pub struct Accounts {
     pub kernel_threads: Vec<Neighbour>,
     /// All tasks of the machine, by the root of `cpuacct`; absent without control groups of
     /// version 1.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub whole_s: Option<f64>,
     /// The part of `whole_s` without an owner: processes that began and ended between the
     /// readings, and whose parent is gone too, plus the clocks' steps.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unexplained_s: Option<f64>,
     /// What those CPUs ran beside ours, by their own clocks (`cpuacct.usage_percpu`): other
     /// processes, kernel threads, programs that ended; absent without control groups of version
     /// 1.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub foreign_s: Option<f64>,
     /// Ticks in soft interrupts on those CPUs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirq_ticks: Option<u64>,
     /// Packets that those CPUs handled (/proc/net/softnet_stat).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packets: Option<u64>,
     /// Segments that the workers' connections carried in both directions (TCP_INFO); absent
     /// where they have none, open others meanwhile, or are more than 500.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_packets: Option<u64>,
     /// [Slices of the window](method/accounts.md#when-is-a-slice-clean), for `contend` on one
     /// host whose workers start no programs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub readings: Option<Readings>,
     /// Time that threads of workers and server were runnable and not running, summed;
     /// absent without schedstat.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waited_s: Option<f64>,
     /// Share of these threads that was looked at.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waited_coverage: Option<f64>,
     /// Time that the hypervisor took on those CPUs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stolen_s: Option<f64>,
 }
 

@@ -3,38 +3,31 @@
 use crate::connect;
 use crate::plan::{Fault, Plan, Shape};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The swept values of a point; what is not swept is absent.
+#[skip_serializing_none]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct At {
     /// Contending workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u64>,
     /// `stream` and `churn`: operations of each worker.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operations: Option<u64>,
     /// `hold`: locks that each worker holds at the peak.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub keys: Option<u64>,
     /// `connect`: connections that are open.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub open: Option<u64>,
     /// `connect`: other sockets that listen.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub listeners: Option<u64>,
     /// `connect`: source addresses.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sources: Option<u64>,
     /// `rate`: requests offered a second.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<u64>,
     /// `spread`: generators over which the requests in flight are spread.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generators: Option<u64>,
     /// `recover`: `kill`, `stop`, `cut`, `server-kill` or `server-stop`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
 }
 

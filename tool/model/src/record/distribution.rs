@@ -1,6 +1,7 @@
 //! Distributions of times: their summaries, and the histograms behind them.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 use std::ops::Index;
 
@@ -48,15 +49,12 @@ pub struct Waits {
 #[serde(from = "Named", into = "Named")]
 pub struct Percentiles(Option<Box<[Option<u64>; 4]>>);
 
+#[skip_serializing_none]
 #[derive(Serialize, Deserialize)]
 struct Named {
-    #[serde(skip_serializing_if = "Option::is_none")]
     p50: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     p90: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     p99: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     p999: Option<u64>,
 }
 

@@ -4,9 +4,11 @@ use super::Latencies;
 use crate::calibrated::Specimens;
 use crate::hosts::{HostCeiling, HostHere};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// The machine on which an experiment ran.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Host name.
@@ -18,10 +20,8 @@ pub struct Environment {
     /// CPUs that this process may use.
     pub cores: u64,
     /// Frequency governor of the first CPU, where the kernel offers one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// The kernel's clock source.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_clock_source: Option<String>,
     /// `exact`, or `sampled, N ticks/s`: how the kernel splits user from system time.
     pub cpu_accounting: String,
@@ -30,7 +30,6 @@ pub struct Environment {
     /// Memory available at the start.
     pub memory_available_bytes: u64,
     /// stolen / (busy + stolen); absent under 200 ticks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share_since_boot: Option<f64>,
     /// Limits by name, such as `RLIMIT_NOFILE soft`, `pids.max`. One that binds nothing or is
     /// hidden is absent.
@@ -43,7 +42,6 @@ pub struct Environment {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,
     /// cgroup of this process, `v1` or `v2` with its path.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// File system of each target's path, by target as typed.
     pub file_systems: BTreeMap<String, String>,
@@ -65,6 +63,7 @@ pub struct Environment {
 }
 
 /// What the tool measured of itself.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// `rdtscp` or `CLOCK_MONOTONIC`.
@@ -73,18 +72,15 @@ pub struct Calibration {
     pub stamp_ns: f64,
     /// Bound on the offset between two CPUs' clocks; absent with one CPU, or if the CPUs were
     /// too busy to bound it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_uncertainty_ns: Option<f64>,
     /// How long this machine's simplest acts took before the first run. Experiments of one
     /// command that begin within 10 s share it and `own_cost`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latencies: Option<Latencies>,
     /// From target, as typed, to what measuring costs beside it; with `pipe` also of
     /// `echo+pipe`. One worker, without hold and idle.
     pub own_cost: BTreeMap<String, OwnCost>,
     /// The last `jostle calibrate` with this build on this machine; absent where
     /// there was none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub specimens: Option<Specimens>,
     /// The rate of each of several hosts alone, before the first run of `contend` and `spread`
     /// ([method](method/hosts.md#are-the-hosts-equal-clients)).

@@ -1,12 +1,14 @@
 //! Whether a lock let two owners in.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// What the witness of exclusion saw over the whole run, warm-up and drain included. In
 /// `recover` only overlaps count as violations in which both were [entitled to
 /// own](recover.md#what-do-the-columns-mean); a lease entitles until it ends, less 200
 /// millionths for the drift of two clocks. Overlaps after the fault are no violations of the
 /// user's own locks, which may have a lease that jostle knows nothing of.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exclusion {
     /// Acquisitions that the witness checked.
@@ -18,23 +20,18 @@ pub struct Exclusion {
     /// Increments under the lock that are missing.
     pub lost_updates: u64,
     /// Fencing tokens of exclusive grants that were compared with the greatest before them.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tokens_checked: Option<u64>,
     /// Those that were not greater.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tokens_out_of_order: Option<u64>,
     /// Share of the readers that writers checked; only in shared mode.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reader_coverage: Option<f64>,
     /// Median of the interval in which an overlap could be seen; absent with under 20 stamped
     /// grants.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub inner_interval_ns: Option<u64>,
     /// The first few, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub examples: Vec<String>,
     /// Owners on different hosts, where there were several.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub across: Option<Box<Across>>,
 }
 

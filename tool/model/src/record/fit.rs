@@ -2,8 +2,10 @@
 
 use super::At;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// How one figure of one target grows with one swept value.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// The target as typed.
@@ -28,13 +30,11 @@ pub struct Fit {
     /// laws), `falls`, `bends`, `no_law`, `too_few` (under 6 values, 2 decades or 6 runs).
     pub finding: String,
     /// The figure at `to` over that at `from`, by block; absent under 6 blocks with both.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ratio: Option<Interval>,
     /// The laws that the data allow and cannot tell apart.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub laws: Vec<FitLaw>,
     /// c of a + b N^c; absent where nothing surely grows.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exponent: Option<Interval>,
     /// Places where the figure's growth changes, each between two values of N.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -44,11 +44,9 @@ pub struct Fit {
     pub parts: Vec<FitPart>,
     /// The universal scalability law, for lock services and for workers that each have a CPU,
     /// from 6 numbers of workers.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usl: Option<Usl>,
     /// The number of workers with the highest throughput, where two larger ones surely had
     /// under 95 % of it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peak: Option<u64>,
     /// All of it in one sentence.
     pub text: String,

@@ -2,9 +2,11 @@
 
 use super::Distribution;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The cost of keeping all locks of a run for a time
 /// ([definitions](method/streams.md#when-is-a-renewal-due)).
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// For how long all of them were kept, in seconds.
@@ -12,13 +14,10 @@ pub struct Kept {
     /// How many there were.
     pub locks: u64,
     /// How long a lease lasts at least that nobody renews; absent if there is nothing to renew.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_s: Option<f64>,
     /// Time between two renewals of it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub renewed_every_s: Option<f64>,
     /// Whether one renewal keeps all locks of a worker, since they belong to its session.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub one_session: Option<bool>,
     /// Renewals that the server confirmed in that time.
     pub renewals: u64,
@@ -28,33 +27,24 @@ pub struct Kept {
     /// Locks of the whole run whose lease ended while they were held.
     pub lapsed: u64,
     /// From when a renewal was due until the server had confirmed it, over the whole run.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub renewal_late_ns: Option<Distribution>,
     /// Times that a worker sent something in that time, to be answered.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round_trips: Option<u64>,
     /// Bytes of both directions in that time, without the headers of TCP and below.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<u64>,
     /// TCP connections of the workers.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<u64>,
     /// CPU time of the workers in that time.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_s: Option<f64>,
     /// CPU time of the server's processes in that time; absent on another host.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_cpu_s: Option<f64>,
     /// CPU time of the server's processes for each second before the first lock, the workers
     /// being connected.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_idle_cpu_us_per_s: Option<f64>,
     /// Memory of the server's processes (Pss, and page tables) before the first lock, the
     /// workers being connected.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_memory_before_bytes: Option<u64>,
     /// The same at the end of that time.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_memory_bytes: Option<u64>,
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Accounts, Anchor, Causes, Counts, Machine};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// The window of a run, and the time around it.
@@ -37,48 +38,39 @@ impl Window {
 }
 
 /// What a run's workers used of the CPUs.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// CPU time of the workers in the window, exact; absent if a clock could not be read at
     /// both edges (a worker died). For `connect` that of the client processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
     /// User part of `cpu_s`; see `cpu_split`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_user_s: Option<f64>,
     /// System part of `cpu_s`; see `cpu_split`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_system_s: Option<f64>,
     /// How the parts were obtained: `sampled`, or `exact`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_split: Option<String>,
     /// The part of cpu_s that workers spun so that sleeping holds end on time; absent
     /// where none did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spun_s: Option<f64>,
     /// (cpu_s - spun_s) / operations; for requests (cpu_s + children_user_s +
     /// children_system_s) / all requests made, failed ones included.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
     /// Share of the window that one reading of all CPU clocks took.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_read_share: Option<f64>,
     /// Times that a worker was put on a CPU within the window; absent without the kernel's
     /// schedstat, or where reading it would take over 1 % of the window.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<u64>,
     /// Time that workers were runnable but not running, summed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub runqueue_wait_s: Option<f64>,
     /// CPU time of the processes that were started for requests, user.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub children_user_s: Option<f64>,
     /// CPU time of the processes that were started for requests, system.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub children_system_s: Option<f64>,
 }
 
 /// What surrounded a run, what went wrong in it, and what was planted. The keeper fills it.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Circumstances {
     /// What the kernel counted of the workers' threads, from their arrival to their end
@@ -89,10 +81,8 @@ pub struct Circumstances {
     /// What the whole machine did meanwhile.
     pub machine: Machine,
     /// Who used the CPUs meanwhile, by the scheduler's clocks.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub accounts: Option<Box<Accounts>>,
     /// The profiler or tracer that ran along, as started, and whether it ended early.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub during: Option<String>,
     /// Failed calls by errno, answers that are not a success (`code 3`), `stuck_at_end`
     /// (workers that had to be killed), `handoff_before_release` (hand-offs that ended before
@@ -104,7 +94,6 @@ pub struct Circumstances {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
     /// What was looked at outside the lock; absent where nothing went wrong.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub causes: Option<Box<Causes>>,
     /// Workers, and servers that jostle launched, that ended too early, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -121,6 +110,5 @@ pub struct Circumstances {
     pub setup: BTreeMap<String, f64>,
     /// What the machine itself took for its simplest acts, just before the run
     /// and just after it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
 }

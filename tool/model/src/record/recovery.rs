@@ -4,9 +4,11 @@
 
 use crate::plan::Fault;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// One run of `recover`. Stamps are nanoseconds of `CLOCK_MONOTONIC`, and all figures follow
 /// from them and from `history`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
     /// What struck: `kill`, `stop`, `cut`, `server-kill`, `server-stop`.
@@ -17,72 +19,55 @@ pub struct Recovery {
     pub within_ns: u64,
     /// The lease of the lock; absent where it has none, or where jostle cannot know of one
     /// (`lib:`, `pipe:`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_ns: Option<u64>,
     /// By so much a lease may end early, since the service counts in steps (memcached:
     /// seconds).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease_step_ns: Option<u64>,
     /// When the owner asked for its lease, or for the last renewal that succeeded; the lease
     /// does not end before this and the lease together.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leased_at_ns: Option<u64>,
     /// Who was struck; absent in records of versions that did not tell.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub struck: Option<Struck>,
     /// Just before the fault struck; times until something count from here.
     pub struck_at_ns: u64,
     /// Just after the call that struck it.
     pub struck_by_ns: u64,
     /// When what was stopped was let go on, or the restarted service accepted connections.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub returned_at_ns: Option<u64>,
     /// From the fault to the next grant that came before the owner began to release. Absent:
     /// the service kept the lock for its owner (then there is `after_release_ns`), or nobody
     /// was granted it within the limit.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next_grant_ns: Option<u64>,
     /// What was taken from the next owner and the service, from just before the fault until the
     /// keeper saw the next grant; absent without `next_grant_ns`, or without the kernel's
     /// schedstat.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delays: Option<Delays>,
     /// From the beginning of the owner's release to the next grant, where that came after it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_release_ns: Option<u64>,
     /// From `leased_at_ns` and the lease together to the next grant; negative: it came before.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_lease_ns: Option<i64>,
     /// From `returned_at_ns` to the next grant; negative: it came before.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_return_ns: Option<i64>,
     /// For how long the old owner and a later one both believed that they owned: from the
     /// return of the later one's acquisition to the beginning of the old one's release (where
     /// that failed, to the failure; where its client told it before, to then), or to the
     /// beginning of the later one's release if that came first.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_believed_ns: Option<u64>,
     /// The part of it in which the old owner ran, which is less where it was stopped.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_ran_ns: Option<u64>,
     /// Whether the old owner's client told it that the lock is lost, or its release failed;
     /// absent where the lock was still its own and the release succeeded, and where the answer
     /// to the release was not waited for any longer.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told: Option<bool>,
     /// Who told it first.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told_by: Option<ToldBy>,
     /// From the fault until it was told.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub told_after_ns: Option<u64>,
     /// Whether a resource that checks fencing tokens refused the old owner's last write; absent
     /// without tokens, or where the next owner had not written before.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_refused: Option<bool>,
     /// Whether waiters were served in the order of their first request; absent where fewer than
     /// two were served, or one had to ask again.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub in_order: Option<bool>,
     /// Waiters that were granted the lock.
     pub served: u64,
@@ -125,25 +110,22 @@ pub struct Delays {
 }
 
 /// One event.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// When, by `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// The owner is 0, the waiters follow in the order in which they came; absent: the
     /// tool, or the service.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process: Option<u64>,
     /// What.
     pub what: What,
     /// The fencing token that was granted, or written with.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<u64>,
     /// The words of a failure.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub said: Option<String>,
     /// How often the same failure came to the process in a row, of which the first three are
     /// listed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub times: Option<u64>,
 }
 

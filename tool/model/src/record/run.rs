@@ -9,9 +9,11 @@ use crate::connect::Connections;
 use crate::hosts::HostPart;
 use crate::open_loop::OpenLoop;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// One run of one point.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The target as typed.
@@ -34,14 +36,11 @@ pub struct Run {
     pub throughput_per_s: f64,
     /// The rate of a lock without any cost; absent where nothing bounds it (no hold, shared
     /// mode, overlapping ranges).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_per_s: Option<f64>,
     /// Mean length of the idles that slept and ended in the window; sleeps end late. The ideal
     /// is computed with it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idle_mean_ns: Option<f64>,
     /// throughput_per_s / ceiling_per_s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub of_ideal: Option<f64>,
     /// What the workers used of the CPUs.
     #[serde(flatten)]
@@ -56,33 +55,25 @@ pub struct Run {
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub spoilt: bool,
     /// How the operations were shared out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub per_worker: Option<PerWorker>,
     /// One value for each worker, in the order of their numbers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
     /// How long its calls took, and what lies between them.
     #[serde(flatten)]
     pub times: Times,
     /// Waits; full measuring only, as all distributions of a lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_ns: Option<Waits>,
     /// The same of readers alone (`--shared`). Attempts that timed out are censored at the mean
     /// of their mode.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reader_wait_ns: Option<Box<Waits>>,
     /// The same of writers alone.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writer_wait_ns: Option<Box<Waits>>,
     /// `stream` and `churn`: whether the workers contended: `one` lock for all, or each its
     /// `own`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<String>,
     /// `hold`: from the common start until all locks were held.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_phase_s: Option<f64>,
     /// `hold`: from the first release to the end. `window_s` is the sum of both phases.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub release_phase_s: Option<f64>,
     /// `stream`, `hold`, `spread`, and `contend` of lock services: the load of each generator
     /// thread of tasks; for other carriers that of the busiest worker, for `spread` of each
@@ -90,23 +81,17 @@ pub struct Run {
     #[serde(rename = "generators", skip_serializing_if = "Vec::is_empty", default)]
     pub thread_loads: Vec<ThreadLoad>,
     /// Attempts that their timeout ended; only with `acquire-timeout`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u64>,
     /// Contended grants / stamped grants; for `stream` only where several workers take one
     /// lock, one request at a time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_share: Option<f64>,
     /// One operation in this many was stamped; absent with `--measure counts`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp_every: Option<u64>,
     /// Grants that were stamped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stamped: Option<u64>,
     /// What the witness saw.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<Exclusion>,
     /// What having so many connections open is like.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Box<Connections>>,
     /// Requests and `churn`: the parts of an operation in their order.
     /// [targets.md](targets.md#what-answers-requests) has those of each target. A lock of
@@ -118,28 +103,21 @@ pub struct Run {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub codes: BTreeMap<String, u64>,
     /// `rate`: what became of the planned requests.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub open_loop: Option<Box<OpenLoop>>,
     /// Requests that do nothing, [made beside this
     /// run](method/requests.md#what-does-a-request-cost-that-does-nothing); absent if one of
     /// them failed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub null: Option<Null>,
     /// What keeping so many requests in flight was like (`spread`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread: Option<Box<Spread>>,
     /// What keeping all locks for a time cost (`hold --for`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kept: Option<Box<Kept>>,
     /// What a fault led to (`recover`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery: Option<Box<Recovery>>,
     /// The traffic between workers and the server of a lock service.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traffic: Option<ServerTraffic>,
     /// Servers only: what the server counted and used; without fields if nothing is known about
     /// it, as on another machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
     /// Ten equal slices of the window, full measuring only. For `stream` and `hold`: tenths of
     /// the operations of each worker; for requests the successes, with their times from sending
@@ -178,6 +156,7 @@ pub struct Anchor {
 }
 
 /// The whole machine between the two readings at the edges of the window.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Ticks of CPU time in all, over all CPUs.
@@ -190,7 +169,6 @@ pub struct Machine {
     pub softirq_ticks: u64,
     /// Hard interrupts of devices (`intr` of /proc/stat without its sum); absent in older
     /// files.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interrupts: Option<u64>,
     /// Ticks a second for each CPU.
     pub ticks_per_s: u64,
@@ -199,24 +177,18 @@ pub struct Machine {
     /// CPU time of keeper and parent.
     pub harness_cpu_s: f64,
     /// Time between the two readings of the ticks.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub between_s: Option<f64>,
     /// stolen / (busy + stolen); absent under 200 ticks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
     /// Periods in which a CPU quota stopped jostle.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_periods: Option<u64>,
     /// Looks of the keeper at which a worker process had been stopped
     /// (SIGSTOP) or continued since the look before.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub halts: Option<u64>,
     /// What TCP counted meanwhile; absent where no server is asked, and in older files.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tcp: Option<TcpCounts>,
     /// What looks at the connections to the server met; absent where it is not asked over TCP,
     /// for locks that are waited for, and in older files.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tcp_queues: Option<TcpQueues>,
 }
 
@@ -248,6 +220,7 @@ pub struct TcpCounts {
 }
 
 /// Fairness. Workers without an acquisition count in all of these figures.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerWorker {
     /// Fewest acquisitions of one worker.
@@ -270,21 +243,16 @@ pub struct PerWorker {
     pub rotations: f64,
     /// Longest wait, attempts pending at the end included; full measuring only, as the fields
     /// below.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_ns: Option<u64>,
     /// The worker that waited; workers count from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_worker: Option<u64>,
     /// Workers whose attempt was pending at the end of the window, stamped or not. The
     /// distribution of waits has only the stamped ones.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pending: Option<u64>,
     /// Most consecutive grants of a lock to one worker; absent for one worker, shared mode and
     /// ranges that differ; a lower bound if `stamp_every` > 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_streak: Option<u64>,
     /// The same while the worker that ended it was waiting; absent too if `stamp_every` > 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_streak_while_waited: Option<u64>,
 }
 
@@ -306,32 +274,26 @@ pub struct Workers {
 }
 
 /// A lock service's own figures.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// Locks that it granted, or requests (`ldap`: searches) that it answered, from before the
     /// first worker joined until after the last one left, without the requests for these
     /// counts. `connect`: connections accepted so far.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<u64>,
     /// counted less the grants that the workers received, or the requests that they made, in
     /// that time. `connect`: less all opened.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<i64>,
     /// CPU time of its process within the window; absent on another host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
     /// cpu_s per operation, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
     /// `ldap`: connections that authenticated, counted in the same way.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub binds: Option<u64>,
     /// `ldap`: connections that ended with an unbind.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unbinds: Option<u64>,
     /// `hold`: how much its memory grew until all locks were held, divided by their number:
     /// `table_memory` of jostled, `used_memory` of Redis, which also holds connections.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes_per_held_lock: Option<f64>,
 }
 
@@ -404,15 +366,14 @@ pub struct Null {
 }
 
 /// A tenth of the window.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// Acquisitions granted in it.
     pub operations: u64,
     /// Mean wait of those stamped; absent without one. With pipelining the mean of single
     /// locks; for `rate` the response, by intended start.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_wait_ns: Option<f64>,
     /// Mean time of their releases (`hold`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mean_release_ns: Option<f64>,
 }

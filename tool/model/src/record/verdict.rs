@@ -3,6 +3,7 @@
 use super::Causes;
 use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The status of a number: whether it may be believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,6 +44,7 @@ pub enum Claim {
 
 /// One reason for a verdict, as data; `text` is formatted from the other fields.
 /// Files of schema `jostle/1` have `check`, `is`, `claims` and `text` alone.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
     /// The check that found it; `jostle explain CHECK` has its threshold and source.
@@ -52,23 +54,18 @@ pub struct Reason {
     /// The claims that it touches.
     pub claims: Vec<Claim>,
     /// What was measured; absent where the figure has no upper end.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub measured: Option<f64>,
     /// The threshold that `measured` crossed, in `unit`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<f64>,
     /// The unit of both, such as `share`, `rotations`, `us`.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub unit: String,
     /// Where the figure would lie without the finding, as multiples of the measured figure.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bound: Option<Bound>,
     /// Evidence other than numbers: names of programs, errors, an example.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen: Option<String>,
     /// What was looked at outside the lock
     /// ([which](results.md#what-is-looked-at-outside-the-lock)).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub causes: Option<Box<Causes>>,
     /// The hosts that the reason is about, if it is not about all of them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -76,7 +73,6 @@ pub struct Reason {
     /// What makes the check pass: the same command `with` an `option` and its `value`
     /// (`{"with":{"option":"-t","value":"11"}}`) or `without` an `option`, `"again"` the same
     /// command, `{"command":"jostle doctor"}` another command first.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<Remedy>,
     /// The sentence that table and page print, made from the fields above.
     pub text: String,
@@ -134,12 +130,6 @@ impl Verdict {
         self.reasons
             .iter()
             .find(|reason| reason.is == Status::Invalid)
-    }
-
-    /// Whether a reason is INVALID for this claim.
-    pub fn spoils(&self, claim: Claim) -> bool {
-        let mut reasons = self.reasons.iter();
-        reasons.any(|reason| reason.is == Status::Invalid && reason.claims.contains(&claim))
     }
 
     /// The verdict that these reasons make.

@@ -151,7 +151,7 @@ fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String>
     };
     let each = point.runs.iter();
     let means = each.filter_map(|run| Some(run.times.connect_ns.as_ref()?.mean));
-    let mean = median(&means.collect::<Vec<_>>());
+    let mean = median(means);
     let p50 = cost(point);
     let within =
         grew(p99(point), p50) && mean.zip(p50).is_some_and(|(mean, p50)| mean >= FLAT * p50);

@@ -123,7 +123,7 @@ fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     let is_asked = plan.key_count() > 1 && is_plain(plan);
     let shares = point.runs.iter().filter(|_| is_asked);
     let shares = shares.map(|run| waited_elsewhere(run, calls_ns));
-    let share = median(&shares.collect::<Option<Vec<f64>>>()?)?;
+    let share = median(shares.collect::<Option<Vec<f64>>>()?)?;
     (share >= STRIPED).then(|| {
         format!(
             "{:.0} % of the attempts waited although nobody had their name: {DISJOINT}",
@@ -163,7 +163,7 @@ fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
                 .or_else(|| waits.at_least.get("p50"))
                 .map(|ns| *ns as f64)
         });
-        median(&each.flatten().collect::<Vec<_>>())
+        median(each.flatten())
     };
     let readers = wait_ns(|run| run.reader_wait_ns.as_deref())?;
     let writers = wait_ns(|run| run.writer_wait_ns.as_deref())?;

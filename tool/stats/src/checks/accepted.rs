@@ -2,7 +2,6 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Reason, Status};
 
 /// Connections that may be missing on one side.
 const MOST: i64 = 0;
@@ -21,24 +20,19 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let (opened, accepted, difference) = evidence.runs.iter().find_map(|run| {
         let connections = run.connections.as_ref()?;
         let server = run.server?;
         let difference = server.difference.filter(|n| n.abs() > MOST)?;
         Some((connections.opened, server.counted?, difference))
     })?;
-    let found = Found {
-        measured: Some(difference as f64),
-        limit: Some(MOST as f64),
-        seen: Some(format!(
-            "{opened} connections were opened and {accepted} accepted: another program used the \
-             server's port, or the server fell behind"
-        )),
-        remedy: Some(Remedy::Again),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
+    let seen = format!(
+        "{opened} connections were opened and {accepted} accepted: another program used the \
+         server's port, or the server fell behind"
+    );
+    let found = Found::invalid(EVERYTHING, difference as f64, MOST as f64);
+    Some(found.seen(seen).remedy(Remedy::Again))
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! frequency or their caches. What the anchor's acts take just before and just after each run
 //! shows some of it.
 
-use super::{Check, Found, percent, seen};
+use super::{BUT_RATIO, Check, Found, percent, seen};
 use crate::comparison::anchored::Part;
 use crate::intervals::median;
 use crate::summary::PointSummary;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Run, Status};
+use jostle_model::record::Run;
 
 /// Each act in words, and by how much it may take longer beside a point than in the median run
 /// of its file: the 99th percentiles of 421 points (161 for lines) in record/ that were measured
@@ -55,22 +55,13 @@ pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
         else {
             continue;
         };
-        let found = Found {
-            measured: Some(ratio),
-            limit: Some(most),
-            seen: Some(format!(
-                "{act} took {} longer beside these runs than in the rest of the session: the \
-                 machine itself was slower",
-                percent(ratio - 1.0)
-            )),
-            remedy: Some(Remedy::Again),
-            ..Found::default()
-        };
-        let reason = CHECK.reason(
-            Status::Suspect,
-            &[Claim::Absolute, Claim::Distribution],
-            found,
+        let seen = format!(
+            "{act} took {} longer beside these runs than in the rest of the session: the \
+             machine itself was slower",
+            percent(ratio - 1.0)
         );
+        let found = Found::suspect(BUT_RATIO, ratio, most).seen(seen);
+        let reason = CHECK.reason(found.remedy(Remedy::Again));
         point.verdict.is = point.verdict.is.max(reason.is);
         point.verdict.reasons.push(reason);
     }
@@ -79,5 +70,5 @@ pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
 /// What an act took, median over runs; None where a file says that it took no time.
 pub fn level(part: Part, runs: &[&Run]) -> Option<f64> {
     let each = runs.iter().filter_map(|run| part.of(&run.around.anchor?));
-    median(&each.collect::<Vec<_>>()).filter(|ns| *ns > 0.0)
+    median(each).filter(|ns| *ns > 0.0)
 }

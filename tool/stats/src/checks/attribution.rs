@@ -1,9 +1,9 @@
 //! Would more generators have brought more?
 
-use super::{Check, Found, more_generators, seen};
+use super::{BUT_RATIO, Check, Found, more_generators, seen};
 use crate::spread::{IDLE_ENOUGH, MORE, Pair, SAME};
 use jostle_model::Plan;
-use jostle_model::record::{Bound, Claim, LimitedBy, Reason, Status};
+use jostle_model::record::{LimitedBy, Reason};
 
 /// The check. It takes several points, and so has no rule for one: [`reason`] is asked
 /// by [`crate::spread`].
@@ -40,24 +40,12 @@ pub fn reason(plan: &Plan, pair: &Pair) -> Option<Reason> {
     let Pair {
         few, many, ratio, ..
     } = pair;
-    (pair.limit == LimitedBy::Generator).then(|| {
-        let found = Found {
-            measured: Some(ratio.low),
-            limit: Some(MORE),
-            bound: Some(Bound {
-                low: 1.0,
-                high: None,
-            }),
-            seen: Some(format!(
-                "{many} generators did {:.2} times as much as {few} ({:.2} to {:.2})",
-                ratio.ratio, ratio.low, ratio.high
-            )),
-            remedy: more_generators(plan),
-        };
-        CHECK.reason(
-            Status::Suspect,
-            &[Claim::Absolute, Claim::Distribution],
-            found,
-        )
-    })
+    let found = Found::suspect(BUT_RATIO, ratio.low, MORE)
+        .at_least()
+        .seen(format!(
+            "{many} generators did {:.2} times as much as {few} ({:.2} to {:.2})",
+            ratio.ratio, ratio.low, ratio.high
+        ))
+        .remedy(more_generators(plan));
+    (pair.limit == LimitedBy::Generator).then(|| CHECK.reason(found))
 }

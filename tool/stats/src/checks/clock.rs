@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
+use jostle_model::record::Claim;
 
 /// The name, among a point's errors, of the count of hand-offs that ended before they began
 /// by more than the clocks' uncertainty. They are in no histogram.
@@ -37,7 +37,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let overlaps = evidence.sum(|run| run.exclusion.as_ref().map_or(0, |e| e.violations));
     if overlaps > 0 {
         return None;
@@ -46,13 +46,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let handoffs = evidence.sum(|run| run.times.handoff_ns.as_ref().map_or(0, |d| d.count));
     let share = early as f64 / handoffs.max(early).max(1) as f64;
     (share > MOST).then(|| {
-        let found = Found {
-            measured: Some(share),
-            limit: Some(MOST),
-            remedy: Some(Remedy::with("--place", "same")),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Invalid, &[Claim::Distribution], found)
+        Found::invalid(&[Claim::Distribution], share, MOST).remedy(Remedy::with("--place", "same"))
     })
 }
 

@@ -2,7 +2,6 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
 use crate::intervals::median;
-use jostle_model::record::{Reason, Status};
 
 /// Share of the nominal number.
 const LEAST: f64 = 0.95;
@@ -28,24 +27,19 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let spreads = || evidence.runs.iter().filter_map(|run| run.spread.as_deref());
-    let shares: Vec<f64> = spreads()
-        .map(|spread| spread.effective / spread.in_flight.max(1) as f64)
-        .collect();
-    let share = median(&shares).filter(|share| *share < LEAST)?;
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let spreads = || evidence.each(|run| run.spread.as_deref());
+    let shares = spreads().map(|spread| spread.effective / spread.in_flight.max(1) as f64);
+    let share = median(shares).filter(|share| *share < LEAST)?;
     let nominal = spreads().next()?.in_flight;
-    let found = Found {
-        measured: Some(share),
-        limit: Some(LEAST),
-        seen: Some(format!(
-            "{nominal} requests were in flight on average{}",
-            stopped(evidence)
-        )),
-        remedy: more_generators(&evidence.experiment.plan),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
+    Some(
+        Found::invalid(EVERYTHING, share, LEAST)
+            .seen(format!(
+                "{nominal} requests were in flight on average{}",
+                stopped(evidence)
+            ))
+            .remedy(more_generators(&evidence.experiment.plan)),
+    )
 }
 
 fn stopped(evidence: &Evidence<'_>) -> String {

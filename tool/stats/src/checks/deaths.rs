@@ -1,7 +1,6 @@
 //! Did every worker, and every server that jostle launched, live to the end of the window?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use jostle_model::record::{Reason, Status};
 
 /// Deaths.
 const MOST: usize = 0;
@@ -21,23 +20,19 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let deaths: Vec<&String> = evidence
         .runs
         .iter()
         .flat_map(|run| &run.around.deaths)
         .collect();
     let first = deaths.first().filter(|_| deaths.len() > MOST)?;
-    let found = Found {
-        measured: Some(deaths.len() as f64),
-        limit: Some(MOST as f64),
-        seen: Some(match deaths.len() {
+    Some(
+        Found::invalid(EVERYTHING, deaths.len() as f64, MOST as f64).seen(match deaths.len() {
             1 => (*first).clone(),
             n => format!("{first} (and {} more)", n - 1),
         }),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
+    )
 }
 
 #[cfg(test)]

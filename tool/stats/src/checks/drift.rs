@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Run, Status};
+use jostle_model::record::Run;
 
 /// Requests of a tenth; of fewer the mean is that of its slowest.
 const LEAST_PER_SLICE: u64 = 10;
@@ -37,7 +37,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let asked = evidence
         .runs
         .iter()
@@ -45,18 +45,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let judged: Vec<Drift> = asked.filter_map(|run| drift(run)).collect();
     let agreed = trend::agreed(&judged)?;
     let operations = evidence.runs.first()?.at.operations;
-    let found = Found {
-        remedy: Some(match operations {
-            Some(n) => Remedy::with("-n", n.saturating_mul(MORE)),
-            None => Remedy::Again,
-        }),
-        ..trending::found(&agreed, judged.len())
+    let remedy = match operations {
+        Some(n) => Remedy::with("-n", n.saturating_mul(MORE)),
+        None => Remedy::Again,
     };
-    Some(CHECK.reason(
-        Status::Suspect,
-        &[Claim::Absolute, Claim::Distribution],
-        found,
-    ))
+    Some(trending::found(&agreed, judged.len(), remedy))
 }
 
 /// None where the tenths are too few or too poor.

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
-use jostle_model::record::{Reason, Run, Status};
+use jostle_model::record::Run;
 use std::collections::BTreeMap;
 
 /// Failed calls.
@@ -22,7 +22,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if evidence.experiment.plan.workload == Workload::Connect {
         // In `connect` an error is a limit that was reached, which the check `limit`
         // reports.
@@ -38,17 +38,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .map(|(name, count)| format!("{name} {count} times"))
         .collect();
     (all > MOST).then(|| {
-        let found = Found {
-            measured: Some(all as f64),
-            limit: Some(MOST as f64),
-            seen: Some(format!(
-                "calls failed: {}{}",
-                list.join(", "),
-                words(evidence)
-            )),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Invalid, EVERYTHING, found)
+        Found::invalid(EVERYTHING, all as f64, MOST as f64).seen(format!(
+            "calls failed: {}{}",
+            list.join(", "),
+            words(evidence)
+        ))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Did the lock let two owners in at once, on one host or on two?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use jostle_model::record::{Across, Exclusion, Reason, Status};
+use jostle_model::record::{Across, Exclusion};
 
 /// Violations.
 const MOST: u64 = 0;
@@ -21,14 +21,14 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
     let violations = sum(|exclusion| exclusion.violations);
     if violations == MOST {
         return behind(evidence).or_else(|| across(evidence));
     }
     let example = evidence.exclusions().flat_map(|seen| &seen.examples).next();
-    Some(reason(
+    Some(so_many(
         violations,
         format!(
             "{violations} of {} acquisitions found another owner inside: this lock does not \
@@ -39,14 +39,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     ))
 }
 
-fn reason(violations: u64, seen: String) -> Reason {
-    let found = Found {
-        measured: Some(violations as f64),
-        limit: Some(MOST as f64),
-        seen: Some(seen),
-        ..Found::default()
-    };
-    CHECK.reason(Status::Invalid, EVERYTHING, found)
+fn so_many(violations: u64, seen: String) -> Found {
+    Found::invalid(EVERYTHING, violations as f64, MOST as f64).seen(seen)
 }
 
 fn such_as(example: Option<&String>) -> String {
@@ -54,7 +48,7 @@ fn such_as(example: Option<&String>) -> String {
 }
 
 /// A token that does not grow fences off no earlier owner, even if the lock excludes.
-fn behind(evidence: &Evidence<'_>) -> Option<Reason> {
+fn behind(evidence: &Evidence<'_>) -> Option<Found> {
     let sum = |figure: fn(&Exclusion) -> Option<u64>| -> u64 {
         evidence.exclusions().filter_map(figure).sum()
     };
@@ -64,11 +58,11 @@ fn behind(evidence: &Evidence<'_>) -> Option<Reason> {
          before it: it fences off nobody",
         sum(|exclusion| exclusion.tokens_checked)
     );
-    (behind > MOST).then(|| reason(behind, said))
+    (behind > MOST).then(|| so_many(behind, said))
 }
 
 /// What only the logs of several hosts together show.
-fn across(evidence: &Evidence<'_>) -> Option<Reason> {
+fn across(evidence: &Evidence<'_>) -> Option<Found> {
     let logs: Vec<&Across> = evidence
         .exclusions()
         .filter_map(|exclusion| exclusion.across.as_deref())
@@ -95,7 +89,7 @@ fn across(evidence: &Evidence<'_>) -> Option<Reason> {
         .map(|(count, what)| format!("{count} of {checked} acquisitions {what}"))
         .collect();
     let example = logs.iter().flat_map(|across| &across.examples).next();
-    (all > MOST).then(|| reason(all, list.join("; ") + &such_as(example)))
+    (all > MOST).then(|| so_many(all, list.join("; ") + &such_as(example)))
 }
 
 #[cfg(test)]

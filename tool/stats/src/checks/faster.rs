@@ -1,9 +1,7 @@
 //! Did connecting get suspiciously faster as more connections were open?
 
-use super::{Check, Evidence, Found, measured};
-use crate::intervals::median;
+use super::{BUT_RATIO, Check, Evidence, Found, measured};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
 
 /// Half of the time before is what a virtual machine's own two speeds can do; a
 /// call that fails returns in under a tenth.
@@ -34,24 +32,10 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let ratios: Vec<f64> = evidence
-        .runs
-        .iter()
-        .filter_map(|run| run.connections.as_ref()?.to_previous)
-        .collect();
-    let ratio = median(&ratios).filter(|ratio| *ratio < SUSPICIOUS)?;
-    let found = Found {
-        measured: Some(ratio),
-        limit: Some(SUSPICIOUS),
-        remedy: Some(Remedy::Again),
-        ..Found::default()
-    };
-    Some(CHECK.reason(
-        Status::Suspect,
-        &[Claim::Absolute, Claim::Distribution],
-        found,
-    ))
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let ratio = evidence.median(|run| run.connections.as_ref()?.to_previous);
+    let ratio = ratio.filter(|ratio| *ratio < SUSPICIOUS)?;
+    Some(Found::suspect(BUT_RATIO, ratio, SUSPICIOUS).remedy(Remedy::Again))
 }
 
 #[cfg(test)]

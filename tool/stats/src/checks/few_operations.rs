@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Shape, Workload};
-use jostle_model::record::{Claim, Reason, Run, Status};
+use jostle_model::record::{Claim, Run};
 
 /// Grants of a window.
 const LEAST: u64 = 30;
@@ -30,7 +30,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // A fault leads to one grant or none, and both are results.
     if evidence.experiment.plan.workload == Workload::Recover {
         return None;
@@ -47,13 +47,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if fewest.operations >= LEAST {
         return None;
     }
-    let found = |seen: String, remedy| Found {
-        measured: Some(fewest.operations as f64),
-        limit: Some(LEAST as f64),
-        seen: Some(seen),
-        remedy,
-        ..Found::default()
-    };
+    let (operations, limit) = (fewest.operations as f64, LEAST as f64);
     if fewest.operations == 0 {
         let what = match fewest.times.failed_ns.is_some() {
             true => "no request was a success".to_owned(),
@@ -62,15 +56,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
                 fewest.window.window_s
             ),
         };
-        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found(what, None)));
+        return Some(Found::invalid(EVERYTHING, operations, limit).seen(what));
     }
     let what = match evidence.experiment.plan.workload.has_window() {
         true if evidence.is_contention() => "acquisitions within the window",
         true => "answers within the window",
         false => "operations in the whole run",
     };
-    let found = found(what.to_owned(), more(evidence, fewest));
-    Some(CHECK.reason(Status::Suspect, &[Claim::Absolute], found))
+    let found = Found::suspect(&[Claim::Absolute], operations, limit);
+    Some(found.seen(what.to_owned()).remedy(more(evidence, fewest)))
 }
 
 /// What is enough, at the same rate.

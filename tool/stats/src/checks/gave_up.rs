@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
 use crate::numbers::{grouped, time};
-use jostle_model::record::{Reason, Run, Status};
+use jostle_model::record::Run;
 
 /// Share of the time that was asked for.
 const LEAST: f64 = 0.5;
@@ -37,26 +37,20 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let asked = evidence.experiment.plan.acquire_timeout?;
-    let failed = || evidence.runs.iter().filter_map(|run| failed(run));
-    let after_ns = median(&failed().map(|(_, ns)| ns).collect::<Vec<f64>>())?;
+    let failed = || evidence.each(failed);
+    let after_ns = median(failed().map(|(_, ns)| ns))?;
     let share = after_ns / asked.0 as f64;
     if share >= LEAST {
         return None;
     }
     let count: u64 = failed().map(|(count, _)| count).sum();
-    let found = Found {
-        measured: Some(share),
-        limit: Some(LEAST),
-        seen: Some(format!(
-            "{} attempts ended without the lock after {} (median)",
-            grouped(count),
-            time(after_ns)
-        )),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Suspect, EVERYTHING, found))
+    Some(Found::suspect(EVERYTHING, share, LEAST).seen(format!(
+        "{} attempts ended without the lock after {} (median)",
+        grouped(count),
+        time(after_ns)
+    )))
 }
 
 /// How many attempts of a run failed, and after how many nanoseconds in the median.

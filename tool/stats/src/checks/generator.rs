@@ -3,10 +3,9 @@
 use super::{
     Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen,
 };
-use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
-use jostle_model::record::{Bound, Claim, Reason, Run, Status, ThreadLoad};
+use jostle_model::record::{Claim, Run, ThreadLoad};
 
 /// Share of its time that a thread is busy.
 const BUSY: f64 = 0.9;
@@ -57,7 +56,7 @@ pub static CHECK: Check = Check {
 
 /// Only for targets with a server: otherwise the lock is a call in the worker, and the
 /// worker's CPU time is the lock's.
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if evidence.experiment.plan.workload == Workload::Rate {
         // Requests at a rate are judged by their lateness, by the check `lag`.
         return None;
@@ -72,35 +71,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         _ => "worker",
     };
     let rate_only: &[Claim] = &[Claim::Absolute, Claim::Ratio];
-    let (claims, found) = if busy >= BUSY {
-        let what = format!("the busiest {who} was busy");
-        (rate_only, found(busy.min(1.0), BUSY, what, more(evidence)))
+    let found = if busy >= BUSY {
+        Found::suspect(rate_only, busy.min(1.0), BUSY)
+            .seen(format!("the busiest {who} was busy"))
+            .remedy(more(evidence))
     } else if (is_tasks || each_has_a_cpu(evidence)) && queued >= QUEUED {
         // Processes that outnumber the CPUs always queue for them.
-        let what = format!("a {who} waited for a CPU");
-        let alone = Some(Remedy::wait_quiet());
-        (rate_only, found(queued, QUEUED, what, alone))
+        Found::suspect(rate_only, queued, QUEUED)
+            .seen(format!("a {who} waited for a CPU"))
+            .remedy(Remedy::wait_quiet())
     } else if let Some(waited) = waiting(evidence).filter(|waited| *waited >= WAITING) {
-        let what = "requests in flight waited for a CPU of their generator".to_owned();
-        let alone = Some(Remedy::wait_quiet());
-        (EVERYTHING, found(waited, WAITING, what, alone))
+        Found::suspect(EVERYTHING, waited, WAITING)
+            .seen("requests in flight waited for a CPU of their generator".to_owned())
+            .remedy(Remedy::wait_quiet())
     } else {
         return None;
     };
-    Some(CHECK.reason(Status::Suspect, claims, found))
-}
-
-fn found(measured: f64, limit: f64, seen: String, remedy: Option<Remedy>) -> Found {
-    Found {
-        measured: Some(measured),
-        limit: Some(limit),
-        bound: Some(Bound {
-            low: 1.0,
-            high: None,
-        }),
-        seen: Some(seen),
-        remedy,
-    }
+    Some(found.at_least())
 }
 
 /// The remedy: twice as many generators, threads or workers.
@@ -132,22 +119,20 @@ fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
 /// Share of the time of all requests that should have been in flight; the median over the
 /// runs.
 fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
-    let spread = evidence.runs.iter().filter_map(|run| {
+    evidence.median(|run| {
         let in_flight_s = run.spread.as_ref()?.in_flight as f64 * run.window.window_s;
         Some(run.cpu.runqueue_wait_s? / in_flight_s)
-    });
-    median(&spread.collect::<Vec<_>>())
+    })
 }
 
 /// The share of the thread that has most of it; the median over the runs.
 fn busiest(evidence: &Evidence<'_>, share: impl Fn(&ThreadLoad) -> f64) -> Option<f64> {
     // A generator of `spread` is judged whatever it asks.
-    let asks = |run: &&&Run| run.server.is_some() || run.spread.is_some();
-    let of_services = evidence.runs.iter().filter(asks);
-    let busiest: Vec<f64> = of_services
-        .filter_map(|run| run.thread_loads.iter().map(&share).reduce(f64::max))
-        .collect();
-    median(&busiest)
+    let asks = |run: &Run| run.server.is_some() || run.spread.is_some();
+    evidence.median(|run| {
+        let shares = run.thread_loads.iter().map(&share);
+        shares.reduce(f64::max).filter(|_| asks(run))
+    })
 }
 
 #[cfg(test)]

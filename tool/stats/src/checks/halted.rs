@@ -2,7 +2,6 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
-use jostle_model::record::{Reason, Status};
 
 /// Stops.
 const MOST: u64 = 0;
@@ -27,17 +26,10 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let halts = evidence.sum(|run| run.around.machine.halts.unwrap_or(0));
-    (halts > MOST).then(|| {
-        let found = Found {
-            measured: Some(halts as f64),
-            limit: Some(MOST as f64),
-            remedy: Some(Remedy::Again),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Invalid, EVERYTHING, found)
-    })
+    (halts > MOST)
+        .then(|| Found::invalid(EVERYTHING, halts as f64, MOST as f64).remedy(Remedy::Again))
 }
 
 #[cfg(test)]

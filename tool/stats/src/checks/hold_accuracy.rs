@@ -1,10 +1,10 @@
 //! Was the lock held for as long as was asked?
 
-use super::{Check, Evidence, Found, percent, seen};
-use crate::intervals::median;
+use super::{BUT_RATIO, Check, Evidence, Found, percent, seen};
+use crate::figures::p50;
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Run, Status};
+use jostle_model::record::Status;
 
 /// Shares of the hold that was asked for.
 const SUSPECT: f64 = 0.05;
@@ -37,17 +37,12 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let hold = evidence.experiment.plan.hold?;
     let asked_ns = hold.span().0 as f64;
     let latencies = evidence.experiment.calibration.latencies.as_ref();
     let longest_ns = sleeping::longest(hold, latencies).0 as f64;
-    let held = |run: &&Run| {
-        let held = run.times.hold_ns.as_ref()?;
-        held.percentiles.get("p50").map(|ns| *ns as f64)
-    };
-    let medians: Vec<f64> = evidence.runs.iter().filter_map(held).collect();
-    let held_ns = median(&medians)?;
+    let held_ns = evidence.median(|run| p50(&run.times.hold_ns))?;
     let off_ns = (asked_ns - held_ns).max(held_ns - longest_ns);
     let limit_ns = |share: f64| LEAST_NS.max(share * asked_ns);
     let by_waiters = held_ns > asked_ns && have_queued(evidence, off_ns);
@@ -66,18 +61,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         true => ", while the workers queued for CPUs, its owner among them",
         false => "",
     };
-    let found = Found {
-        measured: Some(off_ns / 1e3),
-        limit: Some(limit_ns(share) / 1e3),
-        seen: Some(format!(
-            "{:.0} us instead of {:.0} us{whose}",
-            held_ns / 1e3,
-            asked_ns / 1e3
-        )),
-        remedy: (!by_waiters).then(Remedy::doctor),
-        ..Found::default()
-    };
-    Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], found))
+    Some(
+        Found::new(is, BUT_RATIO, off_ns / 1e3, limit_ns(share) / 1e3)
+            .seen(format!(
+                "{:.0} us instead of {:.0} us{whose}",
+                held_ns / 1e3,
+                asked_ns / 1e3
+            ))
+            .remedy((!by_waiters).then(Remedy::doctor)),
+    )
 }
 
 /// Whether the workers' time in run queues is at least the total excess of all holds.

@@ -4,7 +4,7 @@ use super::not_contended::wants_contention;
 use super::{Check, EVERYTHING, Evidence, Found, errors, percent, seen};
 use crate::intervals::median;
 use crate::numbers::grouped;
-use jostle_model::record::{Reason, Run, Status};
+use jostle_model::record::Run;
 use jostle_model::{Busy, Plan};
 
 /// Tenths of the window without any grant, at its end.
@@ -67,45 +67,38 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if !evidence.is_contention() || evidence.workers() < 2 {
         return None;
     }
     let workers = evidence.workers();
     let plan = &evidence.experiment.plan;
-    let still = evidence.runs.iter().filter_map(|run| still(run, plan));
+    let still = evidence.each(|run| still(run, plan));
     if let Some(worst) = still.max_by(f64::total_cmp) {
         let window_s = evidence.mean_window_s();
-        let found = Found {
-            measured: Some(worst),
-            limit: Some(LEAST_SLICES as f64 / 10.0),
-            seen: Some(left_behind(evidence).unwrap_or_else(|| {
-                format!(
-                    "the lock stood still: none of {workers} workers was let in for the last \
+        return Some(
+            Found::invalid(EVERYTHING, worst, LEAST_SLICES as f64 / 10.0).seen(
+                left_behind(evidence).unwrap_or_else(|| {
+                    format!(
+                        "the lock stood still: none of {workers} workers was let in for the last \
                      {:.2} of {window_s:.2} s{}",
-                    worst * window_s,
-                    why_still(evidence)
-                )
-            })),
-            ..Found::default()
-        };
-        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found));
+                        worst * window_s,
+                        why_still(evidence)
+                    )
+                }),
+            ),
+        );
     }
-    let paused = evidence.runs.iter().filter_map(|run| pause(run, plan));
+    let paused = evidence.each(|run| pause(run, plan));
     if let Some(pause) = paused.max_by(|one, other| one.length_s().total_cmp(&other.length_s())) {
-        let found = Found {
-            measured: Some(pause.length_s()),
-            limit: Some(LEAST_PAUSE_S),
-            seen: Some(pause.words()),
-            ..Found::default()
-        };
-        return Some(CHECK.reason_in("s", Status::Suspect, EVERYTHING, found));
+        return Some(
+            Found::suspect(EVERYTHING, pause.length_s(), LEAST_PAUSE_S)
+                .unit("s")
+                .seen(pause.words()),
+        );
     }
     let free = in_vain(evidence)?;
-    let found = Found {
-        measured: Some(free.wake_ups),
-        limit: Some(LEAST_WAKE_UPS),
-        seen: Some(format!(
+    Some(Found::suspect(EVERYTHING, free.wake_ups, LEAST_WAKE_UPS).unit("wake-ups").seen(format!(
             "{} of {workers} workers waited to the end, one for {:.2} of {:.2} s, while the lock \
              went to others and stood free for {:.0} us between two owners: wake-ups are lost, or \
              waiters look too seldom",
@@ -113,10 +106,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             free.longest_s,
             evidence.mean_window_s(),
             free.us
-        )),
-        ..Found::default()
-    };
-    Some(CHECK.reason_in("wake-ups", Status::Suspect, EVERYTHING, found))
+        )))
 }
 
 /// A time within a window in which nothing was granted.
@@ -205,17 +195,13 @@ fn turn_s(plan: &Plan) -> f64 {
 fn why_still(evidence: &Evidence<'_>) -> String {
     /// CPUs' worth of time.
     const WORKS: f64 = 0.5;
-    let mut causes = evidence
-        .runs
-        .iter()
-        .filter_map(|run| run.around.causes.as_ref());
+    let mut causes = evidence.each(|run| run.around.causes.as_ref());
     let found = causes.any(|causes| !causes.found.is_empty());
-    let accounts = evidence
-        .runs
-        .iter()
-        .filter_map(|run| run.around.accounts.as_ref());
-    let used = accounts.filter_map(|a| Some(a.server_s? / a.between_s));
-    match median(&used.collect::<Vec<f64>>()) {
+    let used = evidence.median(|run| {
+        let accounts = run.around.accounts.as_ref()?;
+        Some(accounts.server_s? / accounts.between_s)
+    });
+    match used {
         Some(cpus) if cpus >= WORKS => format!(
             "; its server used {cpus:.2} CPUs meanwhile: look at what it does with so many waiters \
              (perf top)"
@@ -313,10 +299,7 @@ pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
         .and_then(|latencies| latencies.wake_other_cpu_ns)
         .unwrap_or(USUAL_WAKE_UP_NS);
     let workers = evidence.workers();
-    let found = evidence
-        .runs
-        .iter()
-        .filter_map(|run| free(run, workers, wake_up_ns));
+    let found = evidence.each(|run| free(run, workers, wake_up_ns));
     found.max_by(|one, other| one.us.total_cmp(&other.us))
 }
 

@@ -2,11 +2,10 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::harm::{BEARABLE, foreign_share};
-use crate::intervals::median;
 use crate::open_loop::{self, pooled};
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{LimitedBy, Reason, Run, Status};
+use jostle_model::record::{LimitedBy, Run, Status};
 
 /// Lateness of the generator that is flagged: as a share of the response's p99, and in
 /// nanoseconds.
@@ -70,7 +69,7 @@ fn threshold() -> String {
     )
 }
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let fault = fault(evidence)?;
     let canary = match fault.who {
         LimitedBy::Machine => format!(
@@ -80,25 +79,20 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         ),
         _ => String::new(),
     };
-    let found = Found {
-        measured: Some(fault.measured),
-        limit: Some(fault.limit),
-        seen: Some(fault.text + &canary),
-        remedy: match beside_others(evidence) {
-            true => Some(Remedy::wait_quiet()),
-            false => slower(evidence),
-        },
-        ..Found::default()
+    let remedy = match beside_others(evidence) {
+        true => Some(Remedy::wait_quiet()),
+        false => slower(evidence),
     };
-    let reason = CHECK.reason_in(fault.unit, fault.is, EVERYTHING, found);
-    Some(reason)
+    let found = Found::new(fault.is, EVERYTHING, fault.measured, fault.limit).unit(fault.unit);
+    Some(found.seen(fault.text + &canary).remedy(remedy))
 }
 
 /// Whether other programs ran for so much of the window that the generator may be late
 /// because of them. A lower rate is then the answer to another question.
 fn beside_others(evidence: &Evidence<'_>) -> bool {
-    let shares = evidence.runs.iter().filter_map(|run| foreign_share(run));
-    median(&shares.collect::<Vec<_>>()).is_some_and(|share| share >= BEARABLE)
+    evidence
+        .median(foreign_share)
+        .is_some_and(|share| share >= BEARABLE)
 }
 
 /// The listed rates below this one; a tenth of it where it is the lowest.

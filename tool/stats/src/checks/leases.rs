@@ -4,7 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, seen};
 use crate::numbers::grouped;
 use crate::numbers::time;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Kept, Reason, Status};
+use jostle_model::record::{Claim, Kept};
 
 /// Leases that may end while their locks are held, and renewals that may come when the
 /// lease is over.
@@ -35,36 +35,31 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let runs = || evidence.runs.iter().filter_map(|run| run.kept.as_deref());
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let runs = || evidence.each(|run| run.kept.as_deref());
     let sum = |figure: fn(&Kept) -> u64| runs().map(figure).sum::<u64>();
     let latest = runs().filter_map(Kept::latest_ns).max();
     let latest = latest.map_or_else(String::new, |ns| {
         format!("; renewals came up to {} late", time(ns as f64))
     });
     let (lapsed, late) = (sum(|kept| kept.lapsed), sum(|kept| kept.late));
-    let found = |measured: u64, seen: String| Found {
-        measured: Some(measured as f64),
-        limit: Some(MOST as f64),
-        seen: Some(seen),
-        remedy: Some(fewer(evidence)),
-        ..Found::default()
-    };
-    if lapsed > MOST {
+    let found = if lapsed > MOST {
         let locks = grouped(sum(|kept| kept.locks));
         let said = format!(
             "the leases of {} of {locks} locks ended while they were held{latest}",
             grouped(lapsed)
         );
-        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found(lapsed, said)));
-    }
-    (late > MOST).then(|| {
+        Found::invalid(EVERYTHING, lapsed as f64, MOST as f64).seen(said)
+    } else if late > MOST {
         let said = format!(
             "{} renewals were confirmed when the lease was over by the owner's clock{latest}",
             grouped(late)
         );
-        CHECK.reason(Status::Suspect, &[Claim::Absolute], found(late, said))
-    })
+        Found::suspect(&[Claim::Absolute], late as f64, MOST as f64).seen(said)
+    } else {
+        return None;
+    };
+    Some(found.remedy(fewer(evidence)))
 }
 
 /// Where there is one lock only, what came between may be gone another time.

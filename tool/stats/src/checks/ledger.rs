@@ -2,7 +2,6 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Reason, Status};
 
 /// Requests of a run that may be missing or counted twice.
 const MOST: u64 = 0;
@@ -26,19 +25,19 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let mut ledgers = evidence
-        .runs
-        .iter()
-        .filter_map(|run| run.open_loop.as_ref());
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let mut ledgers = evidence.each(|run| run.open_loop.as_ref());
     let known = |ledger: &jostle_model::open_loop::OpenLoop| {
         ledger.done + ledger.failed + ledger.dropped + ledger.in_flight
     };
     let wrong = ledgers.find(|ledger| ledger.planned.abs_diff(known(ledger)) > MOST)?;
-    let found = Found {
-        measured: Some(wrong.planned.abs_diff(known(wrong)) as f64),
-        limit: Some(MOST as f64),
-        seen: Some(format!(
+    Some(
+        Found::invalid(
+            EVERYTHING,
+            wrong.planned.abs_diff(known(wrong)) as f64,
+            MOST as f64,
+        )
+        .seen(format!(
             "{} requests were planned and {} are accounted for ({} done, {} failed, {} dropped, \
              {} in flight)",
             wrong.planned,
@@ -47,11 +46,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             wrong.failed,
             wrong.dropped,
             wrong.in_flight
-        )),
-        remedy: Some(Remedy::Again),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
+        ))
+        .remedy(Remedy::Again),
+    )
 }
 
 #[cfg(test)]

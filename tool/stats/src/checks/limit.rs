@@ -1,7 +1,6 @@
 //! Did a limit end the sweep of connections?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
-use jostle_model::record::{Reason, Status};
 
 /// Calls that may fail.
 const MOST: u64 = 0;
@@ -25,19 +24,16 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let stopped = evidence
         .runs
         .iter()
         .find_map(|run| run.connections.as_ref()?.stopped.as_ref())?;
-    let found = Found {
-        measured: Some((MOST + 1) as f64),
-        limit: Some(MOST as f64),
-        seen: Some(stopped.text.clone()),
-        remedy: stopped.remedy.clone(),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
+    Some(
+        Found::invalid(EVERYTHING, (MOST + 1) as f64, MOST as f64)
+            .seen(stopped.text.clone())
+            .remedy(stopped.remedy.clone()),
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::numbers::grouped;
 use jostle_model::Remedy;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Reason, Status};
+use jostle_model::record::Status;
 
 /// Shares of the connections: beyond the second the number open is not the one named.
 const SUSPECT: f64 = 0.0;
@@ -37,11 +37,8 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let connections = evidence
-        .runs
-        .iter()
-        .filter_map(|run| run.connections.as_deref());
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let connections = evidence.each(|run| run.connections.as_deref());
     let worst = connections.max_by(|one, other| share(one).total_cmp(&share(other)))?;
     let share = share(worst);
     let (is, limit) = match share {
@@ -50,14 +47,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         _ => return None,
     };
     let fewer = worst.first_lost.filter(|first| *first > 1);
-    let found = Found {
-        measured: Some(share),
-        limit: Some(limit),
-        seen: Some(which(worst)),
-        remedy: fewer.map(|first| Remedy::with("--open", first - 1)),
-        ..Found::default()
-    };
-    Some(CHECK.reason(is, EVERYTHING, found))
+    Some(
+        Found::new(is, EVERYTHING, share, limit)
+            .seen(which(worst))
+            .remedy(fewer.map(|first| Remedy::with("--open", first - 1))),
+    )
 }
 
 fn share(connections: &Connections) -> f64 {

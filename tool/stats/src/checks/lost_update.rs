@@ -1,7 +1,7 @@
 //! Did an update that was made under the lock get lost?
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
-use jostle_model::record::{Exclusion, Reason, Status};
+use jostle_model::record::Exclusion;
 
 /// Lost updates.
 const MOST: u64 = 0;
@@ -26,17 +26,12 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
     let lost = sum(|exclusion| exclusion.lost_updates);
     (lost > MOST).then(|| {
-        let found = Found {
-            measured: Some(lost as f64),
-            limit: Some(MOST as f64),
-            seen: Some(sum(|exclusion| exclusion.checked).to_string()),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Invalid, EVERYTHING, found)
+        Found::invalid(EVERYTHING, lost as f64, MOST as f64)
+            .seen(sum(|exclusion| exclusion.checked).to_string())
     })
 }
 

@@ -7,6 +7,7 @@
 //! A new check is a file with a [`Check`] and one line in [`CHECKS`];
 //! `jostle explain` and tool/docs/verdicts.md are made from that table.
 
+use crate::intervals::median;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     Bound, Claim, Exclusion, Experiment, LimitedBy, Reason, Run, Status, Verdict,
@@ -85,7 +86,7 @@ pub struct Check {
     /// The sentence of its reasons, without the remedy.
     pub words: fn(&Reason) -> String,
     /// The rule; None if it finds nothing.
-    pub judge: fn(&Evidence<'_>) -> Option<Reason>,
+    pub judge: fn(&Evidence<'_>) -> Option<Found>,
 }
 
 /// Every check, the gravest first: the order of the reasons in a verdict.
@@ -132,11 +133,8 @@ pub static CHECKS: &[&Check] = &[
 
 /// The verdict of all checks.
 pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
-    let reasons: Vec<Reason> = CHECKS
-        .iter()
-        .filter_map(|check| (check.judge)(evidence))
-        .collect();
-    let reasons = because::attribute(reasons, evidence.runs);
+    let reasons = CHECKS.iter().filter_map(|check| check.look(evidence));
+    let reasons = because::attribute(reasons.collect(), evidence.runs);
     let reasons = by_host::attribute(reasons, evidence.runs);
     let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
     Verdict {
@@ -157,36 +155,95 @@ pub fn named(name: &str) -> Option<&'static Check> {
     CHECKS.iter().copied().find(|check| check.name == name)
 }
 
+/// For what a figure is mostly used beside ratios, which both sides of a pair may share.
+const BUT_RATIO: &[Claim] = &[Claim::Absolute, Claim::Distribution];
+
 /// What a check found; the fields of [`Reason`] that it decides for itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Found {
-    /// In the check's unit.
-    pub measured: Option<f64>,
-    /// In the check's unit.
-    pub limit: Option<f64>,
-    /// Where the figure would lie without this.
-    pub bound: Option<Bound>,
+    is: Status,
+    claims: Vec<Claim>,
+    measured: Option<f64>,
+    limit: f64,
+    unit: Option<&'static str>,
+    bound: Option<Bound>,
+    seen: Option<String>,
+    remedy: Option<Remedy>,
+}
+
+impl Found {
+    /// Both numbers are in the check's unit.
+    fn new(is: Status, claims: &[Claim], measured: f64, limit: f64) -> Found {
+        Found {
+            is,
+            claims: claims.to_vec(),
+            measured: Some(measured),
+            limit,
+            unit: None,
+            bound: None,
+            seen: None,
+            remedy: None,
+        }
+    }
+
+    fn suspect(claims: &[Claim], measured: f64, limit: f64) -> Found {
+        Found::new(Status::Suspect, claims, measured, limit)
+    }
+
+    fn invalid(claims: &[Claim], measured: f64, limit: f64) -> Found {
+        Found::new(Status::Invalid, claims, measured, limit)
+    }
+
+    /// Of a check with thresholds in several units: this one.
+    fn unit(self, unit: &'static str) -> Found {
+        Found {
+            unit: Some(unit),
+            ..self
+        }
+    }
+
+    /// The undisturbed figure is what was measured, or more.
+    fn at_least(self) -> Found {
+        Found {
+            bound: Some(Bound {
+                low: 1.0,
+                high: None,
+            }),
+            ..self
+        }
+    }
+
     /// What no number tells.
-    pub seen: Option<String>,
+    fn seen(self, seen: impl Into<Option<String>>) -> Found {
+        Found {
+            seen: seen.into(),
+            ..self
+        }
+    }
+
     /// What would make the check pass.
-    pub remedy: Option<Remedy>,
+    fn remedy(self, remedy: impl Into<Option<Remedy>>) -> Found {
+        Found {
+            remedy: remedy.into(),
+            ..self
+        }
+    }
 }
 
 impl Check {
-    /// A reason of this check, with its text.
-    pub fn reason(&self, is: Status, claims: &[Claim], found: Found) -> Reason {
-        self.reason_in(self.unit, is, claims, found)
+    /// What it says of runs, with its text; None if it finds nothing.
+    pub fn look(&self, evidence: &Evidence<'_>) -> Option<Reason> {
+        (self.judge)(evidence).map(|found| self.reason(found))
     }
 
-    /// The same of a check with thresholds in several units.
-    fn reason_in(&self, unit: &str, is: Status, claims: &[Claim], found: Found) -> Reason {
+    fn reason(&self, found: Found) -> Reason {
         with_text(Reason {
             check: self.name.to_owned(),
-            is,
-            claims: claims.to_vec(),
+            is: found.is,
+            claims: found.claims,
             measured: found.measured,
-            limit: found.limit,
-            unit: unit.to_owned(),
+            limit: Some(found.limit),
+            unit: found.unit.unwrap_or(self.unit).to_owned(),
             bound: found.bound,
             seen: found.seen,
             causes: None,
@@ -237,7 +294,17 @@ fn more_generators(plan: &Plan) -> Option<Remedy> {
     (most <= plan.in_flight?).then(|| Remedy::with("--generators", list.join(":")))
 }
 
-impl Evidence<'_> {
+impl<'a> Evidence<'a> {
+    /// This of each run that has it.
+    fn each<T>(&self, of: impl Fn(&'a Run) -> Option<T>) -> impl Iterator<Item = T> {
+        self.runs.iter().filter_map(move |run| of(run))
+    }
+
+    /// The median of this over the runs that have it.
+    fn median(&self, of: impl Fn(&'a Run) -> Option<f64>) -> Option<f64> {
+        median(self.each(of))
+    }
+
     fn sum(&self, figure: impl Fn(&Run) -> u64) -> u64 {
         self.runs.iter().map(|run| figure(run)).sum()
     }
@@ -247,16 +314,13 @@ impl Evidence<'_> {
     }
 
     /// What the witness saw, in each run that had one.
-    fn exclusions(&self) -> impl Iterator<Item = &Exclusion> {
-        self.runs.iter().filter_map(|run| run.exclusion.as_ref())
+    fn exclusions(&self) -> impl Iterator<Item = &'a Exclusion> {
+        self.each(|run| run.exclusion.as_ref())
     }
 
     /// How many workers contend; the runs are of one point and agree.
     fn workers(&self) -> u64 {
-        self.runs
-            .first()
-            .and_then(|run| run.at.workers)
-            .unwrap_or(0)
+        self.each(|run| run.at.workers).next().unwrap_or(0)
     }
 
     /// Whether workers contend for as long as a window is open.

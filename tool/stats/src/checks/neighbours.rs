@@ -1,10 +1,10 @@
 //! By how much may other programs and the hypervisor have moved the figure?
 
-use super::{Check, Evidence, Found, percent, seen};
+use super::{BUT_RATIO, Check, Evidence, Found, percent, seen};
 use crate::clean::clean;
 use crate::harm::{self, BEARABLE, CLEAN, Harm};
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Bound, Claim, Reason, Run, Status};
+use jostle_model::record::{Accounts, Bound, Claim, Run, Status};
 use std::collections::BTreeMap;
 
 /// From here on a figure with its bound says too little. SUSPECT begins at [`BEARABLE`].
@@ -51,7 +51,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let harm = harm::bound_of_all(evidence.experiment, evidence.runs)?;
     let clean = clean(evidence.runs);
     let whole = harm::undisturbed(evidence.experiment, evidence.runs).contains(&true);
@@ -71,27 +71,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         low: harm.low,
         high: Some(harm.high).filter(|high| high.is_finite()),
     };
-    let found = Found {
-        measured: Some(harm.off()).filter(|off| is_figure && off.is_finite()),
-        limit: Some(limit),
-        bound: is_figure.then_some(bound),
-        seen: Some(who(evidence.runs, &harm, is == Status::Suspect && !whole)),
-        remedy: Some(Remedy::wait_quiet()),
-    };
-    let Some(clean) = clean else {
-        let claims = [Claim::Absolute, Claim::Distribution];
-        return Some(CHECK.reason(is, &claims[usize::from(!is_figure)..], found));
-    };
-    let found = Found {
-        bound: None,
-        seen: Some(format!(
-            "{}: the throughput is from {:.0} % of the window, in which nothing else ran",
-            found.seen.unwrap_or_default(),
+    let mut seen = who(evidence.runs, &harm, is == Status::Suspect && !whole);
+    if let Some(clean) = &clean {
+        seen += &format!(
+            ": the throughput is from {:.0} % of the window, in which nothing else ran",
             100.0 * clean.share
-        )),
-        ..found
+        );
+    }
+    let claims: &[Claim] = match clean.is_none() && is_figure {
+        true => BUT_RATIO,
+        false => &[Claim::Distribution],
     };
-    Some(CHECK.reason(is, &[Claim::Distribution], found))
+    let found = Found::new(is, claims, harm.off(), limit);
+    Some(Found {
+        measured: found.measured.filter(|off| is_figure && off.is_finite()),
+        bound: (is_figure && clean.is_none()).then_some(bound),
+        ..found.seen(seen).remedy(Remedy::wait_quiet())
+    })
 }
 
 /// What the figure would have been.
@@ -356,7 +352,7 @@ mod tests {
                 experiment: &experiment,
                 runs: &[run],
             };
-            super::judge(&evidence)
+            CHECK.look(&evidence)
         };
         let reason = of(&run).unwrap();
         assert_eq!(reason.is, Status::Suspect);

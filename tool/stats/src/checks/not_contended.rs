@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
 use jostle_model::plan::Range;
-use jostle_model::record::{Reason, Run, Status};
+use jostle_model::record::Run;
 use jostle_model::{Nanos, Plan, Remedy};
 
 /// Share of the grants.
@@ -42,7 +42,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if !evidence.is_contention()
         || evidence.workers() < 2
         || !wants_contention(&evidence.experiment.plan)
@@ -68,13 +68,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if stamped < LEAST_STAMPED || contended / stamped >= LEAST {
         return None;
     }
-    let found = Found {
-        measured: Some(contended / stamped),
-        limit: Some(LEAST),
-        remedy: more(evidence),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Suspect, EVERYTHING, found))
+    Some(Found::suspect(EVERYTHING, contended / stamped, LEAST).remedy(more(evidence)))
 }
 
 /// Whether somebody waited for the lock for most of the window, whatever the others did.

@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::plan::{Measure, Shape, Workload};
-use jostle_model::record::{Claim, OwnCost, Reason, Status};
+use jostle_model::record::{Claim, OwnCost};
 use jostle_model::{Busy, Remedy};
 
 /// Share of a cycle.
@@ -28,7 +28,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let experiment = evidence.experiment;
     let plan = &experiment.plan;
     if plan.measure == Some(Measure::Counts) {
@@ -46,13 +46,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     // A cycle without length has no share.
     let is_share = (100.0 * share).is_finite();
     (share > MOST && is_share).then(|| {
-        let found = Found {
-            measured: Some(share),
-            limit: Some(MOST),
-            remedy: Some(Remedy::with("--measure", Measure::Counts)),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Suspect, &[Claim::Absolute], found)
+        Found::suspect(&[Claim::Absolute], share, MOST)
+            .remedy(Remedy::with("--measure", Measure::Counts))
     })
 }
 
@@ -102,7 +97,7 @@ mod tests {
         experiment.plan.idle = Some(Busy::Sleep(Nanos(0)));
         change(&mut experiment);
         let point = point();
-        let reason = (CHECK.judge)(&Evidence {
+        let reason = CHECK.look(&Evidence {
             experiment: &experiment,
             runs: &[&point],
         });

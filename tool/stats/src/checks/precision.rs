@@ -5,7 +5,7 @@ use crate::clean::clean;
 use crate::intervals::{estimate, relative_half_width};
 use jostle_model::Remedy;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Claim, Reason, Run, Status};
+use jostle_model::record::{Claim, Run};
 
 /// Half of the interval, or of the range under six runs, by the median.
 const WIDEST: f64 = 0.25;
@@ -33,13 +33,13 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // In `recover` each run is shown separately, and their spread is the result.
     if evidence.experiment.plan.workload == Workload::Recover {
         return None;
     }
     let connects = evidence.experiment.plan.workload == Workload::Connect;
-    let figure = |run: &&Run| match connects {
+    let figure = |run: &Run| match connects {
         true => {
             let measured = run
                 .times
@@ -52,19 +52,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     };
     let values: Vec<f64> = match clean(evidence.runs) {
         Some(clean) => clean.per_s.into_iter().flatten().collect(),
-        None => evidence.runs.iter().filter_map(figure).collect(),
+        None => evidence.each(figure).collect(),
     };
     let half_width = relative_half_width(&estimate(&values)?)?;
     if values.len() < 2 || half_width <= WIDEST {
         return None;
     }
-    let found = Found {
-        measured: Some(half_width),
-        limit: Some(WIDEST),
-        remedy: Some(Remedy::with("--runs", MORE_RUNS.max(2 * values.len()))),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Suspect, &[Claim::Absolute], found))
+    Some(
+        Found::suspect(&[Claim::Absolute], half_width, WIDEST)
+            .remedy(Remedy::with("--runs", MORE_RUNS.max(2 * values.len()))),
+    )
 }
 
 #[cfg(test)]

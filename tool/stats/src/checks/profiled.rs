@@ -1,8 +1,7 @@
 //! Did a profiler or tracer run along?
 
-use super::{Check, Evidence, Found, seen};
+use super::{BUT_RATIO, Check, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
 
 /// Runs with one.
 const MOST: usize = 0;
@@ -23,27 +22,13 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let commands = || {
-        evidence
-            .runs
-            .iter()
-            .filter_map(|run| run.around.during.as_ref())
-    };
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let commands = || evidence.each(|run| run.around.during.as_ref());
     let runs = commands().count();
     (runs > MOST).then(|| {
-        let found = Found {
-            measured: Some(runs as f64),
-            limit: Some(MOST as f64),
-            seen: commands().next().cloned(),
-            remedy: Some(Remedy::without("--during")),
-            ..Found::default()
-        };
-        CHECK.reason(
-            Status::Suspect,
-            &[Claim::Absolute, Claim::Distribution],
-            found,
-        )
+        Found::suspect(BUT_RATIO, runs as f64, MOST as f64)
+            .seen(commands().next().cloned())
+            .remedy(Remedy::without("--during"))
     })
 }
 

@@ -6,7 +6,7 @@ use crate::judge::{OF_CONNECTIONS, ROOM, UNREAD};
 use crate::numbers::time;
 use crate::tcp;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Distribution, Reason, Run, Status, TcpCounts, TcpQueues};
+use jostle_model::record::{Distribution, Run, TcpCounts, TcpQueues};
 
 /// Share of the timer that the longest time has to reach: clocks step by a tick.
 const NEARLY: f64 = 0.9;
@@ -55,18 +55,13 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     use Workload::{Churn, Connect, Rate, Spread, Stream};
     let asked = [Connect, Stream, Rate, Churn, Spread];
     if !asked.contains(&evidence.experiment.plan.workload) {
         return None;
     }
-    let runs = || {
-        evidence
-            .runs
-            .iter()
-            .filter_map(|run| Some((*run, run.around.machine.tcp?)))
-    };
+    let runs = || evidence.each(|run| Some((run, run.around.machine.tcp?)));
     let sum = |figure: fn(&TcpCounts) -> u64, runs: &[(&Run, TcpCounts)]| -> f64 {
         runs.iter().map(|(_, tcp)| figure(tcp) as f64).sum()
     };
@@ -82,7 +77,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             time(longest.unwrap_or(0) as f64),
             tcp::BACKLOG
         );
-        return Some(reason("connections", overflows, 0.0, text));
+        return Some(found("connections", overflows, 0.0, text));
     }
     let delayed: Vec<_> = runs().filter(|(run, tcp)| delayed(run, tcp)).collect();
     let operations: f64 = delayed.iter().map(|(run, _)| run.operations as f64).sum();
@@ -94,14 +89,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
                 percent(share.min(1.0)),
                 tcp::NAGLE
             );
-            reason("share", share, MOSTLY, text)
+            found("share", share, MOSTLY, text)
         })
         .or_else(|| at_an_idle_server(evidence))
 }
 
 /// Requests that lie unread at a server with room wait for a limited number of its workers;
 /// what clients cannot send, for it to read.
-fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Reason> {
+fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Found> {
     let idle = evidence.runs.iter().filter(|run| {
         let used_s = run.server.as_ref().and_then(|server| server.cpu_s);
         // Most of it may be the workers': the server's own is not recorded apart.
@@ -126,7 +121,7 @@ fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Reason> {
              wait for (a lock, a disk, another server)",
             unread * mean
         );
-        return Some(reason("share", unread, OF_CONNECTIONS, text));
+        return Some(found("share", unread, OF_CONNECTIONS, text));
     }
     (unsent >= MOSTLY).then(|| {
         let text = format!(
@@ -135,18 +130,14 @@ fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Reason> {
              way there is full",
             unsent * mean
         );
-        reason("share", unsent, MOSTLY, text)
+        found("share", unsent, MOSTLY, text)
     })
 }
 
-fn reason(unit: &str, measured: f64, limit: f64, text: String) -> Reason {
-    let found = Found {
-        measured: Some(measured),
-        limit: Some(limit),
-        seen: Some(text),
-        ..Found::default()
-    };
-    CHECK.reason_in(unit, Status::Suspect, EVERYTHING, found)
+fn found(unit: &'static str, measured: f64, limit: f64, text: String) -> Found {
+    Found::suspect(EVERYTHING, measured, limit)
+        .unit(unit)
+        .seen(text)
 }
 
 fn refused(run: &Run, tcp: &TcpCounts) -> bool {

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, measured};
 use crate::fairness;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
+use jostle_model::record::Claim;
 
 /// Turns that each worker should have had.
 pub const LEAST: f64 = 10.0;
@@ -30,7 +30,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // With a fixed number of operations, each worker gets that number.
     if !evidence.is_contention() {
         return None;
@@ -42,13 +42,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     let enough_s = (LEAST / turns * evidence.mean_window_s()).ceil();
-    let found = Found {
-        measured: Some(turns),
-        limit: Some(LEAST),
-        remedy: (turns > 0.0).then(|| Remedy::with("-t", enough_s)),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Suspect, &[Claim::Distribution], found))
+    Some(
+        Found::suspect(&[Claim::Distribution], turns, LEAST)
+            .remedy((turns > 0.0).then(|| Remedy::with("-t", enough_s))),
+    )
 }
 
 /// Cut off, not rounded: 9.97 must not read as the 10 that are needed.

@@ -3,7 +3,7 @@
 use super::{Check, Found, seen};
 use crate::spoilt::ENOUGH;
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
+use jostle_model::record::{Claim, Reason};
 
 /// The check. Which runs stand for a point is decided before its other checks, by
 /// [`crate::spoilt`], which asks for these reasons.
@@ -52,12 +52,6 @@ pub fn moved(clean: usize, bad: usize, times: f64) -> Reason {
 }
 
 fn reason(clean: usize, seen: String) -> Reason {
-    let found = Found {
-        measured: Some(clean as f64),
-        limit: Some(ENOUGH as f64),
-        seen: Some(seen),
-        remedy: Some(Remedy::wait_quiet()),
-        ..Found::default()
-    };
-    CHECK.reason(Status::Suspect, &[Claim::Absolute], found)
+    let found = Found::suspect(&[Claim::Absolute], clean as f64, ENOUGH as f64);
+    CHECK.reason(found.seen(seen).remedy(Remedy::wait_quiet()))
 }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Reason, Run, Status};
+use jostle_model::record::Run;
 
 /// For each worker, or each request in flight, of a run.
 const MOST_EACH: u64 = 1;
@@ -27,25 +27,22 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let apart = evidence.runs.iter().filter_map(|run| beyond_flight(run));
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let apart = evidence.each(beyond_flight);
     let worst = apart.max_by_key(|apart| apart.difference.unsigned_abs())?;
     let (many, side) = match worst.difference {
         d if d > 0 => (d.unsigned_abs(), "more"),
         d => (d.unsigned_abs(), "fewer"),
     };
-    let found = Found {
-        measured: Some(worst.difference as f64),
-        limit: Some(worst.most as f64),
-        seen: Some(format!(
-            "the server counted {} {}, {many} {side} than the workers did: another client used \
+    Some(
+        Found::invalid(EVERYTHING, worst.difference as f64, worst.most as f64)
+            .seen(format!(
+                "the server counted {} {}, {many} {side} than the workers did: another client used \
              it, or one of the two miscounts",
-            worst.counted, worst.what
-        )),
-        remedy: Some(Remedy::Again),
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Invalid, EVERYTHING, found))
+                worst.counted, worst.what
+            ))
+            .remedy(Remedy::Again),
+    )
 }
 
 /// The server's count less the workers', where that is more than was in flight.

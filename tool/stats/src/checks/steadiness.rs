@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Run, Status};
+use jostle_model::record::Run;
 
 /// Under this mean a slice's count says little: of 30 the chance deviation of
 /// a lottery is 18 %.
@@ -30,25 +30,18 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // Only for slices of the window: tenths of the operations always have the same number,
     // and in an open loop the slices follow the schedule.
     if !evidence.is_contention() {
         return None;
     }
-    let judged: Vec<Drift> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
+    let judged: Vec<Drift> = evidence.each(drift).collect();
     let agreed = trend::agreed(&judged)?;
     let warmups = evidence.runs.iter().map(|run| run.window.warmup_s);
     let longer_s = (2.0 * warmups.fold(0.0, f64::max)).ceil().max(1.0);
-    let found = Found {
-        remedy: Some(Remedy::with("--warmup", format!("{longer_s}s"))),
-        ..trending::found(&agreed, judged.len())
-    };
-    Some(CHECK.reason(
-        Status::Suspect,
-        &[Claim::Absolute, Claim::Distribution],
-        found,
-    ))
+    let remedy = Remedy::with("--warmup", format!("{longer_s}s"));
+    Some(trending::found(&agreed, judged.len(), remedy))
 }
 
 /// None where the slices are too few or too poor.

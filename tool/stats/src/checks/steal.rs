@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
+use jostle_model::record::{Claim, Status};
 
 /// Shares of the time in which a CPU was wanted.
 const SUSPECT: f64 = 0.02;
@@ -40,7 +40,7 @@ pub static CHECK: Check = Check {
 
 /// Steal distorts absolute figures, and percentiles too if it is large. Ratios of paired
 /// runs have intervals of their own, and are not affected.
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let stolen = evidence.sum(|run| run.around.machine.stolen_ticks) as f64;
     let wanted = stolen + evidence.sum(|run| run.around.machine.busy_ticks) as f64;
     if wanted < LEAST_TICKS {
@@ -56,13 +56,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         share if share > SUSPECT => (Status::Suspect, SUSPECT, &[Claim::Absolute]),
         _ => return None,
     };
-    let found = Found {
-        measured: Some(share),
-        limit: Some(limit),
-        remedy: Some(Remedy::Again),
-        ..Found::default()
-    };
-    Some(CHECK.reason(is, claims, found))
+    Some(Found::new(is, claims, share, limit).remedy(Remedy::Again))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Event, Reason, Recovery, Status, What};
+use jostle_model::record::{Claim, Event, Recovery, Status, What};
 
 /// The moment of the fault may be off by this share of the time until the next grant.
 const MOST: f64 = 0.1;
@@ -34,40 +34,25 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let runs = || {
-        evidence
-            .runs
-            .iter()
-            .filter_map(|run| run.recovery.as_deref())
-    };
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let runs = || evidence.each(|run| run.recovery.as_deref());
     let amiss: Vec<String> = runs().filter_map(amiss).collect();
     if let Some(first) = amiss.first() {
-        let found = Found {
-            measured: Some(amiss.len() as f64),
-            limit: Some(0.0),
-            seen: Some(format!(
-                "in {} of {} runs {first}",
-                amiss.len(),
-                runs().count()
-            )),
-            remedy: Some(Remedy::Again),
-            ..Found::default()
-        };
-        return Some(CHECK.reason(Status::Invalid, EVERYTHING, found));
+        return Some(
+            Found::invalid(EVERYTHING, amiss.len() as f64, 0.0)
+                .seen(format!(
+                    "in {} of {} runs {first}",
+                    amiss.len(),
+                    runs().count()
+                ))
+                .remedy(Remedy::Again),
+        );
     }
     let mut shares: Vec<f64> = runs().filter_map(unsure).collect();
     shares.sort_by(f64::total_cmp);
     let half = shares.get(shares.len() / 2).copied()?;
-    (half > MOST).then(|| {
-        let found = Found {
-            measured: Some(half),
-            limit: Some(MOST),
-            remedy: Some(Remedy::wait_quiet()),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Suspect, &[Claim::Absolute], found)
-    })
+    (half > MOST)
+        .then(|| Found::suspect(&[Claim::Absolute], half, MOST).remedy(Remedy::wait_quiet()))
 }
 
 /// What was not as it should be when the fault struck.

@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, percent, seen};
 use crate::tail::{self, Part};
 use jostle_model::Remedy;
-use jostle_model::record::{Claim, Reason, Status};
+use jostle_model::record::Claim;
 
 /// The check.
 pub static CHECK: Check = Check {
@@ -28,7 +28,7 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let (names, parts) = tail::pooled(evidence.runs);
     let owners = tail::owners(&parts);
     let all = |figure: fn(&Part) -> u64| parts.iter().map(figure).sum::<u64>() as f64;
@@ -45,14 +45,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         })
         .collect();
     (!list.is_empty()).then(|| {
-        let found = Found {
-            measured: Some(list.len() as f64),
-            limit: Some(0.0),
-            seen: Some(list.join("; ")),
-            remedy: Some(Remedy::Again),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Suspect, &[Claim::Distribution], found)
+        Found::suspect(&[Claim::Distribution], list.len() as f64, 0.0)
+            .seen(list.join("; "))
+            .remedy(Remedy::Again)
     })
 }
 

@@ -2,7 +2,6 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
-use jostle_model::record::{Reason, Status};
 
 /// Periods.
 const MOST: u64 = 0;
@@ -28,17 +27,10 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let periods = evidence.sum(|run| run.around.machine.throttled_periods.unwrap_or(0));
-    (periods > MOST).then(|| {
-        let found = Found {
-            measured: Some(periods as f64),
-            limit: Some(MOST as f64),
-            remedy: Some(Remedy::doctor()),
-            ..Found::default()
-        };
-        CHECK.reason(Status::Invalid, EVERYTHING, found)
-    })
+    (periods > MOST)
+        .then(|| Found::invalid(EVERYTHING, periods as f64, MOST as f64).remedy(Remedy::doctor()))
 }
 
 #[cfg(test)]

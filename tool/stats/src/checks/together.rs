@@ -1,10 +1,9 @@
 //! Did the hosts work at the same time?
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
-use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Claim, Reason, Run, Status};
+use jostle_model::record::{Claim, Run, Status};
 
 /// Shares of the window.
 const SUSPECT: f64 = 0.01;
@@ -38,20 +37,13 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let apart: Vec<f64> = evidence.runs.iter().filter_map(|run| apart(run)).collect();
-    let share = median(&apart).filter(|share| *share > SUSPECT)?;
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let share = evidence.median(apart).filter(|share| *share > SUSPECT)?;
     let (is, limit, claims): (_, _, &[Claim]) = match share > INVALID {
         true => (Status::Invalid, INVALID, EVERYTHING),
         false => (Status::Suspect, SUSPECT, &[Claim::Absolute]),
     };
-    let found = Found {
-        measured: Some(share),
-        limit: Some(limit),
-        remedy: longer(evidence, share / SUSPECT),
-        ..Found::default()
-    };
-    Some(CHECK.reason(is, claims, found))
+    Some(Found::new(is, claims, share, limit).remedy(longer(evidence, share / SUSPECT)))
 }
 
 /// So many times as long.
@@ -133,7 +125,7 @@ mod tests {
                 experiment: &experiment,
                 runs: &[&run],
             };
-            let text = (CHECK.judge)(&evidence).unwrap().text;
+            let text = CHECK.look(&evidence).unwrap().text;
             let expected = format!("2.4 % of the window apart {remedy}");
             assert!(text.ends_with(&expected), "{text}");
         }

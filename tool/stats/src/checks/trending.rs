@@ -1,18 +1,16 @@
 //! What the checks of trends have in common: their data and their words. No check by
 //! itself.
 
-use super::{Found, measured, percent, seen};
+use super::{BUT_RATIO, Found, measured, percent, seen};
 use crate::trend::{self, Agreed};
+use jostle_model::Remedy;
 use jostle_model::record::Reason;
 
 /// The drift that enough of `judged` runs share.
-pub(super) fn found(agreed: &Agreed, judged: usize) -> Found {
-    Found {
-        measured: Some(agreed.share),
-        limit: Some(trend::WORTH),
-        seen: Some(format!("in {} of {judged} runs", agreed.runs)),
-        ..Found::default()
-    }
+pub(super) fn found(agreed: &Agreed, judged: usize, remedy: Remedy) -> Found {
+    Found::suspect(BUT_RATIO, agreed.share, trend::WORTH)
+        .seen(format!("in {} of {judged} runs", agreed.runs))
+        .remedy(remedy)
 }
 
 /// `the rate rises by 21 % of its mean in 6 of 6 runs`; `what` is its beginning. A fall may

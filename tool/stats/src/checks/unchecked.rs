@@ -3,7 +3,7 @@
 use super::{Check, Evidence, Found, seen};
 use crate::harm;
 use jostle_model::Remedy;
-use jostle_model::record::{Accounts, Claim, Reason, Run, Status};
+use jostle_model::record::{Accounts, Claim, Run};
 
 /// Questions that may stay open.
 const MOST: usize = 0;
@@ -35,8 +35,8 @@ pub static CHECK: Check = Check {
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let accounts = || evidence.runs.iter().filter_map(|run| harm::accounts(run));
+fn judge(evidence: &Evidence<'_>) -> Option<Found> {
+    let accounts = || evidence.each(harm::accounts);
     let any = |misses: fn(&Accounts) -> bool| accounts().any(misses);
     let cpus = accounts().map(|accounts| accounts.cpus).min()?;
     let impossible = evidence.runs.iter().find_map(|run| impossible(run));
@@ -69,14 +69,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             Some(Remedy::with("-w", cpus)).filter(|_| evidence.workers() > cpus),
         ),
     };
-    let found = Found {
-        measured: Some((MOST + 1) as f64),
-        limit: Some(MOST as f64),
-        seen: Some(why),
-        remedy,
-        ..Found::default()
-    };
-    Some(CHECK.reason(Status::Suspect, &[Claim::Absolute], found))
+    Some(
+        Found::suspect(&[Claim::Absolute], (MOST + 1) as f64, MOST as f64)
+            .seen(why)
+            .remedy(remedy),
+    )
 }
 
 /// Accounts that hold more CPU time than the machine's CPUs had: the keeper was kept from

@@ -90,7 +90,7 @@ fn logs(sample: &Sample) -> Option<Vec<(u32, f64)>> {
 }
 
 fn level(runs: &[(u32, f64)]) -> Option<f64> {
-    median(&runs.iter().map(|(_, x)| *x).collect::<Vec<_>>())
+    median(runs.iter().map(|(_, x)| *x))
 }
 
 /// Removes each block's common factor (Tukey's median polish, one round): if the machine

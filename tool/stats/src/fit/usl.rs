@@ -121,7 +121,7 @@ fn eliminate(mut m: [[f64; 4]; 3]) -> Option<[f64; 3]> {
 /// ones were measured at which it surely lies below 95 % of that: a peak that
 /// was seen from both sides or not at all. `samples` hold times per operation.
 pub fn peak(samples: &[Sample]) -> Option<u64> {
-    let cost = |sample: &Sample| median(&sample.runs.iter().map(|r| r.1).collect::<Vec<_>>());
+    let cost = |sample: &Sample| median(sample.runs.iter().map(|r| r.1));
     let best = samples
         .iter()
         .filter_map(|sample| Some((sample, cost(sample)?)))

@@ -119,7 +119,7 @@ pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Double
     };
     let busy = |doubled: bool| {
         let each = runs.iter().filter(|run| run.doubled == doubled);
-        median(&each.filter_map(|run| run.busy).collect::<Vec<_>>())
+        median(each.filter_map(|run| run.busy))
     };
     let mostly = |limits: &[Limit]| {
         let of_it = runs.iter().filter(|run| limits.contains(&run.limit));

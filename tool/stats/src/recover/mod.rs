@@ -125,7 +125,7 @@ impl Summary {
                 .filter(|run| run.next_grant_ns.is_none() && run.after_release_ns.is_none())
                 .count(),
             within_ns: first.within_ns,
-            after_release_ns: median(&of(|run| run.after_release_ns)),
+            after_release_ns: median(of(|run| run.after_release_ns)),
             after_lease_ns: leases().min().zip(leases().max()),
             after_return_ns: median(&returns),
             two_believed_ns: runs.iter().filter_map(|run| run.two_believed_ns).max(),

@@ -9,17 +9,15 @@ use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison;
 use jostle_stats::intervals::median;
 
-pub(super) static SAME: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 11,
     name: "what compare says of two sessions",
-    planted: "delay:100us twice",
-    trial: |bench| trial(bench, [A, A]),
-};
-
-pub(super) static TENTH: Row = Row {
-    planted: "delay:100us, then delay:110us",
-    trial: |bench| trial(bench, [A, B]),
-    ..SAME
+    cases: &[
+        ("delay:100us twice", |bench| trial(bench, [A, A])),
+        ("delay:100us, then delay:110us", |bench| {
+            trial(bench, [A, B])
+        }),
+    ],
 };
 
 const A: &str = "delay:100us";
@@ -86,7 +84,7 @@ fn mean(set: &ResultSet, target: &str) -> f64 {
         .iter()
         .map(|run| noted(run, "sum_ns") / noted(run, "count"))
         .filter(|mean| mean.is_finite());
-    median(&means.collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    median(means).unwrap_or(f64::NAN)
 }
 
 fn judge(truths: [f64; 2], told: &Answer, itself: &Answer) -> Trial {

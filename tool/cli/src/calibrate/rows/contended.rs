@@ -6,29 +6,15 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, percent, reason, total};
 use jostle_model::record::Run;
 
-pub(super) static NEVER: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 4,
     name: "the share of grants that were waited for",
-    planted: "about 0 % contended",
-    trial: |bench| trial(bench, 10_000),
-};
-
-pub(super) static TENTH: Row = Row {
-    planted: "about 10 % contended",
-    trial: |bench| trial(bench, 10),
-    ..NEVER
-};
-
-pub(super) static HALF: Row = Row {
-    planted: "about 50 % contended",
-    trial: |bench| trial(bench, 2),
-    ..NEVER
-};
-
-pub(super) static ALWAYS: Row = Row {
-    planted: "100 % contended",
-    trial: |bench| trial(bench, 1),
-    ..NEVER
+    cases: &[
+        ("about 0 % contended", |bench| trial(bench, 10_000)),
+        ("about 10 % contended", |bench| trial(bench, 10)),
+        ("about 50 % contended", |bench| trial(bench, 2)),
+        ("100 % contended", |bench| trial(bench, 1)),
+    ],
 };
 
 /// Points.

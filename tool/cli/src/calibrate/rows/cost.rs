@@ -13,8 +13,7 @@ use std::time::Instant;
 pub(super) static ROW: Row = Row {
     number: 1,
     name: "the tool's own cost",
-    planted: "null",
-    trial,
+    cases: &[("null", trial)],
 };
 
 /// Between two stamps lie one stamp and at most one step of the clock.
@@ -56,7 +55,7 @@ fn stamps(clock: Clock) -> f64 {
         });
         start.elapsed().as_nanos() as f64 / f64::from(COUNT)
     });
-    median(&each.collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    median(each).unwrap_or(f64::NAN)
 }
 
 fn judge(loop_ns: f64, calibration: &Calibration, waits_p50: &[u64], cpus: usize) -> Trial {

@@ -6,23 +6,14 @@ use crate::calibrate::trial::{Agreement, Trial, noted, of, span, spans};
 use jostle_model::record::Run;
 use jostle_stats::intervals::median;
 
-pub(super) static SHORT: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 2,
     name: "a known wait",
-    planted: "delay:20us",
-    trial: |bench| trial(bench, "20us", 0.1),
-};
-
-pub(super) static MIDDLE: Row = Row {
-    planted: "delay:200us",
-    trial: |bench| trial(bench, "200us", 0.1),
-    ..SHORT
-};
-
-pub(super) static LONG: Row = Row {
-    planted: "delay:5ms",
-    trial: |bench| trial(bench, "5ms", 0.2),
-    ..SHORT
+    cases: &[
+        ("delay:20us", |bench| trial(bench, "20us", 0.1)),
+        ("delay:200us", |bench| trial(bench, "200us", 0.1)),
+        ("delay:5ms", |bench| trial(bench, "5ms", 0.2)),
+    ],
 };
 
 /// Of the truth, and at least.

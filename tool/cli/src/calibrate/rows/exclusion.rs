@@ -6,32 +6,24 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, total};
 use jostle_model::record::{Exclusion, Run, Status};
 
-pub(super) static OFTEN: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 6,
     name: "whether the lock excludes",
-    planted: "busted:1e-3",
-    trial: |bench| broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0", 1.0),
-};
-
-pub(super) static SELDOM: Row = Row {
-    planted: "busted:1e-5",
-    // A refused worker tries again at once, so that a second has enough attempts. With
-    // short holds the owner may release before an intruder is marked as inside: this
-    // happened in 3 to 17 % of holds of 5 us.
-    trial: |bench| broken(bench, "busted:1e-5", "-w 2 -b -50us -i 0 --try", 1.0),
-    ..OFTEN
-};
-
-pub(super) static READERS: Row = Row {
-    planted: "busted:1e-2, half readers",
-    trial: |bench| broken(bench, "busted:1e-2", "-w 10 -b 20us -i 0 --shared 0.5", 0.5),
-    ..OFTEN
-};
-
-pub(super) static KILLED: Row = Row {
-    planted: "owners of flock killed",
-    trial: killed,
-    ..OFTEN
+    cases: &[
+        ("busted:1e-3", |bench| {
+            broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0", 1.0)
+        }),
+        // A refused worker tries again at once, so that a second has enough attempts. With
+        // short holds the owner may release before an intruder is marked as inside: this
+        // happened in 3 to 17 % of holds of 5 us.
+        ("busted:1e-5", |bench| {
+            broken(bench, "busted:1e-5", "-w 2 -b -50us -i 0 --try", 1.0)
+        }),
+        ("busted:1e-2, half readers", |bench| {
+            broken(bench, "busted:1e-2", "-w 10 -b 20us -i 0 --shared 0.5", 0.5)
+        }),
+        ("owners of flock killed", killed),
+    ],
 };
 
 /// Allowed difference from the planted overlaps, as a share and at least: two intruders at

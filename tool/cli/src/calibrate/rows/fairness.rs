@@ -6,29 +6,21 @@ use crate::calibrate::trial::{Agreement, Trial, noted, of, percent};
 use jostle_model::record::Run;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 
-pub(super) static QUEUE: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 5,
     name: "who is served",
-    planted: "unfair:queue",
-    trial: |bench| Ok(queue(&run(bench, "queue", 20)?)),
-};
-
-pub(super) static LOTTERY: Row = Row {
-    planted: "unfair:lottery",
-    trial: |bench| Ok(lottery(&run(bench, "lottery", 50)?)),
-    ..QUEUE
-};
-
-pub(super) static TWO_TO_ONE: Row = Row {
-    planted: "unfair:2to1",
-    trial: |bench| Ok(two_to_one(&run(bench, "2to1", 50)?)),
-    ..QUEUE
-};
-
-pub(super) static STARVED: Row = Row {
-    planted: "unfair:starve",
-    trial: |bench| Ok(starved(&run(bench, "starve", 10)?)),
-    ..QUEUE
+    cases: &[
+        ("unfair:queue", |bench| Ok(queue(&run(bench, "queue", 20)?))),
+        ("unfair:lottery", |bench| {
+            Ok(lottery(&run(bench, "lottery", 50)?))
+        }),
+        ("unfair:2to1", |bench| {
+            Ok(two_to_one(&run(bench, "2to1", 50)?))
+        }),
+        ("unfair:starve", |bench| {
+            Ok(starved(&run(bench, "starve", 10)?))
+        }),
+    ],
 };
 
 /// Grants of one worker that the log has and the window does not.

@@ -11,23 +11,14 @@ use jostle_model::record::Run;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub(super) static STARVED: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 8,
     name: "a generator that is kept from working",
-    planted: "starved by 2 programs",
-    trial: starved,
-};
-
-pub(super) static PAUSED: Row = Row {
-    planted: "paused: 20 of every 40 ms",
-    trial: paused,
-    ..STARVED
-};
-
-pub(super) static THROTTLED: Row = Row {
-    planted: "throttled to 0.4 CPUs",
-    trial: throttled,
-    ..STARVED
+    cases: &[
+        ("starved by 2 programs", starved),
+        ("paused: 20 of every 40 ms", paused),
+        ("throttled to 0.4 CPUs", throttled),
+    ],
 };
 
 /// Checks that flag the generator.
@@ -105,15 +96,7 @@ fn is_flagged(run: &Run) -> bool {
 }
 
 fn judge(planted: &[Run], clean: &[Run], truth: String) -> Trial {
-    let rate = |runs: &[Run]| {
-        median(
-            &runs
-                .iter()
-                .map(|run| run.throughput_per_s)
-                .collect::<Vec<_>>(),
-        )
-        .unwrap_or(0.0)
-    };
+    let rate = |runs: &[Run]| median(runs.iter().map(|run| run.throughput_per_s)).unwrap_or(0.0);
     let harms: Vec<f64> = planted
         .iter()
         .zip(clean)

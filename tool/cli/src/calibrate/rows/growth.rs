@@ -8,17 +8,10 @@ use jostle_model::record::Fit;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub(super) static CHAINS: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 12,
     name: "how a cost grows",
-    planted: "chained:3000",
-    trial: chains,
-};
-
-pub(super) static CLIFF: Row = Row {
-    planted: "cliff:3000",
-    trial: cliff,
-    ..CHAINS
+    cases: &[("chained:3000", chains), ("cliff:3000", cliff)],
 };
 
 /// The last number of locks before the cliff.
@@ -49,12 +42,7 @@ fn fit<'a>(set: &'a ResultSet, target: &str) -> Option<&'a Fit> {
 fn truth(set: &ResultSet, target: &str, keys: u64, [over, under]: [&str; 2]) -> f64 {
     let runs = set.runs.iter();
     let runs = runs.filter(|run| run.target == target && run.at.keys == Some(keys));
-    median(
-        &runs
-            .map(|run| noted(run, over) / noted(run, under))
-            .collect::<Vec<_>>(),
-    )
-    .unwrap_or(f64::NAN)
+    median(runs.map(|run| noted(run, over) / noted(run, under))).unwrap_or(f64::NAN)
 }
 
 fn chains(bench: &mut Bench) -> Result<Trial, Stop> {

@@ -8,17 +8,13 @@ use jostle_model::record::{Distribution, Run};
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub(super) static SAME: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 3,
     name: "a known hand-off",
-    planted: "hand-offs on one CPU",
-    trial: |bench| trial(bench, Place::Same),
-};
-
-pub(super) static CROSS: Row = Row {
-    planted: "hand-offs between CPUs",
-    trial: |bench| trial(bench, Place::Cross),
-    ..SAME
+    cases: &[
+        ("hand-offs on one CPU", |bench| trial(bench, Place::Same)),
+        ("hand-offs between CPUs", |bench| trial(bench, Place::Cross)),
+    ],
 };
 
 #[derive(Clone, Copy, PartialEq)]

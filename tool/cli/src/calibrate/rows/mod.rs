@@ -17,49 +17,33 @@ mod stalls;
 use super::bench::{Bench, Stop};
 use super::trial::Trial;
 
-/// Something that is planted, and how it is looked for.
+/// A question about the tool, and what is planted to answer it.
 pub(super) struct Row {
     /// In tool/docs/calibrate.md.
     pub number: u64,
     /// What is asked of the tool.
     pub name: &'static str,
-    /// What is planted.
-    pub planted: &'static str,
-    /// Measures and judges.
-    pub trial: fn(&mut Bench) -> Result<Trial, Stop>,
+    /// What is planted, and what measures and judges it.
+    pub cases: &'static [(&'static str, Attempt)],
 }
+
+/// Measures and judges once.
+pub(super) type Attempt = fn(&mut Bench) -> Result<Trial, Stop>;
 
 /// Every row, in the order in which they are tried and printed.
 pub(super) static ROWS: &[&Row] = &[
     &cost::ROW,
-    &delay::SHORT,
-    &delay::MIDDLE,
-    &delay::LONG,
-    &handoff::SAME,
-    &handoff::CROSS,
-    &contended::NEVER,
-    &contended::TENTH,
-    &contended::HALF,
-    &contended::ALWAYS,
-    &fairness::QUEUE,
-    &fairness::LOTTERY,
-    &fairness::TWO_TO_ONE,
-    &fairness::STARVED,
-    &exclusion::OFTEN,
-    &exclusion::SELDOM,
-    &exclusion::READERS,
-    &exclusion::KILLED,
+    &delay::ROW,
+    &handoff::ROW,
+    &contended::ROW,
+    &fairness::ROW,
+    &exclusion::ROW,
     &stalls::ROW,
-    &generator::STARVED,
-    &generator::PAUSED,
-    &generator::THROTTLED,
+    &generator::ROW,
     &server::SLOW,
-    &server::LOSING,
-    &server::DOUBLING,
-    &comparing::SAME,
-    &comparing::TENTH,
-    &growth::CHAINS,
-    &growth::CLIFF,
+    &server::MISCOUNTING,
+    &comparing::ROW,
+    &growth::ROW,
 ];
 
 #[cfg(test)]
@@ -69,12 +53,11 @@ mod tests {
 
     #[test]
     fn every_row_says_what_it_plants_and_stands_in_order() {
-        let planted: BTreeSet<_> = ROWS.iter().map(|row| row.planted).collect();
-        assert_eq!(planted.len(), ROWS.len());
-        assert!(
-            ROWS.iter()
-                .all(|row| !row.name.is_empty() && !row.planted.is_empty())
-        );
+        let cases = || ROWS.iter().flat_map(|row| row.cases);
+        let planted: BTreeSet<_> = cases().map(|(planted, _)| planted).collect();
+        assert_eq!(planted.len(), cases().count());
+        assert!(cases().all(|(planted, _)| !planted.is_empty()));
+        assert!(ROWS.iter().all(|row| !row.name.is_empty()));
         assert!(ROWS.is_sorted_by_key(|row| row.number));
     }
 }

@@ -9,21 +9,18 @@ use jostle_model::record::{LimitedBy, Run, Status};
 pub(super) static SLOW: Row = Row {
     number: 9,
     name: "a server that is slow",
-    planted: "echo:slow=200us",
-    trial: slow,
+    cases: &[("echo:slow=200us", slow)],
 };
 
-pub(super) static LOSING: Row = Row {
+pub(super) static MISCOUNTING: Row = Row {
     number: 10,
     name: "a server that counts wrongly",
-    planted: "echo:lose=100",
-    trial: |bench| miscounting(bench, "echo:lose=100"),
-};
-
-pub(super) static DOUBLING: Row = Row {
-    planted: "echo:double=100",
-    trial: |bench| miscounting(bench, "echo:double=100"),
-    ..LOSING
+    cases: &[
+        ("echo:lose=100", |bench| miscounting(bench, "echo:lose=100")),
+        ("echo:double=100", |bench| {
+            miscounting(bench, "echo:double=100")
+        }),
+    ],
 };
 
 /// How much longer than the server's own sleep an operation may take: request

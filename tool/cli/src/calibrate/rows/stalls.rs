@@ -9,8 +9,7 @@ use jostle_model::record::{Distribution, LimitedBy, Run};
 pub(super) static ROW: Row = Row {
     number: 7,
     name: "stalls under open and closed loop",
-    planted: "stall:200ms/300ms",
-    trial,
+    cases: &[("stall:200ms/300ms", trial)],
 };
 
 /// What is planted.

@@ -473,7 +473,7 @@ fn along(wanted: &mut Wanted, shown: &[&PointSummary<'_>], of: OfSlice) {
                 .timed
                 .iter()
                 .filter_map(|run| of(run.series.get(tenth)?));
-            let over = median(&runs.collect::<Vec<_>>());
+            let over = median(runs);
             wanted.points.extend(over.map(|value| Figure {
                 at: (tenth as f64 + 1.0, value),
                 name: "",

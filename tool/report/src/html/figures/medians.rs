@@ -426,7 +426,7 @@ fn ideals(chapter: &Chapter<'_>, shown: &[&Series<'_>]) -> Vec<Vec<(f64, f64)>> 
                 return Some((chapter.x_of(series, spot.x), spot.x));
             }
             let runs = spot.point.runs.iter().filter_map(|run| run.ceiling_per_s);
-            let over_runs = median(&runs.collect::<Vec<_>>())?;
+            let over_runs = median(runs)?;
             Some((chapter.x_of(series, spot.x), over_runs))
         };
         usable.filter_map(ceiling).collect()

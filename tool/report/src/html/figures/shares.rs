@@ -67,8 +67,7 @@ fn speeds(spot: &Spot<'_>) -> Option<Share> {
         (rates.len() > 1).then_some((least, mean, most))
     };
     let runs: Vec<(f64, f64, f64)> = spot.point.timed.iter().filter_map(of_run).collect();
-    let over =
-        |part: fn(&(f64, f64, f64)) -> f64| median(&runs.iter().map(part).collect::<Vec<_>>());
+    let over = |part: fn(&(f64, f64, f64)) -> f64| median(runs.iter().map(part));
     Some(Share {
         least: over(|run| run.0)?,
         mean: over(|run| run.1)?,
