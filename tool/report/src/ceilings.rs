@@ -2,7 +2,7 @@
 //! which names the hosts that differ from the others.
 
 use crate::ResultSet;
-use crate::format::{grouped, percent};
+use crate::format::{grouped, percent, range};
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Workload;
 use jostle_stats::requested::makes_requests;
@@ -35,10 +35,7 @@ fn sentence(rows: &[HostCeiling], noun: &str) -> String {
     let rates = || rows.iter().map(|row| row.throughput_per_s);
     let least = rates().fold(f64::INFINITY, f64::min).round() as u64;
     let most = rates().fold(0.0, f64::max).round() as u64;
-    let range = match least == most {
-        true => grouped(most),
-        false => format!("{} to {}", grouped(least), grouped(most)),
-    };
+    let range = range(grouped(least), &grouped(most));
     let apart = rows
         .iter()
         .filter(|row| (row.of_median - 1.0).abs() > APART);

@@ -236,25 +236,16 @@ fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
     let costs = by_target(points, |point| point.own_cost);
     let is_short = |cost: &OwnCost| cost.pair_ns < SHORT * cost.added_ns;
     let (short, long): (Vec<_>, Vec<_>) = costs.into_iter().partition(|(_, cost)| is_short(cost));
-    if let Some(adds) = adds_to_many(&short) {
-        return [beside_long_pairs(&long, false), Some(adds)]
-            .into_iter()
-            .flatten()
-            .collect();
-    }
-    let adds: Vec<String> = short
-        .iter()
-        .map(|(target, cost)| {
+    let adds = adds_to_many(&short).or_else(|| {
+        let adds = short.iter().map(|(target, cost)| {
             let pair = significant(cost.pair_ns, 2);
             format!("{} ns to {target}'s {pair} ns", added(cost))
-        })
-        .collect();
-    let mut sentences = Vec::new();
-    sentences.extend(beside_long_pairs(&long, short.is_empty()));
-    if !adds.is_empty() {
-        sentences.push(format!("Full measuring adds {}.", adds.join(", ")));
-    }
-    sentences
+        });
+        let adds = adds.collect::<Vec<_>>().join(", ");
+        (!adds.is_empty()).then(|| format!("Full measuring adds {adds}."))
+    });
+    let beside = beside_long_pairs(&long, short.is_empty());
+    beside.into_iter().chain(adds).collect()
 }
 
 /// Targets whose own cost stands beside each; of more the range does.
@@ -264,12 +255,8 @@ fn adds_to_many(short: &[(&str, OwnCost)]) -> Option<String> {
     let range = |figure: &dyn Fn(&OwnCost) -> f64| {
         let mut all: Vec<f64> = short.iter().map(|(_, cost)| figure(cost)).collect();
         all.sort_by(f64::total_cmp);
-        let (least, most) = (all.first()?, all.last()?);
-        Some(format!(
-            "{} to {} ns",
-            significant(*least, 2),
-            significant(*most, 2)
-        ))
+        let [least, most] = [all.first()?, all.last()?].map(|ns| significant(*ns, 2));
+        Some(format!("{least} to {most} ns"))
     };
     (short.len() > NAMED).then_some(())?;
     let (adds, pair) = (

@@ -5,7 +5,7 @@ use crate::connect;
 use crate::format::{plus_minus, significant};
 use crate::requests::short;
 use jostle_model::plan::Workload;
-use jostle_stats::figures;
+use jostle_stats::figures::{self, Figure};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
 use jostle_stats::summary::{Estimate, OneBound, PointSummary};
@@ -35,7 +35,25 @@ pub(crate) struct Column {
 }
 
 /// What a column says of a point.
-pub(crate) type Cell = fn(&PointSummary<'_>) -> Option<String>;
+pub(crate) enum Cell {
+    /// The median of a figure, and how it is printed.
+    Median(&'static Figure, fn(f64) -> String),
+    /// Anything else.
+    Words(Words),
+}
+
+/// The text of a cell, made from the point.
+type Words = fn(&PointSummary<'_>) -> Option<String>;
+
+impl Column {
+    /// The text of its cell.
+    pub(crate) fn of(&self, point: &PointSummary<'_>) -> Option<String> {
+        match self.cell {
+            Cell::Median(figure, print) => point.median(figure).map(print),
+            Cell::Words(words) => words(point),
+        }
+    }
+}
 
 /// The title of half intervals.
 pub(crate) const PLUS_MINUS: &str = "±";
@@ -66,47 +84,45 @@ pub(crate) const WORKERS_AND_NAMES: Column = always(["", "workers"], |point| {
 pub(crate) const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
 
 /// What is the same for all points of a target.
-pub(crate) const fn once(title: [&'static str; 2], cell: Cell) -> Column {
-    Column {
-        title,
-        shown: Shown::Once,
-        cell,
-    }
+pub(crate) const fn once(title: [&'static str; 2], words: Words) -> Column {
+    column(title, Shown::Once, Cell::Words(words))
+}
+
+const fn column(title: [&'static str; 2], shown: Shown, cell: Cell) -> Column {
+    Column { title, shown, cell }
 }
 
 /// A column that is printed for INVALID points too: a swept value, or the evidence against
 /// the point.
-pub(crate) const fn always(title: [&'static str; 2], cell: Cell) -> Column {
-    Column {
-        title,
-        shown: Shown::Always,
-        cell,
-    }
+pub(crate) const fn always(title: [&'static str; 2], words: Words) -> Column {
+    column(title, Shown::Always, Cell::Words(words))
 }
 
 /// A figure of a point that may be used.
-pub(crate) const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
-    Column {
-        title,
-        shown: Shown::UnlessInvalid,
-        cell,
-    }
+pub(crate) const fn figure(title: [&'static str; 2], words: Words) -> Column {
+    column(title, Shown::UnlessInvalid, Cell::Words(words))
+}
+
+/// The median of a figure, of a point that may be used.
+pub(crate) const fn median(
+    title: [&'static str; 2],
+    of: &'static Figure,
+    print: fn(f64) -> String,
+) -> Column {
+    column(title, Shown::UnlessInvalid, Cell::Median(of, print))
 }
 
 /// Operations a second, or only one bound if other programs make the point INVALID.
 pub(crate) const fn throughput(title: [&'static str; 2]) -> Column {
-    Column {
-        title,
-        shown: Shown::OrOneBound,
-        cell: |point| Some(significant(point.median(figures::THROUGHPUT)?, 3)),
-    }
+    let cell = Cell::Median(figures::THROUGHPUT, three);
+    column(title, Shown::OrOneBound, cell)
 }
 
 /// One bound, where other programs make a point INVALID and nothing else does.
 pub(crate) fn one_bound(point: &PointSummary<'_>) -> Option<String> {
     Some(match point.one_bound_per_s()? {
-        OneBound::AtLeast(per_s) => format!(">={}", significant(per_s, 3)),
-        OneBound::AtMost(per_s) => format!("<={}", significant(per_s, 3)),
+        OneBound::AtLeast(per_s) => format!(">={}", three(per_s)),
+        OneBound::AtMost(per_s) => format!("<={}", three(per_s)),
     })
 }
 
@@ -123,36 +139,38 @@ pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
         Workload::Connect => (figure / harm.high / 1e3, figure / harm.low / 1e3),
         _ => (figure * harm.low, figure * harm.high),
     };
-    Some(format!("{}..{}", significant(low, 3), significant(high, 3)))
+    Some(format!("{}..{}", three(low), three(high)))
 });
 
 /// CPU time of the client's side, in microseconds an operation.
 pub(crate) const fn cpu(title: [&'static str; 2]) -> Column {
-    figure(title, |point| {
-        Some(significant(point.median(figures::CPU)?, 2))
-    })
+    median(title, figures::CPU, two)
 }
 
 /// CPU time of the server, in microseconds an operation.
 pub(crate) const fn server_cpu(title: [&'static str; 2]) -> Column {
-    figure(title, |point| {
-        Some(significant(point.median(figures::SERVER_CPU)?, 2))
-    })
+    median(title, figures::SERVER_CPU, two)
 }
 
 /// How often a worker asked its server for each lock.
-pub(crate) const ROUND_TRIPS: Column = figure(["round", "trips"], |point| {
-    Some(significant(point.median(figures::ROUND_TRIPS)?, 3))
-});
+pub(crate) const ROUND_TRIPS: Column = median(["round", "trips"], figures::ROUND_TRIPS, three);
 
 /// Bytes that they sent each other for it.
-pub(crate) const NETWORK: Column = figure(["network", "B/lock"], |point| {
-    Some(significant(point.median(figures::BYTES)?, 3))
-});
+pub(crate) const NETWORK: Column = median(["network", "B/lock"], figures::BYTES, three);
 
 /// Nanoseconds as microseconds.
-pub(crate) fn micros(nanos: Option<Estimate>) -> Option<String> {
-    Some(significant(nanos?.median / 1e3, 2))
+pub(crate) fn micros(nanos: f64) -> String {
+    two(nanos / 1e3)
+}
+
+/// With two significant digits.
+pub(crate) fn two(value: f64) -> String {
+    significant(value, 2)
+}
+
+/// With three.
+pub(crate) fn three(value: f64) -> String {
+    significant(value, 3)
 }
 
 /// What a point is measured by; to this `±` belongs.

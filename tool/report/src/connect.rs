@@ -3,9 +3,9 @@
 
 use crate::ResultSet;
 use crate::columns::{
-    Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, micros, server_cpu,
+    Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, median, micros, server_cpu, two,
 };
-use crate::format::{counted, grouped, significant};
+use crate::format::{counted, grouped};
 use jostle_model::connect::Close;
 use jostle_model::record::Run;
 use jostle_stats::figures;
@@ -20,30 +20,18 @@ pub(crate) static COLUMNS: &[Column] = &[
     // those that have some.
     always(["other", "listen"], |point| point.at.listeners.map(grouped)),
     always(["", "open"], |point| point.at.open.map(grouped)),
-    figure(["connect", "p50 us"], |point| {
-        micros(point.of(figures::CONNECT_P50))
-    }),
-    figure(["bind", "p50 us"], |point| {
-        micros(point.of(figures::BIND_P50))
-    }),
+    median(["connect", "p50 us"], figures::CONNECT_P50, micros),
+    median(["bind", "p50 us"], figures::BIND_P50, micros),
     HALF_INTERVAL,
     UNDISTURBED,
-    figure(["", "p99 us"], |point| {
-        micros(point.of(figures::CONNECT_P99))
-    }),
-    figure(["last", "100 us"], |point| {
-        micros(point.of(figures::CONNECT_LAST_P50))
-    }),
-    figure(["accept", "us"], |point| {
-        micros(point.of(figures::ACCEPT_P50))
-    }),
-    figure(["close", "us"], |point| {
-        micros(point.of(figures::CLOSE_P50))
-    }),
+    median(["", "p99 us"], figures::CONNECT_P99, micros),
+    median(["last", "100 us"], figures::CONNECT_LAST_P50, micros),
+    median(["accept", "us"], figures::ACCEPT_P50, micros),
+    median(["close", "us"], figures::CLOSE_P50, micros),
     cpu(["CPU us", "client"]),
     server_cpu(["", "server"]),
-    figure(["kernel", "kB"], |point| {
-        Some(significant(point.median(figures::SLAB_BYTES)? / 1e3, 2))
+    median(["kernel", "kB"], figures::SLAB_BYTES, |bytes| {
+        two(bytes / 1e3)
     }),
 ];
 

@@ -105,6 +105,14 @@ pub enum FileError {
 }
 
 impl FileError {
+    pub(crate) fn line(path: &str, line: usize, problem: &str) -> FileError {
+        FileError::Line {
+            path: path.to_owned(),
+            line,
+            problem: problem.to_owned(),
+        }
+    }
+
     pub(crate) fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
         let remedy = match (call, cause.kind()) {
             ("read", _) | ("open to read", _) => "name a file that -o has written",
@@ -310,11 +318,9 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
     for numbered in lines(input, path) {
         let (line, bytes) = numbered?;
         match record(bytes.trim_ascii(), path, line) {
-            Ok(record) => add(&mut sets, record).map_err(|problem| FileError::Line {
-                path: path.to_owned(),
-                line,
-                problem: problem.to_owned(),
-            })?,
+            Ok(record) => {
+                add(&mut sets, record).map_err(|problem| FileError::line(path, line, problem))?;
+            }
             Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => torn = Some(line),
             Err(error) if sets.is_empty() => return Err(foreign(error)),
             Err(error) => return Err(error),

@@ -159,6 +159,16 @@ pub(crate) struct Findings {
     pub is_decided: bool,
 }
 
+impl Findings {
+    fn decided(sentences: Vec<String>) -> Findings {
+        Findings {
+            sentences,
+            figure: "",
+            is_decided: true,
+        }
+    }
+}
+
 /// What tells the targets apart, or why nothing does; first that one of them does not exclude.
 pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     let found = ranked(set, points);
@@ -167,14 +177,8 @@ pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings
         return found;
     };
     let ranked = found.sentences.into_iter().filter(|_| found.is_decided);
-    Findings {
-        sentences: std::iter::once(broken)
-            .chain(ranked)
-            .take(SENTENCES)
-            .collect(),
-        figure: "",
-        is_decided: true,
-    }
+    let sentences = std::iter::once(broken).chain(ranked);
+    Findings::decided(sentences.take(SENTENCES).collect())
 }
 
 fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
@@ -187,11 +191,7 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     };
     if points.iter().all(|point| point.target == first.target) {
         return match alone::finding(points) {
-            Some(sentence) => Findings {
-                sentences: vec![sentence],
-                figure: "",
-                is_decided: true,
-            },
+            Some(sentence) => Findings::decided(vec![sentence]),
             // Its sentences begin with the jump, or with what one connection costs.
             None if first.workload.shape() == Shape::Connect
                 && points.iter().any(PointSummary::is_usable) =>
@@ -216,18 +216,16 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     rankings.truncate(SENTENCES);
     let runs = beside.iter().map(|point| point.runs.len()).min();
     let undecided = |why: &str| match ways(set, &beside) {
-        Some(ways) => Findings {
-            sentences: vec![format!("{ways}; which is faster is not decided: {why}.")],
-            figure: "",
-            is_decided: true,
-        },
+        Some(ways) => {
+            let why = format!("{ways}; which is faster is not decided: {why}.");
+            Findings::decided(vec![why])
+        }
         None => undecided(why),
     };
     match (rankings.first(), runs) {
         (Some(first), _) => Findings {
-            sentences: rankings.iter().map(|one| one.sentence(at)).collect(),
             figure: first.kind.figure,
-            is_decided: true,
+            ..Findings::decided(rankings.iter().map(|one| one.sentence(at)).collect())
         },
         (None, Some(runs)) if runs < FEWEST => {
             let runs = counted(runs as u64, "run");

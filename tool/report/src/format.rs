@@ -9,6 +9,25 @@ use jostle_model::Nanos;
 use jostle_model::text::one_line;
 use std::ops::Range;
 
+/// Each of them once, in the order in which they come first.
+pub(crate) fn each_once<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
+/// `2 to 5`, or `2` where both are the same.
+pub(crate) fn range(least: String, most: &str) -> String {
+    match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    }
+}
+
 /// A share as `94 %`, two significant digits.
 pub fn percent(share: f64) -> String {
     format!("{} %", significant(100.0 * share, 2))

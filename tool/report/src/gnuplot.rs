@@ -30,10 +30,10 @@ fn blocks(set: &ResultSet) -> Vec<String> {
         .chunk_by(|one, other| one.target == other.target)
         .map(|of_target| {
             if rate::are(of_target) {
-                return of_rates(of_target);
+                return of_others(of_target, rate::GNUPLOT_HEADER, rate::line);
             }
             if of_target.iter().any(|point| point.at.fault.is_some()) {
-                return of_faults(of_target);
+                return of_others(of_target, recover::GNUPLOT_HEADER, recover::line);
             }
             let lines: String = of_target.iter().map(line).collect();
             header(&set.experiment.plan, of_target) + &lines
@@ -41,26 +41,18 @@ fn blocks(set: &ResultSet) -> Vec<String> {
         .collect()
 }
 
-/// The table of `recover`, with a line for each fault.
-fn of_faults(points: &[PointSummary<'_>]) -> String {
+/// A table of what lockscale did not have: the rates of an open loop, the faults of `recover`.
+fn of_others(
+    points: &[PointSummary<'_>],
+    header: &str,
+    of: fn(&PointSummary<'_>) -> String,
+) -> String {
     let target = points.first().map_or("", |point| point.target);
-    let header = format!("# {target}: {}\n", recover::GNUPLOT_HEADER);
     let lines = points.iter().map(|point| match point.verdict.is {
         Status::Invalid => line(point),
-        _ => recover::line(point).unwrap_or_default(),
+        _ => of(point),
     });
-    header + &lines.collect::<String>()
-}
-
-/// The table of an open loop, which lockscale did not have, with a line for each rate.
-fn of_rates(points: &[PointSummary<'_>]) -> String {
-    let target = points.first().map_or("", |point| point.target);
-    let header = format!("# {target}: {}\n", rate::GNUPLOT_HEADER);
-    let lines = points.iter().map(|point| match point.verdict.is {
-        Status::Invalid => line(point),
-        _ => rate::line(point),
-    });
-    header + &lines.collect::<String>()
+    format!("# {target}: {header}\n{}", lines.collect::<String>())
 }
 
 fn header(plan: &Plan, points: &[PointSummary<'_>]) -> String {

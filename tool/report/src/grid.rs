@@ -24,6 +24,17 @@ pub(crate) struct Titled {
     pub notes: Vec<(String, String)>,
 }
 
+impl Titled {
+    /// A table without notes.
+    pub(crate) fn new(title: &str, columns: Vec<Heading>, rows: Vec<Vec<String>>) -> Titled {
+        Titled {
+            title: title.to_owned(),
+            grid: Grid { columns, rows },
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// The top of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Heading {

@@ -2,13 +2,13 @@
 
 use crate::columns::{
     Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED, WORKERS,
-    WORKERS_AND_NAMES, always, cpu, figure, half_interval, measured_by, micros, once, one_bound,
-    server_cpu, throughput,
+    WORKERS_AND_NAMES, always, cpu, figure, half_interval, measured_by, median, micros, once,
+    one_bound, server_cpu, three, throughput, two,
 };
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
-use crate::requests;
+use crate::requests::{self, named_once};
 use crate::workloads::shown;
 use jostle_model::record::Status;
 use jostle_stats::figures;
@@ -39,9 +39,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     throughput(["", "locks/s"]),
     HALF_INTERVAL,
     UNDISTURBED,
-    figure(["of", "ideal"], |point| {
-        Some(percent(point.median(figures::OF_IDEAL)?))
-    }),
+    median(["of", "ideal"], figures::OF_IDEAL, percent),
     figure(["free while", "waited for"], |point| {
         let share = point.median(figures::FREE)?;
         (share >= WORTH_A_CELL).then(|| percent(share))
@@ -74,39 +72,22 @@ pub(crate) static COUNTED: &[Column] = &[
     UNDISTURBED,
     // The Open Lock Daemon's notes have the average of their runs.
     figure(["mean", "ops/s"], |point| {
-        let several = point.runs.len() > 1;
-        point
-            .throughput_mean_per_s
-            .filter(|_| several)
-            .map(|mean| significant(mean, 3))
+        let mean = point.throughput_mean_per_s.map(three);
+        mean.filter(|_| point.runs.len() > 1)
     }),
     figure(["of", "echo"], |point| Some(percent(point.of_echo?.ratio))),
-    figure(["", "waited"], |point| {
-        Some(percent(point.median(figures::BLOCKED)?))
-    }),
-    figure(["hand-off", "us"], |point| {
-        micros(point.of(figures::HANDOFF_P50))
-    }),
-    figure(["acquire", "p50 us"], |point| {
-        micros(point.of(figures::ACQUIRE_P50))
-    }),
-    figure(["", "p99 us"], |point| {
-        micros(point.of(figures::ACQUIRE_P99))
-    }),
-    figure(["release", "us"], |point| {
-        micros(point.of(figures::RELEASE_P50))
-    }),
-    figure(["batch", "p50 us"], |point| {
-        micros(point.of(figures::BATCH_P50))
-    }),
-    figure(["", "p99 us"], |point| micros(point.of(figures::BATCH_P99))),
+    median(["", "waited"], figures::BLOCKED, percent),
+    median(["hand-off", "us"], figures::HANDOFF_P50, micros),
+    median(["acquire", "p50 us"], figures::ACQUIRE_P50, micros),
+    median(["", "p99 us"], figures::ACQUIRE_P99, micros),
+    median(["release", "us"], figures::RELEASE_P50, micros),
+    median(["batch", "p50 us"], figures::BATCH_P50, micros),
+    median(["", "p99 us"], figures::BATCH_P99, micros),
     cpu(["CPU us", "/op"]),
     server_cpu(["server", "us/op"]),
     ROUND_TRIPS,
     NETWORK,
-    figure(["bytes", "/lock"], |point| {
-        Some(significant(point.median(figures::HELD_BYTES)?, 2))
-    }),
+    median(["bytes", "/lock"], figures::HELD_BYTES, two),
 ];
 
 /// Columns that belong to the one before them stand close to it, since lines
@@ -123,7 +104,7 @@ pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     if points.is_empty() {
         return None;
     }
-    let measured = |column: &&Column| points.iter().any(|point| (column.cell)(point).is_some());
+    let measured = |column: &&Column| points.iter().any(|point| column.of(point).is_some());
     let all = (shown(points[0].workload).columns)(points);
     let none_listen = points.iter().all(|p| p.at.listeners.unwrap_or(0) == 0);
     let columns: Vec<&Column> = all
@@ -145,10 +126,8 @@ pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     headings.push(Heading::left("verdict"));
     let notes = Footnotes::of(points);
     let mut rows = Vec::new();
-    let mut before = None;
-    for (at, point) in points.iter().enumerate() {
-        let first = before != Some(point.target);
-        before = Some(point.target);
+    for (at, (name, point)) in named_once(points).enumerate() {
+        let first = !name.is_empty();
         let mut row: Vec<String> = columns.iter().map(|c| cell(c, point, first)).collect();
         row.push(format!("{}{}", point.verdict.is, notes.marks(at)));
         rows.push(row);
@@ -165,18 +144,14 @@ pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
 
 fn heading(column: &Column, points: &[PointSummary<'_>]) -> Heading {
     let [upper, lower] = column.title;
-    if requests::are(points) {
-        let titled = |typed| requests::title(typed, points);
-        return Heading {
-            left: lower == "target",
-            close: CLOSE.contains(&lower),
-            ..Heading::right(&titled(upper), &titled(lower))
-        };
-    }
+    let titles = match requests::are(points) {
+        true => [upper, lower].map(|typed| requests::title(typed, points)),
+        false => [upper, lower].map(str::to_owned),
+    };
     Heading {
         left: lower == "target",
         close: CLOSE.contains(&lower),
-        ..Heading::right(upper, lower)
+        ..Heading::right(&titles[0], &titles[1])
     }
 }
 
@@ -185,7 +160,7 @@ fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
         Shown::Once if !first => return String::new(),
         Shown::UnlessInvalid if !point.is_usable() => None,
         Shown::OrOneBound if !point.is_usable() => one_bound(point),
-        _ => (column.cell)(point),
+        _ => column.of(point),
     };
     text.unwrap_or_else(|| "-".to_owned())
 }

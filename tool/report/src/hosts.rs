@@ -5,9 +5,9 @@
 //! `jostle_stats::tail` finds the owners of the tail.
 
 use crate::columns::Shown;
-use crate::format::{grouped, percent, significant, time};
+use crate::format::{each_once, grouped, percent, range, significant, time};
 use crate::grid::{Grid, Heading, Titled};
-use crate::requests::short;
+use crate::requests::{named_once, short};
 use jostle_model::hosts::{HostCeiling, HostPart};
 use jostle_model::record::{At, Experiment, Run, Status};
 use jostle_stats::summary::PointSummary;
@@ -47,13 +47,10 @@ pub(crate) fn table(
         headline,
         own: Vec::new(),
     };
-    let (mut before, mut introduced) = (None, BTreeSet::new());
-    for lines in &points {
-        let mut point = vec![match before == Some(lines.point.target) {
-            true => String::new(),
-            false => short(lines.point.target),
-        }];
-        before = Some(lines.point.target);
+    let mut introduced = BTreeSet::new();
+    let names = named_once(points.iter().map(|lines| lines.point));
+    for (lines, (name, _)) in points.iter().zip(names) {
+        let mut point = vec![short(name)];
         let values = swept.iter().map(|(_, _, value)| value(&lines.point.at));
         point.extend(values.map(|value| value.map_or("-".to_owned(), grouped)));
         let shown = lines.shown();
@@ -208,59 +205,47 @@ struct Column {
     cell: fn(&Line<'_>) -> Option<String>,
 }
 
+const fn column(
+    title: [&'static str; 2],
+    shown: Shown,
+    cell: fn(&Line<'_>) -> Option<String>,
+) -> Column {
+    Column { title, shown, cell }
+}
+
 /// Counts and start times are printed whatever the verdict, because they are facts. Columns
 /// printed once hardly change between points.
 static COLUMNS: &[Column] = &[
-    Column {
-        title: ["", "workers"],
-        shown: Shown::Always,
-        cell: |line| Some(grouped(line.part.workers)),
-    },
-    Column {
-        title: ["alone", "ops/s"],
-        shown: Shown::Once,
-        cell: |line| Some(significant(line.ceiling()?.throughput_per_s, 3)),
-    },
-    Column {
-        title: ["", "ops/s"],
-        shown: Shown::Always,
-        cell: |line| Some(significant(line.part.throughput_per_s, 3)),
-    },
-    Column {
-        title: ["", "p50"],
-        shown: Shown::UnlessInvalid,
-        cell: |line| percentile(line, "p50"),
-    },
-    Column {
-        title: ["", "p99"],
-        shown: Shown::UnlessInvalid,
-        cell: |line| percentile(line, "p99"),
-    },
-    Column {
-        title: ["CPU us", "/op"],
-        shown: Shown::UnlessInvalid,
-        cell: |line| Some(significant(line.part.cpu_us_per_operation?, 2)),
-    },
-    Column {
-        title: ["", "busy"],
-        shown: Shown::Always,
-        cell: |line| Some(percent(line.part.busy_share?.min(1.0))),
-    },
-    Column {
-        title: ["", "late"],
-        shown: Shown::Always,
-        cell: |line| Some(signed_time(line.part.late_ns)),
-    },
-    Column {
-        title: ["", "± clock"],
-        shown: Shown::Always,
-        cell: |line| Some(uncertainty(line.part.clock_within_ns)),
-    },
-    Column {
-        title: ["clock", "ahead"],
-        shown: Shown::Once,
-        cell: |line| Some(signed_time(line.part.clock_ahead_ns)),
-    },
+    column(["", "workers"], Shown::Always, |line| {
+        Some(grouped(line.part.workers))
+    }),
+    column(["alone", "ops/s"], Shown::Once, |line| {
+        Some(significant(line.ceiling()?.throughput_per_s, 3))
+    }),
+    column(["", "ops/s"], Shown::Always, |line| {
+        Some(significant(line.part.throughput_per_s, 3))
+    }),
+    column(["", "p50"], Shown::UnlessInvalid, |line| {
+        percentile(line, "p50")
+    }),
+    column(["", "p99"], Shown::UnlessInvalid, |line| {
+        percentile(line, "p99")
+    }),
+    column(["CPU us", "/op"], Shown::UnlessInvalid, |line| {
+        Some(significant(line.part.cpu_us_per_operation?, 2))
+    }),
+    column(["", "busy"], Shown::Always, |line| {
+        Some(percent(line.part.busy_share?.min(1.0)))
+    }),
+    column(["", "late"], Shown::Always, |line| {
+        Some(signed_time(line.part.late_ns))
+    }),
+    column(["", "± clock"], Shown::Always, |line| {
+        Some(uncertainty(line.part.clock_within_ns))
+    }),
+    column(["clock", "ahead"], Shown::Once, |line| {
+        Some(signed_time(line.part.clock_ahead_ns))
+    }),
 ];
 
 impl Column {
@@ -357,15 +342,9 @@ impl Notes<'_> {
         lines: &Lines<'_>,
         parts: impl Iterator<Item = &'a HostPart>,
     ) -> String {
-        let mut checks: Vec<&str> = Vec::new();
-        for reason in parts.flat_map(|part| &part.verdict.reasons) {
-            if !checks.contains(&reason.check.as_str()) {
-                checks.push(&reason.check);
-            }
-        }
-        let marks = checks
-            .into_iter()
-            .filter_map(|check| self.mark(lines, check));
+        let reasons = parts.flat_map(|part| &part.verdict.reasons);
+        let checks = each_once(reasons.map(|reason| &reason.check)).into_iter();
+        let marks = checks.filter_map(|check| self.mark(lines, check));
         marks.collect()
     }
 }
@@ -432,10 +411,7 @@ pub(crate) fn began(runs: &[Run]) -> Option<String> {
         .max_by_key(|(said, unknown)| said + unknown)?;
     let counts = || several().map(|run| run.hosts.len() as u64);
     let (fewest, most) = (counts().min()?, counts().max()?);
-    let hosts = match fewest == most {
-        true => grouped(most),
-        false => format!("{} to {}", grouped(fewest), grouped(most)),
-    };
+    let hosts = range(grouped(fewest), &grouped(most));
     let (said, unknown) = furthest;
     let unknown = uncertainty(unknown).replace('±', ", ± ");
     Some(format!(

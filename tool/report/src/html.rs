@@ -136,10 +136,9 @@ fn chapter(
 ) -> Markup {
     let (question, answers) = answer(chapter).unwrap_or_default();
     let groups = groups(chapter, &answers);
-    let members: Vec<&ResultSet> = chapter.sets.iter().map(|at| &sets[*at]).collect();
     let ratios = match compared {
         true => Vec::new(),
-        false => ratios::of_chapter(&members, &chapter.labels),
+        false => ratios::of_chapter(chapter, sets),
     };
     html! {
         section.chapter {

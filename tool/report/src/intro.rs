@@ -2,7 +2,7 @@
 
 use crate::ResultSet;
 use crate::command::options;
-use crate::format::{counted, exact, seconds, time};
+use crate::format::{counted, exact, range, seconds, time};
 use jostle_model::Busy;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Experiment, Latencies};
@@ -142,10 +142,7 @@ fn windows(set: &ResultSet) -> Option<String> {
     let windows = || set.runs.iter().map(|run| run.window.window_s);
     let shortest = seconds(windows().reduce(f64::min)?);
     let longest = seconds(windows().reduce(f64::max)?);
-    Some(match shortest == longest {
-        true => format!("{longest} s per point"),
-        false => format!("{shortest} to {longest} s per point"),
-    })
+    Some(format!("{} s per point", range(shortest, &longest)))
 }
 
 fn runs(points: &[PointSummary<'_>]) -> Option<String> {

@@ -7,7 +7,7 @@ use crate::FileError;
 use crate::file::{lines, record, torn_note};
 use crate::format::{padded, significant, wrap};
 use crate::markdown::fenced;
-use jostle_model::judged::{Doubled, Limit, Output, Peer, Side, Watched};
+use jostle_model::judged::{Doubled, Limit, Output, Peer, Side, Thread, Traffic, Watched};
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
@@ -52,11 +52,8 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, File
             Ok(Record::Judged(watched)) => found.watched.push(*watched),
             Ok(Record::Doubled(doubled)) => found.doubled.push(*doubled),
             Ok(_) => {
-                return Err(FileError::Line {
-                    path: path.to_owned(),
-                    line,
-                    problem: "a record that belongs to no run of `judge`".to_owned(),
-                });
+                let problem = "a record that belongs to no run of `judge`";
+                return Err(FileError::line(path, line, problem));
             }
             // Lines are written whole with their newline, so that only the last can be torn.
             Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => {
@@ -76,44 +73,26 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, File
 /// Renders in a format of `report`. Formats without a form for these results print the
 /// text.
 pub fn render(format: &str, found: &Judgements) -> String {
+    let each = |between: &str| -> Vec<String> {
+        let runs = found.watched.iter();
+        runs.map(|watched| series(watched, between)).collect()
+    };
     match format {
         "json" => json(found),
-        "csv" => found
-            .watched
-            .iter()
-            .map(|watched| series(watched, ","))
-            .collect(),
-        "gnuplot" => {
-            let each: Vec<String> = found
-                .watched
-                .iter()
-                .map(|watched| series(watched, " "))
-                .collect();
-            // Two blank lines part what gnuplot calls an index.
-            each.join("\n\n")
-        }
+        "csv" => each(",").concat(),
+        // Two blank lines part what gnuplot calls an index.
+        "gnuplot" => each(" ").join("\n\n"),
         "markdown" => fenced(&text(found)),
         _ => text(found),
     }
 }
 
 fn json(found: &Judgements) -> String {
-    let watched = found
-        .watched
-        .iter()
-        .cloned()
-        .map(Box::new)
-        .map(Record::Judged);
-    let doubled = found
-        .doubled
-        .iter()
-        .cloned()
-        .map(Box::new)
-        .map(Record::Doubled);
-    let records = watched.chain(doubled);
-    records
-        .map(|record| record_to_json(&record) + "\n")
-        .collect()
+    let (watched, doubled) = (found.watched.iter(), found.doubled.iter());
+    let watched = watched.map(|run| Record::Judged(Box::new(run.clone())));
+    let records = watched.chain(doubled.map(|pair| Record::Doubled(Box::new(pair.clone()))));
+    let lines = records.map(|record| record_to_json(&record) + "\n");
+    lines.collect()
 }
 
 /// All of it, as people read it.
@@ -248,26 +227,22 @@ pub(crate) const SIDES: [&str; 8] = [
 
 /// Generator and server: shares of the judged time.
 pub(crate) fn sides(watched: &Watched) -> Vec<[String; 8]> {
-    let mut rows = Vec::new();
-    rows.push(row(
-        watched,
+    let finding = &watched.finding;
+    let of = |name: &str, side, busy| row(watched, name, side, busy);
+    let generator = of(
         "generator",
         &watched.generator,
-        watched.finding.generator_busy_share,
-    ));
-    if let Some(server) = &watched.server {
-        let name = match &watched.server_at {
-            Some(at) => format!("server {at}"),
-            None => "server".to_owned(),
-        };
-        rows.push(row(
-            watched,
-            &name,
+        finding.generator_busy_share,
+    );
+    let server = watched.server.as_ref().map(|server| {
+        let at = watched.server_at.as_deref().unwrap_or_default();
+        of(
+            format!("server {at}").trim_end(),
             server,
-            watched.finding.server_busy_share,
-        ));
-    }
-    rows
+            finding.server_busy_share,
+        )
+    });
+    std::iter::once(generator).chain(server).collect()
 }
 
 /// The same side by side, and the machine below.
@@ -275,10 +250,8 @@ fn table(watched: &Watched) -> String {
     let mut rows = vec![SIDES.map(str::to_owned)];
     rows.extend(sides(watched));
     let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
     };
     let mut out = String::new();
     for row in &rows {
@@ -294,12 +267,9 @@ fn table(watched: &Watched) -> String {
 fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String; 8] {
     let within = Within::of(watched);
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let hottest = side.busiest.iter().max_by(|a, b| {
-        let total = |thread: &jostle_model::judged::Thread| {
-            within.share(&thread.cpu_s) + within.share(&thread.queued_s)
-        };
-        total(a).total_cmp(&total(b))
-    });
+    let total = |thread: &Thread| within.share(&thread.cpu_s) + within.share(&thread.queued_s);
+    let by_total = |a: &&Thread, b: &&Thread| total(a).total_cmp(&total(b));
+    let hottest = side.busiest.iter().max_by(by_total);
     let known = |share: Option<f64>| share.map_or("-".to_owned(), percent);
     [
         name.to_owned(),
@@ -307,11 +277,7 @@ fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String
         known(hottest.map(|thread| within.share(&thread.cpu_s))),
         known(hottest.map(|thread| within.share(&thread.queued_s))),
         percent(within.share(&side.stopped_s)),
-        known(
-            side.throttled_s
-                .as_ref()
-                .map(|throttled_s| within.share(throttled_s)),
-        ),
+        known(side.throttled_s.as_ref().map(|each_s| within.share(each_s))),
         format!("{:.2}", within.share(&side.cpu_s)),
         side.threads.to_string(),
     ]
@@ -370,19 +336,15 @@ impl Within {
     fn of(watched: &Watched) -> Within {
         let finding = &watched.finding;
         // The ends were rounded to tenths.
-        let each: Vec<bool> = watched
-            .end_s
-            .iter()
-            .zip(&watched.span_s)
-            .map(|(end, span)| end - span >= finding.from_s - 0.06 && *end <= finding.to_s + 0.06)
-            .collect();
-        let spans = watched
-            .span_s
-            .iter()
-            .zip(&each)
-            .filter(|(_, within)| **within);
-        let wall_s = spans.map(|(span, _)| span).sum();
-        Within { each, wall_s }
+        let (from_s, to_s) = (finding.from_s - 0.06, finding.to_s + 0.06);
+        let spans = watched.end_s.iter().zip(&watched.span_s);
+        let each = spans.map(|(end, span)| end - span >= from_s && *end <= to_s);
+        let mut within = Within {
+            each: each.collect(),
+            wall_s: 0.0,
+        };
+        within.wall_s = within.sum(&watched.span_s);
+        within
     }
 
     fn sum(&self, column: &[f64]) -> f64 {
@@ -405,16 +367,11 @@ pub fn doubled(doubled: &Doubled) -> String {
     };
     let scale = if unit == "MB/s" { 1e6 } else { 1.0 };
     let command: Vec<String> = doubled.command.iter().map(|word| quoted(word)).collect();
-    let option = if doubled.copies {
-        "--copies"
-    } else {
-        "--double"
+    let first = match doubled.copies {
+        true => "jostle judge --copies: ",
+        false => "jostle judge --double: ",
     };
-    let mut out = wrap(
-        &format!("jostle judge {option}: "),
-        &command.join(" "),
-        WIDTH,
-    );
+    let mut out = wrap(first, &command.join(" "), WIDTH);
     let _ = writeln!(out, "limit: {}", doubled.limit.name());
     out += &wrap("  - ", &(doubled.reason.clone() + "."), WIDTH);
     let _ = writeln!(out, "  {load} and {twice}, {unit}, a pair a line:");
@@ -441,66 +398,51 @@ pub fn doubled(doubled: &Doubled) -> String {
 /// The series as a table, a line for each interval. Columns that were not measured are
 /// empty, or `-` where spaces part them.
 fn series(watched: &Watched, between: &str) -> String {
-    let server = watched.server.as_ref();
-    let traffic = watched.traffic.as_ref();
-    let columns: Vec<(&str, Option<&Vec<f64>>)> = vec![
+    let (generator, server) = (&watched.generator, watched.server.as_ref());
+    let of_server = |of: fn(&Side) -> Option<&Vec<f64>>| server.and_then(of);
+    let traffic = |of: fn(&Traffic) -> Option<&Vec<f64>>| watched.traffic.as_ref().and_then(of);
+    let columns = [
         ("end_s", Some(&watched.end_s)),
         ("span_s", Some(&watched.span_s)),
-        ("generator_cpu_s", Some(&watched.generator.cpu_s)),
-        ("generator_queued_s", watched.generator.queued_s.as_ref()),
-        ("generator_stopped_s", Some(&watched.generator.stopped_s)),
-        (
-            "generator_throttled_s",
-            watched.generator.throttled_s.as_ref(),
-        ),
-        ("server_cpu_s", server.map(|side| &side.cpu_s)),
-        (
-            "server_queued_s",
-            server.and_then(|side| side.queued_s.as_ref()),
-        ),
-        ("server_stopped_s", server.map(|side| &side.stopped_s)),
-        (
-            "server_throttled_s",
-            server.and_then(|side| side.throttled_s.as_ref()),
-        ),
-        ("bytes", traffic.map(|traffic| &traffic.bytes)),
-        ("connections", traffic.map(|traffic| &traffic.connections)),
-        ("opened", traffic.map(|traffic| &traffic.opened)),
+        ("generator_cpu_s", Some(&generator.cpu_s)),
+        ("generator_queued_s", generator.queued_s.as_ref()),
+        ("generator_stopped_s", Some(&generator.stopped_s)),
+        ("generator_throttled_s", generator.throttled_s.as_ref()),
+        ("server_cpu_s", of_server(|s| Some(&s.cpu_s))),
+        ("server_queued_s", of_server(|s| s.queued_s.as_ref())),
+        ("server_stopped_s", of_server(|s| Some(&s.stopped_s))),
+        ("server_throttled_s", of_server(|s| s.throttled_s.as_ref())),
+        ("bytes", traffic(|t| Some(&t.bytes))),
+        ("connections", traffic(|t| Some(&t.connections))),
+        ("opened", traffic(|t| Some(&t.opened))),
         (
             "generator_unread_bytes",
-            traffic.map(|traffic| &traffic.generator_unread_bytes),
+            traffic(|t| Some(&t.generator_unread_bytes)),
         ),
         (
             "server_unread_bytes",
-            traffic.and_then(|traffic| traffic.server_unread_bytes.as_ref()),
+            traffic(|t| t.server_unread_bytes.as_ref()),
         ),
-        (
-            "backlog",
-            traffic.and_then(|traffic| traffic.backlog.as_ref()),
-        ),
-        (
-            "retransmitted",
-            traffic.map(|traffic| &traffic.retransmitted),
-        ),
-        ("time_wait", traffic.map(|traffic| &traffic.time_wait)),
-        ("ports_left", traffic.map(|traffic| &traffic.ports_left)),
+        ("backlog", traffic(|t| t.backlog.as_ref())),
+        ("retransmitted", traffic(|t| Some(&t.retransmitted))),
+        ("time_wait", traffic(|t| Some(&t.time_wait))),
+        ("ports_left", traffic(|t| Some(&t.ports_left))),
         ("others_s", watched.machine.others_s.as_ref()),
         ("stolen_s", Some(&watched.machine.stolen_s)),
         ("tool_s", Some(&watched.machine.tool_s)),
     ];
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let (mark, absent) = if between == "," {
-        ("", "")
-    } else {
-        ("# ", "-")
+    let names = columns.map(|(name, _)| name);
+    let (mark, absent) = match between {
+        "," => ("", ""),
+        _ => ("# ", "-"),
     };
     let mut out = format!("{mark}{}\n", names.join(between));
     for at in 0..watched.end_s.len() {
-        let cells = columns.iter().map(|(_, column)| {
+        let cells = columns.map(|(_, column)| {
             let value = column.and_then(|column| column.get(at));
             value.map_or(absent.to_owned(), f64::to_string)
         });
-        out += &cells.collect::<Vec<_>>().join(between);
+        out += &cells.join(between);
         out.push('\n');
     }
     out

@@ -6,7 +6,6 @@
 use crate::ResultSet;
 use crate::failures::FAILURES;
 use crate::page::{Page, pages};
-use crate::requests::ACCOUNTS;
 use jostle_model::text::one_line;
 
 /// One page after the other, a rule between them.
@@ -37,14 +36,6 @@ fn page(page: &Page) -> String {
         blocks.push(table.grid.markdown());
         let notes = table.notes.iter();
         blocks.push(items(notes.map(|(mark, note)| format!("{mark} {note}"))));
-    }
-    if let Some(accounts) = &page.accounts {
-        blocks.push(format!("{ACCOUNTS}\n"));
-        blocks.push(accounts.markdown());
-    }
-    if let Some(over) = &page.over {
-        blocks.push("Share of the acquisitions that waited longer:\n".to_owned());
-        blocks.push(over.markdown());
     }
     let sentences = page.sentences.iter().chain(&page.growth);
     let sentences = sentences.map(|(target, sentence)| match target.is_empty() {

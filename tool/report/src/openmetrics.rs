@@ -4,6 +4,7 @@
 //! Figures of an INVALID point are left out, as everywhere; its verdict is there.
 
 use crate::ResultSet;
+use crate::format::each_once;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Buckets, Run, Status};
 use jostle_stats::figures;
@@ -81,15 +82,14 @@ pub fn render(sets: &[ResultSet]) -> String {
 
 /// Finished points, without an end, for [`joined`].
 pub fn finished(sets: &[ResultSet]) -> String {
-    let mut families = point_families();
-    for (nth, set) in sets.iter().enumerate() {
-        let [info, points @ ..] = &mut families;
-        info.add(experiment(nth + 1, set), Value::Gauge(1.0));
+    let mut samples = Vec::new();
+    for (set, nth) in sets.iter().zip(1..) {
+        samples.push(("experiment_info", experiment(nth, set), Value::Gauge(1.0)));
         for point in summarize(&set.experiment, &set.runs) {
-            add_point(points, nth + 1, &point);
+            add_point(&mut samples, nth, &point);
         }
     }
-    text(families.into())
+    text(samples)
 }
 
 /// Finished points with what is going on, to the end.
@@ -134,62 +134,32 @@ enum Value {
     Histogram(f64, u64, Vec<(f64, u64)>),
 }
 
-#[derive(Clone, Debug)]
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    kind: fn() -> MetricType,
-    samples: Vec<(Labels, Value)>,
+impl Value {
+    fn kind(&self) -> MetricType {
+        match self {
+            Value::Gauge(_) => MetricType::Gauge,
+            Value::Counter(_) => MetricType::Counter,
+            Value::Histogram(..) => MetricType::Histogram,
+        }
+    }
 }
 
-impl Family {
-    fn gauge(name: &'static str, help: &'static str) -> Family {
-        Family {
-            name,
-            help,
-            unit: None,
-            kind: || MetricType::Gauge,
-            samples: Vec::new(),
-        }
-    }
-
-    fn counter(name: &'static str, help: &'static str) -> Family {
-        let kind = || MetricType::Counter;
-        Family {
-            kind,
-            ..Family::gauge(name, help)
-        }
-    }
-
-    fn histogram(name: &'static str, help: &'static str) -> Family {
-        let kind = || MetricType::Histogram;
-        Family {
-            kind,
-            ..Family::gauge(name, help).in_seconds()
-        }
-    }
-
-    fn in_seconds(self) -> Family {
-        let unit = Some(Unit::Seconds);
-        Family { unit, ..self }
-    }
-
-    fn add(&mut self, labels: Labels, value: Value) {
-        self.samples.push((labels, value));
-    }
-}
+/// A value, behind the name of its family.
+type Sample = (&'static str, Labels, Value);
 
 #[derive(Debug)]
-struct Families(Vec<Family>);
+struct Samples(Vec<Sample>);
 
-impl Collector for Families {
+impl Collector for Samples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in self.0.iter().filter(|family| !family.samples.is_empty()) {
-            let unit = family.unit.as_ref();
-            let kind = (family.kind)();
-            let mut metric = encoder.encode_descriptor(family.name, family.help, unit, kind)?;
-            for (labels, value) in &family.samples {
+        for (name, help) in FAMILIES {
+            let of_it = || self.0.iter().filter(|(family, ..)| family == name);
+            let Some((.., first)) = of_it().next() else {
+                continue;
+            };
+            let unit = IN_SECONDS.contains(name).then_some(Unit::Seconds);
+            let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), first.kind())?;
+            for (_, labels, value) in of_it() {
                 let mut sample = metric.encode_family(labels)?;
                 match value {
                     Value::Gauge(value) => sample.encode_gauge(value)?,
@@ -206,9 +176,9 @@ impl Collector for Families {
     }
 }
 
-fn text(families: Vec<Family>) -> String {
+fn text(samples: Vec<Sample>) -> String {
     let mut registry = Registry::with_prefix("jostle");
-    registry.register_collector(Box::new(Families(families)));
+    registry.register_collector(Box::new(Samples(samples)));
     let mut text = String::new();
     // Writing to a text cannot fail.
     let _ = encode_registry(&mut text, &registry);
@@ -262,65 +232,89 @@ fn with(labels: &Labels, name: &str, value: impl ToString) -> Labels {
     labels
 }
 
-/// The families of finished points, that of the experiment first; `add_point` has the same
-/// order.
-fn point_families() -> [Family; 8] {
-    [
-        Family::gauge("experiment_info", "What was measured, where and when"),
-        Family::gauge("point_runs", "Finished runs of the point"),
-        Family::gauge(
-            "point_operations_per_second",
-            "Throughput of the point; bound median, low or high (95 % interval from 6 runs on, else range)",
-        ),
-        Family::gauge("point_cpu", "Workers' CPU time for an operation").in_seconds(),
-        Family::histogram("point_latency", "What operations took, all runs together"),
-        Family::gauge(
-            "point_overlaps",
-            "Acquisitions that found another owner inside",
-        ),
-        Family::gauge(
-            "point_verdict",
-            "1 at the verdict of the point, 0 at the others",
-        ),
-        Family::gauge(
-            "point_reason",
-            "The reasons of the verdict, by the name of their check",
-        ),
-    ]
-}
+/// Every family in the order of the text, with its help: of finished points, of all runs, and
+/// of the run in progress.
+static FAMILIES: &[(&str, &str)] = &[
+    ("experiment_info", "What was measured, where and when"),
+    ("point_runs", "Finished runs of the point"),
+    (
+        "point_operations_per_second",
+        "Throughput of the point; bound median, low or high (95 % interval from 6 runs on, else range)",
+    ),
+    ("point_cpu", "Workers' CPU time for an operation"),
+    ("point_latency", "What operations took, all runs together"),
+    (
+        "point_overlaps",
+        "Acquisitions that found another owner inside",
+    ),
+    (
+        "point_verdict",
+        "1 at the verdict of the point, 0 at the others",
+    ),
+    (
+        "point_reason",
+        "The reasons of the verdict, by the name of their check",
+    ),
+    ("elapsed", "Time since the beginning"),
+    ("runs_planned", "Runs that were planned so far"),
+    ("runs_finished", "Runs that are finished"),
+    ("run_operations", "Operations of the run in progress"),
+    (
+        "run_operations_per_second",
+        "Throughput of the run in progress since the look before",
+    ),
+    ("run_latency", "What operations of the run in progress took"),
+    (
+        "run_worker_operations",
+        "Operations of the workers with the fewest and the most",
+    ),
+    (
+        "run_overlaps",
+        "Acquisitions of the run in progress that found another owner inside",
+    ),
+    ("run_cpus", "CPUs in use since the look before, by owner"),
+];
 
-fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_>) {
-    let [runs, rate, cpu, latencies, overlaps, verdict, reasons] = families else {
-        return;
-    };
+const IN_SECONDS: [&str; 4] = ["point_cpu", "point_latency", "elapsed", "run_latency"];
+
+fn add_point(samples: &mut Vec<Sample>, experiment: usize, point: &PointSummary<'_>) {
     let own = labels(experiment, point.workload, point.target, point.at);
-    runs.add(own.clone(), Value::Gauge(point.runs.len() as f64));
+    let mut add = |family, labels, value| samples.push((family, labels, value));
+    add(
+        "point_runs",
+        own.clone(),
+        Value::Gauge(point.runs.len() as f64),
+    );
     for is in [Status::Valid, Status::Suspect, Status::Invalid] {
         let here = f64::from(u8::from(point.verdict.is == is));
-        verdict.add(with(&own, "verdict", word(is)), Value::Gauge(here));
+        add(
+            "point_verdict",
+            with(&own, "verdict", is),
+            Value::Gauge(here),
+        );
     }
-    for reason in &point.verdict.reasons {
-        let labels = with(&own, "check", &reason.check);
-        if reasons.samples.iter().all(|(known, _)| *known != labels) {
-            reasons.add(labels, Value::Gauge(1.0));
-        }
+    let checks = point.verdict.reasons.iter().map(|reason| &reason.check);
+    for check in each_once(checks) {
+        let labels = with(&own, "check", check);
+        add("point_reason", labels, Value::Gauge(1.0));
     }
     let witnessed = point.runs.iter().filter_map(|run| run.exclusion.as_ref());
     if let Some(sum) = witnessed.map(|seen| seen.violations).reduce(|a, b| a + b) {
-        overlaps.add(own.clone(), Value::Gauge(sum as f64));
+        add("point_overlaps", own.clone(), Value::Gauge(sum as f64));
     }
     if !point.is_usable() {
         return;
     }
     // How long the next grant took is the answer of `recover`; its operations have no rate.
     let rated = point.workload != Workload::Recover;
-    if let Some(estimate) = point.of(figures::THROUGHPUT).as_ref().filter(|_| rated) {
-        for (bound, value) in bounds(estimate) {
-            rate.add(with(&own, "bound", bound), Value::Gauge(value));
+    if let Some(estimate) = point.of(figures::THROUGHPUT).filter(|_| rated) {
+        for (bound, value) in bounds(&estimate) {
+            let labels = with(&own, "bound", bound);
+            add("point_operations_per_second", labels, Value::Gauge(value));
         }
     }
-    if let Some(estimate) = &point.of(figures::CPU) {
-        cpu.add(own.clone(), Value::Gauge(estimate.median / 1e6));
+    if let Some(cpu_us) = point.median(figures::CPU) {
+        add("point_cpu", own.clone(), Value::Gauge(cpu_us / 1e6));
     }
     let timed = point.timed.iter().filter(|_| point.times_are_usable());
     let timed = timed.filter_map(|run| latency(run));
@@ -331,7 +325,7 @@ fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_
     if let Some((name, all)) = all {
         let sum_s = all.mean().unwrap_or(0.0) * all.count() as f64 / NS_PER_S;
         let labels = with(&own, "figure", figure(name));
-        latencies.add(labels, histogram(&all.to_buckets(), sum_s));
+        add("point_latency", labels, histogram(&all.to_buckets(), sum_s));
     }
 }
 
@@ -341,14 +335,6 @@ fn bounds(estimate: &Estimate) -> [(&'static str, f64); 3] {
         ("low", estimate.low),
         ("high", estimate.high),
     ]
-}
-
-fn word(is: Status) -> &'static str {
-    match is {
-        Status::Valid => "VALID",
-        Status::Suspect => "SUSPECT",
-        Status::Invalid => "INVALID",
-    }
 }
 
 /// `acquire` of `acquire_ns`: the metric is in seconds.
@@ -373,65 +359,47 @@ fn histogram(buckets: &Buckets, sum_s: f64) -> Value {
     Value::Histogram(sum_s, all, counts)
 }
 
-fn going_on(now: &Now) -> Vec<Family> {
-    let single = |mut family: Family, value: Option<Value>| {
-        family
-            .samples
-            .extend(value.map(|value| (Labels::new(), value)));
-        family
-    };
-    let elapsed = Family::gauge("elapsed", "Time since the beginning").in_seconds();
-    let planned = Family::gauge("runs_planned", "Runs that were planned so far");
-    let finished = Family::counter("runs_finished", "Runs that are finished");
-    let known = (now.runs_planned > 0).then_some(Value::Gauge(now.runs_planned as f64));
-    let mut families = vec![
-        single(elapsed, Some(Value::Gauge(now.elapsed_s))),
-        single(planned, known),
-        single(finished, Some(Value::Counter(now.runs_finished))),
+fn going_on(now: &Now) -> Vec<Sample> {
+    let single = |family, value| (family, Labels::new(), value);
+    let planned = Value::Gauge(now.runs_planned as f64);
+    let planned = (now.runs_planned > 0).then(|| single("runs_planned", planned));
+    let mut samples = vec![
+        single("elapsed", Value::Gauge(now.elapsed_s)),
+        single("runs_finished", Value::Counter(now.runs_finished)),
     ];
-    families.extend(now.run.iter().flat_map(in_progress));
-    families
+    samples.extend(planned);
+    samples.extend(now.run.iter().flat_map(in_progress));
+    samples
 }
 
-fn in_progress(run: &NowRun) -> Vec<Family> {
+fn in_progress(run: &NowRun) -> Vec<Sample> {
     let own = labels(run.experiment, run.workload, &run.target, run.at);
-    let mut operations = Family::counter("run_operations", "Operations of the run in progress");
-    operations.add(own.clone(), Value::Counter(run.operations));
-    let mut rate = Family::gauge(
-        "run_operations_per_second",
-        "Throughput of the run in progress since the look before",
-    );
-    if let Some(per_s) = run.per_s {
-        rate.add(own.clone(), Value::Gauge(per_s));
-    }
-    let mut times = Family::histogram("run_latency", "What operations of the run in progress took");
+    let one = |family, value| (family, own.clone(), value);
+    let of = |family, name, label: &str, value| (family, with(&own, name, label), value);
+    let mut samples = vec![one("run_operations", Value::Counter(run.operations))];
+    let per_s = run.per_s.map(Value::Gauge);
+    samples.extend(per_s.map(|per_s| one("run_operations_per_second", per_s)));
     if let Some((name, buckets, sum_ns)) = &run.latency {
-        let labels = with(&own, "figure", figure(name));
-        times.add(labels, histogram(buckets, *sum_ns as f64 / NS_PER_S));
+        let times = histogram(buckets, *sum_ns as f64 / NS_PER_S);
+        samples.push(of("run_latency", "figure", figure(name), times));
     }
-    let mut workers = Family::gauge(
-        "run_worker_operations",
-        "Operations of the workers with the fewest and the most",
-    );
-    if let Some((least, most)) = run.workers {
-        for (which, value) in [("least", least), ("most", most)] {
-            workers.add(with(&own, "worker", which), Value::Gauge(value as f64));
-        }
-    }
-    let mut overlaps = Family::counter(
-        "run_overlaps",
-        "Acquisitions of the run in progress that found another owner inside",
-    );
-    if let Some(count) = run.overlaps {
-        overlaps.add(own.clone(), Value::Counter(count));
-    }
-    let mut cpus = Family::gauge("run_cpus", "CPUs in use since the look before, by owner");
-    if let Some(used) = run.cpus {
-        for (owner, value) in OWNERS.iter().zip(used) {
-            cpus.add(with(&own, "owner", owner), Value::Gauge(value));
-        }
-    }
-    vec![operations, rate, times, workers, overlaps, cpus]
+    let workers = run
+        .workers
+        .iter()
+        .flat_map(|(least, most)| [("least", *least), ("most", *most)]);
+    samples.extend(workers.map(|(which, count)| {
+        of(
+            "run_worker_operations",
+            "worker",
+            which,
+            Value::Gauge(count as f64),
+        )
+    }));
+    let overlaps = run.overlaps.map(Value::Counter);
+    samples.extend(overlaps.map(|count| one("run_overlaps", count)));
+    let cpus = OWNERS.iter().zip(run.cpus.into_iter().flatten());
+    samples.extend(cpus.map(|(owner, used)| of("run_cpus", "owner", owner, Value::Gauge(used))));
+    samples
 }
 
 /// Who uses CPUs, in the order of [`NowRun::cpus`].
@@ -475,7 +443,7 @@ mod tests {
         assert_eq!(verdicts.len(), 3 * points.len());
         let given: Vec<&&str> = verdicts.iter().filter(|line| value(line) == 1.0).collect();
         for (line, point) in given.iter().zip(&points) {
-            let is = format!("verdict=\"{}\"", word(point.verdict.is));
+            let is = format!("verdict=\"{}\"", point.verdict.is);
             assert!(line.contains(&is), "{line}");
         }
     }

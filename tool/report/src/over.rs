@@ -1,15 +1,18 @@
 //! The share of the acquisitions that waited longer than each time of `--over`.
 
 use crate::format::{exact, percent};
-use crate::grid::{Grid, Heading};
+use crate::grid::{Heading, Titled};
+use crate::requests::named_once;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
-use jostle_model::record::{Run, Status};
+use jostle_model::record::{Distribution, Run};
 use jostle_stats::summary::PointSummary;
+
+const TITLE: &str = "Share of the acquisitions that waited longer:";
 
 /// One row for each point, one column for each time; None where no time was
 /// asked for or no wait was measured.
-pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
+pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Titled> {
     let measured = |point: &PointSummary<'_>| times.iter().any(|t| share(point, *t).is_some());
     // Those of generators stand among their own tables.
     let workload = points.iter().find(|point| measured(point))?.workload;
@@ -22,43 +25,45 @@ pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid>
         Heading::left("target").key(),
         Heading::right("", swept).key(),
     ];
-    columns.extend(
-        times
-            .iter()
-            .map(|time| Heading::right("over", &exact(*time))),
-    );
-    let mut rows = Vec::new();
-    let mut before = None;
-    for point in points {
-        let name = if before == Some(point.target) {
-            ""
-        } else {
-            point.target
-        };
-        before = Some(point.target);
+    columns.extend(times.iter().map(over_time));
+    let rows = named_once(points).map(|(name, point)| {
         let value = match point.workload {
             Workload::Rate => point.at.rate,
             _ => point.at.workers,
         };
         let value = value.map_or("-".to_owned(), |n| n.to_string());
-        let mut row = vec![name.to_owned(), value];
-        row.extend(times.iter().map(|time| {
-            let usable = point.verdict.is != Status::Invalid;
-            let share = share(point, *time).filter(|_| usable);
-            share.map_or("-".to_owned(), percent)
-        }));
-        rows.push(row);
-    }
-    Some(Grid { columns, rows })
+        let share = |time: &Nanos| share(point, *time).filter(|_| point.is_usable());
+        let shares = times.iter().map(share);
+        let shares = shares.map(|share| share.map_or("-".to_owned(), percent));
+        [name.to_owned(), value].into_iter().chain(shares).collect()
+    });
+    let rows = rows.collect();
+    Some(Titled::new(TITLE, columns, rows))
 }
 
-/// Over all runs together, each weighed by its acquisitions.
+/// The heading of the shares above a time.
+pub(crate) fn over_time(time: &Nanos) -> Heading {
+    Heading::right("over", &exact(*time))
+}
+
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
-    let of_run = |run: &&Run| {
+    pooled(point, time, |run| {
         let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
         let response = run.times.response_ns.as_ref();
         let response = response.filter(|_| point.workload == Workload::Rate);
-        let values = granted.or(response).or(run.times.service_ns.as_ref())?;
+        granted.or(response).or(run.times.service_ns.as_ref())
+    })
+}
+
+/// The share of a distribution above this time, over all runs together, each weighed by its
+/// values.
+pub(crate) fn pooled(
+    point: &PointSummary<'_>,
+    time: Nanos,
+    of: impl Fn(&Run) -> Option<&Distribution>,
+) -> Option<f64> {
+    let of_run = |run: &&Run| {
+        let values = of(run)?;
         let share = values.over.get(&time.to_string())?;
         Some((share * values.count as f64, values.count as f64))
     };
@@ -87,7 +92,7 @@ mod tests {
             granted.over = [("100ms".to_owned(), share), ("1s".to_owned(), 0.0)].into();
         }
         let summaries = summarize(&set.experiment, &set.runs);
-        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().fitted(80), @r"
+        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().grid.fitted(80), @r"
                            over  over
         target  workers  100 ms   1 s
         flock        10   1.0 %   0 %
@@ -114,7 +119,7 @@ mod tests {
             granted.over = [("1s".to_owned(), 0.5)].into();
         }
         let summaries = summarize(&set.experiment, &set.runs);
-        let grid = over(&TIMES[1..], &summaries).unwrap();
+        let grid = over(&TIMES[1..], &summaries).unwrap().grid;
         assert_eq!(grid.rows, [["busted", "10", "-"]]);
     }
 }

@@ -6,7 +6,7 @@ use crate::checked::checked;
 use crate::closing::{comparison, sentences};
 use crate::failures::failures;
 use crate::finding::findings;
-use crate::grid::{Grid, Titled};
+use crate::grid::Titled;
 use crate::headline::{Headline, headline};
 use crate::hosts;
 use crate::intro::intro;
@@ -29,12 +29,9 @@ pub(crate) struct Page {
     pub headline: Option<Headline>,
     /// What was said of failures, under [`crate::failures::FAILURES`].
     pub failures: Vec<String>,
-    /// Below the headline: of requests that were spread, and of several hosts.
+    /// Below the headline: of requests that were spread, of several hosts, of wall time and CPU
+    /// of requests, and of the shares of `--over`.
     pub tables: Vec<Titled>,
-    /// Wall time and CPU of requests.
-    pub accounts: Option<Grid>,
-    /// The shares of `--over`.
-    pub over: Option<Grid>,
     /// What tells several targets apart, the most first.
     pub findings: Vec<String>,
     /// Whether they tell what was found, not why nothing is decided.
@@ -78,6 +75,10 @@ fn page(set: &ResultSet) -> Page {
     let notes = headline.as_ref().map_or(&[][..], |table| &table.notes);
     let mut tables = tables(times, &points);
     tables.extend(hosts::table(&set.experiment, &points, notes));
+    // Requests that were spread have tables of their own.
+    let is_spread = set.experiment.plan.workload == Workload::Spread;
+    tables.extend(accounts(&points).filter(|_| !is_spread));
+    tables.extend(over(times, &points));
     let found = findings(set, &points);
     let mut sentences = merged(sentences(&set.experiment, &points), &points);
     // The finding has the reason then.
@@ -88,9 +89,6 @@ fn page(set: &ResultSet) -> Page {
         failures: failures(&points),
         tables,
         headline,
-        // Those of generators have tables of their own.
-        accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
-        over: over(times, &points),
         findings: found.sentences,
         is_decided: found.is_decided,
         sentences,

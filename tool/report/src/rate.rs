@@ -103,9 +103,7 @@ pub(crate) fn line(point: &PointSummary<'_>) -> String {
     format!(
         "{} {:.1} {:.4} {} {} {} {}\n",
         point.at.rate.unwrap_or(0),
-        point
-            .of(figures::THROUGHPUT)
-            .map_or(f64::NAN, |rate| rate.median),
+        point.median(figures::THROUGHPUT).unwrap_or(f64::NAN),
         open_loop::share_done(&point.runs).unwrap_or(f64::NAN),
         seconds(response("p50")),
         seconds(response("p99")),

@@ -2,7 +2,7 @@
 
 use crate::ResultSet;
 use crate::columns::{Column, TARGET, always, figure};
-use crate::format::{counted, time};
+use crate::format::{counted, each_once, time};
 use jostle_stats::recover::history::tokens_grow;
 use jostle_stats::recover::{Fraction, Summary};
 use jostle_stats::summary::PointSummary;
@@ -91,15 +91,14 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         counted(grants, "grant"),
         counted(faults, "fault"),
     )];
-    let mut anew: Vec<String> = Vec::new();
-    for run in &set.runs {
+    let anew = set.runs.iter().filter(|run| {
         let grows = run.recovery.as_deref().and_then(tokens_grow);
+        grows == Some(false)
+    });
+    let anew = each_once(anew.map(|run| {
         let fault = run.at.fault.map_or("", |fault| fault.as_str());
-        let name = format!("{} after {fault}", run.target);
-        if grows == Some(false) && !anew.contains(&name) {
-            anew.push(name);
-        }
-    }
+        format!("{} after {fault}", run.target)
+    }));
     if !anew.is_empty() {
         said.push(format!(
             "Fencing tokens did not grow: {}; a resource then refuses the new owner's writes.",
@@ -113,11 +112,13 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
 pub(crate) const GNUPLOT_HEADER: &str = "fault, runs, next grant median in s, worst in s, runs in which the owner kept the lock, \
      runs without a grant, longest time in s for which two believed that they owned";
 
-/// A line of `--format gnuplot`; None of other workloads.
-pub(crate) fn line(point: &PointSummary<'_>) -> Option<String> {
-    let summary = Summary::of(point)?;
+/// A line of `--format gnuplot`; empty of other workloads.
+pub(crate) fn line(point: &PointSummary<'_>) -> String {
+    let Some(summary) = Summary::of(point) else {
+        return String::new();
+    };
     let seconds = |ns: Option<f64>| ns.map_or("nan".to_owned(), |ns| format!("{:.6}", ns / 1e9));
-    Some(format!(
+    format!(
         "{} {} {} {} {} {} {}\n",
         summary.fault,
         summary.runs,
@@ -126,5 +127,5 @@ pub(crate) fn line(point: &PointSummary<'_>) -> Option<String> {
         summary.kept,
         summary.never,
         seconds(summary.two_believed_ns.map(|ns| ns as f64)),
-    ))
+    )
 }

@@ -3,16 +3,16 @@
 
 use crate::ResultSet;
 use crate::columns::{
-    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, WORKERS, always, cpu, figure, server_cpu,
-    throughput,
+    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, WORKERS, always, cpu, figure, median,
+    server_cpu, three, throughput,
 };
 use crate::format::{counted, grouped, percent, significant};
-use crate::grid::{Grid, Heading};
+use crate::grid::{Heading, Titled};
 use crate::names::shortened;
 use jostle_model::record::{Run, Status};
 use jostle_stats::figures;
 use jostle_stats::requested::{is_resolved, noun};
-use jostle_stats::summary::{Estimate, PointSummary};
+use jostle_stats::summary::PointSummary;
 use std::collections::BTreeMap;
 
 /// Whether it is requests that were measured.
@@ -42,10 +42,8 @@ pub(crate) static COLUMNS: &[Column] = &[
     throughput(["", RATE]),
     HALF_INTERVAL,
     UNDISTURBED,
-    figure(["mean", "us"], |point| micros(point.of(figures::SERVICE))),
-    figure(["", "p99 us"], |point| {
-        micros(point.of(figures::SERVICE_P99))
-    }),
+    median(["mean", "us"], figures::SERVICE, micros),
+    median(["", "p99 us"], figures::SERVICE_P99, micros),
     figure([PHASES[0], "us"], phase::<0>),
     figure([PHASES[1], "us"], phase::<1>),
     figure([PHASES[2], "us"], phase::<2>),
@@ -54,27 +52,41 @@ pub(crate) static COLUMNS: &[Column] = &[
     figure([PHASES[5], "us"], phase::<5>),
     figure(["less", "null us"], |point| {
         let net = point.of(figures::NET)?;
-        match is_resolved(&net) {
-            true => micros(Some(net)),
-            false => Some(UNRESOLVED.to_owned()),
-        }
+        Some(match is_resolved(&net) {
+            true => micros(net.median),
+            false => UNRESOLVED.to_owned(),
+        })
     }),
     cpu(["CPU", "us"]),
     server_cpu(["server", "us"]),
 ];
+
+/// Points, each with its target's name, which is empty behind another point of that target.
+pub(crate) fn named_once<'p, 'a>(
+    points: impl IntoIterator<Item = &'p PointSummary<'a>>,
+) -> impl Iterator<Item = (&'a str, &'p PointSummary<'a>)>
+where
+    'a: 'p,
+{
+    let mut before = None;
+    points.into_iter().map(move |point| {
+        let is_first = before.replace(point.target) != Some(point.target);
+        (if is_first { point.target } else { "" }, point)
+    })
+}
 
 /// Commands may be as long as they like; the sentences have them whole.
 pub(crate) fn short(target: &str) -> String {
     shortened(target, 32)
 }
 
-fn micros(nanos: Option<Estimate>) -> Option<String> {
-    Some(significant(nanos?.median / 1e3, 3))
+fn micros(nanos: f64) -> String {
+    three(nanos / 1e3)
 }
 
 fn phase<const N: usize>(point: &PointSummary<'_>) -> Option<String> {
     let (_, ns) = point.requests.as_ref()?.phases_ns.get(N)?;
-    micros(Some(*ns))
+    Some(micros(ns.median))
 }
 
 /// A title of [`COLUMNS`] as it is printed above these points.
@@ -93,12 +105,12 @@ pub(crate) fn title(typed: &'static str, points: &[PointSummary<'_>]) -> String 
 }
 
 /// What stands above the accounts.
-pub(crate) const ACCOUNTS: &str = "Seconds of the median run, from the first request to the last answer and \
+const ACCOUNTS: &str = "Seconds of the median run, from the first request to the last answer and \
                             with its start and end; CPU of the workers (usr, sys) and of what they \
                             started (cusr, csys):";
 
 /// Wall time and CPU of the median run of each point; None of locks.
-pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
+pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Titled> {
     // If requests come at a rate, the plan says how long a run is.
     if !are(points) || crate::rate::are(points) {
         return None;
@@ -110,18 +122,11 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     columns.extend(titles.map(|lower| Heading::right("", lower)));
     columns.push(Heading::right("average", "us"));
     let mut rows = Vec::new();
-    let mut before = None;
-    for point in points {
-        let first = before != Some(point.target);
-        before = Some(point.target);
+    for (name, point) in named_once(points) {
         let Some(run) = point.median_run_by(|run| run.window.window_s) else {
             continue;
         };
-        let mut row = vec![if first {
-            short(point.target)
-        } else {
-            String::new()
-        }];
+        let mut row = vec![short(name)];
         row.push(run.at.workers.map_or("-".to_owned(), |n| n.to_string()));
         row.push(grouped(run.operations));
         row.extend(match point.verdict.is {
@@ -130,7 +135,7 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
         });
         rows.push(row);
     }
-    Some(Grid { columns, rows })
+    Some(Titled::new(ACCOUNTS, columns, rows))
 }
 
 fn account(run: &Run) -> Vec<String> {

@@ -5,12 +5,13 @@
 use crate::columns::{
     Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,
 };
-use crate::format::{exact, grouped, percent, significant};
-use crate::grid::{Grid, Heading, Titled};
-use crate::requests::short;
+use crate::format::{grouped, percent, significant};
+use crate::grid::{Heading, Titled};
+use crate::over::{over_time, pooled};
+use crate::requests::{named_once, short};
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
-use jostle_model::record::{LimitedBy, Run, Waits};
+use jostle_model::record::{LimitedBy, Run};
 use jostle_stats::bursts;
 use jostle_stats::figures;
 use jostle_stats::spread::busy;
@@ -80,40 +81,29 @@ pub(crate) fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled
     if points.is_empty() {
         return Vec::new();
     }
-    let titled = |title, grid| Titled {
-        title,
-        grid,
-        notes: Vec::new(),
-    };
-    let mut tables = vec![titled(
+    let mut tables = vec![operations(
         "Operations within the window, of the run of median rate, with the total's difference to \
          the line before; what the server counted in the whole run, and the difference to the \
-         generators' count:"
-            .to_owned(),
-        operations(&points),
+         generators' count:",
+        &points,
     )];
     if !times.is_empty() {
-        let title = "Share of the requests that took longer:".to_owned();
-        tables.push(titled(title, slow(times, &points)));
+        tables.push(slow(times, &points));
     }
     let title = format!(
         "Mean response in ms, in each tenth of the window (* a burst: over {} times the median \
          tenth; same run):",
         bursts::TIMES
     );
-    tables.push(titled(title, along(&points)));
+    tables.push(along(&title, &points));
     tables.retain(|table| table.grid.has_figures());
     tables
 }
 
 /// CERN's table; an INVALID point has a row without counts.
-fn operations(points: &[&PointSummary<'_>]) -> Grid {
+fn operations(title: &str, points: &[&PointSummary<'_>]) -> Titled {
     let names = names(points);
-    let mut columns = vec![
-        Heading::left("target").key(),
-        Heading::right("gene-", "rators").key(),
-    ];
-    columns.extend(names.iter().map(|name| Heading::right("", name)));
+    let mut columns = columns(names.iter().map(|name| Heading::right("", name)));
     columns.push(Heading::right("", "total"));
     columns.push(Heading::right("", "(difference)"));
     let binds = points
@@ -126,27 +116,23 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     columns.push(Heading::right("server", "counted"));
     columns.push(Heading::right("less", "generators'"));
     let mut rows = Vec::new();
-    let mut before: Option<(&str, Option<u64>)> = None;
-    for point in points {
+    let mut before: Option<u64> = None;
+    for (name, point) in named_once(points.iter().copied()) {
         let Some(run) = point.median_run() else {
             continue;
         };
         let counts: Vec<Option<u64>> = names.iter().map(|name| count(run, name)).collect();
         let total: u64 = counts.iter().flatten().sum();
-        let last = before.filter(|(target, _)| *target == point.target);
-        let mut row = vec![
-            last.map_or_else(|| short(point.target), |_| String::new()),
-            point.at.generators.map_or("-".to_owned(), grouped),
-        ];
+        let last = before.filter(|_| name.is_empty());
+        let mut row = keys(name, point);
         if !point.is_usable() {
             row.resize(columns.len(), "-".to_owned());
             rows.push(row);
-            before = Some((point.target, None));
+            before = None;
             continue;
         }
         row.extend(counts.iter().map(|n| n.map_or("-".to_owned(), grouped)));
         row.push(grouped(total));
-        let last = last.and_then(|(_, total)| total);
         row.push(last.map_or(String::new(), |last| {
             format!("({})", signed(total as i64 - last as i64))
         }));
@@ -157,9 +143,9 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
         row.push(counted(run).map_or("-".to_owned(), grouped));
         row.push(apart(run).map_or("-".to_owned(), signed));
         rows.push(row);
-        before = Some((point.target, Some(total)));
+        before = Some(total);
     }
-    Grid { columns, rows }
+    Titled::new(title, columns, rows)
 }
 
 /// Phases that are separate operations for a server. Others, such as opening a connection,
@@ -205,64 +191,49 @@ fn signed(number: i64) -> String {
     }
 }
 
-fn labelled(
-    points: &[&PointSummary<'_>],
-    cells: impl Fn(&PointSummary<'_>) -> Vec<String>,
-) -> Vec<Vec<String>> {
-    let mut before = None;
-    let rows = points.iter().map(|point| {
-        let target = match before == Some(point.target) {
-            true => String::new(),
-            false => short(point.target),
-        };
-        before = Some(point.target);
-        let generators = point.at.generators.map_or("-".to_owned(), grouped);
-        [vec![target, generators], cells(point)].concat()
-    });
-    rows.collect()
-}
-
-fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Grid {
-    let mut columns = vec![
+/// The first columns of each table, and those that follow.
+fn columns(others: impl IntoIterator<Item = Heading>) -> Vec<Heading> {
+    let keys = [
         Heading::left("target").key(),
         Heading::right("gene-", "rators").key(),
     ];
-    columns.extend(
-        times
-            .iter()
-            .map(|time| Heading::right("over", &exact(*time))),
-    );
+    keys.into_iter().chain(others).collect()
+}
+
+/// The first cells of a row.
+fn keys(name: &str, point: &PointSummary<'_>) -> Vec<String> {
+    let generators = point.at.generators.map_or("-".to_owned(), grouped);
+    vec![short(name), generators]
+}
+
+fn labelled<'a>(
+    points: &[&PointSummary<'a>],
+    cells: impl Fn(&PointSummary<'a>) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    let rows = named_once(points.iter().copied());
+    rows.map(|(name, point)| [keys(name, point), cells(point)].concat())
+        .collect()
+}
+
+fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Titled {
+    let columns = columns(times.iter().map(over_time));
     let rows = labelled(points, |point| {
-        let hidden = !point.times_are_usable();
-        let share = |time: &Nanos| share(point, *time).filter(|_| !hidden);
-        let each = times.iter();
-        each.map(|time| share(time).map_or("-".to_owned(), percent))
-            .collect()
+        let share = |time: &Nanos| {
+            let share = pooled(point, *time, |run| {
+                Some(&run.spread.as_ref()?.response_ns.as_ref()?.granted)
+            });
+            let share = share.filter(|_| point.times_are_usable());
+            share.map_or("-".to_owned(), percent)
+        };
+        times.iter().map(share).collect()
     });
-    Grid { columns, rows }
+    Titled::new("Share of the requests that took longer:", columns, rows)
 }
 
-/// Over all runs together, each weighed by its answers.
-fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
-    let of_run = |run: &&Run| {
-        let response: &Waits = run.spread.as_ref()?.response_ns.as_ref()?;
-        let share = response.granted.over.get(&time.to_string())?;
-        let count = response.granted.count as f64;
-        Some((share * count, count))
-    };
-    let runs = point.timed.iter().filter_map(of_run);
-    let (above, all) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
-    (all > 0.0).then(|| above / all)
-}
-
-fn along(points: &[&PointSummary<'_>]) -> Grid {
+fn along(title: &str, points: &[&PointSummary<'_>]) -> Titled {
     let most = points.iter().flat_map(|point| &point.runs);
     let slices = most.map(|run| run.series.len()).max().unwrap_or(0);
-    let mut columns = vec![
-        Heading::left("target").key(),
-        Heading::right("gene-", "rators").key(),
-    ];
-    columns.extend((1..=slices).map(|nth| Heading::right("", &nth.to_string())));
+    let mut columns = columns((1..=slices).map(|nth| Heading::right("", &nth.to_string())));
     columns.push(Heading::right("runs with", "bursts"));
     let rows = labelled(points, |point| {
         let hidden = !point.times_are_usable();
@@ -285,7 +256,7 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
         });
         cells
     });
-    Grid { columns, rows }
+    Titled::new(title, columns, rows)
 }
 
 #[cfg(test)]

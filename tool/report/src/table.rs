@@ -6,7 +6,6 @@ use crate::format::{padded, wrap};
 use crate::names::named;
 use crate::next::next;
 use crate::page::{Page, pages};
-use crate::requests::ACCOUNTS;
 use jostle_model::text::one_line;
 use jostle_stats::summary::summarize;
 
@@ -78,15 +77,6 @@ fn page(page: &Page, width: usize, entitled: bool, names: &[(String, String)]) -
         for (mark, note) in &table.notes {
             text += &prose(&format!("{mark} "), note);
         }
-    }
-    if let Some(accounts) = &page.accounts {
-        text.push('\n');
-        text += &prose("", ACCOUNTS);
-        text += &accounts.fitted(width);
-    }
-    if let Some(over) = &page.over {
-        text += "\nShare of the acquisitions that waited longer:\n";
-        text += &over.fitted(width);
     }
     let conclusions = conclusions(page, &prose);
     if !conclusions.is_empty() {

@@ -145,7 +145,10 @@ fn tell(yields: &[HostData], hosts: &dyn Hosts) {
     let late = yields.iter().map(|host| host.late_ns as f64 / 1e6);
     let (least, most) = late.fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
     let within = yields.iter().map(|host| host.clock.within_ns).max();
-    let apart = yields.iter().map(|host| host.data.window.start_spread_ns).max();
+    let apart = yields
+        .iter()
+        .map(|host| host.data.window.start_spread_ns)
+        .max();
     let spent = hosts.spent();
     println!(
         "{:>16}  {:>12.3}  {:>9.1}  {:>10.1}  {:>9.1}  {:>9}  {:>9.1}",

@@ -4,6 +4,8 @@
 //! A jump is found in the medians that the table prints, and its cause in the ports that
 //! the kernel assigned.
 
+use crate::connect::measured;
+use crate::format::each_once;
 use jostle_model::plan::Plan;
 use jostle_model::record::{At, Run};
 use jostle_stats::fairness::is_uneven;
@@ -25,13 +27,8 @@ const WARM: u64 = 1_000;
 
 /// One sentence for each curve: its name, and the text.
 pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let mut curves: Vec<(&str, At)> = Vec::new();
-    for point in points {
-        let curve = (point.target, rest(point.at));
-        if !curves.contains(&curve) {
-            curves.push(curve);
-        }
-    }
+    let all = points.iter().map(|point| (point.target, rest(point.at)));
+    let curves: Vec<(&str, At)> = each_once(all);
     let flat_with = |target: &str, sources: Option<u64>| {
         let mut others = curves
             .iter()
@@ -86,21 +83,11 @@ fn cost(point: &PointSummary<'_>) -> Option<f64> {
     if point.verdict.is_invalid() {
         return None;
     }
-    Some(
-        point
-            .of(figures::CONNECT_P50)
-            .or(point.of(figures::BIND_P50))?
-            .median,
-    )
+    Some(measured(point)?.median)
 }
 
 fn of_run(run: &Run) -> Option<f64> {
-    let measured = run
-        .times
-        .connect_ns
-        .as_ref()
-        .or(run.times.bind_ns.as_ref())?;
-    measured.percentiles.get("p50").map(|ns| *ns as f64)
+    (figures::CONNECT_P50.of)(run).or((figures::BIND_P50.of)(run))
 }
 
 fn call(plan: &Plan) -> &'static str {
@@ -155,7 +142,7 @@ fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String>
     let p50 = cost(point);
     let within =
         grew(p99(point), p50) && mean.zip(p50).is_some_and(|(mean, p50)| mean >= FLAT * p50);
-    let last = point.of(figures::CONNECT_LAST_P50).map(|last| last.median);
+    let last = point.median(figures::CONNECT_LAST_P50);
     let said = [
         (grew(last, p50), "the median of the last 100", last),
         (within || grew(p99(point), p99(first)), "p99", p99(point)),

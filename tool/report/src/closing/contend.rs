@@ -1,8 +1,8 @@
 //! The closing sentences of `contend`: whether throughput holds, the order of service, and
 //! the CPU cost of waiting.
 
-use super::growth::{self, DISJOINT};
-use super::targets;
+use super::growth::{self, DISJOINT, undecided};
+use super::of_each;
 use jostle_model::Plan;
 use jostle_model::plan::Range;
 use jostle_model::record::{PerWorker, Reason, Run, Waits};
@@ -12,7 +12,7 @@ use jostle_stats::figures;
 use jostle_stats::histogram::Histogram;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{self, significant, time};
-use jostle_stats::ratio::{Outcome, Ratio, by_block};
+use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::summary::PointSummary;
 
 /// Probability under which a lottery is ruled out.
@@ -47,18 +47,12 @@ const CPU_GROWTH: f64 = 2.0;
 
 /// One sentence for each target of such an experiment.
 pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    targets(points)
-        .into_iter()
-        .filter_map(|target| {
-            let of_target = points.iter().filter(|point| point.target == target);
-            let mut of_target: Vec<&PointSummary<'_>> = of_target
-                .filter(|point| point.at.workers.is_some())
-                .collect();
-            of_target.sort_by_key(|point| point.at.workers);
-            let text = sentence(plan, &of_target)?;
-            Some((target.to_string(), text))
-        })
-        .collect()
+    of_each(points, |points| {
+        let known = points.iter().filter(|point| point.at.workers.is_some());
+        let mut known: Vec<&PointSummary<'_>> = known.copied().collect();
+        known.sort_by_key(|point| point.at.workers);
+        sentence(plan, &known)
+    })
 }
 
 /// Whether a clause is favourable, which decides between "and" and "but" before the next
@@ -70,16 +64,7 @@ enum Tone {
     Neutral,
 }
 
-struct Clause {
-    text: String,
-    tone: Tone,
-}
-
-impl Clause {
-    fn new(tone: Tone, text: String) -> Clause {
-        Clause { text, tone }
-    }
-}
+type Clause = (Tone, String);
 
 /// `points` are one target's, by number of workers.
 fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
@@ -99,7 +84,7 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let order = order_of_service(plan, many).or_else(|| failed(many));
     let main = match (first, order) {
         (Some(first), Some(order)) => Some(join(&first, &order)),
-        (only, None) | (None, only) => only.map(|clause| clause.text),
+        (only, None) | (None, only) => only.map(|(_, text)| text),
     };
     let clauses = [
         main,
@@ -201,12 +186,12 @@ fn waiting(point: &PointSummary<'_>) -> Option<String> {
 }
 
 fn join(first: &Clause, second: &Clause) -> String {
-    let word = match (first.tone, second.tone) {
+    let word = match (first.0, second.0) {
         (Tone::Neutral, _) | (_, Tone::Neutral) => ";",
         (a, b) if a == b => ", and",
         _ => ", but",
     };
-    format!("{}{word} {}", first.text, second.text)
+    format!("{}{word} {}", first.1, second.1)
 }
 
 /// The only sentence about figures that must not be used: the gravest reason, the point
@@ -246,7 +231,7 @@ fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
         100.0 * share,
         numbers::workers(workers)
     );
-    Some(Clause::new(Tone::Neutral, text))
+    Some((Tone::Neutral, text))
 }
 
 /// From the fewest workers to the most. Whether it holds is decided by runs of
@@ -271,19 +256,11 @@ fn throughput(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Clause>
             format!(
                 "throughput with {workers} is {moved} of that with {} ({})",
                 few.at.workers?,
-                why_undecided(&ratio)
+                undecided(&ratio, "undecided".to_owned())
             ),
         ),
     };
-    Some(Clause::new(tone, text))
-}
-
-fn why_undecided(ratio: &Ratio) -> String {
-    match (ratio.interval, ratio.blocks) {
-        (true, _) => "undecided".to_string(),
-        (false, 1) => "one run, untested".to_string(),
-        (false, runs) => format!("{runs} runs, untested"),
-    }
+    Some((tone, text))
 }
 
 /// The distribution of acquisitions among workers at the largest number of workers. The
@@ -318,7 +295,7 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
             format!("some waiters are served far more than others ({each})"),
         ),
     };
-    Some(Clause::new(tone, text))
+    Some((tone, text))
 }
 
 /// In which way a target serves its waiters at this point: `in order`; None where that is not
@@ -366,7 +343,7 @@ fn failed(point: &PointSummary<'_>) -> Option<Clause> {
     (failed > 0).then(|| {
         let [failed, all] = [failed, all].map(numbers::grouped);
         let text = format!("{failed} of {all} attempts ended without the lock{after}");
-        Clause::new(Tone::Bad, text)
+        (Tone::Bad, text)
     })
 }
 

@@ -5,7 +5,7 @@
 //! everywhere, runs of the same blocks decide, and the printed figure is the quotient of
 //! printed medians.
 
-use super::{kept, path, requested};
+use super::{kept, of_each, path, requested};
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
 use jostle_stats::figures;
@@ -17,16 +17,7 @@ use jostle_stats::summary::PointSummary;
 
 /// One sentence for each target of such an experiment.
 pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
-    targets.dedup();
-    targets
-        .into_iter()
-        .filter_map(|target| {
-            let of_target: Vec<&PointSummary<'_>> =
-                points.iter().filter(|p| p.target == target).collect();
-            Some((target.to_owned(), sentence(plan, &of_target)?))
-        })
-        .collect()
+    of_each(points, |points| sentence(plan, points))
 }
 
 fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
@@ -35,11 +26,8 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     }
     if let Some(bad) = points.iter().find(|p| p.verdict.is_invalid()) {
         let why = bad.verdict.why_invalid()?;
-        return Some(format!(
-            "INVALID with {}: {}.",
-            place(plan, bad.at),
-            why.text
-        ));
+        let place = place(plan, bad.at);
+        return Some(format!("INVALID with {place}: {}.", why.text));
     }
     let mut clauses = match makes_requests(plan) {
         true => requested::clauses(plan, points),
@@ -115,14 +103,20 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         ),
         _ => format!(
             "each {unit} costs {printed:.2} times as much with {to} as with {from} ({})",
-            undecided(&ratio)
+            undecided_between(&ratio)
         ),
     })
 }
 
-fn undecided(ratio: &Ratio) -> String {
+fn undecided_between(ratio: &Ratio) -> String {
+    let between = format!("undecided, {:.2} to {:.2}", ratio.low, ratio.high);
+    undecided(ratio, between)
+}
+
+/// Why a ratio decides nothing: these words where it has an interval.
+pub(super) fn undecided(ratio: &Ratio, with_interval: String) -> String {
     match (ratio.interval, ratio.blocks) {
-        (true, _) => format!("undecided, {:.2} to {:.2}", ratio.low, ratio.high),
+        (true, _) => with_interval,
         (false, 1) => "one run, untested".to_owned(),
         (false, runs) => format!("{runs} runs, untested"),
     }
@@ -187,7 +181,7 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         Outcome::Undecided => format!(
             "take {:.2} times ({}) as long as",
             ratio.ratio,
-            undecided(&ratio)
+            undecided_between(&ratio)
         ),
     };
     // Side by side they would take half as long. A server of one thread is another matter.

@@ -15,6 +15,7 @@ pub(crate) mod recover;
 mod requested;
 pub(crate) mod spread;
 
+use crate::format::{each_once, range};
 use crate::workloads::shown;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Experiment};
@@ -124,10 +125,8 @@ impl Beside<'_> {
 fn together(first: &str, beside: &[Beside<'_>]) -> Option<String> {
     let Beside { at, unit, .. } = beside.first()?;
     let blocks = || beside.iter().map(|one| one.ratio.blocks);
-    let blocks = match (blocks().min()?, blocks().max()?) {
-        (least, most) if least == most => format!("{least}"),
-        (least, most) => format!("{least} to {most}"),
-    };
+    let (least, most) = (blocks().min()?, blocks().max()?);
+    let blocks = range(least.to_string(), &most.to_string());
     let each = beside.iter().map(|one| {
         let (target, ratio) = (one.target, &one.ratio);
         let times = match ratio.outcome {
@@ -144,14 +143,20 @@ fn together(first: &str, beside: &[Beside<'_>]) -> Option<String> {
 }
 
 /// Each once, in order.
-pub(crate) fn targets<'a>(points: &[PointSummary<'a>]) -> Vec<&'a str> {
-    let mut targets = Vec::new();
-    for point in points {
-        if !targets.contains(&point.target) {
-            targets.push(point.target);
-        }
-    }
-    targets
+fn targets<'a>(points: &[PointSummary<'a>]) -> Vec<&'a str> {
+    each_once(points.iter().map(|point| point.target))
+}
+
+/// What is said of each target's points, in the order of the summaries.
+pub(crate) fn of_each<'p, 'a>(
+    points: &'p [PointSummary<'a>],
+    says: impl Fn(&[&'p PointSummary<'a>]) -> Option<String>,
+) -> Vec<(String, String)> {
+    let said = targets(points).into_iter().filter_map(|target| {
+        let of_target = points.iter().filter(|point| point.target == target);
+        Some((target.to_owned(), says(&of_target.collect::<Vec<_>>())?))
+    });
+    said.collect()
 }
 
 /// `2 workers`, `2 workers of 10000 operations`.

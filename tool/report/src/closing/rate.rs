@@ -8,6 +8,7 @@
 //! Queueing Systems 1, 1975, section 3.2). The knee is the highest rate that holds. Beyond
 //! it the bottleneck is the generator if its lag shows this, otherwise the target.
 
+use crate::format::each_once;
 use jostle_model::record::LimitedBy;
 use jostle_stats::numbers::{grouped, time};
 use jostle_stats::open_loop::{self, Response};
@@ -21,13 +22,7 @@ const HOLDS: f64 = 4.0;
 
 /// One sentence for each target, and number of workers where several were tried.
 pub(crate) fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let mut groups: Vec<(&str, Option<u64>)> = Vec::new();
-    for point in points {
-        let group = (point.target, point.at.workers);
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
+    let groups = each_once(points.iter().map(|point| (point.target, point.at.workers)));
     let several = |target: &str| groups.iter().filter(|(t, _)| *t == target).count() > 1;
     groups
         .iter()

@@ -6,13 +6,7 @@ use jostle_stats::summary::PointSummary;
 
 /// One sentence for each target: the bottleneck, with the number of generators.
 pub(crate) fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
-    targets.dedup();
-    let each = targets.into_iter().filter_map(|target| {
-        let of_target: Vec<_> = points.iter().filter(|p| p.target == target).collect();
-        Some((target.to_owned(), sentence(&of_target)?))
-    });
-    each.collect()
+    super::of_each(points, sentence)
 }
 
 fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {

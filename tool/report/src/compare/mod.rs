@@ -12,6 +12,7 @@ mod text;
 pub(crate) use text::{closing, floor_note, place, table};
 
 use crate::ResultSet;
+use crate::format::each_once;
 use jostle_model::record::At;
 use jostle_stats::comparison::{self, Change, Compared, How};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -169,12 +170,7 @@ pub fn compare(input: &Input<'_>) -> Result<Comparison, CompareError> {
         add(&mut comparison, input, number, base, new);
     }
     // Experiments of one file have one environment.
-    let mut said = Vec::new();
-    comparison.context.retain(|line| {
-        let first = !said.contains(line);
-        said.push(line.clone());
-        first
-    });
+    comparison.context = each_once(comparison.context);
     with_rows(input, comparison)
 }
 

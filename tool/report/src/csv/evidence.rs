@@ -1,7 +1,8 @@
 //! Figures that checks look at. They are printed of INVALID points too.
 
 use super::figures::{Figure, Over};
-use jostle_model::record::Run;
+use jostle_model::open_loop::OpenLoop;
+use jostle_model::record::{Accounts, Anchor, Exclusion, Run};
 
 /// All of them.
 pub(super) fn evidence() -> Vec<Figure> {
@@ -18,35 +19,49 @@ fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Run) -> Option<f64
     Figure::new(stem, unit, over, of).evidence()
 }
 
+fn witness(stem: &str, of: fn(&Exclusion) -> u64) -> Figure {
+    Figure::new(stem, "", Over::Sum, move |run| {
+        run.exclusion.as_ref().map(|seen| of(seen) as f64)
+    })
+    .evidence()
+}
+
+fn ledger(stem: &str, of: fn(&OpenLoop) -> u64) -> Figure {
+    Figure::new(stem, "", Over::Sum, move |run| {
+        run.open_loop.as_ref().map(|open| of(open) as f64)
+    })
+    .evidence()
+}
+
+fn accounts(stem: &str, of: fn(&Accounts) -> Option<f64>) -> Figure {
+    let of = move |run: &Run| of(run.around.accounts.as_ref()?);
+    Figure::new(stem, "s", Over::Sum, of).evidence()
+}
+
+fn anchor(stem: &str, of: fn(&Anchor) -> Option<f64>) -> Figure {
+    let of = move |run: &Run| of(run.around.anchor.as_ref()?);
+    Figure::new(stem, "ns", Over::Middle, of).evidence()
+}
+
 /// What went wrong, and what was counted.
 fn counts() -> Vec<Figure> {
     vec![
         count("errors", |run| Some(run.around.errors.values().sum())),
         count("deaths", |run| Some(run.around.deaths.len() as u64)),
         count("timeouts", |run| run.timeouts),
-        count("exclusion_checked", |run| {
-            run.exclusion.as_ref().map(|e| e.checked)
-        }),
-        count("exclusion_violations", |run| {
-            run.exclusion.as_ref().map(|e| e.violations)
-        }),
-        count("exclusion_holder_died", |run| {
-            run.exclusion.as_ref().map(|e| e.holder_died)
-        }),
-        count("exclusion_lost_updates", |run| {
-            run.exclusion.as_ref().map(|e| e.lost_updates)
-        }),
+        witness("exclusion_checked", |seen| seen.checked),
+        witness("exclusion_violations", |seen| seen.violations),
+        witness("exclusion_holder_died", |seen| seen.holder_died),
+        witness("exclusion_lost_updates", |seen| seen.lost_updates),
         count("server_counted", |run| run.server?.counted),
         figure("server_difference", "", Over::Sum, |run| {
             run.server?.difference.map(|n| n as f64)
         }),
-        count("planned", |run| run.open_loop.as_ref().map(|o| o.planned)),
-        count("done", |run| run.open_loop.as_ref().map(|o| o.done)),
-        count("failed", |run| run.open_loop.as_ref().map(|o| o.failed)),
-        count("dropped", |run| run.open_loop.as_ref().map(|o| o.dropped)),
-        count("in_flight_at_end", |run| {
-            run.open_loop.as_ref().map(|o| o.in_flight)
-        }),
+        ledger("planned", |open| open.planned),
+        ledger("done", |open| open.done),
+        ledger("failed", |open| open.failed),
+        ledger("dropped", |open| open.dropped),
+        ledger("in_flight_at_end", |open| open.in_flight),
         count("leases_lapsed", |run| Some(run.kept.as_ref()?.lapsed)),
         count("renewals_late", |run| Some(run.kept.as_ref()?.late)),
         count("lost", |run| run.connections.as_ref()?.lost),
@@ -55,7 +70,7 @@ fn counts() -> Vec<Figure> {
 
 /// How busy the generators were, and what else used the machine.
 fn circumstances() -> Vec<Figure> {
-    use Over::{Middle, Most, Sum};
+    use Over::{Most, Sum};
     vec![
         figure("generators_busiest", "share", Most, |run| {
             let shares = run.thread_loads.iter().map(|g| g.busy_share);
@@ -67,21 +82,11 @@ fn circumstances() -> Vec<Figure> {
             shares.reduce(f64::max)
         }),
         figure("runqueue_wait", "s", Sum, |run| run.cpu.runqueue_wait_s),
-        figure("others_cpu", "s", Sum, |run| {
-            run.around.accounts.as_ref()?.others_s
-        }),
-        figure("server_cpu", "s", Sum, |run| {
-            run.around.accounts.as_ref()?.server_s
-        }),
-        figure("unexplained_cpu", "s", Sum, |run| {
-            run.around.accounts.as_ref()?.unexplained_s
-        }),
-        figure("waited", "s", Sum, |run| {
-            run.around.accounts.as_ref()?.waited_s
-        }),
-        figure("stolen", "s", Sum, |run| {
-            run.around.accounts.as_ref()?.stolen_s
-        }),
+        accounts("others_cpu", |of| of.others_s),
+        accounts("server_cpu", |of| of.server_s),
+        accounts("unexplained_cpu", |of| of.unexplained_s),
+        accounts("waited", |of| of.waited_s),
+        accounts("stolen", |of| of.stolen_s),
         figure("steal", "share", Most, |run| run.around.machine.steal_share),
         count("throttled_periods", |run| {
             run.around.machine.throttled_periods
@@ -89,17 +94,9 @@ fn circumstances() -> Vec<Figure> {
         figure("start_spread", "ns", Most, |run| {
             Some(run.window.start_spread_ns as f64)
         }),
-        figure("anchor_step", "ns", Middle, |run| {
-            run.around.anchor.map(|a| a.step_ns)
-        }),
-        figure("anchor_call", "ns", Middle, |run| {
-            run.around.anchor.map(|a| a.call_ns)
-        }),
-        figure("anchor_wake", "ns", Middle, |run| {
-            run.around.anchor.map(|a| a.wake_ns)
-        }),
-        figure("anchor_line", "ns", Middle, |run| {
-            run.around.anchor?.line_ns
-        }),
+        anchor("anchor_step", |took| Some(took.step_ns)),
+        anchor("anchor_call", |took| Some(took.call_ns)),
+        anchor("anchor_wake", |took| Some(took.wake_ns)),
+        anchor("anchor_line", |took| took.line_ns),
     ]
 }

@@ -6,11 +6,12 @@ use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Count, Distribution, Kept, PerWorker, Percentiles, Recovery, Run, Spread, Times, Waits,
+    Count, Distribution, Kept, PerWorker, Percentiles, Recovery, Run, Times, Waits,
 };
+use jostle_stats::figures;
 use jostle_stats::open_loop;
 use jostle_stats::summary::PointSummary;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a figure of single runs becomes one of their point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,29 +167,23 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     all.extend(requests());
     all.extend(recoveries());
     all.extend(evidence());
-    for code in names(&runs, |run| run.codes.keys().cloned().collect()) {
-        let stem = format!("answers_{code}");
-        all.push(
-            Figure::new(stem, "", Over::Sum, move |run| {
-                run.codes.get(&code).map(|n| *n as f64)
-            })
-            .evidence(),
-        );
-    }
-    for error in names(&runs, |run| run.around.errors.keys().cloned().collect()) {
-        let stem = format!("errors_{error}");
-        all.push(
-            Figure::new(stem, "", Over::Sum, move |run| {
-                run.around.errors.get(&error).map(|n| *n as f64)
-            })
-            .evidence(),
-        );
+    type Counts = fn(&Run) -> &BTreeMap<String, u64>;
+    let counts: [(&str, Counts); 2] = [
+        ("answers", |run| &run.codes),
+        ("errors", |run| &run.around.errors),
+    ];
+    for (what, counts) in counts {
+        for name in names(&runs, |run| counts(run).keys().cloned().collect()) {
+            let stem = format!("{what}_{name}");
+            let of = move |run: &Run| counts(run).get(&name).map(|n| *n as f64);
+            all.push(Figure::new(stem, "", Over::Sum, of).evidence());
+        }
     }
     all
 }
 
 /// Each name that any run has, once, in alphabetical order.
-fn names(runs: &[&Run], of: fn(&Run) -> Vec<String>) -> BTreeSet<String> {
+fn names(runs: &[&Run], of: impl Fn(&Run) -> Vec<String>) -> BTreeSet<String> {
     runs.iter().flat_map(|run| of(run)).collect()
 }
 
@@ -224,6 +219,13 @@ fn recoveries() -> Vec<Figure> {
     times.chain(counts).collect()
 }
 
+/// One of the table of all, whose name ends with this unit.
+fn known(of: &'static figures::Figure, unit: &'static str) -> Figure {
+    let stem = of.name.strip_suffix(unit).unwrap_or(of.name);
+    let stem = stem.trim_end_matches('_');
+    Figure::new(stem, unit, Over::Interval, of.of)
+}
+
 fn rates() -> Vec<Figure> {
     use Over::{Interval, Middle, Sum};
     let rate = |stem: &str, unit, of: fn(&Run) -> Option<f64>| Figure {
@@ -242,8 +244,8 @@ fn rates() -> Vec<Figure> {
         Figure::new("warmup", "s", Middle, |run| Some(run.window.warmup_s)),
         Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
         Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
-        Figure::new("blocked", "share", Interval, |run| run.blocked_share),
-        Figure::new("free", "share", Interval, Run::free_share),
+        known(figures::BLOCKED, "share"),
+        known(figures::FREE, "share"),
     ]
 }
 
@@ -251,31 +253,22 @@ fn rates() -> Vec<Figure> {
 /// off, or the bound above which they lie.
 fn waits(runs: &[&Run]) -> Vec<Figure> {
     let mut all = Vec::new();
-    for name in Percentiles::NAMES {
-        let wait = move |run: &Run| {
-            let known = &run.acquire_ns.as_ref()?.kaplan_meier;
-            known.get(name).map(|ns| *ns as f64)
-        };
-        all.push(Figure::new(
-            format!("wait_{name}"),
-            "ns",
-            Over::Interval,
-            wait,
-        ));
-        let above = move |run: &Run| {
-            let above = &run.acquire_ns.as_ref()?.at_least;
-            above.get(name).map(|ns| *ns as f64)
-        };
-        let stem = format!("wait_{name}_at_least");
-        all.push(Figure::new(stem, "ns", Over::Middle, above));
-    }
     type Getter = fn(&Run) -> Option<&Waits>;
-    let modes: [(&str, Getter); 2] = [
-        ("reader_wait", |run| run.reader_wait_ns.as_deref()),
-        ("writer_wait", |run| run.writer_wait_ns.as_deref()),
+    let modes: [(&str, Getter, &[&str]); 3] = [
+        ("wait", |run| run.acquire_ns.as_ref(), &Percentiles::NAMES),
+        (
+            "reader_wait",
+            |run| run.reader_wait_ns.as_deref(),
+            &["p50", "p99"],
+        ),
+        (
+            "writer_wait",
+            |run| run.writer_wait_ns.as_deref(),
+            &["p50", "p99"],
+        ),
     ];
-    for (stem, waits) in modes {
-        for name in ["p50", "p99"] {
+    for (stem, waits, names) in modes {
+        for name in names {
             let known = move |run: &Run| Some(*waits(run)?.kaplan_meier.get(name)? as f64);
             let stem = format!("{stem}_{name}");
             let above = format!("{stem}_at_least");
@@ -446,22 +439,19 @@ static OTHERS: &[(&str, Part)] = &[
 
 fn costs() -> Vec<Figure> {
     use Over::{Interval, Sum};
+    let cpu = |stem: &str, of: fn(&Run) -> Option<f64>| {
+        Figure::new(stem, "us_per_waiting_minute", Interval, of)
+    };
     vec![
-        Figure::new("cpu", "us_per_operation", Interval, |run| {
-            run.cpu.cpu_us_per_operation
-        }),
+        known(figures::CPU, "us_per_operation"),
         Figure::new("cpu", "s", Sum, |run| run.cpu.cpu_s),
         Figure::new("cpu_user", "s", Sum, |run| run.cpu.cpu_user_s),
         Figure::new("cpu_system", "s", Sum, |run| run.cpu.cpu_system_s),
         Figure::new("spun", "s", Sum, |run| run.cpu.spun_s),
         Figure::new("children_user", "s", Sum, |run| run.cpu.children_user_s),
         Figure::new("children_system", "s", Sum, |run| run.cpu.children_system_s),
-        Figure::new("server_cpu", "us_per_operation", Interval, |run| {
-            run.server?.cpu_us_per_operation
-        }),
-        Figure::new("round_trips", "per_grant", Interval, |run| {
-            Some(run.traffic?.for_each_grant()?.0)
-        }),
+        known(figures::SERVER_CPU, "us_per_operation"),
+        known(figures::ROUND_TRIPS, "per_grant"),
         Figure::new("network", "bytes_per_grant", Interval, |run| {
             Some(run.traffic?.for_each_grant()?.1)
         }),
@@ -481,18 +471,8 @@ fn costs() -> Vec<Figure> {
             Interval,
             Run::waiting_round_trips_per_minute,
         ),
-        Figure::new(
-            "waiting_cpu",
-            "us_per_waiting_minute",
-            Interval,
-            Run::waiting_cpu_us_per_minute,
-        ),
-        Figure::new(
-            "waiting_server_cpu",
-            "us_per_waiting_minute",
-            Interval,
-            Run::waiting_server_cpu_us_per_minute,
-        ),
+        cpu("waiting_cpu", Run::waiting_cpu_us_per_minute),
+        cpu("waiting_server_cpu", Run::waiting_server_cpu_us_per_minute),
         Figure::new("context_switches", "", Sum, |run| {
             run.cpu.context_switches.map(|n| n as f64)
         }),
@@ -512,11 +492,7 @@ fn kept() -> Vec<Figure> {
         })
     };
     vec![
-        each(
-            "kept_renewals",
-            "per_lock_minute",
-            Kept::renewals_per_minute,
-        ),
+        known(figures::KEPT_RENEWALS, "per_lock_minute"),
         each(
             "kept_round_trips",
             "per_lock_minute",
@@ -527,22 +503,10 @@ fn kept() -> Vec<Figure> {
             "bytes_per_lock_minute",
             Kept::bytes_per_minute,
         ),
-        each("kept_cpu", "us_per_lock_minute", Kept::cpu_us_per_minute),
-        each(
-            "kept_server_cpu",
-            "us_per_lock_minute",
-            Kept::server_cpu_us_per_minute,
-        ),
-        each(
-            "kept_own_server_cpu",
-            "us_per_lock_minute",
-            Kept::own_server_cpu_us_per_minute,
-        ),
-        each(
-            "kept_server_memory",
-            "bytes_per_lock",
-            Kept::server_memory_bytes_each,
-        ),
+        known(figures::KEPT_CPU, "us_per_lock_minute"),
+        known(figures::KEPT_SERVER_CPU, "us_per_lock_minute"),
+        known(figures::KEPT_OWN_SERVER_CPU, "us_per_lock_minute"),
+        known(figures::KEPT_BYTES, "bytes_per_lock"),
         each("kept_connections", "per_lock", Kept::connections_each),
     ]
 }
@@ -573,16 +537,12 @@ fn connections() -> Vec<Figure> {
 
 /// What became of requests that were planned, or kept in flight.
 fn requests() -> Vec<Figure> {
-    let spread = |stem: &str, of: fn(&Spread) -> Option<f64>| {
-        let figure = Figure::new(stem, "", Over::Interval, move |run| {
-            of(run.spread.as_deref()?)
-        });
-        // What makes a point of generators INVALID.
-        figure.evidence()
-    };
-    vec![
-        spread("in_flight", |s| Some(s.in_flight as f64)),
-        spread("effective_in_flight", |s| Some(s.effective)),
-        spread("in_flight_at_server", |s| s.at_server),
-    ]
+    let in_flight = |run: &Run| Some(run.spread.as_ref()?.in_flight as f64);
+    let all = [
+        Figure::new("in_flight", "", Over::Interval, in_flight),
+        known(figures::IN_FLIGHT, ""),
+        known(figures::AT_SERVER, ""),
+    ];
+    // What makes a point of generators INVALID.
+    all.map(Figure::evidence).into()
 }

@@ -42,11 +42,8 @@ pub(super) fn broken(points: &[PointSummary<'_>]) -> Option<String> {
             [exclusion::CHECK.name, lost_update::CHECK.name].contains(&reason.check.as_str())
         };
         let reason = reasons.find(proves)?;
-        Some(format!(
-            "{} is broken: {}.",
-            short(point.target),
-            reason.text
-        ))
+        let name = short(point.target);
+        Some(format!("{name} is broken: {}.", reason.text))
     })
 }
 
@@ -74,10 +71,9 @@ fn contended(point: &PointSummary<'_>) -> Option<String> {
 /// `serves 40,782 operations/s, p99 0.10 ms (2 workers, 20,000 operations)`.
 fn served(point: &PointSummary<'_>) -> Option<String> {
     let rate = rate(point.median(figures::THROUGHPUT)?, point);
-    let p99 = point
-        .of(figures::ACQUIRE_P99)
-        .or(point.of(figures::BATCH_P99));
-    let p99 = p99.map_or(String::new(), |ns| format!(", p99 {}", time(ns.median)));
+    let p99 = point.median(figures::ACQUIRE_P99);
+    let p99 = p99.or(point.median(figures::BATCH_P99));
+    let p99 = p99.map_or(String::new(), |ns| format!(", p99 {}", time(ns)));
     Some(format!("serves {rate}{p99}{}", at(point)))
 }
 
@@ -91,8 +87,8 @@ fn held(rates: &[&PointSummary<'_>]) -> Option<String> {
             asked(rates[0])?
         ));
     };
-    let p99 = rates[at].of(figures::RESPONSE_P99);
-    let p99 = p99.map_or(String::new(), |ns| format!(" with p99 {}", time(ns.median)));
+    let p99 = rates[at].median(figures::RESPONSE_P99);
+    let p99 = p99.map_or(String::new(), |ns| format!(" with p99 {}", time(ns)));
     let next = rates.get(at + 1).and_then(|point| asked(point));
     let not = next.map_or(String::new(), |next| format!(", and not {next}"));
     Some(format!(
@@ -105,10 +101,8 @@ fn spread(points: &[&PointSummary<'_>]) -> Option<String> {
     if let Some(turned) = turned(points) {
         return Some(turned);
     }
-    let per_s = |point: &PointSummary<'_>| point.of(figures::THROUGHPUT).map(|rate| rate.median);
-    let most = points
-        .iter()
-        .filter_map(|point| Some((per_s(point)?, *point)));
+    let most = points.iter();
+    let most = most.filter_map(|point| Some((point.median(figures::THROUGHPUT)?, *point)));
     let (per_s, most) = most.max_by(|one, other| one.0.total_cmp(&other.0))?;
     let limit = match most.verdict.limited_by {
         _ if most.is_of_generators() => ", the most that its generators can send",
@@ -126,8 +120,10 @@ fn turned(points: &[&PointSummary<'_>]) -> Option<String> {
     let is_its = |point: &&PointSummary<'_>| point.verdict.limited_by == Some(LimitedBy::Target);
     let few = theirs.last()?.at.generators?;
     let from = its.first()?.at.generators?;
-    let most = its.iter().filter_map(|point| point.of(figures::THROUGHPUT));
-    let most = most.map(|rate| rate.median).reduce(f64::max)?;
+    let rates = its
+        .iter()
+        .filter_map(|point| point.median(figures::THROUGHPUT));
+    let most = rates.reduce(f64::max)?;
     let limit = "which is its own limit from";
     its.iter().all(is_its).then(|| {
         format!(

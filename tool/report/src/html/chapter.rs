@@ -6,6 +6,7 @@ use super::labels::labels;
 use super::scale::Axis;
 use crate::ResultSet;
 use crate::finding::findings;
+use crate::format::each_once;
 use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{At, Distribution, Fit, Run};
@@ -77,13 +78,7 @@ impl Spot<'_> {
 
 /// One chapter for each workload, in the order of its first experiment.
 pub(super) fn chapters(sets: &[ResultSet]) -> Vec<Chapter<'_>> {
-    let mut order: Vec<Workload> = Vec::new();
-    for set in sets {
-        let workload = set.experiment.plan.workload;
-        if !order.contains(&workload) {
-            order.push(workload);
-        }
-    }
+    let order = each_once(sets.iter().map(|set| set.experiment.plan.workload));
     order.into_iter().map(|w| chapter(w, sets)).collect()
 }
 

@@ -290,23 +290,15 @@ impl Chart {
     /// An upright line from foot to top.
     pub(super) fn upright(&mut self, class: &str, x: f64) {
         let ends = [self.bottom(), self.top].map(|y| (self.x.at(x), Both::same(y)));
-        self.push(class, "none", &ends);
+        self.push(Path::new(class, "", "none"), &ends);
     }
 
     /// A strip from foot to top between two swept values.
     pub(super) fn strip(&mut self, class: &str, from: f64, to: f64) {
         let (low, high) = (Both::same(self.bottom()), Both::same(self.top));
         let (from, to) = (self.x.at(from), self.x.at(to));
-        self.push(
-            class,
-            "none",
-            &[(from, low), (from, high), (to, high), (to, low)],
-        );
-        self.layers
-            .iter_mut()
-            .last()
-            .into_iter()
-            .for_each(Path::close);
+        let corners = [(from, low), (from, high), (to, high), (to, low)];
+        self.around(Path::new(class, "", "none"), &corners);
     }
 
     fn at(&self, (x, y): (f64, f64), by: f64) -> (Both, Both) {
@@ -328,10 +320,9 @@ impl Chart {
     ) {
         if points.len() > 1 {
             let points: Vec<(Both, Both)> = points.iter().map(|p| self.at(*p, 0.0)).collect();
-            self.push(&format!("line {class}"), dashes, &points);
-            if let Some(line) = self.layers.last_mut() {
-                line.says = says.to_vec();
-            }
+            let mut line = Path::new(&format!("line {class}"), "", dashes);
+            line.says = says.to_vec();
+            self.push(line, &points);
         }
     }
 
@@ -363,12 +354,7 @@ impl Chart {
         let upper = points.iter().map(|(x, _, high)| (*x, *high));
         let lower = points.iter().rev().map(|(x, low, _)| (*x, *low));
         let around: Vec<(Both, Both)> = upper.chain(lower).map(|p| self.at(p, 0.0)).collect();
-        self.push(&format!("area {class}"), "none", &around);
-        self.layers
-            .iter_mut()
-            .last()
-            .into_iter()
-            .for_each(Path::close);
+        self.around(Path::new(&format!("area {class}"), "", "none"), &around);
     }
 
     /// Points without a figure of their own to point at.
@@ -427,8 +413,12 @@ impl Chart {
         });
     }
 
-    fn push(&mut self, class: &str, dashes: &'static str, points: &[(Both, Both)]) {
-        let mut path = Path::new(class, "", dashes);
+    fn around(&mut self, path: Path, corners: &[(Both, Both)]) {
+        self.push(path, corners);
+        self.layers.last_mut().into_iter().for_each(Path::close);
+    }
+
+    fn push(&mut self, mut path: Path, points: &[(Both, Both)]) {
         for (n, at) in points.iter().enumerate() {
             path.add(self.scale, if n == 0 { 'M' } else { 'L' }, *at);
         }

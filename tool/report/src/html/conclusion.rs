@@ -3,7 +3,7 @@
 
 use super::chapter::Chapter;
 use crate::ResultSet;
-use crate::format::{grouped, two_owners};
+use crate::format::{each_once, grouped, two_owners};
 use crate::page::Page;
 use crate::requests::short;
 use jostle_model::record::Status;
@@ -80,15 +80,9 @@ fn heading(chapter: &Chapter<'_>, label: &str, several: bool) -> String {
 /// `flock, sysv with 10 to 1,000 workers`.
 pub(super) fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
     let of_chapter = |chapter: &Chapter<'_>| {
-        let mut targets: Vec<String> = Vec::new();
-        for set in &chapter.sets {
-            for target in &sets[*set].experiment.plan.targets {
-                let target = short(target);
-                if !targets.contains(&target) {
-                    targets.push(target);
-                }
-            }
-        }
+        let plans = chapter.sets.iter().map(|set| &sets[*set].experiment.plan);
+        let targets = plans.flat_map(|plan| &plan.targets);
+        let targets = each_once(targets.map(|target| short(target)));
         let named = match targets.len() > NAMED {
             true => format!("{} targets", targets.len()),
             false => targets.join(", "),
@@ -107,12 +101,7 @@ pub(super) fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
             }
         }
     };
-    let mut parts: Vec<String> = Vec::new();
-    for part in chapters.iter().map(of_chapter) {
-        if !parts.contains(&part) {
-            parts.push(part);
-        }
-    }
+    let parts = each_once(chapters.iter().map(of_chapter));
     match parts.is_empty() {
         true => "No results".to_owned(),
         false => parts.join("; "),
@@ -122,14 +111,8 @@ pub(super) fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
 /// What struck, in the order of the points.
 fn faults(chapter: &Chapter<'_>) -> Vec<String> {
     let spots = chapter.series.iter().flat_map(|series| &series.spots);
-    let mut faults = Vec::new();
-    for fault in spots.filter_map(|spot| spot.point.at.fault) {
-        let fault = fault.to_string();
-        if !faults.contains(&fault) {
-            faults.push(fault);
-        }
-    }
-    faults
+    let faults = spots.filter_map(|spot| spot.point.at.fault);
+    each_once(faults.map(|fault| fault.to_string()))
 }
 
 /// What the console prints below its table, in its order.
@@ -173,12 +156,8 @@ fn next(page: &Page) -> Markup {
 /// a paragraph.
 fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
     let all = || page.sentences.iter().chain(&page.growth);
-    let mut targets: Vec<&str> = Vec::new();
-    for (target, _) in all() {
-        if !target.is_empty() && !targets.contains(&target.as_str()) {
-            targets.push(target);
-        }
-    }
+    let targets = all().map(|(target, _)| target.as_str());
+    let targets = each_once(targets.filter(|target| !target.is_empty()));
     let of = |wanted: &str| -> Vec<&String> {
         let own = all().filter(|(target, _)| target == wanted);
         own.map(|(_, sentence)| sentence).collect()

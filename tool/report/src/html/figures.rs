@@ -16,10 +16,13 @@ mod shares;
 pub(super) use answer::answer;
 
 use super::chapter::{Chapter, Series, Spot};
-use super::chart::{Look, Mark, Size};
+use super::chart::{Chart, Look, Mark, Size, frame_below};
+use super::scale::Axis;
+use super::units::Unit;
 use jostle_model::plan::Workload;
 use jostle_model::record::Status;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 /// Of figures that are read first.
 pub(super) const LARGE: Size = (576.0, 330.0);
@@ -71,6 +74,18 @@ pub(crate) struct Panel {
     pub caption: Option<Markup>,
     /// The SVG.
     pub drawing: Markup,
+}
+
+impl Panel {
+    /// A drawing without a caption.
+    pub(crate) fn alone(size: Size, drawing: Markup) -> Panel {
+        Panel {
+            size,
+            label: None,
+            caption: None,
+            drawing,
+        }
+    }
 }
 
 /// The table behind a figure.
@@ -153,29 +168,22 @@ fn caption(chapter: &Chapter<'_>, series: &Series<'_>) -> Markup {
     html! { @if !is_crowded(chapter) { (series.style.swatch()) " " } (series.label) }
 }
 
-/// A drawing for each series on the same axes, or one for all where nothing is
+/// A drawing for each of these series on the same axes, or one for all where nothing is
 /// swept. One or two of them are large.
-fn panels<'s, 'a, T>(
+fn panels<'s, 'a>(
     chapter: &Chapter<'_>,
-    all: &[(&'s Series<'a>, T)],
-    draw: impl Fn(Size, &[&(&'s Series<'a>, T)]) -> Markup,
+    all: &[&'s Series<'a>],
+    draw: impl Fn(Size, &[&'s Series<'a>]) -> Markup,
 ) -> Vec<Panel> {
-    if !chapter.sweeps() {
-        return vec![Panel {
-            size: LARGE,
-            label: None,
-            caption: None,
-            drawing: draw(LARGE, &all.iter().collect::<Vec<_>>()),
-        }];
+    match chapter.sweeps() {
+        true => multiples(
+            chapter,
+            all,
+            if all.len() > 2 { SMALL } else { LARGE },
+            draw,
+        ),
+        false => vec![Panel::alone(LARGE, draw(LARGE, all))],
     }
-    let size = if all.len() > 2 { SMALL } else { LARGE };
-    let panel = |one: &(&'s Series<'a>, T)| Panel {
-        size,
-        label: (chapter.series.len() > 1).then(|| one.0.label.clone()),
-        caption: (chapter.series.len() > 1).then(|| caption(chapter, one.0)),
-        drawing: draw(size, &[one]),
-    };
-    all.iter().map(panel).collect()
 }
 
 /// Series of one drawing, at most: beyond, lines and labels cover each other.
@@ -189,21 +197,94 @@ fn overlaid<'s, 'a>(
     draw: impl Fn(Size, &[&'s Series<'a>]) -> Markup,
 ) -> Vec<Panel> {
     let all: Vec<&Series<'_>> = chapter.series.iter().collect();
-    if !is_crowded(chapter) {
-        return vec![Panel {
-            size,
-            label: None,
-            caption: None,
-            drawing: draw(size, &all),
-        }];
+    match is_crowded(chapter) {
+        true => multiples(chapter, &all, SMALL, draw),
+        false => vec![Panel::alone(size, draw(size, &all))],
     }
-    let panel = |one: &'s Series<'a>| Panel {
-        size: SMALL,
-        label: Some(one.label.clone()),
-        caption: Some(caption(chapter, one)),
-        drawing: draw(SMALL, &[one]),
+}
+
+/// A drawing for each of these series, below its name unless it is the only one.
+fn multiples<'s, 'a>(
+    chapter: &Chapter<'_>,
+    all: &[&'s Series<'a>],
+    size: Size,
+    draw: impl Fn(Size, &[&'s Series<'a>]) -> Markup,
+) -> Vec<Panel> {
+    let several = chapter.series.len() > 1;
+    let panel = |one: &&'s Series<'a>| Panel {
+        label: several.then(|| one.label.clone()),
+        caption: several.then(|| caption(chapter, one)),
+        ..Panel::alone(size, draw(size, &[*one]))
     };
-    all.into_iter().map(panel).collect()
+    all.iter().map(panel).collect()
+}
+
+/// A drawing without anything in it over what the chapter sweeps, with room for labels so long
+/// beside it and for so many rows of words above it.
+fn chart(
+    chapter: &Chapter<'_>,
+    size: Size,
+    (longest, rows): (usize, usize),
+    unit: Unit,
+    values: &[f64],
+) -> Chart {
+    let frame = frame_below(size, longest, rows);
+    let x = (chapter.x_axis(frame.0), x_title(chapter));
+    let values = Axis::of_values(unit, values, frame.1);
+    Chart::within(frame, size, x, (values, unit.title().to_owned()))
+}
+
+/// Below the horizontal axis.
+fn x_title(chapter: &Chapter<'_>) -> String {
+    match (chapter.sweeps(), chapter.xs().first()) {
+        (false, Some(x)) => chapter.place(*x),
+        _ => chapter.swept_words(),
+    }
+}
+
+/// What is known of spots, by their numbers.
+type Known<T> = BTreeMap<usize, T>;
+
+/// What there is to know of the spots of a chapter whose figures may be shown.
+fn known<T>(chapter: &Chapter<'_>, of: impl Fn(&Spot<'_>) -> Option<T>) -> Known<T> {
+    let spots = chapter.series.iter().flat_map(|series| &series.spots);
+    let usable = spots.filter(|spot| spot.usable());
+    let found = usable.filter_map(|spot| Some((spot.number, of(spot)?)));
+    found.collect()
+}
+
+/// The series of which something is known. One of INVALID points alone has a drawing too,
+/// which says so. None where nothing is known of any.
+fn told<'s, 'a, T>(chapter: &'s Chapter<'a>, known: &Known<T>) -> Option<Vec<&'s Series<'a>>> {
+    let is_told = |series: &&Series<'_>| {
+        let mut spots = series.spots.iter();
+        spots.any(|spot| !spot.usable() || known.contains_key(&spot.number))
+    };
+    let told = chapter.series.iter().filter(is_told);
+    (!known.is_empty()).then(|| told.collect())
+}
+
+/// The line through values of neighbouring spots, and ticks at those that it does not show; the
+/// vertices tell of their spots. A median's tell nothing, since its marks do, and have no ticks.
+fn draw_stretch(
+    chart: &mut Chart,
+    (chapter, series, stretch): (&Chapter<'_>, &Series<'_>, &[Spot<'_>]),
+    class: &str,
+    (dashes, is_median): (&'static str, bool),
+    value: impl Fn(&Spot<'_>) -> Option<f64>,
+) {
+    let place = |spot: &Spot<'_>| (chapter.x_of(series, spot.x), value(spot));
+    let known: Vec<(f64, Option<f64>)> = stretch.iter().map(place).collect();
+    let shown = stretch.iter().zip(&known);
+    let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
+        .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
+        .unzip();
+    let says = if is_median { Vec::new() } else { says };
+    chart.telling(class, dashes, &line, &says);
+    for at in lone(&known).filter(|_| !is_median) {
+        let point = (known[at].0, known[at].1.unwrap_or_default());
+        chart.tick(class, point, stretch[at].number.to_string());
+    }
 }
 
 /// Whether each series has a drawing of its own, below its name.

@@ -7,7 +7,6 @@ use crate::failures::FAILURES;
 use crate::grid::{Grid, Heading};
 use crate::headline::Headline;
 use crate::page::Page;
-use crate::requests::ACCOUNTS;
 use jostle_stats::summary::summarize;
 use maud::{Markup, html};
 
@@ -29,14 +28,6 @@ pub(super) fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> 
                 p.title { (table.title) }
                 (grid(&table.grid))
                 @for (mark, note) in &table.notes { p.note { (mark) " " (note) } }
-            }
-            @if let Some(accounts) = &page.accounts {
-                p.title { (ACCOUNTS) }
-                (grid(accounts))
-            }
-            @if let Some(over) = &page.over {
-                p.title { "Share of the acquisitions that waited longer:" }
-                (grid(over))
             }
         }
     }

@@ -18,11 +18,8 @@ const SIZE: (f64, f64) = (576.0, 260.0);
 /// Points of a line, at most: beyond, neighbours are averaged.
 const POINTS: usize = 600;
 
-/// One line of a drawing.
-struct Line {
-    name: &'static str,
-    values: Vec<f64>,
-}
+/// One line of a drawing: its name and its values.
+type Line = (&'static str, Vec<f64>);
 
 /// The page.
 pub fn judged(found: &[Judgements]) -> String {
@@ -72,9 +69,8 @@ pub(super) fn figures(watched: &Watched) -> Vec<Figure> {
         ("Unread bytes", Unit::Bytes, unread(watched)),
     ];
     let figures = figures.into_iter();
-    figures
-        .filter_map(|(title, unit, lines)| figure(watched, title, unit, &lines))
-        .collect()
+    let drawn = figures.filter_map(|(title, unit, lines)| figure(watched, title, unit, &lines));
+    drawn.collect()
 }
 
 /// The finding.
@@ -133,116 +129,85 @@ fn table(watched: &Watched) -> Markup {
     })
 }
 
-/// Each value for a second of its interval, times `scale`.
-fn rate(watched: &Watched, column: &[f64], scale: f64) -> Vec<f64> {
-    let each = column.iter().zip(&watched.span_s);
-    each.map(|(value, span)| scale * value / span.max(f64::MIN_POSITIVE))
-        .collect()
+/// The lines of these columns that were measured, each value times `scale` for a second of its
+/// interval.
+fn rates(
+    watched: &Watched,
+    scale: f64,
+    columns: &[(&'static str, Option<&Vec<f64>>)],
+) -> Vec<Line> {
+    let known = columns.iter().filter_map(|(name, column)| {
+        let each = (*column)?.iter().zip(&watched.span_s);
+        let values = each.map(|(value, span)| scale * value / span.max(f64::MIN_POSITIVE));
+        Some((*name, values.collect()))
+    });
+    known.collect()
 }
 
 /// CPU time and time in the queue of the thread that was busiest over the whole run.
 fn busy(watched: &Watched) -> Vec<Line> {
-    let of = |side: &Side| {
+    let of = |side: &Side| -> Option<Vec<f64>> {
         let thread = side.busiest.first()?;
-        let both = thread
-            .cpu_s
-            .iter()
-            .zip(&thread.queued_s)
-            .map(|(cpu, queued)| cpu + queued);
-        let shares = rate(watched, &both.collect::<Vec<_>>(), 1.0);
-        Some(shares.into_iter().map(|share| share.min(1.0)).collect())
+        let both = thread.cpu_s.iter().zip(&thread.queued_s);
+        Some(both.map(|(cpu, queued)| cpu + queued).collect())
     };
-    let generator = of(&watched.generator).map(|values| Line {
-        name: "generator",
-        values,
-    });
-    let server = watched.server.as_ref().and_then(of);
-    generator
-        .into_iter()
-        .chain(server.map(|values| Line {
-            name: "server",
-            values,
-        }))
-        .collect()
+    let (generator, server) = (of(&watched.generator), watched.server.as_ref().and_then(of));
+    let sides = [
+        ("generator", generator.as_ref()),
+        ("server", server.as_ref()),
+    ];
+    let mut lines = rates(watched, 1.0, &sides);
+    let shares = lines.iter_mut().flat_map(|(_, values)| values);
+    shares.for_each(|share| *share = share.min(1.0));
+    lines
 }
 
 fn kept(watched: &Watched) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut add = |name, column: &[f64]| {
-        if column.iter().any(|value| *value > 0.0) {
-            lines.push(Line {
-                name,
-                values: rate(watched, column, 1.0),
-            });
-        }
-    };
-    add("generator stopped", &watched.generator.stopped_s);
-    add(
-        "generator throttled",
-        watched.generator.throttled_s.as_deref().unwrap_or_default(),
-    );
-    if let Some(server) = &watched.server {
-        add("server stopped", &server.stopped_s);
-        add(
+    let (generator, server) = (&watched.generator, watched.server.as_ref());
+    let columns = [
+        ("generator stopped", Some(&generator.stopped_s)),
+        ("generator throttled", generator.throttled_s.as_ref()),
+        ("server stopped", server.map(|side| &side.stopped_s)),
+        (
             "server throttled",
-            server.throttled_s.as_deref().unwrap_or_default(),
-        );
-    }
-    add("stolen", &watched.machine.stolen_s);
+            server.and_then(|side| side.throttled_s.as_ref()),
+        ),
+        ("stolen", Some(&watched.machine.stolen_s)),
+    ];
+    let mut lines = rates(watched, 1.0, &columns);
+    lines.retain(|(_, values)| values.iter().any(|value| *value > 0.0));
     lines
 }
 
 fn cpus(watched: &Watched) -> Vec<Line> {
-    let server = watched.server.as_ref().map(|side| &side.cpu_s);
+    let machine = &watched.machine;
     let columns = [
         ("generator", Some(&watched.generator.cpu_s)),
-        ("server", server),
-        ("what the server asks", watched.machine.behind_s.as_ref()),
-        ("other programs", watched.machine.others_s.as_ref()),
-        ("jostle", Some(&watched.machine.tool_s)),
+        ("server", watched.server.as_ref().map(|side| &side.cpu_s)),
+        ("what the server asks", machine.behind_s.as_ref()),
+        ("other programs", machine.others_s.as_ref()),
+        ("jostle", Some(&machine.tool_s)),
     ];
-    let lines = columns.into_iter();
-    lines
-        .filter_map(|(name, column)| {
-            Some(Line {
-                name,
-                values: rate(watched, column?, 1.0),
-            })
-        })
-        .collect()
+    rates(watched, 1.0, &columns)
 }
 
 fn carried(watched: &Watched) -> Vec<Line> {
-    let traffic = watched.traffic.as_ref();
-    let line = traffic.map(|traffic| Line {
-        name: "both directions",
-        values: rate(watched, &traffic.bytes, 1e-6),
-    });
-    line.into_iter().collect()
+    let bytes = watched.traffic.as_ref().map(|traffic| &traffic.bytes);
+    rates(watched, 1e-6, &[("both directions", bytes)])
 }
 
 fn opened(watched: &Watched) -> Vec<Line> {
-    let traffic = watched.traffic.as_ref();
-    let line = traffic.map(|traffic| Line {
-        name: "connections",
-        values: rate(watched, &traffic.opened, 1.0),
-    });
-    line.into_iter().collect()
+    let opened = watched.traffic.as_ref().map(|traffic| &traffic.opened);
+    rates(watched, 1.0, &[("connections", opened)])
 }
 
 fn unread(watched: &Watched) -> Vec<Line> {
     let Some(traffic) = &watched.traffic else {
         return Vec::new();
     };
-    let generator = Line {
-        name: "generator",
-        values: traffic.generator_unread_bytes.clone(),
-    };
     let server = traffic.server_unread_bytes.clone();
-    let server = server.map(|values| Line {
-        name: "server",
-        values,
-    });
+    let generator = ("generator", traffic.generator_unread_bytes.clone());
+    let server = server.map(|values| ("server", values));
     std::iter::once(generator).chain(server).collect()
 }
 
@@ -250,12 +215,13 @@ fn unread(watched: &Watched) -> Vec<Line> {
 fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<Figure> {
     let all: Vec<f64> = lines
         .iter()
-        .flat_map(|line| line.values.iter().copied())
+        .flat_map(|(_, values)| values)
+        .copied()
         .collect();
     if all.iter().all(|value| *value <= 0.0) {
         return None;
     }
-    let longest = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    let longest = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let (across, up) = frame(SIZE, longest);
     let x = (
         Axis::of_values(Unit::Number("s"), &watched.end_s, across),
@@ -263,29 +229,22 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<
     );
     let y = (Axis::of_values(unit, &all, up), unit.title().to_owned());
     let mut chart = Chart::new(SIZE, longest, x, y).opening(Scale::Linear);
-    for (at, line) in lines.iter().enumerate() {
+    for (at, (name, values)) in lines.iter().enumerate() {
         let style = Style::of(at, at, at);
-        let points: Vec<(f64, f64)> = watched
-            .end_s
-            .iter()
-            .copied()
-            .zip(line.values.iter().copied())
-            .collect();
-        let points = thinned(&points);
+        let points = watched.end_s.iter().copied().zip(values.iter().copied());
+        let points = thinned(&points.collect::<Vec<_>>());
         chart.line(&style.colour(), style.dashes(), &points);
         if let Some(last) = points.last() {
-            chart.label(&style.colour(), *last, line.name);
+            chart.label(&style.colour(), *last, name);
         }
     }
     Some(Figure {
         title: title.to_owned(),
         note: String::new(),
-        charts: vec![Panel {
-            size: SIZE,
-            label: None,
-            caption: None,
-            drawing: chart.draw(&format!("{title} over the time since the command's start")),
-        }],
+        charts: vec![Panel::alone(
+            SIZE,
+            chart.draw(&format!("{title} over the time since the command's start")),
+        )],
         data: Data::default(),
     })
 }

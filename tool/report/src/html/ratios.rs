@@ -1,6 +1,7 @@
 //! Two results beside each other: for each point the ratio of its figures with
 //! its interval, and the finding. A row of the drawing is a point.
 
+use super::chapter::Chapter;
 use super::figures::{Cell, Data, Figure, LARGE, Panel};
 use super::scale::cut;
 use super::units::trimmed;
@@ -30,7 +31,12 @@ const TICKS: [f64; 17] = [
 ];
 
 /// Experiments of a chapter that are compared with its first one.
-pub(super) fn of_chapter(sets: &[&ResultSet], labels: &[String]) -> Vec<Figure> {
+pub(super) fn of_chapter(chapter: &Chapter<'_>, sets: &[ResultSet]) -> Vec<Figure> {
+    let members: Vec<&ResultSet> = chapter.sets.iter().map(|at| &sets[*at]).collect();
+    against_first(&members, &chapter.labels)
+}
+
+fn against_first(sets: &[&ResultSet], labels: &[String]) -> Vec<Figure> {
     // Ratios of many would be no longer read.
     const EXPERIMENTS: usize = 4;
     if sets.len() > EXPERIMENTS {
@@ -92,12 +98,7 @@ pub(super) fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
              within the grey band ({} %) it is the same{left_out}",
             percent_typed(comparison.within)
         ),
-        charts: vec![Panel {
-            size: LARGE,
-            label: None,
-            caption: None,
-            drawing,
-        }],
+        charts: vec![Panel::alone(LARGE, drawing)],
         data: data(&rows),
     })
 }
@@ -279,7 +280,7 @@ mod tests {
     fn each_point_has_a_row_with_its_ratio_and_finding() {
         let (base, new) = (set(1000.0, 1.0), set(500.0, 1.0));
         let labels = ["old".to_owned(), "new".to_owned()];
-        let found = of_chapter(&[&base, &new], &labels);
+        let found = against_first(&[&base, &new], &labels);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].title, "new against old");
         assert_eq!(found[0].data.rows.len(), 2);
@@ -292,7 +293,7 @@ mod tests {
     fn a_point_without_an_anchor_has_a_row_without_a_mark() {
         let (base, new) = (made::set(), made::set());
         let labels = ["old".to_owned(), "new".to_owned()];
-        let found = of_chapter(&[&base, &new], &labels);
+        let found = against_first(&[&base, &new], &labels);
         let drawn = found[0].charts[0].drawing.0.as_str();
         assert!(!drawn.contains("pt mark"), "{drawn}");
         assert_eq!(drawn.matches(">undecided<").count(), 4, "{drawn}");
@@ -327,8 +328,8 @@ mod tests {
     #[test]
     fn one_experiment_and_many_have_no_ratios() {
         let set = made::set();
-        assert!(of_chapter(&[&set], &[String::new()]).is_empty());
+        assert!(against_first(&[&set], &[String::new()]).is_empty());
         let labels = vec![String::new(); 5];
-        assert!(of_chapter(&[&set; 5], &labels).is_empty());
+        assert!(against_first(&[&set; 5], &labels).is_empty());
     }
 }

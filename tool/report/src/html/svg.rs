@@ -29,8 +29,7 @@ pub fn svg_files(sets: &[ResultSet]) -> Vec<SvgFile> {
     for chapter in &chapters(sets) {
         let (_, answers) = answer(chapter).unwrap_or_default();
         let groups = groups(chapter, &answers);
-        let members: Vec<&ResultSet> = chapter.sets.iter().map(|at| &sets[*at]).collect();
-        let ratios = ratios::of_chapter(&members, &chapter.labels);
+        let ratios = ratios::of_chapter(chapter, sets);
         let detail = groups.into_iter().flat_map(|group| group.figures);
         let figures: Vec<Figure> = answers.into_iter().chain(ratios).chain(detail).collect();
         add(&mut all, chapter.workload.as_str(), Scale::Log, &figures);

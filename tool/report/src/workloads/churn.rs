@@ -2,7 +2,7 @@
 
 use super::{Row, SERVER_CPU, THROUGHPUT};
 use crate::ResultSet;
-use crate::closing::targets;
+use crate::closing::of_each;
 use crate::columns::{
     Column, HALF_INTERVAL, TARGET, UNDISTURBED, WORKERS_AND_NAMES, always, cpu, figure, micros,
     server_cpu, throughput,
@@ -14,9 +14,9 @@ use jostle_model::Plan;
 use jostle_model::defaults;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Distribution, Run};
-use jostle_stats::intervals::estimate;
+use jostle_stats::intervals::median;
 use jostle_stats::numbers::workers;
-use jostle_stats::summary::{Estimate, PointSummary};
+use jostle_stats::summary::PointSummary;
 
 pub(super) const ROW: Row = Row {
     workload: Workload::Churn,
@@ -39,18 +39,18 @@ static COLUMNS: &[Column] = &[
     HALF_INTERVAL,
     UNDISTURBED,
     figure(["cycle", "us"], |point| {
-        micros(Some(cycle(point)?.cycle_ns))
+        Some(micros(cycle(point)?.cycle_ns))
     }),
-    figure(["", "p99 us"], |point| micros(cycle(point)?.p99_ns)),
-    figure(["open", "us"], |point| micros(Some(cycle(point)?.open_ns))),
+    figure(["", "p99 us"], |point| cycle(point)?.p99_ns.map(micros)),
+    figure(["open", "us"], |point| Some(micros(cycle(point)?.open_ns))),
     figure(["acquire", "us"], |point| {
-        micros(Some(cycle(point)?.acquire_ns))
+        Some(micros(cycle(point)?.acquire_ns))
     }),
     figure(["release", "us"], |point| {
-        micros(Some(cycle(point)?.release_ns))
+        Some(micros(cycle(point)?.release_ns))
     }),
     figure(["close", "us"], |point| {
-        micros(Some(cycle(point)?.close_ns))
+        Some(micros(cycle(point)?.close_ns))
     }),
     figure(["", "session"], |point| {
         Some(percent(cycle(point)?.session_share()))
@@ -77,23 +77,23 @@ fn question(set: &ResultSet, next: Plan) -> Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cycle {
     /// Opening the session.
-    open_ns: Estimate,
+    open_ns: f64,
     /// Waiting for the lock.
-    acquire_ns: Estimate,
+    acquire_ns: f64,
     /// Giving it up.
-    release_ns: Estimate,
+    release_ns: f64,
     /// Ending the session.
-    close_ns: Estimate,
+    close_ns: f64,
     /// All of it.
-    cycle_ns: Estimate,
+    cycle_ns: f64,
     /// The 99th percentile of that; None of few.
-    p99_ns: Option<Estimate>,
+    p99_ns: Option<f64>,
 }
 
 impl Cycle {
     /// The session's share of a cycle.
     fn session_share(&self) -> f64 {
-        (self.open_ns.median + self.close_ns.median) / self.cycle_ns.median
+        (self.open_ns + self.close_ns) / self.cycle_ns
     }
 }
 
@@ -101,7 +101,7 @@ impl Cycle {
 fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
     let over = |of: &dyn Fn(&Run) -> Option<f64>| {
         let values: Vec<f64> = point.timed.iter().filter_map(|run| of(run)).collect();
-        estimate(&values)
+        median(&values)
     };
     let mean = |name: &str| over(&|run| Some(phase(run, name)?.mean));
     let p99 = |run: &Run| phase(run, "cycle")?.percentiles.get("p99").copied();
@@ -111,7 +111,7 @@ fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
         acquire_ns: over(&|run| Some(run.acquire_ns.as_ref()?.granted.mean))?,
         release_ns: over(&|run| Some(run.times.release_ns.as_ref()?.mean))?,
         close_ns: mean("close")?,
-        cycle_ns: Some(cycle_ns).filter(|cycle| cycle.median > 0.0)?,
+        cycle_ns: Some(cycle_ns).filter(|cycle| *cycle > 0.0)?,
         p99_ns: over(&|run| Some(p99(run)? as f64)),
     })
 }
@@ -125,22 +125,18 @@ fn phase<'a>(run: &'a Run, name: &str) -> Option<&'a Distribution> {
 
 /// One sentence for each target.
 fn sentences(_: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let said = |target: &&str| {
-        let of_target = || points.iter().filter(|point| point.target == *target);
-        let text = match of_target().find(|point| point.verdict.is_invalid()) {
-            Some(bad) => {
-                let with = workers(bad.at.workers.unwrap_or(1));
-                format!("INVALID with {with}: {}.", bad.verdict.why_invalid()?.text)
-            }
-            None => {
-                let fewest = of_target().min_by_key(|p| (p.at.workers, p.at.operations))?;
-                let most = of_target().max_by_key(|p| (p.at.workers, p.at.operations))?;
-                sentence(fewest, most)?
-            }
-        };
-        Some(((*target).to_owned(), text))
-    };
-    targets(points).iter().filter_map(said).collect()
+    of_each(points, |points| {
+        if let Some(bad) = points.iter().find(|point| point.verdict.is_invalid()) {
+            let with = workers(bad.at.workers.unwrap_or(1));
+            let why = &bad.verdict.why_invalid()?.text;
+            return Some(format!("INVALID with {with}: {why}."));
+        }
+        let load = |point: &&&PointSummary<'_>| (point.at.workers, point.at.operations);
+        sentence(
+            points.iter().min_by_key(load)?,
+            points.iter().max_by_key(load)?,
+        )
+    })
 }
 
 /// From here on a lock on a kept session takes less than half of a cycle.
@@ -149,21 +145,21 @@ const MOSTLY: f64 = 0.5;
 fn sentence(fewest: &PointSummary<'_>, most: &PointSummary<'_>) -> Option<String> {
     let (first, last) = (cycle(fewest)?, cycle(most)?);
     let share = |cycle: &Cycle| format!("{:.0} %", 100.0 * cycle.session_share());
-    let rest_ns = first.acquire_ns.median + first.release_ns.median;
+    let rest_ns = first.acquire_ns + first.release_ns;
     let mut text = format!(
         "with {} the session is {} of each cycle (open {} and close {} of {})",
         workers(fewest.at.workers?),
         share(&first),
-        in_us(first.open_ns.median),
-        in_us(first.close_ns.median),
-        in_us(first.cycle_ns.median),
+        in_us(first.open_ns),
+        in_us(first.close_ns),
+        in_us(first.cycle_ns),
     );
     if fewest.at.workers != most.at.workers {
         text += &format!(
             ", with {} {} of {}",
             workers(most.at.workers?),
             share(&last),
-            in_us(last.cycle_ns.median),
+            in_us(last.cycle_ns),
         );
     }
     text += &match first.session_share() >= MOSTLY {

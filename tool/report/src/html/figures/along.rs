@@ -116,9 +116,10 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Figure> {
         .iter()
         .flat_map(|(_, courses)| courses)
         .all(Course::is_steady);
+    let series: Vec<&Series<'_>> = all.iter().map(|(series, _)| *series).collect();
     let charts = match steady {
         true => Vec::new(),
-        false => panels(chapter, &all, |size, shown| {
+        false => panels(chapter, &series, |size, shown| {
             draw(chapter, track, size, &all, shown)
         }),
     };
@@ -192,7 +193,7 @@ fn draw(
     track: &Track,
     size: Size,
     all: &[OfSeries<'_, '_>],
-    shown: &[&OfSeries<'_, '_>],
+    shown: &[&Series<'_>],
 ) -> maud::Markup {
     let unit = (track.unit)(chapter);
     let names = all
@@ -209,7 +210,8 @@ fn draw(
     );
     let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
     let mut chart = Chart::new(size, longest, x, y);
-    for (series, courses) in shown {
+    let is_shown = |(series, _): &&OfSeries<'_, '_>| shown.iter().any(|s| s.index == series.index);
+    for (series, courses) in all.iter().filter(is_shown) {
         let courses = thinned(courses);
         for (at, course) in courses.iter().enumerate() {
             let shade = match courses.len() {
@@ -244,7 +246,7 @@ fn draw(
         }
     }
     let whose = match shown {
-        [(series, _)] => format!(" of {}", series.label),
+        [series] => format!(" of {}", series.label),
         _ => String::new(),
     };
     chart.draw(&format!("{}{whose}, along the run", track.title))

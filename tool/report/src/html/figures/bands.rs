@@ -1,13 +1,12 @@
 //! Distributions against the sweep, a drawing for each series: percentiles as
 //! bands, on the same axes, so that drawings can be compared.
 
-use super::medians::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, Subject, cross, is_crowded, lone, mark, panels, stretches,
+    Cell, Chapter, Data, Figure, Known, Subject, chart, cross, draw_stretch, is_crowded, known,
+    mark, panels, stretches, told,
 };
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Look, Mark, Size, frame};
-use crate::html::scale::Axis;
+use crate::html::chart::{Chart, Look, Size};
 use crate::html::units::Unit;
 use jostle_model::record::{Distribution, Run};
 use jostle_stats::intervals::median;
@@ -37,87 +36,71 @@ const NAMES: [(&str, &str); 5] = [
 const FEW: [&str; 3] = ["p50", "p99", "max"];
 const NANOS: Unit = Unit::Time(1.0);
 
-/// Field, subject, title and note of those that have words of their own, in the
-/// order in which they are read. Others follow under their names.
-static SPREADS: &[(&str, Subject, &str, &str)] = &[
+/// Field, title and note of those of a subject that have words of their own, in the order in
+/// which they are read. Others follow under their names.
+type Worded = (&'static str, &'static str, &'static str);
+
+static SPREADS: [(Subject, &[Worded]); 3] = [
     (
-        WAITS,
         Subject::Waiting,
-        "Time to acquire",
-        "attempts that the end of the window cut short are accounted for",
+        &[
+            (
+                WAITS,
+                "Time to acquire",
+                "attempts that the end of the window cut short are accounted for",
+            ),
+            ("response_ns", "Response time", "from the intended start"),
+            ("connect_ns", "Time to connect", "in the call"),
+            ("accept_ns", "Time to accept", "in the call"),
+            ("close_ns", "Time to close", "in the call"),
+            (
+                "service_ns",
+                "Time of a request",
+                "from its sending to its answer",
+            ),
+            (
+                "batch_ns",
+                "Time of a batch of requests",
+                "from its sending to its last reply",
+            ),
+        ],
     ),
     (
-        "response_ns",
-        Subject::Waiting,
-        "Response time",
-        "from the intended start",
-    ),
-    (
-        "connect_ns",
-        Subject::Waiting,
-        "Time to connect",
-        "in the call",
-    ),
-    (
-        "accept_ns",
-        Subject::Waiting,
-        "Time to accept",
-        "in the call",
-    ),
-    ("close_ns", Subject::Waiting, "Time to close", "in the call"),
-    (
-        "service_ns",
-        Subject::Waiting,
-        "Time of a request",
-        "from its sending to its answer",
-    ),
-    (
-        "batch_ns",
-        Subject::Waiting,
-        "Time of a batch of requests",
-        "from its sending to its last reply",
-    ),
-    (
-        "handoff_ns",
         Subject::HandOff,
-        "Hand-off",
-        "from a release to the grant of one who was waiting",
+        &[
+            (
+                "handoff_ns",
+                "Hand-off",
+                "from a release to the grant of one who was waiting",
+            ),
+            (
+                "handoff_same_cpu_ns",
+                "Hand-off on one CPU",
+                "both owners ran on the same",
+            ),
+            (
+                "handoff_cross_cpu_ns",
+                "Hand-off between two CPUs",
+                "the owners ran on different ones",
+            ),
+        ],
     ),
     (
-        "handoff_same_cpu_ns",
-        Subject::HandOff,
-        "Hand-off on one CPU",
-        "both owners ran on the same",
-    ),
-    (
-        "handoff_cross_cpu_ns",
-        Subject::HandOff,
-        "Hand-off between two CPUs",
-        "the owners ran on different ones",
-    ),
-    (
-        "release_ns",
         Subject::Other,
-        "Time to release",
-        "in the call",
-    ),
-    (
-        "release_batch_ns",
-        Subject::Other,
-        "Time to release a batch",
-        "from its sending to its last reply",
-    ),
-    (
-        "hold_ns",
-        Subject::Other,
-        "Time for which the lock was held",
-        "as it was, beside what was asked for",
-    ),
-    (
-        "failed_try_ns",
-        Subject::Other,
-        "Time of a refused try",
-        "in the call",
+        &[
+            ("release_ns", "Time to release", "in the call"),
+            (
+                "release_batch_ns",
+                "Time to release a batch",
+                "from its sending to its last reply",
+            ),
+            (
+                "hold_ns",
+                "Time for which the lock was held",
+                "as it was, beside what was asked for",
+            ),
+            ("failed_try_ns", "Time of a refused try", "in the call"),
+        ],
     ),
 ];
 
@@ -126,9 +109,10 @@ const WAITS: &str = "acquire_ns";
 
 /// Of this subject, in order, those without words of their own last.
 fn spreads(chapter: &Chapter<'_>, subject: Subject) -> Vec<Spread> {
-    let worded = SPREADS.iter().filter(|(_, of, ..)| *of == subject);
+    let worded = SPREADS.iter().filter(|(of, _)| *of == subject);
     let mut spreads: Vec<Spread> = worded
-        .map(|(field, _, title, note)| Spread {
+        .flat_map(|(_, spreads)| *spreads)
+        .map(|(field, title, note)| Spread {
             field: (*field).to_owned(),
             title: (*title).to_owned(),
             note,
@@ -137,7 +121,8 @@ fn spreads(chapter: &Chapter<'_>, subject: Subject) -> Vec<Spread> {
     if subject == Subject::Other {
         let spots = chapter.series.iter().flat_map(|series| &series.spots);
         let fields = spots.flat_map(|spot| spot.times.iter().flat_map(BTreeMap::keys));
-        let unworded = |field: &&String| SPREADS.iter().all(|(known, ..)| known != field);
+        let worded = || SPREADS.iter().flat_map(|(_, spreads)| *spreads);
+        let unworded = |field: &&String| worded().all(|(known, ..)| known != field);
         let fields: BTreeSet<&String> = fields.filter(unworded).collect();
         spreads.extend(fields.into_iter().map(|field| Spread {
             field: field.clone(),
@@ -226,128 +211,97 @@ pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
 }
 
 fn figure(chapter: &Chapter<'_>, spread: &Spread) -> Option<Figure> {
-    let levels = |series: &Series<'_>| -> Vec<Levels> {
-        let of = |spot: &Spot<'_>| match spot.point.times_are_usable() {
+    let levels = known(chapter, |spot| {
+        let levels = match spot.point.times_are_usable() {
             true => over_runs(spread, spot),
             false => Levels::new(),
         };
-        series.spots.iter().map(of).collect()
-    };
-    // A series of INVALID points alone has a drawing too, which says so.
-    let told = |levels: &[Levels]| levels.iter().any(|levels| !levels.is_empty());
-    let all: Vec<(&Series<'_>, Vec<Levels>)> = chapter
-        .series
-        .iter()
-        .map(|series| (series, levels(series)))
-        .filter(|(series, levels)| told(levels) || series.spots.iter().any(|s| !s.usable()))
-        .collect();
-    if !all.iter().any(|(_, levels)| told(levels)) {
-        return None;
-    }
-    let charts = panels(chapter, &all, |size, shown| {
-        draw(chapter, spread, size, &all, shown)
+        (!levels.is_empty()).then_some(levels)
+    });
+    let series = told(chapter, &levels)?;
+    let charts = panels(chapter, &series, |size, shown| {
+        draw(chapter, spread, size, &levels, shown)
     });
     Some(Figure {
         title: spread.title.clone(),
         note: spread.note.to_owned(),
         charts,
-        data: table(chapter, &all),
+        data: table(chapter, &levels),
     })
 }
-
-type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Levels>);
 
 /// `all` makes the axis, `shown` is drawn.
 fn draw(
     chapter: &Chapter<'_>,
     spread: &Spread,
     size: Size,
-    all: &[OfSeries<'_, '_>],
-    shown: &[&OfSeries<'_, '_>],
+    all: &Known<Levels>,
+    shown: &[&Series<'_>],
 ) -> maud::Markup {
     let longest = if chapter.sweeps() { 5 } else { 0 };
-    let (across, up) = frame(size, longest);
-    let values: Vec<f64> = all
-        .iter()
-        .flat_map(|(_, levels)| levels)
-        .flat_map(|levels| levels.values().map(|(value, _)| *value))
-        .collect();
-    let x = (chapter.x_axis(across), x_title(chapter));
-    let y = (
-        Axis::of_values(NANOS, &values, up),
-        NANOS.title().to_owned(),
-    );
-    let mut chart = Chart::new(size, longest, x, y);
-    for (series, levels) in shown {
-        let mut levels = levels.clone();
-        if is_crowded(chapter) {
-            let drawn = |levels: &mut Levels| levels.retain(|name, _| FEW.contains(name));
-            levels.iter_mut().for_each(drawn);
-        }
-        draw_series(&mut chart, chapter, series, &levels);
+    let values = all.values().flat_map(BTreeMap::values);
+    let values: Vec<f64> = values.map(|(value, _)| *value).collect();
+    let mut chart = chart(chapter, size, (longest, 0), NANOS, &values);
+    let mut drawn = all.clone();
+    if is_crowded(chapter) {
+        let few = |levels: &mut Levels| levels.retain(|name, _| FEW.contains(name));
+        drawn.values_mut().for_each(few);
+    }
+    for series in shown {
+        draw_series(&mut chart, chapter, series, &drawn);
     }
     let whose = match shown {
-        [(series, _)] => format!("{} of {}", spread.title, series.label),
+        [series] => format!("{} of {}", spread.title, series.label),
         _ => spread.title.clone(),
     };
     chart.draw(&format!("{whose}, by {}", chapter.swept_words()))
 }
 
-fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, levels: &[Levels]) {
+fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, all: &Known<Levels>) {
     let class = series.style.colour();
+    let none = Levels::new();
+    let levels_of = |spot: &Spot<'_>| all.get(&spot.number).unwrap_or(&none);
     for stretch in stretches(series) {
-        let first = series.spots.iter().position(|spot| spot.x == stretch[0].x);
-        let levels = &levels[first.unwrap_or(0)..][..stretch.len()];
+        let levels: Vec<&Levels> = stretch.iter().map(levels_of).collect();
         let xs: Vec<f64> = stretch.iter().map(|s| chapter.x_of(series, s.x)).collect();
-        areas(chart, &class, &xs, levels);
+        areas(chart, &class, &xs, &levels);
         for (name, _) in NAMES {
-            let known = xs.iter().zip(levels);
-            let known: Vec<(f64, Option<f64>)> = known
-                .map(|(x, levels)| (*x, levels.get(name).map(|level| level.0)))
-                .collect();
-            let shown = stretch.iter().zip(&known);
-            let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
-                .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
-                .unzip();
-            let dashes = if name == "p50" {
+            let (is_median, class) = (name == "p50", format!("{class} {name}"));
+            let dashes = if is_median {
                 series.style.dashes()
             } else {
                 "none"
             };
-            // The marks of the median tell the same.
-            let says = if name == "p50" { Vec::new() } else { says };
-            chart.telling(&format!("{class} {name}"), dashes, &line, &says);
-            if name != "p50" {
-                for at in lone(&known) {
-                    let (x, y) = known[at];
-                    let point = (x, y.unwrap_or_default());
-                    chart.tick(
-                        &format!("{class} {name}"),
-                        point,
-                        stretch[at].number.to_string(),
-                    );
-                }
-            }
+            let value = |spot: &Spot<'_>| Some(levels_of(spot).get(name)?.0);
+            draw_stretch(
+                chart,
+                (chapter, series, stretch),
+                &class,
+                (dashes, is_median),
+                value,
+            );
         }
         if let [x] = xs[..] {
-            upright(chart, &class, x, &levels[0]);
+            upright(chart, &class, x, levels[0]);
         }
     }
-    for (spot, levels) in series.spots.iter().zip(levels) {
-        marks(chart, chapter, series, spot, levels);
+    for spot in &series.spots {
+        marks(chart, chapter, series, spot, levels_of(spot));
     }
-    let last = levels.iter().rposition(|levels| !levels.is_empty());
+    let known = series.spots.iter().rev();
+    let last = known
+        .filter_map(|spot| Some((spot, all.get(&spot.number)?)))
+        .next();
     for (name, label) in NAMES.iter().filter(|_| chapter.sweeps()) {
-        if let Some((at, (value, _))) = last.and_then(|at| Some((at, levels[at].get(name)?))) {
-            let x = chapter.x_of(series, series.spots[at].x);
-            chart.label("quiet", (x, *value), label);
+        if let Some((spot, (value, _))) = last.and_then(|(spot, of)| Some((spot, of.get(name)?))) {
+            chart.label("quiet", (chapter.x_of(series, spot.x), *value), label);
         }
     }
 }
 
 /// The bands between neighbouring percentiles. Between two points a band is
 /// bounded by percentiles that both have.
-fn areas(chart: &mut Chart, class: &str, xs: &[f64], levels: &[Levels]) {
+fn areas(chart: &mut Chart, class: &str, xs: &[f64], levels: &[&Levels]) {
     let pairs = |at: usize| -> Vec<(&str, &str)> {
         let common = |(name, _): &(&'static str, &str)| {
             let both = levels[at].contains_key(name) && levels[at + 1].contains_key(name);
@@ -384,12 +338,8 @@ fn upright(chart: &mut Chart, class: &str, x: f64, levels: &Levels) {
         .filter_map(|(name, _)| Some((*name, levels.get(name)?.0)))
         .collect();
     for pair in known.windows(2) {
-        chart.bar(
-            &format!("{class} to-{}", pair[1].0),
-            x,
-            (pair[0].1, pair[1].1),
-            0.0,
-        );
+        let ends = (pair[0].1, pair[1].1);
+        chart.bar(&format!("{class} to-{}", pair[1].0), x, ends, 0.0);
     }
 }
 
@@ -406,33 +356,24 @@ fn marks(
         return;
     }
     for (name, (value, bound)) in levels {
-        let own = mark(spot, (x, *value));
-        match (*name, *bound) {
-            (_, true) => chart.marks(
-                series.style,
-                0.0,
-                &[Mark {
-                    look: Look::AtLeast,
-                    ..own
-                }],
-            ),
-            ("p50", _) => chart.marks(series.style, 0.0, &[own]),
-            _ => {}
+        let mut own = mark(spot, (x, *value));
+        if *bound {
+            own.look = Look::AtLeast;
+        }
+        if *bound || *name == "p50" {
+            chart.marks(series.style, 0.0, &[own]);
         }
     }
 }
 
-fn table(chapter: &Chapter<'_>, all: &[OfSeries<'_, '_>]) -> Data {
-    let measured = |(name, _): &&(&'static str, &str)| {
-        let mut levels = all.iter().flat_map(|(_, levels)| levels);
-        levels.any(|levels| levels.contains_key(name))
-    };
+fn table(chapter: &Chapter<'_>, all: &Known<Levels>) -> Data {
+    let measured =
+        |(name, _): &&(&'static str, &str)| all.values().any(|levels| levels.contains_key(name));
     let names: Vec<(&str, &str)> = NAMES.iter().filter(measured).copied().collect();
     let columns = names.iter().map(|(_, label)| (*label).to_owned());
-    super::data(chapter, columns.collect(), |series, spot| {
-        let (_, levels) = all.iter().find(|(other, _)| other.index == series.index)?;
-        let at = series.spots.iter().position(|other| other.x == spot.x)?;
-        let cell = |(name, _): &(&str, &str)| match levels[at].get(name) {
+    super::data(chapter, columns.collect(), |_, spot| {
+        let levels = all.get(&spot.number)?;
+        let cell = |(name, _): &(&str, &str)| match levels.get(name) {
             None => Cell::None,
             Some((value, false)) => Cell::Figure(NANOS.exact(*value)),
             Some((value, true)) => Cell::Figure(format!("≥ {}", NANOS.exact(*value))),
@@ -445,6 +386,8 @@ fn table(chapter: &Chapter<'_>, all: &[OfSeries<'_, '_>]) -> Data {
 mod tests {
     use super::*;
     use crate::html::chapter::chapters;
+    use crate::html::chart::frame;
+    use crate::html::scale::Axis;
     use crate::made;
     use jostle_model::record::Percentiles;
 
@@ -520,12 +463,7 @@ mod tests {
         .into();
         let mut short = full.clone();
         short.remove("p99");
-        areas(
-            &mut chart,
-            "c0",
-            &[1.0, 2.0, 3.0],
-            &[full.clone(), full, short],
-        );
+        areas(&mut chart, "c0", &[1.0, 2.0, 3.0], &[&full, &full, &short]);
         let svg = chart.draw("").into_string();
         let vertices = |class: &str| -> Vec<usize> {
             let class = format!("class=\"area c0 to-{class}\"");

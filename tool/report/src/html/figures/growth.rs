@@ -3,10 +3,11 @@
 //!
 //! A drawing for each series, since what one allows would cover the others.
 
-use super::{Cell, Chapter, Data, Figure, Series, Size, cross, doubts, mark, panels, stretches};
+use super::{
+    Cell, Chapter, Data, Figure, Series, Size, chart, cross, doubts, mark, panels, stretches,
+};
 use crate::html::chapter::Spot;
-use crate::html::chart::{Chart, Mark, frame};
-use crate::html::scale::Axis;
+use crate::html::chart::Mark;
 use crate::html::units::Unit;
 use jostle_model::record::{Fit, FitLaw, Interval};
 use jostle_stats::fit::Finding;
@@ -23,19 +24,15 @@ pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     FIGURES.iter().filter_map(|f| figure(chapter, f)).collect()
 }
 
-/// Of each series its fit, if there is enough to draw one.
-type Grown<'s, 'a> = (&'s Series<'a>, &'s Fit);
+/// The fit of a series, if there is enough to draw one.
+fn fit_of<'s>(of: &sweeps::Figure, series: &'s Series<'_>) -> Option<&'s Fit> {
+    let mut fits = series.fits.iter();
+    fits.find(|fit| fit.figure == of.name && fit.finding != Finding::TooFew.name())
+}
 
 fn figure(chapter: &Chapter<'_>, of: &sweeps::Figure) -> Option<Figure> {
-    let grown: Vec<Grown<'_, '_>> = chapter
-        .series
-        .iter()
-        .filter_map(|series| {
-            let mut fits = series.fits.iter();
-            let fit = fits.find(|f| f.figure == of.name && f.finding != Finding::TooFew.name())?;
-            Some((series, fit))
-        })
-        .collect();
+    let all = chapter.series.iter();
+    let grown: Vec<&Series<'_>> = all.filter(|one| fit_of(of, one).is_some()).collect();
     if grown.is_empty() {
         return None;
     }
@@ -50,7 +47,7 @@ fn figure(chapter: &Chapter<'_>, of: &sweeps::Figure) -> Option<Figure> {
         note: "lines: every law that the medians allow; red: between these values it bends"
             .to_owned(),
         charts,
-        data: data(&grown),
+        data: data(of, &grown),
     })
 }
 
@@ -70,29 +67,18 @@ fn level(of: &sweeps::Figure, spot: &Spot<'_>) -> Option<f64> {
 }
 
 /// On an axis of their own: it is the shape that counts.
-fn draw(
-    chapter: &Chapter<'_>,
-    of: &sweeps::Figure,
-    size: Size,
-    shown: &[&Grown<'_, '_>],
-) -> Markup {
+fn draw(chapter: &Chapter<'_>, of: &sweeps::Figure, size: Size, shown: &[&Series<'_>]) -> Markup {
     let unit = unit(of);
-    let levels: Vec<f64> = shown
-        .iter()
-        .flat_map(|(series, _)| &series.spots)
-        .filter_map(|spot| level(of, spot))
-        .collect();
-    let (across, up) = frame(size, 0);
-    let x = (chapter.x_axis(across), super::medians::x_title(chapter));
-    let drawn: Vec<Vec<(f64, f64)>> = shown.iter().flat_map(|(_, fit)| curves(fit)).collect();
+    let spots = shown.iter().flat_map(|series| &series.spots);
+    let levels: Vec<f64> = spots.filter_map(|spot| level(of, spot)).collect();
+    let fits = || shown.iter().filter_map(|series| fit_of(of, series));
     // A law may lead outside of the medians that allow it.
-    let values: Vec<f64> = drawn.iter().flatten().map(|(_, y)| *y).collect();
-    let values = [&levels[..], &values].concat();
-    let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
-    let mut chart = Chart::new(size, 0, x, y);
+    let drawn = fits().flat_map(curves).flatten().map(|(_, y)| y);
+    let values: Vec<f64> = levels.iter().copied().chain(drawn).collect();
+    let mut chart = chart(chapter, size, (0, 0), unit, &values);
     let low = levels.iter().copied().fold(f64::MAX, f64::min);
     let high = levels.iter().copied().fold(0.0, f64::max);
-    for (series, fit) in shown.iter().copied() {
+    for (series, fit) in shown.iter().zip(fits()) {
         for bend in &fit.bends {
             let ends = [bend.after as f64, bend.before as f64];
             chart.area("bend", &ends.map(|x| (x, low, high)));
@@ -147,12 +133,13 @@ fn curve((law, from, to): (&FitLaw, u64, u64)) -> Option<Vec<(f64, f64)>> {
 }
 
 /// The fits themselves.
-fn data(grown: &[Grown<'_, '_>]) -> Data {
+fn data(of: &sweeps::Figure, grown: &[&Series<'_>]) -> Data {
     const HEADINGS: [&str; 7] = [
         "series", "from", "to", "values", "finding", "exponent", "in words",
     ];
-    let row = |(series, fit): &Grown<'_, '_>| {
-        vec![
+    let row = |series: &&Series<'_>| {
+        let fit = fit_of(of, series)?;
+        Some(vec![
             Cell::text(&series.label),
             whole(fit.from),
             whole(fit.to),
@@ -160,11 +147,11 @@ fn data(grown: &[Grown<'_, '_>]) -> Data {
             Cell::text(fit.finding.replace('_', " ")),
             fit.exponent.map_or(Cell::None, exponent),
             Cell::text(&fit.text),
-        ]
+        ])
     };
     Data {
         headings: HEADINGS.map(str::to_owned).to_vec(),
-        rows: grown.iter().map(row).collect(),
+        rows: grown.iter().filter_map(row).collect(),
     }
 }
 

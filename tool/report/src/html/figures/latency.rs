@@ -2,15 +2,15 @@
 //! and a percentile of the tail beside it. Above it stands where it rises: the knee
 //! of an open loop, the cliff of connections.
 
-use super::medians::x_title;
 use super::{
-    Cell, Chapter, Data, Figure, LARGE, beside, cross, lone, look, mark, overlaid, stretches,
+    Cell, Chapter, Data, Figure, Known, LARGE, beside, chart, cross, draw_stretch, known, look,
+    mark, overlaid, stretches,
 };
 use crate::closing::rate::knee;
+use crate::connect::measured;
 use crate::format::grouped;
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Look, Mark, Size, frame_below};
-use crate::html::scale::Axis;
+use crate::html::chart::{Chart, Look, Mark, Size};
 use crate::html::units::Unit;
 use jostle_model::record::Status;
 use jostle_stats::figures;
@@ -141,12 +141,7 @@ pub(crate) static CONNECTING: Latency = Latency {
     levels: &[
         Level {
             name: "p50",
-            of: |point| {
-                point
-                    .of(figures::CONNECT_P50)
-                    .or(point.of(figures::BIND_P50))
-                    .map(Reading::of)
-            },
+            of: |point| measured(point).map(Reading::of),
         },
         Level {
             name: "p99",
@@ -200,10 +195,7 @@ fn response(point: &PointSummary<'_>, name: &str) -> Option<Reading> {
 /// The greatest step of the median between neighbours, if it is one.
 fn cliff(series: &Series<'_>) -> Option<Rise> {
     let level = |spot: &Spot<'_>| {
-        let known = spot
-            .point
-            .of(figures::CONNECT_P50)
-            .or(spot.point.of(figures::BIND_P50))?;
+        let known = measured(&spot.point)?;
         spot.usable().then_some((spot.x, known.median))
     };
     let known: Vec<(f64, f64)> = series.spots.iter().filter_map(level).collect();
@@ -216,25 +208,15 @@ fn cliff(series: &Series<'_>) -> Option<Rise> {
     })
 }
 
-/// A series with the levels of each of its spots.
-type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Vec<Option<Reading>>>);
-
 /// The figure; None where nothing of it was measured.
 pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
-    let readings = |spot: &Spot<'_>| -> Vec<Option<Reading>> {
-        let levels = of.levels.iter();
-        let known =
-            |level: &Level| (level.of)(&spot.point).filter(|_| spot.point.times_are_usable());
-        levels.map(known).collect()
-    };
-    let all: Vec<OfSeries<'_, '_>> = chapter
-        .series
-        .iter()
-        .map(|series| (series, series.spots.iter().map(readings).collect()))
-        .collect();
-    let measured = all
-        .iter()
-        .any(|(_, spots)| spots.iter().any(|levels| levels[0].is_some()));
+    let all = known(chapter, |spot| {
+        let levels = of.levels.iter().map(|level| (level.of)(&spot.point));
+        spot.point
+            .times_are_usable()
+            .then(|| levels.collect::<Vec<_>>())
+    });
+    let measured = all.values().any(|levels| levels[0].is_some());
     measured.then(|| Figure {
         title: of.title.to_owned(),
         note: of.note.to_owned(),
@@ -248,7 +230,7 @@ pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
 fn draw(
     chapter: &Chapter<'_>,
     of: &Latency,
-    (all, size): (&[OfSeries<'_, '_>], Size),
+    (all, size): (&Known<Vec<Option<Reading>>>, Size),
     shown: &[&Series<'_>],
 ) -> maud::Markup {
     let several = shown.len() > 1;
@@ -271,18 +253,10 @@ fn draw(
         .filter(|(series, _)| chapter.sweeps() && is_shown(series))
         .take(ROWS)
         .collect();
-    let frame = frame_below(size, longest, rises.len());
-    let levels = all.iter().flat_map(|(_, spots)| spots.iter().flatten());
-    let values: Vec<f64> = levels
-        .flatten()
-        .flat_map(|reading| [reading.median].into_iter().chain(reading.reach()))
-        .collect();
-    let x = (chapter.x_axis(frame.0), x_title(chapter));
-    let y = (
-        Axis::of_values(NANOS, &values, frame.1),
-        NANOS.title().to_owned(),
-    );
-    let mut chart = Chart::within(frame, size, x, y);
+    let readings = all.values().flatten().flatten();
+    let values = readings.flat_map(|reading| [reading.median].into_iter().chain(reading.reach()));
+    let values: Vec<f64> = values.collect();
+    let mut chart = chart(chapter, size, (longest, rises.len()), NANOS, &values);
     for (row, (series, rise)) in rises.iter().enumerate() {
         let class = series.style.colour();
         match rise.after == rise.before {
@@ -291,9 +265,9 @@ fn draw(
         }
         chart.tag(&class, row, rise.before, &rise.words);
     }
-    for (series, spots) in all.iter().filter(|(series, _)| is_shown(series)) {
+    for series in shown {
         for (at, level) in of.levels.iter().enumerate() {
-            draw_level(&mut chart, chapter, series, spots, (at, level, several));
+            draw_level(&mut chart, chapter, series, all, (at, level, several));
         }
     }
     chart.draw(&format!("{}, by {}", of.title, chapter.swept_words()))
@@ -303,18 +277,23 @@ fn draw_level(
     chart: &mut Chart,
     chapter: &Chapter<'_>,
     series: &Series<'_>,
-    spots: &[Vec<Option<Reading>>],
+    all: &Known<Vec<Option<Reading>>>,
     (at, level, several): (usize, &Level, bool),
 ) {
     let class = series.style.colour();
     let by = beside(chapter, series);
-    let reading = |spot: &Spot<'_>| {
-        let position = series.spots.iter().position(|other| other.x == spot.x)?;
-        spots[position][at]
+    let reading = |spot: &Spot<'_>| all.get(&spot.number)?[at];
+    let line = if at == 0 {
+        class.clone()
+    } else {
+        format!("{class} p99")
     };
-    draw_stretches(chart, chapter, series, at, &|spot| {
-        reading(spot).map(|reading| reading.median)
-    });
+    // Side by side each is one mark.
+    for stretch in stretches(series).into_iter().filter(|_| chapter.sweeps()) {
+        let kind = (series.style.dashes(), at == 0);
+        let value = |spot: &Spot<'_>| Some(reading(spot)?.median);
+        draw_stretch(chart, (chapter, series, stretch), &line, kind, value);
+    }
     let mut last = None;
     for spot in &series.spots {
         let x = chapter.x_of(series, spot.x);
@@ -349,51 +328,14 @@ fn draw_level(
     }
 }
 
-/// The lines between the points of a level.
-fn draw_stretches(
-    chart: &mut Chart,
-    chapter: &Chapter<'_>,
-    series: &Series<'_>,
-    at: usize,
-    median: &dyn Fn(&Spot<'_>) -> Option<f64>,
-) {
-    let class = series.style.colour();
-    let line_class = if at == 0 {
-        class
-    } else {
-        format!("{class} p99")
-    };
-    for stretch in stretches(series) {
-        let known = stretch
-            .iter()
-            .map(|spot| (chapter.x_of(series, spot.x), median(spot)));
-        let known: Vec<(f64, Option<f64>)> = known.collect();
-        let shown = stretch.iter().zip(&known).filter(|(_, (_, y))| y.is_some());
-        let (says, line): (Vec<String>, Vec<(f64, f64)>) = shown
-            .filter_map(|(spot, (x, y))| Some((spot.number.to_string(), (*x, (*y)?))))
-            .unzip();
-        // The marks of the median tell the same.
-        let says = if at == 0 { Vec::new() } else { says };
-        chart.telling(&line_class, series.style.dashes(), &line, &says);
-        if at > 0 && chapter.sweeps() {
-            for at in lone(&known) {
-                let (x, y) = known[at];
-                let point = (x, y.unwrap_or_default());
-                chart.tick(&line_class, point, stretch[at].number.to_string());
-            }
-        }
-    }
-}
-
-fn table(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> Data {
+fn table(chapter: &Chapter<'_>, of: &Latency, all: &Known<Vec<Option<Reading>>>) -> Data {
     let columns = of.levels.iter().map(|level| level.name.to_owned());
-    super::data(chapter, columns.collect(), |series, spot| {
-        let at = series.spots.iter().position(|other| other.x == spot.x)?;
+    super::data(chapter, columns.collect(), |_, spot| {
         let cell = |level: &Option<Reading>| match level {
             Some(reading) => Cell::Figure(reading.words()),
             None => Cell::None,
         };
-        Some(all[series.index].1[at].iter().map(cell).collect())
+        Some(all.get(&spot.number)?.iter().map(cell).collect())
     })
 }
 

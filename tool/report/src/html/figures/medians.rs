@@ -2,15 +2,15 @@
 //! over the runs, its interval, and each run.
 
 use super::{
-    Cell, Chapter, Figure, LARGE, SMALL, Subject, beside, cross, data, is_crowded, mark, overlaid,
-    stretches,
+    Cell, Chapter, Figure, Known, LARGE, SMALL, Subject, beside, chart, cross, data, draw_stretch,
+    is_crowded, known, mark, overlaid, stretches,
 };
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Size, frame_below};
-use crate::html::scale::Axis;
+use crate::html::chart::{Chart, Size};
 use crate::html::units::Unit;
 use jostle_model::plan::Workload;
-use jostle_model::record::{LimitedBy, Run};
+use jostle_model::record::{LimitedBy, PerWorker, Run};
+use jostle_stats::figures;
 use jostle_stats::intervals::{estimate, median};
 use jostle_stats::summary::Estimate;
 use std::collections::BTreeSet;
@@ -32,14 +32,14 @@ static MEASURES: &[Measure] = &[
         title: "Throughput",
         note: "higher is better",
         unit: |chapter| Unit::PerSecond(chapter.per_second()),
-        of: |run| Some(run.throughput_per_s),
+        of: figures::THROUGHPUT.of,
     },
     Measure {
         subject: Subject::Cost,
         title: "CPU time of the workers for one operation",
         note: "waiting included; lower is better",
         unit: |_| Unit::Time(1e3),
-        of: |run| run.cpu.cpu_us_per_operation,
+        of: figures::CPU.of,
     },
     Measure {
         subject: Subject::Cost,
@@ -56,21 +56,21 @@ static MEASURES: &[Measure] = &[
         title: "CPU time of the server for one operation",
         note: "lower is better",
         unit: |_| Unit::Time(1e3),
-        of: |run| run.server?.cpu_us_per_operation,
+        of: figures::SERVER_CPU.of,
     },
     Measure {
         subject: Subject::Cost,
         title: "Memory of the server for one held lock",
         note: "lower is better",
         unit: |_| Unit::Bytes,
-        of: |run| run.server?.bytes_per_held_lock,
+        of: figures::HELD_BYTES.of,
     },
     Measure {
         subject: Subject::Cost,
         title: "CPU time of the server for one held lock in a minute",
         note: "while all locks were kept; lower is better",
         unit: |_| Unit::Time(1e3),
-        of: |run| run.kept.as_ref()?.server_cpu_us_per_minute(),
+        of: figures::KEPT_SERVER_CPU.of,
     },
     Measure {
         subject: Subject::Cost,
@@ -84,64 +84,49 @@ static MEASURES: &[Measure] = &[
         title: "Requests in flight",
         note: "as there were, on average; those asked for are the same everywhere",
         unit: |_| Unit::Number("requests"),
-        of: |run| Some(run.spread.as_ref()?.effective),
+        of: figures::IN_FLIGHT.of,
     },
     Measure {
         subject: Subject::Machine,
         title: "Requests at the server",
         note: "in flight, and not in their own worker's hands",
         unit: |_| Unit::Number("requests"),
-        of: |run| run.spread.as_ref()?.at_server,
+        of: figures::AT_SERVER.of,
     },
     Measure {
         subject: Subject::Machine,
         title: "The busiest generator",
         note: "share of its time, or of its CPU quota; from 0.9 on it is the limit",
         unit: |_| Unit::Share,
-        of: |run| {
-            let shares = run
-                .thread_loads
-                .iter()
-                .map(|generator| generator.busy_share);
-            shares.reduce(f64::max).filter(|_| run.spread.is_some())
-        },
+        of: |run| busiest(run).filter(|_| run.spread.is_some()),
     },
     Measure {
         subject: Subject::Machine,
         title: "Blocked share",
         note: "acquisitions that found the lock taken",
         unit: |_| Unit::Share,
-        of: |run| run.blocked_share,
+        of: figures::BLOCKED.of,
     },
     Measure {
         subject: Subject::Fairness,
         title: "Workers that got nothing",
         note: "share of all workers; lower is better",
         unit: |_| Unit::Share,
-        of: |run| {
-            let workers = run.at.workers.filter(|workers| *workers > 1)?;
-            Some(run.per_worker?.none as f64 / workers as f64)
-        },
+        of: |run| Some(shared(run)?.none as f64 / run.at.workers? as f64),
     },
     Measure {
         subject: Subject::Fairness,
         title: "Dispersion among workers",
         note: "near 0 a queue, near 1 a lottery, above favouritism",
         unit: |_| Unit::Number("variance / mean"),
-        of: |run| {
-            let several = run.at.workers.is_some_and(|workers| workers > 1);
-            run.per_worker.filter(|_| several).map(|s| s.dispersion)
-        },
+        of: |run| Some(shared(run)?.dispersion),
     },
     Measure {
         subject: Subject::Fairness,
         title: "Jain's index",
         note: "1: all got the same; few turns by lot give less",
         unit: |_| Unit::Index,
-        of: |run| {
-            let several = run.at.workers.is_some_and(|workers| workers > 1);
-            run.per_worker.filter(|_| several).map(|s| s.jain)
-        },
+        of: |run| Some(shared(run)?.jain),
     },
     Measure {
         subject: Subject::Machine,
@@ -158,10 +143,7 @@ static MEASURES: &[Measure] = &[
         title: "How busy the busiest worker was",
         note: "running or runnable; near 100 % the tool is the limit",
         unit: |_| Unit::Share,
-        of: |run| {
-            let shares = run.thread_loads.iter().map(|g| g.busy_share);
-            shares.reduce(f64::max)
-        },
+        of: busiest,
     },
     Measure {
         subject: Subject::Machine,
@@ -171,6 +153,16 @@ static MEASURES: &[Measure] = &[
         of: |run| run.around.machine.steal_share,
     },
 ];
+
+/// What each worker got, where there are several.
+fn shared(run: &Run) -> Option<PerWorker> {
+    run.per_worker.filter(|_| run.at.workers > Some(1))
+}
+
+fn busiest(run: &Run) -> Option<f64> {
+    let shares = run.thread_loads.iter().map(|load| load.busy_share);
+    shares.reduce(f64::max)
+}
 
 /// Those of this subject that were measured.
 pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
@@ -188,19 +180,10 @@ pub(crate) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
     figure(chapter, &measure).filter(|figure| !figure.charts.is_empty())
 }
 
-/// A spot and what is known of one measure there.
-struct Known<'s, 'a> {
-    series: &'s Series<'a>,
-    spot: &'s Spot<'a>,
-    over_runs: Estimate,
-    runs: Vec<f64>,
-}
+/// A measure over the runs of a spot, and of each.
+type Runs = (Estimate, Vec<f64>);
 
-fn known<'s, 'a>(
-    measure: &Measure,
-    series: &'s Series<'a>,
-    spot: &'s Spot<'a>,
-) -> Option<Known<'s, 'a>> {
+fn runs(measure: &Measure, spot: &Spot<'_>) -> Option<Runs> {
     let point = &spot.point;
     let runs = match measure.subject {
         Subject::Fairness => &point.timed,
@@ -211,28 +194,18 @@ fn known<'s, 'a>(
         _ => (measure.of)(run),
     });
     let runs: Vec<f64> = each.collect();
-    Some(Known {
-        series,
-        spot,
-        over_runs: estimate(&runs)?,
-        runs,
-    })
+    Some((estimate(&runs)?, runs))
 }
 
 fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
     let unit = (measure.unit)(chapter);
-    let spots = || {
-        let series = chapter.series.iter();
-        series.flat_map(|series| series.spots.iter().map(move |spot| (series, spot)))
-    };
-    let usable = spots().filter(|(_, spot)| spot.usable());
-    let found: Vec<Known<'_, '_>> = usable.filter_map(|(a, b)| known(measure, a, b)).collect();
+    let found = known(chapter, |spot| runs(measure, spot));
     if found.is_empty() {
         return None;
     }
     let all_zero = found
-        .iter()
-        .all(|known| known.runs.iter().all(|v| *v == 0.0));
+        .values()
+        .all(|(_, runs)| runs.iter().all(|v| *v == 0.0));
     let title = measure.title.replace("operation", chapter.noun());
     let note = match all_zero {
         true => format!("{} at every point", unit.exact(0.0)),
@@ -276,17 +249,13 @@ fn draw(
     chapter: &Chapter<'_>,
     measure: &Measure,
     (title, size): (&str, Size),
-    found: &[Known<'_, '_>],
+    found: &Known<Runs>,
     shown: &[&Series<'_>],
 ) -> maud::Markup {
     let unit = (measure.unit)(chapter);
-    let ideals = match measure.title {
-        "Throughput" => ideals(chapter, shown),
-        _ => Vec::new(),
-    };
-    let mut limits = match measure.title {
-        "Throughput" => limits(chapter),
-        _ => Vec::new(),
+    let (ideals, mut limits) = match measure.title {
+        "Throughput" => (ideals(chapter, shown), limits(chapter)),
+        _ => (Vec::new(), Vec::new()),
     };
     limits.retain(|(series, _)| shown.iter().any(|one| one.index == series.index));
     let longest = match is_crowded(chapter) {
@@ -298,17 +267,10 @@ fn draw(
         // The word `ideal` or `offered`.
         false => longest.max(7),
     };
-    let frame = frame_below(size, longest, limits.len());
-    let (across, up) = frame;
-    let values: Vec<f64> = found
-        .iter()
-        .flat_map(|known| &known.runs)
-        .copied()
-        .chain(ideals.iter().flatten().map(|(_, y)| *y))
-        .collect();
-    let x = (chapter.x_axis(across), x_title(chapter));
-    let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
-    let mut chart = Chart::within(frame, size, x, y);
+    let each = found.values().flat_map(|(_, runs)| runs);
+    let ideal = ideals.iter().flatten().map(|(_, y)| y);
+    let values: Vec<f64> = each.chain(ideal).copied().collect();
+    let mut chart = chart(chapter, size, (longest, limits.len()), unit, &values);
     for (row, (series, words)) in limits.iter().enumerate() {
         chart.row(row, series.style);
         for (x, word) in words {
@@ -338,53 +300,35 @@ fn draw(
     chart.draw(&format!("{title}, by {}", chapter.swept_words()))
 }
 
-/// Below the horizontal axis.
-pub(super) fn x_title(chapter: &Chapter<'_>) -> String {
-    match (chapter.sweeps(), chapter.xs().first()) {
-        (false, Some(x)) => chapter.place(*x),
-        _ => chapter.swept_words(),
-    }
-}
-
-fn draw_series(
-    chart: &mut Chart,
-    chapter: &Chapter<'_>,
-    series: &Series<'_>,
-    found: &[Known<'_, '_>],
-) {
+fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, found: &Known<Runs>) {
     let class = series.style.colour();
     let by = beside(chapter, series);
-    let of_series: Vec<&Known<'_, '_>> = found
-        .iter()
-        .filter(|known| known.series.index == series.index)
-        .collect();
-    let median_at = |spot: &Spot<'_>| {
-        let known = of_series.iter().find(|known| known.spot.x == spot.x)?;
-        Some((chapter.x_of(series, spot.x), known.over_runs.median))
-    };
+    let spots = series.spots.iter();
+    let of_series = spots.filter_map(|spot| Some((spot, found.get(&spot.number)?)));
+    let of_series: Vec<(&Spot<'_>, &Runs)> = of_series.collect();
     for stretch in stretches(series) {
-        let line: Vec<(f64, f64)> = stretch.iter().filter_map(median_at).collect();
-        chart.line(&class, series.style.dashes(), &line);
+        let kind = (series.style.dashes(), true);
+        let value = |spot: &Spot<'_>| Some(found.get(&spot.number)?.0.median);
+        draw_stretch(chart, (chapter, series, stretch), &class, kind, value);
     }
-    for known in &of_series {
-        let x = chapter.x_of(series, known.spot.x);
-        let runs: Vec<(f64, f64)> = known.runs.iter().map(|y| (x, *y)).collect();
+    for (spot, (over_runs, runs)) in &of_series {
+        let x = chapter.x_of(series, spot.x);
+        let runs: Vec<(f64, f64)> = runs.iter().map(|y| (x, *y)).collect();
         if runs.len() > 1 && of_series.len() <= DOTTED && !is_crowded(chapter) {
             chart.dots(&class, &runs, by);
         }
         if runs.len() > 1 {
-            chart.bar(&class, x, (known.over_runs.low, known.over_runs.high), by);
+            chart.bar(&class, x, (over_runs.low, over_runs.high), by);
         }
-        let mark = mark(known.spot, (x, known.over_runs.median));
-        chart.marks(series.style, by, &[mark]);
+        chart.marks(series.style, by, &[mark(spot, (x, over_runs.median))]);
     }
     for spot in series.spots.iter().filter(|spot| !spot.usable()) {
         let cross = cross(spot, chapter.x_of(series, spot.x));
         chart.marks(series.style, by, &[cross]);
     }
     let named = chapter.sweeps() && !is_crowded(chapter);
-    if let Some(last) = of_series.last().filter(|_| named) {
-        let end = (chapter.x_of(series, last.spot.x), last.over_runs.median);
+    if let Some((last, (over_runs, _))) = of_series.last().filter(|_| named) {
+        let end = (chapter.x_of(series, last.x), over_runs.median);
         chart.label(&class, end, &series.short);
     }
 }
@@ -441,15 +385,15 @@ fn ideals(chapter: &Chapter<'_>, shown: &[&Series<'_>]) -> Vec<Vec<(f64, f64)>> 
 }
 
 /// Without the single runs where there are too many points to draw them.
-fn table(chapter: &Chapter<'_>, unit: Unit, found: &[Known<'_, '_>]) -> super::Data {
+fn table(chapter: &Chapter<'_>, unit: Unit, found: &Known<Runs>) -> super::Data {
     let crowded = is_crowded(chapter);
-    let kind = |known: &Known<'_, '_>| match (known.over_runs.runs, known.over_runs.interval) {
+    let kind = |(over, _): &Runs| match (over.runs, over.interval) {
         (1, _) => "one run".to_owned(),
         (runs, true) => format!("95 % interval of {runs} runs"),
         (runs, false) => format!("range of {runs} runs"),
     };
     // Said once where it is the same for all.
-    let kinds: BTreeSet<String> = found.iter().map(kind).collect();
+    let kinds: BTreeSet<String> = found.values().map(kind).collect();
     let one = kinds.first().filter(|_| kinds.len() == 1);
     let mut columns = vec![unit.heading("median")];
     columns.push(one.map_or_else(|| "from".to_owned(), |kind| format!("{kind}, from")));
@@ -457,14 +401,12 @@ fn table(chapter: &Chapter<'_>, unit: Unit, found: &[Known<'_, '_>]) -> super::D
     columns.extend(one.is_none().then(|| "of".to_owned()));
     columns.extend((!crowded).then(|| "each run".to_owned()));
     data(chapter, columns, |_, spot| {
-        let known = found
-            .iter()
-            .find(|known| known.spot.number == spot.number)?;
-        let over = &known.over_runs;
+        let known = found.get(&spot.number)?;
+        let (over, runs) = known;
         let ends = [over.median, over.low, over.high];
         let mut cells = ends.map(|value| Cell::Figure(unit.cell(value))).to_vec();
         cells.extend(one.is_none().then(|| Cell::text(kind(known))));
-        let runs: Vec<String> = known.runs.iter().map(|v| unit.cell(*v)).collect();
+        let runs: Vec<String> = runs.iter().map(|v| unit.cell(*v)).collect();
         cells.extend((!crowded).then(|| Cell::text(runs.join(" · "))));
         Some(cells)
     })

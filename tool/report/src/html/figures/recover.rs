@@ -118,12 +118,7 @@ fn figure(kind: &'static Kind, rows: &[Row<'_, '_>], panels: usize) -> Figure {
     let scale = decades(rows);
     let panel = |rows: &[Row<'_, '_>]| {
         let size = (WIDTH, ROW * rows.len() as f64 + BOTTOM);
-        Panel {
-            size,
-            label: None,
-            caption: None,
-            drawing: draw(kind, rows, scale, size),
-        }
+        Panel::alone(size, draw(kind, rows, scale, size))
     };
     let each = rows.len().div_ceil(panels).max(1);
     Figure {
@@ -136,13 +131,7 @@ fn figure(kind: &'static Kind, rows: &[Row<'_, '_>], panels: usize) -> Figure {
 
 /// The decades that hold all times, in nanoseconds.
 fn decades(rows: &[Row<'_, '_>]) -> (i32, i32) {
-    let times = rows
-        .iter()
-        .flat_map(|row| &row.runs)
-        .filter_map(|run| match run {
-            Came::Time(ns) => Some((*ns).max(1) as f64),
-            _ => None,
-        });
+    let times = rows.iter().flat_map(times);
     let (mut least, mut most) = (f64::MAX, 0.0f64);
     times.for_each(|ns| (least, most) = (least.min(ns), most.max(ns)));
     match most > 0.0 {

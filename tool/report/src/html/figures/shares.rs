@@ -1,11 +1,11 @@
 //! How the work was shared out: fewest, mean and most of a worker, a drawing
 //! for each series.
 
-use super::medians::x_title;
-use super::{Cell, Chapter, Data, Figure, cross, mark, panels, stretches};
+use super::{
+    Cell, Chapter, Data, Figure, Known, chart, cross, known, mark, panels, stretches, told,
+};
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, frame};
-use crate::html::scale::Axis;
+use crate::html::chart::Chart;
 use crate::html::units::{Unit, trimmed};
 use jostle_model::record::Run;
 use jostle_stats::intervals::median;
@@ -76,8 +76,6 @@ fn speeds(spot: &Spot<'_>) -> Option<Share> {
     })
 }
 
-type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Option<Share>>);
-
 fn figure(
     chapter: &Chapter<'_>,
     unit: Unit,
@@ -85,33 +83,15 @@ fn figure(
     note: &str,
     of: fn(&Spot<'_>) -> Option<Share>,
 ) -> Option<Figure> {
-    let shares = |series: &Series<'_>| -> Vec<Option<Share>> {
-        let spots = series.spots.iter();
-        spots
-            .map(|spot| of(spot).filter(|_| spot.usable()))
-            .collect()
-    };
-    // A series of INVALID points alone has a drawing too, which says so.
-    let told = |shares: &[Option<Share>]| shares.iter().any(Option::is_some);
-    let all: Vec<OfSeries<'_, '_>> = chapter
-        .series
-        .iter()
-        .map(|series| (series, shares(series)))
-        .filter(|(series, shares)| told(shares) || series.spots.iter().any(|s| !s.usable()))
-        .collect();
-    if !all.iter().any(|(_, shares)| told(shares)) {
-        return None;
-    }
-    let charts = panels(chapter, &all, |size, shown| {
+    let shares = known(chapter, of);
+    let series = told(chapter, &shares)?;
+    let ends = |share: &Share| [share.least, share.mean, share.most];
+    let values: Vec<f64> = shares.values().flat_map(ends).collect();
+    let charts = panels(chapter, &series, |size, shown| {
         let longest = if chapter.sweeps() { 5 } else { 0 };
-        let (across, up) = frame(size, longest);
-        let known = all.iter().flat_map(|(_, shares)| shares.iter().flatten());
-        let values: Vec<f64> = known.flat_map(|s| [s.least, s.mean, s.most]).collect();
-        let x = (chapter.x_axis(across), x_title(chapter));
-        let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
-        let mut chart = Chart::new(size, longest, x, y);
-        for (series, shares) in shown {
-            draw_series(&mut chart, chapter, series, shares);
+        let mut chart = chart(chapter, size, (longest, 0), unit, &values);
+        for series in shown {
+            draw_series(&mut chart, chapter, series, &shares);
         }
         chart.draw(&format!("{title}, by {}", chapter.swept_words()))
     });
@@ -119,7 +99,7 @@ fn figure(
         title: title.to_owned(),
         note: note.to_owned(),
         charts,
-        data: table(chapter, unit, &all),
+        data: table(chapter, unit, &shares),
     })
 }
 
@@ -127,51 +107,46 @@ fn draw_series(
     chart: &mut Chart,
     chapter: &Chapter<'_>,
     series: &Series<'_>,
-    shares: &[Option<Share>],
+    shares: &Known<Share>,
 ) {
     let class = series.style.colour();
     let share_at = |spot: &Spot<'_>| {
-        let at = series.spots.iter().position(|other| other.x == spot.x)?;
-        Some((chapter.x_of(series, spot.x), shares[at].clone()?))
+        let share = shares.get(&spot.number)?;
+        Some((chapter.x_of(series, spot.x), share, spot.number.to_string()))
     };
     for stretch in stretches(series) {
-        let known: Vec<(f64, Share)> = stretch.iter().filter_map(share_at).collect();
+        let known: Vec<_> = stretch.iter().filter_map(share_at).collect();
         let line = |part: fn(&Share) -> f64| -> Vec<(f64, f64)> {
-            known.iter().map(|(x, share)| (*x, part(share))).collect()
+            known
+                .iter()
+                .map(|(x, share, _)| (*x, part(share)))
+                .collect()
         };
+        let band = format!("{class} to-p99");
         match &known[..] {
-            [(x, share)] => chart.bar(
-                &format!("{class} to-p99"),
-                *x,
-                (share.least, share.most),
-                0.0,
-            ),
+            [(x, share, _)] => chart.bar(&band, *x, (share.least, share.most), 0.0),
             several => {
-                let edge = |(x, share): &(f64, Share)| (*x, share.least, share.most);
-                let edges: Vec<(f64, f64, f64)> = several.iter().map(edge).collect();
-                chart.area(&format!("{class} to-p99"), &edges);
+                let edges = several.iter();
+                let edges = edges.map(|(x, share, _)| (*x, share.least, share.most));
+                chart.area(&band, &edges.collect::<Vec<_>>());
             }
         }
-        let known = stretch.iter().filter(|spot| share_at(spot).is_some());
-        let says: Vec<String> = known.map(|spot| spot.number.to_string()).collect();
+        let says: Vec<String> = known.iter().map(|(.., says)| says.clone()).collect();
         for end in [line(|share| share.least), line(|share| share.most)] {
             chart.telling(&format!("{class} max"), "none", &end, &says);
         }
         chart.line(&class, series.style.dashes(), &line(|share| share.mean));
     }
-    for (spot, share) in series.spots.iter().zip(shares) {
+    for spot in &series.spots {
         let x = chapter.x_of(series, spot.x);
-        let mark = match share {
+        let mark = match shares.get(&spot.number) {
             Some(share) => Some(mark(spot, (x, share.mean))),
             None => (!spot.usable()).then(|| cross(spot, x)),
         };
         chart.marks(series.style, 0.0, mark.as_slice());
     }
-    let known = series.spots.iter().zip(shares).rev();
-    let last = known
-        .filter_map(|(spot, share)| Some((chapter.x_of(series, spot.x), share.as_ref()?)))
-        .next();
-    if let Some((x, share)) = last.filter(|_| chapter.sweeps()) {
+    let last = series.spots.iter().rev().find_map(share_at);
+    if let Some((x, share, _)) = last.filter(|_| chapter.sweeps()) {
         for (value, word) in [
             (share.most, "most"),
             (share.mean, "mean"),
@@ -182,13 +157,11 @@ fn draw_series(
     }
 }
 
-fn table(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
+fn table(chapter: &Chapter<'_>, unit: Unit, shares: &Known<Share>) -> Data {
     let mut columns = vec![unit.heading("least")];
     columns.extend(["mean", "most", "beside"].map(str::to_owned));
-    super::data(chapter, columns, |series, spot| {
-        let (_, shares) = all.iter().find(|(other, _)| other.index == series.index)?;
-        let at = series.spots.iter().position(|other| other.x == spot.x)?;
-        let share = shares[at].as_ref()?;
+    super::data(chapter, columns, |_, spot| {
+        let share = shares.get(&spot.number)?;
         let figure = |value: f64| Cell::Figure(unit.cell(value));
         Some(vec![
             figure(share.least),
