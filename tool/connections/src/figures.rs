@@ -13,7 +13,7 @@ use jostle_sys::limits::net::{self, Counted, KernelMemory};
 use jostle_sys::serving;
 use jostle_sys::stat::{self, CpuClock};
 use jostle_worker::order::{Closed, CpuTimes, Merged, Reached, SideData};
-use jostle_worker::workloads::connect::board::{Count, Figure, Own, Tally};
+use jostle_worker::workloads::connect::board::{BoardHistogram, Count, Own, Tally};
 use jostle_worker::workloads::connect::{LAST, decade};
 use std::collections::BTreeMap;
 
@@ -210,10 +210,10 @@ impl Figures {
         let board = &sweep.board;
         let stretches = || of_interval(board.ends(), reached.from, reached.listed);
         let figures = [
-            ("connect_even_ns", Figure::Even),
-            ("connect_odd_ns", Figure::Odd),
-            ("bind_ns", Figure::Bind),
-            ("response_ns", Figure::Response),
+            ("connect_even_ns", BoardHistogram::Even),
+            ("connect_odd_ns", BoardHistogram::Odd),
+            ("bind_ns", BoardHistogram::Bind),
+            ("response_ns", BoardHistogram::Response),
         ];
         let mut found = BTreeMap::new();
         for (name, figure) in figures {
@@ -224,14 +224,14 @@ impl Figures {
             && from > reached.from
         {
             let last = || of_interval(board.ends(), from, reached.listed);
-            let mut connects = board.tallies(last(), Figure::Even);
-            connects.add(&board.tallies(last(), Figure::Odd));
+            let mut connects = board.tallies(last(), BoardHistogram::Even);
+            connects.add(&board.tallies(last(), BoardHistogram::Odd));
             keep(&mut found, "connect_last_ns", connects);
         }
         let mut accept = Tally::default();
         let mut by = Vec::new();
         for lane in 0..sweep.order.acceptors as usize {
-            let of_lane = board.tallies(stretches(), Figure::Accept(lane));
+            let of_lane = board.tallies(stretches(), BoardHistogram::Accept(lane));
             by.push(of_lane.count);
             accept.add(&of_lane);
         }
@@ -260,13 +260,13 @@ impl Figures {
         for (stretch, end) in sweep.board.ends().iter().enumerate() {
             let (connect, accept) = connects.entry(decade(*end)).or_default();
             let all = match sweep.order.only {
-                Some(_) => vec![Figure::Bind],
-                None => vec![Figure::Even, Figure::Odd],
+                Some(_) => vec![BoardHistogram::Bind],
+                None => vec![BoardHistogram::Even, BoardHistogram::Odd],
             };
             all.into_iter()
                 .for_each(|figure| connect.add(&sweep.board.tally(stretch, figure)));
             for lane in 0..sweep.order.acceptors as usize {
-                accept.add(&sweep.board.tally(stretch, Figure::Accept(lane)));
+                accept.add(&sweep.board.tally(stretch, BoardHistogram::Accept(lane)));
             }
         }
         last.decades = connects
@@ -282,7 +282,7 @@ impl Figures {
         let server = |stretches: std::ops::Range<usize>| {
             let mut sum = Tally::default();
             for lane in 0..sweep.order.acceptors as usize {
-                sum.add(&board.tallies(stretches.clone(), Figure::ServerClose(lane)));
+                sum.add(&board.tallies(stretches.clone(), BoardHistogram::ServerClose(lane)));
             }
             sum
         };
@@ -290,14 +290,14 @@ impl Figures {
         for point in reached {
             let stretches = of_interval(board.ends(), point.from, point.listed);
             let mut found = BTreeMap::new();
-            let first = board.tallies(stretches.clone(), Figure::Close);
+            let first = board.tallies(stretches.clone(), BoardHistogram::Close);
             keep(&mut found, "close_ns", first);
             keep(&mut found, "server_close_ns", server(stretches));
             closed.figures.push((point.listed, found));
         }
         let mut decades = BTreeMap::<String, Tally>::new();
         for (stretch, end) in board.ends().iter().enumerate() {
-            let tally = board.tally(stretch, Figure::Close);
+            let tally = board.tally(stretch, BoardHistogram::Close);
             decades.entry(decade(*end)).or_default().add(&tally);
         }
         closed.decades = decades

@@ -6,7 +6,7 @@ use crate::sweep::Sweep;
 use jostle_harness::{accounts, harness_ns};
 use jostle_sys::stat::CpuClock;
 use jostle_worker::order::{Running, Used};
-use jostle_worker::workloads::connect::board::{Count, Figure};
+use jostle_worker::workloads::connect::board::{BoardHistogram, Count};
 
 impl Sweep<'_> {
     /// Tells the parent how far the sweep is, where somebody watches and it is time.
@@ -22,8 +22,11 @@ impl Sweep<'_> {
     fn look_at_board(&self, elapsed_ns: u64) -> Running {
         let stretches = || 0..self.board.ends().len();
         let (name, figures) = match self.order.only {
-            Some(_) => ("bind_ns", &[Figure::Bind][..]),
-            None => ("connect_ns", &[Figure::Even, Figure::Odd][..]),
+            Some(_) => ("bind_ns", &[BoardHistogram::Bind][..]),
+            None => (
+                "connect_ns",
+                &[BoardHistogram::Even, BoardHistogram::Odd][..],
+            ),
         };
         let mut tally = self.board.tallies(stretches(), figures[0]);
         for figure in &figures[1..] {

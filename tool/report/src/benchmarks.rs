@@ -5,7 +5,7 @@
 
 use crate::ResultSet;
 use crate::compare::place;
-use jostle_stats::comparison::figures::{Better, FIGURES, Figure, is_headline};
+use jostle_stats::comparison::figures::{Better, ComparedFigure, FIGURES, is_headline};
 use jostle_stats::intervals::median;
 use jostle_stats::summary::{PointSummary, summarize};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Each point that counts, with its headline figure and that figure's value of each run.
 fn each<T>(
     sets: &[ResultSet],
-    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &Figure, &[f64]) -> T,
+    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &ComparedFigure, &[f64]) -> T,
 ) -> Vec<T> {
     let mut all = Vec::new();
     for set in sets {

@@ -18,7 +18,7 @@ mod hosts;
 mod sheet;
 
 use crate::ResultSet;
-use figures::{Figure, Over, figures};
+use figures::{CsvColumn, Over, figures};
 use jostle_model::Busy;
 use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
@@ -113,7 +113,7 @@ fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
 }
 
 /// A figure over the runs of a point.
-fn over_runs(sheet: &mut Sheet, figure: &Figure, point: &PointSummary<'_>) {
+fn over_runs(sheet: &mut Sheet, figure: &CsvColumn, point: &PointSummary<'_>) {
     let usable = figure.is_shown(point);
     let runs = figure.runs(point);
     let each = runs.iter().filter(|_| usable);
@@ -194,7 +194,7 @@ fn tidy_run(
     cells: &[Cell],
     point: &PointSummary<'_>,
     run: &Run,
-    figures: &[Figure],
+    figures: &[CsvColumn],
 ) {
     let mut row = |of_host: Option<&HostPart>, name: &str, value, unit: &str| {
         sheet.row();
@@ -210,7 +210,7 @@ fn tidy_run(
         sheet.add("unit", unit.to_owned());
     };
     let usable = point.is_usable() && !is_invalid(point, run);
-    let shown = |figure: &&Figure| {
+    let shown = |figure: &&CsvColumn| {
         let whole = !figure.is_time || point.is_timed(run);
         figure.evidence || usable && figure.is_shown(point) && whole
     };

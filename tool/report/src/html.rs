@@ -26,7 +26,7 @@ use crate::ResultSet;
 use crate::page::{Page, pages};
 use chapter::{Chapter, chapters};
 use conclusion::{conclusion, finding, subject};
-use figures::{Cell, Data, Figure, answer, groups};
+use figures::{Cell, Data, Drawing, answer, groups};
 use headline::headline;
 use jostle_model::plan::Workload;
 use jostle_model::text::printable;
@@ -214,7 +214,7 @@ fn marks(workload: Workload) -> &'static str {
     }
 }
 
-fn figure(figure: &Figure) -> Markup {
+fn figure(figure: &Drawing) -> Markup {
     html! {
         figure.(figure.width()) {
             figcaption { strong { (figure.title) } " " span.note { (figure.note) } }

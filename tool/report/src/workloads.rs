@@ -9,7 +9,7 @@ use crate::html::chapter::Chapter;
 use crate::html::figures::answer::Answer;
 use crate::html::figures::latency::{self, CONNECTING, HOLDING, OPERATION, RESPONDING};
 use crate::html::figures::medians::large;
-use crate::html::figures::{Figure, recover as recovering};
+use crate::html::figures::{Drawing, recover as recovering};
 use crate::next::{self, Step};
 use crate::{connect, headline, kept, rate, recover, requests, spread};
 use jostle_model::Plan;
@@ -34,14 +34,14 @@ pub(crate) struct Row {
     pub(crate) answer: Answer,
 }
 
-const THROUGHPUT: fn(&Chapter<'_>) -> Option<Figure> = |chapter| large(chapter, "Throughput");
-const CPU: fn(&Chapter<'_>) -> Option<Figure> =
+const THROUGHPUT: fn(&Chapter<'_>) -> Option<Drawing> = |chapter| large(chapter, "Throughput");
+const CPU: fn(&Chapter<'_>) -> Option<Drawing> =
     |chapter| large(chapter, "CPU time of the workers for one operation");
-const SERVER_CPU: fn(&Chapter<'_>) -> Option<Figure> =
+const SERVER_CPU: fn(&Chapter<'_>) -> Option<Drawing> =
     |chapter| large(chapter, "CPU time of the server for one operation");
-const MEMORY: fn(&Chapter<'_>) -> Option<Figure> =
+const MEMORY: fn(&Chapter<'_>) -> Option<Drawing> =
     |chapter| large(chapter, "Memory of the server for one held lock");
-const BUSIEST: fn(&Chapter<'_>) -> Option<Figure> =
+const BUSIEST: fn(&Chapter<'_>) -> Option<Drawing> =
     |chapter| large(chapter, "The busiest generator");
 
 /// One for each workload.

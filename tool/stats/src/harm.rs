@@ -41,6 +41,28 @@ use jostle_model::plan::{Measure, Plan, Range, Shape, Workload};
 use jostle_model::record::{Accounts, Calibration, Experiment, Neighbour, Run};
 use jostle_model::time::Busy;
 
+/// VALID needs both ends of the bound within this of the figure.
+pub const BEARABLE: f64 = 0.05;
+
+/// Packets a second that a CPU of an idle machine handles at most. So many take 0.1 % of it.
+pub(crate) const IDLE_PACKETS_PER_S: f64 = 500.0;
+
+/// Share of a span of time up to which it counts as undisturbed: 0.1 ms in 20 ms.
+pub const CLEAN: f64 = 0.005;
+
+/// The widest interval of a run that takes part in a comparison.
+const NARROW: f64 = 0.03;
+
+/// C over X of servers and requests: a worker alone made up to 3.7 times as many acquisitions
+/// with Redis, and 3.3 times with lockd, where both had one CPU, as where each woke the other
+/// on a CPU of its own; two workers beside a busy loop up to 1.7 times
+/// (lab/record/validation.md).
+pub const QUICKENED: f64 = 4.0;
+
+/// f of a server, without kernel threads, up to which the lower end is X: in 311 trials
+/// nothing so brief made any work 3 % quicker (lab/record/validation.md).
+const BRIEF: f64 = 0.03;
+
 /// The bound, relative to the figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harm {
@@ -110,9 +132,6 @@ fn median(mut values: Vec<f64>) -> f64 {
         _ => (values[half - 1] + values[half]) / 2.0,
     }
 }
-
-/// The widest interval of a run that takes part in a comparison.
-const NARROW: f64 = 0.03;
 
 /// The least and the most that the throughput of each run would have been undisturbed,
 /// relative to it, for whatever compares runs. None where that is unknown, or where one is
@@ -193,16 +212,6 @@ pub(crate) fn foreign_share(run: &Run) -> Option<f64> {
     let lost_s = foreign_s(accounts)? + accounts.stolen_s.unwrap_or(0.0);
     Some(lost_s / accounts.between_s)
 }
-
-/// C over X of servers and requests: a worker alone made up to 3.7 times as many acquisitions
-/// with Redis, and 3.3 times with lockd, where both had one CPU, as where each woke the other
-/// on a CPU of its own; two workers beside a busy loop up to 1.7 times
-/// (lab/record/validation.md).
-pub const QUICKENED: f64 = 4.0;
-
-/// f of a server, without kernel threads, up to which the lower end is X: in 311 trials
-/// nothing so brief made any work 3 % quicker (lab/record/validation.md).
-const BRIEF: f64 = 0.03;
 
 /// f, at most 1. `interrupted`: soft interrupts of others, per second and CPU.
 fn foreign(accounts: &Accounts, interrupted: f64) -> f64 {
@@ -405,15 +414,6 @@ fn served_s(plan: &Plan, run: &Run) -> f64 {
         times.mean * times.count as f64 * 1e-9
     })
 }
-
-/// VALID needs both ends of the bound within this of the figure.
-pub const BEARABLE: f64 = 0.05;
-
-/// Packets a second that a CPU of an idle machine handles at most. So many take 0.1 % of it.
-pub(crate) const IDLE_PACKETS_PER_S: f64 = 500.0;
-
-/// Share of a span of time up to which it counts as undisturbed: 0.1 ms in 20 ms.
-pub const CLEAN: f64 = 0.005;
 
 /// CPU time of tasks whose owner is gone. It belongs to no known process, but may have done
 /// harm. Subtracts one tick per CPU, the step of the clocks while a thread runs.

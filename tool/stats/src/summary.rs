@@ -13,7 +13,7 @@ use crate::spoilt;
 use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Experiment, Figure, Judged, LimitedBy, OwnCost, PerWorker, Reason, Run, Status, Verdict,
+    At, Experiment, Judged, LimitedBy, MainFigure, OwnCost, PerWorker, Reason, Run, Status, Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -188,7 +188,7 @@ impl<'a> PointSummary<'a> {
         Judged {
             target: self.target.to_owned(),
             at: self.at,
-            figure: figure.map(|(of, estimate)| Figure {
+            figure: figure.map(|(of, estimate)| MainFigure {
                 of: of.to_owned(),
                 median: estimate.median,
                 low: estimate.low,

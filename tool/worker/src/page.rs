@@ -30,7 +30,7 @@ const MESSAGE_WORDS: usize = 48;
 /// The distributions that a worker keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Figure {
+pub enum PageHistogram {
     /// Wait of a granted attempt.
     Acquire,
     /// Time held.
@@ -49,30 +49,30 @@ pub enum Figure {
 
 /// Waits of writers, where readers and writers take the lock (`--shared`): such runs renew
 /// nothing within the window. `Acquire` has those of readers then.
-pub const WRITERS: Figure = Figure::Renewal;
+pub const WRITERS: PageHistogram = PageHistogram::Renewal;
 
-impl Figure {
+impl PageHistogram {
     /// All, in the order of the page.
-    pub const ALL: [Figure; 7] = [
-        Figure::Acquire,
-        Figure::Hold,
-        Figure::HandoffSame,
-        Figure::HandoffCross,
-        Figure::Release,
-        Figure::Refused,
-        Figure::Renewal,
+    pub const ALL: [PageHistogram; 7] = [
+        PageHistogram::Acquire,
+        PageHistogram::Hold,
+        PageHistogram::HandoffSame,
+        PageHistogram::HandoffCross,
+        PageHistogram::Release,
+        PageHistogram::Refused,
+        PageHistogram::Renewal,
     ];
 
     /// As results name it.
     pub const fn name(self) -> &'static str {
         match self {
-            Figure::Acquire => "acquire_ns",
-            Figure::Hold => "hold_ns",
-            Figure::HandoffSame => "handoff_same_cpu_ns",
-            Figure::HandoffCross => "handoff_cross_cpu_ns",
-            Figure::Release => "release_ns",
-            Figure::Refused => "refused_ns",
-            Figure::Renewal => "renewal_late_ns",
+            PageHistogram::Acquire => "acquire_ns",
+            PageHistogram::Hold => "hold_ns",
+            PageHistogram::HandoffSame => "handoff_same_cpu_ns",
+            PageHistogram::HandoffCross => "handoff_cross_cpu_ns",
+            PageHistogram::Release => "release_ns",
+            PageHistogram::Refused => "refused_ns",
+            PageHistogram::Renewal => "renewal_late_ns",
         }
     }
 }
@@ -222,7 +222,7 @@ const FIGURES_AT: usize = Word::End as usize;
 /// Words of each count: what it was at the worker's arrival, and one more than what has come
 /// to it since; zero while that is not known.
 const COUNT_WORDS: usize = 2;
-const COUNTS_AT: usize = FIGURES_AT + FIGURE_WORDS * Figure::ALL.len();
+const COUNTS_AT: usize = FIGURES_AT + FIGURE_WORDS * PageHistogram::ALL.len();
 const SLICES_AT: usize = COUNTS_AT + COUNT_WORDS * Count::ALL.len();
 /// Words of each slice: operations, stamped ones, their waits, releases, their times.
 const SLICE_ROWS: usize = 5;
@@ -239,17 +239,17 @@ pub(crate) const OCTAVE: usize = 128;
 pub(crate) const POPULATE_AT_MOST: usize = 32 << 20;
 
 /// Bytes of one worker's page.
-pub const PAGE_BYTES: usize = HEAD_BYTES + HISTOGRAM_BYTES * Figure::ALL.len();
+pub const PAGE_BYTES: usize = HEAD_BYTES + HISTOGRAM_BYTES * PageHistogram::ALL.len();
 
 /// One worker's page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     words: &'a [AtomicU64; WORDS],
-    counts: [&'a [AtomicU32; histogram::LEN]; Figure::ALL.len()],
+    counts: [&'a [AtomicU32; histogram::LEN]; PageHistogram::ALL.len()],
 }
 
 /// The distribution of these figures over these pages.
-pub fn merged<'a>(pages: impl IntoIterator<Item = Page<'a>>, figures: &[Figure]) -> Merged {
+pub fn merged<'a>(pages: impl IntoIterator<Item = Page<'a>>, figures: &[PageHistogram]) -> Merged {
     let mut all = Gathered::default();
     for page in pages {
         for figure in figures {
@@ -386,7 +386,7 @@ impl<'a> Page<'a> {
 
     /// Folds one value into a figure.
     #[inline(always)]
-    pub fn fold(&self, figure: Figure, value: u64) {
+    pub fn fold(&self, figure: PageHistogram, value: u64) {
         let bucket = histogram::index(value);
         let count = &self.counts[figure as usize][bucket];
         count.store(count.load(Relaxed).saturating_add(1), Relaxed);
@@ -415,7 +415,7 @@ impl<'a> Page<'a> {
     /// Writes to the word that would count this value, without changing it: the memory is
     /// made before values count.
     #[cold]
-    pub(crate) fn touch(&self, figure: Figure, value: u64) {
+    pub(crate) fn touch(&self, figure: PageHistogram, value: u64) {
         let count = &self.counts[figure as usize][histogram::index(value)];
         count.store(count.load(Relaxed), Relaxed);
     }
@@ -527,10 +527,10 @@ mod tests {
     fn pages_do_not_touch_each_other() {
         let shared = Shared::new(3).unwrap();
         shared.page(1).set(Word::Total, 7);
-        shared.page(1).fold(Figure::Refused, u64::MAX);
+        shared.page(1).fold(PageHistogram::Refused, u64::MAX);
         for other in [0, 2] {
             assert_eq!(shared.page(other).get(Word::Total), 0);
-            let counted = merged([shared.page(other)], &[Figure::Refused]);
+            let counted = merged([shared.page(other)], &[PageHistogram::Refused]);
             assert_eq!(counted, Merged::default());
         }
         assert_eq!(shared.opens().load(Relaxed), u64::MAX);
@@ -541,11 +541,11 @@ mod tests {
         let shared = Shared::new(1).unwrap();
         let page = shared.page(0);
         for value in [500, 3, 70_000] {
-            page.fold(Figure::Hold, value);
+            page.fold(PageHistogram::Hold, value);
         }
         let expected = [3, 500, 70_000].map(|v| (histogram::floor(histogram::index(v)), 1));
         assert_eq!(
-            merged([page], &[Figure::Hold]),
+            merged([page], &[PageHistogram::Hold]),
             Merged {
                 buckets: Buckets(expected.into()),
                 sum: 70_503,
@@ -560,10 +560,10 @@ mod tests {
         let shared = Shared::new(1).unwrap();
         shared.populate(0);
         let page = shared.page(0);
-        page.fold(Figure::Hold, 500);
-        page.touch(Figure::Hold, 500);
-        page.touch(Figure::Hold, 70_000);
-        let found = merged([page], &[Figure::Hold]);
+        page.fold(PageHistogram::Hold, 500);
+        page.touch(PageHistogram::Hold, 500);
+        page.touch(PageHistogram::Hold, 70_000);
+        let found = merged([page], &[PageHistogram::Hold]);
         assert_eq!((found.buckets.0.len(), found.sum), (1, 500));
     }
 

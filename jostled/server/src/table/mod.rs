@@ -60,9 +60,9 @@ mod view;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod rules;
-#[cfg(test)]
 mod simulator;
+#[cfg(test)]
+mod stories;
 
 use std::collections::{HashMap, VecDeque};
 

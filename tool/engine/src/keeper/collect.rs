@@ -13,7 +13,7 @@ use jostle_harness::merged::{READER_WAITS, WRITER_WAITS};
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Circumstances, Exclusion, Server, ServerTraffic, ThreadLoad, Window};
 use jostle_sys::process::Ended;
-use jostle_worker::page::{self, Figure, Page, SLICES, Shared, Stage, WRITERS, Word};
+use jostle_worker::page::{self, Page, PageHistogram, SLICES, Shared, Stage, WRITERS, Word};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
 use rustix::process::Signal;
@@ -323,17 +323,17 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
 }
 
 fn figures(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>]) {
-    let mut insert = |name: &str, figures: &[Figure]| {
+    let mut insert = |name: &str, figures: &[PageHistogram]| {
         let merged = page::merged(pages.iter().copied(), figures);
         if !merged.buckets.0.is_empty() {
             data.figures.insert(name.to_owned(), merged);
         }
     };
-    for figure in Figure::ALL {
+    for figure in PageHistogram::ALL {
         match figure {
-            Figure::Acquire if order.has_readers() => {
-                insert(figure.name(), &[Figure::Acquire, WRITERS]);
-                insert(READER_WAITS, &[Figure::Acquire]);
+            PageHistogram::Acquire if order.has_readers() => {
+                insert(figure.name(), &[PageHistogram::Acquire, WRITERS]);
+                insert(READER_WAITS, &[PageHistogram::Acquire]);
             }
             WRITERS if order.has_readers() => insert(WRITER_WAITS, &[WRITERS]),
             _ => insert(figure.name(), &[figure]),
@@ -394,7 +394,7 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
     }
     let timeouts = match data.attempts.timeouts {
         0 => Merged::default(),
-        _ => page::merged(pages.iter().copied(), &[Figure::Refused]),
+        _ => page::merged(pages.iter().copied(), &[PageHistogram::Refused]),
     };
     data.censored = by_mode.iter().chain([&timeouts]).sum();
     if order.has_readers() {
@@ -501,21 +501,21 @@ mod tests {
         let (reader, writer) = (&pages[0], &pages[1]);
         [5, 7]
             .iter()
-            .for_each(|ns| reader.fold(Figure::Acquire, *ns));
+            .for_each(|ns| reader.fold(PageHistogram::Acquire, *ns));
         writer.fold(WRITERS, 90);
         // One of each waits at the end, and one of each has given up.
         reader.set(Word::PendingSince, 9_900);
         writer.set(Word::PendingSince, 2_000);
         writer.set(Word::Writes, 1);
         let failed = [40, 60].iter();
-        failed.for_each(|ns| reader.fold(Figure::Refused, *ns));
+        failed.for_each(|ns| reader.fold(PageHistogram::Refused, *ns));
         writer.set(Word::WritesFailed, 1);
         writer.set(Word::WritesFailedNs, 60);
         let mut data = RunData::default();
         figures(&mut data, &order, &pages);
         data.attempts.timeouts = 2;
         waits(&mut data, &order, &pages, 10_000);
-        let sums = [Figure::Acquire.name(), READER_WAITS, WRITER_WAITS];
+        let sums = [PageHistogram::Acquire.name(), READER_WAITS, WRITER_WAITS];
         assert_eq!(sums.map(|name| data.figures[name].sum), [102, 12, 90]);
         let cut = data.censored_by_mode.unwrap().map(|of| of.sum);
         assert_eq!((cut, data.censored.sum), ([140, 8_060], 8_200));

@@ -13,14 +13,14 @@ pub struct Judged {
     pub at: At,
     /// What the point is measured by; absent where it is INVALID.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub figure: Option<Figure>,
+    pub figure: Option<MainFigure>,
     /// Over all its runs.
     pub verdict: Verdict,
 }
 
 /// What a point is measured by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
+pub struct MainFigure {
     /// Its name in the runs: `throughput_per_s`, or the median of `connect_ns` or
     /// `bind_ns`, in nanoseconds.
     pub of: String,

@@ -35,7 +35,7 @@ pub use environment::{Calibration, Environment, OwnCost};
 pub use exclusion::{Across, Exclusion};
 pub use facts::{SERVER_VERSION, TargetFacts};
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
-pub use judged::{Figure, Judged};
+pub use judged::{Judged, MainFigure};
 pub use kept::Kept;
 pub use parts::{Circumstances, Cpu, Window};
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};

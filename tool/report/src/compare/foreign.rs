@@ -10,7 +10,7 @@
 use super::{CompareError, Comparison, Input, WITHOUT, with_rows};
 use crate::FileError;
 use jostle_model::record::{At, Run};
-use jostle_stats::comparison::figures::{Better, Figure};
+use jostle_stats::comparison::figures::{Better, ComparedFigure};
 use jostle_stats::comparison::{Change, Compared, floor};
 use jostle_stats::intervals::median;
 use jostle_stats::printed;
@@ -32,9 +32,9 @@ pub struct Benchmark {
     pub runs: Vec<f64>,
 }
 
-const fn figure(name: &'static str, label: &'static str, better: Better) -> Figure {
+const fn figure(name: &'static str, label: &'static str, better: Better) -> ComparedFigure {
     let (time, of) = (0.0, (|_| None) as fn(&Run) -> Option<f64>);
-    Figure {
+    ComparedFigure {
         name,
         label,
         better,
@@ -44,7 +44,7 @@ const fn figure(name: &'static str, label: &'static str, better: Better) -> Figu
 }
 
 /// What is compared of other tools' results.
-static FIGURES: [Figure; 9] = [
+static FIGURES: [ComparedFigure; 9] = [
     figure("rate_per_s", "requests/s", Better::More),
     figure("p50_ms", "ms p50", Better::Less),
     figure("p99_ms", "ms p99", Better::Less),

@@ -1,50 +1,50 @@
 //! Figures that checks look at. They are printed of INVALID points too.
 
-use super::figures::{Figure, Over};
+use super::figures::{CsvColumn, Over};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{Accounts, Anchor, Exclusion, Run};
 
 /// All of them.
-pub(super) fn evidence() -> Vec<Figure> {
+pub(super) fn evidence() -> Vec<CsvColumn> {
     let mut all = counts();
     all.extend(circumstances());
     all
 }
 
-fn count(stem: &str, of: fn(&Run) -> Option<u64>) -> Figure {
-    Figure::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
+fn count(stem: &str, of: fn(&Run) -> Option<u64>) -> CsvColumn {
+    CsvColumn::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
 }
 
-fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Run) -> Option<f64>) -> Figure {
-    Figure::new(stem, unit, over, of).evidence()
+fn figure(stem: &str, unit: &'static str, over: Over, of: fn(&Run) -> Option<f64>) -> CsvColumn {
+    CsvColumn::new(stem, unit, over, of).evidence()
 }
 
-fn witness(stem: &str, of: fn(&Exclusion) -> u64) -> Figure {
-    Figure::new(stem, "", Over::Sum, move |run| {
+fn witness(stem: &str, of: fn(&Exclusion) -> u64) -> CsvColumn {
+    CsvColumn::new(stem, "", Over::Sum, move |run| {
         run.exclusion.as_ref().map(|seen| of(seen) as f64)
     })
     .evidence()
 }
 
-fn ledger(stem: &str, of: fn(&OpenLoop) -> u64) -> Figure {
-    Figure::new(stem, "", Over::Sum, move |run| {
+fn ledger(stem: &str, of: fn(&OpenLoop) -> u64) -> CsvColumn {
+    CsvColumn::new(stem, "", Over::Sum, move |run| {
         run.open_loop.as_ref().map(|open| of(open) as f64)
     })
     .evidence()
 }
 
-fn accounts(stem: &str, of: fn(&Accounts) -> Option<f64>) -> Figure {
+fn accounts(stem: &str, of: fn(&Accounts) -> Option<f64>) -> CsvColumn {
     let of = move |run: &Run| of(run.around.accounts.as_ref()?);
-    Figure::new(stem, "s", Over::Sum, of).evidence()
+    CsvColumn::new(stem, "s", Over::Sum, of).evidence()
 }
 
-fn anchor(stem: &str, of: fn(&Anchor) -> Option<f64>) -> Figure {
+fn anchor(stem: &str, of: fn(&Anchor) -> Option<f64>) -> CsvColumn {
     let of = move |run: &Run| of(run.around.anchor.as_ref()?);
-    Figure::new(stem, "ns", Over::Middle, of).evidence()
+    CsvColumn::new(stem, "ns", Over::Middle, of).evidence()
 }
 
 /// What went wrong, and what was counted.
-fn counts() -> Vec<Figure> {
+fn counts() -> Vec<CsvColumn> {
     vec![
         count("errors", |run| Some(run.around.errors.values().sum())),
         count("deaths", |run| Some(run.around.deaths.len() as u64)),
@@ -69,7 +69,7 @@ fn counts() -> Vec<Figure> {
 }
 
 /// How busy the generators were, and what else used the machine.
-fn circumstances() -> Vec<Figure> {
+fn circumstances() -> Vec<CsvColumn> {
     use Over::{Most, Sum};
     vec![
         figure("generators_busiest", "share", Most, |run| {

@@ -34,7 +34,7 @@ pub(super) enum Over {
 type Find = Box<dyn Fn(&Run) -> Option<f64>>;
 
 /// One figure of a run.
-pub(super) struct Figure {
+pub(super) struct CsvColumn {
     /// Without its unit: `wait_p99`.
     pub stem: String,
     /// As it ends the name: `ns`, `per_s`; empty for counts, shares and indices that
@@ -54,14 +54,14 @@ pub(super) struct Figure {
     of: Find,
 }
 
-impl Figure {
+impl CsvColumn {
     pub(super) fn new(
         stem: impl Into<String>,
         unit: &'static str,
         over: Over,
         of: impl Fn(&Run) -> Option<f64> + 'static,
-    ) -> Figure {
-        Figure {
+    ) -> CsvColumn {
+        CsvColumn {
             stem: stem.into(),
             unit,
             over,
@@ -73,7 +73,7 @@ impl Figure {
         }
     }
 
-    pub(super) fn evidence(mut self) -> Figure {
+    pub(super) fn evidence(mut self) -> CsvColumn {
         self.evidence = true;
         self
     }
@@ -131,7 +131,7 @@ impl Figure {
 
 /// All that any run of these results may have; phases, answers and errors have the names
 /// that the runs give them.
-pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
+pub(super) fn figures(sets: &[ResultSet]) -> Vec<CsvColumn> {
     let runs: Vec<&Run> = sets.iter().flat_map(|set| &set.runs).collect();
     let mut all = rates();
     all.extend(waits(&runs));
@@ -158,7 +158,7 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     }
     all.extend(costs());
     all.extend(Count::ALL.iter().map(|count| {
-        Figure::new(count.name(), "", Over::Sum, |run| {
+        CsvColumn::new(count.name(), "", Over::Sum, |run| {
             run.around.counts.get(count.name()).map(|n| *n as f64)
         })
     }));
@@ -176,7 +176,7 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
         for name in names(&runs, |run| counts(run).keys().cloned().collect()) {
             let stem = format!("{what}_{name}");
             let of = move |run: &Run| counts(run).get(&name).map(|n| *n as f64);
-            all.push(Figure::new(stem, "", Over::Sum, of).evidence());
+            all.push(CsvColumn::new(stem, "", Over::Sum, of).evidence());
         }
     }
     all
@@ -188,7 +188,7 @@ fn names(runs: &[&Run], of: impl Fn(&Run) -> Vec<String>) -> BTreeSet<String> {
 }
 
 /// The figures of runs with a fault; yes is 1, no is 0.
-fn recoveries() -> Vec<Figure> {
+fn recoveries() -> Vec<CsvColumn> {
     type Find<T> = fn(&Recovery) -> Option<T>;
     const TIMES: [(&str, Find<i64>); 6] = [
         ("next_grant", |r| r.next_grant_ns.map(|ns| ns as i64)),
@@ -208,42 +208,42 @@ fn recoveries() -> Vec<Figure> {
     let times = TIMES.into_iter().flat_map(|(stem, find)| {
         let each = move |run: &Run| find(&of(run)?).map(|ns| ns as f64);
         [
-            Figure::new(stem, "ns", Over::Middle, each),
-            Figure::new(format!("{stem}_worst"), "ns", Over::Most, each),
+            CsvColumn::new(stem, "ns", Over::Middle, each),
+            CsvColumn::new(format!("{stem}_worst"), "ns", Over::Most, each),
         ]
     });
     let counts = COUNTS.into_iter().map(|(stem, find)| {
         let each = move |run: &Run| find(&of(run)?).map(|count| count as f64);
-        Figure::new(stem, "", Over::Sum, each)
+        CsvColumn::new(stem, "", Over::Sum, each)
     });
     times.chain(counts).collect()
 }
 
 /// One of the table of all, whose name ends with this unit.
-fn known(of: &'static figures::Figure, unit: &'static str) -> Figure {
+fn known(of: &'static figures::Figure, unit: &'static str) -> CsvColumn {
     let stem = of.name.strip_suffix(unit).unwrap_or(of.name);
     let stem = stem.trim_end_matches('_');
-    Figure::new(stem, unit, Over::Interval, of.of)
+    CsvColumn::new(stem, unit, Over::Interval, of.of)
 }
 
-fn rates() -> Vec<Figure> {
+fn rates() -> Vec<CsvColumn> {
     use Over::{Interval, Middle, Sum};
-    let rate = |stem: &str, unit, of: fn(&Run) -> Option<f64>| Figure {
+    let rate = |stem: &str, unit, of: fn(&Run) -> Option<f64>| CsvColumn {
         is_rate: true,
-        ..Figure::new(stem, unit, Interval, of)
+        ..CsvColumn::new(stem, unit, Interval, of)
     };
     vec![
         rate("throughput", "per_s", |run| {
             // A fault leaves no rate that means anything.
             run.recovery.is_none().then_some(run.throughput_per_s)
         }),
-        Figure::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
+        CsvColumn::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
         rate("of_ideal", "share", |run| run.of_ideal),
-        Figure::new("operations", "", Sum, |run| Some(run.operations as f64)),
-        Figure::new("window", "s", Middle, |run| Some(run.window.window_s)),
-        Figure::new("warmup", "s", Middle, |run| Some(run.window.warmup_s)),
-        Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
-        Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
+        CsvColumn::new("operations", "", Sum, |run| Some(run.operations as f64)),
+        CsvColumn::new("window", "s", Middle, |run| Some(run.window.window_s)),
+        CsvColumn::new("warmup", "s", Middle, |run| Some(run.window.warmup_s)),
+        CsvColumn::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
+        CsvColumn::new("release_phase", "s", Interval, |run| run.release_phase_s),
         known(figures::BLOCKED, "share"),
         known(figures::FREE, "share"),
     ]
@@ -251,7 +251,7 @@ fn rates() -> Vec<Figure> {
 
 /// Percentiles that account for the attempts and requests which the end of a window cut
 /// off, or the bound above which they lie.
-fn waits(runs: &[&Run]) -> Vec<Figure> {
+fn waits(runs: &[&Run]) -> Vec<CsvColumn> {
     let mut all = Vec::new();
     type Getter = fn(&Run) -> Option<&Waits>;
     let modes: [(&str, Getter, &[&str]); 3] = [
@@ -272,12 +272,12 @@ fn waits(runs: &[&Run]) -> Vec<Figure> {
             let known = move |run: &Run| Some(*waits(run)?.kaplan_meier.get(name)? as f64);
             let stem = format!("{stem}_{name}");
             let above = format!("{stem}_at_least");
-            all.push(Figure::new(stem, "ns", Over::Interval, known));
+            all.push(CsvColumn::new(stem, "ns", Over::Interval, known));
             let least = move |run: &Run| Some(*waits(run)?.at_least.get(name)? as f64);
-            all.push(Figure::new(above, "ns", Over::Middle, least));
+            all.push(CsvColumn::new(above, "ns", Over::Middle, least));
         }
     }
-    all.push(Figure::new("censored", "", Over::Sum, |run| {
+    all.push(CsvColumn::new("censored", "", Over::Sum, |run| {
         run.acquire_ns.as_ref().map(|waits| waits.censored as f64)
     }));
     all.extend(distribution("granted_wait", runs, |run| {
@@ -286,11 +286,11 @@ fn waits(runs: &[&Run]) -> Vec<Figure> {
     for name in Percentiles::NAMES {
         let stem = format!("response_{name}");
         let of = move |run: &Run| response(run, name);
-        let mut known = Figure::new(stem, "ns", Over::Interval, of);
+        let mut known = CsvColumn::new(stem, "ns", Over::Interval, of);
         known.requests = Some(("response_ns", name, false));
         let stem = format!("response_{name}_at_least");
         let of = move |run: &Run| response_at_least(run, name);
-        let mut above = Figure::new(stem, "ns", Over::Middle, of);
+        let mut above = CsvColumn::new(stem, "ns", Over::Middle, of);
         above.requests = Some(("response_ns", name, true));
         all.extend([known, above]);
     }
@@ -299,7 +299,7 @@ fn waits(runs: &[&Run]) -> Vec<Figure> {
         let spread = spread.map(|waits| &waits.granted);
         run.times.response_ns.as_ref().or(spread)
     }));
-    let is_count = |figure: &Figure| figure.unit.is_empty();
+    let is_count = |figure: &CsvColumn| figure.unit.is_empty();
     all.iter_mut()
         .for_each(|figure| figure.is_time = !is_count(figure));
     all
@@ -323,9 +323,9 @@ fn response_at_least(run: &Run, name: &str) -> Option<f64> {
     above.get(name).map(|ns| *ns as f64)
 }
 
-fn fairness() -> Vec<Figure> {
+fn fairness() -> Vec<CsvColumn> {
     let share = |stem: &str, of: fn(&PerWorker) -> f64| {
-        Figure::new(stem, "", Over::Fairness, move |run| {
+        CsvColumn::new(stem, "", Over::Fairness, move |run| {
             run.per_worker.as_ref().map(of)
         })
     };
@@ -339,13 +339,13 @@ fn fairness() -> Vec<Figure> {
         share("dispersion", |s| s.dispersion),
         share("top_half_share", |s| s.top_half_share),
         share("rotations", |s| s.rotations),
-        Figure::new("longest_wait", "ns", Over::Most, |run| {
+        CsvColumn::new("longest_wait", "ns", Over::Most, |run| {
             Some(run.per_worker?.longest_wait_ns? as f64)
         }),
-        Figure::new("longest_streak", "", Over::Most, |run| {
+        CsvColumn::new("longest_streak", "", Over::Most, |run| {
             Some(run.per_worker?.longest_streak? as f64)
         }),
-        Figure::new("longest_streak_while_waited", "", Over::Most, |run| {
+        CsvColumn::new("longest_streak_while_waited", "", Over::Most, |run| {
             Some(run.per_worker?.longest_streak_while_waited? as f64)
         }),
     ];
@@ -358,10 +358,10 @@ fn distribution(
     stem: &str,
     runs: &[&Run],
     find: impl Fn(&Run) -> Option<&Distribution> + Clone + 'static,
-) -> Vec<Figure> {
+) -> Vec<CsvColumn> {
     let figure = |name: &str, unit, over, of: fn(&Distribution) -> Option<f64>| {
         let find = find.clone();
-        Figure::new(format!("{stem}_{name}"), unit, over, move |run| {
+        CsvColumn::new(format!("{stem}_{name}"), unit, over, move |run| {
             of(find(run)?)
         })
     };
@@ -378,7 +378,7 @@ fn distribution(
     for name in Percentiles::NAMES {
         let find = find.clone();
         let of = move |run: &Run| find(run)?.percentiles.get(name).map(|ns| *ns as f64);
-        let mut figure = Figure::new(format!("{stem}_{name}"), "ns", Over::Interval, of);
+        let mut figure = CsvColumn::new(format!("{stem}_{name}"), "ns", Over::Interval, of);
         let pooled = OPEN_LOOP.iter().find(|(known, _)| *known == stem);
         figure.requests = pooled.map(|(_, field)| (*field, name, false));
         all.push(figure);
@@ -391,7 +391,7 @@ fn distribution(
     for time in times {
         let (find, stem) = (find.clone(), format!("{stem}_over_{time}"));
         let of = move |run: &Run| find(run)?.over.get(&time).copied();
-        all.push(Figure::new(stem, "share", Over::Interval, of));
+        all.push(CsvColumn::new(stem, "share", Over::Interval, of));
     }
     for figure in &mut all {
         figure.is_time = !figure.unit.is_empty();
@@ -437,35 +437,35 @@ static OTHERS: &[(&str, Part)] = &[
     }),
 ];
 
-fn costs() -> Vec<Figure> {
+fn costs() -> Vec<CsvColumn> {
     use Over::{Interval, Sum};
     let cpu = |stem: &str, of: fn(&Run) -> Option<f64>| {
-        Figure::new(stem, "us_per_waiting_minute", Interval, of)
+        CsvColumn::new(stem, "us_per_waiting_minute", Interval, of)
     };
     vec![
         known(figures::CPU, "us_per_operation"),
-        Figure::new("cpu", "s", Sum, |run| run.cpu.cpu_s),
-        Figure::new("cpu_user", "s", Sum, |run| run.cpu.cpu_user_s),
-        Figure::new("cpu_system", "s", Sum, |run| run.cpu.cpu_system_s),
-        Figure::new("spun", "s", Sum, |run| run.cpu.spun_s),
-        Figure::new("children_user", "s", Sum, |run| run.cpu.children_user_s),
-        Figure::new("children_system", "s", Sum, |run| run.cpu.children_system_s),
+        CsvColumn::new("cpu", "s", Sum, |run| run.cpu.cpu_s),
+        CsvColumn::new("cpu_user", "s", Sum, |run| run.cpu.cpu_user_s),
+        CsvColumn::new("cpu_system", "s", Sum, |run| run.cpu.cpu_system_s),
+        CsvColumn::new("spun", "s", Sum, |run| run.cpu.spun_s),
+        CsvColumn::new("children_user", "s", Sum, |run| run.cpu.children_user_s),
+        CsvColumn::new("children_system", "s", Sum, |run| run.cpu.children_system_s),
         known(figures::SERVER_CPU, "us_per_operation"),
         known(figures::ROUND_TRIPS, "per_grant"),
-        Figure::new("network", "bytes_per_grant", Interval, |run| {
+        CsvColumn::new("network", "bytes_per_grant", Interval, |run| {
             Some(run.traffic?.for_each_grant()?.1)
         }),
-        Figure::new("failovers", "", Sum, |run| {
+        CsvColumn::new("failovers", "", Sum, |run| {
             Some(run.traffic?.failovers? as f64)
         }),
-        Figure::new("server_memory", "bytes_per_held_lock", Interval, |run| {
+        CsvColumn::new("server_memory", "bytes_per_held_lock", Interval, |run| {
             run.server?.bytes_per_held_lock
         }),
-        Figure::new("null_cpu", "us_per_operation", Interval, |run| {
+        CsvColumn::new("null_cpu", "us_per_operation", Interval, |run| {
             run.null.as_ref().map(|null| null.cpu_us_per_operation)
         }),
-        Figure::new("waiting", "", Interval, Run::waiting),
-        Figure::new(
+        CsvColumn::new("waiting", "", Interval, Run::waiting),
+        CsvColumn::new(
             "waiting_round_trips",
             "per_waiting_minute",
             Interval,
@@ -473,21 +473,21 @@ fn costs() -> Vec<Figure> {
         ),
         cpu("waiting_cpu", Run::waiting_cpu_us_per_minute),
         cpu("waiting_server_cpu", Run::waiting_server_cpu_us_per_minute),
-        Figure::new("context_switches", "", Sum, |run| {
+        CsvColumn::new("context_switches", "", Sum, |run| {
             run.cpu.context_switches.map(|n| n as f64)
         }),
-        Figure::new("idle_mean", "ns", Interval, |run| run.idle_mean_ns),
-        Figure::new("stamp_every", "", Over::Middle, |run| {
+        CsvColumn::new("idle_mean", "ns", Interval, |run| run.idle_mean_ns),
+        CsvColumn::new("stamp_every", "", Over::Middle, |run| {
             run.stamp_every.map(|n| n as f64)
         }),
-        Figure::new("stamped", "", Sum, |run| run.stamped.map(|n| n as f64)),
+        CsvColumn::new("stamped", "", Sum, |run| run.stamped.map(|n| n as f64)),
     ]
 }
 
 /// What locks cost that are held for a time.
-fn kept() -> Vec<Figure> {
+fn kept() -> Vec<CsvColumn> {
     let each = |stem: &str, unit, of: fn(&Kept) -> Option<f64>| {
-        Figure::new(stem, unit, Over::Interval, move |run| {
+        CsvColumn::new(stem, unit, Over::Interval, move |run| {
             of(run.kept.as_deref()?)
         })
     };
@@ -511,9 +511,9 @@ fn kept() -> Vec<Figure> {
     ]
 }
 
-fn connections() -> Vec<Figure> {
+fn connections() -> Vec<CsvColumn> {
     let each = |stem: &str, unit, of: fn(&Connections) -> Option<f64>| {
-        Figure::new(stem, unit, Over::Interval, move |run| {
+        CsvColumn::new(stem, unit, Over::Interval, move |run| {
             of(run.connections.as_deref()?)
         })
     };
@@ -536,13 +536,13 @@ fn connections() -> Vec<Figure> {
 }
 
 /// What became of requests that were planned, or kept in flight.
-fn requests() -> Vec<Figure> {
+fn requests() -> Vec<CsvColumn> {
     let in_flight = |run: &Run| Some(run.spread.as_ref()?.in_flight as f64);
     let all = [
-        Figure::new("in_flight", "", Over::Interval, in_flight),
+        CsvColumn::new("in_flight", "", Over::Interval, in_flight),
         known(figures::IN_FLIGHT, ""),
         known(figures::AT_SERVER, ""),
     ];
     // What makes a point of generators INVALID.
-    all.map(Figure::evidence).into()
+    all.map(CsvColumn::evidence).into()
 }

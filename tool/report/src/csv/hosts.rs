@@ -3,10 +3,10 @@
 use jostle_model::hosts::HostPart;
 
 /// A name with its unit, the unit alone, and where a host's part has it.
-type Figure = (&'static str, &'static str, fn(&HostPart) -> Option<f64>);
+type HostColumn = (&'static str, &'static str, fn(&HostPart) -> Option<f64>);
 
 /// A figure of a host that is INVALID is printed only where it is evidence.
-pub(super) static EVIDENCE: &[Figure] = &[
+pub(super) static EVIDENCE: &[HostColumn] = &[
     ("clock_ahead_ns", "ns", |part| {
         Some(part.clock_ahead_ns as f64)
     }),
@@ -26,7 +26,7 @@ pub(super) static EVIDENCE: &[Figure] = &[
 ];
 
 /// The others.
-pub(super) static FIGURES: &[Figure] = &[
+pub(super) static FIGURES: &[HostColumn] = &[
     ("throughput_per_s", "per_s", |part| {
         Some(part.throughput_per_s)
     }),

@@ -3,7 +3,7 @@
 
 use super::chapter::chapters;
 use super::conclusion::{finding, first_clause, subject};
-use super::figures::{Figure, answer};
+use super::figures::{Drawing, answer};
 use super::scale::{Scale, cut};
 use super::svg::{drawn_size, style};
 use crate::ResultSet;
@@ -145,7 +145,7 @@ struct Drawn {
 }
 
 /// Its drawing, or as many of its small multiples as stand beside each other.
-fn drawn(figure: &Figure) -> Option<Drawn> {
+fn drawn(figure: &Drawing) -> Option<Drawn> {
     let all = &figure.charts;
     let (width, height) = drawn_size(all.first()?);
     let several = all.len() > 1;

@@ -35,12 +35,12 @@ pub(super) struct Group {
     /// The question's subject.
     pub title: &'static str,
     /// In the order in which they are read.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<Drawing>,
 }
 
 /// One figure: a drawing, or one for each series, and its data.
 #[derive(Debug)]
-pub(crate) struct Figure {
+pub(crate) struct Drawing {
     /// What it shows.
     pub title: String,
     /// What a reader has to know to read it.
@@ -51,7 +51,7 @@ pub(crate) struct Figure {
     pub data: Data,
 }
 
-impl Figure {
+impl Drawing {
     /// The class that makes it as wide as its drawings, whatever its caption.
     pub(super) fn width(&self) -> &'static str {
         match &self.charts[..] {
@@ -116,7 +116,7 @@ impl Cell {
 
 /// All groups of a chapter that have anything to show, without the figures that are
 /// its `answer` already.
-pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
+pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Drawing]) -> Vec<Group> {
     if chapter.workload == Workload::Recover {
         // One grant for each waiter is no rate, and its answer shows each.
         return Vec::new();
@@ -136,7 +136,7 @@ pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
         ("Other times", banded(Subject::Other)),
         ("The machine and the tool", measured(Subject::Machine)),
     ];
-    let shown = |figure: &Figure| answer.iter().any(|other| other.title == figure.title);
+    let shown = |figure: &Drawing| answer.iter().any(|other| other.title == figure.title);
     let groups = groups.into_iter().map(|(title, mut figures)| {
         figures.retain(|figure| !shown(figure));
         (title, figures)
@@ -147,7 +147,7 @@ pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
         .collect()
 }
 
-fn both(mut first: Vec<Figure>, second: Vec<Figure>) -> Vec<Figure> {
+fn both(mut first: Vec<Drawing>, second: Vec<Drawing>) -> Vec<Drawing> {
     first.extend(second);
     first
 }

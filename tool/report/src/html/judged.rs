@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Style, frame};
 use super::document;
-use super::figures::{Data, Figure, Panel};
+use super::figures::{Data, Drawing, Panel};
 use super::headline::grid;
 use super::scale::{Axis, Scale};
 use super::units::Unit;
@@ -55,7 +55,7 @@ fn run(watched: &Watched) -> Markup {
 }
 
 /// What was watched over the time of the run, in the order of the page.
-pub(super) fn figures(watched: &Watched) -> Vec<Figure> {
+pub(super) fn figures(watched: &Watched) -> Vec<Drawing> {
     let figures = [
         ("Busiest threads", Unit::Share, busy(watched)),
         ("Kept from running", Unit::Share, kept(watched)),
@@ -212,7 +212,7 @@ fn unread(watched: &Watched) -> Vec<Line> {
 }
 
 /// None where all lines are empty.
-fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<Figure> {
+fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<Drawing> {
     let all: Vec<f64> = lines
         .iter()
         .flat_map(|(_, values)| values)
@@ -238,7 +238,7 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<
             chart.label(&style.colour(), *last, name);
         }
     }
-    Some(Figure {
+    Some(Drawing {
         title: title.to_owned(),
         note: String::new(),
         charts: vec![Panel::alone(

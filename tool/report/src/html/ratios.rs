@@ -2,7 +2,7 @@
 //! its interval, and the finding. A row of the drawing is a point.
 
 use super::chapter::Chapter;
-use super::figures::{Cell, Data, Figure, LARGE, Panel};
+use super::figures::{Cell, Data, Drawing, LARGE, Panel};
 use super::scale::cut;
 use super::units::trimmed;
 use crate::ResultSet;
@@ -31,12 +31,12 @@ const TICKS: [f64; 17] = [
 ];
 
 /// Experiments of a chapter that are compared with its first one.
-pub(super) fn of_chapter(chapter: &Chapter<'_>, sets: &[ResultSet]) -> Vec<Figure> {
+pub(super) fn of_chapter(chapter: &Chapter<'_>, sets: &[ResultSet]) -> Vec<Drawing> {
     let members: Vec<&ResultSet> = chapter.sets.iter().map(|at| &sets[*at]).collect();
     against_first(&members, &chapter.labels)
 }
 
-fn against_first(sets: &[&ResultSet], labels: &[String]) -> Vec<Figure> {
+fn against_first(sets: &[&ResultSet], labels: &[String]) -> Vec<Drawing> {
     // Ratios of many would be no longer read.
     const EXPERIMENTS: usize = 4;
     if sets.len() > EXPERIMENTS {
@@ -80,7 +80,7 @@ fn distinct<'l>(new: &'l str, base: &'l str) -> [&'l str; 2] {
 const WITHIN: f64 = 0.05;
 
 /// None where no point can be compared.
-pub(super) fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
+pub(super) fn figure(comparison: &Comparison, title: &str) -> Option<Drawing> {
     let rows: Vec<&Compared> = comparison.rows.iter().map(|(_, row)| row).collect();
     if rows.is_empty() {
         return None;
@@ -91,7 +91,7 @@ pub(super) fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
         n => format!("; {n} more rows are in the data"),
     };
     let drawing = draw(shown, comparison.within, title);
-    Some(Figure {
+    Some(Drawing {
         title: title.to_owned(),
         note: format!(
             "ratio of each figure and its 95 % interval, the machine's own change taken out; \

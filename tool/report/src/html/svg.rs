@@ -2,7 +2,7 @@
 //! ground, below its title, with the rules of the page's style that it needs.
 
 use super::chapter::chapters;
-use super::figures::{Figure, Panel, answer, groups};
+use super::figures::{Drawing, Panel, answer, groups};
 use super::scale::Scale;
 use super::{STYLE, ratios};
 use crate::ResultSet;
@@ -31,7 +31,7 @@ pub fn svg_files(sets: &[ResultSet]) -> Vec<SvgFile> {
         let groups = groups(chapter, &answers);
         let ratios = ratios::of_chapter(chapter, sets);
         let detail = groups.into_iter().flat_map(|group| group.figures);
-        let figures: Vec<Figure> = answers.into_iter().chain(ratios).chain(detail).collect();
+        let figures: Vec<Drawing> = answers.into_iter().chain(ratios).chain(detail).collect();
         add(&mut all, chapter.workload.as_str(), Scale::Log, &figures);
     }
     all
@@ -52,7 +52,7 @@ pub fn svg_files_of_judged(found: &[Judgements]) -> Vec<SvgFile> {
 }
 
 /// Each drawing of these figures, numbered on.
-fn add(all: &mut Vec<SvgFile>, of: &str, scale: Scale, figures: &[Figure]) {
+fn add(all: &mut Vec<SvgFile>, of: &str, scale: Scale, figures: &[Drawing]) {
     let style = style(scale);
     for figure in figures {
         for panel in &figure.charts {
@@ -65,7 +65,7 @@ fn add(all: &mut Vec<SvgFile>, of: &str, scale: Scale, figures: &[Figure]) {
     }
 }
 
-fn svg(figure: &Figure, panel: &Panel, style: &str) -> String {
+fn svg(figure: &Drawing, panel: &Panel, style: &str) -> String {
     let (width, height) = drawn_size(panel);
     let (whole, high) = (width + 2.0 * AROUND, height + TITLE + 2.0 * AROUND);
     let title = match &panel.label {

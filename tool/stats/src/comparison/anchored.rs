@@ -5,7 +5,7 @@
 //! different only if it is different under every mix. The extremes over all mixes are mixes
 //! of a single part.
 
-use super::figures::Figure;
+use super::figures::ComparedFigure;
 use crate::harm::upper_limit;
 use crate::intervals::median;
 use crate::ratio::{Ends, Ratio, nearest, outcome, unpaired_within};
@@ -82,7 +82,7 @@ const SESSIONS: f64 = 0.02;
 /// side has no run with an anchor, or none in a state in which the other has one.
 pub fn ratio(
     plan: &Plan,
-    figure: &Figure,
+    figure: &ComparedFigure,
     points: [&PointSummary<'_>; 2],
     within: f64,
 ) -> Option<Anchored> {
@@ -166,7 +166,7 @@ fn of_share(moved: f64, share: f64) -> f64 {
 }
 
 /// Runs that can be compared, and have the figure and an anchor.
-fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Run, Ends)> {
+fn anchored<'a>(point: &PointSummary<'a>, figure: &ComparedFigure) -> Vec<(&'a Run, Ends)> {
     let mut runs = point.comparable(figure.time, figure.of);
     runs.retain(|(run, [_, x, _])| run.around.anchor.is_some() && x.is_finite() && *x > 0.0);
     runs
@@ -178,7 +178,7 @@ fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Run, Ends
 /// idle, polls, timeouts and foreign hosts there is nothing but the machine's
 /// own acts. With a hold that bounds the throughput, they have what is missing
 /// to the ideal.
-fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Run>; 2]) -> Mix {
+fn mix(plan: &Plan, figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> Mix {
     let runs = || sides.iter().flatten();
     let connects = plan.workload == Workload::Connect;
     let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none())
@@ -220,7 +220,7 @@ fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Run>; 2]) -> Mix {
 /// in user mode. The kernel samples the modes: the upper 95 % limit of the ticks at which the
 /// worker was elsewhere, of the side that has more. With several workers the one for whom the
 /// others wait may be in a call all the time.
-fn calls(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
+fn calls(figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> f64 {
     let of_side = |side: &Vec<&Run>| {
         let mut ticks = [0.0; 2];
         for run in side.iter().filter(|run| run.at.workers == Some(1)) {
@@ -237,7 +237,7 @@ fn calls(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
 }
 
 /// The share of the time that is not hold: what a throughput lacks to the ideal.
-fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
+fn beyond_the_hold(figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> f64 {
     let of_ideal = |side: &Vec<&Run>| {
         let shares: Option<Vec<f64>> = side.iter().map(|run| run.of_ideal).collect();
         median(&shares?)

@@ -18,7 +18,7 @@ pub enum Better {
 
 /// A figure of a run.
 #[derive(Debug)]
-pub struct Figure {
+pub struct ComparedFigure {
     /// As in the result file.
     pub name: &'static str,
     /// In tables.
@@ -33,8 +33,8 @@ pub struct Figure {
 }
 
 /// Such as it grows with the machine's times; less is better.
-const fn time(figure: &figures::Figure, label: &'static str) -> Figure {
-    Figure {
+const fn time(figure: &figures::Figure, label: &'static str) -> ComparedFigure {
+    ComparedFigure {
         name: figure.name,
         label,
         better: Better::Less,
@@ -44,16 +44,16 @@ const fn time(figure: &figures::Figure, label: &'static str) -> Figure {
 }
 
 /// Memory, which has nothing to do with time.
-const fn bytes(figure: &figures::Figure, label: &'static str) -> Figure {
-    Figure {
+const fn bytes(figure: &figures::Figure, label: &'static str) -> ComparedFigure {
+    ComparedFigure {
         time: 0.0,
         ..time(figure, label)
     }
 }
 
 /// The headlines first. Responses are those of `rate`.
-pub static FIGURES: &[Figure] = &[
-    Figure {
+pub static FIGURES: &[ComparedFigure] = &[
+    ComparedFigure {
         better: Better::More,
         time: -1.0,
         ..time(THROUGHPUT, "ops/s")
@@ -72,11 +72,11 @@ pub static FIGURES: &[Figure] = &[
     time(HANDOFF_P50, "hand-off ns"),
     time(RELEASE_P50, "release ns"),
     time(BATCH_P50, "batch ns"),
-    Figure {
+    ComparedFigure {
         of: |run| p50(&run.times.response_ns),
         ..time(RESPONSE_P50, "response p50 ns")
     },
-    Figure {
+    ComparedFigure {
         of: |run| p99(&run.times.response_ns),
         ..time(RESPONSE_P99, "response p99 ns")
     },
@@ -85,7 +85,7 @@ pub static FIGURES: &[Figure] = &[
 
 /// Whether a figure is the one that a workload is known by: what the table of
 /// `connect` leads with, else the throughput.
-pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
+pub fn is_headline(plan: &Plan, figure: &ComparedFigure) -> bool {
     figure.name
         == match (plan.workload.shape(), plan.only) {
             (Shape::Connect, None) => "connect_p50_ns",

@@ -12,7 +12,7 @@ use crate::checks::neighbours;
 use crate::intervals::median;
 use crate::ratio::{Outcome, Ratio, by_block, outcome, unpaired};
 use crate::summary::PointSummary;
-use figures::{Better, FIGURES, Figure, is_headline};
+use figures::{Better, ComparedFigure, FIGURES, is_headline};
 use jostle_model::Plan;
 use jostle_model::record::{At, Claim, Status};
 
@@ -51,7 +51,7 @@ pub struct Compared {
     /// The point.
     pub at: At,
     /// What is compared.
-    pub figure: &'static Figure,
+    pub figure: &'static ComparedFigure,
     /// Median over the runs of BASE.
     pub base: f64,
     /// Median over the runs of NEW.
@@ -122,7 +122,7 @@ pub fn compare_figure(
 
 fn one(
     plan: &Plan,
-    figure: &'static Figure,
+    figure: &'static ComparedFigure,
     base: &PointSummary<'_>,
     new: &PointSummary<'_>,
     how: How,

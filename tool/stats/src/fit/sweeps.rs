@@ -71,7 +71,7 @@ pub static SWEPT: &[Swept] = &[
 
 /// A cost of a run.
 #[derive(Debug)]
-pub struct Figure {
+pub struct FittedFigure {
     /// In result files, with its unit.
     pub name: &'static str,
     /// In sentences, before "per lock" or "per operation".
@@ -86,8 +86,8 @@ pub struct Figure {
 const PER_OPERATION: &str = "time_per_operation_ns";
 
 /// Of each operation, or of a call by itself.
-const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool) -> Figure {
-    Figure {
+const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool) -> FittedFigure {
+    FittedFigure {
         name: figure.name,
         what,
         per_operation,
@@ -96,8 +96,8 @@ const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool)
 }
 
 /// The figures that are fitted, the one that closes the table first.
-pub static FIGURES: &[Figure] = &[
-    Figure {
+pub static FIGURES: &[FittedFigure] = &[
+    FittedFigure {
         name: PER_OPERATION,
         what: "time",
         per_operation: true,
@@ -108,7 +108,7 @@ pub static FIGURES: &[Figure] = &[
         },
     },
     cost(CONNECT_P50, "time in connect()", false),
-    Figure {
+    FittedFigure {
         // Beside connect() it is next to nothing.
         of: |run| (BIND_P50.of)(run).filter(|_| run.times.connect_ns.is_none()),
         ..cost(BIND_P50, "time in bind()", false)
@@ -183,7 +183,7 @@ fn rest(mut at: At, swept: &Swept) -> At {
     at
 }
 
-impl Figure {
+impl FittedFigure {
     /// The figure of one run, as the point takes it: the time of an operation from the slices
     /// that its rate is from.
     pub fn within(&self, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
@@ -195,7 +195,7 @@ impl Figure {
     }
 }
 
-fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<Sample> {
+fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &FittedFigure) -> Vec<Sample> {
     let mut samples: Vec<Sample> = points
         .iter()
         .filter_map(|point| {
@@ -226,7 +226,7 @@ fn usl_applies(experiment: &Experiment, swept: &Swept, points: &[&PointSummary<'
         && (served || most.is_some_and(|most| most <= experiment.environment.cores))
 }
 
-fn record(experiment: &Experiment, figure: &Figure, samples: &[Sample]) -> Fit {
+fn record(experiment: &Experiment, figure: &FittedFigure, samples: &[Sample]) -> Fit {
     let found = growth(samples);
     let exponent = match found.finding {
         Finding::Laws | Finding::Power => exponent::exponent(samples, experiment.plan.seed()),

@@ -8,7 +8,7 @@
 use super::Common;
 use crate::grants::Pen;
 use crate::order::{ContendOrder, RunOrder};
-use crate::page::{Figure, Page, SLICES, Shared, WRITERS, Word, phase};
+use crate::page::{Page, PageHistogram, SLICES, Shared, WRITERS, Word, phase};
 use crate::witness::{Before, Guard};
 use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
@@ -307,9 +307,11 @@ impl<'a> Recorder<'a> {
             self.page.add(Word::Operations, 1);
             self.page.add(Word::Stamped, 1);
             self.figures.fold(self.waits_of(of.mode), wait);
-            self.figures.fold(Figure::Hold, of.release - of.grant);
+            self.figures
+                .fold(PageHistogram::Hold, of.release - of.grant);
             if answered {
-                self.figures.fold(Figure::Release, released - of.release);
+                self.figures
+                    .fold(PageHistogram::Release, released - of.release);
             }
             self.page.raise(Word::LongestWait, wait);
             self.figures
@@ -335,10 +337,10 @@ impl<'a> Recorder<'a> {
     }
 
     #[inline(always)]
-    fn waits_of(&self, mode: Mode) -> Figure {
+    fn waits_of(&self, mode: Mode) -> PageHistogram {
         match mode {
             Mode::Exclusive if self.contend.shared > 0.0 => WRITERS,
-            _ => Figure::Acquire,
+            _ => PageHistogram::Acquire,
         }
     }
 
@@ -347,12 +349,14 @@ impl<'a> Recorder<'a> {
     #[cold]
     fn warm_up(&self, of: &Grant, wait: u64, released: u64) {
         self.figures.touch(self.waits_of(of.mode), wait);
-        self.figures.touch(Figure::Hold, of.release - of.grant);
-        self.figures.touch(Figure::Release, released - of.release);
+        self.figures
+            .touch(PageHistogram::Hold, of.release - of.grant);
+        self.figures
+            .touch(PageHistogram::Release, released - of.release);
         if of.before.release > of.attempt {
             let handoff = of.grant.saturating_sub(of.before.release);
-            self.figures.touch(Figure::HandoffSame, handoff);
-            self.figures.touch(Figure::HandoffCross, handoff);
+            self.figures.touch(PageHistogram::HandoffSame, handoff);
+            self.figures.touch(PageHistogram::HandoffCross, handoff);
         }
     }
 
@@ -378,7 +382,7 @@ impl<'a> Recorder<'a> {
         };
         self.page.add(word, 1);
         if attempt > 0 {
-            self.figures.fold(Figure::Refused, now - attempt);
+            self.figures.fold(PageHistogram::Refused, now - attempt);
             let writes = self.page.get(Word::Writes);
             self.page.add(Word::WritesFailed, writes);
             self.page
@@ -403,9 +407,9 @@ pub(crate) fn handed_over(
     }
     let crossed = before.cpu != UNKNOWN_CPU && cpu != UNKNOWN_CPU && before.cpu != cpu;
     let figure = if crossed {
-        Figure::HandoffCross
+        PageHistogram::HandoffCross
     } else {
-        Figure::HandoffSame
+        PageHistogram::HandoffSame
     };
     figures.fold(figure, grant.saturating_sub(before.release));
 }

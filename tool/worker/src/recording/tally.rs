@@ -5,7 +5,7 @@ use super::Common;
 use super::recorder::handed_over;
 use crate::grants::Pen;
 use crate::order::{HoldOrder, RunOrder, StreamOrder};
-use crate::page::{Figure, Page, SLICES, Stage, Word};
+use crate::page::{Page, PageHistogram, SLICES, Stage, Word};
 use crate::witness::{Before, Guard};
 use jostle_model::plan::{Measure, Names};
 use jostle_stats::rng::Rng;
@@ -249,7 +249,8 @@ impl<'a> Tally<'a> {
         if pair.stamped {
             let released = self.clock.now();
             self.acquired(nth, pair.grant - pair.attempt);
-            self.figures.fold(Figure::Release, released - pair.release);
+            self.figures
+                .fold(PageHistogram::Release, released - pair.release);
         }
     }
 
@@ -257,7 +258,7 @@ impl<'a> Tally<'a> {
     #[inline(always)]
     pub(crate) fn acquired(&self, nth: u64, took: u64) {
         self.page.add(Word::Stamped, 1);
-        self.figures.fold(Figure::Acquire, took);
+        self.figures.fold(PageHistogram::Acquire, took);
         self.page.raise(Word::LongestWait, took);
         self.figures.slice(self.slice(nth), Some(took));
     }
@@ -268,7 +269,7 @@ impl<'a> Tally<'a> {
         self.page.add(Word::Operations, 1);
         if from > 0 {
             let took = self.clock.now() - from;
-            self.figures.fold(Figure::Release, took);
+            self.figures.fold(PageHistogram::Release, took);
             self.figures.slice_releases(self.slice(nth), 1, took);
         }
     }
@@ -292,11 +293,11 @@ impl<'a> Tally<'a> {
         }
         let slice = self.slice(nth);
         if kind == BatchKind::Releases {
-            self.figures.fold(Figure::Release, took);
+            self.figures.fold(PageHistogram::Release, took);
             self.figures.slice_releases(slice, count, alone);
         } else {
             self.page.add(Word::Stamped, count);
-            self.figures.fold(Figure::Acquire, took);
+            self.figures.fold(PageHistogram::Acquire, took);
             self.figures.slice_batch(slice, count, alone);
         }
     }

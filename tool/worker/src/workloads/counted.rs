@@ -11,7 +11,7 @@ use super::locking::{Handle, is_answered};
 use super::renewals::Renewals;
 use crate::crew::{Crew, Used};
 use crate::order::{HoldOrder, StreamOrder};
-use crate::page::{Figure, Shared, Word};
+use crate::page::{PageHistogram, Shared, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
 use jostle_targets::{BatchKind, CallError, Calls, Lock, Locks, Mode, Outcome, Wait};
@@ -21,11 +21,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 // workers who neither hold nor renew leave empty.
 
 /// How long sessions took to be open.
-pub const OPEN: Figure = Figure::Hold;
+pub const OPEN: PageHistogram = PageHistogram::Hold;
 /// How long it took to end them, once the lock was released.
-pub const CLOSE: Figure = Figure::Renewal;
+pub const CLOSE: PageHistogram = PageHistogram::Renewal;
 /// From the beginning of the one to the end of the other.
-pub const CYCLE: Figure = Figure::Refused;
+pub const CYCLE: PageHistogram = PageHistogram::Refused;
 
 /// One worker at the common start, whose calls are not pairs one by one.
 struct Course<'a, L> {

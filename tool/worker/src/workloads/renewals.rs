@@ -5,7 +5,7 @@
 //! cannot have begun before that. Where nothing has to be renewed, nothing is done, at no
 //! cost. The keeper decides how long locks are kept.
 
-use crate::page::{Figure, Page, Word};
+use crate::page::{Page, PageHistogram, Word};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_targets::{CallError, Keeping, Lock};
@@ -225,7 +225,7 @@ impl<'a> Renewals<'a> {
             }
             let is_over = agenda.is_over(lease, answered_ns);
             let late_ns = agenda.late_ns(lease, answered_ns);
-            self.page.fold(Figure::Renewal, late_ns);
+            self.page.fold(PageHistogram::Renewal, late_ns);
             self.page.add(Word::Renewals, 1);
             self.page.add(Word::RenewedLate, u64::from(is_over));
             agenda.leases.push_back(Lease { asked_ns, ..lease });
@@ -493,7 +493,7 @@ mod tests {
             renewals.renew_due(&mut server).unwrap();
             let page = shared.page(0);
             assert_eq!(page.get(Word::RenewedLate), 4);
-            assert!(crate::page::merged([page], &[Figure::Renewal]).max >= 1_000_000);
+            assert!(crate::page::merged([page], &[PageHistogram::Renewal]).max >= 1_000_000);
         }
     }
 }

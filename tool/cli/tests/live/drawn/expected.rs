@@ -261,14 +261,14 @@ pub(super) fn wanted(
 }
 
 /// The figure whose growth is drawn.
-fn grown(title: &str) -> Option<&'static sweeps::Figure> {
+fn grown(title: &str) -> Option<&'static sweeps::FittedFigure> {
     let what = title.strip_prefix("Growth of ")?;
     let what = what.split_once(" per ").map_or(what, |(what, _)| what);
     sweeps::FIGURES.iter().find(|figure| figure.what == what)
 }
 
 /// Nanoseconds of a figure's unit.
-fn scale(figure: &sweeps::Figure) -> f64 {
+fn scale(figure: &sweeps::FittedFigure) -> f64 {
     if figure.name.contains("_us") {
         1e3
     } else {

@@ -5,7 +5,7 @@ use crate::order::{Merged, Running, Used, shares};
 use jostle_harness::harness_ns;
 use jostle_model::plan::Measure;
 use jostle_sys::stat::CpuClock;
-use jostle_worker::page::{self, Figure, Page, Stage, WRITERS, Word};
+use jostle_worker::page::{self, Page, PageHistogram, Stage, WRITERS, Word};
 
 impl Run<'_> {
     /// Looks at the sockets, and tells the parent how far the run is, where somebody watches,
@@ -59,9 +59,9 @@ impl Run<'_> {
             0 | 1 => "acquire_ns",
             _ => "batch_ns",
         };
-        let figures: &[Figure] = match self.order.has_readers() {
-            true => &[Figure::Acquire, WRITERS],
-            false => &[Figure::Acquire],
+        let figures: &[PageHistogram] = match self.order.has_readers() {
+            true => &[PageHistogram::Acquire, WRITERS],
+            false => &[PageHistogram::Acquire],
         };
         let pages = (0..self.order.workers).map(|worker| self.shared.page(worker));
         let merged = page::merged(pages, figures);

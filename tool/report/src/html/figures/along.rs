@@ -1,7 +1,7 @@
 //! Along the run: its ten slices, a drawing for each series with a line for
 //! each point, and whether they drift.
 
-use super::{Cell, Chapter, Data, Figure, panels};
+use super::{Cell, Chapter, Data, Drawing, panels};
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame};
 use crate::html::scale::Axis;
@@ -90,7 +90,7 @@ impl Course<'_, '_> {
 }
 
 /// Those that were recorded.
-pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Drawing> {
     let counted = !chapter.workload.has_window();
     let requests = matches!(chapter.workload, Workload::Rate | Workload::Spread);
     let tracks = TRACKS.iter().filter(|track| match track.title {
@@ -101,7 +101,7 @@ pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     tracks.filter_map(|track| figure(chapter, track)).collect()
 }
 
-fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Figure> {
+fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Drawing> {
     let all: Vec<(&Series<'_>, Vec<Course<'_, '_>>)> = chapter
         .series
         .iter()
@@ -123,7 +123,7 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Figure> {
             draw(chapter, track, size, &all, shown)
         }),
     };
-    Some(Figure {
+    Some(Drawing {
         title: track.title.to_owned(),
         note: match steady {
             true => "steady along the run at every point: no drift, and no burst".to_owned(),

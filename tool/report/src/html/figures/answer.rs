@@ -2,7 +2,7 @@
 //!
 //! Which they are for a workload stands in its row of [`crate::workloads`].
 
-use super::{Chapter, Figure};
+use super::{Chapter, Drawing};
 use crate::workloads::shown;
 
 /// Drawings of a main figure, at most: side by side on a screen.
@@ -15,18 +15,18 @@ pub(crate) struct Answer {
     /// Where nothing is.
     pub(crate) beside: &'static str,
     /// In the order of preference; of those that were measured the first two.
-    pub(crate) of: &'static [fn(&Chapter<'_>) -> Option<Figure>],
+    pub(crate) of: &'static [fn(&Chapter<'_>) -> Option<Drawing>],
 }
 
 /// The question of a chapter and the drawings that answer it; None where nothing of
 /// them was measured.
-pub(crate) fn answer(chapter: &Chapter<'_>) -> Option<(&'static str, Vec<Figure>)> {
+pub(crate) fn answer(chapter: &Chapter<'_>) -> Option<(&'static str, Vec<Drawing>)> {
     let answer = &shown(chapter.workload).answer;
     let figures = answer.of.iter().filter_map(|figure| figure(chapter));
-    let mut figures: Vec<Figure> = figures.collect();
+    let mut figures: Vec<Drawing> = figures.collect();
     // What the title says is seen first.
     let leads =
-        |figure: &Figure| !chapter.lead.is_empty() && figure.title.starts_with(chapter.lead);
+        |figure: &Drawing| !chapter.lead.is_empty() && figure.title.starts_with(chapter.lead);
     figures.sort_by_key(|figure| !leads(figure));
     figures.truncate(DRAWINGS);
     let question = match chapter.sweeps() {

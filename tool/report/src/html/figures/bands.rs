@@ -2,7 +2,7 @@
 //! bands, on the same axes, so that drawings can be compared.
 
 use super::{
-    Cell, Chapter, Data, Figure, Known, Subject, chart, cross, draw_stretch, is_crowded, known,
+    Cell, Chapter, Data, Drawing, Known, Subject, chart, cross, draw_stretch, is_crowded, known,
     mark, panels, stretches, told,
 };
 use crate::html::chapter::{Series, Spot};
@@ -200,9 +200,9 @@ fn over_runs(spread: &Spread, spot: &Spot<'_>) -> Levels {
 }
 
 /// Those of this subject that were measured.
-pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Drawing> {
     let spreads = spreads(chapter, subject);
-    let mut figures: Vec<Figure> = spreads.iter().filter_map(|s| figure(chapter, s)).collect();
+    let mut figures: Vec<Drawing> = spreads.iter().filter_map(|s| figure(chapter, s)).collect();
     // Where all hand-offs were of one kind, that kind's figure is the first again.
     if subject == Subject::HandOff && figures.len() == 2 {
         figures.truncate(1);
@@ -210,7 +210,7 @@ pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
     figures
 }
 
-fn figure(chapter: &Chapter<'_>, spread: &Spread) -> Option<Figure> {
+fn figure(chapter: &Chapter<'_>, spread: &Spread) -> Option<Drawing> {
     let levels = known(chapter, |spot| {
         let levels = match spot.point.times_are_usable() {
             true => over_runs(spread, spot),
@@ -222,7 +222,7 @@ fn figure(chapter: &Chapter<'_>, spread: &Spread) -> Option<Figure> {
     let charts = panels(chapter, &series, |size, shown| {
         draw(chapter, spread, size, &levels, shown)
     });
-    Some(Figure {
+    Some(Drawing {
         title: spread.title.clone(),
         note: spread.note.to_owned(),
         charts,

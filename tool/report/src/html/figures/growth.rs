@@ -4,7 +4,7 @@
 //! A drawing for each series, since what one allows would cover the others.
 
 use super::{
-    Cell, Chapter, Data, Figure, Series, Size, chart, cross, doubts, mark, panels, stretches,
+    Cell, Chapter, Data, Drawing, Series, Size, chart, cross, doubts, mark, panels, stretches,
 };
 use crate::html::chapter::Spot;
 use crate::html::chart::Mark;
@@ -17,7 +17,7 @@ use jostle_stats::intervals::median;
 use maud::Markup;
 
 /// One for each fitted figure.
-pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Drawing> {
     if !chapter.sweeps() {
         return Vec::new();
     }
@@ -25,12 +25,12 @@ pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
 }
 
 /// The fit of a series, if there is enough to draw one.
-fn fit_of<'s>(of: &sweeps::Figure, series: &'s Series<'_>) -> Option<&'s Fit> {
+fn fit_of<'s>(of: &sweeps::FittedFigure, series: &'s Series<'_>) -> Option<&'s Fit> {
     let mut fits = series.fits.iter();
     fits.find(|fit| fit.figure == of.name && fit.finding != Finding::TooFew.name())
 }
 
-fn figure(chapter: &Chapter<'_>, of: &sweeps::Figure) -> Option<Figure> {
+fn figure(chapter: &Chapter<'_>, of: &sweeps::FittedFigure) -> Option<Drawing> {
     let all = chapter.series.iter();
     let grown: Vec<&Series<'_>> = all.filter(|one| fit_of(of, one).is_some()).collect();
     if grown.is_empty() {
@@ -39,7 +39,7 @@ fn figure(chapter: &Chapter<'_>, of: &sweeps::Figure) -> Option<Figure> {
     let charts = panels(chapter, &grown, |size, shown| {
         draw(chapter, of, size, shown)
     });
-    Some(Figure {
+    Some(Drawing {
         title: match of.per_operation {
             true => format!("Growth of {} per {}", of.what, chapter.noun()),
             false => format!("Growth of {}", of.what),
@@ -52,7 +52,7 @@ fn figure(chapter: &Chapter<'_>, of: &sweeps::Figure) -> Option<Figure> {
 }
 
 /// The time of a figure that is named by its unit.
-fn unit(of: &sweeps::Figure) -> Unit {
+fn unit(of: &sweeps::FittedFigure) -> Unit {
     match of.name.contains("_us") {
         true => Unit::Time(1e3),
         false => Unit::Time(1.0),
@@ -60,14 +60,19 @@ fn unit(of: &sweeps::Figure) -> Unit {
 }
 
 /// Over the runs of a spot.
-fn level(of: &sweeps::Figure, spot: &Spot<'_>) -> Option<f64> {
+fn level(of: &sweeps::FittedFigure, spot: &Spot<'_>) -> Option<f64> {
     let runs = spot.point.runs.iter();
     let runs: Vec<f64> = runs.filter_map(|run| of.within(&spot.point, run)).collect();
     median(&runs).filter(|_| spot.usable())
 }
 
 /// On an axis of their own: it is the shape that counts.
-fn draw(chapter: &Chapter<'_>, of: &sweeps::Figure, size: Size, shown: &[&Series<'_>]) -> Markup {
+fn draw(
+    chapter: &Chapter<'_>,
+    of: &sweeps::FittedFigure,
+    size: Size,
+    shown: &[&Series<'_>],
+) -> Markup {
     let unit = unit(of);
     let spots = shown.iter().flat_map(|series| &series.spots);
     let levels: Vec<f64> = spots.filter_map(|spot| level(of, spot)).collect();
@@ -133,7 +138,7 @@ fn curve((law, from, to): (&FitLaw, u64, u64)) -> Option<Vec<(f64, f64)>> {
 }
 
 /// The fits themselves.
-fn data(of: &sweeps::Figure, grown: &[&Series<'_>]) -> Data {
+fn data(of: &sweeps::FittedFigure, grown: &[&Series<'_>]) -> Data {
     const HEADINGS: [&str; 7] = [
         "series", "from", "to", "values", "finding", "exponent", "in words",
     ];

@@ -3,7 +3,7 @@
 //! of an open loop, the cliff of connections.
 
 use super::{
-    Cell, Chapter, Data, Figure, Known, LARGE, beside, chart, cross, draw_stretch, known, look,
+    Cell, Chapter, Data, Drawing, Known, LARGE, beside, chart, cross, draw_stretch, known, look,
     mark, overlaid, stretches,
 };
 use crate::closing::rate::knee;
@@ -209,7 +209,7 @@ fn cliff(series: &Series<'_>) -> Option<Rise> {
 }
 
 /// The figure; None where nothing of it was measured.
-pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
+pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Drawing> {
     let all = known(chapter, |spot| {
         let levels = of.levels.iter().map(|level| (level.of)(&spot.point));
         spot.point
@@ -217,7 +217,7 @@ pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
             .then(|| levels.collect::<Vec<_>>())
     });
     let measured = all.values().any(|levels| levels[0].is_some());
-    measured.then(|| Figure {
+    measured.then(|| Drawing {
         title: of.title.to_owned(),
         note: of.note.to_owned(),
         charts: overlaid(chapter, LARGE, |size, shown| {

@@ -2,7 +2,7 @@
 //! over the runs, its interval, and each run.
 
 use super::{
-    Cell, Chapter, Figure, Known, LARGE, SMALL, Subject, beside, chart, cross, data, draw_stretch,
+    Cell, Chapter, Drawing, Known, LARGE, SMALL, Subject, beside, chart, cross, data, draw_stretch,
     is_crowded, known, mark, overlaid, stretches,
 };
 use crate::html::chapter::{Series, Spot};
@@ -165,13 +165,13 @@ fn busiest(run: &Run) -> Option<f64> {
 }
 
 /// Those of this subject that were measured.
-pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Drawing> {
     let of_it = MEASURES.iter().filter(|m| m.subject == subject);
     of_it.filter_map(|m| figure(chapter, m)).collect()
 }
 
 /// The figure of this title, large; None where it was not measured.
-pub(crate) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
+pub(crate) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Drawing> {
     let measure = MEASURES.iter().find(|measure| measure.title == title)?;
     let measure = Measure {
         subject: Subject::Cost,
@@ -197,7 +197,7 @@ fn runs(measure: &Measure, spot: &Spot<'_>) -> Option<Runs> {
     Some((estimate(&runs)?, runs))
 }
 
-fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
+fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Drawing> {
     let unit = (measure.unit)(chapter);
     let found = known(chapter, |spot| runs(measure, spot));
     if found.is_empty() {
@@ -222,7 +222,7 @@ fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
             draw(chapter, measure, (&title, size), &found, shown)
         }),
     };
-    Some(Figure {
+    Some(Drawing {
         title,
         note,
         charts,

@@ -3,7 +3,7 @@
 //! counted beside the row's name. On one logarithmic scale, whatever the page's is: times lie
 //! decades apart.
 
-use super::{Cell, Chapter, Data, Figure, Panel, verdict_cell};
+use super::{Cell, Chapter, Data, Drawing, Panel, verdict_cell};
 use crate::html::chapter::{Series, Spot};
 use crate::html::units::{Unit, time};
 use jostle_model::plan::Fault;
@@ -84,14 +84,14 @@ struct Row<'s, 'a> {
 
 /// Until the next grant, where anything was measured; on both halves of the page if nothing
 /// stands beside it.
-pub(crate) fn granted(chapter: &Chapter<'_>) -> Option<Figure> {
+pub(crate) fn granted(chapter: &Chapter<'_>) -> Option<Drawing> {
     let rows = rows(chapter, &GRANT);
     let is_alone = believed(chapter).is_none();
     (!rows.is_empty()).then(|| figure(&GRANT, &rows, if is_alone { 2 } else { 1 }))
 }
 
 /// For how long two believed that they owned, where they did.
-pub(crate) fn believed(chapter: &Chapter<'_>) -> Option<Figure> {
+pub(crate) fn believed(chapter: &Chapter<'_>) -> Option<Drawing> {
     let rows = rows(chapter, &BELIEVED);
     let is_any = rows.iter().any(|row| !times(row).is_empty());
     is_any.then(|| figure(&BELIEVED, &rows, 1))
@@ -114,14 +114,14 @@ fn rows<'s, 'a>(chapter: &'s Chapter<'a>, kind: &Kind) -> Vec<Row<'s, 'a>> {
 }
 
 /// In so many panels beside each other, on the same scale.
-fn figure(kind: &'static Kind, rows: &[Row<'_, '_>], panels: usize) -> Figure {
+fn figure(kind: &'static Kind, rows: &[Row<'_, '_>], panels: usize) -> Drawing {
     let scale = decades(rows);
     let panel = |rows: &[Row<'_, '_>]| {
         let size = (WIDTH, ROW * rows.len() as f64 + BOTTOM);
         Panel::alone(size, draw(kind, rows, scale, size))
     };
     let each = rows.len().div_ceil(panels).max(1);
-    Figure {
+    Drawing {
         title: kind.title.to_owned(),
         note: kind.note.to_owned(),
         charts: rows.chunks(each).map(panel).collect(),
@@ -292,7 +292,7 @@ mod tests {
             figures.chain(believed(&chapters[0])).collect::<Vec<_>>()
         };
         let figures = drawn(&sets);
-        let widths: Vec<&str> = figures.iter().map(Figure::width).collect();
+        let widths: Vec<&str> = figures.iter().map(Drawing::width).collect();
         assert_eq!(widths, ["large", "large"]);
         let two = figures[1].charts[0].drawing.clone().into_string();
         // In red: the marks and the words of the only row with two owners.

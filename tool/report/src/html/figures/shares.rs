@@ -2,7 +2,7 @@
 //! for each series.
 
 use super::{
-    Cell, Chapter, Data, Figure, Known, chart, cross, known, mark, panels, stretches, told,
+    Cell, Chapter, Data, Drawing, Known, chart, cross, known, mark, panels, stretches, told,
 };
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::Chart;
@@ -22,7 +22,7 @@ struct Share {
 
 /// Acquisitions where a window bounds the run, rates where the number of
 /// operations does.
-pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Drawing> {
     let acquisitions = Unit::Number("acquisitions of a worker");
     let rates = Unit::PerSecond(chapter.per_second());
     let counts = figure(
@@ -82,7 +82,7 @@ fn figure(
     title: &str,
     note: &str,
     of: fn(&Spot<'_>) -> Option<Share>,
-) -> Option<Figure> {
+) -> Option<Drawing> {
     let shares = known(chapter, of);
     let series = told(chapter, &shares)?;
     let ends = |share: &Share| [share.least, share.mean, share.most];
@@ -95,7 +95,7 @@ fn figure(
         }
         chart.draw(&format!("{title}, by {}", chapter.swept_words()))
     });
-    Some(Figure {
+    Some(Drawing {
         title: title.to_owned(),
         note: note.to_owned(),
         charts,

@@ -112,7 +112,7 @@ const OWN: usize = 16;
 
 /// Histograms of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub enum BoardHistogram {
     /// connect() that found an even port, or a family without ports.
     Even,
     /// connect() that found an odd port.
@@ -280,16 +280,16 @@ impl Board {
         }
     }
 
-    fn histogram(&self, stretch: usize, figure: Figure) -> (&[AtomicU64], &[AtomicU32]) {
+    fn histogram(&self, stretch: usize, figure: BoardHistogram) -> (&[AtomicU64], &[AtomicU32]) {
         let figures = CLIENT_FIGURES + 2 * self.lanes;
         let nth = match figure {
-            Figure::Even => 0,
-            Figure::Odd => 1,
-            Figure::Bind => 2,
-            Figure::Response => 3,
-            Figure::Close => 4,
-            Figure::Accept(lane) => CLIENT_FIGURES + 2 * lane,
-            Figure::ServerClose(lane) => CLIENT_FIGURES + 2 * lane + 1,
+            BoardHistogram::Even => 0,
+            BoardHistogram::Odd => 1,
+            BoardHistogram::Bind => 2,
+            BoardHistogram::Response => 3,
+            BoardHistogram::Close => 4,
+            BoardHistogram::Accept(lane) => CLIENT_FIGURES + 2 * lane,
+            BoardHistogram::ServerClose(lane) => CLIENT_FIGURES + 2 * lane + 1,
         };
         let at = (COUNTS + self.processes) * LINE + (stretch * figures + nth) * HISTOGRAM;
         (
@@ -300,7 +300,7 @@ impl Board {
 
     /// Notes one value. Its only writer calls this.
     #[inline]
-    pub(crate) fn note(&self, stretch: usize, figure: Figure, ns: u64) {
+    pub(crate) fn note(&self, stretch: usize, figure: BoardHistogram, ns: u64) {
         let (head, buckets) = self.histogram(stretch, figure);
         let bump = |word: &AtomicU64, by: u64| word.store(word.load(Relaxed) + by, Relaxed);
         bump(&head[0], ns);
@@ -317,7 +317,7 @@ impl Board {
     }
 
     /// What was noted.
-    pub fn tally(&self, stretch: usize, figure: Figure) -> Tally {
+    pub fn tally(&self, stretch: usize, figure: BoardHistogram) -> Tally {
         let (head, buckets) = self.histogram(stretch, figure);
         let of = |at: usize| head[at].load(Acquire);
         let mut tally = Tally {
@@ -339,7 +339,7 @@ impl Board {
     }
 
     /// What was noted over several stretches.
-    pub fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: Figure) -> Tally {
+    pub fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: BoardHistogram) -> Tally {
         let mut sum = Tally::default();
         stretches.for_each(|stretch| sum.add(&self.tally(stretch, figure)));
         sum
@@ -356,20 +356,25 @@ mod tests {
         for (nth, stretch) in [(1, 0), (10, 0), (11, 1), (100, 1), (101, 2), (999, 2)] {
             assert_eq!(board.stretch(nth), stretch, "{nth}");
         }
-        board.note(1, Figure::Odd, 500);
-        board.note(1, Figure::Odd, 300);
-        board.note(2, Figure::ServerClose(1), 7);
-        let tally = board.tally(1, Figure::Odd);
+        board.note(1, BoardHistogram::Odd, 500);
+        board.note(1, BoardHistogram::Odd, 300);
+        board.note(2, BoardHistogram::ServerClose(1), 7);
+        let tally = board.tally(1, BoardHistogram::Odd);
         assert_eq!(
             (tally.sum, tally.min, tally.max, tally.count),
             (800, 300, 500, 2)
         );
         assert_eq!(tally.buckets.len(), 2);
-        for other in [Figure::Even, Figure::Bind, Figure::Response, Figure::Close] {
+        for other in [
+            BoardHistogram::Even,
+            BoardHistogram::Bind,
+            BoardHistogram::Response,
+            BoardHistogram::Close,
+        ] {
             assert_eq!(board.tally(1, other).count, 0);
         }
-        assert_eq!(board.tally(2, Figure::ServerClose(1)).count, 1);
-        assert_eq!(board.tallies(0..3, Figure::ServerClose(1)).count, 1);
+        assert_eq!(board.tally(2, BoardHistogram::ServerClose(1)).count, 1);
+        assert_eq!(board.tallies(0..3, BoardHistogram::ServerClose(1)).count, 1);
     }
 
     #[test]

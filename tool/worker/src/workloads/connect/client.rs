@@ -1,7 +1,7 @@
 //! The side that connects: opens its share, rests at each listed number, hands
 //! over to the next process, and closes when told to.
 
-use super::board::{Board, Count, Figure, Own, UNKNOWN, order};
+use super::board::{Board, BoardHistogram, Count, Own, UNKNOWN, order};
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{process, signal};
 use jostle_targets::endpoint::{Failed, Plug, call, lost};
@@ -138,7 +138,7 @@ impl Client<'_> {
             let before = self.clock.now();
             self.plug.bind(&fd, nth)?;
             let took = self.clock.now() - before;
-            self.board.note(stretch, Figure::Bind, took);
+            self.board.note(stretch, BoardHistogram::Bind, took);
         }
         if self.bind_only {
             return Ok(fd);
@@ -147,13 +147,16 @@ impl Client<'_> {
         self.plug.connect(&fd, nth)?;
         let after = self.clock.now();
         let figure = match self.plug.port(&fd)? {
-            Some(port) if port % 2 == 1 => Figure::Odd,
-            _ => Figure::Even,
+            Some(port) if port % 2 == 1 => BoardHistogram::Odd,
+            _ => BoardHistogram::Even,
         };
         self.board.note(stretch, figure, after - before);
         if let Some(intended) = intended {
-            self.board
-                .note(stretch, Figure::Response, after.saturating_sub(intended));
+            self.board.note(
+                stretch,
+                BoardHistogram::Response,
+                after.saturating_sub(intended),
+            );
         }
         Ok(fd)
     }
@@ -274,7 +277,7 @@ impl Client<'_> {
             let before = self.clock.now();
             drop(fd);
             self.board
-                .note(stretch, Figure::Close, self.clock.now() - before);
+                .note(stretch, BoardHistogram::Close, self.clock.now() - before);
             open -= 1;
             self.board.count(Count::Closed).fetch_add(1, Relaxed);
         }

@@ -2,7 +2,7 @@
 //! there, hands its place to another process when it is full, and closes when
 //! told to.
 
-use super::board::{Board, Count, Figure, Own, order};
+use super::board::{Board, BoardHistogram, Count, Own, order};
 use jostle_model::connect::Accept;
 use jostle_sys::clock::Clock;
 use jostle_sys::process;
@@ -124,7 +124,7 @@ impl Server<'_> {
                     let took = self.clock.now() - before;
                     let nth = self.board.count(Count::Accepted).fetch_add(1, AcqRel) + 1;
                     self.board
-                        .note(self.board.stretch(nth), Figure::Accept(lane), took);
+                        .note(self.board.stretch(nth), BoardHistogram::Accept(lane), took);
                     fds.push(fd);
                 }
                 Err(Errno::AGAIN) => return Ok(()),
@@ -183,7 +183,8 @@ impl Server<'_> {
             let before = self.clock.now();
             drop(fd);
             let took = self.clock.now() - before;
-            self.board.note(stretch, Figure::ServerClose(lane), took);
+            self.board
+                .note(stretch, BoardHistogram::ServerClose(lane), took);
             self.board.count(Count::ServerClosed).fetch_add(1, Relaxed);
         }
         let next = self.number + 1;
