@@ -89,8 +89,9 @@ impl Library {
         let loaded = ManuallyDrop::new(loaded.map_err(refused)?);
         macro_rules! symbol {
             ($name:expr) => {
-                // SAFETY: the symbol has the type that the header gives it; it stays
-                // valid, since the library is never unloaded.
+                // SAFETY: the symbol has the type that the header gives it, or is read as an
+                // address that nothing follows; it stays valid, since the library is never
+                // unloaded.
                 unsafe { loaded.get($name.as_bytes()) }.map(|symbol| *symbol)
             };
         }

@@ -5,8 +5,12 @@ use crate::shell;
 use anyhow::Context;
 use std::io::Write;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// Dropping it closes the input and waits for the child's end.
+/// How long a child may take to end before it is killed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Dropping it closes the input, waits for the child's end, and kills one that does not.
 #[derive(Debug)]
 pub struct Leash {
     child: Child,
@@ -50,6 +54,11 @@ impl Leash {
 impl Drop for Leash {
     fn drop(&mut self) {
         drop(self.input.take());
+        let until = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

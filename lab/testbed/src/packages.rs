@@ -36,7 +36,7 @@ prometheus prometheus a test has it scrape `--metrics` and answer the queries of
 librsvg2-bin rsvg-convert `report --figures` makes PNG files with it
 man-db man the manual page is rendered to find mistakes in it
 redis-server redis-server the peer that the target `redis` is tested on, and jostled measured beside
-redis-tools redis-cli tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled
+redis-tools redis-cli tests and `validate judge` run redis-cli and redis-benchmark
 wrk wrk a load generator with threads that tests of `jostle judge` run against nginx
 apache2-utils ab a load generator with a connection for each request, for the same tests
 postgresql /usr/share/doc/postgresql/copyright the server that the targets `postgres` and `postgres-try` launch

@@ -126,7 +126,8 @@ impl Ground {
             Some(programs) => (services::SMOKE, programs.to_path_buf()),
             None => {
                 let both = ["build", "--release", "-pjostle", "-pjostle-lockd"];
-                shell::run(&mut shell::cargo(&both))?;
+                let services = ["--features", "jostle/services"];
+                shell::run(shell::cargo(&both).args(services))?;
                 (services::FULL, shell::target_directory().join("release"))
             }
         };

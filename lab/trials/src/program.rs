@@ -13,6 +13,8 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
         "--release",
         "--package",
         "jostle",
+        "--features",
+        "services",
     ]))?;
     Ok(shell::target_directory().join("release/jostle"))
 }

@@ -311,20 +311,6 @@ impl Setup<'_> {
         Ok((login, Some(launched.pid)))
     }
 
-    /// Connections that a launched server takes: for the workers and some more, but not fewer
-    /// than usual.
-    pub fn connections(&self, usual: usize) -> usize {
-        const SPARE: usize = 100;
-        usual.max(self.workers + SPARE)
-    }
-
-    /// The lease of a lock: as asked for, else this one, or the long one where a worker holds
-    /// its locks while it acquires a million others, and nobody renews them.
-    pub fn lease_or(&self, usual: Duration, long: Duration) -> Duration {
-        let is_long = self.holds_many && !self.kept;
-        self.lease.unwrap_or(if is_long { long } else { usual })
-    }
-
     /// The same with the servers of a cluster, whose members these recipes launch.
     ///
     /// # Errors
@@ -345,6 +331,20 @@ impl Setup<'_> {
         let pid = launched.first().map(|first| first.pid);
         let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
         Ok((addresses.collect(), Credentials::default(), pid))
+    }
+
+    /// Connections that a launched server takes: for the workers and some more, but not fewer
+    /// than usual.
+    pub fn connections(&self, usual: usize) -> usize {
+        const SPARE: usize = 100;
+        usual.max(self.workers + SPARE)
+    }
+
+    /// The lease of a lock: as asked for, else this one, or the long one where a worker holds
+    /// its locks while it acquires a million others, and nobody renews them.
+    pub fn lease_or(&self, usual: Duration, long: Duration) -> Duration {
+        let is_long = self.holds_many && !self.kept;
+        self.lease.unwrap_or(if is_long { long } else { usual })
     }
 }
 
@@ -425,7 +425,7 @@ pub struct ServerFigures {
 }
 
 impl ServerFigures {
-    /// Of a server that counts neither locks nor requests.
+    /// Figures of a server that counts neither locks nor requests.
     pub fn of_process(pid: Option<u32>) -> ServerFigures {
         ServerFigures {
             pid,

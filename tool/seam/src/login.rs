@@ -109,7 +109,7 @@ impl Login {
         })
     }
 
-    /// Of a server that was launched with this password, for this user if it has names.
+    /// The login of a server that was launched with this password, for this user if it has names.
     pub fn of_launched(address: String, user: Option<&str>, secret: &str) -> Login {
         Login {
             address: Address::Tcp(address),
@@ -121,7 +121,7 @@ impl Login {
         }
     }
 
-    /// Of a server whose address has neither user nor path; `tls_scheme` is that of
+    /// The login of a server whose address has neither user nor path; `tls_scheme` is that of
     /// [`Address::several`].
     ///
     /// # Errors

@@ -109,7 +109,12 @@ impl<W: Wire> SteppedLock<W> {
             set.map_err(|error| CallError::from_system(name, &error))?;
             self.patience_ns = patience_ns;
         }
-        match self.client.read(name)? {
+        let heard = match self.client.read(name) {
+            // The kernel has given up a segment: as if the answer were late.
+            Err(error) if error.errno == Errno::TIMEDOUT.raw_os_error() => Ok(Heard::Late),
+            heard => heard,
+        };
+        match heard? {
             Heard::End => {
                 let said = "the server has ended the connection, or the session";
                 Err(CallError::saying(name, Errno::CONNRESET, said))

@@ -66,7 +66,8 @@ impl Stream {
     /// Tells the server that no more requests follow, as [`surplus::end`].
     pub fn end(&self) {
         if let Stream::Tls(stream) = self {
-            stream.end();
+            // One that the server has ended already is no error.
+            let _ = stream.end(&[]);
         }
         surplus::end(self);
     }

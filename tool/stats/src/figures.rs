@@ -6,7 +6,7 @@ use jostle_model::record::{Distribution, Kept, Run};
 /// One figure.
 #[derive(Debug)]
 pub struct Figure {
-    /// In result files and documents, with its unit.
+    /// In documents and tables of data, with its unit.
     pub name: &'static str,
     /// How it becomes a figure of the point.
     pub over: Over,
@@ -105,7 +105,8 @@ figures! {
         Some(run.recovery.as_ref()?.next_grant_ns? as f64)
     };
     /// Renewals of one kept lock in a minute.
-    KEPT_RENEWALS = "kept_renewals_per_lock_minute", Runs, |run| kept(run, Kept::renewals_per_minute);
+    KEPT_RENEWALS = "kept_renewals_per_lock_minute", Runs,
+        |run| kept(run, Kept::renewals_per_minute);
     /// The workers' CPU time for one kept lock in a minute.
     KEPT_CPU = "kept_cpu_us_per_lock_minute", Runs, |run| kept(run, Kept::cpu_us_per_minute);
     /// The same of the server.

@@ -9,7 +9,7 @@ mod wire;
 
 use crate::address::Address;
 use crate::argument;
-use crate::login::Login;
+use crate::login::{Credentials, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
 use crate::signs::{self, Signs};
@@ -91,7 +91,11 @@ impl Target for Consul {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Consul, SetupError> {
-        let (login, pid) = setup.server(named, &Launch::new()?, None)?;
+        let (mut login, pid) = setup.server(named, &Launch::new()?, None)?;
+        if pid.is_some() {
+            // A server that jostle launched knows no token.
+            login.own = Credentials::default();
+        }
         let server = Server::of(login)?;
         server.leader()?;
         Ok(Consul {
@@ -307,6 +311,10 @@ impl LaunchRecipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        Server::of(ground.login(None))?.leader().map(drop)
+        let login = Login {
+            own: Credentials::default(),
+            ..ground.login(None)
+        };
+        Server::of(login)?.leader().map(drop)
     }
 }

@@ -98,7 +98,6 @@ impl Server {
     fn is_full(&self) -> bool {
         let known = self.table.clients() as usize;
         #[cfg(feature = "tls")]
-        #[cfg(feature = "tls")]
         let handshakes = self.doors.handshakes.as_ref();
         #[cfg(feature = "tls")]
         let known = known + handshakes.map_or(0, Handshakes::pending);

@@ -274,6 +274,8 @@ impl Worker {
 fn advance(guest: &mut Guest) -> Progress {
     let Guest { fd, tls, .. } = guest;
     match tls.complete_io(&mut Socket(fd)) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Progress::Failed,
+        // The client may have gone as soon as it had said all.
         _ if !tls.is_handshaking() => Progress::Done,
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Progress::Failed,
         _ => Progress::Waits,

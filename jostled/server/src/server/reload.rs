@@ -41,7 +41,10 @@ impl Server {
     }
 
     /// The thread has read the settings.
-    pub(super) fn adopt_read(&mut self) {
+    pub(super) fn adopt_read(&mut self, bell: &UnixStream) {
+        // A bell that nobody empties is full after some hundred reloads.
+        let mut bytes = [0; 64];
+        while let Ok(1..) = rustix::io::read(bell, &mut bytes) {}
         let Some(thread) = self.life.reading.take() else {
             return;
         };

@@ -45,9 +45,10 @@ impl Server {
         // Edge-triggered: nobody reads them during the drain.
         let flags = EventFlags::IN | EventFlags::ET;
         let (ring, bell) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
         self.watch_for(RELOAD, &reload.signal, flags)?;
         self.watch_for(READ, &bell, flags)?;
-        self.serve_until(stop, Some((&reload, &ring)))
+        self.serve_until(stop, Some((&reload, &ring, &bell)))
     }
 
     /// Lets epoll report a descriptor, as this kind of event.
@@ -63,7 +64,7 @@ impl Server {
     fn serve_until(
         &mut self,
         stop: impl AsFd,
-        reload: Option<(&Reload, &UnixStream)>,
+        reload: Option<(&Reload, &UnixStream, &UnixStream)>,
     ) -> io::Result<()> {
         self.watch_for(STOP, &stop, EventFlags::IN)?;
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
@@ -78,10 +79,10 @@ impl Server {
                         return self.drain();
                     }
                     kind @ (RELOAD | READ) => {
-                        if kind == READ {
-                            self.adopt_read();
-                        }
-                        if let Some((reload, ring)) = reload {
+                        if let Some((reload, ring, bell)) = reload {
+                            if kind == READ {
+                                self.adopt_read(bell);
+                            }
                             self.reload(reload, ring);
                         }
                     }

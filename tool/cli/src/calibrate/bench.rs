@@ -1,7 +1,6 @@
 //! The set-up in which rows are tried: keeper, machine and result file of one calibration.
 
 use super::group::Group;
-use super::rows::Attempt;
 use super::trial::{Agreement, Trial};
 use crate::args::{Calibrate, Cli, Verb};
 use crate::progress::Line;
@@ -20,6 +19,9 @@ use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::limits::cpu_group::NO_QUOTA_CPUS;
 use jostle_sys::{cpu, ledger};
+
+/// Measures and judges once.
+pub(super) type Attempt = fn(&mut Bench) -> Result<Trial, Stop>;
 
 /// Why a trial has no result.
 pub(super) enum Stop {

@@ -16,7 +16,7 @@ pub(crate) use disturb::disturb;
 use crate::args::Calibrate;
 use crate::{COMMIT, Failure, VERSION, complain, measure, messages, print};
 use anyhow::anyhow;
-use bench::{Bench, Stop};
+use bench::{Attempt, Bench, Stop};
 use jostle_engine::environment::environment;
 use jostle_engine::proven;
 use jostle_model::calibrated::{Calibrated, Finding, Outcome};
@@ -24,7 +24,7 @@ use jostle_model::record::{Record, SCHEMA};
 use jostle_report::Writer;
 use jostle_report::calibrated::render;
 use jostle_stats::binomial::bounds;
-use rows::{Attempt, ROWS, Row};
+use rows::{ROWS, Row};
 use std::time::Instant;
 use trial::{Agreement, Trial};
 

@@ -13,6 +13,7 @@ use jostle_harness::merged::{READER_WAITS, WRITER_WAITS};
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Circumstances, Exclusion, Server, ServerTraffic, ThreadLoad, Window};
 use jostle_sys::process::Ended;
+use jostle_targets::ServerFigures;
 use jostle_worker::page::{self, Page, PageHistogram, SLICES, Shared, Stage, WRITERS, Word};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
@@ -78,12 +79,13 @@ pub(super) fn collect(
     if let WorkloadOrder::Spread(of) = &order.workload {
         let (window, remote) = ((opens, closes), work.is_remote());
         data.thread_loads = spread::generators(order, of, &pages, &seen, window);
-        let kept = spread::in_flight(order, of, &pages, window, &books.server, remote);
-        data.spread = Some(Box::new(kept));
+        let in_flight = spread::in_flight(order, of, &pages, window, &books.server, remote);
+        data.spread = Some(Box::new(in_flight));
     }
     work.add_to(order, &mut data);
     let server_s = cpu::accounts(&mut data, books, &seen);
-    data.server = server(order, &seen, server_s, work.is_remote());
+    let held_bytes = seen.peak.and_then(|peak| peak.held_bytes);
+    data.server = server(order, &seen.server, held_bytes, server_s, work.is_remote());
     data
 }
 
@@ -105,14 +107,19 @@ fn traffic(order: &RunOrder, pages: &[Page<'_>]) -> Option<ServerTraffic> {
 
 /// What is known of the server, which used so much CPU time within the window. Even where
 /// that is nothing, such as on another machine, its clients are judged as those of a server.
-fn server(order: &RunOrder, seen: &Seen, cpu_s: Option<f64>, remote: bool) -> Option<Server> {
-    let held = seen.peak.and_then(|peak| peak.held_bytes);
+fn server(
+    order: &RunOrder,
+    counts: &ServerFigures,
+    held_bytes: Option<i64>,
+    cpu_s: Option<f64>,
+    remote: bool,
+) -> Option<Server> {
     let server = Server {
-        counted: seen.server.grants,
-        binds: seen.server.binds,
-        unbinds: seen.server.unbinds,
+        counted: counts.grants,
+        binds: counts.binds,
+        unbinds: counts.unbinds,
         cpu_s,
-        bytes_per_held_lock: held.map(|bytes| {
+        bytes_per_held_lock: held_bytes.map(|bytes| {
             let locks = order.workers as u64 * order.workload.operations().unwrap_or(1);
             bytes as f64 / locks.max(1) as f64
         }),
@@ -466,6 +473,14 @@ mod tests {
         let mut data = RunData::default();
         waits(&mut data, order, &pages, 10_000);
         data
+    }
+
+    #[test]
+    fn a_server_is_recorded_even_where_nothing_is_known_about_it() {
+        let order = crate::experiment::tests::order("lockd");
+        let found = |remote| server(&order, &ServerFigures::default(), None, None, remote);
+        assert_eq!(found(true), Some(Server::default()));
+        assert_eq!(found(false), None);
     }
 
     #[test]

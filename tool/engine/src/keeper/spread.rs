@@ -67,7 +67,7 @@ pub(super) fn generators(
     loads
 }
 
-/// Of many threads that share a CPU none is busy for long before all are.
+/// No thread that shares a CPU with many is busy for long before all are.
 fn share_cpus(loads: &mut [ThreadLoad], cpus: usize, window_s: f64) {
     let used_s: f64 = loads.iter().filter_map(|load| load.process?.cpu_s).sum();
     let of_cpus = used_s / (cpus.max(1) as f64 * window_s.max(1e-9));

@@ -59,8 +59,8 @@ pub struct Times {
     pub connect_ns: Option<Distribution>,
     /// The same of the last hundred before the listed number; absent where that is all of them.
     pub connect_last_ns: Option<Distribution>,
-    /// Time of connect(2) for connections to which the kernel gave an even port; absent where all were
-    /// even.
+    /// Time of connect(2) for connections to which the kernel gave an even port; absent where all
+    /// were even.
     pub connect_even_ns: Option<Distribution>,
     /// The same for an odd port; absent where all were even.
     pub connect_odd_ns: Option<Distribution>,

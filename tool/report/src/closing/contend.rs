@@ -185,13 +185,13 @@ fn waiting(point: &PointSummary<'_>) -> Option<String> {
     })
 }
 
-fn join(first: &Clause, second: &Clause) -> String {
-    let word = match (first.0, second.0) {
+fn join((first_tone, first): &Clause, (second_tone, second): &Clause) -> String {
+    let word = match (*first_tone, *second_tone) {
         (Tone::Neutral, _) | (_, Tone::Neutral) => ";",
         (a, b) if a == b => ", and",
         _ => ", but",
     };
-    format!("{}{word} {}", first.1, second.1)
+    format!("{first}{word} {second}")
 }
 
 /// The only sentence about figures that must not be used: the gravest reason, the point

@@ -143,6 +143,11 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<CsvColumn> {
             name => name.trim_end_matches("_ns"),
         };
         all.extend(distribution(stem, &runs, move |run| run.times.get(name)));
+        if stem == "release" {
+            all.extend(distribution("renewal_late", &runs, |run| {
+                run.kept.as_ref()?.renewal_late_ns.as_ref()
+            }));
+        }
     }
     for (name, find) in OTHERS {
         all.extend(distribution(name, &runs, *find));
@@ -420,9 +425,6 @@ type Part = fn(&Run) -> Option<&Distribution>;
 
 /// What other parts of a run hold.
 static OTHERS: &[(&str, Part)] = &[
-    ("renewal_late", |run| {
-        run.kept.as_ref()?.renewal_late_ns.as_ref()
-    }),
     ("null_service", |run| {
         run.null.as_ref().map(|null| &null.service_ns)
     }),

@@ -98,15 +98,20 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         );
     }
     let free = in_vain(evidence)?;
-    Some(Found::suspect(EVERYTHING, free.wake_ups, LEAST_WAKE_UPS).unit("wake-ups").seen(format!(
-            "{} of {workers} workers waited to the end, one for {:.2} of {:.2} s, while the lock \
+    let words = format!(
+        "{} of {workers} workers waited to the end, one for {:.2} of {:.2} s, while the lock \
              went to others and stood free for {:.0} us between two owners: wake-ups are lost, or \
              waiters look too seldom",
-            free.waiters,
-            free.longest_s,
-            evidence.mean_window_s(),
-            free.us
-        )))
+        free.waiters,
+        free.longest_s,
+        evidence.mean_window_s(),
+        free.us
+    );
+    Some(
+        Found::suspect(EVERYTHING, free.wake_ups, LEAST_WAKE_UPS)
+            .unit("wake-ups")
+            .seen(words),
+    )
 }
 
 /// A time within a window in which nothing was granted.

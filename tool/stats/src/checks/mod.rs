@@ -194,7 +194,7 @@ impl Found {
         Found::new(Status::Invalid, claims, measured, limit)
     }
 
-    /// Of a check with thresholds in several units: this one.
+    /// This unit, where a check has thresholds in several.
     fn unit(self, unit: &'static str) -> Found {
         Found {
             unit: Some(unit),

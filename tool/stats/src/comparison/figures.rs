@@ -65,7 +65,10 @@ pub static FIGURES: &[ComparedFigure] = &[
     bytes(SLAB_BYTES, "kernel bytes"),
     time(CPU, "CPU us/op"),
     time(SERVER_CPU, "server us/op"),
-    bytes(HELD_BYTES, "bytes/lock"),
+    ComparedFigure {
+        name: "bytes_per_held_lock",
+        ..bytes(HELD_BYTES, "bytes/lock")
+    },
     time(KEPT_SERVER_CPU, "server us/lock and minute"),
     time(ACQUIRE_P50, "wait p50 ns"),
     time(ACQUIRE_P99, "wait p99 ns"),

@@ -85,7 +85,7 @@ pub struct FittedFigure {
 /// The time of an operation, all workers together.
 const PER_OPERATION: &str = "time_per_operation_ns";
 
-/// Of each operation, or of a call by itself.
+/// A cost of each operation, or of a call by itself.
 const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool) -> FittedFigure {
     FittedFigure {
         name: figure.name,

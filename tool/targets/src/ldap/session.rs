@@ -220,11 +220,11 @@ impl Session {
     fn take_leave(&mut self) -> Result<(), CallError> {
         let id = self.next_id();
         wire::unbind(id, &mut self.output);
-        self.send("unbind")?;
-        if let Stream::Tls(stream) = &self.stream {
-            stream.end();
+        match &self.stream {
+            Stream::Tls(stream) => stream.end(&self.output),
+            _ => return self.send("unbind"),
         }
-        Ok(())
+        .map_err(|error| failed("unbind", &error))
     }
 
     fn next_id(&mut self) -> u32 {

@@ -382,7 +382,7 @@ impl Steps for NatsWire {
     }
 
     fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
-        let answer = match frame {
+        match frame {
             Frame::Message {
                 subscription,
                 head,
@@ -390,14 +390,10 @@ impl Steps for NatsWire {
                 ..
             } if *subscription != CHANGES => {
                 let said = self.meaning(head, body, self.call())?;
-                self.answered(said)?
+                self.answered(said)
             }
-            _ => Answer::Pending,
-        };
-        if matches!(self.state, State::Waiting(_)) && self.freed > self.passed {
-            self.state = State::Due(Step::Take(self.freed));
+            _ => Ok(Answer::Pending),
         }
-        Ok(answer)
     }
 
     fn rest(&mut self) {
@@ -435,7 +431,12 @@ impl Wire for NatsWire {
     }
 
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
-        steps::acquired(self, reply, CREATE)
+        let answer = steps::acquired(self, reply, CREATE)?;
+        // What came last decides: another worker may have taken what a marker before it freed.
+        if matches!(self.state, State::Waiting(_)) && self.freed > self.passed {
+            self.state = State::Due(Step::Take(self.freed));
+        }
+        Ok(answer)
     }
 
     fn go_on(&mut self, out: &mut Vec<u8>) {

@@ -14,7 +14,7 @@ use postgres_protocol::message::frontend;
 use std::io;
 
 /// A session of our own has no statement that we did not prepare.
-const POOLED: &str = "; a pooler that gives each transaction another session stands before it, and \
+pub(super) const POOLED: &str = "; a pooler that gives each transaction another session stands before it, and \
                       a lock belongs to a session: name the server itself, or a pool of sessions";
 
 /// As libpq, where nothing is said.

@@ -2,9 +2,9 @@
 //! extended queries): the six statements of the locks, and what ends with the server's
 //! being ready again.
 
-use super::session::Statement;
+use super::session::{POOLED, Statement};
 use crate::names::Names;
-use crate::wire::{Answer, Asking, Decoded, Reply, Wire, unexpected, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, refused, unexpected, wrong_kind};
 use crate::{CallError, Mode};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -97,7 +97,7 @@ impl Wire for PostgresWire {
             // The function that waits returns void.
             Reply::Text(b"" | b"t") => Ok(Answer::Granted),
             Reply::Text(b"f") | Reply::Nil => Ok(Answer::Taken),
-            other => Err(unexpected(self.names()[0], other)),
+            other => Err(strange(self.names()[0], other)),
         }
     }
 
@@ -105,12 +105,23 @@ impl Wire for PostgresWire {
         match reply {
             Reply::Text(b"t") => Ok(()),
             Reply::Text(b"f") => Err(LOST),
-            other => Err(unexpected(RELEASE, other)),
+            other => Err(strange(RELEASE, other)),
         }
     }
 
     fn polls_every_ns(&self) -> Option<u64> {
         self.polls.then_some(POLL_NS)
+    }
+}
+
+/// What was not expected, and behind whose back it may have been said.
+#[cold]
+fn strange(call: &'static str, reply: Reply<'_>) -> CallError {
+    match reply {
+        Reply::Error(text) if text.windows(18).any(|part| part == b"prepared statement") => {
+            refused(call, &[text, POOLED.as_bytes()].concat())
+        }
+        other => unexpected(call, other),
     }
 }
 
@@ -265,6 +276,13 @@ mod tests {
             }
             assert_eq!(decode(&whole, "x"), Ok(Some((expected, whole.len()))));
         }
+    }
+
+    #[test]
+    fn a_statement_that_is_not_there_tells_of_a_pooler() {
+        let said = |text: &[u8]| strange("x", Reply::Error(text)).to_string();
+        assert!(said(b"prepared statement \"acquire\" does not exist").contains("pooler"));
+        assert!(!said(b"no right").contains("pooler"));
     }
 
     #[test]

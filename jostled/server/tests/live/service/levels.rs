@@ -247,3 +247,14 @@ fn why_it_does_not_start_stands_in_the_log_in_its_format() {
         assert!(object["message"].as_str().unwrap().contains(part), "{json}");
     }
 }
+
+/// More often than the sockets by which the reading thread rings have room for.
+#[test]
+fn settings_are_read_again_as_often_as_that_is_asked_for() {
+    let service = Service::start("", &["--log-level", "error"]);
+    for _ in 0..300 {
+        service.reload("");
+    }
+    let log = service.end();
+    assert!(log.len() == 1 && log[0].contains("shutdown"), "{log:?}");
+}

@@ -14,8 +14,7 @@ mod handoff;
 mod server;
 mod stalls;
 
-use super::bench::{Bench, Stop};
-use super::trial::Trial;
+use super::bench::Attempt;
 
 /// A question about the tool, and what is planted to answer it.
 pub(super) struct Row {
@@ -26,9 +25,6 @@ pub(super) struct Row {
     /// What is planted, and what measures and judges it.
     pub cases: &'static [(&'static str, Attempt)],
 }
-
-/// Measures and judges once.
-pub(super) type Attempt = fn(&mut Bench) -> Result<Trial, Stop>;
 
 /// Every row, in the order in which they are tried and printed.
 pub(super) static ROWS: &[&Row] = &[

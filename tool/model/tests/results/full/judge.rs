@@ -12,7 +12,7 @@ pub(super) fn judged() -> Judged {
     Judged {
         target: "flock".to_owned(),
         at: At::default(),
-        figure: Some(Figure {
+        figure: Some(MainFigure {
             of: "throughput_per_s".to_owned(),
             median: 2.0,
             low: 1.0,

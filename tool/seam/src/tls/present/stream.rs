@@ -62,12 +62,15 @@ impl TlsStream {
         state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
     }
 
-    /// Says that no more is sent.
-    pub fn end(&self) {
-        let mut connection = self.lock();
+    /// Sends this, and in the same piece that no more follows.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end(&self, last: &[u8]) -> io::Result<()> {
+        let connection = &mut *self.lock();
+        connection.writer().write_all(last)?;
         connection.send_close_notify();
-        // One that the server has ended already is no error.
-        let _ = send(&self.socket, &mut connection);
+        send(&self.socket, connection)
     }
 
     fn lock(&self) -> MutexGuard<'_, ClientConnection> {

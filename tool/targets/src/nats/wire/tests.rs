@@ -282,3 +282,20 @@ fn a_server_that_asks_whether_we_are_there_is_answered() {
         Ok(false)
     );
 }
+
+#[test]
+fn a_lock_that_another_has_taken_meanwhile_is_not_asked_for() {
+    let mut wire = waiting(Asking::Block);
+    let taken = format!("{}{}", released(9), changed(10, ""));
+    let answer = wire.acquired(0, Reply::Text(taken.as_bytes()));
+    assert_eq!(answer, Ok(Answer::Pending));
+    assert!(matches!(wire.state, State::Waiting(_)), "{wire:?}");
+    let freed = format!("{taken}{}", released(11));
+    assert_eq!(
+        wire.acquired(0, Reply::Text(freed.as_bytes())),
+        Ok(Answer::Pending)
+    );
+    let mut out = Vec::new();
+    wire.go_on(&mut out);
+    assert_eq!(sent(&out), "HPUB create 11");
+}
