@@ -99,10 +99,15 @@ impl Job {
     }
 
     /// Sends a signal to this one of a rank's processes once workers work.
-    fn signal(&self, rank: usize, name: &str, signal: &str) {
+    fn signal(&mut self, rank: usize, name: &str, signal: &str) {
         let start = Instant::now();
         while self.pids(rank, "jostle-worker").is_empty() {
-            assert!(start.elapsed() < LIMIT, "no worker came up");
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap().is_some();
+            if ended || start.elapsed() > LIMIT {
+                let _ = self.child.as_mut().unwrap().kill();
+                let output = self.child.take().unwrap().wait_with_output().unwrap();
+                panic!("no worker came up: {output:?}");
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
         let pid = self.pids(rank, name).first().unwrap().to_string();
@@ -277,7 +282,7 @@ fn what_each_rank_did_alone_stands_in_the_record_and_in_the_table() {
 fn a_rank_that_fails_ends_the_run_by_its_name_and_leaves_nothing() {
     let _beside = beside();
     let server = Server::start();
-    let line = format!("contend lockd://{} -w 3 -t 20 --runs 1", server.address);
+    let line = format!("contend lockd://{} -w 3 -t 10m --runs 1", server.address);
     let cases = [
         (1, "jostle-keeper", "-KILL", "ended unexpectedly (SIGKILL)"),
         (2, "jostle-mpi", "-TERM", "it was told to end (signal 15)"),
@@ -286,8 +291,7 @@ fn a_rank_that_fails_ends_the_run_by_its_name_and_leaves_nothing() {
         (2, "jostle-mpi", "-KILL", "it does not answer any more"),
     ];
     each_at_once(&cases, |(rank, name, signal, says)| {
-        let start = Instant::now();
-        let job = Job::start(&line);
+        let mut job = Job::start(&line);
         job.signal(*rank, name, signal);
         let output = job.end();
         let said = text(&output.stderr);
@@ -300,8 +304,8 @@ fn a_rank_that_fails_ends_the_run_by_its_name_and_leaves_nothing() {
                 || said.contains(&by_launcher) && said.contains("on signal 9"),
             "{signal} {name}: {said}"
         );
-        assert!(!output.status.success());
-        assert!(start.elapsed() < LIMIT, "{signal} {name}");
+        // It did not run to its end.
+        assert!(!output.status.success(), "{signal} {name}");
     });
 }
 
@@ -309,8 +313,8 @@ fn a_rank_that_fails_ends_the_run_by_its_name_and_leaves_nothing() {
 fn the_user_ends_all_ranks() {
     let _beside = beside();
     let server = Server::start();
-    let line = format!("contend lockd://{} -w 3 -t 20 --runs 1", server.address);
-    let job = Job::start(&line);
+    let line = format!("contend lockd://{} -w 3 -t 10m --runs 1", server.address);
+    let mut job = Job::start(&line);
     job.signal(0, "jostle-mpi", "-INT");
     let output = job.end();
     assert_eq!(output.status.code(), Some(130), "{output:?}");

@@ -9,6 +9,7 @@ mod first;
 mod link;
 mod other;
 mod participant;
+mod waited;
 mod words;
 
 #[cfg(test)]

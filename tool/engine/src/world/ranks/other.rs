@@ -3,6 +3,7 @@
 
 use super::link::{Link, LinkError};
 use super::participant::{Participant, Port};
+use super::waited::Waited;
 use super::words::{FromHost, Hello, Tick, ToHost};
 use super::{Limits, Rank};
 use crate::order::Request;
@@ -31,7 +32,7 @@ pub(super) fn serve<L: Link, P: Port>(
         link,
         participant: Participant::new(port, limits),
         limits,
-        heard: Instant::now(),
+        heard: Waited::begin(),
         patience: limits.first_silence,
         told: Some(Instant::now()),
         said: Instant::now(),
@@ -57,7 +58,7 @@ struct Other<L, P> {
     participant: Participant<P>,
     limits: Limits,
     /// When rank 0 was last heard, and how long it may be silent.
-    heard: Instant,
+    heard: Waited,
     patience: Duration,
     /// When rank 0 last sent more than a sign of life; None: others work, and this host
     /// sleeps. A host that wakes often takes CPU time from others of its machine.
@@ -96,10 +97,11 @@ impl<L: Link, P: Port> Other<L, P> {
                     text: format!("it was told to end (signal {})", code.saturating_sub(128)),
                 })?;
             }
-            if self.heard.elapsed() > self.patience {
+            let silent = self.heard.so_far();
+            if silent > self.patience {
                 return Err(LinkError(format!(
                     "rank 0 was not heard for {} s; this rank ends",
-                    self.heard.elapsed().as_secs()
+                    silent.as_secs()
                 )));
             }
         }
@@ -126,7 +128,7 @@ impl<L: Link, P: Port> Other<L, P> {
 
     /// True if it was the last word.
     fn hear(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
-        self.heard = Instant::now();
+        self.heard = Waited::begin();
         self.patience = self.limits.first_silence;
         if let Some(Tick::Ping(nth)) = Tick::read(bytes) {
             return self.answer(nth);
@@ -135,7 +137,7 @@ impl<L: Link, P: Port> Other<L, P> {
         self.told = match word {
             Ok(ToHost::Beat) => self.told,
             Ok(ToHost::Sleep) => None,
-            _ => Some(self.heard),
+            _ => Some(Instant::now()),
         };
         match word {
             Ok(ToHost::Rest) => self.patience = self.limits.rest,
@@ -215,7 +217,7 @@ mod tests {
             link: wired(2).remove(1),
             participant: Participant::new(Nobody, limits),
             limits,
-            heard: now,
+            heard: Waited::begin(),
             patience: limits.first_silence,
             told: ago.map(|ago| now.checked_sub(ago).unwrap()),
             said: now,

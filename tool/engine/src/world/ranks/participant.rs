@@ -3,6 +3,7 @@
 //! own keeper too, so that all hosts do the same.
 
 use super::Limits;
+use super::waited::Waited;
 use super::words::{FromHost, ToHost};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Reply, Request};
@@ -54,7 +55,7 @@ pub(super) struct Participant<P> {
     busy: Option<u64>,
     limits: Limits,
     /// Since when the keeper was found to stand still.
-    halted: Option<Instant>,
+    halted: Option<Waited>,
     /// When that is looked at again.
     look: Instant,
 }
@@ -129,26 +130,26 @@ impl<P: Port> Participant<P> {
 
     /// Ends a keeper that is stopped for too long: it neither replies nor ends by itself.
     fn mind_standstill(&mut self, run: u64) -> Option<FromHost> {
+        let waited = self.halted.as_mut().map(Waited::so_far);
         let now = Instant::now();
         if now < self.look {
             return None;
         }
         self.look = now + self.limits.beat;
-        self.halted = match self.port.is_halted() {
-            true => self.halted.or(Some(now)),
-            false => None,
-        };
-        let since = self.halted?.elapsed();
-        (since > self.limits.silence).then(|| {
-            self.end();
-            let text = format!(
-                "its keeper process has stood still for {} s (SIGSTOP, or a debugger)",
-                since.as_secs()
-            );
-            FromHost::Said {
-                run,
-                reply: Reply::Failed(text),
-            }
+        if !self.port.is_halted() {
+            self.halted = None;
+            return None;
+        }
+        self.halted.get_or_insert_with(Waited::begin);
+        let since = waited.filter(|waited| *waited > self.limits.silence)?;
+        self.end();
+        let text = format!(
+            "its keeper process has stood still for {} s (SIGSTOP, or a debugger)",
+            since.as_secs()
+        );
+        Some(FromHost::Said {
+            run,
+            reply: Reply::Failed(text),
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::super::clocks::{self, Bounds, Exchange};
 use super::super::link::Link;
 use super::super::participant::Port;
+use super::super::waited::Waited;
 use super::super::words::{Tick, ToHost};
 use super::{First, Round};
 use crate::hosts::Offset;
@@ -99,7 +100,7 @@ impl<L: Link> First<L> {
                 let back = clock::monotonic();
                 match Tick::read(&bytes) {
                     Some(Tick::Pong(nth, there)) if from == rank && nth == self.asked => {
-                        self.seats[from].heard = Instant::now();
+                        self.seats[from].heard = Waited::begin();
                         return Ok((there, back));
                     }
                     _ => self.hear(from, &bytes),

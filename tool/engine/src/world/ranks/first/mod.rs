@@ -12,6 +12,7 @@ use super::Limits;
 use super::clocks::Bounds;
 use super::link::{Link, LinkError};
 use super::participant::{Participant, Port};
+use super::waited::Waited;
 use super::words::{FromHost, Hello, Tick, ToHost};
 use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError};
@@ -64,7 +65,7 @@ impl Stage {
 /// What rank 0 knows of a host.
 #[derive(Debug)]
 struct Seat {
-    heard: Instant,
+    heard: Waited,
     stage: Stage,
     /// It has heard that a run was called off.
     aborting: bool,
@@ -106,7 +107,7 @@ impl<L: Link> First<L> {
         limits: Limits,
     ) -> (First<L>, Result<(), KeeperError>) {
         let seat = || Seat {
-            heard: Instant::now(),
+            heard: Waited::begin(),
             stage: Stage::Idle,
             aborting: false,
             ending: None,
@@ -131,12 +132,12 @@ impl<L: Link> First<L> {
     }
 
     fn greet(&mut self, ours: &Hello) -> Result<(), KeeperError> {
-        let start = Instant::now();
+        let mut waited = Waited::begin();
         let mut missing: Vec<usize> = (1..self.hosts.len()).collect();
         let mut refused = None;
         while !missing.is_empty() {
             let Some((from, bytes)) = self.receive()? else {
-                if start.elapsed() > self.limits.silence {
+                if waited.so_far() > self.limits.silence {
                     missing
                         .iter()
                         .for_each(|rank| self.seats[*rank].gone = true);
@@ -214,7 +215,7 @@ impl<L: Link> First<L> {
     }
 
     fn hear(&mut self, from: usize, bytes: &[u8]) {
-        self.seats[from].heard = Instant::now();
+        self.seats[from].heard = Waited::begin();
         if Tick::read(bytes).is_some() {
             // The answer to a question that is no longer asked.
             return;
@@ -271,7 +272,7 @@ impl<L: Link> First<L> {
         phase: u8,
         patience: Duration,
     ) -> Result<(), KeeperError> {
-        let start = Instant::now();
+        let mut waited = Waited::begin();
         loop {
             self.pump()?;
             self.refuse_failures()?;
@@ -284,7 +285,7 @@ impl<L: Link> First<L> {
             if (round.ended)() {
                 return Err(KeeperError::Interrupted);
             }
-            if start.elapsed() > patience {
+            if waited.so_far() > patience {
                 let text = format!("it took longer than {} s", patience.as_secs());
                 return Err(self.said(late, &text));
             }
@@ -307,7 +308,7 @@ impl<L: Link> First<L> {
 
     fn heed_silence(&mut self) -> Result<(), KeeperError> {
         for rank in self.others() {
-            let silent = self.seats[rank].heard.elapsed();
+            let silent = self.seats[rank].heard.so_far();
             if silent > self.limits.silence {
                 self.seats[rank].gone = true;
                 let text = format!(
@@ -332,13 +333,13 @@ impl<L: Link> First<L> {
     /// for.
     fn farewell(&mut self) -> bool {
         let _ = self.say_all(&ToHost::Farewell);
-        let start = Instant::now();
+        let mut waited = Waited::begin();
         loop {
             let _ = self.pump();
             let left = |seat: &Seat| seat.left || seat.gone;
             let done = self.seats.iter().skip(1).all(left);
             let flushed = self.link.as_mut().is_none_or(Link::is_flushed);
-            if done && flushed || start.elapsed() > self.limits.farewell {
+            if done && flushed || waited.so_far() > self.limits.farewell {
                 return self.seats.iter().skip(1).all(|seat| seat.left);
             }
             std::thread::sleep(self.limits.nap);

@@ -3,6 +3,7 @@
 use super::super::clocks::Bounds;
 use super::super::link::Link;
 use super::super::participant::{Participant, Port};
+use super::super::waited::Waited;
 use super::super::words::ToHost;
 use super::{First, Round, Seat, Stage, phase};
 use crate::hosts::{HostData, HostDid, Offset};
@@ -79,7 +80,7 @@ impl<L: Link> First<L> {
         // Messages that came while rank 0 did something else have been read now.
         self.seats
             .iter_mut()
-            .for_each(|seat| seat.heard = Instant::now());
+            .for_each(|seat| seat.heard = Waited::begin());
         let done = make(self, &mut round);
         let done = done.map_err(|why| self.call_off(&mut round, why));
         let rested = self.say_all(&ToHost::Rest);
