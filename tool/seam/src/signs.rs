@@ -17,7 +17,8 @@ pub const UPTIME: &str = "uptime_s";
 pub const EVICTED: &str = "evicted";
 /// Calls that remove all keys, which the recipe never makes.
 pub const REMOVED: &str = "removed";
-/// Milliseconds by which its wall clock is ahead of this machine's monotonic clock.
+/// Milliseconds by which its wall clock is ahead of this machine's monotonic clock: the least
+/// and the most, since the answer was under way for a time.
 pub const WALL_CLOCK: &str = "wall_clock_ms";
 /// Seconds after which it closes a session that asks nothing.
 pub const IDLE_LIMIT: &str = "idle_limit_s";
@@ -37,7 +38,7 @@ enum Seen {
     Grew,
     /// The number is smaller.
     Shrank,
-    /// The number is another one by more than this.
+    /// Both ends of a range are another one's by more than this.
     Moved(f64),
     /// The number is at most this.
     AtMost(f64),
@@ -103,10 +104,15 @@ static CAUSES: [Cause; 9] = [
     ),
 ];
 
-/// The value of [`WALL_CLOCK`] for what a server's clock shows now.
-pub fn ahead(wall_ms: u64) -> String {
-    let own_ms = jostle_sys::clock::monotonic() / 1_000_000;
-    (wall_ms as i64 - own_ms as i64).to_string()
+/// The value of [`WALL_CLOCK`] for what a server's clock showed at some time since `asked_ns`,
+/// which is of this machine's monotonic clock.
+pub fn ahead(asked_ns: u64, wall_ms: u64) -> String {
+    let ahead = |own_ns: u64| wall_ms as i64 - (own_ns / 1_000_000) as i64;
+    format!(
+        "{} {}",
+        ahead(jostle_sys::clock::monotonic()),
+        ahead(asked_ns)
+    )
 }
 
 /// The signs of which there is a value.
@@ -143,8 +149,14 @@ impl Seen {
             Seen::Shrank => more().filter(|more| *more < 0.0).map(|_| after.to_owned()),
             Seen::Grew => more().filter(|more| *more > 0.0).map(|n| format!("{n}")),
             Seen::Moved(by) => {
-                let moved = more().filter(|more| more.abs() > by)?;
-                Some(format!("{moved:+.0}"))
+                let range = |text: &str| {
+                    let (least, most) = text.split_once(' ')?;
+                    Some((number(least)?, number(most)?))
+                };
+                let ((low, high), (least, most)) = (range(before?)?, range(after)?);
+                // The least by which it moved, if it did.
+                let moved = (least - high).max(0.0) + (most - low).min(0.0);
+                (moved.abs() > by).then(|| format!("{moved:+.0}"))
             }
             Seen::AtMost(limit) => {
                 let value = number(after).filter(|value| *value <= limit)?;
@@ -161,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_seen_in_what_changed() {
-        let table: [(&str, Option<&str>, &str, Option<&str>); 15] = [
+        let table: [(&str, Option<&str>, &str, Option<&str>); 17] = [
             (STARTED, Some("a"), "a", None),
             (STARTED, Some("a"), "b", Some("started anew")),
             // Nobody knows what it was before.
@@ -170,8 +182,21 @@ mod tests {
             (UPTIME, Some("70"), "3", Some("started anew")),
             (EVICTED, Some("7"), "7", None),
             (EVICTED, Some("7"), "19", Some("evicted 12 keys")),
-            (WALL_CLOCK, Some("1000"), "1400", None),
-            (WALL_CLOCK, Some("1000"), "-39000", Some("set by -40000 ms")),
+            (WALL_CLOCK, Some("1000 1001"), "1400 1401", None),
+            // An answer that took 9 s tells little about when the clock was read.
+            (WALL_CLOCK, Some("1000 1001"), "-8000 1002", None),
+            (
+                WALL_CLOCK,
+                Some("1000 1001"),
+                "-39009 -39000",
+                Some("set by -40000 ms"),
+            ),
+            (
+                WALL_CLOCK,
+                Some("1000 1001"),
+                "41001 41009",
+                Some("set by +40000 ms"),
+            ),
             (IDLE_LIMIT, Some("2"), "2", Some("nothing for 2 s")),
             (IDLE_LIMIT, None, "28800", None),
             (POOLER, None, "", None),

@@ -15,6 +15,7 @@ use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Signs};
 use crate::table::{Entry, LockCapabilities};
 use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
+use jostle_sys::clock::monotonic;
 use std::path::Path;
 use wire::PostgresWire;
 
@@ -131,13 +132,14 @@ impl<const POLLED: bool> Advisory<POLLED> {
         const ASKED: &str = "select pg_backend_pid() || ' ' || (extract(epoch from clock_timestamp()) * \
                              1000)::bigint || ' ' || pg_postmaster_start_time()";
         let mut opened = session::open(&self.login)?;
+        let asked_ns = monotonic();
         let said = session::ask(&mut opened.client, ASKED)?;
         let mut words = said.splitn(3, ' ');
         let mut next = || words.next().unwrap_or_default().to_owned();
         let (process, wall_ms, started) = (next(), next(), next());
         let other = opened.backend.is_some_and(|pid| pid.to_string() != process);
         let pooler = if other { "a pooler" } else { "" };
-        let wall_ms = wall_ms.parse().ok().map(signs::ahead);
+        let wall_ms = wall_ms.parse().ok().map(|ms| signs::ahead(asked_ns, ms));
         Ok(signs::known([
             (signs::STARTED, Some(started)),
             (signs::POOLER, Some(pooler.to_owned())),

@@ -18,6 +18,7 @@ use crate::{
     VERSION_FACT, facts,
 };
 use jostle_resp::request::encode;
+use jostle_sys::clock::monotonic;
 use jostle_sys::files::Errno;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -217,6 +218,7 @@ impl<R: Recipe> Target for On<R> {
 
     /// As far as INFO has them: the server's time only since version 7.
     fn signs(&self) -> Signs {
+        let asked_ns = monotonic();
         let info = self
             .client()
             .and_then(|mut client| client.ask(&[b"INFO", b"all"]));
@@ -229,7 +231,8 @@ impl<R: Recipe> Target for On<R> {
         let flushes = ["cmdstat_flushall", "cmdstat_flushdb"].map(calls);
         let removed: u64 = flushes.into_iter().flatten().sum();
         let text = |name: &str| info_text(&info, name).map(str::to_owned);
-        let wall_ms = info_figure(&info, "server_time_usec").map(|us| signs::ahead(us / 1_000));
+        let wall_us = info_figure(&info, "server_time_usec");
+        let wall_ms = wall_us.map(|us| signs::ahead(asked_ns, us / 1_000));
         let removed = (!info.is_empty()).then(|| removed.to_string());
         signs::known([
             (signs::STARTED, text("run_id")),
