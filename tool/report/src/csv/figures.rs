@@ -228,22 +228,24 @@ fn recoveries() -> Vec<CsvColumn> {
 fn known(of: &'static figures::Figure, unit: &'static str) -> CsvColumn {
     let stem = of.name.strip_suffix(unit).unwrap_or(of.name);
     let stem = stem.trim_end_matches('_');
-    CsvColumn::new(stem, unit, Over::Interval, of.of)
+    CsvColumn {
+        is_time: of.over == figures::Over::Undisturbed,
+        is_rate: of.over == figures::Over::CleanSlices,
+        ..CsvColumn::new(stem, unit, Over::Interval, of.of)
+    }
 }
 
 fn rates() -> Vec<CsvColumn> {
     use Over::{Interval, Middle, Sum};
-    let rate = |stem: &str, unit, of: fn(&Run) -> Option<f64>| CsvColumn {
-        is_rate: true,
-        ..CsvColumn::new(stem, unit, Interval, of)
-    };
+    let throughput = known(figures::THROUGHPUT, "per_s");
     vec![
-        rate("throughput", "per_s", |run| {
+        CsvColumn {
             // A fault leaves no rate that means anything.
-            run.recovery.is_none().then_some(run.throughput_per_s)
-        }),
+            of: Box::new(|run| run.recovery.is_none().then_some(run.throughput_per_s)),
+            ..throughput
+        },
         CsvColumn::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
-        rate("of_ideal", "share", |run| run.of_ideal),
+        known(figures::OF_IDEAL, "share"),
         CsvColumn::new("operations", "", Sum, |run| Some(run.operations as f64)),
         CsvColumn::new("window", "s", Middle, |run| Some(run.window.window_s)),
         CsvColumn::new("warmup", "s", Middle, |run| Some(run.window.warmup_s)),

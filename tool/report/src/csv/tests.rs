@@ -120,6 +120,23 @@ fn of_an_invalid_point_only_evidence_is_printed() {
     assert!(long.contains("exclusion_violations"));
 }
 
+/// The table once took the time in which a lock was free over undisturbed runs, and this form
+/// over all.
+#[test]
+fn a_figure_is_taken_over_the_runs_that_the_table_of_figures_names() {
+    let set = made::set();
+    let mut point = jostle_stats::summary::summarize(&set.experiment, &set.runs).remove(0);
+    point.timed.truncate(1);
+    let columns = figures::figures(std::slice::from_ref(&set));
+    for (name, runs) in [("free_share", 1), ("blocked_share", point.runs.len())] {
+        let column = columns
+            .iter()
+            .find(|column| column.name("") == name)
+            .unwrap();
+        assert_eq!(column.runs(&point).len(), runs, "{name}");
+    }
+}
+
 #[test]
 fn results_that_are_overlaid_say_which_they_are() {
     let mut read = made::set();
