@@ -193,12 +193,12 @@ mod tests {
             let mut child = std::process::Command::new("true").spawn().unwrap();
             child.wait().unwrap();
             // The kernel may tell it after its parent has waited for it.
-            let told = (0..5000).find_map(|_| {
+            let told = (0..120_000).find_map(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 let ended = exits.drain().unwrap();
                 ended.into_iter().find(|exit| exit.pid == child.id())
             });
-            let told = told.expect("not within 5,000 looks");
+            let told = told.expect("not within 120,000 looks");
             assert_eq!(
                 (told.name.as_str(), told.parent),
                 ("true", std::process::id())

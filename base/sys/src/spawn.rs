@@ -508,7 +508,7 @@ mod live_tests {
         let stat = format!("/proc/{}/stat", told.trim());
         // Gone, or a zombie until its new parent looks.
         let lives = || std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
-        for _ in 0..1_000 {
+        for _ in 0..60_000 {
             if !lives() {
                 return;
             }

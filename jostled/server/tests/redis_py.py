@@ -29,7 +29,7 @@ for protocol in protocols:
     def work():
         try:
             for _ in range(50):
-                token = client.execute_command("LOCK", "shared counter", "TTL", 10000)
+                token = client.execute_command("LOCK", "shared counter", "TTL", 600000)
                 seen = counter[0]
                 tokens.append(token)
                 counter[0] = seen + 1
@@ -49,7 +49,7 @@ for protocol in protocols:
     # A pipeline.
     pipe = client.pipeline(transaction=False)
     for n in range(100):
-        pipe.execute_command("LOCK", f"n{n}", "TTL", 1000)
+        pipe.execute_command("LOCK", f"n{n}", "TTL", 600000)
     granted = pipe.execute()
     assert granted == list(range(granted[0], granted[0] + 100))
     for n in range(100):
@@ -58,8 +58,8 @@ for protocol in protocols:
 
     # One as redis-py makes it unless told otherwise: MULTI and EXEC around it.
     pipe = client.pipeline()
-    pipe.execute_command("LOCK", "t1", "TTL", 1000)
-    pipe.execute_command("LOCK", "t2", "TTL", 1000)
+    pipe.execute_command("LOCK", "t1", "TTL", 600000)
+    pipe.execute_command("LOCK", "t2", "TTL", 600000)
     granted = pipe.execute()
     for n, token in enumerate(granted):
         pipe.execute_command("UNLOCK", f"t{n + 1}", token)
@@ -86,7 +86,7 @@ for protocol in protocols:
         pass
     hasty.connection_pool.disconnect()
     owner.execute_command("UNLOCK", "y")
-    token = client.execute_command("LOCK", "y", "TTL", 1000, "WAIT", 2000)
+    token = client.execute_command("LOCK", "y", "TTL", 600000, "WAIT", 60000)
     assert token is not None
     client.execute_command("UNLOCK", "y", token)
     owner.close()

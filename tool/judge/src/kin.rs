@@ -252,7 +252,7 @@ mod live_tests {
     fn a_command_s_descendants_are_its_own_and_a_server_s_among_them_are_not() {
         // A shell that starts a "server" and a "client".
         let mut shell = std::process::Command::new("sh")
-            .args(["-c", "sleep 100 & sleep 100 & wait"])
+            .args(["-c", "sleep 600 & sleep 600 & wait"])
             .spawn()
             .unwrap();
         let children = || -> Vec<u32> {
@@ -262,7 +262,7 @@ mod live_tests {
             };
             pids.filter(of_it).collect()
         };
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while children().len() < 2 && std::time::Instant::now() < deadline {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -489,7 +489,7 @@ mod tests {
                 address,
                 procedure: Word::of("/a?{n}&{worker}"),
                 token: Some("s3cret".to_owned()),
-                timeout: Duration::from_secs(10),
+                timeout: Duration::from_secs(120),
             };
             let mut caller = kept.join(5).unwrap();
             for (nth, connects) in [(8, false), (9, true)] {

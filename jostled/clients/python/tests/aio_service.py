@@ -3,8 +3,9 @@
 import asyncio
 import unittest
 
+from jostle_lock import LockLost
 from jostle_lock.aio import Locks
-from service import Daemon, Link, eventually
+from service import PATIENT_S, Daemon, Faulty, Link, eventually
 
 
 async def until(what, test):
@@ -12,24 +13,28 @@ async def until(what, test):
     await asyncio.to_thread(eventually, what, test)
 
 
-class World:
-    """A daemon, a link to it, and its locks; for `async with`."""
+async def insist(take):
+    """What `take` gives: again if the short lease that it takes has ended before."""
+    for _ in range(100):
+        try:
+            return await take()
+        except LockLost as error:
+            last = error
+    raise last
+
+
+class World(Faulty):
+    """For `async with`."""
 
     async def __aenter__(self):
         self.daemon = await asyncio.to_thread(Daemon)
         self.link = Link(self.daemon)
-        self.locks = Locks(self.link.url, timeout_s=1)
+        self.locks = Locks(self.link.url, timeout_s=PATIENT_S)
         return self
 
     async def __aexit__(self, *_):
         self.link.close()
         self.daemon.close()
-
-    def begin(self, fault):
-        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
-
-    def end(self, fault):
-        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
 
     async def settles(self):
         await asyncio.to_thread(self.daemon.settles)

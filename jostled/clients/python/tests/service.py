@@ -12,19 +12,50 @@ import subprocess
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
-from jostle_lock import Locks
+from jostle_lock import Locks, LockLost
+from jostle_lock._terms import Term
 
 ROOT = Path(__file__).resolve().parents[4]
+
+#: How long an answer may take, on a machine that may stand still, and in a fault,
+#: when none comes.
+PATIENT_S, HASTY_S = 60, 1
+
+
+class Often(Term):
+    """The clock of a lock that is renewed so often that a test sees it, at any length."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.every_s, self.answer_s = min(self.every_s, 0.3), PATIENT_S
+
+
+def often(test):
+    """A test whose locks are renewed often: its leases can be too long to end in it."""
+    for module in ("_sync", "aio"):
+        test = unittest.mock.patch(f"jostle_lock.{module}.Term", Often)(test)
+    return test
+
+
+def insist(take):
+    """What `take` gives: again if the short lease that it takes has ended before."""
+    for _ in range(100):
+        try:
+            return take()
+        except LockLost as error:
+            last = error
+    raise last
 
 
 def eventually(what, test):
     """Waits for something that must come true soon."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not test():
         if time.monotonic() > end:
-            raise AssertionError(f"not within 20 s: {what}")
+            raise AssertionError(f"not within 120 s: {what}")
         time.sleep(0.005)
 
 
@@ -70,7 +101,7 @@ class Daemon:
 
     def ask(self, *words):
         """The reply to one command, as the bytes of RESP2."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as plain:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as plain:
             plain.sendall((" ".join(map(str, words)) + "\r\nQUIT\r\n").encode())
             reply = b""
             while part := plain.recv(65536):
@@ -174,13 +205,36 @@ class Link:
                 pass
 
 
-class World:
-    """A daemon, a link to it, and its locks; for `with`."""
+class Faulty:
+    """A daemon, a link to it, and locks, which are patient except in a fault."""
+
+    _kept = ()
+
+    def hurry(self, answer_s=HASTY_S):
+        self.locks._timeout_s = answer_s
+        for one in self._kept:
+            one._term.answer_s = answer_s
+            if hasattr(one, "_errands"):
+                one._errands._limit_s = answer_s
+
+    def begin(self, fault, *kept):
+        """Those `kept` wait for answers as the requests in the fault do."""
+        self._kept = kept
+        self.hurry()
+        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
+
+    def end(self, fault):
+        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
+        self.hurry(PATIENT_S)
+
+
+class World(Faulty):
+    """For `with`."""
 
     def __init__(self):
         self.daemon = Daemon()
         self.link = Link(self.daemon)
-        self.locks = Locks(self.link.url, timeout_s=1)
+        self.locks = Locks(self.link.url, timeout_s=PATIENT_S)
 
     def __enter__(self):
         return self
@@ -188,12 +242,6 @@ class World:
     def __exit__(self, *_):
         self.link.close()
         self.daemon.close()
-
-    def begin(self, fault):
-        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
-
-    def end(self, fault):
-        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
 
 
 class InEach(unittest.TestCase):

@@ -3,9 +3,10 @@
 import asyncio
 import unittest
 
-from aio_service import InEach, World, until
+from aio_service import InEach, World, insist, until
 from jostle_lock import LockLost, NoAnswer, NotGranted, Refused
 from jostle_lock.aio import Locks
+from service import PATIENT_S, often
 
 WAYS = [None, 60]
 
@@ -48,10 +49,11 @@ class Several(unittest.IsolatedAsyncioTestCase):
             await asyncio.gather(*(work(world, names) for names in orders))
         self.assertEqual((len(counted), set(counted)), (80, {1}))
 
+    @often
     async def test_every_lease_is_renewed_and_all_are_lost_when_one_is(self):
         async with World() as world:
             told = []
-            held = await world.locks.acquire_all(["a", "b"], ttl_s=3, on_lost=told.append)
+            held = await world.locks.acquire_all(["a", "b"], ttl_s=600, on_lost=told.append)
             await until("renewals", lambda: world.daemon.info("renewals") >= 6)
             held.check()
             world.daemon.ask("FORCEUNLOCK", "b")
@@ -129,9 +131,10 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(world.daemon.info("sessions"), 0)
             await world.settles()
 
+    @often
     async def test_one_renewal_is_enough_for_all(self):
         async with World() as world:
-            async with await world.locks.session(ttl_s=3) as session:
+            async with await world.locks.session(ttl_s=600) as session:
                 held = [await session.acquire(f"job{n}") for n in range(20)]
                 before = world.daemon.info("cmd_session")
                 await until(
@@ -155,7 +158,7 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
                 world.daemon.ask("SESSION", "CLOSE", session.id)
                 with self.assertRaisesRegex(LockLost, "NOSESSION"):
                     await waits
-            await asyncio.wait_for(told.wait(), 20)
+            await asyncio.wait_for(told.wait(), 120)
             with self.assertRaises(LockLost):
                 await session.close()
 
@@ -177,12 +180,14 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
 class Faults(InEach):
     """The daemon is killed, stopped, or cannot be reached."""
 
+    @often
     async def test_a_holder_of_several_is_told_that_they_are_lost(self):
         async def case(world, fault, ttl_s):
-            told = []
-            names = ["a", "b"]
-            held = await world.locks.acquire_all(names, ttl_s=ttl_s, on_lost=told.append)
-            world.begin(fault)
+            told, wish = [], {"ttl_s": ttl_s}
+            held = await insist(
+                lambda: world.locks.acquire_all(["a", "b"], on_lost=told.append, **wish)
+            )
+            world.begin(fault, held)
             await until("lost", lambda: held.lost and told)
             with self.assertRaises(LockLost):
                 await held.release()
@@ -205,10 +210,13 @@ class Faults(InEach):
 
     async def test_a_session_is_lost_with_all_its_locks(self):
         async def case(world, fault, ttl_s):
-            told = []
-            session = await world.locks.session(ttl_s=ttl_s, on_lost=told.append)
-            held = [await session.acquire(name) for name in ("a", "b")]
-            world.begin(fault)
+            async def take():
+                told = []
+                session = await world.locks.session(ttl_s=ttl_s, on_lost=told.append)
+                return told, session, [await session.acquire(name) for name in ("a", "b")]
+
+            told, session, held = await insist(take)
+            world.begin(fault, session)
             await until("lost", lambda: session.lost and told)
             for lost in [session.close, *(one.release for one in held)]:
                 with self.assertRaises(LockLost):
@@ -224,10 +232,14 @@ class Faults(InEach):
         async def case(world, fault, ttl_s):
             session = await world.locks.session(ttl_s=ttl_s)
             async with await Locks(world.daemon.url, timeout_s=60).acquire("job"):
+                world.hurry()
                 waits = asyncio.ensure_future(session.acquire("job", wait_s=1))
-                await world.one_waits()
+                await until(
+                    "it waits or has given up",
+                    lambda: world.daemon.info("waiters") == 1 or waits.done(),
+                )
                 world.begin(fault)
-                with self.assertRaises(NoAnswer):
+                with self.assertRaises((NoAnswer, NotGranted)):
                     await waits
                 world.end(fault)
                 await until("no waiters", lambda: world.daemon.info("waiters") == 0)
@@ -248,16 +260,18 @@ class Faults(InEach):
                     with self.assertRaisesRegex(Refused, f"ALREADYHELD {held.token}"):
                         await session.acquire("job")
                 await world.settles()
-                retries = Locks(world.link.url, timeout_s=1, retries=1)
-                async with await retries.session(ttl_s=60) as other:
+                async with await world.locks.session(ttl_s=60) as other:
                     world.link.lose_answer_to(b"LOCK")
+                    # Each retry comes after a part of the timeout.
+                    world.locks._retries = 20
+                    world.hurry()
                     async with await other.acquire("job") as held:
                         self.assertEqual(held.token, world.daemon.info("grants"))
             await world.settles()
 
     async def test_a_task_that_was_cancelled_while_its_lock_was_granted_leaves_it_to_be_found(self):
         async with World() as world, await world.locks.session(ttl_s=60) as session:
-            other = await Locks(world.daemon.url).acquire("job")
+            other = await Locks(world.daemon.url, timeout_s=PATIENT_S).acquire("job")
             task = asyncio.ensure_future(session.acquire("job", wait_s=None))
             await world.one_waits()
             world.link.cut()
@@ -271,14 +285,14 @@ class Faults(InEach):
             self.assertEqual(held.token, 2)
             await held.release()
 
+    @often
     async def test_a_session_that_is_taken_up_again_keeps_its_locks(self):
         async with World() as world:
-            first = await world.locks.session(ttl_s=3)
+            first = await world.locks.session(ttl_s=600)
             token = (await first.acquire("job")).token
-            direct = Locks(world.daemon.url)
-            async with await direct.session(ttl_s=3, id=first.id) as session:
-                world.begin("cut off")
-                await until("the first one is lost", lambda: first.lost)
+            direct = Locks(world.daemon.url, timeout_s=PATIENT_S)
+            async with await direct.session(ttl_s=600, id=first.id) as session:
+                world.begin("cut off", first)
                 before = world.daemon.info("cmd_session")
                 await until(
                     "renewals", lambda: world.daemon.info("cmd_session") >= before + 3
@@ -288,6 +302,8 @@ class Faults(InEach):
                 await session.held("job", token).release()
                 self.assertGreater((await session.acquire("job")).token, token)
             world.end("cut off")
+            with self.assertRaises(LockLost):
+                await first.close()
             await world.settles()
 
 

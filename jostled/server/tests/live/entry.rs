@@ -86,20 +86,13 @@ fn tls_serves_redis_cli_and_nothing_else() {
     use crate::common::{ELLIPTIC, certificate, output, tool};
     let directory = tempfile::tempdir().unwrap();
     let [cert, key] = &certificate(directory.path(), ELLIPTIC);
-    let daemon = Daemon::start_exactly(&[
-        "--data",
-        "none",
-        "--listen",
-        "none",
-        "--tls-listen",
-        "127.0.0.1:0",
-        "--tls-cert",
-        cert,
-        "--tls-key",
-        key,
-        "--request-timeout",
-        "1",
-    ]);
+    let start = |request_timeout: &str| {
+        let plain = ["--data", "none", "--listen", "none"];
+        let tls = ["--tls-listen", "127.0.0.1:0", "--tls-cert", cert];
+        let more = ["--tls-key", key, "--request-timeout", request_timeout];
+        Daemon::start_exactly(&[&plain[..], &tls, &more].concat())
+    };
+    let daemon = start("120");
     let port = daemon.port.to_string();
     let cli = |script: &str| {
         let line = format!("{script} | redis-cli --tls --cacert {cert} -p {port}");
@@ -110,9 +103,10 @@ fn tls_serves_redis_cli_and_nothing_else() {
     let text = cli("(for n in $(seq 300); do echo INFO; done; echo ECHO end)");
     assert!(text.ends_with("end\n"));
     // A wait that another connection ends, with a command behind it.
-    let script = "(echo LOCK w TTL 100; echo LOCK w WAIT 5000; echo ECHO behind)";
+    let script = "(echo LOCK w TTL 100; echo LOCK w WAIT 60000; echo ECHO behind)";
     assert_eq!(cli(script), "2\n3\nbehind\n");
     // A client that does not use TLS is closed: for its invalid bytes, or by the timeout.
+    let daemon = start("1");
     let mut plain = daemon.client();
     plain.stream.write_all(b"PING\r\n").unwrap();
     let mut rest = Vec::new();

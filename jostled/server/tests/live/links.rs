@@ -132,7 +132,7 @@ fn locks_and_places_in_line_of_clients_that_are_cut_off_are_passed_on() {
         waiting(&mut watcher, 2 * at as u64 + 1);
         let mut last = near();
         last.send(&format!("LOCK {name}"));
-        last.set_timeout(Duration::from_secs(30));
+        last.set_timeout(Duration::from_secs(120));
         waiting(&mut watcher, 2 * at as u64 + 2);
         lines.push(last);
     }

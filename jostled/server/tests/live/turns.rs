@@ -54,7 +54,7 @@ fn a_lease_for_one_who_left_goes_to_the_one_that_gave_the_lock_back_and_waits_ag
         first.stream.write_all(both).unwrap();
         drop(second);
     });
-    first.set_timeout(Duration::from_secs(20));
+    first.set_timeout(Duration::from_secs(120));
     assert_eq!(short(&first.read()), "1");
     assert_eq!(short(&first.read()), "3");
     assert_eq!(daemon.info("grants_passed_on"), 1);
@@ -77,7 +77,7 @@ fn a_grant_to_a_session_whose_waiter_has_left_is_passed_on() {
         drop(waiter);
     });
     assert_eq!(holder.read().as_integer(), Some(1));
-    next.set_timeout(Duration::from_secs(20));
+    next.set_timeout(Duration::from_secs(120));
     assert_eq!(short(&next.read()), "3");
     assert_eq!(daemon.info("grants_passed_on"), 1);
 }
@@ -102,7 +102,7 @@ fn a_grant_to_a_session_is_not_passed_on_once_the_session_knows_its_token() {
         holder.send("UNLOCK x");
         drop(first);
     });
-    again.set_timeout(Duration::from_secs(20));
+    again.set_timeout(Duration::from_secs(120));
     let told = again.read();
     assert_eq!(short(&told), "ALREADYHELD", "{told:?}");
     daemon.await_info("connected_clients", 5);
@@ -202,7 +202,7 @@ fn a_client_that_was_not_read_from_for_a_bound_is_read_from_again() {
     }
     daemon.await_info("waiters", 1);
     assert_eq!(holder.say("UNLOCK x"), "1");
-    client.set_timeout(Duration::from_secs(20));
+    client.set_timeout(Duration::from_secs(120));
     assert_eq!(short(&client.read()), "2");
     for _ in 0..100_000 {
         assert_eq!(short(&client.read()), "PONG");
@@ -235,7 +235,7 @@ fn all_that_are_ready_together_get_their_replies_in_order() {
     let daemon = Daemon::start(&[]);
     let mut clients: Vec<Client<TcpStream>> = (0..100).map(|_| daemon.client()).collect();
     for client in &mut clients {
-        client.set_timeout(Duration::from_secs(20));
+        client.set_timeout(Duration::from_secs(120));
         assert_eq!(client.say("PING"), "PONG");
     }
     // One name that goes round, one of each alone, and replies of many sizes.

@@ -215,7 +215,7 @@ fn time_cannot_be_overdrawn() {
             assert!(!again, "{source}: a state that was cut off is used again");
         }
         // This is a bound, not a measurement: without the cut none of them would ever end.
-        assert!(started.elapsed() < Duration::from_secs(30), "{source}");
+        assert!(started.elapsed() < Duration::from_secs(300), "{source}");
     }
     for source in [
         "table.insert(setmetatable({}, {__len = function() return 1e15 end}), 1, 0)",

@@ -107,8 +107,15 @@ fn clients_that_are_slow_or_silent_are_closed() {
     let mut started = engine.client();
     started.send("GET /accept HT");
     let mut trickles = engine.client();
-    let mut idle = engine.client();
-    assert_eq!(idle.get("/accept").exit_code, Some(0));
+    // Again where the machine stood still until it was closed.
+    let answered = |_| {
+        let mut idle = engine.client();
+        idle.ask("/accept");
+        let reply = idle.read()?;
+        assert_eq!(reply.exit_code, Some(0));
+        Some(idle)
+    };
+    let mut idle = (0..100).find_map(answered).expect("an answer");
     // It reads nothing of what it asks for.
     let mut deaf = engine.client();
     for _ in 0..400 {
@@ -126,11 +133,10 @@ fn clients_that_are_slow_or_silent_are_closed() {
     assert_eq!(idle.read(), None);
     eventually("all are closed", || engine.stats()["connections_open"] == 1);
     let stats = engine.stats();
-    assert!(
-        stats["connections_too_slow"].as_u64().unwrap() >= 3,
-        "{stats}"
-    );
-    assert_eq!(stats["connections_idle"], 1);
+    // One that was late with its first byte is idle.
+    let closed = ["connections_too_slow", "connections_idle"];
+    let [slow, idle] = closed.map(|name| stats[name].as_u64().unwrap());
+    assert!(slow >= 1 && idle >= 1 && slow + idle >= 4, "{stats}");
 }
 
 #[test]
@@ -216,38 +222,37 @@ fn procedures_that_hang_are_cut_off_and_the_next_get_their_turn() {
 
 #[test]
 fn calls_wait_in_line_and_too_many_are_refused() {
-    let flags = [
-        "--threads",
-        "2",
-        "--max-running",
-        "1",
-        "--max-waiting",
-        "3",
-        "--time-limit",
-        "2000",
-    ];
-    let engine = Engine::start(&flags);
-    let mut first = send_calls(&engine, 1, "/forever");
+    let start = |time_limit: &str| {
+        let flags =
+            format!("--threads 2 --max-running 1 --max-waiting 3 --time-limit {time_limit}");
+        Engine::start(&flags.split(' ').collect::<Vec<_>>())
+    };
+    // Longer than a busy machine takes for what follows.
+    let engine = start("600000");
+    let _first = send_calls(&engine, 1, "/forever");
     eventually("it runs", || engine.stats_of("forever")["running"] == 1);
-    let mut waiting = send_calls(&engine, 3, "/forever");
+    let _waiting = send_calls(&engine, 3, "/forever");
     eventually("three wait", || engine.stats_of("forever")["waiting"] == 3);
     let refused = engine.get("/forever");
     assert_eq!(refused.status, 503);
     assert!(refused.head.contains("\r\nFailure: busy\r\n") && refused.head.contains("Retry-After"));
-    // One that waits is nobody's burden if its client leaves.
-    drop(waiting.pop());
-    assert_eq!(first[0].read().unwrap().status, 500);
-    assert_eq!(waiting[0].read().unwrap().status, 500);
     assert_eq!(engine.stats_of("forever")["errors"]["busy"], 1);
+    // One that waits is nobody's burden if its client leaves.
+    let engine = start("500");
+    let mut calls = send_calls(&engine, 4, "/forever");
+    drop(calls.remove(1));
+    for call in &mut calls {
+        assert_eq!(call.read().unwrap().status, 500);
+    }
 }
 
 #[test]
 fn clients_that_pipeline_take_turns_with_others() {
     // A busy machine may wake the other one when all is over.
-    let took_turns = (0..5).any(|_| two_clients_take_turns());
+    let took_turns = (0..20).any(|_| two_clients_take_turns());
     assert!(
         took_turns,
-        "all of the other's calls came before, five times"
+        "all of the other's calls came before, twenty times"
     );
 }
 
@@ -436,7 +441,7 @@ fn a_log_that_nobody_reads_stops_no_call() {
     });
     let mut stream = stream.unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(120)))
         .unwrap();
     stream
         .write_all(b"GET /stats HTTP/1.1\r\nHost: x\r\n\r\n")

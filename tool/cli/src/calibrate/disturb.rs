@@ -75,40 +75,61 @@ fn burn(threads: u64, cpu: usize, percent: u64, niceness: i32) -> anyhow::Result
     let end = monotonic() + LIFE.as_nanos() as u64;
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| burn_in_turns(percent, end));
+            scope.spawn(|| burn_in_turns(percent, end, &Real));
         }
     });
     Ok(())
 }
 
-fn burn_in_turns(percent: u64, end: u64) {
+/// What a thread burns by; a test turns its own.
+trait Clock {
+    /// CPU time of this thread.
+    fn used_ns(&self) -> u64;
+    fn now_ns(&self) -> u64;
+    /// Uses the CPU for some microseconds.
+    fn work(&self);
+    fn sleep_until(&self, ns: u64);
+}
+
+/// The system's.
+struct Real;
+
+impl Clock for Real {
+    fn used_ns(&self) -> u64 {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic()
+    }
+
+    fn work(&self) {
+        black_box((0..1_000).fold(0u64, |sum, n| black_box(sum.wrapping_add(n))));
+    }
+
+    fn sleep_until(&self, ns: u64) {
+        sleep_until(ns);
+    }
+}
+
+fn burn_in_turns(percent: u64, end: u64, clock: &impl Clock) {
     let share_ns = match percent {
         // Not even for a moment, in which others would be favoured.
         100.. => u64::MAX,
         _ => TURN_NS * percent / 100,
     };
-    let mut edge = monotonic();
+    let mut edge = clock.now_ns();
     while edge < end {
         edge += TURN_NS;
-        use_cpu(share_ns, edge);
-        sleep_until(edge);
+        // It gives up at the edge: what others kept it from is not made up for, so that
+        // the dose never exceeds what was asked for.
+        let enough = clock.used_ns().saturating_add(share_ns);
+        while clock.used_ns() < enough && clock.now_ns() < edge {
+            clock.work();
+        }
+        clock.sleep_until(edge);
     }
-}
-
-/// Uses so much CPU time, but gives up at `edge`: what others kept it from is not
-/// made up for, so that the dose never exceeds what was asked for.
-fn use_cpu(share_ns: u64, edge: u64) {
-    let end = used_ns().saturating_add(share_ns);
-    let mut sum = 0u64;
-    while used_ns() < end && monotonic() < edge {
-        (0..1_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
-    }
-}
-
-/// CPU time of this thread.
-fn used_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Who is stopped.
@@ -204,24 +225,54 @@ fn sleeps_on_a_timer(pid: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    /// A machine that leaves the thread one in so many of its microseconds.
+    struct Turned {
+        one_in: u64,
+        used: Cell<u64>,
+        now: Cell<u64>,
+    }
+
+    impl Clock for Turned {
+        fn used_ns(&self) -> u64 {
+            self.used.get()
+        }
+
+        fn now_ns(&self) -> u64 {
+            self.now.get()
+        }
+
+        fn work(&self) {
+            self.used.update(|used| used + 1_000);
+            self.now.update(|now| now + 1_000 * self.one_in);
+        }
+
+        fn sleep_until(&self, ns: u64) {
+            self.now.update(|now| now.max(ns));
+        }
+    }
 
     #[test]
     fn threads_use_their_share_and_no_more() {
-        let used_ms = |percent: u64| {
-            let burning = std::thread::spawn(move || {
-                let before = used_ns();
-                burn_in_turns(percent, monotonic() + 30 * TURN_NS);
-                (used_ns() - before) as f64 / 1e6
-            });
-            burning.join().unwrap()
+        let used = |percent, one_in| {
+            let [used, now] = [0, 0].map(Cell::new);
+            let clock = Turned { one_in, used, now };
+            burn_in_turns(percent, 10 * TURN_NS, &clock);
+            assert_eq!(clock.now_ns(), 10 * TURN_NS);
+            clock.used_ns() * 100 / (10 * TURN_NS)
         };
-        // 300 ms each. A busy machine can only take from them.
-        let found = (0..5).any(|_| {
-            let [little, much] = [used_ms(10), used_ms(60)];
-            assert!(little < 60.0 && much < 210.0, "{little} and {much} ms");
-            much > 1.5 * little
-        });
-        assert!(found, "in none of five tries");
+        // Others can only take from it.
+        assert_eq!([used(10, 1), used(60, 1), used(100, 1)], [10, 60, 100]);
+        assert_eq!([used(10, 2), used(60, 2), used(100, 2)], [10, 50, 50]);
+    }
+
+    #[test]
+    fn a_thread_s_cpu_time_grows_while_it_works() {
+        let before = Real.used_ns();
+        while Real.used_ns() == before {
+            Real.work();
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn a_command_that_hangs_is_killed_and_counted() {
 #[test]
 fn what_a_command_leaves_behind_ends_with_the_run() {
     let _beside = beside();
-    let done = call("sh -c 'sleep 60 & exit 0'", "-n 3 --null none").run();
+    let done = call("sh -c 'sleep 600 & exit 0'", "-n 3 --null none").run();
     // At once, before anything had time to be cleared away.
     assert_eq!(done.what_is_left(), [""; 0]);
     assert_eq!(done.measures().only_run().operations, 3);
@@ -175,10 +175,10 @@ fn what_a_command_leaves_behind_ends_with_the_run() {
 fn hanging() -> Running {
     let run = jostle("call --quiet -n 5 -w 2 --null none").word(HANGS);
     let mut run = run.in_background();
-    let workers = run.until_workers(2);
-    run.until("commands that hang", |_| {
+    run.until("commands that hang", |run| {
         let started = |worker: &crate::common::Process| !processes::children(worker.pid).is_empty();
-        workers.iter().all(started).then_some(())
+        let workers = run.workers();
+        (workers.len() == 2 && workers.iter().all(started)).then_some(())
     });
     run
 }
@@ -222,8 +222,8 @@ mod alone {
 
     fn sleeping(place: &Place) -> Running {
         place
-            .jostle("call -n 1 -w 1 --runs 1 --call-timeout 60 --null none")
-            .word("sh -c 'sleep 61 & sleep 62'")
+            .jostle("call -n 1 -w 1 --runs 1 --call-timeout 10m --null none")
+            .word("sh -c 'sleep 3601 & sleep 3602'")
             .in_background()
     }
 
@@ -255,7 +255,8 @@ mod alone {
             .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
             .run()
             .measures();
-        assert!(!started.iter().any(processes::Process::lives));
+        let started: Vec<u32> = started.iter().map(|process| process.pid).collect();
+        processes::until_gone(&started);
         done.leaves_nothing();
     }
 }

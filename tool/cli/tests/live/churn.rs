@@ -160,7 +160,12 @@ fn a_server_that_is_killed_ends_it_and_leaves_nothing() {
         run.kill_servers("memcached");
         let done = run.end().ends_within_a_minute().leaves_nothing();
         assert!(done.stderr.contains("memcached that jostle launched") || done.code() == 3);
+        // One that made all its cycles was over before.
+        let all = |point: &Run| point.operations == 14_000 && point.around.errors.is_empty();
         let runs = place.runs("killed");
-        assert!(runs.iter().all(|point| point.verdict.is == Status::Invalid));
+        assert!(
+            runs.iter()
+                .all(|point| point.verdict.is == Status::Invalid || all(point))
+        );
     }
 }

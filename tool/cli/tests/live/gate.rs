@@ -4,7 +4,7 @@
 //! The slower lock is slower by a factor, since other programs may run beside. How often a
 //! tenth is found is counted by `cargo xtask validate gate`.
 
-use crate::common::{Place, alone, beside, in_five_tries, must_have};
+use crate::common::{Place, alone, beside, in_some_try, must_have};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -97,10 +97,10 @@ fn measured(place: &Place, file: &str) -> Vec<String> {
     targets
 }
 
-/// One of five runs has this exit code, and the comment's heading this word.
+/// One of some runs has this exit code, and the comment's heading this word.
 #[track_caller]
 fn finds(code: i32, finding: &str, mut attempt: impl FnMut() -> Gated) -> Gated {
-    in_five_tries(finding, || {
+    in_some_try(finding, || {
         let gated = attempt();
         assert!([0, 3, 4].contains(&gated.code), "{}", gated.stderr);
         let heading = format!("## jostle: {finding}\n");
@@ -120,7 +120,7 @@ fn too_few_runs_decide_nothing() {
     let place = locks();
     let few = SHORT.replace("--runs 6", "--runs 3");
     // On a busy machine it may be that nothing is granted within 30 ms.
-    in_five_tries("that there are too few runs", || {
+    in_some_try("that there are too few runs", || {
         let gated = gate(
             &place,
             &format!("--measure '{few}' lib:./old.so lib:./slower.so"),

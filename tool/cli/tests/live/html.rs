@@ -344,7 +344,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
     assert!(disturbed || page.contains("class=\"pt mark c0\""));
     // Without a finished point there is no page, and no empty file.
     let mut run = place
-        .jostle("contend null -w 2 -t 30 --html none.html")
+        .jostle("contend null -w 2 -t 10m --html none.html")
         .in_background();
     run.until_workers(2);
     run.signal(Signal::INT);

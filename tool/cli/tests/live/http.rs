@@ -3,7 +3,7 @@
 
 use crate::common::loops::Loops;
 use crate::common::web::Server;
-use crate::common::{beside, in_five_tries_unless_disturbed, jostle, must_have, reason};
+use crate::common::{beside, in_some_try_unless_disturbed, jostle, must_have, reason};
 use jostle_model::record::Run;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -39,7 +39,8 @@ fn requests_share_a_connection_or_have_each_its_own() {
 }
 
 /// One worker reads a request of all connections at a time, and one for each connection reads
-/// each at once; both wait for 10 ms before they answer.
+/// each at once; both wait before they answer: 10 ms, and
+/// 50 ms for those that are read at once, beside which a slow machine's reading is short.
 #[test]
 fn requests_that_lie_unread_at_an_idle_server_are_told() {
     must_have("python3", "python3");
@@ -47,7 +48,7 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
     let script = "import selectors, socket, socketserver, sys, time\n\
         def answer(s):\n\
         \x20   if not s.recv(4096): return False\n\
-        \x20   time.sleep(0.01); s.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); return True\n\
+        \x20   time.sleep(0.01 if sys.argv[1] == 'one' else 0.05); s.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); return True\n\
         class Each(socketserver.BaseRequestHandler):\n\
         \x20   def handle(self):\n\
         \x20       while answer(self.request): pass\n\
@@ -60,7 +61,7 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
         \x20   for key, _ in of.select():\n\
         \x20       if key.fileobj is s.socket: of.register(s.socket.accept()[0], selectors.EVENT_READ)\n\
         \x20       elif not answer(key.fileobj): of.unregister(key.fileobj)";
-    for (kind, each, is_told) in [("one", 30, true), ("each", 300, false)] {
+    for (kind, each, is_told) in [("one", 30, true), ("each", 60, false)] {
         let mut server = Command::new("python3")
             .args(["-c", script, kind])
             .stdout(Stdio::piped())
@@ -73,15 +74,15 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
         let line = format!(
             "stream http://127.0.0.1:{port}/ -w 10 -n {each} --runs 1 --quiet --format json"
         );
-        in_five_tries_unless_disturbed(kind, || {
+        in_some_try_unless_disturbed(kind, || {
             let done = jostle(&line).run().measures();
             let run = done.only_run();
             let queues = run.around.machine.tcp_queues.unwrap();
             let share = queues.unread as f64 / queues.connections as f64;
-            assert!(queues.looks > 5 && (share > 0.5) == is_told, "{queues:?}");
+            let is_clear = queues.looks > 5 && (share > 0.5) == is_told;
             let told = reason(&run, "queues");
             let told = told.is_some_and(|told| told.text.contains("lay unread at the server"));
-            (done, told == is_told)
+            (done, is_clear && told == is_told)
         });
     }
 }

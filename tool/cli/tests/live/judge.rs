@@ -8,7 +8,7 @@
 use crate::common::cgroup::Cgroup;
 use crate::common::loops::Loops;
 use crate::common::processes::{Signal, lives, marked};
-use crate::common::{Done, Place, alone, beside, in_five_tries, must_be_root, must_have, until};
+use crate::common::{Done, Place, alone, beside, in_some_try, must_be_root, must_have, until};
 use jostle_model::judged::{Limit, Watched};
 use jostle_model::record::Record;
 use jostle_testbed::ports::free_port;
@@ -236,16 +236,25 @@ fn a_server_that_is_killed_is_recorded_to_the_end_of_the_run() {
     let mut redis = Redis::start("");
     let load = format!(
         "touch began; until [ -e enough ]; do timeout 1 redis-benchmark -p {} -c 10 -n 100000000 \
-         -t get --csv; sleep 0.1; done; true",
+         -t get --csv; echo >> tried; sleep 0.1; done; true",
         redis.port
     );
-    let line = "judge -o found.jsonl --overwrite -- sh -c";
-    let mut run = redis.place.jostle(line).word(&load).in_background();
+    // Named, so that it is known however late the first look is.
+    let line = format!(
+        "judge --server :{} -o found.jsonl --overwrite -- sh -c",
+        redis.port
+    );
+    let mut run = redis.place.jostle(&line).word(&load).in_background();
     run.until("a command", |run| {
         run.place.file("began").exists().then_some(())
     });
     std::thread::sleep(Duration::from_secs(1));
     redis.child.kill().unwrap();
+    // One loses its connections, and the next gets none.
+    let tried = redis.place.read("tried").lines().count();
+    run.until("connections that are refused", |run| {
+        (run.place.read("tried").lines().count() >= tried + 2).then_some(())
+    });
     // The longer both take, the more is recorded.
     std::thread::sleep(Duration::from_secs(1));
     std::fs::write(redis.place.file("enough"), "").unwrap();
@@ -366,15 +375,22 @@ fn a_result_is_printed_again_and_drawn() {
     let _beside = beside();
     let redis = Redis::start("");
     let line = format!(
-        "judge --server :{} -o found.jsonl --html page.html -- sh -c",
+        "judge --server :{} -o found.jsonl --overwrite --html page.html -- sh -c",
         redis.port
     );
-    let first = redis
-        .place
-        .jostle(&line)
-        .word(&redis.load(""))
-        .run_cleanly()
-        .measures();
+    // A judge that gets no CPU sees nothing of a load of three seconds.
+    let first = in_some_try("a load that was seen", || {
+        let done = redis.place.jostle(&line).word(&redis.load(""));
+        let done = done.run_cleanly();
+        let watched = watched(&redis.place.read("found.jsonl"));
+        let cpu = |side: &jostle_model::judged::Side| side.cpu_s.iter().sum::<f64>() > 0.0;
+        let mut open = watched.traffic.as_ref()?.connections.iter();
+        let is_seen = cpu(&watched.generator)
+            && cpu(watched.server.as_ref()?)
+            && open.any(|open| *open >= 10.0)
+            && watched.end_s.last()? + 0.01 >= watched.elapsed_s;
+        ([0, 3].contains(&done.code()) && is_seen).then_some(done)
+    });
     let again = redis
         .place
         .jostle("report found.jsonl --html again.html")

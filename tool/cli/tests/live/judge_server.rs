@@ -2,7 +2,7 @@
 //! work over a Unix socket.
 
 use crate::common::loops::Loops;
-use crate::common::{Done, Place, alone, beside, in_five_tries, must_have};
+use crate::common::{Done, Place, alone, beside, in_some_try, must_have};
 use jostle_model::judged::{Limit, Traffic, Watched};
 use jostle_model::record::Record;
 use std::io::{BufRead, BufReader};
@@ -61,7 +61,7 @@ fn misses_of_an_empty_redis_are_told_and_hits_are_not() {
     let run = |tests: &str| {
         let line = format!("-- redis-benchmark -p {port} -c 10 -n 60000 -t {tests} --csv");
         // A server that is slow to answer is not waited for.
-        in_five_tries("the server's counts", || {
+        in_some_try("the server's counts", || {
             let (done, records) = judged(&place, &line);
             let text = done.stderr.replace("\n    ", " ");
             Some((text, first(records).lookups?))
@@ -133,7 +133,7 @@ fn servers_behind_the_server_are_no_other_programs() {
     let (_next, next, at) = serve(&format!("relay {at}"));
     let (_first, _, at) = serve(&format!("relay {at}"));
     // They are looked for three times, which may come late on a busy machine.
-    in_five_tries("the servers behind", || {
+    in_some_try("the servers behind", || {
         let (_, records) = judged(
             &place,
             &format!("-- python3 {CASES}/client.py threads {at} 8 3"),
@@ -164,7 +164,7 @@ fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_n
     let place = Place::new();
     for (words, is_server) in [("lock 0.02", true), ("sleep 0.16", false)] {
         let (_server, _, at) = serve_by(&["-c", SCRIPT], words);
-        in_five_tries(words, || {
+        in_some_try(words, || {
             let line = format!("-- python3 {CASES}/client.py threads {at} 10 6");
             let (_, records) = judged(&place, &line);
             let finding = first(records).finding;
@@ -192,7 +192,7 @@ fn of_two_servers_one_is_judged_and_pairs_compare_its_work_alone() {
     let (_other, _, other) = serve("gil 0");
     let line = format!("--double --repeat 1 -- python3 load.py {one} {other} {{4}}");
     // Others are looked for at the third look and the tenth.
-    in_five_tries("both servers in both runs", || {
+    in_some_try("both servers in both runs", || {
         let (_, records) = judged(&place, &line);
         let Some(Record::Doubled(doubled)) = records.last() else {
             panic!("{records:?}")
@@ -259,7 +259,7 @@ mod figures {
         let file = format!("{}/on-disk", env!("CARGO_TARGET_TMPDIR"));
         for (file, is_disk) in [(file.as_str(), true), ("", false)] {
             let (_server, port) = server(file);
-            in_five_tries("a server that waits for its disk", || {
+            in_some_try("a server that waits for its disk", || {
                 let line = format!("-- wrk -t1 -c2 -d3s http://127.0.0.1:{port}/");
                 let (_, records) = judged(&place, &line);
                 let finding = first(records).finding;

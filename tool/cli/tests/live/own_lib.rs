@@ -1,7 +1,7 @@
 //! `lib:` by the whole binary: the examples of tool/own-locks/ are built and measured, and each
 //! broken library is reported with its fault.
 
-use crate::common::{Done, Place, beside, in_five_tries, must_have, reason};
+use crate::common::{Done, Place, beside, in_some_try, must_have, reason};
 use jostle_model::record::{Run, Status};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,17 @@ fn is_sound(run: &Run) {
         let is_fine = found.is_none_or(|reason| is_bearable(reason.is));
         assert!(is_fine, "{}: {found:?}", run.target);
     }
-    assert!(run.operations > 0, "{}", run.target);
+}
+
+/// Nothing speaks against any of the runs, and one of some times each grants its lock: a
+/// machine may stand still for a whole window.
+#[track_caller]
+fn are_sound(mut measure: impl FnMut() -> Vec<Run>) {
+    in_some_try("grants in each run", || {
+        let runs = measure();
+        runs.iter().for_each(is_sound);
+        runs.iter().all(|run| run.operations > 0).then_some(())
+    });
 }
 
 /// One run of a broken lock.
@@ -92,10 +102,12 @@ fn the_examples_in_c_are_sound_with_processes_and_with_threads() {
     let spinning = "-w 4 -b 0 -i 0 -t 0.1".to_owned();
     for options in ways.into_iter().chain([spinning]) {
         let line = format!("contend {targets} --runs 1 --format json {options}");
-        let done = place.jostle(&line).run_cleanly().measures();
-        let runs = done.runs();
-        assert_eq!(runs.len(), names.len(), "{}", done.transcript());
-        runs.iter().for_each(is_sound);
+        are_sound(|| {
+            let done = place.jostle(&line).run_cleanly().measures();
+            let runs = done.runs();
+            assert_eq!(runs.len(), names.len(), "{}", done.transcript());
+            runs
+        });
     }
 }
 
@@ -112,10 +124,12 @@ fn a_lock_of_ones_own_goes_through_every_workload() {
     ];
     for (verb, options) in lines {
         let line = format!("{verb} lib:./mcs.so {options} --runs 1 --format json");
-        let done = place.jostle(&line).run_cleanly().measures();
-        let runs = done.runs();
-        assert!(!runs.is_empty(), "{}", done.transcript());
-        runs.iter().for_each(is_sound);
+        are_sound(|| {
+            let done = place.jostle(&line).run_cleanly().measures();
+            let runs = done.runs();
+            assert!(!runs.is_empty(), "{}", done.transcript());
+            runs
+        });
     }
 }
 
@@ -128,7 +142,7 @@ fn arguments_reach_the_library_and_a_path_may_have_spaces() {
         let line = format!("contend {SHORT} --runs 1 --format json");
         place.jostle(&line).word(target).run_cleanly()
     };
-    is_sound(&with("lib:my ticket.so?spins=7").measures().only_run());
+    are_sound(|| vec![with("lib:my ticket.so?spins=7").measures().only_run()]);
     with("lib:./my ticket.so?spins=many")
         .exits(1)
         .prints_nothing()
@@ -141,8 +155,8 @@ fn a_mutex_of_cpp_is_sound_with_threads_and_loses_wake_ups_between_processes() {
     let place = example("std_mutex.cpp");
     let line = "contend lib:./std_mutex.so -w 4 -b 1ms -i 1ms -t 2 --runs 1 --format json";
     let threads = format!("{line} --as threads");
-    is_sound(&place.jostle(&threads).run_cleanly().measures().only_run());
-    in_five_tries("workers that are never woken", || {
+    are_sound(|| place.jostle(&threads).run_cleanly().measures().runs());
+    in_some_try("workers that are never woken", || {
         let point = place.jostle(line).run_cleanly().measures().only_run();
         let found = reason(&point, "idle_lock")?.clone();
         assert!(found.text.contains("workers waited"), "{found:?}");
@@ -200,7 +214,7 @@ fn a_channel_of_go_is_sound_with_threads_and_excludes_no_process() {
         let threads = format!("{line} --as threads {options}");
         is_sound(&place.jostle(&threads).run_cleanly().measures().only_run());
     }
-    let done = in_five_tries("two owners at a time", || {
+    let done = in_some_try("two owners at a time", || {
         let done = place.jostle(&line).run_cleanly();
         (done.code() == 3 && reason(&done.only_run(), "exclusion").is_some()).then_some(done)
     });
@@ -218,10 +232,10 @@ fn a_library_that_lets_two_in_once_in_a_thousand_times_is_caught() {
         let options = format!("-w 4 -b 200us -i 10us -t {window_s}");
         contend(&place, fault, &options).measures()
     };
-    is_sound(&run("", 2).only_run());
+    are_sound(|| run("", 2).runs());
     // On a machine with many busy tasks there are hardly a thousand grants in a second.
     let mut window_s = 2;
-    in_five_tries("an intruder", || {
+    in_some_try("an intruder", || {
         let done = run("lets-in", window_s);
         window_s *= 2;
         let found = reason(&done.only_run(), "exclusion")?.clone();
@@ -234,9 +248,12 @@ fn a_library_that_lets_two_in_once_in_a_thousand_times_is_caught() {
 fn a_library_that_leaks_a_key_stands_still_and_is_caught() {
     let _beside = beside();
     let place = broken(&[]);
-    let done = contend(&place, "leaks", "--keys 3 -w 4 -b 100us -t 2").exits(3);
-    let found = reason(&done.only_run(), "idle_lock").cloned().unwrap();
-    assert_eq!(found.is, Status::Invalid);
+    // A window in which the machine stands still shows nothing.
+    let found = in_some_try("a lock that nobody gets", || {
+        let done = contend(&place, "leaks", "--keys 3 -w 4 -b 100us -t 2").measures();
+        let found = reason(&done.only_run(), "idle_lock").cloned()?;
+        (found.is == Status::Invalid).then_some(found)
+    });
     assert!(
         found.text.contains("none of 4 workers was let in"),
         "{found:?}"
@@ -253,8 +270,8 @@ fn a_library_that_loses_wake_ups_is_caught() {
     let _beside = beside();
     let place = broken(&[]);
     let options = "-w 4 -b 1ms -i 1ms -t 2";
-    is_sound(&contend(&place, "", options).measures().only_run());
-    in_five_tries("a wait for a free lock", || {
+    are_sound(|| contend(&place, "", options).measures().runs());
+    in_some_try("a wait for a free lock", || {
         let point = contend(&place, "loses", options).measures().only_run();
         reason(&point, "idle_lock").map(|_| ())
     });
@@ -402,9 +419,11 @@ fn a_library_that_hears_no_signal_is_ended() {
 fn a_library_that_leaves_late_is_waited_for() {
     let _beside = beside();
     let place = broken(&[]);
-    let run = contend(&place, "leaves-late", SHORT).measures().only_run();
-    assert!(run.operations > 0, "{:?}", run.around.errors);
-    assert!(run.around.errors.is_empty(), "{:?}", run.around.errors);
+    in_some_try("grants", || {
+        let run = contend(&place, "leaves-late", SHORT).measures().only_run();
+        assert!(run.around.errors.is_empty(), "{:?}", run.around.errors);
+        (run.operations > 0).then_some(())
+    });
 }
 
 /// It takes the ten seconds that a call may take.
@@ -474,10 +493,10 @@ fn what_is_no_library_of_ours_is_a_usage_error_before_anything_starts() {
 fn what_a_library_prints_does_not_get_into_the_result() {
     let _beside = beside();
     let place = broken(&["-DPRINTS"]);
-    let done = contend(&place, "", SHORT)
-        .measures()
-        .says("the library speaks");
-    is_sound(&done.only_run());
+    are_sound(|| {
+        let done = contend(&place, "", SHORT).measures();
+        done.says("the library speaks").runs()
+    });
 }
 
 /// The walk of tool/docs/own-locks.md, command by command.

@@ -2,9 +2,7 @@
 //! the protocol are found and quoted, one that lets two in is caught by the witness, and
 //! nothing of them is left.
 
-use crate::common::{
-    Done, Place, beside, in_five_tries, jostle, must_have, python_by_name, reason,
-};
+use crate::common::{Done, Place, beside, in_some_try, jostle, must_have, python_by_name, reason};
 use jostle_model::record::Status;
 use jostle_testbed::shell::write_script;
 
@@ -27,7 +25,12 @@ fn run(line: &str, target: &str) -> Done {
 fn a_fencing_token_that_does_not_grow_is_told() {
     let _beside = beside();
     let line = "contend -w 1 -b 1ms -t 0.3 --runs 1 --format json";
-    let run = run(line, &broken("same token")).exits(3).only_run();
+    // A machine that stands still may leave no two grants in the window.
+    let run = in_some_try("two grants", || {
+        let run = run(line, &broken("same token")).measures().only_run();
+        let checked = run.exclusion.as_ref()?.tokens_checked?;
+        (checked > 1).then_some(run)
+    });
     let told = reason(&run, "exclusion").unwrap();
     assert_eq!(told.is, Status::Invalid);
     assert!(told.text.contains("it fences off nobody"), "{}", told.text);
@@ -192,9 +195,10 @@ fn a_program_that_exits_during_the_run_makes_the_point_invalid() {
     let _beside = beside();
     let line = "contend -w 2 -b 100us -i 10us -t 1 --warmup 0 --runs 1 --format json";
     // A keeper that is kept from its CPU may see its end before the window's opening.
-    let run = in_five_tries("a program that exits in the window", || {
+    let run = in_some_try("a program that exits in the window", || {
         let done = run(line, &broken("exits later"));
-        (done.code() == 3).then(|| done.only_run())
+        let run = (done.code() == 3).then(|| done.only_run())?;
+        reason(&run, "errors").is_some().then_some(run)
     });
     assert_eq!(reason(&run, "errors").unwrap().is, Status::Invalid);
     let text = run.around.messages.join("; ");
@@ -226,7 +230,7 @@ fn a_program_that_is_wrong_at_the_end_of_its_input_is_found() {
 fn a_flood_on_standard_error_neither_stops_the_program_nor_reaches_the_terminal() {
     let _beside = beside();
     let line = "contend -w 2 -b 100us -t 0.3 --runs 1 --format json";
-    let point = in_five_tries("operations", || {
+    let point = in_some_try("operations", || {
         let done = run(line, &broken("floods"))
             .measures()
             .does_not_say("flood flood");
@@ -242,7 +246,7 @@ fn a_flood_on_standard_error_neither_stops_the_program_nor_reaches_the_terminal(
 fn a_lock_that_lets_two_in_is_caught_by_the_witness() {
     let _beside = beside();
     let line = "contend -w 2 -b 500us -i 10us -t 0.5 --runs 1 --format json";
-    let run = in_five_tries("an overlap", || {
+    let run = in_some_try("an overlap", || {
         let run = run(line, &broken("lets two in")).measures().only_run();
         reason(&run, "exclusion").is_some().then_some(run)
     });

@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask long` builds them, which takes minutes, and runs these tests.
 
-use crate::common::{Place, beside, in_five_tries, must_have, reason, until};
+use crate::common::{Place, beside, in_some_try, must_have, reason, until};
 use jostle_testbed::ports::free_port;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn excludes(place: &Place, command: &str) {
     let target = format!("pipe:{command}");
     for option in ["", "--acquire-timeout 5ms"] {
         let line = format!("contend -w 3 -b 1ms -i 100us -t 0.5 --runs 1 --format json {option}");
-        let point = in_five_tries("grants to several workers", || {
+        let point = in_some_try("grants to several workers", || {
             let run = place.jostle(&line).word(&target);
             let done = run.run_cleanly().measures();
             let run = done.only_run();

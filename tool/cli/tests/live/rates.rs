@@ -4,7 +4,7 @@
 
 use crate::common::loops::Loops;
 use crate::common::processes::{self, Process};
-use crate::common::{Jostle, Place, Running, Signal, alone, beside, in_five_tries, jostle, reason};
+use crate::common::{Jostle, Place, Running, Signal, alone, beside, in_some_try, jostle, reason};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{LimitedBy, Run, Status};
 use std::time::Duration;
@@ -56,27 +56,33 @@ fn a_worker_that_is_killed_leaves_one_request_and_the_ledger_adds_up() {
     // Each request is taken long before it is due: one that is due at the end, and is taken
     // late because all stood still, would be dropped too.
     let line = "rate delay:20ms --rate 40 -w 8 -t 2 --warmup 0.1 --runs 1 --format json";
-    let mut run = place.jostle(line).in_background();
-    let worker = run.until_workers(8)[3].pid;
-    run.after(Duration::from_millis(1_000)).kill(worker);
-    let point = run.end().exits(3).leaves_nothing().only_run();
-    assert_eq!(point.around.deaths.len(), 1, "{:?}", point.around.deaths);
-    let open = ledger(&point);
-    assert_eq!(open.planned, 80);
-    // It slept until its request was due, or waited for the answer.
-    assert_eq!(open.in_flight + open.dropped, 1, "{open:?}");
+    // The window may not have begun then, or be over; and others may be too late at its end.
+    in_some_try("a worker that is killed in the window", || {
+        let mut run = place.jostle(line).in_background();
+        let worker = run.until_workers(8)[3].pid;
+        run.after(Duration::from_millis(1_000)).kill(worker);
+        let done = run.end().leaves_nothing();
+        let point = (done.code() == 3).then(|| done.only_run())?;
+        let open = ledger(&point);
+        assert_eq!(open.planned, 80);
+        // It slept until its request was due, or waited for the answer.
+        let left = open.in_flight + open.dropped;
+        (point.around.deaths.len() == 1 && left == 1).then_some(())
+    });
 }
 
 #[test]
 fn a_request_that_is_answered_wrongly_is_failed_and_not_done() {
     let _beside = beside();
     let line = "rate --rate 50 -w 8 -t 1 --warmup 0.1 --runs 1 --format json exec:false";
-    let run = jostle(line).run().exits(3).only_run();
-    let open = ledger(&run);
-    assert_eq!((open.planned, open.done), (50, 0), "{open:?}");
-    // A busy machine may hold some up.
-    assert!(open.failed > 0, "{open:?}");
-    assert_eq!((run.operations, run.times.response_ns.as_ref()), (0, None));
+    // A busy machine may hold some up, or all.
+    in_some_try("a failed request", || {
+        let run = jostle(line).run().exits(3).only_run();
+        let open = ledger(&run);
+        assert_eq!((open.planned, open.done), (50, 0), "{open:?}");
+        assert_eq!((run.operations, run.times.response_ns.as_ref()), (0, None));
+        (open.failed > 0).then_some(())
+    });
 }
 
 #[test]
@@ -278,7 +284,7 @@ mod figures {
         let loops = Loops::on_cpu(cpu, "planted-loop", 120);
         // The scheduler may favour whoever sleeps most of the time. Where it favours the loops,
         // hardly a request is answered, so that no slot is free to be late with.
-        in_five_tries("a starved generator that is late or hardly runs", || {
+        in_some_try("a starved generator that is late or hardly runs", || {
             let starved = runs(&line).remove(0);
             let open = ledger(&starved);
             let limits = [Some(LimitedBy::Generator), Some(LimitedBy::Machine)];
@@ -290,7 +296,7 @@ mod figures {
             (is_late || (by_loops && open.done < open.planned / 2)).then_some(())
         });
         drop(loops);
-        in_five_tries("a clean run without lag", || {
+        in_some_try("a clean run without lag", || {
             let clean = runs("rate delay:50ms --rate 100 -w 16 -t 1 --warmup 0.1").remove(0);
             ledger(&clean);
             reason(&clean, "lag").is_none().then_some(())
@@ -305,7 +311,7 @@ mod figures {
         // So short that hardly ever a worker is stopped within a request, which looks as if
         // it had been served slowly.
         let line = "rate delay:20us --rate 500 -w 4 -t 2 --warmup 0.1 --runs 1 --format json";
-        let point = in_five_tries("no worker that is stopped within a request", || {
+        let point = in_some_try("no worker that is stopped within a request", || {
             let mut run = place.jostle(line).in_background();
             let workers = run.until_workers(4);
             run.after(Duration::from_millis(800));

@@ -2,7 +2,9 @@
 //! servers count what the workers did, nothing stays on them whatever ends a
 //! worker, and what bounds a rate is said.
 
-use crate::common::{Jostle, Place, alone, beside, in_five_tries_unless_disturbed, jostle, reason};
+use crate::common::{
+    Jostle, Place, alone, beside, in_some_try, in_some_try_unless_disturbed, jostle, reason,
+};
 use jostle_model::record::{Run, Status};
 use jostle_testbed::certificate::Certificate;
 use jostle_testbed::fake_consul::FakeConsul;
@@ -35,6 +37,16 @@ fn has_no_keys_left() {
 
 fn as_json(line: &str) -> Jostle {
     jostle(&format!("{line} --runs 1 --format json"))
+}
+
+/// A faultless run that grants: a machine may stand still for a whole window.
+#[track_caller]
+fn grants(line: &str) -> Run {
+    in_some_try("grants in the window", || {
+        let run = as_json(line).run().measures().leaves_nothing().only_run();
+        is_faultless(&run);
+        (run.operations > 0).then_some(run)
+    })
 }
 
 /// What the machine, and not the server or the tool, is to blame for.
@@ -137,9 +149,7 @@ fn contention_on_redis_leaves_no_key() {
     for carrier in CARRIERS {
         for options in ["", "--acquire-timeout 3ms", "--try", "--measure counts"] {
             let line = format!("contend {redis} -w 20 -b 1ms -t 0.1 --as {carrier} {options}");
-            let run = as_json(&line).run().measures().leaves_nothing().only_run();
-            is_faultless(&run);
-            assert!(run.operations > 0, "{line}");
+            grants(&line);
             has_no_keys_left();
         }
     }
@@ -158,9 +168,7 @@ fn contention_by_redisson_s_recipe_leaves_no_key() {
         ("tasks", "--try"),
     ] {
         let line = format!("contend {redisson} -w 20 -b 1ms -t 0.1 --as {carrier} {options}");
-        let run = as_json(&line).run().measures().leaves_nothing().only_run();
-        is_faultless(&run);
-        assert!(run.operations > 0, "{line}");
+        grants(&line);
         has_no_keys_left();
     }
 }
@@ -180,9 +188,7 @@ fn redis_over_tls_is_measured_on_every_carrier() {
         assert!(run.target.starts_with("rediss"), "{}", run.target);
     }
     let line = format!("contend {redis} -w 50 -b 0 -i 0 -t 0.3 --as tasks");
-    let run = as_json(&line).run().measures().leaves_nothing().only_run();
-    is_faultless(&run);
-    assert!(run.operations > 0, "{line}");
+    grants(&line);
     let plainly = redis
         .replace("rediss:", "redis:")
         .replace("?ca=", "?sslmode=disable&ca=");
@@ -205,10 +211,7 @@ fn every_verb_takes_consul_and_leaves_neither_sessions_nor_keys() {
             None,
         ),
     ] {
-        let run = as_json(&format!("{line} {consul}")).run();
-        let point = run.measures().leaves_nothing().only_run();
-        is_faultless(&point);
-        assert!(point.operations > 0, "{line}");
+        let point = grants(&format!("{line} {consul}"));
         assert!(operations.is_none_or(|count| count == point.operations));
         assert_eq!(fake.left(), [0, 0], "{line}: sessions and keys");
     }
@@ -335,7 +338,7 @@ mod figures {
     fn a_service_beside_one_that_only_answers_is_told_what_bounds_it() {
         let _alone = alone();
         // A busy machine may leave too little; of a point that is INVALID nothing is said.
-        in_five_tries_unless_disturbed("a word on the path", || {
+        in_some_try_unless_disturbed("a word on the path", || {
             let line = "stream lockd echo -n 2000 -w 2 --names own --as tasks --runs 6 --quiet";
             let done = jostle(line).run().measures().leaves_nothing();
             let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");

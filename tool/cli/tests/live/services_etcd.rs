@@ -1,14 +1,17 @@
 //! etcd as jostle launches it, which is the first in `PATH`: by one and by several clients,
 //! with the version that served them. The same of a current version.
 
-use crate::common::{beside, jostle, must_have, reason};
+use crate::common::{beside, in_some_try, jostle, must_have, reason};
 use jostle_model::record::Run;
 use jostle_testbed::etcd::{current_passes, expected_version};
 
 fn contended() -> Vec<Run> {
     let line = "contend etcd -w 1:4 -b 0 -i 0 -t 2 --runs 1 --format json";
-    let run = jostle(line).run();
-    run.measures().leaves_nothing().runs()
+    // A machine may stand still for a whole window.
+    in_some_try("grants in each run", || {
+        let runs = jostle(line).run().measures().leaves_nothing().runs();
+        runs.iter().all(|run| run.operations > 0).then_some(runs)
+    })
 }
 
 #[test]
@@ -24,13 +27,16 @@ fn etcd_is_contended_for_by_the_recipe_s_round_trips_and_its_version_is_stated()
         }
         assert!(run.operations > 0, "{run:?}");
         assert_eq!(run.server_version().unwrap(), expected);
-        let (round_trips, _) = run.traffic.unwrap().for_each_grant().unwrap();
+        let traffic = run.traffic.unwrap();
+        let (round_trips, _) = traffic.for_each_grant().unwrap();
         let most = match run.at.workers {
             // A session is kept alive now and then.
             Some(1) => 2.05,
             // Those that the end of the window cut off have made some of theirs.
             _ => 7.0,
         };
+        // Both weigh more where a slow machine grants less.
+        let most = most + 16.0 / traffic.grants as f64;
         assert!((2.0..=most).contains(&round_trips), "{run:?}");
     }
 }

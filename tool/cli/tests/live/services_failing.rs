@@ -3,7 +3,7 @@
 //! server and what was seen or with a verdict, and what was finished is kept.
 
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
+use crate::common::{Done, Place, Signal, beside, in_some_try, jostle, must_have, reason};
 use jostle_model::record::{Run, Status};
 use jostle_targets::program::LaunchRecipe;
 use jostle_targets::{etcd, zookeeper};
@@ -306,11 +306,13 @@ fn a_hold_that_outlasts_its_session_is_kept_by_pings_and_lost_without() {
         ("--as tasks", true),
         ("--renew no", false),
     ] {
-        let run = jostle(&format!("contend zookeeper://{address} {line} {how}")).run();
-        let point = run.leaves_nothing().only_run();
-        let errors = reason(&point, "errors");
-        assert_eq!(errors.is_none(), kept, "{how}: {point:?}");
-        assert_eq!(point.operations > 0, kept, "{how}: {point:?}");
+        // A client that gets no CPU for as long as a session pings too late.
+        in_some_try(how, || {
+            let run = jostle(&format!("contend zookeeper://{address} {line} {how}")).run();
+            let point = run.leaves_nothing().only_run();
+            let is_faultless = reason(&point, "errors").is_none();
+            (is_faultless == kept && (point.operations > 0) == kept).then_some(())
+        });
     }
 }
 
@@ -359,8 +361,14 @@ fn loses_a_member<R: LaunchRecipe>(
     run.end().leaves_nothing().only_run()
 }
 
+/// The member may be killed when the window is over, and the machine stand still at its end.
 #[track_caller]
-fn goes_on_elsewhere(run: &Run) {
+fn goes_on_elsewhere(mut measure: impl FnMut() -> Run) {
+    let run = &in_some_try("grants after a member was killed", || {
+        let run = measure();
+        let is_told = run.traffic?.failovers.is_some();
+        (is_told && run.series.last()?.operations > 0).then_some(run)
+    });
     assert_eq!(
         run.around.errors,
         Default::default(),
@@ -380,7 +388,7 @@ fn workers_go_on_at_another_member_of_etcd_when_their_leader_is_killed() {
     let _beside = beside();
     must_have("etcd", "etcd-server");
     let members = etcd::Launch::members(3).unwrap();
-    goes_on_elsewhere(&loses_a_member("etcd", &members, leader));
+    goes_on_elsewhere(|| loses_a_member("etcd", &members, leader));
 }
 
 #[test]
@@ -389,7 +397,7 @@ fn workers_go_on_at_another_server_of_zookeeper_when_theirs_is_killed() {
     let _beside = beside();
     must_have("/usr/share/java/zookeeper.jar", "zookeeper");
     let members = zookeeper::Launch::members(3, Duration::from_secs(4)).unwrap();
-    goes_on_elsewhere(&loses_a_member("zookeeper", &members, |_| Some(0)));
+    goes_on_elsewhere(|| loses_a_member("zookeeper", &members, |_| Some(0)));
 }
 
 /// Half a minute of silence once preceded a run with a member that was gone, which nothing

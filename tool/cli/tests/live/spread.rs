@@ -6,7 +6,7 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::{
-    Jostle, Place, Running, Signal, alone, beside, in_five_tries, in_five_tries_unless_disturbed,
+    Jostle, Place, Running, Signal, alone, beside, in_some_try, in_some_try_unless_disturbed,
     jostle, processes, reason, until,
 };
 use jostle_model::record::{LimitedBy, Run, Status};
@@ -31,19 +31,22 @@ fn measured(line: &str) -> Run {
 #[test]
 fn every_request_of_every_generator_has_a_number_of_its_own() {
     let _beside = beside();
-    let place = Place::new();
     let line = "spread --quiet --runs 1 -t 0.3 --in-flight 6 --generators 2 --command-output out";
-    let done = place
-        .jostle(line)
-        .word(r"exec:printf '%s\n' {n}")
-        .run_cleanly();
-    done.measures();
-    let numbers = place.read("out");
-    // The pilot's, if there was one, begin anew.
-    let numbers: Vec<u64> = numbers.lines().map(|n| n.parse().unwrap()).collect();
-    let different: BTreeSet<u64> = numbers.iter().copied().collect();
-    assert!(numbers.len() > 12, "{numbers:?}");
-    assert_eq!(different.len(), numbers.len(), "{numbers:?}");
+    // A machine that stands still starts few processes in so short a time.
+    in_some_try("two requests of each worker", || {
+        let place = Place::new();
+        let done = place
+            .jostle(line)
+            .word(r"exec:printf '%s\n' {n}")
+            .run_cleanly();
+        done.measures();
+        let numbers = place.read("out");
+        // The pilot's, if there was one, begin anew.
+        let numbers: Vec<u64> = numbers.lines().map(|n| n.parse().unwrap()).collect();
+        let different: BTreeSet<u64> = numbers.iter().copied().collect();
+        assert_eq!(different.len(), numbers.len(), "{numbers:?}");
+        (numbers.len() > 12).then_some(())
+    });
 }
 
 /// So many locks are granted to one client, and end with its connection.
@@ -81,7 +84,7 @@ fn where_no_group_can_be_made_the_run_is_refused_in_words() {
 
 /// With groups that must go too.
 fn under_way(place: &Place) -> Running {
-    let line = "spread echo --in-flight 6 --generators 3 --generator-cpu 0.2 -t 30 --runs 1";
+    let line = "spread echo --in-flight 6 --generators 3 --generator-cpu 0.2 -t 10m --runs 1";
     let mut run = place.jostle(line).in_background();
     run.until_workers(3);
     run.after(Duration::from_millis(400));
@@ -92,11 +95,16 @@ fn under_way(place: &Place) -> Running {
 fn a_generator_that_is_killed_makes_its_run_invalid_and_is_named() {
     let _beside = beside();
     let line = "--runs 1 echo --in-flight 6 --generators 3 -t 1";
-    let mut run = spread(line).in_background();
-    let generator = run.until_workers(3)[1].pid;
-    run.after(Duration::from_millis(800));
-    run.kill(generator);
-    let point = run.end().measures().leaves_nothing().only_run();
+    // The window may not have begun then, or be over.
+    let (generator, point) = in_some_try("a generator that is killed in the window", || {
+        let mut run = spread(line).in_background();
+        let generator = run.until_workers(3)[1].pid;
+        run.after(Duration::from_millis(800));
+        run.kill(generator);
+        let done = run.end().leaves_nothing();
+        let point = (done.code() == 3).then(|| done.only_run())?;
+        (!point.around.deaths.is_empty()).then_some((generator, point))
+    });
     assert_eq!(point.verdict.is, Status::Invalid);
     let death = &point.around.deaths[0];
     assert!(
@@ -136,7 +144,7 @@ impl Drop for Serving {
     /// It ends when its standard input closes.
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        until("the server's end", Duration::from_secs(10), || {
+        until("the server's end", Duration::from_secs(120), || {
             self.child.try_wait().unwrap()
         });
     }
@@ -150,7 +158,7 @@ fn every_request_is_accounted_for() {
     let _beside = beside();
     for target in IN_FLIGHT {
         // A process that is started may take longer than a window on a busy machine.
-        let point = in_five_tries("requests that were answered in the window", || {
+        let point = in_some_try("requests that were answered in the window", || {
             let run = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
             (run.operations > 0).then_some(run)
         });
@@ -251,7 +259,7 @@ mod figures {
         for target in IN_FLIGHT {
             // One that is missing would make 6, in every run. On a busy machine some are
             // kept between two requests.
-            let point = in_five_tries(&format!("seven in flight at {target}"), || {
+            let point = in_some_try(&format!("seven in flight at {target}"), || {
                 let run = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
                 let effective = run.spread.as_deref().unwrap().effective;
                 assert!(effective <= 7.01, "{target}: {effective}");
@@ -295,7 +303,7 @@ mod figures {
         let least = still.iter().copied().fold(1.0, f64::min);
         let told = most - least;
         assert!((told - expected).abs() < 0.05, "{expected}: {still:?}");
-        in_five_tries("a clean run of full concurrency", || {
+        in_some_try("a clean run of full concurrency", || {
             let clean = measured("echo --in-flight 9 --generators 3 -t 1");
             reason(&clean, "concurrency").is_none().then_some(())
         });
@@ -324,7 +332,7 @@ mod figures {
         let line = format!("echo --in-flight 12 --generators 3 -t 0.6 --place cpus:{first}");
         // Where others take the CPU, the weak ones do not get even their tenth, and the strong
         // ones little more.
-        let weak = in_five_tries("weak generators that use what they may and do less", || {
+        let weak = in_some_try("weak generators that use what they may and do less", || {
             let strong = measured(&line);
             let weak = measured(&format!("{line} --generator-cpu 0.1"));
             let all = weak.thread_loads.iter().all(|g| g.busy_share >= 0.9);
@@ -342,16 +350,14 @@ mod figures {
             );
             assert!(process.throttled_share.unwrap() > 0.5, "{process:?}");
         }
-        let table = in_five_tries("a table of weak generators", || {
+        let table = in_some_try("a table of weak generators", || {
             let line = format!("spread --quiet --runs 1 {line} --generator-cpu 0.1");
             let done = jostle(&line).run_cleanly();
             let told = done.stdout.contains("the generators were the limit");
             (told || done.is_disturbed()).then_some(done)
         });
-        let is_disturbed = table.is_disturbed();
-        let table = table.prints("acquire  release");
-        if !is_disturbed {
-            table.prints(">=");
+        if !table.is_disturbed() {
+            table.prints("acquire  release").prints(">=");
         }
     }
 
@@ -378,7 +384,7 @@ mod figures {
             "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
             server.address, cpus[0]
         );
-        in_five_tries_unless_disturbed("generators that are not flagged", || {
+        in_some_try_unless_disturbed("generators that are not flagged", || {
             let done = spread(&line).run_cleanly().measures();
             let runs = done.runs();
             for run in &runs {

@@ -1,7 +1,7 @@
 //! `jostle stream` and `jostle hold`, run for real: what they record, what they
 //! find in a lock whose cost grows, and what they refuse.
 
-use crate::common::{alone, beside, in_five_tries, must_have, on_every_cpu};
+use crate::common::{alone, beside, in_some_try, must_have, on_every_cpu};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -142,7 +142,7 @@ fn locks_without_a_server_are_held_too() {
 /// What keeping locks came to in the only point of a run. Leases that end because the
 /// machine renews too late are not what is asked here.
 fn kept(line: &str) -> Value {
-    in_five_tries("leases that were renewed in time", || {
+    in_some_try("leases that were renewed in time", || {
         let run = &runs(&format!("{line} --runs 1"))[0];
         // A lease that ends between its last renewal and its release is told by the release.
         let is_in_time = run["kept"]["lapsed"] == 0 && run["errors"]["ETIMEDOUT"].is_null();
@@ -163,7 +163,8 @@ fn held_locks_are_renewed_for_as_long_as_they_are_kept() {
     assert!(kept["kept_s"].as_f64().unwrap() >= 6.0, "{kept}");
     // Each of ten locks three times in a lease, or less often where the machine is slow.
     let renewals = kept["renewals"].as_u64().unwrap();
-    assert!((10..=100).contains(&renewals), "{kept}");
+    let most = 10.0 * (1.5 * kept["kept_s"].as_f64().unwrap() + 1.0);
+    assert!(renewals >= 10 && renewals as f64 <= most, "{kept}");
     // They are read one after the other while workers go on.
     let round_trips = kept["round_trips"].as_u64().unwrap();
     assert!(round_trips.abs_diff(renewals) <= 1, "{kept}");
@@ -193,7 +194,8 @@ fn the_time_for_which_locks_are_kept_is_no_part_of_the_rate() {
     assert_eq!(point["server"]["difference"], 0);
     let kept = &point["kept"];
     let renewals = kept["renewals"].as_u64().unwrap();
-    assert!((1_000..=10_000).contains(&renewals), "{kept}");
+    let most = 1_000.0 * (3.0 * kept["kept_s"].as_f64().unwrap() + 1.0);
+    assert!(renewals >= 1_000 && renewals as f64 <= most, "{kept}");
     // Fifty at a time.
     assert!(
         kept["round_trips"].as_u64().unwrap() < renewals / 10,
@@ -214,7 +216,8 @@ fn a_session_is_renewed_for_all_its_locks_and_what_has_no_lease_is_not() {
         (&10.into(), &true.into())
     );
     let renewals = session["renewals"].as_u64().unwrap();
-    assert!((2..=20).contains(&renewals), "{session}");
+    let most = 2.0 * (0.75 * session["kept_s"].as_f64().unwrap() + 1.0);
+    assert!(renewals >= 2 && renewals as f64 <= most, "{session}");
     assert_eq!(session["connections"], 2);
     for target in ["flock", "lockd"] {
         let owned = kept(&format!("hold {target} --keys 5 --for 1s"));
@@ -353,7 +356,7 @@ mod figures {
             mean(9) / mean(0)
         };
         // Who loses the CPU in the wrong slice may find anything.
-        in_five_tries("growth by a chain and none without", || {
+        in_some_try("growth by a chain and none without", || {
             let (chained, null) = (grown("chained:30"), grown("null"));
             (chained > 4.0 && null < 3.0).then_some(())
         });
@@ -365,7 +368,7 @@ mod figures {
         let _alone = alone();
         // A thousand locks take a millisecond or two: one run that loses its CPU leaves the
         // growth undecided.
-        in_five_tries("the growth in words", || {
+        in_some_try("the growth in words", || {
             let output = jostle("hold chained:30 --keys 1000:20000 --runs 6 --quiet --seed 1");
             let text = String::from_utf8(output.stdout).unwrap();
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -81,7 +81,10 @@ fn is_my_lock_slower_than_before() {
     let mut output = run(&place, &short);
     // The two are the same: "worse" is an error that the interval allows now and then, on a
     // machine that is busy with other tests.
-    if output.status.code() == Some(4) {
+    for _ in 0..4 {
+        if output.status.code() != Some(4) {
+            break;
+        }
         place = Place::new();
         output = run(&place, &short);
     }

@@ -6,7 +6,7 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::{
-    Jostle, Place, alone, beside, in_five_tries, in_five_tries_unless_disturbed, jostle, reason,
+    Jostle, Place, alone, beside, in_some_try, in_some_try_unless_disturbed, jostle, reason,
 };
 use jostle_model::record::{LimitedBy, Run, Status};
 use std::fs;
@@ -37,7 +37,7 @@ fn flags(run: &Run, check: &str, is: Status, says: &str) {
     assert!(run.verdict.is >= is, "{:?}", run.verdict);
 }
 
-/// At least one clean run of five passes the check. On a machine so busy that other
+/// At least one clean run of some passes the check. On a machine so busy that other
 /// programs make all of them INVALID there is none.
 #[track_caller]
 fn passes(check: &str, mut measure: impl FnMut() -> Run) {
@@ -66,8 +66,13 @@ fn who_else_holds_the_lock_is_named() {
     fs::write(&file, "").unwrap();
     let line = format!("contend flock:{} -w 2 -t 6", file.display());
     let other = format!("flock -F {} sleep 60", file.display());
-    let run = place.jostle(&as_json(&line)).word("--during").word(&other);
-    let point = run.run().exits(3).only_run();
+    // It may be started when the window is nearly over.
+    let point = in_some_try("a lock that another keeps", || {
+        let run = place.jostle(&as_json(&line)).word("--during").word(&other);
+        let point = run.run().measures().only_run();
+        let told = reason(&point, "idle_lock")?.is == Status::Invalid;
+        told.then_some(point)
+    });
     flags(&point, "idle_lock", Status::Invalid, ") holds it");
     let found = &point.around.causes.as_ref().unwrap().found;
     assert!(found[0].starts_with("sleep ("), "{found:?}");
@@ -112,7 +117,7 @@ fn among_burners_on<T>(
 fn names_that_wait_for_one_another_are_told() {
     let line = "contend sysv -w 4 --keys 8 -b 2ms -t 0.5 --runs 3";
     for (slots, is_told) in [(" --slots 1", true), ("", false)] {
-        in_five_tries_unless_disturbed(slots, || {
+        in_some_try_unless_disturbed(slots, || {
             let done = jostle(&format!("{line}{slots}")).run_cleanly().measures();
             let told = done.stdout.replace('\n', " ");
             let told = told.contains("disjoint names");
@@ -124,7 +129,11 @@ fn names_that_wait_for_one_another_are_told() {
 #[test]
 fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
     let _beside = beside();
-    let short = measured("contend flock -w 100 -b 1ms -t 0.3");
+    // Without one turn of all, nobody knows how long ten take.
+    let short = in_some_try("a turn of each worker", || {
+        let run = measured("contend flock -w 100 -b 1ms -t 0.3");
+        (run.per_worker?.rotations > 0.0).then_some(run)
+    });
     flags(
         &short,
         "rotations",
@@ -137,7 +146,7 @@ fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
 fn ends_on_time(line: &str) {
     let held = |run: &Run| run.times.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
     // A neighbour may take the CPU from the one or the other.
-    let (on_time, late) = in_five_tries("a hold on time beside late ones", || {
+    let (on_time, late) = in_some_try("a hold on time beside late ones", || {
         let on_time = measured(line);
         let late = measured(&format!("{line} --keys 8"));
         (held(&late) > 4 * held(&on_time)).then_some((on_time, late))
@@ -152,7 +161,14 @@ fn ends_on_time(line: &str) {
 #[test]
 fn a_handful_of_operations_is_no_rate() {
     let _beside = beside();
-    let few = measured("contend flock -w 2 -b 50ms -t 0.4");
+    // A machine that stands still moves the window against the holds.
+    let found = |line: &str, is: Status| {
+        in_some_try(line, || {
+            let run = measured(line);
+            (reason(&run, "few_operations")?.is == is).then_some(run)
+        })
+    };
+    let few = found("contend flock -w 2 -b 50ms -t 0.4", Status::Suspect);
     flags(
         &few,
         "few_operations",
@@ -160,7 +176,10 @@ fn a_handful_of_operations_is_no_rate() {
         "acquisitions within the window (-t ",
     );
     // The first owner took the lock in the warm-up and outlives the window.
-    let none = measured("contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5");
+    let none = found(
+        "contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5",
+        Status::Invalid,
+    );
     flags(
         &none,
         "few_operations",
@@ -178,7 +197,7 @@ fn calls_that_fail_within_the_window_are_noticed() {
     let place = Place::new();
     let line = as_json("contend flock:lock --open-each -w 2 -b 1ms -t 1 --warmup 50ms");
     // A machine may be so slow that the window has not begun then, or is over.
-    let failed = in_five_tries("a file that vanishes within the window", || {
+    let failed = in_some_try("a file that vanishes within the window", || {
         fs::write(place.file("lock"), "").unwrap();
         let mut run = place.jostle(&line).in_background();
         run.until_workers(2);
@@ -234,7 +253,7 @@ mod figures {
         let cpu = jostle_sys::cpu::allowed()[0];
         let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
         // Four that never sleep want the generator's CPU as well.
-        let starved = in_five_tries("a generator that waits for its CPU", || {
+        let starved = in_some_try("a generator that waits for its CPU", || {
             let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
             (starved.thread_loads[0].runqueue_share > 0.4).then_some(starved)
         });
@@ -323,7 +342,7 @@ mod figures {
         let _alone = alone();
         // Ever more programs share the CPUs with workers that spin.
         let line = as_json("contend null -w 2 -b -100us -i 0 -t 2 --warmup 100ms");
-        let drifting = in_five_tries("a drift", || {
+        let drifting = in_some_try("a drift", || {
             let mut run = jostle(&line).in_background();
             run.until_workers(2);
             let point = among_burners(10, Duration::from_millis(200), || {

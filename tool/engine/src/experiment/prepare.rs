@@ -84,9 +84,9 @@ mod tests {
     fn who_wants_to_stop_need_not_wait_for_its_end() {
         let begun = Instant::now();
         // Its child sleeps on in the same group; both are deaf to SIGTERM.
-        let deaf = "sh -c \"trap '' TERM; sleep 60 & wait; wait\"";
+        let deaf = "sh -c \"trap '' TERM; sleep 600 & wait; wait\"";
         let end = run(deaf, &mut || begun.elapsed() > Duration::from_millis(100));
         assert!(matches!(end, Err(KeeperError::Interrupted)), "{end:?}");
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(begun.elapsed() < Duration::from_secs(120));
     }
 }

@@ -60,11 +60,12 @@ fn age(lock: &mut EtcdLock, age_ms: u64) {
 
 #[test]
 fn a_slow_answer_renews_while_the_lease_lives() {
-    // Slower than a third of the lease, in which the next renewal is due.
-    let (mut lock, _paths) = session(6, |_| {
-        Says::Later(Duration::from_millis(2_200), Box::new(kept(6)))
+    // Slower than the time after which the next renewal is due.
+    let (mut lock, _paths) = session(60, |_| {
+        Says::Later(Duration::from_millis(1_200), Box::new(kept(60)))
     });
-    age(&mut lock, 2_001);
+    lock.keeping.every_ns = 1_000_000_000;
+    age(&mut lock, 1_001);
     let before = clock::monotonic();
     assert_eq!(lock.renew_in_time(), Ok(()));
     assert!(lock.renewed_ns >= before);
@@ -72,8 +73,8 @@ fn a_slow_answer_renews_while_the_lease_lives() {
 
 #[test]
 fn a_lease_that_is_over_is_told_from_a_silent_server() {
-    let (mut lock, _paths) = session(3, |_| kept(0));
-    age(&mut lock, 10_000);
+    let (mut lock, _paths) = session(60, |_| kept(0));
+    age(&mut lock, 61_000);
     assert_eq!(lock.renew_in_time(), Err(LAPSED));
 }
 
@@ -89,7 +90,7 @@ fn a_watch_ends_when_the_next_renewal_is_due() {
         let start = Instant::now();
         let seen = lock.watch(b"elder".to_vec(), 5, wait).unwrap();
         assert!(seen.is_none());
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }
 

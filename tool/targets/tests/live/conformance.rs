@@ -277,7 +277,7 @@ fn a_timeout_is_kept() {
             });
             owner.release(0, Exclusive).unwrap();
             let mut waiter = target.join(2).unwrap();
-            let until = Wait::Until(monotonic() + 5_000_000_000);
+            let until = Wait::Until(monotonic() + 120_000_000_000);
             assert_eq!(waiter.acquire(0, Exclusive, until), GRANTED, "{name}");
             waiter.release(0, Exclusive).unwrap();
         });
@@ -404,10 +404,12 @@ fn lost_updates(entry: &Entry, target: &dyn Locks, pause: fn(u64)) -> u64 {
         None => EACH,
     };
     let counter = AtomicU64::new(0);
+    let all_there = std::sync::Barrier::new(THREADS);
     std::thread::scope(|scope| {
         for worker in 0..THREADS {
-            let counter = &counter;
+            let (counter, all_there) = (&counter, &all_there);
             scope.spawn(move || {
+                all_there.wait();
                 let mut lock = target.join(worker).unwrap();
                 for turn in 0..each {
                     assert_eq!(

@@ -341,13 +341,16 @@ fn servers_that_misbehave_end_the_request_and_are_named() {
     ];
     for (what, serve, errno, part) in table {
         let start = Instant::now();
-        let error = on(serve, Duration::from_millis(400));
+        let waits_for_ever = errno == Errno::TIMEDOUT;
+        // What comes late on a busy machine is no timeout.
+        let timeout = Duration::from_millis(if waits_for_ever { 400 } else { 60_000 });
+        let error = on(serve, timeout);
         assert_eq!(error.errno, errno.raw_os_error(), "{what}: {error}");
         assert!(
             error.call.contains(part) || error.to_string().contains(part),
             "{what}: {error}"
         );
-        assert!(start.elapsed() < Duration::from_secs(10), "{what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "{what}");
     }
 }
 

@@ -75,14 +75,21 @@ fn each_acquisition_takes_as_many_requests_as_the_recipe_says() {
         assert_eq!(try_for(&mut owner), GRANTED);
         let tried = requests(&mut other, |other| assert_eq!(try_for(other), REFUSED));
         assert_eq!(tried, 2);
-        let begun = Instant::now();
-        let waited = std::thread::scope(|scope| {
-            let waits = scope.spawn(|| requests(&mut other, pair));
-            // Time enough to be refused once on a busy machine.
-            std::thread::sleep(Duration::from_secs(1));
-            assert_eq!(owner.release(0, Mode::Exclusive), Ok(()));
-            waits.join().unwrap()
-        });
+        let (mut begun, mut waited) = (Instant::now(), 0);
+        for held_s in [1, 15] {
+            begun = Instant::now();
+            waited = std::thread::scope(|scope| {
+                let waits = scope.spawn(|| requests(&mut other, pair));
+                std::thread::sleep(Duration::from_secs(held_s));
+                assert_eq!(owner.release(0, Mode::Exclusive), Ok(()));
+                waits.join().unwrap()
+            });
+            if waited != 4 {
+                break;
+            }
+            // On a busy machine it came so late that it found the lock free.
+            assert_eq!(try_for(&mut owner), GRANTED);
+        }
         // Create, get, subscribe and get; after the message create; delete. And a look after
         // 125 ms at least.
         let most = 5 + begun.elapsed().as_millis() as u64 / 125;
@@ -97,6 +104,7 @@ fn each_acquisition_takes_as_many_requests_as_the_recipe_says() {
 #[test]
 fn a_lease_that_ended_is_another_s_and_its_old_owner_is_told() {
     with(2_000, |target| {
+        let begun = Instant::now();
         let [mut first, mut second] = [0, 1].map(|worker| target.join(worker).unwrap());
         assert_eq!(try_for(&mut first), GRANTED);
         // No message tells of the end of a lease.
@@ -104,7 +112,10 @@ fn a_lease_that_ended_is_another_s_and_its_old_owner_is_told() {
         let told = first.release(0, Mode::Exclusive).unwrap_err().to_string();
         assert!(told.contains("the lease was over"), "{told}");
         assert!(first.token() < second.token(), "{first:?} {second:?}");
-        assert_eq!(second.release(0, Mode::Exclusive), Ok(()));
+        let released = second.release(0, Mode::Exclusive);
+        // On a machine that stood still its own lease may be over, too.
+        let is_over = begun.elapsed() >= Duration::from_secs(4);
+        assert!(is_over || released == Ok(()), "{released:?}");
     });
 }
 

@@ -46,7 +46,7 @@ fn prepared<R>(
     })
 }
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 #[test]
 fn every_lock_is_acquired_and_released_as_a_request() {
@@ -113,15 +113,21 @@ fn a_signal_is_a_code_of_its_own_and_a_timeout_no_code_at_all() {
 fn a_command_that_takes_too_long_is_gone_with_all_that_it_started() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("pids");
-    let hangs = "exec:sh -c 'sleep 60 & echo $$ $!; wait'";
-    with(hangs, Duration::from_secs(2), Some(&output), |target| {
-        let answer = target
-            .join(0)
-            .unwrap()
-            .call(0, &mut Phases::begin(Clock::new()));
-        assert_eq!(answer.unwrap_err().errno, Errno::TIMEDOUT.raw_os_error());
-    });
-    let pids = std::fs::read_to_string(output).unwrap();
+    let hangs = "exec:sh -c 'sleep 600 & echo $$ $!; wait'";
+    let said_within = |seconds| {
+        let timeout = Duration::from_secs(seconds);
+        with(hangs, timeout, Some(&output), |target| {
+            let answer = target
+                .join(0)
+                .unwrap()
+                .call(0, &mut Phases::begin(Clock::new()));
+            assert_eq!(answer.unwrap_err().errno, Errno::TIMEDOUT.raw_os_error());
+        });
+        let said = std::fs::read_to_string(&output).unwrap();
+        Some(said).filter(|said| !said.is_empty())
+    };
+    // Longer where a busy machine ended it before its first word.
+    let pids = [2, 10, 50].into_iter().find_map(said_within).unwrap();
     let pids: Vec<&str> = pids.split_whitespace().collect();
     assert_eq!(pids.len(), 2, "{pids:?}");
     let runs = |pid: &&&str| {

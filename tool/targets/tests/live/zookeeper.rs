@@ -62,7 +62,7 @@ impl Server {
         let (mut look, mut alike) = ([0, 0], 0);
         let start = Instant::now();
         while alike < 10 {
-            assert!(start.elapsed() < Duration::from_secs(30), "never at rest");
+            assert!(start.elapsed() < Duration::from_secs(120), "never at rest");
             std::thread::sleep(LOOK);
             let now = self.packets();
             let step = steps([before, now]);
@@ -153,7 +153,7 @@ fn a_timeout_takes_the_request_back_and_nothing_is_left_of_a_run() {
     late.part().unwrap();
     let start = Instant::now();
     while acquire(&mut next, Wait::Try) != Ok(Outcome::Granted) {
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < Duration::from_secs(120));
         std::thread::sleep(Duration::from_millis(20));
     }
     target.remove_leftovers().unwrap();

@@ -142,7 +142,7 @@ fn walk(client: &mut Client<std::net::TcpStream>, command: &str, options: &str) 
 fn large_tables_are_listed_in_pages_and_nobody_is_cut_off_for_asking() {
     let daemon = Daemon::start(&[]);
     let mut client = daemon.client();
-    client.set_timeout(Duration::from_secs(60));
+    client.set_timeout(Duration::from_secs(120));
     client.say("HELLO 3 SETNAME owner");
     for n in 0..5000 {
         client.token(&format!("LOCK n{n}"));

@@ -28,7 +28,7 @@ fn locks_are_taken_and_released_by_their_owners() {
             (0, "UNLOCK l", "1"),
             (0, "RENEW l 2 TTL 60000", "NOTOWNER"),
             (0, "TRYLOCK m TTL 1", "3"),
-            (1, "LOCK m WAIT 1000", "4"),
+            (1, "LOCK m WAIT 60000", "4"),
             (1, "RENEW m 4 TTL 1", "NOLEASE"),
             // Shared.
             (0, "LOCK s SHARED", "5"),

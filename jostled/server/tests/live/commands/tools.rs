@@ -83,7 +83,7 @@ fn http_is_hung_up_on_and_nothing_behind_it_is_executed() {
     ];
     for line in lines {
         let mut page = daemon.client();
-        page.set_timeout(Duration::from_secs(20));
+        page.set_timeout(Duration::from_secs(120));
         page.stream
             .write_all(format!("{line}Accept: */*\r\n\r\n{behind}").as_bytes())
             .unwrap();

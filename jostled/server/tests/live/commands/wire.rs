@@ -14,7 +14,7 @@ fn many_connections_that_pipeline_behind_their_waits_all_get_their_replies() {
         .map(|who| {
             let mut client = daemon.client();
             std::thread::spawn(move || {
-                client.set_timeout(Duration::from_secs(20));
+                client.set_timeout(Duration::from_secs(120));
                 let ttl = if who % 2 == 0 { "" } else { " TTL 60000" };
                 for round in 0..rounds {
                     for name in ["x", "y"] {

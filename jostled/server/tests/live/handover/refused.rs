@@ -10,7 +10,8 @@ use crate::common::{eventually, short};
 #[test]
 fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
     let installed = Installed::new();
-    let daemon = installed.start(&["--handover-timeout", "5"]);
+    let daemon = installed.start(&["--handover-timeout", "120"]);
+    let hasty = installed.start(&["--handover-timeout", "5"]);
     let mut holder = daemon.client();
     assert_eq!(holder.say("LOCK a"), "1");
     let mut waiter = daemon.client();
@@ -47,7 +48,6 @@ fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
             "the state has version 255, and this program",
         ),
         (&half, "700", "it is not whole"),
-        (&format!("#!/bin/sh\n{sleep}\n"), "700", "within 5 s"),
     ];
     for (text, mode, why) in bad {
         installed.put(text, mode);
@@ -59,6 +59,14 @@ fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
         );
         assert_eq!(holder.say("LOCK a"), "ALREADYHELD");
     }
+    // Only what never answers meets the limit: the others are late on a busy machine.
+    installed.put(&format!("#!/bin/sh\n{sleep}\n"), "700");
+    let answer = hand_over(&hasty);
+    assert!(answer.contains("within 5 s"), "{answer}");
+    assert!(
+        answer.starts_with("ERR no handover, the daemon goes on"),
+        "{answer}"
+    );
     await_no_process(&sleep);
     installed.remove();
     let answer = hand_over(&daemon);

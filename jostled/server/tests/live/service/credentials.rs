@@ -136,7 +136,7 @@ fn by_owner(unit: &Unit) {
 /// The output of a daemon that must fail to start; one that does start is killed.
 fn ended(command: &mut Command) -> Output {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(120);
     while child.try_wait().unwrap().is_none() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -102,7 +102,7 @@ fn who_has_asked_is_answered_though_many_come_behind() {
     let slow: Vec<_> = (0..40).map(|_| narrow(port)).collect();
     daemon.signal("-CONT");
     prompt
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(120)))
         .unwrap();
     let mut answer = String::new();
     prompt.read_to_string(&mut answer).unwrap();

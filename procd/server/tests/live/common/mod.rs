@@ -91,7 +91,7 @@ impl Engine {
     }
 
     fn next_line(&self) -> String {
-        let line = self.log.recv_timeout(Duration::from_secs(20));
+        let line = self.log.recv_timeout(Duration::from_secs(120));
         line.expect("procd says nothing more")
     }
 
@@ -189,7 +189,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(stream: TcpStream) -> Client {
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(120)))
             .unwrap();
         Client {
             stream,
@@ -259,9 +259,9 @@ impl Client {
 /// Waits for something that must come true soon.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(120);
     while !test() {
-        assert!(Instant::now() < end, "not within 20 s: {what}");
+        assert!(Instant::now() < end, "not within 120 s: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

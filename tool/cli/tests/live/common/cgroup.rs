@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the last processes of a group may take to leave it.
-const LEAVING: Duration = Duration::from_secs(10);
+const LEAVING: Duration = Duration::from_secs(60);
 
 /// Which interface the group speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -151,7 +151,7 @@ impl Done {
     /// killed parent may need a moment to be cleared away.
     #[track_caller]
     pub(crate) fn leaves_nothing(self) -> Done {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let left = self.what_is_left();
             if left.is_empty() {

@@ -38,6 +38,9 @@ use tempfile::TempDir;
 /// What has not ended by then hangs: no run of these tests has so much to do. It is no bound
 /// on how quick a machine must be.
 const LIMIT: Duration = Duration::from_secs(600);
+/// How long a test may look for what other programs can hide from it: in half a minute of
+/// tries, a machine of whose time others took two thirds hid some of it each time.
+const TRYING: Duration = Duration::from_secs(120);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -101,36 +104,42 @@ pub(crate) fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Op
     }
 }
 
-/// What a test finds in one of five runs: other programs on this machine can
-/// spoil one, hardly five in a row.
+/// What a test finds in one run of several: other programs on this machine can spoil one,
+/// hardly all that are made in [`TRYING`].
 #[track_caller]
-pub(crate) fn in_five_tries<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..5 {
-        if let Some(found) = attempt() {
+pub(crate) fn in_some_try<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
+    tried(attempt).unwrap_or_else(|| panic!("{what}: not in five runs, nor in {TRYING:?}"))
+}
+
+fn tried<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    let mut tries = 0;
+    while tries < 5 || start.elapsed() < TRYING {
+        let found = attempt();
+        if found.is_some() {
             return found;
         }
+        tries += 1;
         std::thread::sleep(Duration::from_secs(1));
     }
-    panic!("{what}: not in five runs");
+    None
 }
 
 /// The same of what a run finds only where other programs leave it figures: if each of
 /// five has a point that is INVALID for them, there is nothing to find.
 #[track_caller]
-pub(crate) fn in_five_tries_unless_disturbed(
-    what: &str,
-    mut attempt: impl FnMut() -> (Done, bool),
-) {
-    let mut undisturbed = None;
-    for _ in 0..5 {
+pub(crate) fn in_some_try_unless_disturbed(what: &str, mut attempt: impl FnMut() -> (Done, bool)) {
+    let (mut tries, mut undisturbed) = (0, None);
+    let found = tried(|| {
         let (done, found) = attempt();
-        if found {
-            return;
-        }
-        undisturbed = (!done.is_disturbed()).then_some(done).or(undisturbed);
-    }
-    if let Some(done) = undisturbed {
-        panic!("{what}: not in five runs; {}", done.transcript());
+        tries += 1;
+        undisturbed = (!done.is_disturbed())
+            .then_some(done)
+            .or(undisturbed.take());
+        (found || undisturbed.is_none() && tries == 5).then_some(())
+    });
+    if let (None, Some(done)) = (found, undisturbed) {
+        panic!("{what}: not in {TRYING:?}; {}", done.transcript());
     }
 }
 

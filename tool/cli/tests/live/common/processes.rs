@@ -65,6 +65,11 @@ pub(crate) fn until_gone(pids: &[u32]) {
     });
 }
 
+/// Whether SIGSTOP has taken effect.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    Process::read(pid).is_some_and(|process| process.state == 'T')
+}
+
 /// Whether it has a handler for the signal (proc_pid_status(5), `SigCgt`).
 pub(crate) fn catches(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

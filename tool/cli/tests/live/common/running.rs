@@ -77,6 +77,18 @@ impl Running {
         }
     }
 
+    /// The same; None if the run ends before. For runs that end by themselves soon.
+    fn until_or_over<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut(&mut Running) -> Option<T>,
+    ) -> Option<T> {
+        self.until(what, |run| {
+            let seen = look(run);
+            (seen.is_some() || run.has_ended()).then_some(seen)
+        })
+    }
+
     fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().unwrap();
@@ -118,8 +130,14 @@ impl Running {
 
     /// The worker processes that exist now.
     pub(crate) fn workers(&mut self) -> Vec<Process> {
-        let keeper = self.keeper();
-        let workers = processes::children(keeper).into_iter();
+        self.keeper();
+        self.workers_so_far()
+    }
+
+    /// The same, of a keeper that may not be there yet, or any more.
+    fn workers_so_far(&mut self) -> Vec<Process> {
+        self.keeper = self.keeper.or_else(|| self.child_named("jostle-keeper"));
+        let workers = self.keeper.into_iter().flat_map(processes::children);
         workers
             .filter(|child| {
                 ["jostle-worker", "jostle-threads", "jostle-tasks"].contains(&child.name.as_str())
@@ -134,15 +152,28 @@ impl Running {
         })
     }
 
+    /// The same; None if it ends before.
+    pub(crate) fn workers_unless_over(&mut self, count: usize) -> Option<Vec<Process>> {
+        self.until_or_over(&format!("{count} workers"), |run| {
+            Some(run.workers_so_far()).filter(|w| w.len() >= count)
+        })
+    }
+
     /// Waits until a worker sleeps out its hold, and finds it by that. For
     /// locks whose waiters do not sleep on a timer.
     pub(crate) fn holder(&mut self) -> u32 {
-        self.until("a holder", |run| {
-            run.workers()
-                .iter()
-                .find(|worker| worker.sleeps_on_a_timer())
-                .map(|worker| worker.pid)
-        })
+        self.until("a holder", Running::holder_so_far)
+    }
+
+    /// The same; None if it ends before.
+    pub(crate) fn holder_unless_over(&mut self) -> Option<u32> {
+        self.until_or_over("a holder", Running::holder_so_far)
+    }
+
+    fn holder_so_far(&mut self) -> Option<u32> {
+        let workers = self.workers_so_far().into_iter();
+        let mut holders = workers.filter(Process::sleeps_on_a_timer);
+        holders.next().map(|worker| worker.pid)
     }
 
     /// The server that its keeper has launched, by the program's name, once workers work.

@@ -6,7 +6,7 @@ fn a_generator_under_a_quota_is_the_limit_and_a_server_under_one_is_not_its_faul
     let _alone = alone();
     let group = starved();
     let redis = Redis::start("");
-    in_five_tries("a generator that its quota holds back", || {
+    in_some_try("a generator that its quota holds back", || {
         let (done, watched) = redis.judge(&redis.load(&format!("{};", group.enter())));
         let found = watched.finding.limit == Limit::Generator
             && done.stderr.contains("limit: generator")
@@ -18,7 +18,7 @@ fn a_generator_under_a_quota_is_the_limit_and_a_server_under_one_is_not_its_faul
     });
     drop(redis);
     let redis = Redis::start(&format!("{};", group.enter()));
-    in_five_tries("a server that its quota holds back", || {
+    in_some_try("a server that its quota holds back", || {
         let (done, watched) = redis.judge(&redis.load(""));
         let found = watched.finding.limit == Limit::Server
             && watched.finding.reasons[0].contains("kept the server from running")
@@ -37,7 +37,7 @@ fn a_generator_that_shares_its_cpu_with_busy_loops_is_the_limit_and_they_are_nam
     let redis = Redis::start(&format!("taskset -cp {last} $$ >/dev/null;"));
     const NAME: &str = "planted-loop";
     let _loops = Loops::on_cpu(first, NAME, 120);
-    in_five_tries("a generator that waits for its CPU", || {
+    in_some_try("a generator that waits for its CPU", || {
         let load = redis.load(&format!("taskset -cp {first} $$ >/dev/null;"));
         let (done, watched) = redis.judge(&load);
         let mut neighbours = watched.machine.neighbours.iter();
@@ -64,7 +64,7 @@ fn a_generator_that_is_stopped_and_continued_is_the_limit() {
          kill $p; wait $p; true"
     );
     for script in [itself, child] {
-        in_five_tries("a generator that was stopped", || {
+        in_some_try("a generator that was stopped", || {
             let (done, watched) = redis.judge(&script);
             let found = watched.finding.limit == Limit::Generator
                 && watched.finding.reasons[0].contains("was stopped by a signal");
@@ -110,7 +110,7 @@ fn pairs_show_that_more_connections_do_more_work() {
         "judge --double -o pairs.jsonl --overwrite -- python3 client.py {} {{4}}",
         port.trim()
     );
-    in_five_tries("twice the work by twice the connections", || {
+    in_some_try("twice the work by twice the connections", || {
         let done = place.jostle(&line).run_cleanly();
         let found = done.stderr.contains("limit: generator") && done.code() == 3;
         let file = place.read("pairs.jsonl");

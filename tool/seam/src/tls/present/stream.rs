@@ -188,7 +188,7 @@ mod live_tests {
             let late = TlsStream::shake(patience, client, connection).unwrap_err();
             let kinds = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
             assert!(kinds.contains(&late.kind()), "{late}");
-            assert!(clock::monotonic() - start < 5_000_000_000);
+            assert!(clock::monotonic() - start < 60_000_000_000);
             served.join().unwrap();
         }
     }

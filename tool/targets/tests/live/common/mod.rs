@@ -98,7 +98,7 @@ pub(crate) const REFUSED: Result<Outcome, jostle_targets::CallError> = Ok(Outcom
 /// Waits for as long as a test may take.
 pub(crate) fn block() -> Wait {
     Wait::Block {
-        last_resort_ns: monotonic() + 20_000_000_000,
+        last_resort_ns: monotonic() + 120_000_000_000,
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn until<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn 
         if found == *expected {
             return;
         }
-        let late = start.elapsed() > Duration::from_secs(30);
+        let late = start.elapsed() > Duration::from_secs(120);
         assert!(!late, "{found:?} instead of {expected:?}");
         std::thread::sleep(LOOK);
     }
