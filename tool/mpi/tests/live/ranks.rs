@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const JOSTLE: &str = env!("CARGO_BIN_EXE_jostle-mpi");
 
@@ -53,6 +54,8 @@ impl Drop for Server {
 struct Job {
     child: Option<Child>,
     mark: String,
+    /// Open MPI's own: two jobs that make or remove the usual one at a time fail (4.1.4).
+    _session: TempDir,
 }
 
 impl Job {
@@ -60,9 +63,12 @@ impl Job {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("ranks-{}-{nth}", std::process::id());
+        let session = tempfile::tempdir().unwrap();
         let child = Command::new("mpirun")
             .args(["--allow-run-as-root", "--oversubscribe", "-n", "3"])
             .args(["--mca", "odls_base_sigkill_timeout", "5"])
+            .args(["--mca", "orte_tmpdir_base"])
+            .arg(session.path())
             .arg(JOSTLE)
             .args(line.split_whitespace())
             .args(["--quiet", "--format", "json"])
@@ -75,6 +81,7 @@ impl Job {
         Job {
             child: Some(child),
             mark,
+            _session: session,
         }
     }
 
