@@ -38,7 +38,7 @@ enum Seen {
     Grew,
     /// The number is smaller.
     Shrank,
-    /// Both ends of a range are another one's by more than this.
+    /// The whole range lies beyond the earlier one, by more than this.
     Moved(f64),
     /// The number is at most this.
     AtMost(f64),

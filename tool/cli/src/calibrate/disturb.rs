@@ -81,7 +81,7 @@ fn burn(threads: u64, cpu: usize, percent: u64, niceness: i32) -> anyhow::Result
     Ok(())
 }
 
-/// What a thread burns by; a test turns its own.
+/// The clock of a thread that burns; a test has one that it turns itself.
 trait Clock {
     /// CPU time of this thread.
     fn used_ns(&self) -> u64;
@@ -91,7 +91,7 @@ trait Clock {
     fn sleep_until(&self, ns: u64);
 }
 
-/// The system's.
+/// The system's clock.
 struct Real;
 
 impl Clock for Real {
@@ -244,6 +244,7 @@ mod tests {
         }
 
         fn work(&self) {
+            assert!(self.now.get() < 20 * TURN_NS, "it does not end");
             self.used.update(|used| used + 1_000);
             self.now.update(|now| now + 1_000 * self.one_in);
         }

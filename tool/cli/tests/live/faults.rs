@@ -260,7 +260,7 @@ fn finished_points_are_kept_when_the_parent_is_killed() {
     finished_points_are_kept(&is_clean(run.end().exits(137)));
 }
 
-/// One of some tries in which this process was killed at work, and not too early or when all
+/// One of several tries in which this process was killed at work, and not too early or when all
 /// was over, and which is not `unfit` otherwise.
 fn struck_at_work(mut attempt: impl FnMut(u32) -> Option<(Done, u32, bool)>) -> (Done, u32) {
     let mut window_s = 1;

@@ -97,7 +97,7 @@ fn measured(place: &Place, file: &str) -> Vec<String> {
     targets
 }
 
-/// One of some runs has this exit code, and the comment's heading this word.
+/// One of several runs has this exit code, and the comment's heading this word.
 #[track_caller]
 fn finds(code: i32, finding: &str, mut attempt: impl FnMut() -> Gated) -> Gated {
     in_some_try(finding, || {

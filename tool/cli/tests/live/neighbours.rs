@@ -35,7 +35,7 @@ mod alone {
         named(text, name) > 0 || named(text, "") == 3
     }
 
-    /// One of some runs names a program that is busy all the time: for a moment others may
+    /// One of several runs names a program that is busy all the time: for a moment others may
     /// keep it from its CPU.
     #[track_caller]
     fn naming(mut run: impl FnMut() -> Done, name: &str) -> Done {

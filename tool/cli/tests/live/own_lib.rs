@@ -72,7 +72,7 @@ fn is_sound(run: &Run) {
     }
 }
 
-/// Nothing speaks against any of the runs, and one of some times each grants its lock: a
+/// Nothing speaks against any of the runs, and one of several times each grants its lock: a
 /// machine may stand still for a whole window.
 #[track_caller]
 fn are_sound(mut measure: impl FnMut() -> Vec<Run>) {

@@ -37,7 +37,7 @@ fn flags(run: &Run, check: &str, is: Status, says: &str) {
     assert!(run.verdict.is >= is, "{:?}", run.verdict);
 }
 
-/// At least one clean run of some passes the check. On a machine so busy that other
+/// At least one clean run of several passes the check. On a machine so busy that other
 /// programs make all of them INVALID there is none.
 #[track_caller]
 fn passes(check: &str, mut measure: impl FnMut() -> Run) {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two looks no more than this counts: looks come every few milliseconds, and who
-/// was himself kept from running (a machine that stood still, or was suspended) has not
-/// listened meanwhile, and must not blame the other.
+/// At most this much counts between two looks. Looks come every few milliseconds: after a
+/// longer gap this process itself did not run (the machine stood still, or was suspended), and
+/// it could not have heard the other.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The time since a moment, without what passed while this process did not run.
