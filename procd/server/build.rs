@@ -11,19 +11,14 @@ fn main() {
     println!("cargo:rerun-if-changed=bare.ld");
     let variable = |name| std::env::var(name).unwrap_or_default();
     let script = format!("-Wl,-T,{}/bare.ld", variable("CARGO_MANIFEST_DIR"));
-    // On AArch64 the compiler puts all small variables of `std` into one, which is kept
-    // as a whole.
-    let aarch64 = variable("CARGO_CFG_TARGET_ARCH") == "aarch64";
-    let most_variables = if aarch64 { 136 } else { 32 };
-    let most_variables = format!("-Wl,--defsym=most_variables={most_variables}");
     let mut arguments = vec!["-nostartfiles", "-static", "-no-pie"];
     // Code that is not optimised checks for cases that cannot happen. Reporting them
     // needs `std`, for which the linker script has no place.
     if variable("OPT_LEVEL") != "0" {
-        // Nothing unwinds; its routine would bring `std` along too, and text for
-        // debuggers would be most of the file.
+        // Nothing unwinds, so its routine is not needed. Text for debuggers would be most
+        // of the file.
         arguments.extend(["-Wl,--defsym=rust_eh_personality=0", "-Wl,--strip-debug"]);
-        arguments.extend([&*most_variables, &*script]);
+        arguments.push(&script);
     }
     for argument in arguments {
         println!("cargo:rustc-link-arg-bin=jostle-call={argument}");

@@ -7,7 +7,7 @@ use jostle_testbed::shell;
 use std::process::{Command, Stdio};
 
 /// Pages, each with the program that prints it and its arguments, beside [`VERBS`].
-const PAGES: [(&str, &str, &str); 5] = [
+const PAGES: [(&str, &str, &str); 6] = [
     (
         "tool/docs/targets.md",
         "jostle",
@@ -17,6 +17,11 @@ const PAGES: [(&str, &str, &str); 5] = [
         "tool/docs/verdicts.md",
         "jostle",
         "explain --format markdown",
+    ),
+    (
+        "tool/docs/method/causes.md",
+        "jostle",
+        "explain causes --format markdown",
     ),
     ("tool/man/jostle.1", "jostle", "man"),
     ("procd/dist/procd.1", "procd", "--man procd"),

@@ -138,8 +138,22 @@ const MUTANTS: &[Mutant] = &[
     (
         "leases of closed connections are not booked",
         "accounts.rs",
-        "let bound = account.is_bound();",
-        "let bound = account.is_bound() && !MUTANT;",
+        "if self.quotas && client.held > 0 {",
+        "if self.quotas && client.held > 0 && !MUTANT {",
+    ),
+    (
+        "a session that has ended counts on",
+        "clients.rs",
+        "self.book_session(self.sessions[session].key.user, false);",
+        "if !MUTANT {
+            self.book_session(self.sessions[session].key.user, false);
+        }",
+    ),
+    (
+        "a user whose sessions are closed keeps the first",
+        "sessions.rs",
+        "for session in from..until {",
+        "for session in from + u32::from(MUTANT)..until {",
     ),
     (
         "a handover reverses lines",

@@ -205,6 +205,55 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     unsafe { call(libc::SYS_write, args) }
 }
 
+/// Everything that can be read from a descriptor, in memory that stays until the process ends;
+/// reading stops behind `most` bytes.
+///
+/// # Errors
+/// The system's, of read(2), mmap(2) or mremap(2).
+#[inline(always)]
+pub fn read_to_end(fd: i32, most: usize) -> Result<&'static [u8], Errno> {
+    const INTERRUPTED: Errno = Errno(libc::EINTR);
+    let (mut room, mut filled) = (1 << 16, 0);
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: new memory, at a place that the kernel chooses.
+    let mut at = unsafe { call(libc::SYS_mmap, [0, room, access, kind, usize::MAX, 0]) }?;
+    loop {
+        if filled == room {
+            let grow = [at, room, 2 * room, libc::MREMAP_MAYMOVE as usize, 0, 0];
+            // SAFETY: `room` bytes at `at` are this function's own, and nothing refers to them.
+            at = unsafe { call(libc::SYS_mremap, grow) }?;
+            room *= 2;
+        }
+        let place = [fd as usize, at + filled, room - filled, 0, 0, 0];
+        // SAFETY: the kernel writes at most to the end of that memory.
+        let count = match unsafe { call(libc::SYS_read, place) } {
+            Err(INTERRUPTED) => continue,
+            count => count?,
+        };
+        filled += count;
+        if count == 0 || filled > most {
+            // SAFETY: so many bytes have been written, and nobody changes or unmaps them.
+            return Ok(unsafe { core::slice::from_raw_parts(at as *const u8, filled) });
+        }
+    }
+}
+
+/// readlink(2): the target, cut off at the end of `buffer`.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn read_link<'a>(path: &core::ffi::CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let (at, length) = (buffer.as_mut_ptr() as usize, buffer.len());
+    let path = path.as_ptr() as usize;
+    let args = [libc::AT_FDCWD as usize, path, at, length, 0, 0];
+    // SAFETY: `path` ends with a zero; the kernel writes at most the length of `buffer`, which
+    // is borrowed mutably.
+    let length = unsafe { call(libc::SYS_readlinkat, args) }?;
+    Ok(buffer.get(..length).unwrap_or_default())
+}
+
 /// Ends the process.
 #[inline(always)]
 pub fn exit(code: u8) -> ! {

@@ -4,10 +4,14 @@
 //! For tests and demonstrations of many hosts on one machine. Not a container:
 //! the files, the users and the wall clock are everybody's.
 
+use crate::census;
 use crate::errno::done;
 use rustix::process::geteuid;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 
 /// What a host has for itself (namespaces(7)).
@@ -43,6 +47,20 @@ pub fn spawn_as_host(command: &mut Command, shift_ns: i64) -> io::Result<Child> 
             Err(_) => Err(io::Error::other("the thread that starts it panicked")),
         }
     })
+}
+
+/// The network namespaces of other processes that are not ours, as far as we may see them. Each
+/// lasts while its file is open.
+pub(crate) fn other_networks() -> Vec<File> {
+    let network = |pid: &str| PathBuf::from(format!("/proc/{pid}/ns/net"));
+    let own = fs::read_link(network("self")).ok();
+    let mut seen: BTreeSet<PathBuf> = own.into_iter().collect();
+    let opened = census::processes().into_iter().filter_map(|pid| {
+        let place = network(&pid.to_string());
+        let is_new = seen.insert(fs::read_link(&place).ok()?);
+        is_new.then(|| File::open(&place).ok())?
+    });
+    opened.collect()
 }
 
 /// Unshares (unshare(2)) for this thread and the processes that it starts; processes and

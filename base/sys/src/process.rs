@@ -2,6 +2,7 @@
 
 use crate::census;
 use crate::errno::done;
+use crate::limits::cgroup;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open};
@@ -315,6 +316,16 @@ pub fn is_gone(pid: u32) -> bool {
 /// Whether a process is stopped, by a signal or a tracer, as /proc/PID/stat has it.
 pub fn is_halted(pid: u32) -> bool {
     matches!(state(pid), Some('T' | 't'))
+}
+
+/// How a process is kept from running: `stopped` by a signal, `traced`, or `frozen` by its
+/// control group, of which its state tells nothing. None if it is not, or has ended.
+pub fn stands_still(pid: u32) -> Option<&'static str> {
+    match state(pid)? {
+        'T' => Some("stopped"),
+        't' => Some("traced"),
+        _ => cgroup::is_frozen(pid).then_some("frozen"),
+    }
 }
 
 /// Whether a process has ended, reaped or not.

@@ -5,10 +5,12 @@
 //! root alone.
 
 use crate::census::{self, Identity};
-use crate::sock_diag::{self, SockDiag, Wanted};
+use crate::namespaces;
+use crate::sock_diag::{self, SockDiag, Tcp, Wanted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// What a server is asked at.
@@ -28,11 +30,81 @@ const LISTEN: &str = "0A";
 /// there and started them: a session of PostgreSQL may end before anybody looks again. Where
 /// there are no connections, those that listen. Empty where nobody does, or where it cannot be
 /// seen.
+///
+/// Where nobody listens in our network namespace, as [`elsewhere`].
 pub fn serving(address: &Address) -> Vec<u32> {
-    let mut found = owners(&inodes(address, Kind::Connected));
+    let listening = inodes(address, Kind::Listening);
+    let here = with_listeners(&inodes(address, Kind::Connected), &listening);
+    match address {
+        Address::Port(port) if here.is_empty() && listening.is_empty() => elsewhere(*port),
+        _ => here,
+    }
+}
+
+/// The processes that serve a port in other network namespaces of this machine, as far as those
+/// may be entered: the other ends of our own connections to it.
+pub fn elsewhere(port: u16) -> Vec<u32> {
+    let connected = |diag: io::Result<SockDiag>, wanted: Wanted| -> Vec<Tcp> {
+        let sockets = diag.and_then(|mut diag| diag.tcp(wanted));
+        let sockets = sockets.unwrap_or_default().into_iter();
+        sockets
+            .filter(|socket| socket.state == sock_diag::ESTABLISHED && socket.inode != 0)
+            .collect()
+    };
+    let wanted = Wanted {
+        other_port: port,
+        ..Wanted::default()
+    };
+    let ends: BTreeSet<SocketAddr> = connected(SockDiag::open(), wanted)
+        .iter()
+        .map(|socket| socket.addresses()[0])
+        .collect();
+    if ends.is_empty() {
+        return Vec::new();
+    }
+    for network in namespaces::other_networks() {
+        let mut accepted = connected(SockDiag::open_in(&network), Wanted::default());
+        accepted.retain(|socket| ends.contains(&socket.addresses()[1]));
+        let Some(first) = accepted.first() else {
+            continue;
+        };
+        let wanted = Wanted {
+            own_port: first.own_port,
+            listeners: true,
+            ..Wanted::default()
+        };
+        let all = SockDiag::open_in(&network).and_then(|mut diag| diag.tcp(wanted));
+        let all = all.unwrap_or_default().into_iter();
+        let listening = all.filter(|socket| socket.state == sock_diag::LISTEN);
+        return with_listeners(
+            &accepted.iter().map(|one| one.inode.into()).collect(),
+            &listening.map(|one| one.inode.into()).collect(),
+        );
+    }
+    Vec::new()
+}
+
+/// Whether anybody listens at a port in another network namespace of this machine.
+pub fn is_served_elsewhere(port: u16) -> bool {
+    let wanted = Wanted {
+        own_port: port,
+        listeners: true,
+        ..Wanted::default()
+    };
+    namespaces::other_networks().iter().any(|network| {
+        let all = SockDiag::open_in(network).and_then(|mut diag| diag.tcp(wanted));
+        let mut all = all.unwrap_or_default().into_iter();
+        all.any(|socket| socket.state == sock_diag::LISTEN)
+    })
+}
+
+/// Who holds the accepted connections, with those listeners that started them; where nobody
+/// holds any, all listeners.
+fn with_listeners(connected: &BTreeSet<u64>, listening: &BTreeSet<u64>) -> Vec<u32> {
+    let mut found = owners(connected);
     // A session that has ended since says nothing about who started it.
     found.retain(|pid| Identity::of(*pid).is_some());
-    let listening = owners(&inodes(address, Kind::Listening)).into_iter();
+    let listening = owners(listening).into_iter();
     let started = |pid: &u32| {
         found
             .iter()
@@ -196,6 +268,8 @@ mod tests {
 
     mod live_tests {
         use super::*;
+        use std::process::{Command, Stdio};
+        use std::time::Duration;
 
         #[test]
         fn whoever_listens_or_has_accepted_is_found_by_its_port() {
@@ -225,6 +299,45 @@ mod tests {
             drop((client, accepted));
         }
 
+        /// Such a server once was "other programs (redis-server 68 %)".
+        #[test]
+        fn a_server_in_another_network_namespace_is_found_by_our_connection() {
+            const SERVER: &str = "until ip addr add 10.213.77.2/30 dev jt1; do sleep 0.1; done; \
+                ip link set jt1 up; exec python3 -c 'import socket, time; \
+                s = socket.create_server((\"10.213.77.2\", 7402)); c = s.accept(); time.sleep(600)'";
+            let ip = |words: &str| {
+                let ran = Command::new("ip").args(words.split(' ')).status();
+                assert!(ran.unwrap().success(), "ip {words}");
+            };
+            let mut command = Command::new("sh");
+            let command = command.args(["-c", SERVER]).stderr(Stdio::null());
+            let mut host = crate::namespaces::spawn_as_host(command, 0).unwrap();
+            let found = std::panic::catch_unwind(|| {
+                ip(&format!(
+                    "link add jt0 type veth peer name jt1 netns {}",
+                    host.id()
+                ));
+                ip("addr add 10.213.77.1/30 dev jt0");
+                ip("link set jt0 up");
+                let open = |_| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    let at = ([10, 213, 77, 2], 7402).into();
+                    TcpStream::connect_timeout(&at, Duration::from_secs(1)).ok()
+                };
+                let _connection = (0..6_000).find_map(open).unwrap();
+                // The kernel accepts before the program does.
+                let is_found = |_| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    is_served_elsewhere(7402) && elsewhere(7402) == [host.id()]
+                };
+                (0..6_000).any(is_found)
+            });
+            // The devices end with the namespace.
+            host.kill().unwrap();
+            host.wait().unwrap();
+            assert!(found.unwrap());
+        }
+
         /// PostgreSQL: only a session was found, which was gone when its CPU time was asked for.
         #[test]
         fn the_listener_that_started_the_owner_of_a_connection_serves_too() {
@@ -232,7 +345,7 @@ mod tests {
             let address = Address::Port(listener.local_addr().unwrap().port());
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (accepted, _) = listener.accept().unwrap();
-            let mut session = std::process::Command::new("sleep")
+            let mut session = Command::new("sleep")
                 .arg("100")
                 .stdin(std::os::fd::OwnedFd::from(accepted))
                 .spawn()

@@ -93,8 +93,21 @@ pub fn end_waits_on_signal() -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn heed_interrupts() -> io::Result<()> {
+    set_action(libc::SIGINT, libc::SIG_DFL)
+}
+
+/// Ignores SIGXFSZ, so that a write beyond RLIMIT_FSIZE fails with EFBIG and does not end
+/// this process, or the program that it becomes by exec.
+///
+/// # Errors
+/// The system's.
+pub fn let_large_writes_fail() -> io::Result<()> {
+    set_action(libc::SIGXFSZ, libc::SIG_IGN)
+}
+
+fn set_action(signal: i32, action: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: a system call with plain numbers; no handler is installed.
-    match unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) } {
+    match unsafe { libc::signal(signal, action) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }

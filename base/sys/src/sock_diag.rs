@@ -6,10 +6,12 @@
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::thread::LinkNameSpaceType;
 use std::cmp::Ordering;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// A TCP socket.
@@ -214,6 +216,25 @@ impl SockDiag {
         Ok(SockDiag {
             fd,
             answer: vec![0; 64 << 10],
+        })
+    }
+
+    /// Opens it in another network namespace, whose sockets it then names whoever asks. A helper
+    /// thread enters, so that nobody else leaves the own one.
+    ///
+    /// # Errors
+    /// EPERM where the namespace may not be entered; as [`SockDiag::open`].
+    pub fn open_in(namespace: &File) -> io::Result<SockDiag> {
+        std::thread::scope(|scope| {
+            let enter = || {
+                let kind = Some(LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?;
+                SockDiag::open()
+            };
+            match scope.spawn(enter).join() {
+                Ok(opened) => opened,
+                Err(_) => Err(io::Error::other("the thread that enters it panicked")),
+            }
         })
     }
 

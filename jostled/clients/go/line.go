@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -37,13 +38,16 @@ func newLine(options *redis.Options, timeout time.Duration) *line {
 	}
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !l.mayDial() {
-			return nil, errGone
+			return failing(errGone), nil
 		}
 		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = l.took(conn)
 		}
-		return conn, l.took(conn)
+		if err != nil {
+			return failing(err), nil
+		}
+		return conn, nil
 	}
 	o.DialerRetries = 1
 	o.MaxRetries = -1
@@ -55,6 +59,21 @@ func newLine(options *redis.Options, timeout time.Duration) *line {
 	l.client = redis.NewClient(&o)
 	return l
 }
+
+// unconnected stands for a connection that could not be opened: the first request gets the
+// error. A dialer that returns it would have go-redis print it, and dial on in the background.
+type unconnected struct {
+	net.Conn
+	why error
+}
+
+func failing(why error) net.Conn {
+	end, _ := net.Pipe()
+	return unconnected{end, why}
+}
+
+func (u unconnected) Read([]byte) (int, error)  { return 0, u.why }
+func (u unconnected) Write([]byte) (int, error) { return 0, u.why }
 
 func (l *line) mayDial() bool {
 	l.guard.Lock()
@@ -127,13 +146,21 @@ func (l *line) exchange(
 	case err == nil || errors.Is(err, redis.Nil):
 		return err
 	case errors.As(err, &answer):
-		return &Refused{Message: answer.Error()}
+		return &Refused{Message: inOurTerms(answer.Error())}
 	}
 	l.close()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w to %v: %w", ErrNoAnswer, command, err)
+}
+
+// inOurTerms names this package's settings where a refusal names commands of the protocol.
+func inOurTerms(refusal string) string {
+	if strings.HasPrefix(refusal, "NOAUTH") {
+		return "NOAUTH give user and password: Username and Password of redis.Options"
+	}
+	return refusal
 }
 
 // ended says whether the other side has closed the connection, while nothing is asked.

@@ -343,6 +343,50 @@ func TestASecondAttemptGetsTheLock(t *testing.T) {
 	w.daemon.settles()
 }
 
+func TestWithoutAPasswordItTellsWhatToGive(t *testing.T) {
+	t.Setenv("JOSTLED_PASSWORD", "secret")
+	d := startDaemon(t)
+	options := &redis.Options{Addr: d.address}
+	_, err := New(options, Settings{}).Acquire(background, "job", Wish{})
+	var refused *Refused
+	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Message, "NOAUTH give user and password") {
+		t.Fatal(err)
+	}
+	options.Password = "secret"
+	if _, err = New(options, Settings{}).Acquire(background, "job", Wish{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// printed counts what go-redis prints: it may be read, and printed on, by nobody.
+type printed struct{ count atomic.Int32 }
+
+func (p *printed) Printf(_ context.Context, format string, _ ...any) {
+	if strings.Contains(format, "dial") {
+		p.count.Add(1)
+	}
+}
+
+func TestADaemonThatIsGoneIsReportedAndNotPrinted(t *testing.T) {
+	var lines printed
+	redis.SetLogger(&lines)
+	d := startDaemon(t)
+	locks := New(&redis.Options{Addr: d.address}, Settings{Timeout: 200 * time.Millisecond})
+	held, err := locks.Acquire(background, "job", Wish{TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.signal(syscall.SIGKILL)
+	<-held.Lost()
+	if _, err := locks.Acquire(background, "job", Wish{}); !errors.Is(err, ErrNoAnswer) ||
+		!errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatal(err)
+	}
+	if lines.count.Load() > 0 {
+		t.Fatalf("%d lines were printed", lines.count.Load())
+	}
+}
+
 func TestALeaseIsCountedFromBeforeItWasSent(t *testing.T) {
 	sent := time.Now().Add(-5 * time.Second)
 	late := newTerm(4*time.Second, time.Second, sent)

@@ -26,6 +26,14 @@ export class LockLost extends LockError {}
 /** The daemon answered with an error, whose text this is. */
 export class Refused extends LockError {}
 
+/** Refused or NoAnswer; names the options where a refusal names commands of the protocol. */
+function ours(cause) {
+  if (!(cause instanceof ReplyError)) return new NoAnswer(cause.message, { cause });
+  const unknown = cause.message.startsWith("NOAUTH");
+  const give = "NOAUTH give user and password: `username` and `password` beside `host`";
+  return new Refused(unknown ? give : cause.message, { cause });
+}
+
 /** A connection of one lock's own; what is not answered in time closes it. */
 export class Line {
   #redis;
@@ -57,10 +65,10 @@ export class Line {
       socketTimeout: undefined,
       blockingTimeout: undefined,
     });
-    let why = "the connection was closed";
-    this.#redis.on("error", (error) => (why = error.message));
+    let why = new Error("the connection was closed");
+    this.#redis.on("error", (error) => (why = error));
     this.#redis.on("close", () => {
-      this.#ended = new NoAnswer(why);
+      this.#ended = ours(why);
       for (const call of this.#waiting) queueMicrotask(() => call(this.#ended));
     });
   }
@@ -91,10 +99,10 @@ export class Line {
     try {
       return await Promise.race([this.#exchange(commands), ended]);
     } catch (error) {
-      if (error instanceof ReplyError) throw new Refused(error.message, { cause: error });
+      if (error instanceof ReplyError) throw ours(error);
       this.close();
       if (signal?.aborted || error instanceof LockError) throw error;
-      throw new NoAnswer(error.message, { cause: error });
+      throw ours(error);
     } finally {
       this.#waiting.delete(end);
       clearTimeout(timer);

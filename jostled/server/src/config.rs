@@ -80,6 +80,18 @@ pub enum AfterCrash {
     Grant,
 }
 
+/// The events that `--audit` adds to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Audited {
+    /// Each lock granted, and each end of a hold with its cause.
+    Locks,
+    /// Each login.
+    Logins,
+    /// Users added, removed and changed.
+    Acl,
+}
+
 /// Everything that a server needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -111,6 +123,8 @@ pub struct Config {
     pub log_level: Level,
     /// The format of the log.
     pub log_format: Format,
+    /// See [`Settings::audit`].
+    pub audit: Vec<Audited>,
     /// Bounds of the lock table.
     pub table: table::Limits,
     /// Connections.
@@ -206,6 +220,7 @@ impl Settings {
             metrics: self.metrics.as_deref().map(address::parse).transpose()?,
             log_level: self.log_level.unwrap_or_default(),
             log_format: self.log_format.unwrap_or_default(),
+            audit: self.audit.clone(),
             table: self.table_limits(size(self.max_memory, part(2, 1 << 30))),
             max_connections: self.max_connections.unwrap_or(10_000),
             max_request: size(self.max_request, 64 << 10),

@@ -2,7 +2,9 @@
 //! for programs. Lines of the audit are written at every level. A thread writes them.
 
 use jostle_daemon::log::{Log, one_line};
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How much a line matters.
@@ -61,35 +63,69 @@ pub fn write(level: Level, line: &str) {
             Level::Info => ("info", ""),
             Level::Debug => ("debug", "debug: "),
         };
-        put(format(name, &format!("{start}{line}"), line, &[]));
+        put(format(name, &format!("{start}{line}"), line));
     }
+}
+
+/// The value of a field of the audit.
+#[derive(Clone, Copy)]
+pub enum Value<'v> {
+    /// A name or another text, which may be any bytes.
+    Bytes(&'v [u8]),
+    /// A number or an address.
+    Shown(&'v dyn Display),
 }
 
 /// Writes a line of the audit: an action and its circumstances.
-pub fn audit(event: &str, fields: &[(&str, String)]) {
-    let pairs = fields
-        .iter()
-        .map(|(key, value)| format!(" {key}={value:?}"));
-    let text = format!("audit: {event}{}", pairs.collect::<String>());
-    put(format("audit", &text, event, fields));
+pub fn audit(event: &str, fields: &[(&str, Value<'_>)]) {
+    put(audit_line(event, fields));
+}
+
+/// A line of the audit. Values can be parsed back: in text each is what stands between the
+/// quotes of a byte string in C, Python or Rust; in JSON a string, or an array of bytes if
+/// they are not UTF-8.
+pub(crate) fn audit_line(event: &str, fields: &[(&str, Value<'_>)]) -> String {
+    if JSON.load(Relaxed) {
+        return object(fields, "audit", event);
+    }
+    let mut line = format!("jostled: audit: {event}");
+    for (key, value) in fields {
+        let _ = match value {
+            Value::Bytes(bytes) => write!(line, " {key}=\"{}\"", bytes.escape_ascii()),
+            Value::Shown(shown) => write!(line, " {key}=\"{shown}\""),
+        };
+    }
+    line.push('\n');
+    line
 }
 
 /// A line in the format that was set.
-fn format(level: &str, text: &str, message: &str, fields: &[(&str, String)]) -> String {
-    if !JSON.load(Relaxed) {
-        // Names and messages of clients may stand in it: one line stays one line.
-        return format!("jostled: {}\n", one_line(text));
+fn format(level: &str, text: &str, message: &str) -> String {
+    if JSON.load(Relaxed) {
+        return object(&[], level, message);
     }
+    // Names and messages of clients may stand in it: one line stays one line.
+    format!("jostled: {}\n", one_line(text))
+}
+
+/// A line of JSON.
+fn object(fields: &[(&str, Value<'_>)], level: &str, message: &str) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seconds = since.map_or(0.0, |since| since.as_millis() as f64 / 1000.0);
-    let mut object = serde_json::Map::new();
-    for (key, value) in fields {
-        object.insert((*key).to_owned(), value.as_str().into());
+    let ms = since.map_or(0, |since| since.as_millis());
+    let mut line = format!("{{\"time\":{}.{:03}", ms / 1000, ms % 1000);
+    let level = ("level", Value::Bytes(level.as_bytes()));
+    let message = ("message", Value::Bytes(message.as_bytes()));
+    for (key, value) in [level, message].iter().chain(fields) {
+        let _ = match value {
+            Value::Shown(shown) => write!(line, ",\"{key}\":\"{shown}\""),
+            Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => write!(line, ",\"{key}\":{}", serde_json::Value::from(text)),
+                Err(_) => write!(line, ",\"{key}\":{bytes:?}"),
+            },
+        };
     }
-    object.insert("time".to_owned(), seconds.into());
-    object.insert("level".to_owned(), level.into());
-    object.insert("message".to_owned(), message.into());
-    format!("{}\n", serde_json::Value::Object(object))
+    line.push_str("}\n");
+    line
 }
 
 fn put(line: String) {
@@ -97,42 +133,72 @@ fn put(line: String) {
 }
 
 /// The line in the place of those that were dropped.
-fn gap(lines: u64) -> String {
-    let text = format!("{lines} lines of the log were dropped: nobody read them in time");
-    format("warn", &format!("warning: {text}"), &text, &[])
+fn gap(lines: u64, why: &str) -> String {
+    let text = format!("{lines} lines of the log were dropped: {why}");
+    format("warn", &format!("warning: {text}"), &text)
 }
 
-/// Lines dropped so far, because nobody read them in time.
-pub(crate) fn dropped() -> u64 {
-    Log::stderr(gap).dropped()
+/// Lines of `--audit` that wait for the reader at most.
+const AUDIT_LINES: usize = 1 << 16;
+
+/// The queue of `--audit`: however many its lines are, those of the log have room.
+static AUDITED: OnceLock<Arc<Log>> = OnceLock::new();
+
+/// Writes lines that `--audit` asks for.
+pub(crate) fn audit_all(lines: impl IntoIterator<Item = String>) {
+    let log = AUDITED.get_or_init(|| Log::start(std::io::stderr(), AUDIT_LINES, audit_gap));
+    log.put_all(lines);
+}
+
+fn audit_gap(lines: u64, why: &str) -> String {
+    let fields = [("lines", Value::Shown(&lines)), ("why", Value::Shown(&why))];
+    audit_line("lines dropped", &fields)
+}
+
+/// Lines dropped so far, of the log and of `--audit`: nobody read them in time, or they could
+/// not be written.
+pub(crate) fn dropped() -> (u64, u64) {
+    let audited = AUDITED.get().map_or(0, |log| log.dropped());
+    (Log::stderr(gap).dropped(), audited)
 }
 
 /// Waits for a moment until all lines are read: before the end.
 pub fn flush() {
     Log::stderr(gap).flush();
+    AUDITED.get().inspect(|log| log.flush());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_line_stays_a_line_in_either_format() {
-        let fields = [("lock", "a\n\"b".to_owned())];
-        let text = format(
-            "audit",
-            "audit: forceunlock lock=\"a\nb\"",
-            "forceunlock",
-            &fields,
-        );
-        assert_eq!(text, "jostled: audit: forceunlock lock=\"a b\"\n");
+        let fields = [
+            ("lock", Value::Bytes(b"a\n\"\\\xff")),
+            ("token", Value::Shown(&7)),
+        ];
+        let text = audit_line("granted", &fields);
+        let expected = "jostled: audit: granted lock=\"a\\n\\\"\\\\\\xff\" token=\"7\"\n";
+        assert_eq!(text, expected);
+        assert_eq!(format("info", "a\nb", ""), "jostled: a b\n");
         JSON.store(true, Relaxed);
-        let json = format("audit", "", "forceunlock", &fields);
+        let lines = [&fields[..], &[("lock", Value::Bytes(b"a\n\"\\"))]]
+            .map(|fields| audit_line("granted", fields));
         JSON.store(false, Relaxed);
-        assert_eq!(json.matches('\n').count(), 1);
-        let object: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(object["lock"], "a\n\"b");
-        assert_eq!(object["message"], "forceunlock");
-        assert!(object["time"].as_f64().unwrap() > 1e9);
+        for (line, lock) in lines
+            .iter()
+            .zip([json!([97, 10, 34, 92, 255]), json!("a\n\"\\")])
+        {
+            assert_eq!(line.matches('\n').count(), 1);
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(object["lock"], lock);
+            assert_eq!(
+                (&object["level"], &object["message"]),
+                (&json!("audit"), &json!("granted"))
+            );
+            assert!(object["time"].as_f64().unwrap() > 1e9);
+        }
     }
 }

@@ -89,6 +89,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         // Its error becomes part of a log line of the program that started the check.
         return Ok(server::prove(&settle(&cli, inherits)?)?);
     }
+    // A log or a data directory at its limit must not end the daemon without a word.
+    jostle_sys::signal::let_large_writes_fail()?;
     // Errors in the settings are logged with the level and format that the settings ask for.
     obey(&cli.settings);
     let settings = read(&cli)?;

@@ -6,14 +6,17 @@
 //! tokens that were not used are skipped. At a million grants a second the 63 bits last
 //! 290,000 years.
 //!
-//! Two records of one sector each are written in turn, each with a checksum: a
-//! crash in the middle of a write leaves the other one whole. The record counts
-//! only after `fdatasync`; if that fails, nothing is granted from the range.
-//! The file is locked, so that two daemons cannot share it.
+//! The file has four sectors: two copies of that number, and two of the [`Promise`] about
+//! leases. Each has a checksum. Both copies are written, and synced one after the other,
+//! before anything is granted that needs them. A crash in the middle of a write, a flipped
+//! bit or a write that the disk has lost leaves one that is right. A start logs what it
+//! finds wrong: if a copy of the number cannot be read, tokens go on further away than the
+//! other one can be behind; if nothing is known of leases, the start waits for the longest
+//! that may exist. The file is locked, so that two daemons cannot share it.
 //!
-//! A third sector holds the [`Promise`] about leases, with the boot and the file that it
-//! was written in: a copy of the file, such as a restored backup, has another inode, and
-//! tokens may have been given out since it was copied.
+//! The promise has the boot and the file that it was written in: a copy of the file, such
+//! as a restored backup, has another inode, and tokens and leases may have been given out
+//! since it was copied.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -21,6 +24,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use crate::log::{Level, write};
 
 /// How many tokens are reserved at a time. Half of it is left when the next
 /// range is asked for: at four million grants a second that leaves the disk
@@ -70,41 +75,35 @@ pub trait TokenStore: Send {
 /// `longest_ms` after the last instant at which one could be granted or renewed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// No lease, and no session, is longer.
+    /// No lease, and no session that holds or waits, is longer; `u64::MAX`: not known.
     pub longest_ms: u64,
     /// No lease begins or is renewed later, in nanoseconds of the monotonic clock.
     pub until: u64,
 }
 
-/// The promise that a file holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Earlier {
-    /// None: no program that makes promises has used the file.
-    Nothing,
-    /// It cannot be read.
-    Damaged,
-    /// One of this boot of the machine.
-    SameBoot(Promise),
-    /// One of another boot, whose clock says nothing.
-    OtherBoot(Promise),
+impl Promise {
+    /// That of a program of which nothing is known.
+    pub(crate) const UNKNOWN: Self = Self {
+        longest_ms: u64::MAX,
+        until: u64::MAX,
+    };
 }
 
-impl Earlier {
-    /// The instant before which leases of the program before may still run; `None`: none
-    /// can. No lease is longer than `max_ttl_ms`.
-    pub(crate) fn leases_end(self, now: u64, max_ttl_ms: u64) -> Option<u64> {
-        let after = |from: u64, ms: u64| from.saturating_add(ms.saturating_mul(1_000_000));
-        let end = match self {
-            Self::Nothing => return None,
-            Self::Damaged => u64::MAX,
-            Self::SameBoot(promise) if promise.longest_ms > 0 => {
-                after(promise.until, promise.longest_ms)
-            }
-            Self::OtherBoot(promise) => after(now, promise.longest_ms),
-            Self::SameBoot(_) => return None,
+/// The instant before which leases may still run that these promises were made for; `None`:
+/// none can. Those of which nothing is known are at most `max_ttl_ms` long.
+pub(crate) fn leases_end(earlier: &[Promise], now: u64, max_ttl_ms: u64) -> Option<u64> {
+    let ends = earlier.iter().map(|promise| {
+        let unknown = promise.longest_ms == u64::MAX;
+        let longest_ms = if unknown {
+            max_ttl_ms
+        } else {
+            promise.longest_ms
         };
-        Some(end.min(after(now, max_ttl_ms))).filter(|end| *end > now)
-    }
+        // No lease began or was renewed later than now.
+        let last = promise.until.min(now);
+        last.saturating_add(longest_ms.saturating_mul(1_000_000))
+    });
+    ends.max().filter(|end| *end > now)
 }
 
 /// Why a data directory cannot be used.
@@ -133,7 +132,8 @@ pub enum StoreError {
     #[error(
         "{}: a copy, such as a restored backup: tokens that were given out after it was made \
          would be given out again. If that was nothing but a move, or for a first start \
-         after a loss, give --restored once: tokens then go on 2^40 later", .0.display()
+         after a loss, give --restored once: tokens then go on 2^40 later, and locks are granted after \
+         --max-ttl", .0.display()
     )]
     Copied(PathBuf),
 }
@@ -145,9 +145,11 @@ pub(crate) struct FileStore {
     file: File,
     /// The number in the file.
     end: u64,
-    /// Which record the next write replaces, and its number.
+    /// The number of the next write of it.
     generation: u64,
     promised: Promise,
+    /// Which record of each pair is written first: never the only one that is right.
+    first: [usize; 2],
 }
 
 /// What a data directory holds.
@@ -155,15 +157,23 @@ pub(crate) struct Opened {
     pub(crate) store: FileStore,
     /// The first token that was never given out.
     pub(crate) first: u64,
-    pub(crate) earlier: Earlier,
+    /// Promises about leases that may still run; one of another boot, whose clock is of no
+    /// use, has no end.
+    pub(crate) earlier: Vec<Promise>,
 }
 
-const SECTOR: u64 = 512;
+const SECTOR: usize = 512;
+/// The pairs of records: the number that is reserved, and the promise.
+const TOKENS: usize = 0;
+const PROMISES: usize = 1;
+const FILE: usize = 4 * SECTOR;
 const MAGIC: &[u8; 8] = b"JOSTLED1";
-const RECORD: usize = 32;
 const PROMISE_MAGIC: &[u8; 8] = b"JOSTLEDP";
 /// Tokens that are skipped when a copy of the file is accepted.
 const SKIPPED: u64 = 1 << 40;
+/// Tokens that are skipped if what is left may be out of date: by a range, or by
+/// [`SKIPPED`].
+const SKIPPED_IN_DOUBT: u64 = 1 << 41;
 
 /// A number for the machine's current boot.
 fn boot() -> u64 {
@@ -180,20 +190,78 @@ fn identity(file: &File) -> io::Result<u64> {
     Ok(checksum(format!("{} {born:?}", found.stx_ino).as_bytes()))
 }
 
-/// The promise in the third sector, and the identity of the file that it was written to.
-fn decode_promise(record: &[u8], boot: u64) -> (Earlier, Option<u64>) {
-    if record.iter().all(|byte| *byte == 0) {
-        return (Earlier::Nothing, None);
+/// What the bytes of a file say.
+struct Content {
+    /// The number of the latest write, and what it reserved.
+    latest: [u64; 2],
+    /// As in [`Opened`].
+    first: u64,
+    earlier: Vec<Promise>,
+    /// It was not written to this file.
+    copied: bool,
+    /// As in [`FileStore`].
+    write_first: [usize; 2],
+    /// What is wrong with it.
+    faults: Vec<&'static str>,
+}
+
+impl Content {
+    /// Reads a file of this identity. `None`: its tokens are lost.
+    fn read(bytes: &[u8], boot: u64, own: u64) -> Option<Self> {
+        let sector = |at: usize| {
+            let start = bytes.len().min(at * SECTOR);
+            &bytes[start..bytes.len().min(start + SECTOR)]
+        };
+        let tokens = [0, 1].map(|at| unseal::<2>(MAGIC, sector(at)));
+        let promises = [2, 3].map(|at| unseal::<4>(PROMISE_MAGIC, sector(at)));
+        let latest = tokens.into_iter().flatten().max_by_key(|[_, end]| *end)?;
+        let found: Vec<[u64; 4]> = promises.into_iter().flatten().collect();
+        let copied = found.iter().any(|[_, identity, ..]| *identity != own);
+        let earlier = found.iter().map(|[of, _, longest_ms, until]| Promise {
+            longest_ms: *longest_ms,
+            // Without a number of the boot, it may be any.
+            until: if *of == boot && boot != 0 {
+                *until
+            } else {
+                u64::MAX
+            },
+        });
+        // Without a promise, nothing tells whether the file is a copy.
+        let doubtful = tokens.contains(&None) || found.is_empty();
+        let mut first = latest[1];
+        for (skips, tokens) in [(copied, SKIPPED), (doubtful, SKIPPED_IN_DOUBT)] {
+            first = first.saturating_add(if skips { tokens } else { 0 });
+        }
+        let faults = [
+            (
+                doubtful,
+                "some tokens may not be known: they go on 2^41 later",
+            ),
+            (tokens[0] != tokens[1], "the two records of tokens differ"),
+            (found.is_empty(), "nothing is known of leases"),
+            (
+                promises[0] != promises[1],
+                "the two records about leases differ",
+            ),
+            (bytes.len() < FILE, "it is too short"),
+        ];
+        let faults = faults.into_iter().filter(|(is, _)| *is);
+        Some(Self {
+            latest,
+            first,
+            earlier: match copied || found.is_empty() {
+                // Leases may have been granted since the copy was made.
+                true => vec![Promise::UNKNOWN],
+                false => earlier.collect(),
+            },
+            copied,
+            write_first: [
+                usize::from(tokens[0] == Some(latest)),
+                usize::from(promises[0].is_some()),
+            ],
+            faults: faults.map(|(_, what)| what).collect(),
+        })
     }
-    let Some([of, identity, longest_ms, until]) = unseal(PROMISE_MAGIC, record) else {
-        return (Earlier::Damaged, None);
-    };
-    let promise = Promise { longest_ms, until };
-    let earlier = match of == boot {
-        true => Earlier::SameBoot(promise),
-        false => Earlier::OtherBoot(promise),
-    };
-    (earlier, Some(identity))
 }
 
 /// A record: what it is, numbers, and a checksum of both.
@@ -204,10 +272,12 @@ fn seal<const NUMBERS: usize>(magic: &[u8; 8], numbers: [u64; NUMBERS]) -> Vec<u
     record
 }
 
-/// The numbers of a record at the start of these bytes, if it is whole.
+/// The numbers of a record at the start of a sector that has nothing else, if it is whole.
 fn unseal<const NUMBERS: usize>(magic: &[u8; 8], bytes: &[u8]) -> Option<[u64; NUMBERS]> {
-    let (sealed, sum) = bytes.get(..16 + 8 * NUMBERS)?.split_at(8 + 8 * NUMBERS);
+    let (record, rest) = bytes.split_at_checked(16 + 8 * NUMBERS)?;
+    let (sealed, sum) = record.split_at(8 + 8 * NUMBERS);
     let whole = sealed.starts_with(magic) && sum == checksum(sealed).to_le_bytes();
+    let whole = whole && rest.iter().all(|byte| *byte == 0);
     let mut words = sealed[8..].chunks_exact(8).map(|word| word.try_into());
     let numbers = std::array::from_fn(|_| match words.next() {
         Some(Ok(word)) => u64::from_le_bytes(word),
@@ -217,7 +287,8 @@ fn unseal<const NUMBERS: usize>(magic: &[u8; 8], bytes: &[u8]) -> Option<[u64; N
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
-    // FNV-1a: it must notice a torn or zeroed sector, not an adversary.
+    // FNV-1a: it must notice a torn or zeroed sector, not an adversary. It notices each
+    // change of a single byte, as the steps that follow are one-to-one.
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -233,7 +304,7 @@ impl FileStore {
         fs::create_dir_all(directory).map_err(failed(directory, "create the data directory"))?;
         let path = directory.join("tokens");
         if !path.exists() {
-            create(directory, &path, 1).map_err(failed(&path, "create"))?;
+            create(directory, &path, 1, Promise::default()).map_err(failed(&path, "create"))?;
         }
         let file = open_file(&path).map_err(failed(&path, "open"))?;
         Self::adopt(directory, file, restored)
@@ -256,33 +327,49 @@ impl FileStore {
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(path)),
             Err(fs::TryLockError::Error(error)) => return Err(io("lock")(error)),
         }
-        let mut bytes = Vec::new();
-        file.rewind().map_err(io("rewind"))?;
-        let mut most = (&mut file).take(3 * SECTOR);
-        most.read_to_end(&mut bytes).map_err(io("read"))?;
-        let sectors = bytes.chunks(SECTOR as usize).take(2);
-        let latest = sectors.filter_map(|sector| unseal(MAGIC, sector)).max();
-        let [generation, end] = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
-        let third = bytes.get(2 * SECTOR as usize..).unwrap_or_default();
-        let (earlier, written_to) = decode_promise(third, boot());
         let own = identity(&file).map_err(io("identify"))?;
-        let copied = written_to.is_some_and(|written_to| written_to != own);
-        if copied && !restored {
+        let bytes = contents(&mut file).map_err(io("read"))?;
+        let found = Content::read(&bytes, boot(), own);
+        let found = found.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        if found.copied && !restored {
             return Err(StoreError::Copied(path));
         }
-        let first = end.saturating_add(if copied { SKIPPED } else { 0 });
+        if !found.faults.is_empty() {
+            let faults = found.faults.join("; ");
+            let text = format!(
+                "{}: {faults}. It was damaged, written by an earlier version, or a crash came \
+                 between two writes. The next writes repair it",
+                path.display()
+            );
+            write(Level::Warn, &text);
+        }
         let store = Self {
             directory: directory.to_owned(),
             file,
-            end,
-            generation: generation + 1,
+            end: found.latest[1],
+            generation: found.latest[0] + 1,
             promised: Promise::default(),
+            first: found.write_first,
         };
         Ok(Opened {
             store,
-            first,
-            earlier,
+            first: found.first,
+            earlier: found.earlier,
         })
+    }
+
+    /// Writes both records of a pair. If one cannot be written, the next attempt begins
+    /// with it, so that the other one stays right.
+    fn write(&mut self, pair: usize, record: &[u8], durably: bool) -> io::Result<()> {
+        for _ in 0..2 {
+            let at = SECTOR * (2 * pair + self.first[pair]);
+            self.file.write_all_at(&sector(record), at as u64)?;
+            if durably {
+                self.file.sync_data()?;
+            }
+            self.first[pair] ^= 1;
+        }
+        Ok(())
     }
 
     /// Makes a vanished file anew, with the same content. This is done only on the same
@@ -297,18 +384,15 @@ impl FileStore {
         }
         fs::create_dir_all(&self.directory)?;
         let path = self.directory.join("tokens");
-        create(&self.directory, &path, self.end)?;
-        let file = open_file(&path)?;
+        let written = create(&self.directory, &path, self.end, self.promised)?;
+        let mut file = open_file(&path)?;
         file.try_lock()
             .map_err(|_| io::Error::other("in use by another jostled"))?;
-        let mut record = [0; RECORD];
-        file.read_exact_at(&mut record, 0)?;
-        if unseal(MAGIC, &record) != Some([0, self.end]) {
+        if contents(&mut file)? != written {
             return Err(io::Error::other("another jostled has been here"));
         }
         (self.file, self.generation) = (file, 1);
-        let promised = std::mem::take(&mut self.promised);
-        self.promise(promised)
+        Ok(())
     }
 }
 
@@ -322,24 +406,53 @@ fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> StoreErr
     move |error| StoreError::Io { path, call, error }
 }
 
-/// Makes the file appear whole or not at all.
-fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
+fn contents(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(FILE as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A sector with nothing but a record.
+fn sector(record: &[u8]) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    sector[..record.len()].copy_from_slice(record);
+    sector
+}
+
+fn seal_promise(promise: Promise, file: &File) -> io::Result<Vec<u8>> {
+    let Promise { longest_ms, until } = promise;
+    let numbers = [boot(), identity(file)?, longest_ms, until];
+    Ok(seal(PROMISE_MAGIC, numbers))
+}
+
+/// Makes the file appear whole or not at all; returns what is in it.
+fn create(directory: &Path, path: &Path, end: u64, promise: Promise) -> io::Result<Vec<u8>> {
     // Each start has a draft of its own. Another start may have linked its draft already,
     // and writing to that one would change the tokens in use.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = since_1970.unwrap_or_default().as_nanos();
     let draft = directory.join(format!("tokens.{}-{unique}.new", std::process::id()));
-    let mut bytes = vec![0; 2 * SECTOR as usize];
-    bytes[..RECORD].copy_from_slice(&seal(MAGIC, [0, end]));
-    let mut file = File::create_new(&draft)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
+    let bytes = write_draft(&draft, end, promise).inspect_err(|_| {
+        let _ = fs::remove_file(&draft);
+    })?;
     // hard_link, unlike rename, never replaces what another start has made.
     match fs::hard_link(&draft, path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => fs::remove_file(&draft)?,
     }
-    File::open(directory)?.sync_all()
+    File::open(directory)?.sync_all()?;
+    Ok(bytes)
+}
+
+fn write_draft(draft: &Path, end: u64, promise: Promise) -> io::Result<Vec<u8>> {
+    let mut file = File::create_new(draft)?;
+    let tokens = sector(&seal(MAGIC, [0, end]));
+    let promises = sector(&seal_promise(promise, &file)?);
+    let bytes = [tokens, tokens, promises, promises].concat();
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    Ok(bytes)
 }
 
 impl TokenStore for FileStore {
@@ -349,30 +462,17 @@ impl TokenStore for FileStore {
 
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         self.check()?;
-        let at = self.generation % 2 * SECTOR;
-        self.file
-            .write_all_at(&seal(MAGIC, [self.generation, end]), at)?;
-        self.file.sync_data()?;
-        // Only now: a failed write is tried again over the same record, so that
-        // the other one stays whole.
+        self.write(TOKENS, &seal(MAGIC, [self.generation, end]), true)?;
         self.generation += 1;
         self.end = end;
         Ok(())
     }
 
     fn promise(&mut self, promise: Promise) -> io::Result<()> {
-        let numbers = [
-            boot(),
-            identity(&self.file)?,
-            promise.longest_ms,
-            promise.until,
-        ];
-        let record = seal(PROMISE_MAGIC, numbers);
-        self.file.write_all_at(&record, 2 * SECTOR)?;
+        let record = seal_promise(promise, &self.file)?;
         // What a crash of the machine forgets may be too long, not too short.
-        if promise.longest_ms > self.promised.longest_ms {
-            self.file.sync_data()?;
-        }
+        let durably = promise.longest_ms > self.promised.longest_ms;
+        self.write(PROMISES, &record, durably)?;
         self.promised = promise;
         Ok(())
     }
@@ -395,178 +495,4 @@ impl TokenStore for FileStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn opened(directory: &Path) -> Opened {
-        FileStore::open(directory, false).unwrap()
-    }
-
-    #[test]
-    fn a_start_begins_where_the_last_reservation_ended() {
-        let directory = tempfile::tempdir().unwrap();
-        for expected in [1, 100, 200] {
-            let Opened {
-                mut store, first, ..
-            } = opened(directory.path());
-            assert_eq!(first, expected);
-            store.reserve(expected / 100 * 100 + 50).unwrap();
-            store.reserve(expected / 100 * 100 + 100).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_torn_record_leaves_the_one_before() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("tokens");
-        let mut store = opened(directory.path()).store;
-        store.reserve(100).unwrap();
-        store.reserve(200).unwrap();
-        drop(store);
-        let whole = fs::read(&path).unwrap();
-        // Record 2, the latest, has replaced record 0.
-        for at in 0..RECORD {
-            let mut torn = whole.clone();
-            torn[at] ^= 0x40;
-            fs::write(&path, &torn).unwrap();
-            assert_eq!(opened(directory.path()).first, 100, "byte {at}");
-        }
-        fs::write(&path, &whole).unwrap();
-        assert_eq!(opened(directory.path()).first, 200);
-    }
-
-    #[test]
-    fn a_damaged_file_stops_the_start_and_says_what_to_do() {
-        let directory = tempfile::tempdir().unwrap();
-        for bytes in [&b""[..], b"short", &[0; 1024]] {
-            fs::write(directory.path().join("tokens"), bytes).unwrap();
-            let error = FileStore::open(directory.path(), false).err().unwrap();
-            assert!(matches!(error, StoreError::Damaged(_)));
-            assert!(error.to_string().contains("delete it"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_directory_that_vanishes_is_made_anew_with_all_it_said() {
-        let parent = tempfile::tempdir().unwrap();
-        let directory = parent.path().join("data");
-        let mut store = opened(&directory).store;
-        store.reserve(100).unwrap();
-        assert!(!store.check().unwrap());
-        fs::remove_dir_all(&directory).unwrap();
-        assert!(store.check().unwrap());
-        fs::remove_file(directory.join("tokens")).unwrap();
-        store.reserve(200).unwrap();
-        assert!(matches!(
-            FileStore::open(&directory, false),
-            Err(StoreError::InUse(_))
-        ));
-        drop(store);
-        assert_eq!(opened(&directory).first, 200);
-    }
-
-    #[test]
-    fn another_file_in_its_place_is_not_touched() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut store = opened(directory.path()).store;
-        store.reserve(100).unwrap();
-        fs::remove_file(directory.path().join("tokens")).unwrap();
-        let _other = opened(directory.path());
-        let error = store.reserve(200).unwrap_err();
-        assert!(error.to_string().contains("another file"), "{error}");
-    }
-
-    #[test]
-    fn two_daemons_cannot_share_a_directory() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = opened(directory.path());
-        assert!(matches!(
-            FileStore::open(directory.path(), false),
-            Err(StoreError::InUse(_))
-        ));
-        drop(first);
-        opened(directory.path());
-    }
-
-    const MS: u64 = 1_000_000;
-    const HOUR_MS: u64 = 3_600_000;
-
-    #[test]
-    fn leases_end_after_the_rest_in_the_same_boot_and_after_all_of_it_in_another() {
-        let promise = |longest_ms, until_ms| Promise {
-            longest_ms,
-            until: until_ms * MS,
-        };
-        for (earlier, expected_ms) in [
-            (Earlier::Nothing, None),
-            // The daemon ran until 40 s at the latest, and it is 50 s.
-            (Earlier::SameBoot(promise(30_000, 40_000)), Some(70_000)),
-            (Earlier::SameBoot(promise(10_000, 40_000)), None),
-            (Earlier::SameBoot(promise(0, 60_000)), None),
-            (Earlier::OtherBoot(promise(30_000, 1)), Some(80_000)),
-            (Earlier::OtherBoot(promise(0, 1)), None),
-            (Earlier::Damaged, Some(50_000 + HOUR_MS)),
-            // Longer than any lease may be.
-            (
-                Earlier::SameBoot(promise(30_000, u64::MAX / MS)),
-                Some(50_000 + HOUR_MS),
-            ),
-        ] {
-            let found = earlier.leases_end(50_000 * MS, HOUR_MS);
-            assert_eq!(found.map(|end| end / MS), expected_ms, "{earlier:?}");
-        }
-    }
-
-    #[test]
-    fn a_promise_is_found_again_with_its_boot_and_a_torn_one_is_noticed() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("tokens");
-        let mut first = opened(directory.path());
-        assert_eq!(first.earlier, Earlier::Nothing);
-        let promise = Promise {
-            longest_ms: 30_000,
-            until: 7,
-        };
-        first.store.promise(promise).unwrap();
-        drop(first);
-        let again = opened(directory.path());
-        assert_eq!(again.earlier, Earlier::SameBoot(promise));
-        let own = identity(&again.store.file).unwrap();
-        drop(again);
-        let write = |record: &[u8]| {
-            let file = OpenOptions::new().write(true).open(&path).unwrap();
-            file.write_all_at(record, 2 * SECTOR).unwrap();
-        };
-        let numbers = [boot() ^ 1, own, promise.longest_ms, promise.until];
-        write(&seal(PROMISE_MAGIC, numbers));
-        assert_eq!(
-            opened(directory.path()).earlier,
-            Earlier::OtherBoot(promise)
-        );
-        write(b"JOSTLEDQ");
-        assert_eq!(opened(directory.path()).earlier, Earlier::Damaged);
-    }
-
-    #[test]
-    fn a_copy_of_the_file_is_refused_until_it_is_accepted() {
-        let parent = tempfile::tempdir().unwrap();
-        let (data, copy) = (parent.path().join("data"), parent.path().join("copy"));
-        let mut store = opened(&data).store;
-        store.reserve(100).unwrap();
-        store.promise(Promise::default()).unwrap();
-        fs::create_dir(&copy).unwrap();
-        fs::copy(data.join("tokens"), copy.join("tokens")).unwrap();
-        let error = FileStore::open(&copy, false).err().unwrap();
-        assert!(error.to_string().contains("--restored"), "{error}");
-        let mut accepted = FileStore::open(&copy, true).unwrap();
-        assert_eq!(accepted.first, 100 + SKIPPED);
-        accepted.store.reserve(accepted.first).unwrap();
-        accepted.store.promise(Promise::default()).unwrap();
-        drop(accepted);
-        assert_eq!(opened(&copy).first, 100 + SKIPPED);
-        // A moved file is no copy.
-        drop(store);
-        fs::rename(&data, parent.path().join("moved")).unwrap();
-        assert_eq!(opened(&parent.path().join("moved")).first, 100);
-    }
-}
+mod tests;

@@ -57,6 +57,9 @@ python3-venv /usr/share/doc/python3-venv/copyright keeps two versions of redis-p
 python3-kazoo /usr/lib/python3/dist-packages/kazoo/client.py observes ZooKeeper's locks in `cargo xtask validate recover`
 python3-psycopg2 /usr/lib/python3/dist-packages/psycopg2/__init__.py observes PostgreSQL's locks in `cargo xtask validate recover`
 r-base-core Rscript runs the example in R of tool/docs/data.md
+gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc links jostle-call for AArch64; its strip and libraries are used, too
+libc6-dev-arm64-cross /usr/aarch64-linux-gnu/lib/libc.a that compiler asks for it, even where nothing of it is taken
+qemu-user qemu-aarch64 runs programs for AArch64, such as jostle-call with its tests
 python3-wheel /usr/lib/python3/dist-packages/wheel/__main__.py packs the wheel, and compares its files with their sums
 ";
 
@@ -103,9 +106,6 @@ stunnel4 stunnel4 a server whose CPU goes to TLS, for those cases
 
 /// What `cargo xtask dist` needs beside those of tests.
 pub const DIST: &str = "\
-gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc links jostle-call for AArch64; its strip and libraries are used, too
-libc6-dev-arm64-cross /usr/aarch64-linux-gnu/lib/libc.a that compiler asks for it, even where nothing of it is taken
-qemu-user qemu-aarch64 runs programs for AArch64
 ca-certificates /etc/ssl/certs/ca-certificates.crt the authorities that the image brings
 mmdebstrap mmdebstrap makes the clean root in which packages are installed
 skopeo skopeo reads the image and compares its digests

@@ -17,6 +17,7 @@ Usage: jostle-call [OPTION...] PROCEDURE [ARG...]
 
   jostle-call /sizecheck file=in/4711 max=100000
   jostle-call -a 127.0.0.1:7887 -f 0 /blocked_sender file=in/4711 example.net
+  jostle-call - /spamword lottery prize < message
 
 An ARG with a `=` is a named argument, any other a positional one. What the
 procedure prints goes to standard output.
@@ -32,6 +33,8 @@ Options, which stand before PROCEDURE; each has a variable of the environment:
   -f CODE     exit with this code if there is none of the procedure's: 0 to fail
               open, a rejecting one to fail closed  [JOSTLE_CALL_FAILURE]
   -q          say nothing on standard error
+  -           pass standard input on as the procedure's `body`, once it has ended,
+              and this process's directory, user and terminal as its `caller`
   --help, --version
 
 The token of an engine that needs one is taken from JOSTLE_CALL_TOKEN alone.
@@ -39,8 +42,8 @@ The token of an engine that needs one is taken from JOSTLE_CALL_TOKEN alone.
 Exit codes, beside the procedure's own:
   64  wrong usage
   69  the engine cannot be reached, or did not answer in time; -f replaces it
-  70  it answered, but the procedure does not exist, failed, or was cut off;
-      -f replaces it
+  70  it answered, but the procedure does not exist, failed, or was cut off, or
+      standard input is longer than its --max-body; -f replaces it
 ";
 
 /// The source of arguments and environment.
@@ -77,6 +80,8 @@ pub struct Options<'a> {
     pub failure: Option<u8>,
     /// Print no messages about failed calls.
     pub quiet: bool,
+    /// Standard input is the body.
+    pub input: bool,
     /// The token, which the engine may need.
     pub token: Option<&'a [u8]>,
     /// Which argument names the procedure; the rest are its own.
@@ -96,6 +101,7 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
         user: None,
         failure: None,
         quiet: false,
+        input: false,
         token: given.variable(b"JOSTLE_CALL_TOKEN"),
         procedure: 1,
     };
@@ -116,8 +122,9 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
             b"-t" => options.timeout_ms = timeout(value)?,
             b"-u" => options.user = Some(user(value)?),
             b"-f" => options.failure = Some(code(value)?),
-            b"-q" => {
-                options.quiet = true;
+            flag @ (b"-q" | b"-") => {
+                options.quiet |= flag.len() == 2;
+                options.input |= flag.len() == 1;
                 options.procedure -= 1;
             }
             b"--help" | b"-h" => return Ok(Wanted::Help),
@@ -306,6 +313,19 @@ fn groups(text: &[u8]) -> Option<([u8; 16], usize)> {
     Some((host, count))
 }
 
+/// Standard input, and who calls. What is empty is unknown.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// All of standard input.
+    pub body: &'a [u8],
+    /// The working directory.
+    pub directory: &'a [u8],
+    /// The user's number.
+    pub user: u32,
+    /// The terminal's file.
+    pub terminal: &'a [u8],
+}
+
 /// Writes a request of any length through a small buffer into `send`, which is
 /// told whether more follows.
 pub struct Writer<F> {
@@ -336,6 +356,8 @@ impl<E, F: FnMut(&[u8], bool) -> Result<(), E>> Writer<F> {
         Ok(())
     }
 
+    // Copies of these would be most of the program.
+    #[inline(never)]
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), E> {
         bytes.iter().try_for_each(|byte| self.byte(*byte))
     }
@@ -345,6 +367,7 @@ impl<E, F: FnMut(&[u8], bool) -> Result<(), E>> Writer<F> {
     }
 
     /// Writes a byte, encoded if necessary; `keep` are further bytes that stay as they are.
+    #[inline(never)]
     fn encoded(&mut self, byte: u8, keep: &[u8]) -> Result<(), E> {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
         if byte.is_ascii_alphanumeric()
@@ -358,12 +381,42 @@ impl<E, F: FnMut(&[u8], bool) -> Result<(), E>> Writer<F> {
         self.byte(HEX[usize::from(byte & 15)])
     }
 
+    fn decimal(&mut self, number: u64) -> Result<(), E> {
+        if number > 9 {
+            self.decimal(number / 10)?;
+        }
+        self.byte(b'0' + (number % 10) as u8)
+    }
+
+    /// Writes the headers of an input.
+    fn input(&mut self, input: &Input<'_>) -> Result<(), E> {
+        self.bytes(b"Content-Length: ")?;
+        self.decimal(input.body.len() as u64)?;
+        self.bytes(b"\r\nCaller-User: ")?;
+        self.decimal(input.user.into())?;
+        for (name, value) in [
+            (&b"\r\nCaller-Directory: "[..], input.directory),
+            (b"\r\nCaller-Terminal: ", input.terminal),
+        ] {
+            if !value.is_empty() {
+                self.bytes(name)?;
+                value.iter().try_for_each(|byte| self.encoded(*byte, b""))?;
+            }
+        }
+        self.bytes(b"\r\n")
+    }
+
     /// Writes the whole request.
     ///
     /// # Errors
     /// Those of `send`.
-    pub fn request(&mut self, given: &impl Given, options: &Options<'_>) -> Result<(), E> {
-        self.bytes(b"GET ")?;
+    pub fn request(
+        &mut self,
+        given: &impl Given,
+        options: &Options<'_>,
+        input: Option<&Input<'_>>,
+    ) -> Result<(), E> {
+        self.bytes(if input.is_some() { b"POST " } else { b"GET " })?;
         let procedure = given.argument(options.procedure);
         if procedure.first() != Some(&b'/') {
             self.byte(b'/')?;
@@ -393,8 +446,16 @@ impl<E, F: FnMut(&[u8], bool) -> Result<(), E>> Writer<F> {
             self.bytes(token)?;
             self.bytes(b"\r\n")?;
         }
+        if let Some(input) = input {
+            self.input(input)?;
+        }
         self.bytes(b"\r\n")?;
-        self.flush(false)
+        let body = input.map_or(&b""[..], |input| input.body);
+        self.flush(!body.is_empty())?;
+        match body {
+            [] => Ok(()),
+            body => (self.send)(body, false),
+        }
     }
 }
 

@@ -33,15 +33,20 @@ fn asked<'a>(line: &'a Line<'a>) -> Options<'a> {
 
 /// What is sent, and in how many pieces.
 fn request(words: &[&[u8]]) -> (String, usize) {
+    request_with(words, None)
+}
+
+fn request_with(words: &[&[u8]], input: Option<&Input<'_>>) -> (String, usize) {
     let line = Line(words, &[]);
     let (mut bytes, mut pieces, mut last) = (Vec::new(), 0, true);
     let mut writer = Writer::new(|piece: &[u8], more| -> Result<(), ()> {
-        assert!(last && piece.len() <= 512, "something came after the end");
+        let most = input.map_or(512, |input| input.body.len().max(512));
+        assert!(last && piece.len() <= most, "something came after the end");
         bytes.extend_from_slice(piece);
         (pieces, last) = (pieces + 1, more);
         Ok(())
     });
-    writer.request(&line, &asked(&line)).unwrap();
+    writer.request(&line, &asked(&line), input).unwrap();
     assert!(!last, "the last piece said that more would follow");
     (String::from_utf8(bytes).unwrap(), pieces)
 }
@@ -109,6 +114,32 @@ fn a_long_request_goes_in_pieces() {
 }
 
 #[test]
+fn standard_input_is_the_body_and_headers_tell_who_calls() {
+    let body = "x".repeat(5000);
+    let (directory, terminal) = (&b"/a b\r\n%"[..], &b"/dev/pts/3"[..]);
+    let input = Input {
+        body: body.as_bytes(),
+        directory,
+        user: u32::MAX - 1,
+        terminal,
+    };
+    let (text, pieces) = request_with(&[b"-", b"/a"], Some(&input));
+    let head = "POST /a HTTP/1.1\r\nHost: procd\r\nConnection: close\r\nContent-Length: 5000\r\n\
+                Caller-User: 4294967294\r\nCaller-Directory: /a%20b%0D%0A%25\r\n\
+                Caller-Terminal: /dev/pts/3\r\n\r\n";
+    assert_eq!((text, pieces), (format!("{head}{body}"), 2));
+    let (directory, terminal) = (&b""[..], &b""[..]);
+    let input = Input {
+        body: b"",
+        directory,
+        user: 0,
+        terminal,
+    };
+    let (text, pieces) = request_with(&[b"-", b"/a"], Some(&input));
+    assert!(text.ends_with("Content-Length: 0\r\nCaller-User: 0\r\n\r\n") && pieces == 1);
+}
+
+#[test]
 fn options_win_over_the_environment() {
     let env = [
         ("JOSTLE_CALL_ADDRESS", "1.2.3.4:5"),
@@ -126,16 +157,20 @@ fn options_win_over_the_environment() {
     assert_eq!((options.failure, options.token), (Some(3), Some(&b"s"[..])));
     assert_eq!(options.user, Some(33));
     assert!(!options.quiet, "what follows the procedure is its own");
+    assert!(!options.input);
     let line = Line(
-        &[b"-q", b"-f", b"0", b"-a", b"unix:/x", b"-t", b"9", b"/a"],
+        &[
+            b"-", b"-q", b"-f", b"0", b"-a", b"unix:/x", b"-t", b"9", b"/a",
+        ],
         &env,
     );
     let options = asked(&line);
     assert_eq!((options.address, options.timeout_ms), (&b"unix:/x"[..], 9));
     assert_eq!(
         (options.failure, options.quiet, options.procedure),
-        (Some(0), true, 8)
+        (Some(0), true, 9)
     );
+    assert!(options.input);
 }
 
 #[test]

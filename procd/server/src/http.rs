@@ -24,10 +24,13 @@ pub(crate) struct Request {
     pub path: Range<usize>,
     /// The part behind the `?`, if there is one.
     pub query: Option<Range<usize>>,
-    /// The Host header: the engine's name as the client knows it, with the port.
+    /// The engine's name as the client knows it, with the port: that of the target, else the
+    /// Host header.
     pub host: Option<Range<usize>>,
     /// The bearer token that was sent.
     pub token: Option<Range<usize>>,
+    /// What the client states of its caller: `directory`, `user`, `terminal`.
+    pub caller: Vec<(&'static str, Range<usize>)>,
     /// The body.
     pub body: Range<usize>,
     /// The client keeps the connection.
@@ -108,7 +111,18 @@ pub(crate) fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
     let mut head = httparse::Request::new(&mut headers);
     // One byte more than is allowed proves that it is too long.
     let window = &bytes[..bytes.len().min(limits.head + 1)];
-    let length = match head.parse(window) {
+    let parsed = head.parse(window);
+    let end = parsed.map_or(window.len(), |status| match status {
+        httparse::Status::Complete(length) => length,
+        httparse::Status::Partial => window.len(),
+    });
+    if let Some(at) = bare_line_end(&window[..end]) {
+        // Unless it was refused before that byte came.
+        let before = parsed.is_err().then(|| parse(&bytes[..at], limits));
+        let bare = Refusal::Malformed("a line of the request ends with LF alone");
+        return Err(before.and_then(Result::err).unwrap_or(bare));
+    }
+    let length = match parsed {
         Ok(httparse::Status::Complete(length)) if length <= limits.head => length,
         Ok(httparse::Status::Partial) if bytes.len() <= limits.head => {
             return Ok(Progress::Partial {
@@ -143,18 +157,25 @@ pub(crate) fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
             expects_continue: fields.expects_continue && version == 1,
         });
     }
-    let target = head.path.unwrap_or_default();
-    let (path, query) = split(target, place(target.as_bytes(), bytes))?;
+    let (authority, path, query) = target(head.path.unwrap_or_default(), bytes)?;
     let request = Request {
         method,
         path,
         query,
-        host: fields.host,
+        host: authority.or(fields.host),
         token: fields.token,
+        caller: fields.caller,
         body: length..end,
         keep_alive: !fields.close && (version == 1 || fields.keep_alive),
     };
     Ok(Progress::Whole(request, end))
+}
+
+/// The first LF without a CR. `httparse` takes it for the end of a line, where a proxy in
+/// front of the engine may see none (RFC 9112, 2.2).
+fn bare_line_end(head: &[u8]) -> Option<usize> {
+    let mut ends = memchr::memchr_iter(b'\n', head);
+    ends.find(|&at| at == 0 || head[at - 1] != b'\r')
 }
 
 /// The position of a part in the whole that it was borrowed from.
@@ -163,21 +184,26 @@ fn place(part: &[u8], whole: &[u8]) -> Range<usize> {
     start..start + part.len()
 }
 
-/// Path and query; of the form for proxies (`http://host/path`) only its path.
-fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Option<Range<usize>>), Refusal> {
-    let skipped = match target.strip_prefix("http://") {
-        Some(rest) => target.len() - rest.len() + rest.find('/').unwrap_or(rest.len()),
-        None => 0,
+type Parts = (Option<Range<usize>>, Range<usize>, Option<Range<usize>>);
+
+/// A target's authority, which only the form for proxies has (`http://host/path`) and which then
+/// counts in place of the Host header (RFC 9112, 3.2.2); its path; its query.
+fn target(target: &str, bytes: &[u8]) -> Result<Parts, Refusal> {
+    let at = place(target.as_bytes(), bytes);
+    let (scheme, rest) = target.split_at_checked(7).unwrap_or_default();
+    let (authority, rest) = match scheme.eq_ignore_ascii_case("http://") {
+        true => rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())),
+        false => ("", target),
     };
-    let target = &target[skipped..];
-    if !target.starts_with('/') {
+    if !rest.starts_with('/') || authority.contains('@') {
         return Err(Refusal::Malformed("the request's target is no path"));
     }
-    let start = at.start + skipped;
-    let mark = target.find('?');
-    let path = mark.unwrap_or(target.len());
+    let start = at.end - rest.len();
+    let mark = rest.find('?');
+    let path = start..mark.map_or(at.end, |mark| start + mark);
     let query = mark.map(|mark| start + mark + 1..at.end);
-    Ok((start..start + path, query))
+    let authority = (start > at.start).then(|| at.start + 7..start);
+    Ok((authority, path, query))
 }
 
 /// The header fields that matter.
@@ -191,6 +217,7 @@ struct Fields {
     close: bool,
     keep_alive: bool,
     token: Option<Range<usize>>,
+    caller: Vec<(&'static str, Range<usize>)>,
 }
 
 impl Fields {
@@ -198,11 +225,12 @@ impl Fields {
         let mut fields = Fields::default();
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            let value = place(header.value, bytes);
             // By length first: most headers are none of these.
             match header.name.len() {
                 4 if is("host") => {
                     fields.hosts += 1;
-                    fields.host = Some(place(header.value, bytes));
+                    fields.host = Some(value);
                 }
                 6 if is("expect") => {
                     if !header.value.eq_ignore_ascii_case(b"100-continue") {
@@ -211,8 +239,11 @@ impl Fields {
                     fields.expects_continue = true;
                 }
                 10 if is("connection") => fields.connection(header.value),
+                11 if is("caller-user") => fields.caller.push(("user", value)),
                 13 if is("authorization") => fields.token = bearer(header.value, bytes),
                 14 if is("content-length") => fields.length(header.value)?,
+                15 if is("caller-terminal") => fields.caller.push(("terminal", value)),
+                16 if is("caller-directory") => fields.caller.push(("directory", value)),
                 17 if is("transfer-encoding") => fields.transfer_coding = true,
                 _ => {}
             }

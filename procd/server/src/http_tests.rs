@@ -70,6 +70,10 @@ fn requests_are_understood() {
             get("/a?b?c HTTP/1.1\r\nHost: x"),
             "Get /a b?c None [] keeps",
         ),
+        (
+            get("HTTP://h:1/a?x/y HTTP/1.1\r\nHost: x"),
+            "Get /a x/y None [] keeps",
+        ),
         // A client of HTTP/1.0 must ask for what 1.1 takes for granted.
         (get("/a HTTP/1.0"), "Get /a  None [] closes"),
         (
@@ -129,6 +133,15 @@ fn what_is_malformed_or_too_large_is_refused() {
         ("GET /a HTTP/1.1\r\nHost : x\r\n\r\n".to_owned(), "400"),
         ("GET /a HTTP/1.1\r\nHo st: x\r\n\r\n".to_owned(), "400"),
         ("GET /a HTTP/1.1\r\nHost: \0\r\n\r\n".to_owned(), "400"),
+        ("GET http://u@x/a HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400"),
+        ("GET http://x?a HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400"),
+        ("\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400"),
+        ("GET /a HTTP/1.1\nHost: x\r\n\r\n".to_owned(), "400"),
+        ("GET /a HTTP/1.1\r\nHost: x\nContent-Length: 1\r\n\r\n".to_owned(), "400"),
+        ("GET /a HTTP/1.1\r\nHost: x\r\n\n".to_owned(), "400"),
+        ("GET /a HTTP/1.1\r\nHost: x\n".to_owned(), "400"),
+        // What was wrong first counts.
+        ("GET /a HTTP/2.0\nHost: x\r\n\r\n".to_owned(), "505"),
         (format!("GET /{long}"), "431"),
         (format!("GET /a HTTP/1.1\r\nHost: {long}\r\n\r\n"), "431"),
         (format!("GET /a HTTP/1.1\r\n{many}\r\n"), "431"),
@@ -198,7 +211,7 @@ fn answers_have_a_length_and_the_exit_code() {
     assert_eq!(written(Method::Head), head);
 }
 
-const STREAMS: [&str; 6] = [
+const STREAMS: [&str; 8] = [
     "GET /a?b HTTP/1.1\r\nHost: x\r\n\r\nPOST /c HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n\
      ab\r\nGET /d HTTP/1.0\r\n\r\n",
     "POST /c HTTP/1.1\r\nHost: x\r\nContent-Length: 65\r\n\r\n",
@@ -206,6 +219,8 @@ const STREAMS: [&str; 6] = [
     "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nrubbish\r\n\r\n",
     "\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "BREW / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: x\nA: b\r\n\r\n",
+    "GET / HTTP/3.1\nHost: x\r\n\r\n",
 ];
 
 #[test]

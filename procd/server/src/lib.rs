@@ -8,19 +8,31 @@
 //! nothing of the benchmark.
 
 pub mod call;
+#[cfg(feature = "engine")]
 #[cfg(test)]
 mod call_tests;
+#[cfg(feature = "engine")]
 mod catalog;
+#[cfg(feature = "engine")]
 pub mod config;
+#[cfg(feature = "engine")]
 mod http;
-mod lua;
+#[cfg(feature = "engine")]
+pub mod lua;
+#[cfg(feature = "engine")]
 mod query;
+#[cfg(feature = "engine")]
 pub mod server;
+#[cfg(feature = "engine")]
 mod sizecheck;
+#[cfg(feature = "engine")]
 mod spool;
+#[cfg(feature = "engine")]
 mod stats;
 
+#[cfg(feature = "engine")]
 pub use config::{Config, Settings};
+#[cfg(feature = "engine")]
 pub use server::Server;
 
 /// The example procedures, by name and source; an embedded engine serves them.

@@ -136,8 +136,8 @@ fn say(line: &str) {
 }
 
 /// The line in the place of those that were dropped.
-fn gap(lines: u64) -> String {
-    format!("procd: {lines} lines of the log were dropped: nobody read them in time\n")
+fn gap(lines: u64, why: &str) -> String {
+    format!("procd: {lines} lines of the log were dropped: {why}\n")
 }
 
 fn announce(server: &Server, config: &Config) {

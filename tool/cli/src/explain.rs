@@ -1,8 +1,8 @@
-//! `jostle explain`: the table of checks, for people and for tool/docs/verdicts.md, and what the
-//! fields of a result file mean.
+//! `jostle explain`: the tables of checks and of causes, for people and for the pages in
+//! tool/docs, and what the fields of a result file mean.
 
 use crate::args::Explain;
-use crate::{Failure, print};
+use crate::{Failure, causes, print};
 use jostle_model::fields::{self, Described, Part};
 use jostle_report::format::wrap;
 use jostle_stats::checks::{CHECKS, Check, named};
@@ -18,12 +18,14 @@ pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
     let text = match (&asked.check, asked.format.as_str()) {
         (None, "markdown") => page(),
         (None, _) => list(),
+        (Some(name), _) if name == "causes" => causes::page(),
         (Some(name), format) => {
             let check = named(name).map(|check| match format {
                 "markdown" => section(check),
                 _ => text(check),
             });
-            let found: Vec<String> = check.into_iter().chain(fields_of(name)).collect();
+            let others = causes::named(name).into_iter().chain(fields_of(name));
+            let found: Vec<String> = check.into_iter().chain(others).collect();
             if found.is_empty() {
                 return Err(unknown(name));
             }
@@ -37,8 +39,8 @@ pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
     Failure::Usage(format!(
-        "there is no check and no field of a result file `{name}`; `jostle explain run` lists \
-         the fields of a run, the checks are: {}",
+        "there is no check, no cause and no field of a result file `{name}`; `jostle explain run` \
+         lists the fields of a run, `jostle explain causes` the causes, the checks are: {}",
         names.join(", ")
     ))
 }

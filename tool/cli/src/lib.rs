@@ -5,6 +5,7 @@
 
 mod args;
 mod calibrate;
+mod causes;
 mod compare;
 mod completion;
 mod consent;

@@ -14,6 +14,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::Machine;
 use jostle_sys::limits::cgroup::Cgroup;
 use jostle_sys::limits::net::{self, Net};
+use jostle_sys::waited::Waited;
 use jostle_sys::{clock, cpu, files, signal};
 use jostle_targets::Spec;
 use jostle_targets::endpoint::{Endpoint, Options, Wanted, source};
@@ -251,7 +252,7 @@ impl<'a> Sweep<'a> {
     /// Waits until listed number `nth` is reached. If nothing more can be opened, returns
     /// the call that failed, its error, and the connection that it was for.
     fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>, Aborted> {
-        let (mut seen, mut since) = (0, self.context.clock.now());
+        let (mut seen, mut silent) = (0, Waited::begin());
         loop {
             if self.board.get(Count::Reached) >= nth {
                 return Ok(None);
@@ -267,13 +268,13 @@ impl<'a> Sweep<'a> {
             self.look_after()?;
             self.mind_memory();
             self.report();
-            let (now, opened) = (self.context.clock.now(), self.board.get(Count::Opened));
+            let opened = self.board.get(Count::Opened);
             if opened != seen {
-                (seen, since) = (opened, now);
-            } else if now.saturating_sub(since) > self.order.patience.0 {
+                (seen, silent) = (opened, Waited::begin());
+            } else if silent.so_far().as_nanos() > u128::from(self.order.patience.0) {
                 // It ends with EINTR, which the client calls ETIMEDOUT.
                 self.interrupt_clients();
-                since = now;
+                silent = Waited::begin();
             }
         }
     }

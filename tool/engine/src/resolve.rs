@@ -161,12 +161,26 @@ pub fn quicken(plan: &mut Plan) {
     });
     // What ends with its operations has no window; its longest time stays.
     if plan.workload == Workload::Contend {
-        plan.duration = Some(QUICK_WINDOW);
+        plan.duration = Some(quick_window(plan));
         plan.warmup = Some(QUICK_WARMUP);
     }
     if plan.workload == Workload::Rate {
         plan.duration = Some(rate::QUICK_WINDOW);
     }
+}
+
+/// Long enough that each of the most workers has its turns. With 200 of them, the default, and
+/// holds of 1 ms 250 ms were 1.1 rotations, and no such look could be all VALID. A hold that is
+/// not in the plan, and turns for which no window suffices, lengthen none.
+fn quick_window(plan: &Plan) -> Nanos {
+    let mut filled = plan.clone();
+    filled.fill_from(defaults::swept(plan.workload));
+    filled.fill_from(defaults::options(plan.workload));
+    let workers = filled.workers.iter().flat_map(|list| &list.0).max();
+    let hold = filled.hold.map_or(0, |hold| hold.span().0);
+    crate::schedule::rotations(workers.copied().unwrap_or(1), Nanos(hold))
+        .filter(|window| *window > QUICK_WINDOW)
+        .unwrap_or(QUICK_WINDOW)
 }
 
 fn named(targets: &[&str]) -> Vec<String> {

@@ -211,6 +211,7 @@ fn per_worker(
         if streaks && contend.range == Range::Same && contend.shared == 0.0 {
             shares.longest_streak = Some(data.attempts.streak);
             shares.longest_streak_while_waited = Some(data.attempts.streak_waited);
+            shares.owner_changes = Some(data.attempts.owner_changes);
         }
     }
     Some(shares)
@@ -289,6 +290,10 @@ fn distributions(run: &mut Run, order: &RunOrder, data: &RunData, over: &[Nanos]
     let grants = &data.attempts;
     run.blocked_share = (grants.stamped > 0 && data.excludes && looked && !met)
         .then(|| grants.contended as f64 / grants.stamped as f64);
+    let all_ns = order.workers as f64 * data.window.window_s * 1e9;
+    let blocked = grants.blocked_ns as f64 / all_ns.max(f64::MIN_POSITIVE);
+    let is_timed = run.blocked_share.is_some() && contended(order).is_some();
+    run.blocked_time_share = is_timed.then_some(blocked.min(1.0));
     match &order.workload {
         WorkloadOrder::Stream(stream) if stream.session_each => sessions(run, data, over),
         _ => keep_histograms(run, data, |name| name),

@@ -27,6 +27,13 @@ pub(crate) const FEWEST_BLOCKS: u32 = 3;
 /// At these numbers of runs it is asked whether they suffice.
 pub(crate) const LOOKS: [u32; 3] = [9, 12, 15];
 
+/// A window in which each of so many workers has enough turns, if one owner follows the other
+/// after this time. None where none is that long.
+pub(crate) fn rotations(workers: u64, grant: Nanos) -> Option<Nanos> {
+    let window = Nanos(grant.0.saturating_mul(workers).saturating_mul(ROTATIONS));
+    Some(window).filter(|window| *window <= LONGEST)
+}
+
 /// What a pilot found out about one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pilot {

@@ -324,6 +324,7 @@ fn thin_targets(plan: &mut Plan) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::Busy;
     use jostle_model::record::Record;
     use std::path::{Path, PathBuf};
 
@@ -478,6 +479,24 @@ mod tests {
         let mut alone = [alone];
         assert_eq!(quicken(&mut alone), [""; 0]);
         assert_eq!(alone[0].runs, Some(3));
+    }
+
+    /// 200 workers had 1.1 turns each, so that none of the default's looks could be all VALID.
+    #[test]
+    fn a_quick_look_is_as_long_as_its_workers_need() {
+        let window = |workers: Option<u64>, hold: Option<u64>| {
+            let mut plans = [Plan::of(Workload::Contend)];
+            plans[0].workers = workers.map(|n| List(vec![n]));
+            plans[0].hold = hold.map(|us| Busy::Sleep(Nanos::from_micros(us)));
+            assert_eq!(quicken(&mut plans), [""; 0]);
+            assert!(takes(&plans) <= QUICK);
+            plans[0].duration.unwrap()
+        };
+        assert_eq!(window(None, None), Nanos::from_millis(2_200));
+        assert_eq!(window(Some(10), None), Nanos::from_millis(250));
+        assert_eq!(window(None, Some(0)), Nanos::from_millis(250));
+        // No window is as long.
+        assert_eq!(window(Some(1_000), None), Nanos::from_millis(250));
     }
 
     #[test]

@@ -179,6 +179,11 @@ impl Books {
         self.worked_ns[1].set(jostle_sys::clock::monotonic());
     }
 
+    /// CPUs that workers and server may use; empty: all.
+    pub fn cpus(&self) -> &[usize] {
+        &self.cpus
+    }
+
     /// CPU time of all processes so far, for whoever watches: exact where the kernel
     /// counts it, by ticks elsewhere.
     pub fn whole_ns(&self) -> Option<u64> {

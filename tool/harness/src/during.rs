@@ -3,12 +3,13 @@
 //! file. What it prints goes to our standard error.
 
 use crate::Context;
+use jostle_sys::waited::Waited;
 use jostle_sys::{process, signal};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long it may take to write what it has seen.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -82,8 +83,8 @@ impl During {
         if let Some(group) = Pid::from_raw(self.pid as i32) {
             let _ = kill_process_group(group, signal);
         }
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        let mut waited = Waited::begin();
+        while waited.so_far() < PATIENCE {
             if process::is_gone(self.pid) {
                 return true;
             }

@@ -57,7 +57,7 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources! {
     "record/mod.rs" "record/accounts.rs" "record/at.rs" "record/causes.rs"
     "record/distribution.rs" "record/environment.rs" "record/exclusion.rs" "record/facts.rs"
-    "record/fit.rs" "record/judged.rs" "record/kept.rs" "record/parts.rs" "record/recovery.rs"
+    "record/fit.rs" "record/interference.rs" "record/judged.rs" "record/kept.rs" "record/parts.rs" "record/recovery.rs"
     "record/resume.rs" "record/run.rs" "record/spread.rs" "record/times.rs" "record/verdict.rs"
     "calibrated.rs" "connect.rs" "hosts.rs" "judged.rs" "open_loop.rs"
 };
@@ -268,7 +268,7 @@ fn describe<'a>(
 fn with_marks(member: &Member) -> String {
     let of_type = &member.of_type;
     let list = of_type.contains("Vec<") || of_type.contains('[');
-    let map = of_type.contains("Map<") || of_type == "Counts";
+    let map = of_type.contains("Map<") || ["Counts", "Signs"].contains(&of_type.as_str());
     let marks = [(list, "[]"), (map, "{}"), (member.may_be_absent, "?")];
     let marks = marks
         .into_iter()

@@ -10,6 +10,7 @@ use jostle_model::record::{Event, Struck, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
+use jostle_sys::waited::Waited;
 use jostle_sys::{clock, cpu, process};
 use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Launcher, Locks, Setup, Spec};
 use jostle_worker::order::{RecoverData, RecoverOrder};
@@ -226,9 +227,8 @@ impl<'a> Recovery<'a> {
     /// Nobody else has asked for the lock yet.
     fn await_owner(&mut self) -> Result<(), Aborted> {
         let within = self.order.within;
-        let until = clock::monotonic() + within.0;
         let owns = |board: &Board| has(board, OWNER, is_grant);
-        let well = self.await_until(until, |board| owns(board) || failed(board).is_some())?;
+        let well = self.await_within(within.0, |board| owns(board) || failed(board).is_some())?;
         if !well && self.deaths.is_empty() {
             return Err(Aborted(format!(
                 "{}: the first request was not granted within {within}: somebody holds it already; \
@@ -391,7 +391,7 @@ impl<'a> Recovery<'a> {
                 }
                 self.note(returned, What::Return);
                 let awake = |board: &Board| has(board, OWNER, |what| what == What::Awake);
-                self.await_until(clock::monotonic() + OWNER_PATIENCE_NS, awake)?;
+                self.await_within(OWNER_PATIENCE_NS, awake)?;
                 Ok(Some(returned))
             }
             Fault::Cut => {
@@ -430,7 +430,7 @@ impl<'a> Recovery<'a> {
     }
 
     fn await_next(&mut self, until: u64) -> Result<bool, Aborted> {
-        self.await_until(until, |board| {
+        self.await_within(until.saturating_sub(clock::monotonic()), |board| {
             (1..board.processes()).any(|waiter| has(board, waiter, is_grant))
         })
     }
@@ -445,8 +445,7 @@ impl<'a> Recovery<'a> {
         // Its client may wait for an answer for as long as its lease lives.
         let leases = 2 * self.lease_ns.unwrap_or(0);
         let patience = OWNER_PATIENCE_NS.max(self.order.within.0).max(leases);
-        self.await_until(clock::monotonic() + patience, ended)
-            .map(drop)
+        self.await_within(patience, ended).map(drop)
     }
 
     /// Each waiter holds for a moment. A waiter that is not served within the limit counts
@@ -466,7 +465,7 @@ impl<'a> Recovery<'a> {
             let granted = (1..=self.order.waiters).any(|w| has(&self.board, w, is_grant));
             let any = granted || self.order.fault != Fault::Kill;
             let patience = if any { self.order.within.0 } else { 0 };
-            let went_on = self.await_until(clock::monotonic() + patience, |board| {
+            let went_on = self.await_within(patience, |board| {
                 let now = (1..board.processes()).filter(|w| released(board, *w));
                 now.count() > served
             })?;
@@ -483,7 +482,8 @@ impl<'a> Recovery<'a> {
 
     /// The same until a time of `CLOCK_MONOTONIC`.
     fn rest_until(&mut self, until: u64) -> Result<(), Aborted> {
-        self.await_until(until, |_| false).map(drop)
+        let left = || until.saturating_sub(clock::monotonic());
+        self.await_while(left, |_| false).map(drop)
     }
 
     /// Waits for a condition without which the run cannot continue.
@@ -492,8 +492,9 @@ impl<'a> Recovery<'a> {
         what: &str,
         reached: impl Fn(&Board) -> bool,
     ) -> Result<(), Aborted> {
-        let until = clock::monotonic() + RAMP_PATIENCE_NS;
-        let well = self.await_until(until, |board| reached(board) || failed(board).is_some())?;
+        let well = self.await_within(RAMP_PATIENCE_NS, |board| {
+            reached(board) || failed(board).is_some()
+        })?;
         let target = &self.order.target;
         match (failed(&self.board), self.deaths.first()) {
             (Some(said), _) if !reached(&self.board) => Err(Aborted(format!("{target}: {said}"))),
@@ -509,9 +510,20 @@ impl<'a> Recovery<'a> {
     }
 
     /// Whether it was reached in time.
-    fn await_until(
+    fn await_within(
         &mut self,
-        until: u64,
+        patience_ns: u64,
+        reached: impl Fn(&Board) -> bool,
+    ) -> Result<bool, Aborted> {
+        let mut waited = Waited::begin();
+        let left = || patience_ns.saturating_sub(waited.so_far().as_nanos() as u64);
+        self.await_while(left, reached)
+    }
+
+    /// The same for as long as there is time `left`, in nanoseconds.
+    fn await_while(
+        &mut self,
+        mut left: impl FnMut() -> u64,
         reached: impl Fn(&Board) -> bool,
     ) -> Result<bool, Aborted> {
         loop {
@@ -523,11 +535,12 @@ impl<'a> Recovery<'a> {
                 return Err(Aborted("interrupted".into()));
             }
             self.reap();
-            let now = clock::monotonic();
-            if now >= until {
+            let left_ns = left();
+            if left_ns == 0 {
                 return Ok(false);
             }
-            self.board.await_bell(rung, until.min(now + LOOK_NS));
+            let nap_ns = left_ns.min(LOOK_NS);
+            self.board.await_bell(rung, clock::monotonic() + nap_ns);
         }
     }
 

@@ -12,9 +12,12 @@ use jostle_model::plan::Workload;
 use jostle_model::record::{Judged, Record, Run, Status};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::checks::anchor::{LONGEST, level};
+use jostle_stats::comparison::figures as compared;
+use jostle_stats::figures::{FIGURES, Figure};
 use jostle_stats::intervals::estimate;
 use jostle_stats::rng::Rng;
-use jostle_stats::summary::summarize;
+use jostle_stats::summary::{PointSummary, summarize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
@@ -322,6 +325,7 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         let counts = (0..runs).map(|_| 15 + rng.below(1_500));
         let mut set = made::rated(&counts.collect::<Vec<u64>>(), 2 + rng.below(200));
         cells_are_the_same(&set, &mut seen);
+        figures_are_the_same(&set);
         let struck = rng.below(set.runs.len() as u64) as usize;
         set.runs[struck].around.deaths = vec!["worker 1 died".to_owned()];
         cells_are_the_same(&made::finished(set.experiment, set.runs), &mut seen);
@@ -355,6 +359,68 @@ fn no_writer_shows_a_figure_that_another_withholds() {
     }
 }
 
+/// Figures with another name in csv.
+const NAMES_IN_CSV: [(&str, &str); 6] = [
+    ("of_ideal", "of_ideal_share"),
+    (
+        "server_bytes_per_held_lock",
+        "server_memory_bytes_per_held_lock",
+    ),
+    ("bytes_per_grant", "network_bytes_per_grant"),
+    ("acquire_p50_ns", "granted_wait_p50_ns"),
+    ("acquire_p99_ns", "granted_wait_p99_ns"),
+    ("slab_bytes_each", "slab_memory_bytes_each"),
+];
+
+/// Summaries, csv, benchstat's and github's text print the same of each figure, as they take it
+/// over the same runs. benchstat and github took the headline over all runs.
+fn figures_are_the_same(set: &ResultSet) {
+    let sets = std::slice::from_ref(set);
+    let rows = rows(&render("csv", sets));
+    let parsed = |format: &str| -> Vec<Value> {
+        serde_json::from_str(&render(format, sets)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let usable = rows.iter().zip(parsed("summary"));
+    let usable = usable.filter(|(row, _)| cell(row, "verdict") != "INVALID");
+    let mut github = parsed("github-benchmark").into_iter();
+    for (row, summary) in usable {
+        let known = |of: &Figure| summary["figures"][of.name]["median"].as_f64();
+        // csv has both parts of this difference.
+        for of in FIGURES.iter().filter(|of| of.name != "service_net_ns") {
+            let mut names = NAMES_IN_CSV.iter();
+            let other = names.find(|(name, _)| *name == of.name);
+            let name = other.map_or(of.name, |(_, name)| name);
+            let in_csv: Option<f64> = cell(row, name).parse().ok();
+            assert_eq!(in_csv, known(of), "{name}: {:?}", key(row));
+        }
+        let headlines = compared::FIGURES.iter();
+        let headlines = headlines.filter(|of| compared::is_headline(&set.experiment.plan, of));
+        for median in headlines.filter_map(|of| known(of.figure)) {
+            assert_eq!(github.next().unwrap()["value"].as_f64(), Some(median));
+        }
+    }
+    assert_eq!(github.next(), None);
+    let points = summarize(&set.experiment, &set.runs);
+    let headline = |point: &&PointSummary<'_>| point.is_usable() && point.figure().is_some();
+    let rate = points.iter().filter(headline).flat_map(|point| {
+        let headlines = compared::FIGURES.iter();
+        let mut headlines = headlines.filter(|of| compared::is_headline(&set.experiment.plan, of));
+        headlines
+            .next()
+            .map_or(Vec::new(), |of| point.each(of.figure.over, of.figure.of))
+    });
+    let lines = render("benchstat", sets);
+    let lines = lines.lines().filter(|line| line.starts_with("Benchmark"));
+    let values = lines.map(|line| {
+        line.split(['\t', ' '])
+            .nth(2)
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    });
+    assert_eq!(values.collect::<Vec<_>>(), rate.collect::<Vec<_>>());
+}
+
 /// All of them agree about every point of a result.
 fn agree(set: &ResultSet) {
     let judged = judged(set);
@@ -376,6 +442,7 @@ fn agree(set: &ResultSet) {
     }
     rows_are_printed(set);
     nothing_is_drawn(set, &judged);
+    figures_are_the_same(set);
 }
 
 /// Table, markdown and page hold every row of the headline and every footnote.

@@ -6,14 +6,14 @@
 use crate::ResultSet;
 use crate::compare::place;
 use jostle_stats::comparison::figures::{Better, ComparedFigure, FIGURES, is_headline};
-use jostle_stats::intervals::median;
-use jostle_stats::summary::{PointSummary, summarize};
+use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use serde::Serialize;
 
-/// Each point that counts, with its headline figure and that figure's value of each run.
+/// Each point that counts, with its headline figure over the runs and that figure's value of
+/// each run.
 fn each<T>(
     sets: &[ResultSet],
-    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &ComparedFigure, &[f64]) -> T,
+    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &ComparedFigure, (Estimate, &[f64])) -> T,
 ) -> Vec<T> {
     let mut all = Vec::new();
     for set in sets {
@@ -21,10 +21,9 @@ fn each<T>(
         let points = summarize(&set.experiment, &set.runs);
         for point in points.iter().filter(|point| !point.verdict.is_invalid()) {
             for figure in FIGURES.iter().filter(|figure| is_headline(plan, figure)) {
-                let runs = point.runs.iter().filter_map(|run| (figure.of)(run));
-                let runs: Vec<f64> = runs.collect();
-                if !runs.is_empty() {
-                    all.push(of(set, point, figure, &runs));
+                if let Some(estimate) = point.of(figure.figure) {
+                    let runs = point.each(figure.figure.over, figure.figure.of);
+                    all.push(of(set, point, figure, (estimate, &runs)));
                 }
             }
         }
@@ -36,7 +35,7 @@ fn each<T>(
 /// run, in which benchstat finds what the runs of one name have in common.
 pub(crate) fn benchstat(sets: &[ResultSet]) -> String {
     let mut units = Vec::new();
-    let lines = each(sets, |set, point, figure, runs| {
+    let lines = each(sets, |set, point, figure, (_, runs)| {
         let unit = figure.label.replace(' ', "-");
         let better = match figure.better {
             Better::More => "higher",
@@ -88,16 +87,16 @@ struct Entry {
 
 /// For `tool: customBiggerIsBetter`; `connect` has times, so `customSmallerIsBetter`.
 pub(crate) fn github(sets: &[ResultSet]) -> String {
-    let entries = each(sets, |set, point, figure, runs| {
-        let least = runs.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = runs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let entries = each(sets, |set, point, figure, (estimate, runs)| {
+        let least = runs.iter().copied().fold(estimate.median, f64::min);
+        let most = runs.iter().copied().fold(estimate.median, f64::max);
         let place = place(point.at);
         Entry {
             name: format!("{} {}, {place}", set.experiment.plan.workload, point.target)
                 .trim_end_matches([',', ' '])
                 .to_owned(),
             unit: figure.label.to_owned(),
-            value: median(runs).unwrap_or(least),
+            value: estimate.median,
             range: format!("{least} to {most}"),
             extra: format!("{}, {} runs", point.verdict.is, runs.len()),
         }

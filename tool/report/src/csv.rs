@@ -211,7 +211,7 @@ fn tidy_run(
     };
     let usable = point.is_usable() && !is_invalid(point, run);
     let shown = |figure: &&CsvColumn| {
-        let whole = !figure.is_time || point.is_timed(run);
+        let whole = !figure.taken.is_undisturbed() || point.is_timed(run);
         figure.evidence || usable && figure.is_shown(point) && whole
     };
     for figure in figures.iter().filter(shown) {

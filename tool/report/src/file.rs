@@ -3,6 +3,8 @@
 //!
 //! Several experiments may stand in one file, one after the other.
 
+mod follows;
+
 use crate::ResultSet;
 use jostle_model::record::{Experiment, READS, Record, SCHEMA};
 use jostle_model::serial::{NotARecord, record_from_json, record_to_json};
@@ -319,6 +321,11 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
         let (line, bytes) = numbered?;
         match record(bytes.trim_ascii(), path, line) {
             Ok(record) => {
+                if let Record::Run(run) = &record
+                    && let Some(problem) = follows::contradiction(run)
+                {
+                    return Err(FileError::line(path, line, &problem));
+                }
                 add(&mut sets, record).map_err(|problem| FileError::line(path, line, problem))?;
             }
             Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => torn = Some(line),

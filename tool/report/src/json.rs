@@ -19,10 +19,10 @@ mod tests {
     fn what_is_printed_is_what_the_file_holds() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("locks.jsonl");
-        let printed = super::render(&[made::set(), made::set()]);
+        let printed = super::render(&[made::recorded(), made::recorded()]);
         std::fs::write(&path, &printed).unwrap();
         let sets = read(&path).unwrap();
-        assert_eq!(sets, [made::set(), made::set()]);
+        assert_eq!(sets, [made::recorded(), made::recorded()]);
 
         let copy = directory.path().join("copy.jsonl");
         let mut writer = Writer::create(&copy, false).unwrap();

@@ -33,6 +33,15 @@ pub(crate) fn set() -> ResultSet {
     finished(experiment(), points)
 }
 
+/// The same with windows from which its rates follow, as a file has to have it.
+pub(crate) fn recorded() -> ResultSet {
+    let mut set = set();
+    for run in &mut set.runs {
+        run.window.window_s = run.operations as f64 / run.throughput_per_s;
+    }
+    set
+}
+
 /// `contend busted -w 10 -t 5 --runs 6`: a lock that lets two in.
 pub(crate) fn broken() -> ResultSet {
     let mut experiment = experiment();

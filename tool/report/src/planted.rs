@@ -257,7 +257,8 @@ static CASES: &[Case] = &[
         stolen(asked, dose, 900)
     }),
     fine("neighbours", SUSPECT, [0.0, 0.5], alone, beside),
-    fine("neighbours", WORSE, [0.5, 2.0], alone, beside),
+    fine("neighbours", SUSPECT, [0.0, 0.5], awake, beside),
+    fine("neighbours", WORSE, [0.5, 2.0], awake, beside),
     whole("selection", SUSPECT, [6.0, 12.0], contend, |asked, dose| {
         let mut runs = runs(asked, 12);
         let spoilt = asked.first(dose) as usize;
@@ -278,6 +279,17 @@ static CASES: &[Case] = &[
             }));
         })
     }),
+    whole(
+        "interference",
+        SUSPECT,
+        [0.0, 1e6],
+        contend,
+        |asked, dose| {
+            one(asked, |run| {
+                run.around.interference = interrupted(asked.window_s(), asked.first(dose) as u64);
+            })
+        },
+    ),
     fine("anchor", SUSPECT, [1.0, 2.0], contend, |asked, dose| {
         let step = |ns| Anchor {
             step_ns: ns,

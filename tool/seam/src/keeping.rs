@@ -6,7 +6,6 @@
 //! follow. This module does not schedule renewals; the engine's workers do.
 
 use crate::CallError;
-use jostle_sys::files::Errno;
 use std::time::Duration;
 
 /// How the locks of one handle are kept.
@@ -42,8 +41,7 @@ impl Keeping {
     /// A renewal was answered that the lock, or the session, is not the handle's any more.
     #[cold]
     pub fn lost(&self) -> CallError {
-        let said = "the lease was over before it was renewed";
-        CallError::saying(self.call, Errno::TIMEDOUT, said)
+        CallError::lost(self.call)
     }
 
     /// The lease of the session is renewed at a third of it, for all locks together.

@@ -505,22 +505,26 @@ pub trait Target: std::fmt::Debug + Sized + Sync + 'static {
     }
 
     /// Clients of the server other than our workers, in words, asked when the workers have
-    /// ended and a lock was lost: one of them may be the cause. Empty where the server has no
-    /// list of them, or does not show it.
-    fn strangers(&self) -> Vec<String> {
-        Vec::new()
+    /// ended and a run went wrong.
+    ///
+    /// # Errors
+    /// Why there is no list of them.
+    fn strangers(&self) -> Result<Vec<String>, signs::NoSigns> {
+        Err(signs::NoSigns::NotAsked)
     }
 
     /// What the server says about itself, asked before the first worker and, where a run went
-    /// wrong, after the last; [`signs`] has the names. Empty where there is no server, or it
-    /// does not say.
-    fn signs(&self) -> signs::Signs {
-        signs::Signs::new()
+    /// wrong, after the last.
+    ///
+    /// # Errors
+    /// Why it says nothing.
+    fn signs(&self) -> signs::Told {
+        Err(signs::NoSigns::NotAsked)
     }
 
-    /// Who owns the locks now, by the kernel's own account: number and name of each process.
-    /// None where the kernel has no such account.
-    fn owners(&self) -> Option<Vec<(u32, String)>> {
+    /// Who owns the locks now, by the kernel's own account, and which bytes workers want
+    /// (`owners`, `wanted_bytes`). None where the kernel has no such account.
+    fn owners(&self) -> Option<signs::Signs> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! Any lock as an object, for whoever needs no loop of its own for it: the keeper, workers
 //! whose calls take long compared with an indirect jump, and tests.
 
-use crate::signs::Signs;
+use crate::signs::{NoSigns, Signs, Told};
 use crate::{CallError, Facts, Lock, ServerFigures, SetupError, Target};
 use std::fmt::Debug;
 
@@ -35,13 +35,13 @@ pub trait Locks: Debug + Sync {
     fn finish(&self) -> Result<(), SetupError>;
 
     /// As [`Target::strangers`].
-    fn strangers(&self) -> Vec<String>;
+    fn strangers(&self) -> Result<Vec<String>, NoSigns>;
 
     /// As [`Target::signs`].
-    fn signs(&self) -> Signs;
+    fn signs(&self) -> Told;
 
     /// As [`Target::owners`].
-    fn owners(&self) -> Option<Vec<(u32, String)>>;
+    fn owners(&self) -> Option<Signs>;
 
     /// As [`Target::truth`].
     fn truth(&self) -> Facts;
@@ -77,15 +77,15 @@ impl<T: Target> Locks for T {
         Target::finish(self)
     }
 
-    fn strangers(&self) -> Vec<String> {
+    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
         Target::strangers(self)
     }
 
-    fn signs(&self) -> Signs {
+    fn signs(&self) -> Told {
         Target::signs(self)
     }
 
-    fn owners(&self) -> Option<Vec<(u32, String)>> {
+    fn owners(&self) -> Option<Signs> {
         Target::owners(self)
     }
 

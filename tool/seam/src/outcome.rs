@@ -52,6 +52,9 @@ pub enum Outcome {
     Interrupted,
 }
 
+/// What a release says that found the lock to be another's, or nobody's.
+const LOST: &str = "the lock was no longer ours";
+
 /// A failed call and its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {}", said.map_or_else(|| io::Error::from_raw_os_error(*errno).to_string(), str::to_owned))]
@@ -81,6 +84,16 @@ impl CallError {
             errno: errno.raw_os_error(),
             said: Some(said),
         }
+    }
+
+    /// A release or renewal that found the lock no longer ours. Why, the table of causes says.
+    pub const fn lost(call: &'static str) -> CallError {
+        CallError::saying(call, Errno::TIMEDOUT, LOST)
+    }
+
+    /// Whether it is one.
+    pub fn is_lost(&self) -> bool {
+        self.said == Some(LOST)
     }
 
     /// A call that the system refused.

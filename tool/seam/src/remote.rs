@@ -19,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 /// Time limit for an answer during set-up. The message in `receive` repeats this number.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection, for requests that are answered one after the other.
 #[derive(Debug)]

@@ -2,8 +2,10 @@
 //! be the cause.
 
 use crate::SetupError;
+use crate::address::Address;
 use crate::program::secret;
 use crate::remote::Client;
+use crate::signs::{self, NoSigns};
 use std::time::Duration;
 
 /// How often a list of clients is asked for until nobody is left in it, and the time between.
@@ -11,9 +13,15 @@ const LISTS: usize = 10;
 const BETWEEN_LISTS: Duration = Duration::from_millis(50);
 
 /// The other clients in the `CLIENT LIST` of a Redis or a jostled: address, and last command
-/// where it is listed. Empty if the server does not show the list.
-pub fn strangers(client: Result<Client, SetupError>) -> Vec<String> {
-    client.and_then(others).unwrap_or_default()
+/// where it is listed.
+///
+/// # Errors
+/// Why the server does not show the list.
+pub fn strangers(
+    address: &Address,
+    client: Result<Client, SetupError>,
+) -> Result<Vec<String>, NoSigns> {
+    signs::asked(address, || client.and_then(others))
 }
 
 fn others(mut client: Client) -> Result<Vec<String>, SetupError> {

@@ -21,10 +21,21 @@ pub enum Over {
     Runs,
     /// The same; None if one of the point's runs does not have it.
     EachRun,
-    /// Those that others did not disturb: times of operations, and shares of workers.
+    /// Those that others did not disturb: CPU time, which is less on a CPU that others keep
+    /// awake.
     Undisturbed,
+    /// The same, unless the times are those of generators that could do no more: times of
+    /// operations, and shares of workers.
+    Times,
     /// A rate, in the clean slices of each run where the throughput is from these.
     CleanSlices,
+}
+
+impl Over {
+    /// Whether runs are left out that others disturbed.
+    pub fn is_undisturbed(self) -> bool {
+        matches!(self, Over::Undisturbed | Over::Times)
+    }
 }
 
 macro_rules! figures {
@@ -43,9 +54,9 @@ figures! {
     /// Share of the ideal.
     OF_IDEAL = "of_ideal", CleanSlices, |run| run.of_ideal;
     /// CPU per operation.
-    CPU = "cpu_us_per_operation", Runs, |run| run.cpu.cpu_us_per_operation;
+    CPU = "cpu_us_per_operation", Undisturbed, |run| run.cpu.cpu_us_per_operation;
     /// The server's CPU per operation.
-    SERVER_CPU = "server_cpu_us_per_operation", Runs, |run| run.server?.cpu_us_per_operation;
+    SERVER_CPU = "server_cpu_us_per_operation", Undisturbed, |run| run.server?.cpu_us_per_operation;
     /// The server's memory for each lock held.
     HELD_BYTES = "server_bytes_per_held_lock", Runs, |run| run.server?.bytes_per_held_lock;
     /// How often a worker asked its server for each grant.
@@ -53,29 +64,30 @@ figures! {
     /// Bytes of both directions for each grant.
     BYTES = "bytes_per_grant", Runs, |run| Some(run.traffic?.for_each_grant()?.1);
     /// Median time of an acquisition.
-    ACQUIRE_P50 = "acquire_p50_ns", Undisturbed, |run| granted(run, "p50");
+    ACQUIRE_P50 = "acquire_p50_ns", Times, |run| granted(run, "p50");
     /// Its 99th percentile.
-    ACQUIRE_P99 = "acquire_p99_ns", Undisturbed, |run| granted(run, "p99");
+    ACQUIRE_P99 = "acquire_p99_ns", Times, |run| granted(run, "p99");
     /// Median time of a release.
-    RELEASE_P50 = "release_p50_ns", Undisturbed, |run| p50(&run.times.release_ns);
+    RELEASE_P50 = "release_p50_ns", Times, |run| p50(&run.times.release_ns);
     /// Median time of a hand-off.
-    HANDOFF_P50 = "handoff_p50_ns", Undisturbed, |run| p50(&run.times.handoff_ns);
+    HANDOFF_P50 = "handoff_p50_ns", Times, |run| p50(&run.times.handoff_ns);
     /// Median time of whole batches, where requests were pipelined.
-    BATCH_P50 = "batch_p50_ns", Undisturbed, |run| p50(&run.times.batch_ns);
+    BATCH_P50 = "batch_p50_ns", Times, |run| p50(&run.times.batch_ns);
     /// Its 99th percentile.
-    BATCH_P99 = "batch_p99_ns", Undisturbed, |run| p99(&run.times.batch_ns);
-    /// Median response of requests in flight, with those that the window's end cut off.
-    RESPONSE_P50 = "response_p50_ns", Undisturbed, |run| response(run, "p50");
+    BATCH_P99 = "batch_p99_ns", Times, |run| p99(&run.times.batch_ns);
+    /// Median response of requests, with those that got no answer; of connections at a rate,
+    /// of those that were opened.
+    RESPONSE_P50 = "response_p50_ns", Times, |run| response(run, "p50");
     /// Its 99th percentile.
-    RESPONSE_P99 = "response_p99_ns", Undisturbed, |run| response(run, "p99");
+    RESPONSE_P99 = "response_p99_ns", Times, |run| response(run, "p99");
     /// Mean time of a request from sending to answer, of successes.
-    SERVICE = "service_mean_ns", Undisturbed, |run| Some(run.times.service_ns.as_ref()?.mean);
+    SERVICE = "service_mean_ns", Times, |run| Some(run.times.service_ns.as_ref()?.mean);
     /// Its median.
-    SERVICE_P50 = "service_p50_ns", Undisturbed, |run| p50(&run.times.service_ns);
+    SERVICE_P50 = "service_p50_ns", Times, |run| p50(&run.times.service_ns);
     /// Its 99th percentile.
-    SERVICE_P99 = "service_p99_ns", Undisturbed, |run| p99(&run.times.service_ns);
+    SERVICE_P99 = "service_p99_ns", Times, |run| p99(&run.times.service_ns);
     /// The mean less that of requests that do nothing, run by run.
-    NET = "service_net_ns", Undisturbed, |run| {
+    NET = "service_net_ns", Times, |run| {
         Some((SERVICE.of)(run)? - run.null.as_ref()?.service_ns.mean)
     };
     /// Median time of connect().
@@ -94,8 +106,10 @@ figures! {
     SLAB_BYTES = "slab_bytes_each", Runs, |run| run.connections.as_ref()?.slab_bytes_each;
     /// Share of the grants that were contended.
     BLOCKED = "blocked_share", Runs, |run| run.blocked_share;
+    /// Share of the workers' time in which they were blocked.
+    BLOCKED_TIME = "blocked_time_share", Runs, |run| run.blocked_time_share;
     /// Share of the time in which a lock was free while its next owner waited.
-    FREE = "free_share", Undisturbed, Run::free_share;
+    FREE = "free_share", Times, Run::free_share;
     /// Requests that were in flight.
     IN_FLIGHT = "effective_in_flight", Runs, |run| Some(run.spread.as_ref()?.effective);
     /// Those of them that were not in their own worker's hands.
@@ -108,12 +122,12 @@ figures! {
     KEPT_RENEWALS = "kept_renewals_per_lock_minute", Runs,
         |run| kept(run, Kept::renewals_per_minute);
     /// The workers' CPU time for one kept lock in a minute.
-    KEPT_CPU = "kept_cpu_us_per_lock_minute", Runs, |run| kept(run, Kept::cpu_us_per_minute);
+    KEPT_CPU = "kept_cpu_us_per_lock_minute", Undisturbed, |run| kept(run, Kept::cpu_us_per_minute);
     /// The same of the server.
-    KEPT_SERVER_CPU = "kept_server_cpu_us_per_lock_minute", Runs,
+    KEPT_SERVER_CPU = "kept_server_cpu_us_per_lock_minute", Undisturbed,
         |run| kept(run, Kept::server_cpu_us_per_minute);
     /// The same without what the server uses while it has no locks.
-    KEPT_OWN_SERVER_CPU = "kept_own_server_cpu_us_per_lock_minute", Runs,
+    KEPT_OWN_SERVER_CPU = "kept_own_server_cpu_us_per_lock_minute", Undisturbed,
         |run| kept(run, Kept::own_server_cpu_us_per_minute);
     /// What the server's memory grew by for one kept lock.
     KEPT_BYTES = "kept_server_memory_bytes_per_lock", Runs,
@@ -136,9 +150,15 @@ fn percentile(of: &Distribution, name: &str) -> Option<f64> {
     of.percentiles.get(name).map(|ns| *ns as f64)
 }
 
-fn response(run: &Run, name: &str) -> Option<f64> {
-    let response = run.spread.as_ref()?.response_ns.as_ref()?;
-    response.kaplan_meier.get(name).map(|ns| *ns as f64)
+/// A percentile of the responses of a run, by its name; None where it is known only to lie
+/// above.
+pub fn response(run: &Run, name: &str) -> Option<f64> {
+    let known = match (&run.spread, &run.open_loop) {
+        (Some(spread), _) => &spread.response_ns.as_ref()?.kaplan_meier,
+        (None, Some(open)) => &open.response_kaplan_meier,
+        (None, None) => &run.times.response_ns.as_ref()?.percentiles,
+    };
+    known.get(name).map(|ns| *ns as f64)
 }
 
 fn kept(run: &Run, figure: fn(&Kept) -> Option<f64>) -> Option<f64> {

@@ -10,6 +10,7 @@ pub mod across;
 mod beta;
 pub mod binomial;
 pub mod bursts;
+pub mod causes;
 pub mod censor;
 pub mod checks;
 pub mod clean;

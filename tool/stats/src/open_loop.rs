@@ -4,6 +4,7 @@
 use crate::histogram::{Histogram, PERCENTILES};
 use crate::intervals::median;
 use jostle_model::open_loop::OpenLoop;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Distribution, Run};
 
 /// A percentile of the response time over the runs, in nanoseconds.
@@ -127,6 +128,27 @@ pub fn percentile(runs: &[&Run], of: &str, name: &str) -> Option<f64> {
             pooled(runs, of).published(*q).map(|ns| ns as f64)
         }
     }
+}
+
+/// Figures of requests (`figures.rs`), the distributions that they are of, and percentiles.
+const OF_REQUESTS: [(&str, &str, &str); 4] = [
+    ("response_p50_ns", "response_ns", "p50"),
+    ("response_p99_ns", "response_ns", "p99"),
+    ("service_p50_ns", "service_ns", "p50"),
+    ("service_p99_ns", "service_ns", "p99"),
+];
+
+/// A figure of requests at a rate over these runs, where one run may have too few for it; inner
+/// None where it is not known, or known only to lie above. Outer None of other figures.
+pub fn over_requests(workload: Workload, figure: &str, runs: &[&Run]) -> Option<Option<f64>> {
+    let mut all = OF_REQUESTS.iter().filter(|_| workload == Workload::Rate);
+    let (_, of, name) = all.find(|(known, ..)| *known == figure)?;
+    Some(match *of {
+        "response_ns" => response(runs, name)
+            .filter(|found| !found.at_least)
+            .map(|found| found.ns),
+        of => percentile(runs, of, name),
+    })
 }
 
 fn distribution<'a>(run: &'a Run, of: &str) -> Option<&'a Distribution> {

@@ -6,6 +6,7 @@
 //! figure: the path and the client are measured. This says nothing about the service. If it
 //! reaches less, its own work is the bottleneck.
 
+use crate::figures::Over;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
@@ -46,7 +47,9 @@ fn beside_answering(
     if echo.verdict.is_invalid() {
         return None;
     }
-    by_block(echo, point, -1.0, |run| Some(run.throughput_per_s))
+    by_block(echo, point, -1.0, Over::CleanSlices, |run| {
+        Some(run.throughput_per_s)
+    })
 }
 
 fn limit(ratio: &Ratio) -> LimitedBy {

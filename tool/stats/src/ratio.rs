@@ -5,6 +5,7 @@
 //! from each. The quotients' logarithms go through Wilcoxon's signed-rank
 //! statistic, which assumes symmetry and nothing else of their shape.
 
+use crate::figures::Over;
 use crate::intervals::sorted;
 use crate::ranks::{Pairs, averages, differences, rank_sum_cut, signed_rank_cut, ties};
 use crate::summary::PointSummary;
@@ -178,18 +179,19 @@ fn ratio_of<F: Fn(f64) -> usize>(
     }
 }
 
-/// [`paired`] on a figure of two points, over the runs of each block that can be compared.
-/// `time` is 1 for a time and -1 for a rate.
+/// [`paired`] on a figure of two points, over the runs of each block that can be compared and
+/// that the figure is taken over. `time` is 1 for a time and -1 for a rate.
 pub fn by_block(
     base: &PointSummary<'_>,
     other: &PointSummary<'_>,
     time: f64,
+    over: Over,
     figure: impl Fn(&Run) -> Option<f64>,
 ) -> Option<Ratio> {
     // The first run of a block stands for it: later ones do not replace it.
-    let others = other.comparable(time, &figure).into_iter().rev();
+    let others = other.comparable(time, over, &figure).into_iter().rev();
     let by_number: HashMap<u32, Ends> = others.map(|(run, ends)| (run.block, ends)).collect();
-    let pairs = base.comparable(time, &figure).into_iter();
+    let pairs = base.comparable(time, over, &figure).into_iter();
     let pairs = pairs.filter_map(|(run, ends)| Some((ends, *by_number.get(&run.block)?)));
     paired_within(&pairs.collect::<Vec<_>>())
 }
@@ -305,7 +307,10 @@ mod tests {
         });
         let runs: Vec<Run> = runs.collect();
         let found = summarize(&experiment, &runs);
-        let found = by_block(&found[0], &found[1], -1.0, |p| Some(p.throughput_per_s)).unwrap();
+        let found = by_block(&found[0], &found[1], -1.0, Over::Runs, |p| {
+            Some(p.throughput_per_s)
+        })
+        .unwrap();
         assert_eq!((found.blocks, found.low, found.high), (2, 2.0, 2.0 / 0.98));
     }
 

@@ -6,6 +6,7 @@ use crate::figures::{self, BIND_P50, CONNECT_P50, FIGURES, NEXT_GRANT, Over, THR
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
+use crate::open_loop;
 use crate::path;
 use crate::ratio::{Ends, Ratio};
 use crate::requested::{self, RequestSummary};
@@ -73,8 +74,8 @@ pub struct PointSummary<'a> {
     cleaned: Vec<Option<f64>>,
     /// What other programs and the hypervisor may have cost.
     pub harm: Option<Harm>,
-    /// What the runs that have a figure come to, by its name.
-    pub figures: BTreeMap<&'static str, Estimate>,
+    /// What the runs that have a figure come to, by its name; read by [`PointSummary::of`].
+    figures: BTreeMap<&'static str, Estimate>,
     /// The mean rate over the runs.
     pub throughput_mean_per_s: Option<f64>,
     /// What keeping its locks for a time cost.
@@ -119,9 +120,52 @@ impl<'a> PointSummary<'a> {
         Some((name, self.of(figure)?))
     }
 
-    /// A figure over its runs; None where no run has it.
+    /// A figure over its runs; None where no run has it, or where it is a time of generators
+    /// that could do no more.
     pub fn of(&self, figure: &figures::Figure) -> Option<Estimate> {
-        self.figures.get(figure.name).copied()
+        let own = figure.over != Over::Times || !self.is_of_generators();
+        self.figures.get(figure.name).copied().filter(|_| own)
+    }
+
+    /// The runs that a figure is taken over.
+    pub fn runs_over(&self, over: Over) -> &[&'a Run] {
+        match over.is_undisturbed() {
+            true => &self.timed,
+            false => &self.runs,
+        }
+    }
+
+    /// A figure of one run, as the point takes it.
+    pub fn within(&self, over: Over, run: &Run, value: f64) -> Option<f64> {
+        match over {
+            Over::CleanSlices => self.rate_of(run, value),
+            _ => Some(value),
+        }
+    }
+
+    /// A figure of each run that it is taken over and that has it, as the point takes it.
+    pub fn each(&self, over: Over, of: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
+        let of_run = |run: &&Run| self.within(over, run, of(run)?);
+        self.runs_over(over).iter().filter_map(of_run).collect()
+    }
+
+    fn estimate(&self, figure: &figures::Figure) -> Option<Estimate> {
+        let values = self.each(figure.over, figure.of);
+        let all = values.len() == self.runs_over(figure.over).len();
+        let found = estimate(&values).filter(|_| all || figure.over != Over::EachRun);
+        let Some(pooled) = open_loop::over_requests(self.workload, figure.name, &self.timed) else {
+            return found;
+        };
+        let median = pooled?;
+        let one = Estimate {
+            median,
+            low: median,
+            high: median,
+            interval: false,
+            runs: 1,
+        };
+        let found = found.filter(|_| all);
+        Some(found.map_or(one, |found| Estimate { median, ..found }))
     }
 
     /// The median of that.
@@ -134,9 +178,11 @@ impl<'a> PointSummary<'a> {
     pub(crate) fn comparable(
         &self,
         time: f64,
+        over: Over,
         figure: impl Fn(&Run) -> Option<f64>,
     ) -> Vec<(&'a Run, Ends)> {
         let runs = self.runs.iter().zip(&self.narrow);
+        let runs = runs.filter(|(run, _)| !over.is_undisturbed() || self.is_timed(run));
         let ends = runs.filter_map(|(run, narrow)| {
             let measured = figure(run)?;
             let [one, other] = (*narrow)?.map(|factor| measured * factor.powf(-time));
@@ -303,16 +349,12 @@ fn summary<'a>(
     let timed = undisturbed(experiment, &runs);
     let clean = clean::clean(&runs);
     let cleaned = cleaned(&runs, clean.as_ref());
-    let figures = FIGURES.iter().filter_map(|figure| {
-        let values = values(figure, &runs, &timed, &cleaned)?;
-        Some((figure.name, estimate(&values)?))
-    });
-    PointSummary {
+    let mut point = PointSummary {
         workload: experiment.plan.workload,
         target,
         at,
-        figures: figures.collect(),
-        throughput_mean_per_s: mean(&rates(&runs, &cleaned, THROUGHPUT.of)),
+        figures: BTreeMap::new(),
+        throughput_mean_per_s: None,
         clean_share: clean.map(|clean| clean.share),
         kept: kept::summarize(&runs),
         requests: requested::summarize(&runs, &timed),
@@ -329,23 +371,12 @@ fn summary<'a>(
         timed,
         cleaned,
         runs,
-    }
-}
-
-/// A figure of the runs that it is taken over.
-fn values(
-    figure: &figures::Figure,
-    runs: &[&Run],
-    timed: &[&Run],
-    cleaned: &[Option<f64>],
-) -> Option<Vec<f64>> {
-    let known = |of: &[&Run]| of.iter().filter_map(|run| (figure.of)(run)).collect();
-    match figure.over {
-        Over::Runs => Some(known(runs)),
-        Over::Undisturbed => Some(known(timed)),
-        Over::CleanSlices => Some(rates(runs, cleaned, figure.of)),
-        Over::EachRun => runs.iter().map(|run| (figure.of)(run)).collect(),
-    }
+    };
+    let all = FIGURES.iter();
+    let known = all.filter_map(|figure| Some((figure.name, point.estimate(figure)?)));
+    point.figures = known.collect();
+    point.throughput_mean_per_s = mean(&point.each(THROUGHPUT.over, THROUGHPUT.of));
+    point
 }
 
 /// That of the checks, and why runs were left out.
@@ -365,13 +396,6 @@ fn cleaned(runs: &[&Run], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
     };
     let each = runs.iter().zip(&clean.per_s);
     each.map(|(run, per_s)| Some((*per_s)? / run.throughput_per_s.max(f64::MIN_POSITIVE)))
-        .collect()
-}
-
-/// A rate of each run, in its clean slices.
-fn rates(runs: &[&Run], cleaned: &[Option<f64>], figure: fn(&Run) -> Option<f64>) -> Vec<f64> {
-    let each = runs.iter().zip(cleaned);
-    each.filter_map(|(run, factor)| Some(figure(run)? * (*factor)?))
         .collect()
 }
 

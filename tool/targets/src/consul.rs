@@ -12,7 +12,7 @@ use crate::argument;
 use crate::login::{Credentials, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
-use crate::signs::{self, Signs};
+use crate::signs::{self, Told, sign};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, LockCapabilities};
 use crate::tls::{self, HttpTls};
@@ -157,8 +157,13 @@ impl Target for Consul {
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
-    fn signs(&self) -> Signs {
-        signs::known([(signs::LEADER, self.server.leader().ok())])
+    fn signs(&self) -> Told {
+        signs::asked(&self.server.login.address, || {
+            Ok(signs::known([
+                (sign::LEADER, Some(self.server.leader()?.into())),
+                (sign::OWN_NAMES, Some(true.into())),
+            ]))
+        })
     }
 
     fn facts(&self) -> Facts {

@@ -13,8 +13,10 @@
 //! Where `{worker}` stands in the path, each worker has files of its own, with its number in
 //! that place: the same file by several mounts, for example.
 
+use crate::signs::{self, Sign, Signs, sign};
 use crate::{CallError, Outcome, Setup, SetupError, Wait, until_granted};
 use jostle_model::plan::Carrier;
+use jostle_model::record::Process;
 use jostle_sys::files::{self, Errno};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::owners::{self, OwnedBy};
@@ -33,6 +35,9 @@ pub(crate) enum Access {
     /// flock(2): open for reading is enough.
     Read,
 }
+
+/// A lock on a file as a whole.
+pub(crate) const WHOLE: [i64; 2] = [0, i64::MAX >> 11];
 
 /// Files that exist and can be locked.
 #[derive(Debug)]
@@ -78,10 +83,25 @@ impl FileSet {
         })
     }
 
-    /// Who has a lock of this kind on one of them.
-    pub(crate) fn owners(&self, kind: OwnedBy) -> Vec<(u32, String)> {
+    /// Who has a lock of this kind on one of them, of which workers want these bytes, the first
+    /// and the last.
+    pub(crate) fn owners(&self, kind: OwnedBy, wanted: [i64; 2]) -> Signs {
         let paths = self.paths.iter().flat_map(|own| own.iter().map(path));
-        owners::of_files(&paths.collect::<Vec<&Path>>(), kind)
+        let owners = owners::of_files(&paths.collect::<Vec<&Path>>(), kind);
+        let owner = |owner: owners::Owner| Process {
+            pid: owner.pid,
+            name: owner.name,
+            shared: Some(owner.is_shared),
+            bytes: Some(owner.bytes),
+            ..Process::default()
+        };
+        signs::known([
+            (
+                sign::OWNERS,
+                Some(Sign::Processes(owners.into_iter().map(owner).collect())),
+            ),
+            (sign::WANTED_BYTES, Some(Sign::Range(wanted))),
+        ])
     }
 
     /// The descriptor of one file alone.

@@ -1,6 +1,7 @@
 //! `flock`: flock(2) on a file.
 
-use crate::file_set::{Access, FileSet, Opened};
+use crate::file_set::{Access, FileSet, Opened, WHOLE};
+use crate::signs::Signs;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument};
 use jostle_sys::files::{self, LockKind};
@@ -54,8 +55,8 @@ impl Target for Flock {
         self.0.session(worker, key).map(FlockLock)
     }
 
-    fn owners(&self) -> Option<Vec<(u32, String)>> {
-        Some(self.0.owners(OwnedBy::Flock))
+    fn owners(&self) -> Option<Signs> {
+        Some(self.0.owners(OwnedBy::Flock, WHOLE))
     }
 }
 

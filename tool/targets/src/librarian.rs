@@ -9,6 +9,7 @@
 use crate::SetupError;
 use jostle_sys::library::{ABI, Library};
 use jostle_sys::process::{self, Forker};
+use jostle_sys::waited::{LOOK, Waited};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -96,7 +97,7 @@ impl Librarian {
             ))
         };
         let (ours, theirs) = UnixStream::pair().map_err(say)?;
-        ours.set_read_timeout(Some(PATIENCE)).map_err(say)?;
+        ours.set_read_timeout(Some(LOOK / 2)).map_err(say)?;
         let parent = rustix::process::getpid();
         let mut ends = Some((ours, theirs));
         let pid = Forker::new()
@@ -131,12 +132,15 @@ impl Librarian {
     /// For the user: the error that the process reported, or the call in which it died
     /// or did not return in time.
     pub(crate) fn result(&mut self) -> Result<u64, SetupError> {
+        let (mut line, mut waited) = (String::new(), Waited::begin());
         loop {
-            let mut line = String::new();
             match self.stream.read_line(&mut line) {
                 Ok(0) => return Err(SetupError(self.died())),
-                Ok(_) => {}
+                Ok(_) => waited = Waited::begin(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if waited.so_far() < PATIENCE {
+                        continue;
+                    }
                     return Err(SetupError(format!(
                         "{} did not return within {} s; its process was killed",
                         self.call,
@@ -145,7 +149,7 @@ impl Librarian {
                 }
                 Err(error) => return Err(SetupError(format!("{}: {error}", self.call))),
             }
-            match line.trim_end().split_once(' ') {
+            match std::mem::take(&mut line).trim_end().split_once(' ') {
                 Some(("in", call)) => self.call = call.to_owned(),
                 Some(("ok", number)) => return Ok(number.parse().unwrap_or(0)),
                 Some((_, text)) => return Err(SetupError(text.to_owned())),

@@ -5,7 +5,7 @@ use crate::keeping::whole_millis;
 use crate::login::{Credentials, Login};
 use crate::names::Names;
 use crate::remote::{Client, RemoteLock, info_figure};
-use crate::signs::{self, Signs};
+use crate::signs::{self, NoSigns, Sign, Told, sign};
 use crate::strangers::strangers;
 use crate::table::Entry;
 use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
@@ -14,7 +14,6 @@ use crate::{
 };
 use jostle_resp::request::encode;
 use jostle_sys::clock;
-use jostle_sys::files::Errno;
 use std::marker::PhantomData;
 
 /// A worker's lock on a jostled.
@@ -63,13 +62,21 @@ impl<W: Way> Target for By<W> {
         self.0.figures().map(Some)
     }
 
-    fn strangers(&self) -> Vec<String> {
-        strangers(self.0.client())
+    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
+        strangers(&self.0.login.address, self.0.client())
     }
 
-    fn signs(&self) -> Signs {
-        let uptime_s = info_figure(&self.0.info().unwrap_or_default(), "uptime_in_seconds");
-        signs::known([(signs::UPTIME, uptime_s.map(|s| s.to_string()))])
+    fn signs(&self) -> Told {
+        signs::asked(&self.0.login.address, || {
+            let info = self.0.info()?;
+            let number = |name| info_figure(&info, name).map(Sign::from);
+            Ok(signs::known([
+                (sign::LIFE, number("process_id")),
+                // By the monotonic clock, as its leases.
+                (sign::UPTIME_S, number("uptime_in_seconds")),
+                (sign::OWN_NAMES, Some(true.into())),
+            ]))
+        })
     }
 
     /// The lease, where there is one.
@@ -194,11 +201,7 @@ struct Leased {
 const RENEW: &str = "RENEW";
 
 /// The lock was not ours any more when it was to be given up.
-const LAPSED: CallError = CallError::saying(
-    "UNLOCK",
-    Errno::TIMEDOUT,
-    "the lease was over before the release",
-);
+const LAPSED: CallError = CallError::lost("UNLOCK");
 
 /// Whether an error says that a lease has ended.
 fn has_lapsed(text: &[u8]) -> bool {

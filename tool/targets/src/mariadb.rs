@@ -11,9 +11,10 @@ use crate::login::Login;
 use crate::names::Names;
 use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
 use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Signs};
+use crate::signs::{self, Sign, Told, sign};
 use crate::table::{Entry, LockCapabilities};
 use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
+use jostle_sys::clock::monotonic;
 use std::path::Path;
 use wire::MariadbWire;
 
@@ -85,17 +86,28 @@ impl Target for Mariadb {
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
-    fn signs(&self) -> Signs {
-        const ASKED: &str = "SELECT CONCAT(@@wait_timeout, ' ', VARIABLE_VALUE) FROM \
+    fn signs(&self) -> Told {
+        const ASKED: &str = "SELECT CONCAT(@@wait_timeout, ' ', VARIABLE_VALUE, ' ', \
+                             CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)) FROM \
                              information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
-        let said = session::open(&self.login)
-            .and_then(|(mut client, _)| session::ask(&mut client, ASKED))
-            .unwrap_or_default();
-        let (idle_s, uptime_s) = said.split_once(' ').unzip();
-        signs::known([
-            (signs::IDLE_LIMIT, idle_s.map(str::to_owned)),
-            (signs::UPTIME, uptime_s.map(str::to_owned)),
-        ])
+        signs::asked(&self.login.address, || {
+            let (mut client, _) = session::open(&self.login)?;
+            let asked_ns = monotonic();
+            let said = session::ask(&mut client, ASKED)?;
+            let mut numbers = said.split(' ').map(|text| text.parse::<u64>().ok());
+            let mut next = || numbers.next().flatten();
+            let (idle_s, uptime_s, wall_ms) = (next(), next(), next());
+            Ok(signs::known([
+                (sign::IDLE_LIMIT_S, idle_s.map(Sign::from)),
+                (sign::UPTIME_S, uptime_s.map(Sign::from)),
+                (
+                    sign::WALL_CLOCK_MS,
+                    wall_ms.map(|ms| signs::ahead(asked_ns, ms)),
+                ),
+                (sign::LEASE_BY_CLOCK_MS, Some(0.into())),
+                (sign::OWN_NAMES, Some(true.into())),
+            ]))
+        })
     }
 
     fn facts(&self) -> Facts {

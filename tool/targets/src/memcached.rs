@@ -15,7 +15,7 @@ use crate::login::{self, Login};
 use crate::names::Names;
 use crate::program;
 use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Signs};
+use crate::signs::{self, Sign, Told, sign};
 use crate::table::{Entry, LockCapabilities};
 use crate::wire::{
     Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, unexpected, wrong_kind,
@@ -47,6 +47,9 @@ const LONG_LEASE: Duration = Duration::from_secs(600);
 /// The shortest lease that can be renewed: a lease of one second may end at once.
 const LEAST_KEPT_S: u32 = 2;
 
+/// Bytes of a lock's value.
+const OWNER_BYTES: usize = 24;
+
 /// Keys that one request removes.
 const REMOVED_AT_ONCE: usize = 1_000;
 
@@ -67,6 +70,44 @@ pub struct Memcached {
     lease_s: u32,
     run: u64,
     version: Option<f64>,
+    /// Whether an item was put beside the locks, which tells whether others remove items of
+    /// ours.
+    is_marked: bool,
+}
+
+impl Memcached {
+    /// The answer to a request, when no run is on.
+    fn ask(
+        &self,
+        call: &'static str,
+        request: &[u8],
+        decode: impl for<'a> Fn(&'a [u8], &'static str) -> Decoded<'a>,
+    ) -> Result<Vec<u8>, SetupError> {
+        let mut client = admitted(&self.login)?;
+        client.request.extend_from_slice(request);
+        let said = client
+            .asked(call, decode)
+            .map_err(|said| failed(&self.login, &said))?;
+        Ok(said.unwrap_or_default())
+    }
+
+    /// An item of the locks' size, so that it is kept and evicted among them.
+    fn put_marker(&self) -> bool {
+        let (lease_s, value) = (LONG_LEASE.as_secs(), "x".repeat(OWNER_BYTES));
+        let rest = format!(" 0 {lease_s} {OWNER_BYTES}\r\n{value}\r\n");
+        let request = [
+            b"set ".as_slice(),
+            &self.names.name(self.keys),
+            rest.as_bytes(),
+        ];
+        self.ask("set", &request.concat(), line)
+            .is_ok_and(|said| said == b"STORED")
+    }
+
+    fn has_marker(&self) -> Result<bool, SetupError> {
+        let request = [b"mg ".as_slice(), &self.names.name(self.keys), b"\r\n"].concat();
+        Ok(self.ask("mg", &request, line)?.starts_with(b"HD"))
+    }
 }
 
 impl Target for Memcached {
@@ -100,7 +141,7 @@ impl Target for Memcached {
         let told = stats(&login)?;
         has_room(&told, setup.workers)?;
         let least_s = if setup.kept { LEAST_KEPT_S } else { 1 };
-        Ok(Memcached {
+        let server = Memcached {
             login,
             pid,
             names: Names::new(setup)?,
@@ -108,6 +149,12 @@ impl Target for Memcached {
             lease_s: whole_seconds(setup.lease_or(LEASE, LONG_LEASE)).max(least_s),
             run: setup.seed,
             version: told_of(&told, "version").and_then(login::version),
+            is_marked: false,
+        };
+        Ok(Memcached {
+            // Hosts end at different times, and have the same names.
+            is_marked: setup.common_name.is_none() && server.put_marker(),
+            ..server
         })
     }
 
@@ -124,8 +171,10 @@ impl Target for Memcached {
     /// Removes the keys of killed workers, which would otherwise stay until their leases end.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut client = admitted(&self.login)?;
-        for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
-            let last = self.keys.min(first + REMOVED_AT_ONCE);
+        // The marker stands behind the last lock's.
+        let keys = self.keys + 1;
+        for first in (0..keys).step_by(REMOVED_AT_ONCE) {
+            let last = keys.min(first + REMOVED_AT_ONCE);
             for key in first..last {
                 client.request.extend_from_slice(b"md ");
                 client.request.extend_from_slice(&self.names.name(key));
@@ -147,13 +196,32 @@ impl Target for Memcached {
         ])
     }
 
-    fn signs(&self) -> Signs {
-        let told = stats(&self.login).unwrap_or_default();
-        let text = |name| figure(&told, name).map(|value| value.to_string());
-        signs::known([
-            (signs::UPTIME, text("uptime")),
-            (signs::EVICTED, text("evictions")),
-        ])
+    fn signs(&self) -> Told {
+        signs::asked(&self.login.address, || {
+            let told = stats(&self.login)?;
+            let number = |name| figure(&told, name).map(Sign::from);
+            let marker = self.is_marked.then(|| self.has_marker()).transpose()?;
+            Ok(signs::known([
+                (sign::LIFE, number("pid")),
+                // By the monotonic clock.
+                (sign::UPTIME_S, number("uptime")),
+                (sign::EVICTED_ITEMS, number("evictions")),
+                (sign::FLUSHED_ITEMS, number("cmd_flush")),
+                (sign::MARKER, marker.map(Sign::from)),
+                (sign::LEASE_BY_CLOCK_MS, Some(0.into())),
+                (sign::OWN_NAMES, Some(true.into())),
+            ]))
+        })
+    }
+
+    fn finish(&self) -> Result<(), SetupError> {
+        if self.is_marked {
+            // It ends by itself.
+            let name = self.names.name(self.keys);
+            let words = [b"md ".as_slice(), &name, b" q\r\nmn\r\n"].concat();
+            drop(self.ask("md", &words, until_no_operation));
+        }
+        Ok(())
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -336,11 +404,7 @@ impl Wire for MemcachedWire {
 }
 
 /// We no longer owned the key when we released it.
-const LAPSED: CallError = CallError::saying(
-    RELEASE,
-    Errno::TIMEDOUT,
-    "the lease was over, or the key was evicted, before the release",
-);
+const LAPSED: CallError = CallError::lost(RELEASE);
 
 /// The line that `input` begins with.
 ///

@@ -20,7 +20,7 @@ use crate::login::{self, Credentials, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, secret, text};
 use crate::remote::Client;
-use crate::signs::{self, Signs};
+use crate::signs::{self, Sign, Told, sign};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, LockCapabilities};
 use crate::wire::{Decoded, Reply};
@@ -155,11 +155,16 @@ impl Target for Nats {
         self.remove_leftovers()
     }
 
-    fn signs(&self) -> Signs {
-        let session = self.server.session().ok();
-        // It gives itself a new name at each start.
-        let name = session.and_then(|s| Some(s.info["server_id"].as_str()?.to_owned()));
-        signs::known([(signs::STARTED, name)])
+    fn signs(&self) -> Told {
+        signs::asked(&self.server.0.address, || {
+            let session = self.server.session()?;
+            // It gives itself a new name at each start.
+            let name = session.info["server_id"].as_str().map(str::to_owned);
+            Ok(signs::known([
+                (sign::LIFE, name.map(Into::into)),
+                (sign::OWN_NAMES, Some(Sign::Flag(true))),
+            ]))
+        })
     }
 
     fn facts(&self) -> Facts {

@@ -12,7 +12,7 @@ use crate::names::Names;
 use crate::postgres_try;
 use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
 use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Signs};
+use crate::signs::{self, Sign, Told, sign};
 use crate::table::{Entry, LockCapabilities};
 use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
 use jostle_sys::clock::monotonic;
@@ -110,8 +110,36 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
-    fn signs(&self) -> Signs {
-        self.told().unwrap_or_default()
+    /// Who answers is no PostgreSQL if the process that serves the session is another than it
+    /// says. A pooler that gives each transaction a session of its own gives ours another one
+    /// while a second session has that of before.
+    fn signs(&self) -> Told {
+        const ASKED: &str = "select pg_backend_pid() || ' ' || (extract(epoch from clock_timestamp()) * \
+                             1000)::bigint || ' ' || extract(epoch from clock_timestamp() - \
+                             pg_postmaster_start_time())::bigint || ' ' || pg_postmaster_start_time()";
+        signs::asked(&self.login.address, || {
+            let mut opened = session::open(&self.login)?;
+            let asked_ns = monotonic();
+            let said = session::ask(&mut opened.client, ASKED)?;
+            let mut words = said.splitn(4, ' ');
+            let mut next = || words.next().unwrap_or_default().to_owned();
+            let (process, wall_ms, uptime_s, life) = (next(), next(), next(), next());
+            let is_other = opened.backend.is_some_and(|pid| pid.to_string() != process);
+            let number = |text: &str| text.parse::<u64>().ok();
+            let kept = is_other.then(|| self.keeps_its_process(&mut opened.client, &process));
+            Ok(signs::known([
+                (sign::LIFE, Some(life.into())),
+                (sign::UPTIME_S, number(&uptime_s).map(Sign::from)),
+                (sign::POOLER, Some(is_other.into())),
+                (sign::ONE_BACKEND, kept.flatten().map(Sign::from)),
+                (
+                    sign::WALL_CLOCK_MS,
+                    number(&wall_ms).map(|ms| signs::ahead(asked_ns, ms)),
+                ),
+                (sign::LEASE_BY_CLOCK_MS, Some(0.into())),
+                (sign::OWN_NAMES, Some(true.into())),
+            ]))
+        })
     }
 
     /// The version: 15.018 for 15.18.
@@ -126,25 +154,14 @@ fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
 }
 
 impl<const POLLED: bool> Advisory<POLLED> {
-    /// Who answers is no PostgreSQL if the process that serves the session is another than it
-    /// says.
-    fn told(&self) -> Result<Signs, SetupError> {
-        const ASKED: &str = "select pg_backend_pid() || ' ' || (extract(epoch from clock_timestamp()) * \
-                             1000)::bigint || ' ' || pg_postmaster_start_time()";
-        let mut opened = session::open(&self.login)?;
-        let asked_ns = monotonic();
-        let said = session::ask(&mut opened.client, ASKED)?;
-        let mut words = said.splitn(3, ' ');
-        let mut next = || words.next().unwrap_or_default().to_owned();
-        let (process, wall_ms, started) = (next(), next(), next());
-        let other = opened.backend.is_some_and(|pid| pid.to_string() != process);
-        let pooler = if other { "a pooler" } else { "" };
-        let wall_ms = wall_ms.parse().ok().map(|ms| signs::ahead(asked_ns, ms));
-        Ok(signs::known([
-            (signs::STARTED, Some(started)),
-            (signs::POOLER, Some(pooler.to_owned())),
-            (signs::WALL_CLOCK, wall_ms),
-        ]))
+    /// Whether a session keeps its process while another one is in a transaction; None where
+    /// that cannot be asked.
+    fn keeps_its_process(&self, session: &mut Client, process: &str) -> Option<bool> {
+        let mut other = session::open(&self.login).ok()?.client;
+        session::ask(&mut other, "begin").ok()?;
+        session::ask(&mut other, "select pg_backend_pid()").ok()?;
+        let now = session::ask(session, "select pg_backend_pid()").ok()?;
+        Some(now == process)
     }
 }
 

@@ -2,6 +2,7 @@
 //! differ in whom a lock belongs to.
 
 use crate::file_set::{Access, FileSet, Opened};
+use crate::signs::Signs;
 use crate::table::Entry;
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, ofd, posix};
 use jostle_model::plan::Range;
@@ -14,6 +15,7 @@ use std::os::fd::BorrowedFd;
 pub struct RecordLocks<const OF_PROCESS: bool> {
     files: FileSet,
     range: Range,
+    workers: usize,
 }
 
 impl<const OF_PROCESS: bool> RecordLocks<OF_PROCESS> {
@@ -44,6 +46,7 @@ impl<const OF_PROCESS: bool> Target for RecordLocks<OF_PROCESS> {
         Ok(RecordLocks {
             files: FileSet::prepare(setup, Self::ENTRY.name, Access::Write, probe)?,
             range: setup.range,
+            workers: setup.workers,
         })
     }
 
@@ -56,8 +59,10 @@ impl<const OF_PROCESS: bool> Target for RecordLocks<OF_PROCESS> {
     }
 
     /// Who has a lock of this kind, of either holder: they exclude each other.
-    fn owners(&self) -> Option<Vec<(u32, String)>> {
-        Some(self.files.owners(OwnedBy::Record))
+    fn owners(&self) -> Option<Signs> {
+        let last = bytes(self.range, self.workers.saturating_sub(1));
+        let wanted = [0, (last.start + last.len - 1) as i64];
+        Some(self.files.owners(OwnedBy::Record, wanted))
     }
 }
 

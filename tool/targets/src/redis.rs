@@ -6,10 +6,10 @@
 use crate::argument;
 use crate::keeping::whole_millis;
 use crate::login::{self, Login};
-use crate::names::Names;
+use crate::names::{self, Names};
 use crate::program::{Ground, LaunchRecipe, Program, Words};
 use crate::remote::{Client, RemoteLock, info_figure, info_text};
-use crate::signs::{self, Signs};
+use crate::signs::{self, NoSigns, Sign, Told, sign};
 use crate::strangers::strangers;
 use crate::table::{Entry, LockCapabilities};
 use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
@@ -19,7 +19,6 @@ use crate::{
 };
 use jostle_resp::request::encode;
 use jostle_sys::clock::monotonic;
-use jostle_sys::files::Errno;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::time::Duration;
@@ -65,6 +64,9 @@ pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
     /// Between two tries.
     const POLL_NS: Option<u64>;
 
+    /// Keys that each release deletes.
+    const DELETIONS: u64;
+
     /// As [`Target::join`].
     ///
     /// # Errors
@@ -82,6 +84,9 @@ pub struct On<R> {
     pub(crate) lease_ms: u64,
     run: u64,
     version: Option<f64>,
+    /// When a key was put beside the locks, which tells whether others remove keys of ours;
+    /// None without one.
+    marked_ns: Option<u64>,
     recipe: PhantomData<R>,
 }
 
@@ -135,6 +140,8 @@ impl Recipe for Documented {
 
     const POLL_NS: Option<u64> = Some(POLL_NS);
 
+    const DELETIONS: u64 = 1;
+
     fn join(server: &Redis, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
         let mut client = server.client()?;
         let wire = RedisWire {
@@ -163,6 +170,26 @@ impl<R: Recipe> On<R> {
     pub(crate) fn client(&self) -> Result<Client, SetupError> {
         Client::admitted(&self.login)
     }
+
+    /// Behind the last lock's.
+    fn marker(&self) -> [u8; names::BYTES] {
+        self.names.name(self.keys)
+    }
+
+    fn put_marker(&self) -> Option<u64> {
+        let lease_ms = LONG_LEASE.as_millis().to_string();
+        let words: [&[u8]; 5] = [b"SET", &self.marker(), b"", b"PX", lease_ms.as_bytes()];
+        let put = self.client().and_then(|mut client| client.ask(&words));
+        put.is_ok_and(|said| said == b"OK").then(monotonic)
+    }
+
+    /// Whether the marker is there; None without one, and when its own lease may be over.
+    fn has_marker(&self, client: &mut Client) -> Option<bool> {
+        let put_ns = self.marked_ns?;
+        let found = client.command(&[b"GET", &self.marker()]).ok()?;
+        let is_sure = monotonic() - put_ns < LONG_LEASE.as_nanos() as u64 / 2;
+        is_sure.then_some(found.is_some())
+    }
 }
 
 impl<R: Recipe> Target for On<R> {
@@ -180,10 +207,19 @@ impl<R: Recipe> Target for On<R> {
             keys: setup.keys,
             lease_ms: whole_millis(setup.lease_or(USUAL_LEASE, LONG_LEASE)),
             run: setup.seed,
+            marked_ns: None,
             recipe: PhantomData,
         };
         // It may lack what the recipe needs.
-        R::join(&server, 0).map(|_| server)
+        R::join(&server, 0)?;
+        Ok(On {
+            // Hosts end at different times, and have the same names.
+            marked_ns: match setup.common_name {
+                None => server.put_marker(),
+                Some(_) => None,
+            },
+            ..server
+        })
     }
 
     fn join(&self, worker: usize) -> Result<R::Lock, SetupError> {
@@ -194,8 +230,10 @@ impl<R: Recipe> Target for On<R> {
     /// end.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut client = self.client()?;
-        for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
-            let last = self.keys.min(first + REMOVED_AT_ONCE);
+        // The marker stands behind the last lock's.
+        let keys = self.keys + 1;
+        for first in (0..keys).step_by(REMOVED_AT_ONCE) {
+            let last = keys.min(first + REMOVED_AT_ONCE);
             let names: Vec<_> = (first..last).map(|key| self.names.name(key)).collect();
             let mut words: Vec<&[u8]> = vec![b"UNLINK"];
             words.extend(names.iter().map(|name| name.as_slice()));
@@ -212,34 +250,55 @@ impl<R: Recipe> Target for On<R> {
         ])
     }
 
-    fn strangers(&self) -> Vec<String> {
-        strangers(self.client())
+    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
+        strangers(&self.login.address, self.client())
     }
 
     /// As far as INFO has them: the server's time only since version 7.
-    fn signs(&self) -> Signs {
-        let asked_ns = monotonic();
-        let info = self
-            .client()
-            .and_then(|mut client| client.ask(&[b"INFO", b"all"]));
-        let info = info.unwrap_or_default();
-        // A DEL of another client cannot be told from those of the release scripts.
-        let calls = |name: &str| {
-            let told = info_text(&info, name)?.strip_prefix("calls=")?;
-            told.split(',').next()?.parse::<u64>().ok()
-        };
-        let flushes = ["cmdstat_flushall", "cmdstat_flushdb"].map(calls);
-        let removed: u64 = flushes.into_iter().flatten().sum();
-        let text = |name: &str| info_text(&info, name).map(str::to_owned);
-        let wall_us = info_figure(&info, "server_time_usec");
-        let wall_ms = wall_us.map(|us| signs::ahead(asked_ns, us / 1_000));
-        let removed = (!info.is_empty()).then(|| removed.to_string());
-        signs::known([
-            (signs::STARTED, text("run_id")),
-            (signs::EVICTED, text("evicted_keys")),
-            (signs::REMOVED, removed),
-            (signs::WALL_CLOCK, wall_ms),
-        ])
+    fn signs(&self) -> Told {
+        signs::asked(&self.login.address, || {
+            let mut client = self.client()?;
+            let asked_ns = monotonic();
+            let info = client.ask(&[b"INFO", b"all"])?;
+            let calls = |names: [&str; 2]| -> Option<Sign> {
+                let of = |name| {
+                    let told = info_text(&info, name)?.strip_prefix("calls=")?;
+                    told.split(',').next()?.parse::<u64>().ok()
+                };
+                // A command that was never called has no line.
+                Some(names.into_iter().filter_map(of).sum::<u64>().into())
+            };
+            let text = |name| info_text(&info, name).map(|text| text.to_owned().into());
+            let number = |name| info_figure(&info, name).map(Sign::from);
+            let wall_us = info_figure(&info, "server_time_usec");
+            let wall_ms = wall_us.map(|us| signs::ahead(asked_ns, us / 1_000));
+            Ok(signs::known([
+                (sign::LIFE, text("run_id")),
+                (sign::UPTIME_S, number("uptime_in_seconds")),
+                (sign::EVICTED, number("evicted_keys")),
+                (
+                    sign::FLUSHED,
+                    calls(["cmdstat_flushall", "cmdstat_flushdb"]),
+                ),
+                (sign::DELETED, calls(["cmdstat_del", "cmdstat_unlink"])),
+                (sign::DELETED_EACH, Some(R::DELETIONS.into())),
+                (sign::MARKER, self.has_marker(&mut client).map(Sign::from)),
+                (sign::WALL_CLOCK_MS, wall_ms),
+                (sign::LEASE_BY_CLOCK_MS, Some(self.lease_ms.into())),
+                (sign::OWN_NAMES, Some(true.into())),
+            ]))
+        })
+    }
+
+    fn finish(&self) -> Result<(), SetupError> {
+        if self.marked_ns.is_some() {
+            // It ends by itself.
+            let removed = self
+                .client()
+                .and_then(|mut client| client.command(&[b"UNLINK", &self.marker()]));
+            drop(removed);
+        }
+        Ok(())
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -373,9 +432,5 @@ impl Wire for RedisWire {
     }
 }
 
-/// The key no longer existed when we released it.
-const LAPSED: CallError = CallError::saying(
-    SCRIPT,
-    Errno::TIMEDOUT,
-    "the lease was over before the release",
-);
+/// The key no longer existed when we released it, or had another value.
+const LAPSED: CallError = CallError::lost(SCRIPT);

@@ -101,6 +101,9 @@ impl Recipe for Library {
 
     const POLL_NS: Option<u64> = None;
 
+    /// The lock's, and its latch's.
+    const DELETIONS: u64 = 2;
+
     /// On a connection that knows the scripts, and on which messages may come.
     fn join(server: &Redisson, _worker: usize) -> Result<SteppedLock<RedissonWire>, SetupError> {
         let mut client = server.client()?;

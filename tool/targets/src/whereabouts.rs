@@ -17,18 +17,26 @@ impl Spec {
     /// another machine, if jostle launches it, or if there is no server.
     pub fn address(&self) -> Option<Address> {
         let argument = self.argument.as_deref()?;
-        let named = authority(argument).map(|authority| (authority, port(authority)));
-        match named {
-            Some((_, port)) if !self.is_elsewhere() => {
-                let usual = crate::requests(self.entry).and_then(|target| target.usual_port);
-                port.or(usual).map(Address::Port)
-            }
-            Some(_) => None,
+        match authority(argument) {
+            Some(_) if self.is_elsewhere() => None,
+            Some(_) => self.port().map(Address::Port),
             None if SOCKETS.contains(&self.entry.family) && argument.starts_with('/') => {
                 Some(Address::Unix(argument.to_owned()))
             }
             None => None,
         }
+    }
+
+    /// The port of its server where that has an address of another machine, which may be another
+    /// network namespace of this one.
+    pub fn port_elsewhere(&self) -> Option<u16> {
+        self.port().filter(|_| self.is_elsewhere())
+    }
+
+    fn port(&self) -> Option<u16> {
+        let named = authority(self.argument.as_deref()?)?;
+        let usual = || crate::requests(self.entry)?.usual_port;
+        port(named).or_else(usual)
     }
 
     /// Whether its server is reached over the loopback interface, as launched servers are.

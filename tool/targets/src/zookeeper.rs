@@ -16,7 +16,7 @@ use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
-use crate::signs::{self, Signs};
+use crate::signs::{self, NoSigns, Sign, Told, sign};
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, LockCapabilities};
 use crate::{
@@ -184,7 +184,7 @@ impl Target for Zookeeper {
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
-    fn signs(&self) -> Signs {
+    fn signs(&self) -> Told {
         let (silent, spoke): (Vec<&Address>, Vec<&Address>) = self
             .servers
             .all()
@@ -195,10 +195,14 @@ impl Target for Zookeeper {
             session::line(&told, "Mode") == Some("leader")
         });
         let silent: Vec<String> = silent.into_iter().map(Address::to_string).collect();
-        signs::known([
-            (signs::LEADER, leader.map(Address::to_string)),
-            (signs::SILENT, Some(silent.join(", "))),
-        ])
+        if silent.len() == self.servers.all().len() {
+            return Err(NoSigns::Silent(silent.join(", ")));
+        }
+        Ok(signs::known([
+            (sign::LEADER, leader.map(|leader| leader.to_string().into())),
+            (sign::SILENT_MEMBERS, Some(Sign::Texts(silent))),
+            (sign::OWN_NAMES, Some(true.into())),
+        ]))
     }
 
     fn facts(&self) -> Facts {

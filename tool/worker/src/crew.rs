@@ -224,12 +224,12 @@ impl Crew<'_> {
     }
 
     pub(crate) fn leave(&self, page: &Page<'_>, done: Result<(), CallError>) -> bool {
-        page.set(Word::PendingSince, 0);
         self.count_to_the_end(page);
         match done {
             Ok(()) => page.set(Word::Stage, Stage::Done as u64),
-            Err(error) => page.fail(error.errno, &error.to_string()),
+            Err(error) => page.failed(&error, self.clock.now()),
         }
+        page.set(Word::PendingSince, 0);
         self.await_dismissal();
         done.is_ok()
     }

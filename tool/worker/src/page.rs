@@ -15,7 +15,7 @@ use crate::order::{Merged, SliceData, Total};
 use jostle_model::record::{Buckets, Count};
 use jostle_stats::histogram;
 use jostle_sys::shared::{LINE, Region};
-use jostle_targets::Traffic;
+use jostle_targets::{CallError, Traffic};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Slices of the window.
@@ -119,6 +119,10 @@ pub enum Word {
     Stamped,
     /// Stamped grants that were contended.
     Contended,
+    /// Time within the window from their attempts to the releases that made way for them.
+    BlockedNs,
+    /// Grants within the window to another worker than the one before.
+    OwnerChanges,
     /// Attempts that their timeout ended.
     Timeouts,
     /// Tries that were refused.
@@ -135,6 +139,15 @@ pub enum Word {
     ReadersSeen,
     /// See `ReadersSeen`.
     ReadersAll,
+    /// Stamp of its latest grant; zero: it has none.
+    GrantedAt,
+    /// Stamp of the failure that ended it.
+    FailedAt,
+    /// Time from its latest grant to a release that failed; zero: no release did, or the grant
+    /// has no stamp.
+    HeldFor,
+    /// One if that release found the lock lost.
+    FoundLost,
     /// Errno of the call that failed.
     Errno,
     /// Bytes of the message.
@@ -495,6 +508,17 @@ impl<'a> Page<'a> {
         self.write_message(message);
         self.set(Word::Errno, errno.unsigned_abs().into());
         self.set(Word::Stage, Stage::Failed as u64);
+    }
+
+    /// Leaves the failed call that ended the worker at this stamp.
+    pub(crate) fn failed(&self, error: &CallError, now: u64) {
+        let granted = self.get(Word::GrantedAt);
+        if self.get(Word::PendingSince) == 0 && granted > 0 {
+            self.set(Word::HeldFor, now.saturating_sub(granted));
+        }
+        self.set(Word::FoundLost, error.is_lost().into());
+        self.set(Word::FailedAt, now);
+        self.fail(error.errno, &error.to_string());
     }
 
     fn write_message(&self, message: &str) {

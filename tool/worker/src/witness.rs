@@ -24,7 +24,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
 };
 
-/// Readers that a writer looks at, at most; above, a random choice of as many.
+/// Readers that a writer looks at, at most; above, as many that follow one drawn at random.
 const LOOK_AT: usize = 64;
 
 /// The words of a lock's line.
@@ -106,6 +106,21 @@ impl Witness {
             workers,
             readers_at: shared.then_some(lines * LOCK_BYTES),
         })
+    }
+
+    /// The exclusive owners that are inside now, by their marks.
+    pub fn inside(&self) -> Vec<usize> {
+        /// Of many lines the first ones.
+        const LINES: usize = 4096;
+        let lines = (self.readers_at.unwrap_or(self.region.len()) / LOCK_BYTES).min(LINES);
+        let owner = |line: usize| {
+            let words = self.region.words64(line * LOCK_BYTES, LOCK_BYTES / 8);
+            words[LineWord::Owner as usize].load(Relaxed)
+        };
+        let owners = (0..lines).map(owner);
+        owners
+            .filter_map(|mark| (mark as usize).checked_sub(1))
+            .collect()
     }
 
     /// Maps the lines into the calling process, of many the first ones.
@@ -259,12 +274,14 @@ impl<'a> Guard<'a> {
         self.page.add(Word::ReadersAll, all as u64);
         self.page.add(Word::ReadersSeen, looks as u64);
         let mut met = None;
+        // Each reader is looked at once at most: 64 that are drawn one by one from 65 are only
+        // 41 different ones.
+        let first = match all <= LOOK_AT {
+            true => 0,
+            false => self.rng.below(all as u64) as usize,
+        };
         for look in 0..looks {
-            let reader = if all <= LOOK_AT {
-                look
-            } else {
-                self.rng.below(all as u64) as usize
-            };
+            let reader = (first + look) % all;
             if self.reader(index, reader).load(Acquire) != 0 {
                 met = Some(reader);
             }
@@ -379,20 +396,21 @@ impl<'a> Guard<'a> {
 
     /// Continues or begins our streak on this lock and returns its length.
     /// `attempt` and `grant` are stamps, zero where this operation has none;
-    /// a streak that began before `opens` begins anew.
+    /// a streak that began before `opens` begins anew. True if another owned the lock before.
     #[inline(always)]
-    pub(crate) fn streak(&self, key: usize, attempt: u64, grant: u64, opens: u64) {
+    pub(crate) fn streak(&self, key: usize, attempt: u64, grant: u64, opens: u64) -> bool {
         if self.trespassing || self.witness.cover == Cover::Neighbours {
-            return;
+            return false;
         }
         let line = self.line(*self.witness.lines(self.worker, key).start());
         let own = self.worker as u64 + 1;
         let (length, first) = (line.get(LineWord::Streak), line.get(LineWord::StreakFirst));
-        if line.get(LineWord::LastWorker) == own && first >= opens {
+        let changed = line.get(LineWord::LastWorker) != own;
+        if !changed && first >= opens {
             line.set(LineWord::Streak, length + 1);
             self.page.raise(Word::Streak, length + 1);
         } else {
-            if line.get(LineWord::LastWorker) != own && attempt > 0 && first >= opens {
+            if changed && attempt > 0 && first >= opens {
                 let waited = waited_through(length, first, line.get(LineWord::StreakLast), attempt);
                 self.page.raise(Word::StreakWaited, waited);
             }
@@ -402,6 +420,7 @@ impl<'a> Guard<'a> {
             self.page.raise(Word::Streak, 1);
         }
         line.set(LineWord::StreakLast, grant);
+        changed
     }
 }
 
@@ -499,6 +518,28 @@ mod tests {
         });
     }
 
+    /// 98 % were printed of 65 workers where 63 % were looked at.
+    #[test]
+    fn of_many_readers_a_writer_sees_the_share_that_is_stated() {
+        const ALL: usize = 65;
+        let shared = Shared::new(ALL).unwrap();
+        let witness = Witness::new(1, ALL, Range::Same, true, true).unwrap();
+        let mut reader = witness.guard(7, shared.page(7), 1);
+        reader.enter(0, Mode::Shared);
+        let page = shared.page(0);
+        let mut writer = witness.guard(0, page, 1);
+        for _ in 0..1_000 {
+            writer.enter(0, Mode::Exclusive);
+            writer.leave(0, Mode::Exclusive);
+        }
+        let [seen, all, met] = [Word::ReadersSeen, Word::ReadersAll, Word::Overlaps]
+            .map(|word| shared.page(0).get(word) as f64);
+        assert!(
+            (seen / all - met / 1_000.0).abs() < 0.02,
+            "{seen} {all} {met}"
+        );
+    }
+
     #[test]
     fn neighbours_collide_where_ranges_overlap_and_others_do_not() {
         run(Range::Overlap, false, |witness, shared| {
@@ -522,10 +563,10 @@ mod tests {
             );
             first.streak(0, 5, 10, 15); // before the window
             first.streak(0, 15, 20, 15); // clipped: a new one
-            first.streak(0, 25, 30, 15);
+            assert!(!first.streak(0, 25, 30, 15));
             first.streak(0, 35, 40, 15);
             assert_eq!(shared.page(0).get(Word::Streak), 3);
-            second.streak(0, 18, 50, 15); // waited through all three
+            assert!(second.streak(0, 18, 50, 15)); // waited through all three
             assert_eq!(shared.page(1).get(Word::StreakWaited), 3);
             first.streak(0, 45, 60, 15);
             assert_eq!(shared.page(0).get(Word::StreakWaited), 1);

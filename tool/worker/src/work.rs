@@ -4,7 +4,7 @@
 
 use crate::crew::Crew;
 use crate::order::{Merged, RunData, RunOrder};
-use jostle_targets::signs::Signs;
+use jostle_targets::signs::{NoSigns, Signs, Told};
 use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -39,17 +39,23 @@ pub trait Work: Sync {
     fn finish(&self) -> Result<(), SetupError>;
 
     /// As [`jostle_targets::Target::strangers`].
-    fn strangers(&self) -> Vec<String> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// Why there is no list of them.
+    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
+        Err(NoSigns::NotAsked)
     }
 
     /// As [`jostle_targets::Target::signs`].
-    fn signs(&self) -> Signs {
-        Signs::new()
+    ///
+    /// # Errors
+    /// Why the server says nothing.
+    fn signs(&self) -> Told {
+        Err(NoSigns::NotAsked)
     }
 
     /// As [`jostle_targets::Target::owners`].
-    fn owners(&self) -> Option<Vec<(u32, String)>> {
+    fn owners(&self) -> Option<Signs> {
         None
     }
 

@@ -11,7 +11,7 @@ use crate::workloads::locking::{Handle, LockOrder, Locking};
 use crate::workloads::requests::{self, Requesting};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
-use jostle_targets::signs::Signs;
+use jostle_targets::signs::{NoSigns, Signs, Told};
 use jostle_targets::{CallError, Entry, ServerFigures, Setup, SetupError};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -190,15 +190,15 @@ impl Work for Locking<'_> {
         self.door.locks().finish()
     }
 
-    fn strangers(&self) -> Vec<String> {
+    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
         self.door.locks().strangers()
     }
 
-    fn signs(&self) -> Signs {
+    fn signs(&self) -> Told {
         self.door.locks().signs()
     }
 
-    fn owners(&self) -> Option<Vec<(u32, String)>> {
+    fn owners(&self) -> Option<Signs> {
         self.door.locks().owners()
     }
 

@@ -106,11 +106,7 @@ impl Tools {
             zigbuild.args(feature.map(|feature| format!("--features={package}/{feature}")));
         }
         let (rust_target, _) = triple.split_once('.').unwrap_or((triple, ""));
-        let name = rust_target.to_uppercase().replace('-', "_");
-        zigbuild.env(
-            format!("CARGO_TARGET_{name}_LINKER"),
-            linker(target, rust_target)?,
-        );
+        zigbuild.env(linker_variable(rust_target), linker(target, rust_target)?);
         if programs.contains(&MPI_PROGRAM) {
             // bindgen reads Open MPI's header, and cargo-zigbuild takes the folders of the
             // system's headers away from it. zig's are there instead, but not the compiler's.
@@ -135,16 +131,28 @@ fn package_of(program: &str) -> (&'static str, Option<&'static str>) {
     }
 }
 
+/// The variable of cargo that names the linker for a target.
+fn linker_variable(rust_target: &str) -> String {
+    let name = rust_target.to_uppercase().replace('-', "_");
+    format!("CARGO_TARGET_{name}_LINKER")
+}
+
+/// That variable, and the processor's own compiler.
+pub(super) fn own_linker(target: &Target) -> (String, String) {
+    let gnu = match target.arch == std::env::consts::ARCH {
+        true => "cc".to_owned(),
+        false => format!("{}-linux-gnu-gcc", target.arch),
+    };
+    (linker_variable(&target.triple()), gnu)
+}
+
 /// Writes the program that links, and gives its path. Most are linked by zig, which
 /// cargo-zigbuild names in `CC_<target>`. The linker script of `jostle-call` is for GNU's
 /// linker (procd/server/build.rs), and `jostle-mpi` is linked with this machine's Open MPI
 /// and C library, which are tied to their release of Debian: these two are left to the
 /// processor's own compiler. So all are made by one call of cargo, and share all crates.
 fn linker(target: &Target, rust_target: &str) -> anyhow::Result<PathBuf> {
-    let gnu = match target.arch == std::env::consts::ARCH {
-        true => "cc".to_owned(),
-        false => format!("{}-linux-gnu-gcc", target.arch),
-    };
+    let (_, gnu) = own_linker(target);
     let zig = rust_target.replace('-', "_");
     let script = format!(
         "#!/bin/sh\n\

@@ -21,7 +21,7 @@ mod tarball;
 mod wheel;
 
 use anyhow::{Context, bail};
-use jostle_testbed::{packages, shell};
+use jostle_testbed::{packages, shell, test_programs};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -237,7 +237,50 @@ pub(crate) fn check_packaging() -> anyhow::Result<()> {
     sums::write(&out)?;
     sums::verify(&out)?;
     check::unpacked(&packing, &out, place.path())?;
-    report(&out)
+    report(&out)?;
+    check_thin_client(&TARGETS[1])
+}
+
+/// The thin client has an entry point and system calls of its own for each processor: its tests
+/// run with that of another one, under qemu's emulation, against this machine's engine.
+fn check_thin_client(target: &Target) -> anyhow::Result<()> {
+    let (start, triple) = (std::time::Instant::now(), target.triple());
+    shell::run(Command::new("rustup").args(["target", "add", &triple]))?;
+    let mut build = shell::cargo(&["build", "--quiet", "--release", "--package=jostle-procd"]);
+    build.args([
+        "--bin=jostle-call",
+        "--no-default-features",
+        "--target",
+        &triple,
+    ]);
+    let (linker, program) = build::own_linker(target);
+    shell::run(build.env(linker, program))?;
+    let client = shell::target_directory()
+        .join(&triple)
+        .join("release/jostle-call");
+    elf::must_be_static(&client)?;
+    let mut ran = 0;
+    for program in test_programs::build(&shell::EVERYTHING)? {
+        let arguments = ["calls::the_thin_client"];
+        if program.to_string() == "server/live" && !program.list(&arguments)?.is_empty() {
+            ran += 1;
+            shell::run(
+                program
+                    .command(&arguments)
+                    .env("JOSTLE_CALL_AARCH64", &client),
+            )?;
+        }
+    }
+    anyhow::ensure!(
+        ran == 1,
+        "{ran} test programs have the tests of the thin client"
+    );
+    let took_s = start.elapsed().as_secs_f64();
+    println!(
+        "{took_s:>6.1} s  {}: the thin client, under emulation",
+        target.arch
+    );
+    Ok(())
 }
 
 /// Seconds since 1970: `SOURCE_DATE_EPOCH`, else the last commit's time.

@@ -182,6 +182,21 @@ pub fn throttled(cpu_stats: &[PathBuf]) -> Throttled {
     sum
 }
 
+/// Whether the freezer keeps another process from running, by its own group or one above.
+pub fn is_frozen(pid: u32) -> bool {
+    is_frozen_below(Path::new("/"), &pid.to_string())
+}
+
+fn is_frozen_below(root: &Path, process: &str) -> bool {
+    let (version, groups) = groups_of(root, process, "freezer");
+    // The state of a group is that of the groups above, too.
+    let read = |file: &str| slurp(groups.first()?, file);
+    match version {
+        Version::V1 => read("freezer.state").is_some_and(|state| state.trim() != "THAWED"),
+        Version::V2 => read("cgroup.events").is_some_and(|text| keyed(&text, "frozen") == Some(1)),
+    }
+}
+
 /// The cpu.stat of each group of another process that has a quota, its parents included.
 pub fn cpu_stats_of(pid: u32) -> Vec<PathBuf> {
     cpu_stats(Path::new("/"), &pid.to_string())

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LockLost, Locks, NoAnswer, NotGranted, Refused } from "../index.js";
 import { Term } from "../term.js";
-import { eventually } from "./service.js";
+import { Daemon, eventually } from "./service.js";
 import { inEach, inWorld } from "./world.js";
 
 describe("jostle-lock", { concurrency: 8 }, () => {
@@ -21,6 +21,18 @@ describe("jostle-lock", { concurrency: 8 }, () => {
         await daemon.settles();
       }
     }));
+
+  test("without a password it tells what to give", async () => {
+    const daemon = await Daemon.start({ JOSTLED_PASSWORD: "secret" });
+    try {
+      const options = { host: "127.0.0.1", port: daemon.port };
+      await assert.rejects(new Locks(options).acquire("job"), (error) =>
+        error instanceof Refused && error.message.startsWith("NOAUTH give user and password"));
+      await (await new Locks({ ...options, password: "secret" }).acquire("job")).release();
+    } finally {
+      await daemon.close();
+    }
+  });
 
   test("five take turns", () =>
     inWorld(async ({ locks }) => {

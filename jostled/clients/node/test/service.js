@@ -14,11 +14,12 @@ export async function eventually(what, test) {
 }
 
 export class Daemon {
-  static async start() {
+  static async start(env = {}) {
     const built = fileURLToPath(new URL("../../../../target/debug/jostled", import.meta.url));
     const daemon = new Daemon();
     daemon.child = spawn(process.env.JOSTLED ?? built, ["--data", "none", "--listen", "127.0.0.1:0"], {
       stdio: ["ignore", "ignore", "pipe"],
+      env: { ...process.env, ...env },
     });
     daemon.ended = new Promise((end) => daemon.child.on("exit", end));
     for await (const line of createInterface(daemon.child.stderr)) {

@@ -4,7 +4,7 @@ import asyncio
 
 import redis.asyncio
 
-from ._terms import NoAnswer, Refused, own_connection
+from ._terms import NoAnswer, own_connection, refused
 
 
 class Line:
@@ -25,7 +25,7 @@ class Line:
         try:
             replies = await asyncio.wait_for(self._exchange(commands), limit_s)
         except (redis.ResponseError, redis.AuthenticationError) as error:
-            raise Refused(str(error)) from error  # It is about the connection.
+            raise refused(error) from error  # It is about the connection.
         except (redis.RedisError, OSError, asyncio.TimeoutError) as error:
             await self.close()
             late = f"no answer to {commands[0][0]} in time"
@@ -35,7 +35,7 @@ class Line:
             raise
         for reply in replies:
             if isinstance(reply, redis.ResponseError):
-                raise Refused(str(reply)) from reply
+                raise refused(reply) from reply
         return replies
 
     async def _exchange(self, commands):

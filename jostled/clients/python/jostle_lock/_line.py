@@ -5,7 +5,7 @@ import time
 
 import redis
 
-from ._terms import NoAnswer, Refused, own_connection
+from ._terms import NoAnswer, own_connection, refused
 
 
 class Line:
@@ -27,7 +27,7 @@ class Line:
             self._connection.send_packed_command(self._connection.pack_commands(commands))
             replies = [self._reply(words[0], end, limit_s) for words in commands]
         except (redis.ResponseError, redis.AuthenticationError) as error:
-            raise Refused(str(error)) from error  # It is about the connection.
+            raise refused(error) from error  # It is about the connection.
         except (redis.RedisError, OSError) as error:
             self.close()
             raise NoAnswer(str(error)) from error
@@ -36,7 +36,7 @@ class Line:
             raise
         for reply in replies:
             if isinstance(reply, redis.ResponseError):
-                raise Refused(str(reply)) from reply
+                raise refused(reply) from reply
         return replies
 
     def _reply(self, command, end, limit_s):

@@ -43,6 +43,14 @@ class Refused(LockError):
     """The daemon answered with an error, whose text this is."""
 
 
+def refused(error):
+    """The Refused of a reply; names parts of the URL where it names commands of the protocol."""
+    text = str(error)  # Of some errors redis-py leaves out the first word.
+    if re.match("NOAUTH|HELLO must|Authentication required", text):
+        text = "NOAUTH give user and password: redis://USER:PASSWORD@HOST:PORT"
+    return Refused(text)
+
+
 def check_times(wait_s, ttl_s):
     """Refuses times that make no sense."""
     if wait_s is not None and not 0 <= wait_s < math.inf:

@@ -177,21 +177,21 @@ class Link:
             near.close()
             return
         loses = threading.Event()
-        back = threading.Thread(target=self._pump, args=(far, near, loses), daemon=True)
+        back = threading.Thread(target=self._pump, args=(far, near, loses, False), daemon=True)
         back.start()
-        self._pump(near, far, loses)
+        self._pump(near, far, loses, True)
         back.join()
         near.close()
         far.close()
 
-    def _pump(self, source, sink, loses):
+    def _pump(self, source, sink, loses, asks):
         """Forwards one direction until it ends; both end with it, as for a killed client."""
         try:
             while part := source.recv(65536):
                 self._whole.wait()
                 if loses.is_set():
                     break  # This is the answer.
-                if self._swallow is not None and self._swallow in part:
+                if asks and self._swallow is not None and self._swallow in part:
                     self._swallow = None
                     loses.set()
                 sink.sendall(part)

@@ -1,6 +1,7 @@
 """Locks with asyncio, against a daemon that is killed, stopped and cut off."""
 
 import asyncio
+import tempfile
 import unittest
 import unittest.mock
 
@@ -8,11 +9,19 @@ from aio_service import InEach, World, insist, until
 from jostle_lock import LockLost, NoAnswer, NotGranted, Refused
 from jostle_lock._aio_line import Line
 from jostle_lock.aio import Locks
-from service import often
+from service import PATIENT_S, Daemon, often
 
 
 class Quiet(unittest.IsolatedAsyncioTestCase):
     """Nothing goes wrong with the daemon."""
+
+    async def test_without_a_password_it_tells_what_to_give(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            print("secret", file=file, flush=True)
+            daemon = Daemon("--password-file", file.name)
+        self.addCleanup(daemon.close)
+        with self.assertRaisesRegex(Refused, "^NOAUTH give user and password"):
+            await Locks(daemon.url, timeout_s=PATIENT_S).acquire("job")
 
     async def test_a_lock_excludes_and_tokens_grow(self):
         async with World() as world:

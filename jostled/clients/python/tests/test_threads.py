@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import tempfile
 import threading
 import time
 import types
@@ -33,6 +34,16 @@ class Quiet(unittest.TestCase):
                     self.locks.acquire("job", wait_s=0.05)
             self.daemon.settles()
         self.assertEqual(tokens, sorted(set(tokens)))
+
+    def test_without_a_password_it_tells_what_to_give(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            print("secret", file=file, flush=True)
+            daemon = Daemon("--password-file", file.name)
+        self.addCleanup(daemon.close)
+        with self.assertRaisesRegex(Refused, "^NOAUTH give user and password"):
+            Locks(daemon.url, timeout_s=PATIENT_S).acquire("job")
+        url = daemon.url.replace("//", "//:secret@")
+        Locks(url, timeout_s=PATIENT_S).acquire("job").release()
 
     def test_threads_count_without_losing_a_step(self):
         counter, tokens = [0], []

@@ -47,7 +47,7 @@ impl Line {
         match self.exchange(limit, commands) {
             Ok(replies) => replies.into_iter().collect(),
             // It is about the connection: what the daemon says leaves it as it was.
-            Err(error) if is_answer(&error) => Err(Error::Refused(error.to_string())),
+            Err(error) if is_answer(&error) => Err(refused(&error)),
             Err(error) => {
                 self.state = State::Closed;
                 let command = commands.first().and_then(|words| words.first());
@@ -84,15 +84,24 @@ impl Line {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             connection.set_read_timeout(left.map(|left| left.max(Duration::from_millis(1))))?;
             replies.push(match connection.recv_response() {
-                Ok(Value::ServerError(error)) => Err(Error::Refused(error.to_string())),
+                Ok(Value::ServerError(error)) => Err(refused(&error)),
                 Ok(reply) => Ok(reply),
                 // The other replies are to be read, too.
-                Err(error) if is_answer(&error) => Err(Error::Refused(error.to_string())),
+                Err(error) if is_answer(&error) => Err(refused(&error)),
                 Err(error) => return Err(error),
             });
         }
         Ok(replies)
     }
+}
+
+/// [`Error::Refused`]; it names the URL's parts where the daemon names commands of the protocol.
+fn refused(error: &impl std::fmt::Display) -> Error {
+    let text = error.to_string();
+    Error::Refused(match text.contains("NOAUTH") {
+        true => "NOAUTH give user and password: redis://USER:PASSWORD@HOST:PORT".to_owned(),
+        false => text,
+    })
 }
 
 /// Whether the daemon said this, as opposed to nothing in time.

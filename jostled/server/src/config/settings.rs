@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jostle_daemon::{Size, file};
 use serde::Deserialize;
 
-use super::{AfterCrash, ConfigError};
+use super::{AfterCrash, Audited, ConfigError};
 use crate::log::{Format, Level};
 
 /// Flags of `jostled`, and keys of its file.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub max_ttl: Option<u64>,
 
     /// Accept a data directory that was copied, such as a restored backup: tokens go on
-    /// 2^40 later
+    /// 2^40 later, and locks are granted after --max-ttl
     #[arg(long)]
     #[serde(skip)]
     pub restored: bool,
@@ -89,14 +89,20 @@ pub struct Settings {
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<String>,
 
-    /// What is logged. Lines of the audit (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, wrong
-    /// passwords) always are. Default: info
+    /// What is logged. Lines of the audit (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, refused
+    /// logins) always are. Default: info
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<Level>,
 
     /// Lines of text, or JSON, an object a line. Default: text
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<Format>,
+
+    /// What else the audit logs, separated by commas: `locks` (each lock granted, and each
+    /// end of a hold with its cause), `logins` (accepted), `acl` (users that change).
+    /// Default: none of it
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub audit: Vec<Audited>,
 
     /// Connections at the same time. Default: 10000
     #[arg(long, value_name = "N")]
@@ -213,6 +219,9 @@ impl Settings {
             if mine.is_empty() {
                 *mine = other;
             }
+        }
+        if self.audit.is_empty() {
+            self.audit = file.audit;
         }
         self.busy_poll_always |= file.busy_poll_always;
         self

@@ -16,7 +16,7 @@ use crate::table::{BadImage, HashKey, TableImage, Time};
 
 /// The format's version. Increase it with every change to the types below and to
 /// [`TableImage`].
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MARK: &[u8; 8] = b"JOSTLEDH";
 const HEAD: usize = 8 + 4 + 8 + 8;
 
@@ -150,6 +150,8 @@ pub(crate) struct Transaction {
     /// As they are sent.
     pub(crate) requests: Vec<u8>,
     pub(crate) count: usize,
+    /// Bytes of the longest replies that they can have.
+    pub(crate) replies: usize,
     /// Something was wrong: EXEC will execute nothing.
     pub(crate) aborted: bool,
 }

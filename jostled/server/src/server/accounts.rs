@@ -4,9 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Server;
-use super::conn::Conn;
-use crate::table::{Enlist, Quota, Time};
+use super::conn::{Conn, Phase};
+use super::guesses::source;
+use crate::table::{Amounts, Enlist, Quota, Time};
 use crate::users::{self, User, Users};
+
+/// The share that one of several users may have of what is bounded for all: three
+/// quarters, so that no user can leave the others without.
+fn share(whole: u64) -> u64 {
+    whole - whole / 4
+}
 
 /// Why a login fails although the password is right.
 pub(super) enum LoginError {
@@ -51,13 +58,11 @@ impl Server {
             gone.into_iter()
                 .map(|account| (account, Default::default())),
         );
-        for (account, users::Quota { locks, waiters, .. }) in quotas {
-            let event = Quota {
-                account,
-                locks,
-                waiters,
-            };
-            self.step(event, now);
+        self.numbers.shared = users.are_several();
+        self.turn.fair = self.numbers.shared || users.open().is_none();
+        for (account, quota) in quotas {
+            let most = self.most_of(&quota);
+            self.step(Quota { account, most }, now);
         }
         self.config.users = users;
         for slot in 0..self.conns.len() {
@@ -65,6 +70,29 @@ impl Server {
                 self.renew_user(&mut conn);
                 self.conns[slot] = Some(conn);
             }
+        }
+    }
+
+    /// The bounds of a user with these rules in the table.
+    fn most_of(&self, quota: &users::Quota) -> Amounts {
+        let limits = &self.config.table;
+        let own = |rule: Option<u32>, whole| rule.unwrap_or_else(|| self.share(whole));
+        Amounts {
+            locks: quota.locks.unwrap_or(u32::MAX),
+            waiters: own(quota.waiters, limits.waiters),
+            sessions: own(quota.sessions, limits.sessions),
+            bytes: match self.numbers.shared {
+                true => share(limits.memory_bytes as u64),
+                false => u64::MAX,
+            },
+        }
+    }
+
+    /// One user's share of a bound; the only user has no share but all of it.
+    fn share(&self, whole: u32) -> u32 {
+        match self.numbers.shared {
+            true => share(whole.into()) as u32,
+            false => u32::MAX,
         }
     }
 
@@ -99,10 +127,9 @@ impl Server {
         let number = self.numbers.add(&user.name);
         let same = conn.user.is_some() && conn.user_number() == number;
         let place = usize::from(number);
-        if let Some(most) = user.quota.connections
-            && !same
-            && self.numbers.connections[place] >= most
-        {
+        let share = || self.share(self.doors.max_connections as u32);
+        let most = user.quota.connections.unwrap_or_else(share);
+        if !same && self.numbers.connections[place] >= most {
             return Err(LoginError::Quota(most));
         }
         self.forget_user(conn);
@@ -141,5 +168,48 @@ impl Server {
         // The new connection is counted already.
         let reserved = self.config.reserve_connections;
         known > self.doors.max_connections.saturating_sub(reserved)
+    }
+}
+
+impl Server {
+    /// Whether the password that a client gives is checked now. If not, its request waits.
+    pub(super) fn may_check(&mut self, conn: &mut Conn, now: Time) -> bool {
+        if matches!(conn.phase, Phase::Checked) {
+            conn.phase = Phase::Open;
+            return true;
+        }
+        let (source, fresh) = (source(conn), conn.wrong_passwords == 0);
+        let may = self.doors.guesses.admit(source, conn.id, fresh, now);
+        if !may {
+            conn.phase = Phase::Unchecked;
+            self.stats.commands -= 1;
+        }
+        may
+    }
+
+    /// Notes a right password.
+    pub(super) fn note_right(&mut self, conn: &Conn) {
+        self.doors.guesses.right(source(conn));
+    }
+
+    /// Lets clients whose turn has come give their passwords again.
+    pub(super) fn check_waiting(&mut self) {
+        let now = self.clock;
+        if self.doors.guesses.due().is_none_or(|due| due > now) {
+            return;
+        }
+        let (conns, turn) = (&mut self.conns, &mut self.turn);
+        self.doors.guesses.turns(now, |client| {
+            let conn = conns[client.slot()].as_mut();
+            let waits = |conn: &&mut Box<Conn>| {
+                conn.id == client && matches!(conn.phase, Phase::Unchecked) && !conn.intake.hung_up
+            };
+            let Some(conn) = conn.filter(waits) else {
+                return false;
+            };
+            conn.phase = Phase::Checked;
+            turn.resume(conn);
+            true
+        });
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Conn {
     pub(crate) intake: Intake,
     /// The connection has failed.
     pub(crate) broken: bool,
-    /// It is in the server's list of connections that go on with the next turn.
+    /// It is in one of the server's lists of connections that go on.
     pub(crate) later: bool,
     /// Epoll tells when more can be sent.
     pub(crate) watched_for_room: bool,
@@ -154,12 +154,23 @@ impl Conn {
     /// Whether its commands are held back.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
-        !matches!(self.phase, Phase::Open | Phase::Released(_))
+        !matches!(
+            self.phase,
+            Phase::Open | Phase::Released(_) | Phase::Checked
+        )
     }
 
     /// The number of its user.
     pub(crate) fn user_number(&self) -> u16 {
         self.number
+    }
+
+    /// Its place in the rounds: that of clients that have not logged in, or its user's.
+    pub(crate) fn place(&self) -> usize {
+        match self.authenticated {
+            true => usize::from(self.number) + 1,
+            false => 0,
+        }
     }
 
     /// Replies that wait to be sent, in bytes.
@@ -260,6 +271,10 @@ pub(crate) enum Phase {
     Parked(Parked),
     /// The first request has waited for that, and is executed next.
     Released(Parked),
+    /// The first request gives a password, which is checked later.
+    Unchecked,
+    /// The first request has waited for that, and is executed next.
+    Checked,
     /// The reply to a wrong password is sent at this time.
     Refused(Time),
 }

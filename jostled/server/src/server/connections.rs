@@ -182,7 +182,9 @@ impl Server {
         {
             let user = user.clone();
             // If the login is refused, the client is treated as one without a certificate.
-            let _ = self.log_in(&mut conn, user, now);
+            if self.log_in(&mut conn, user, now).is_ok() {
+                self.audit_login(&conn, "certificate");
+            }
         }
         if self.watch_new(&conn).is_err() {
             self.forget_user(&mut conn);
@@ -215,9 +217,14 @@ impl Server {
         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         conn.intake.hung_up |= hung_up;
         conn.intake.readable |= hung_up || flags.contains(EventFlags::IN);
+        conn.broken |= flags.contains(EventFlags::ERR);
+        if self.turn.fair {
+            self.turn.resume(&mut conn);
+            self.conns[client.slot()] = Some(conn);
+            return;
+        }
         if hung_up {
             // When thousands of clients die at once, others come first.
-            conn.broken |= flags.contains(EventFlags::ERR);
             self.turn.dying.push_back(client);
             self.conns[client.slot()] = Some(conn);
             return;
@@ -262,6 +269,7 @@ impl Server {
     #[inline]
     pub(super) fn account(&mut self, conn: &mut Conn) {
         let bytes = conn.buffered();
+        self.freed += conn.accounted.saturating_sub(bytes);
         self.buffered = self.buffered + bytes - conn.accounted;
         conn.accounted = bytes;
     }
@@ -309,8 +317,10 @@ impl Server {
         }
         self.forget_user(&mut conn);
         self.buffered -= conn.accounted;
+        self.freed += conn.accounted;
         conn.stream.close();
         self.step(Close(client), now);
+        self.audit_holds(Some(&conn));
     }
 
     /// Passes on a lease or a session's lock that was granted to a client that was gone
@@ -340,7 +350,8 @@ impl Server {
         let Some(mut conn) = self.take_conn(client) else {
             return;
         };
-        let alive = self.continue_turn(&mut conn);
+        conn.later = false;
+        let alive = !conn.broken && self.continue_turn(&mut conn);
         self.put_back(conn, alive);
     }
 

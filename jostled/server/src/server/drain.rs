@@ -107,7 +107,7 @@ impl Server {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,
-                tv_nsec: i64::from(self.turn.dying.is_empty()) * 50_000_000,
+                tv_nsec: i64::from(!self.turn.goes_on()) * 50_000_000,
             };
             let _ = self.poll(&mut events, Some(pause));
             for event in &events {
@@ -115,6 +115,7 @@ impl Server {
             }
             self.end_of_turn();
         }
+        self.end_audit();
         self.promise_last();
         Ok(())
     }

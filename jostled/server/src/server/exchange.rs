@@ -5,6 +5,7 @@ use jostle_resp::{Limits, Progress, Writer};
 use super::Server;
 use super::commands::{self, Call};
 use super::conn::{Conn, Phase};
+use super::parts::SCRATCH;
 use super::stream::Received;
 use super::turn::GATHERED_BYTES;
 use crate::table::Time;
@@ -114,7 +115,8 @@ impl Server {
             && !conn.intake.closing
             && bytes.len() - used >= conn.intake.needed.max(1)
         {
-            if std::mem::take(&mut self.work.long) {
+            // Input that was kept, behind a wait, may be more than one read brings.
+            if std::mem::take(&mut self.work.long) || used >= SCRATCH {
                 conn.intake.more = true;
                 break;
             }
@@ -133,9 +135,11 @@ impl Server {
                             now,
                         };
                         commands::execute(self, call);
+                        // A request that waits is executed later.
                         if let Phase::Parked(parked) = &mut conn.phase {
-                            // It is executed later.
                             parked.length = length;
+                            used -= length;
+                        } else if matches!(conn.phase, Phase::Unchecked) {
                             used -= length;
                         }
                     }
@@ -157,6 +161,7 @@ impl Server {
         if used > 0 {
             conn.profile.last_request = now;
         }
+        self.audit_holds(Some(conn));
         self.deliver_grants();
         let keep_back = self.turn.gather || conn.pending() > 0;
         if keep_back && out.len() <= GATHERED_BYTES {

@@ -34,7 +34,7 @@ impl HttpConn {
         metrics: impl FnOnce() -> String,
         health: Result<(), &str>,
     ) -> bool {
-        let whole = self.request.windows(4).any(|four| four == b"\r\n\r\n");
+        let whole = end_of_head(&self.request).is_some();
         if !whole && self.request.len() < REQUEST_MAX {
             return false;
         }
@@ -42,6 +42,8 @@ impl HttpConn {
         let mut word = || words.next().unwrap_or_default();
         let (method, path) = (word(), word());
         let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+        let bodiless = method == b"HEAD";
+        let method: &[u8] = if bodiless { b"GET" } else { method };
         self.answer = match (whole, method, path) {
             (false, ..) => page("431 Request Header Fields Too Large", "too long\n"),
             (_, b"GET", b"/metrics") => page("200 OK", &metrics()),
@@ -50,10 +52,19 @@ impl HttpConn {
                 Err(why) => page("503 Service Unavailable", &format!("{why}\n")),
             },
             (_, b"GET", _) => page("404 Not Found", "there are /metrics and /healthz\n"),
-            _ => page("405 Method Not Allowed", "only GET\n"),
+            _ => page("405 Method Not Allowed", "only GET and HEAD\n"),
         };
+        if bodiless && let Some(end) = end_of_head(&self.answer) {
+            self.answer.truncate(end);
+        }
         true
     }
+}
+
+/// Where the body begins.
+fn end_of_head(message: &[u8]) -> Option<usize> {
+    let at = message.windows(4).position(|four| four == b"\r\n\r\n");
+    at.map(|at| at + 4)
 }
 
 fn page(status: &str, body: &str) -> Vec<u8> {

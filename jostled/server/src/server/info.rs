@@ -56,6 +56,7 @@ pub(crate) fn fields(server: &Server, now: Time) -> Vec<Field> {
 }
 
 fn about_server(server: &Server, now: Time, fields: &mut Vec<Field>) {
+    let (log_dropped, audit_dropped) = crate::log::dropped();
     // Tools for Redis look for `redis_mode`.
     figures! { fields, "server";
         "jostled_version" Text(env!("CARGO_PKG_VERSION").to_owned()) ""
@@ -64,8 +65,10 @@ fn about_server(server: &Server, now: Time, fields: &mut Vec<Field>) {
         "process_id" Gauge(u64::from(std::process::id())) "Process id"
         "uptime_in_seconds" Gauge(server.life.started.seconds_until(now))
             "Seconds since the start"
-        "log_lines_dropped" Counter(crate::log::dropped())
-            "Lines of the log that nobody read in time"
+        "log_lines_dropped" Counter(log_dropped)
+            "Lines of the log that nobody read in time or that could not be written"
+        "audit_lines_dropped" Counter(audit_dropped)
+            "Lines of --audit that nobody read in time or that could not be written"
         "handovers" Counter(server.stats.handovers)
             "Programs that took over from the one before them"
         "handover_failures" Counter(server.stats.handover_failures)
@@ -126,6 +129,8 @@ fn about_clients(server: &Server, fields: &mut Vec<Field>) {
         "closed_handshake" Counter(server.handshakes_failed())
             "Clients whose TLS handshake failed or took too long"
         "auth_failures" Counter(stats.auth_failures) "Wrong passwords"
+        "auth_waiting" Gauge(server.doors.guesses.waiting().count() as u64)
+            "Logins that wait because of wrong passwords from their address"
         "total_net_input_bytes" Counter(stats.bytes_in) "Bytes received"
         "total_net_output_bytes" Counter(stats.bytes_out) "Bytes sent"
     }
@@ -153,6 +158,8 @@ fn about_locks(server: &Server, now: Time, fields: &mut Vec<Field>) {
             "Whether the daemon waits for holders before its end"
         "loading_ms" Gauge(server.loading_ms(now).unwrap_or(0))
             "Milliseconds until locks are granted: leases from before the start may still run"
+        "crash_wait_ms" Gauge(server.crash_wait_ms())
+            "Milliseconds without a grant if the daemon crashed and started again now, at most"
         "sessions" Gauge(table.sessions()) "Sessions that are open"
         "waiters" Gauge(table.waiting()) "Clients that wait for a lock"
     }

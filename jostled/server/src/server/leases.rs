@@ -3,6 +3,9 @@
 //! [`Promise`]). Until all of them have ended, nothing is granted: LOCK waits in line,
 //! and its request is executed when the time has come.
 
+#[cfg(test)]
+mod live_tests;
+
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ use super::turn::RESUMES_PER_SEND;
 use crate::config::AfterCrash;
 use crate::log::say;
 use crate::table::{Time, Tokens};
-use crate::tokens::{Earlier, Promise, RANGE};
+use crate::tokens::{Promise, RANGE, leases_end};
 
 /// A next range of tokens is asked for when fewer are left.
 const TOKENS_LOW: u64 = RANGE / 2;
@@ -23,78 +26,126 @@ const TOKENS_LOW: u64 = RANGE / 2;
 const TOKENS_CRITICAL: u64 = SCRATCH as u64;
 /// How far ahead of the clock a promise reaches.
 const AHEAD_NS: u64 = 10_000_000_000;
+/// How often a promise is compared with what is needed.
+const REVIEW_NS: u64 = 30_000_000_000;
+/// Slots of the table that one part of a review searches: some 100 us.
+const REVIEW_SLOTS: u64 = 16_384;
 /// How long a command waits for the disk that keeps a promise.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+impl Promise {
+    /// Whether such a lease may begin or be renewed.
+    fn covers(self, ttl_ms: u64, now: Time) -> bool {
+        ttl_ms <= self.longest_ms && now.0 < self.until
+    }
+}
+
 impl Server {
     /// Begins to promise; `earlier` is what the file holds.
-    pub(super) fn promise_first(&mut self, earlier: Earlier) {
+    pub(super) fn promise_first(&mut self, earlier: &[Promise]) {
         if self.config.after_crash == AfterCrash::Grant {
+            // A later start that waits must not rely on what an earlier program promised.
+            self.keep(self.leases.kept, PATIENCE, |_| true);
             return;
         }
         let (now, max_ttl_ms) = (self.clock, self.config.max_ttl_ms);
-        let end = earlier.leases_end(now.0, max_ttl_ms);
+        let end = leases_end(earlier, now.0, max_ttl_ms);
         // What the earlier leases need stays promised until they have ended.
         let left_ms = end.map_or(0, |end| (end - now.0).div_ceil(1_000_000));
         self.leases.kept = Promise::default();
+        self.leases.limit_ms = 0;
         self.leases.from = end.map(Time);
+        self.leases.needed_ms = left_ms.max(self.table.longest_lease_ms(now, 0, u64::MAX).0);
+        self.leases.review_at = Time(now.0 + REVIEW_NS);
         let first = Promise {
-            longest_ms: left_ms.max(self.table.longest_lease_ms(now)),
+            longest_ms: self.leases.needed_ms,
             until: now.0 + if end.is_some() { 0 } else { AHEAD_NS },
         };
-        self.keep(first, PATIENCE);
+        self.keep(first, PATIENCE, |_| true);
         if let Some(end) = end {
             let seconds = (end - now.0).div_ceil(1_000_000_000);
             say(&format!(
                 "no lock is granted for {seconds} s: leases of the program before may still \
-                 run (--after-crash)"
+                 run (--after-crash; LEASES FORGET ends the wait)"
             ));
         }
     }
 
-    /// Asks the disk to keep a promise; false: it has not kept one yet.
-    fn keep(&mut self, promise: Promise, patience: Duration) -> bool {
-        let reserver = self.reserver.as_mut();
-        let kept = reserver.and_then(|reserver| reserver.promise(promise, patience));
-        self.leases.kept = kept.unwrap_or(self.leases.kept);
-        kept.is_some()
-    }
-
-    /// Whether the promise that is kept covers such a lease.
-    #[inline]
-    fn covers(&self, ttl_ms: u64, now: Time) -> bool {
-        ttl_ms <= self.leases.kept.longest_ms && now.0 < self.leases.kept.until
+    /// Asks the disk to keep a promise, or one that is `enough`; whether it does by now.
+    fn keep(
+        &mut self,
+        promise: Promise,
+        patience: Duration,
+        enough: impl Fn(Promise) -> bool,
+    ) -> bool {
+        // The first answer may be that to an earlier promise.
+        for _ in 0..2 {
+            // A smaller one may be on disk before its answer is here.
+            let kept = &mut self.leases.kept;
+            kept.longest_ms = kept.longest_ms.min(promise.longest_ms);
+            kept.until = kept.until.min(promise.until);
+            let reserver = self.reserver.as_mut();
+            match reserver.and_then(|reserver| reserver.promise(promise, patience)) {
+                Some(answer) => {
+                    self.leases.kept = answer;
+                    self.leases.stored_ms = answer.longest_ms;
+                }
+                None => return false,
+            }
+            if enough(self.leases.kept) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether a lease of this length may begin or be renewed now. If no promise covers
-    /// it, one is made, for twice the length at most: so that happens a few times in the
-    /// life of a daemon, and beyond that once in some seconds.
+    /// it, one is made, for an eighth more at most: so that happens a few times in a
+    /// minute at worst, and beyond that once in some seconds.
     #[inline]
     pub(super) fn may_lease(&mut self, ttl_ms: u64, now: Time) -> bool {
-        self.covers(ttl_ms, now) || self.promise(ttl_ms, now, PATIENCE)
+        let covers = ttl_ms <= self.leases.limit_ms && now.0 < self.leases.kept.until;
+        covers || self.promise(ttl_ms, now)
     }
 
     #[cold]
-    fn promise(&mut self, ttl_ms: u64, now: Time, patience: Duration) -> bool {
-        let longest_ms = ttl_ms.next_power_of_two().min(self.config.max_ttl_ms);
-        let wanted = Promise {
-            longest_ms: longest_ms.max(self.leases.kept.longest_ms),
-            until: now.0 + AHEAD_NS,
-        };
-        // The first answer may be that to an earlier promise.
-        for _ in 0..2 {
-            if !self.keep(wanted, patience) || self.covers(ttl_ms, now) {
-                break;
-            }
+    fn promise(&mut self, ttl_ms: u64, now: Time) -> bool {
+        let step = (ttl_ms.next_power_of_two() / 16).max(1);
+        let longest_ms = ttl_ms.next_multiple_of(step);
+        let longest_ms = longest_ms.min(self.config.max_ttl_ms.max(ttl_ms));
+        let may =
+            self.leases.kept.covers(longest_ms, now) || self.extend(longest_ms, now, PATIENCE);
+        if may {
+            self.leases.limit_ms = self.leases.limit_ms.max(longest_ms);
+            let review_at = &mut self.leases.review_at;
+            *review_at = (*review_at).min(Time(now.0 + REVIEW_NS));
         }
-        self.covers(ttl_ms, now)
+        may
     }
 
-    /// Promises anew in time, for leases that waiters get without a command of theirs.
-    /// Without the disk nothing more is granted in the end.
+    /// Promises leases up to this length, and those that were asked for before, for the
+    /// next seconds; returns whether a promise covers that length now.
+    fn extend(&mut self, longest_ms: u64, now: Time, patience: Duration) -> bool {
+        let wanted = Promise {
+            longest_ms: longest_ms
+                .max(self.leases.limit_ms)
+                .max(self.leases.needed_ms),
+            until: now.0 + AHEAD_NS,
+        };
+        self.keep(wanted, patience, |kept| kept.covers(longest_ms, now));
+        self.leases.kept.covers(longest_ms, now)
+    }
+
+    /// Promises anew in time, for leases that waiters get without a command of theirs, and
+    /// less once long leases have ended. Without the disk nothing more is granted in the
+    /// end.
     #[inline]
     pub(super) fn renew_promise(&mut self) {
-        let (now, until) = (self.clock, self.leases.kept.until);
+        let now = self.clock;
+        if now >= self.leases.review_at {
+            self.review(now);
+        }
+        let until = self.leases.kept.until;
         if now.0.saturating_add(AHEAD_NS / 2) < until || self.table.waiting() == 0 {
             return;
         }
@@ -103,24 +154,60 @@ impl Server {
         } else {
             PATIENCE
         };
-        if !self.promise(0, now, patience) {
+        if !self.extend(0, now, patience) {
             self.table.withhold_tokens();
         }
     }
 
-    /// The promise of a clean end: exactly the leases that are left.
-    pub(super) fn promise_last(&mut self) {
-        if self.leases.kept.until == u64::MAX {
+    /// Searches the table, a part at a time, for the longest lease that may still run or is
+    /// waited for. From the first part on, requests have to ask for their lengths anew.
+    /// Those that were asked for since the last review stay promised until the next one: a
+    /// promise that grows waits for the disk. One that is twice as long as needed is replaced.
+    #[cold]
+    fn review(&mut self, now: Time) {
+        let (from, found_ms) = self.leases.review.take().unwrap_or_else(|| {
+            self.leases.needed_ms = self.leases.kept.longest_ms.max(self.leases.needed_ms);
+            (0, std::mem::take(&mut self.leases.limit_ms))
+        });
+        let (longest_ms, next) = self.table.longest_lease_ms(now, from, REVIEW_SLOTS);
+        let found_ms = found_ms.max(longest_ms);
+        if let Some(next) = next {
+            self.leases.review = Some((next, found_ms));
             return;
         }
+        self.leases.needed_ms = found_ms.max(self.loading_ms(now).unwrap_or(0));
+        let needed = Promise {
+            longest_ms: self.leases.needed_ms.max(self.leases.limit_ms),
+            until: now.0.max(self.leases.kept.until),
+        };
+        let enough = |kept: Promise| kept.longest_ms <= needed.longest_ms;
+        let done = needed.longest_ms > self.leases.kept.longest_ms / 2
+            || self.keep(needed, Duration::ZERO, enough);
+        self.leases.review_at = match done && needed.longest_ms == 0 {
+            true => Time(u64::MAX),
+            false => Time(now.0 + REVIEW_NS),
+        };
+    }
+
+    /// The promise of a clean end: exactly the leases that are left.
+    pub(super) fn promise_last(&mut self) {
         let now = self.now();
         let waits_ms = self.leases.from.map_or(0, |from| from.ms_from(now));
+        let (left_ms, _) = self.table.longest_lease_ms(now, 0, u64::MAX);
         let last = Promise {
-            longest_ms: self.table.longest_lease_ms(now).max(waits_ms),
+            longest_ms: left_ms.max(waits_ms),
             until: now.0,
         };
-        // The first answer may be that to an earlier promise.
-        while self.keep(last, PATIENCE) && self.leases.kept != last {}
+        self.keep(last, PATIENCE, |kept| kept == last);
+    }
+
+    /// Waits no longer for leases of the program before.
+    pub(super) fn forget_leases(&mut self) {
+        self.leases.from = Some(Time(0));
+        // Requests in line are executed before later ones.
+        if self.leases.parked.is_empty() {
+            self.release_parked();
+        }
     }
 
     // The time in which nothing is granted.
@@ -128,6 +215,15 @@ impl Server {
     /// Milliseconds until locks are granted; `None`: they are.
     pub(super) fn loading_ms(&self, now: Time) -> Option<u64> {
         self.leases.from.map(|from| from.ms_from(now).max(1))
+    }
+
+    /// Milliseconds for which the start after a crash would grant nothing, at most. With
+    /// `--after-crash grant` it does not wait.
+    pub(super) fn crash_wait_ms(&self) -> u64 {
+        match self.leases.stored_ms {
+            u64::MAX => 0,
+            longest_ms => longest_ms,
+        }
     }
 
     /// Puts the request that is being executed in line, for at most `wait_ms`.
@@ -150,9 +246,9 @@ impl Server {
         for _ in 0..RESUMES_PER_SEND {
             let Some(client) = self.leases.parked.pop_front() else {
                 self.leases.from = None;
-                // A session may have been opened meanwhile.
-                self.leases.kept.longest_ms = self.table.longest_lease_ms(self.clock);
-                return say("locks are granted again: leases of the program before have ended");
+                // The file has to forget them too.
+                self.leases.review_at = self.clock;
+                return say("locks are granted again: no earlier lease is waited for any more");
             };
             let Some(conn) = self.conns[client.slot()].as_mut() else {
                 continue;
@@ -161,7 +257,7 @@ impl Server {
                 && let Phase::Parked(parked) = conn.phase
             {
                 conn.phase = Phase::Released(parked);
-                self.turn.resumed.push_back(client);
+                self.turn.resume(conn);
             }
         }
     }

@@ -31,6 +31,7 @@ mod poll;
 mod reload;
 mod replies;
 mod reserver;
+mod rounds;
 mod scrape;
 mod setup;
 pub(crate) mod stats;
@@ -87,8 +88,12 @@ pub struct Server {
     stats: Stats,
     numbers: Numbers,
     failures: Failures,
+    /// Lines of `--audit` of this turn.
+    audited: Vec<String>,
     /// Bytes in all clients' buffers, as of each client's last turn.
     buffered: usize,
+    /// Bytes of buffers freed since the last call of [`jostle_sys::heap::trim`].
+    freed: usize,
     /// The time that was read last.
     clock: Time,
     busy_poll: BusyPoll,

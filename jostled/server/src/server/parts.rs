@@ -5,13 +5,17 @@ use std::collections::{HashMap, VecDeque};
 use jostle_resp::request::decode;
 use jostle_resp::{Args, Limits, Progress, RequestError};
 
+use super::conn::Conn;
 use super::guesses::Guesses;
 use super::net::{Door, Listener};
+use super::rounds::Rounds;
 use crate::table::{AHEAD, ClientId, Output, Table, Time};
 use crate::tokens::Promise;
 
 /// Bytes read at a time: a few thousand pipelined commands.
 pub(super) const SCRATCH: usize = 64 * 1024;
+/// The work of a command whose reply may be long, in plain commands.
+const LISTING: u64 = 512;
 /// With fewer bytes than this there are hardly two requests to read ahead.
 const AHEAD_BYTES: usize = 96;
 
@@ -45,7 +49,7 @@ pub(super) struct Turn {
     /// Clients whose wait has ended. `granted`: nothing is behind the wait, and the
     /// client waits only for the reply. `resumed`: commands behind the wait can go on.
     pub(super) granted: VecDeque<ClientId>,
-    pub(super) resumed: VecDeque<ClientId>,
+    pub(super) resumed: Rounds,
     /// Clients whose commands were executed, and whose replies are to be sent.
     pub(super) unsent: Vec<ClientId>,
     /// Several clients are ready: their replies are kept back, to be sent together.
@@ -54,9 +58,26 @@ pub(super) struct Turn {
     pub(super) gathered: usize,
     /// Clients that go on with the next turn.
     pub(super) later: VecDeque<ClientId>,
+    /// Users take turns: there are several, or clients that have not logged in.
+    pub(super) fair: bool,
     /// Clients that have hung up, to be served for the last time and closed, a bounded
     /// number each turn.
     pub(super) dying: VecDeque<ClientId>,
+}
+
+impl Turn {
+    /// Lets a client go on when its user's turn comes.
+    pub(super) fn resume(&mut self, conn: &mut Conn) {
+        if !std::mem::replace(&mut conn.later, true) {
+            self.resumed.push(conn.place(), conn.id);
+        }
+    }
+
+    /// Whether somebody is ready to go on.
+    pub(super) fn goes_on(&self) -> bool {
+        let queues = [&self.later, &self.granted, &self.dying];
+        self.resumed.len() > 0 || queues.iter().any(|clients| !clients.is_empty())
+    }
 }
 
 /// Decodes requests; those of a pipeline before their turn.
@@ -149,12 +170,23 @@ impl Decoder {
 pub(super) struct Workspace {
     /// The last command was a long one: other clients come first.
     pub(super) long: bool,
+    /// Work beside the commands counted, as a number of commands.
+    pub(super) extra: u64,
     /// Waits that the table has ended, until their clients are notified.
     pub(super) outputs: Vec<Output>,
     /// [`SCRATCH`] bytes.
     pub(super) scratch: Vec<u8>,
     pub(super) out: Vec<u8>,
     pub(super) decoder: Decoder,
+}
+
+impl Workspace {
+    /// A command begins that takes as long as many others.
+    #[inline]
+    pub(super) fn list(&mut self) {
+        self.long = true;
+        self.extra += LISTING;
+    }
 }
 
 /// What is promised about leases, and what an earlier promise forbids.
@@ -165,6 +197,17 @@ pub(super) struct Leases {
     /// The promise that is kept; without a store or with `--after-crash grant`, one that
     /// covers every lease.
     pub(super) kept: Promise,
+    /// The longest lease of the promise that was answered last: a shorter one may be on
+    /// disk already.
+    pub(super) stored_ms: u64,
+    /// Leases up to this length, which `kept` covers, were asked for since the last review.
+    pub(super) limit_ms: u64,
+    /// Milliseconds that a promise must cover, for leases that were asked for before.
+    pub(super) needed_ms: u64,
+    /// When the table is searched for what is needed; `u64::MAX`: not before a promise.
+    pub(super) review_at: Time,
+    /// A review in progress: where it goes on, and the longest lease so far.
+    pub(super) review: Option<(u64, u64)>,
     /// Clients whose LOCK waits for `from`, in the order of their requests.
     pub(super) parked: VecDeque<ClientId>,
 }
@@ -173,10 +216,12 @@ impl Default for Leases {
     fn default() -> Self {
         Self {
             from: None,
-            kept: Promise {
-                longest_ms: u64::MAX,
-                until: u64::MAX,
-            },
+            kept: Promise::UNKNOWN,
+            stored_ms: 0,
+            limit_ms: u64::MAX,
+            needed_ms: 0,
+            review_at: Time(u64::MAX),
+            review: None,
             parked: VecDeque::new(),
         }
     }
@@ -191,6 +236,8 @@ pub(super) struct Numbers {
     places: HashMap<String, u16>,
     /// Open connections by user number.
     pub(super) connections: Vec<u32>,
+    /// Several users share what is bounded.
+    pub(super) shared: bool,
 }
 
 impl Numbers {
@@ -200,7 +247,15 @@ impl Numbers {
             names: names.to_vec(),
             places: names.iter().cloned().zip(1..).collect(),
             connections: vec![0; names.len() + 1],
+            shared: false,
         }
+    }
+
+    /// The name of a number.
+    pub(super) fn name(&self, number: u16) -> &str {
+        let place = usize::from(number).checked_sub(1);
+        let name = place.and_then(|place| self.names.get(place));
+        name.map_or(crate::users::DEFAULT, |name| name)
     }
 
     pub(super) fn find(&self, name: &str) -> Option<u16> {

@@ -83,7 +83,11 @@ impl Server {
             }
         }
         let now = self.now();
+        let before = self.config.users.clone();
         self.adopt_users(users, now);
+        self.audit_users(&before, None);
+        self.config.audit.clone_from(&config.audit);
+        self.obey_audit();
         log::set(config.log_level, config.log_format);
         (self.config.log_level, self.config.log_format) = (config.log_level, config.log_format);
         let changed = elsewhere(&self.config) != elsewhere(&config);

@@ -69,6 +69,13 @@ impl Server {
             Refusal::QuotaWaiters(most) => {
                 format!("QUOTA this user may wait in {most} lines (max-waiters)")
             }
+            Refusal::QuotaSessions(most) => {
+                format!("QUOTA this user may have {most} sessions (max-sessions)")
+            }
+            Refusal::QuotaBytes(most) => format!(
+                "QUOTA what this user holds and waits for may take {most} bytes, its share of \
+                 --max-memory"
+            ),
             Refusal::Sessions => {
                 let sessions = limits.sessions;
                 format!("TOOMANYSESSIONS {sessions} sessions are open (--max-sessions)")

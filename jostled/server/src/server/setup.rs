@@ -19,7 +19,7 @@ use super::{BELL, LISTENER, Server, now};
 use crate::config::{Config, ConfigError};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{HashKey, Table, Tokens};
-use crate::tokens::{END, Earlier, FileStore, TokenStore};
+use crate::tokens::{END, FileStore, Promise, TokenStore};
 
 /// Descriptors for other things than clients.
 const SPARE_FILES: usize = 64;
@@ -41,11 +41,17 @@ impl Server {
     /// [`StartError`].
     pub fn bind_with(config: Config, inherited: Vec<Inherited>) -> Result<Self, StartError> {
         let Some(path) = &config.data else {
-            return Self::with_all(config, None, 1, Earlier::Nothing, inherited);
+            return Self::with_all(config, None, 1, &[], inherited);
         };
         let opened = FileStore::open(path, config.restored)?;
         let store = Box::new(opened.store);
-        Self::with_all(config, Some(store), opened.first, opened.earlier, inherited)
+        Self::with_all(
+            config,
+            Some(store),
+            opened.first,
+            &opened.earlier,
+            inherited,
+        )
     }
 
     /// [`Server::bind`] with another store of tokens, of which `first` was never
@@ -58,14 +64,14 @@ impl Server {
         store: Option<Box<dyn TokenStore>>,
         first: u64,
     ) -> Result<Self, StartError> {
-        Self::with_all(config, store, first, Earlier::Nothing, Vec::new())
+        Self::with_all(config, store, first, &[], Vec::new())
     }
 
     fn with_all(
         config: Config,
         store: Option<Box<dyn TokenStore>>,
         first: u64,
-        earlier: Earlier,
+        earlier: &[Promise],
         inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
         let table = Table::new(config.table, HashKey::random(), first);
@@ -96,10 +102,6 @@ impl Server {
             started,
             ..Default::default()
         };
-        #[cfg_attr(
-            not(feature = "tls"),
-            expect(unused_mut, reason = "only TLS adds to it")
-        )]
         let mut server = Self {
             table,
             epoll: epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?,
@@ -117,12 +119,15 @@ impl Server {
             stats: Stats::default(),
             numbers: Numbers::new(&[]),
             failures: Default::default(),
+            audited: Vec::new(),
             buffered: 0,
+            freed: 0,
             clock: started,
             busy_poll: BusyPoll::new(config.busy_poll, config.busy_poll_always),
             next_sweep: started,
             config,
         };
+        server.obey_audit();
         #[cfg(feature = "tls")]
         if let Some(tls) = &server.config.tls {
             let tls = load_tls(tls).map_err(StartError::Tls)?;

@@ -12,6 +12,10 @@ use crate::table::Time;
 
 /// How often timeouts of connections are looked at.
 const SWEEP_NS: u64 = 1_000_000_000;
+/// Freed bytes of buffers that go back to the system with the turn, and those that do so
+/// with the sweep.
+pub(super) const TRIM_NOW: usize = 32 << 20;
+pub(super) const TRIM_SOON: usize = 4 << 20;
 /// A scraper's time to send its request and to read the answer.
 const HTTP_TIMEOUT_NS: u64 = 5_000_000_000;
 
@@ -56,8 +60,18 @@ impl Server {
                 self.close(conn);
             }
         }
+        self.trim_heap(TRIM_SOON);
         for place in &mut self.http {
             place.take_if(|conn| now.0.saturating_sub(conn.since.0) > HTTP_TIMEOUT_NS);
+        }
+    }
+
+    /// Gives memory of freed buffers back to the system, if it is at least this much.
+    #[inline]
+    pub(super) fn trim_heap(&mut self, least: usize) {
+        if self.freed >= least {
+            self.freed = 0;
+            jostle_sys::heap::trim();
         }
     }
 

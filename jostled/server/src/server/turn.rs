@@ -11,6 +11,7 @@ use rustix::time::Timespec;
 
 use super::conn::{Conn, Phase};
 use super::life::Reload;
+use super::sweep::{TRIM_NOW, TRIM_SOON};
 use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Tick, Time};
 
@@ -23,6 +24,13 @@ pub(super) const GRANTS_PER_SEND: usize = 128;
 /// The most clients with replies kept back, or ready to go on, and the most bytes of
 /// replies: some 100 us of work.
 const GATHERED: usize = 32;
+/// The work of a turn in which users go round, before new events are looked at: some 500 us
+/// of plain commands. The client whose turn it is then is served to the end of what was
+/// read from it at once, at most [`super::parts::SCRATCH`] bytes.
+const TURN: u64 = 4096;
+/// The work of turning to a client, in plain commands. It is some system calls, but clients
+/// that come and go in thousands must be closed faster than others are accepted.
+const RESUME: u64 = 4;
 pub(super) const GATHERED_BYTES: usize = 32 * 1024;
 
 impl Server {
@@ -90,7 +98,7 @@ impl Server {
                     _ => self.handle(*event),
                 }
                 let many = self.turn.unsent.len().max(self.turn.resumed.len()) >= GATHERED;
-                if many || self.turn.gathered >= GATHERED_BYTES {
+                if !self.turn.fair && (many || self.turn.gathered >= GATHERED_BYTES) {
                     self.go_on();
                 }
             }
@@ -179,18 +187,18 @@ impl Server {
 
     /// When the next turn is due, whether anything comes or not.
     fn next_deadline(&self) -> Option<Time> {
-        let turn = &self.turn;
-        let left = [&turn.later, &turn.resumed, &turn.granted, &turn.dying];
-        if left.iter().any(|clients| !clients.is_empty()) {
+        if self.turn.goes_on() {
             return Some(Time(0));
         }
         let sweeps = self.table.clients() > 0 || !self.http.is_empty();
-        let sweeps = sweeps || self.doors.deaf || self.no_tokens();
+        let sweeps = sweeps || self.doors.deaf || self.no_tokens() || self.freed >= TRIM_SOON;
         let times = [
             self.table.next_tick(),
             self.life.draining,
             self.handover_end(),
             self.leases.from,
+            (self.leases.review_at.0 != u64::MAX).then_some(self.leases.review_at),
+            self.doors.guesses.due(),
             sweeps.then_some(self.next_sweep),
         ];
         times.into_iter().flatten().min()
@@ -222,35 +230,48 @@ impl Server {
             self.sweep(now);
         }
         self.release_parked();
+        self.check_waiting();
         self.close_dying();
         self.deliver_replies();
         if self.buffered > self.config.max_buffers {
             self.shed();
         }
         for client in self.turn.later.drain(..) {
-            if let Some(conn) = self.conns[client.slot()].as_mut() {
-                conn.later = false;
-            }
-            self.turn.resumed.push_back(client);
+            let conn = self.conns[client.slot()].as_ref();
+            let place = conn.map_or(0, |conn| conn.place());
+            self.turn.resumed.push(place, client);
         }
         self.go_on();
+        self.trim_heap(TRIM_NOW);
+        self.end_audit();
     }
 
     /// Resumes clients whose waits have ended. When a lock goes round among clients
     /// that pipeline, each release resumes the next of them: the replies of many such
     /// steps are sent together, with few system calls.
     fn go_on(&mut self) {
+        let (fair, end) = (self.turn.fair, self.spent() + TURN);
+        if fair {
+            self.turn.gather = self.turn.resumed.len() > 1;
+        }
         for _ in 0..RESUMES_PER_SEND {
-            let Some(client) = self.turn.resumed.pop_front() else {
+            let Some(client) = self.turn.resumed.pop() else {
                 break;
             };
             self.resume(client);
-            if self.turn.gathered >= GATHERED_BYTES {
+            self.work.extra += RESUME;
+            if self.turn.gathered >= GATHERED_BYTES || fair && self.spent() >= end {
                 break;
             }
         }
+        self.turn.gather &= !fair;
         self.deliver_grants();
         self.deliver_replies();
+    }
+
+    /// The work done since the start, as a number of plain commands.
+    fn spent(&self) -> u64 {
+        self.stats.commands + self.work.extra
     }
 
     /// Sends the replies to executed commands, all in a row: a client that sleeps is
@@ -333,17 +354,17 @@ impl Server {
             }
             conn.phase = Phase::Open;
             tell(&mut Writer::new(&mut conn.output, conn.protocol));
-            self.let_go_on(&conn);
+            self.let_go_on(&mut conn);
         }
         self.conns[client.slot()] = Some(conn);
         waited
     }
 
-    fn let_go_on(&mut self, conn: &Conn) {
+    fn let_go_on(&mut self, conn: &mut Conn) {
         if conn.intake.input.is_empty() && !conn.intake.readable {
             self.turn.granted.push_back(conn.id);
         } else {
-            self.turn.resumed.push_back(conn.id);
+            self.turn.resume(conn);
         }
     }
 }

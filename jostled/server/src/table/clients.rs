@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{EntryKind, Links, Ref};
 use super::slab::NIL;
-use super::{ClientId, RELEASES_PER_STEP, Step, Table};
+use super::{Cause, ClientId, RELEASES_PER_STEP, Step, Table};
 
 /// A client's connection, or a session in the place of one.
 pub(crate) struct Client {
@@ -18,13 +18,12 @@ pub(crate) struct Client {
     pub(crate) last: u32,
     /// The largest token that it was told in reply to a request for a lock that it had.
     pub(crate) told: u64,
-    /// Holds, leases included, while any account has a bound.
+    /// Holds, leases included, and their bytes, while any account has a bound.
     pub(crate) held: u32,
+    pub(crate) bytes: u64,
     /// The account that it is booked to.
     pub(crate) account: u16,
     pub(crate) open: bool,
-    /// Closed, and kept until its leases have ended.
-    pub(crate) lingers: bool,
 }
 
 /// A client that is closed and still owns something.
@@ -141,15 +140,20 @@ impl Table {
                     return;
                 }
                 *budget -= 1;
-                let lock = self.end_entry(entry);
-                match session {
-                    None => self.counters.released_by_disconnect += 1,
-                    Some(_) => self.counters.released_by_session += 1,
-                }
+                let (cause, count) = match session {
+                    None => (
+                        Cause::Disconnected,
+                        &mut self.counters.released_by_disconnect,
+                    ),
+                    Some(_) => (Cause::SessionEnded, &mut self.counters.released_by_session),
+                };
+                *count += 1;
+                let lock = self.end_entry(entry, cause);
                 self.serve(lock, at, step);
             }
             self.closing.pop();
             if let Some(session) = session {
+                self.book_session(self.sessions[session].key.user, false);
                 self.sessions.give(session);
             }
             self.dismiss(slot);
@@ -174,9 +178,9 @@ impl Client {
             last: NIL,
             told: 0,
             held: 0,
+            bytes: 0,
             account: 0,
             open: false,
-            lingers: false,
         }
     }
 }

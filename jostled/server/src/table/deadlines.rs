@@ -3,7 +3,7 @@
 use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::NIL;
 use super::timers::Place;
-use super::{Outcome, Step, TIMERS_PER_STEP, Table};
+use super::{Cause, Outcome, Step, TIMERS_PER_STEP, Table};
 
 impl Table {
     #[cold]
@@ -106,7 +106,7 @@ impl Table {
             lock
         } else {
             self.counters.expired += 1;
-            self.end_entry(entry)
+            self.end_entry(entry, Cause::Expired)
         };
         self.serve(lock, deadline, step);
     }

@@ -55,6 +55,12 @@ impl ClientId {
     }
 }
 
+impl std::fmt::Display for ClientId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
 /// The key of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionKey {
@@ -213,15 +219,49 @@ pub struct Enlist {
     pub account: u16,
 }
 
-/// Sets the bounds of an account; `None`: no bound.
+/// All sessions of an account end, and what they own, some with the next steps. The reply
+/// is their number.
+#[derive(Clone, Copy, Debug)]
+pub struct CloseSessionsOf(pub u16);
+
+/// What an account has, or may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amounts {
+    /// Locks; as a bound, places in line for them count as well.
+    pub locks: u32,
+    /// Places in line.
+    pub waiters: u32,
+    /// Sessions.
+    pub sessions: u32,
+    /// Bytes of the table for all of that; of what there is, without those that each held
+    /// lock has.
+    pub bytes: u64,
+}
+
+impl Amounts {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        locks: 0,
+        waiters: 0,
+        sessions: 0,
+        bytes: 0,
+    };
+    /// As a bound: none.
+    pub const ANY: Self = Self {
+        locks: u32::MAX,
+        waiters: u32::MAX,
+        sessions: u32::MAX,
+        bytes: u64::MAX,
+    };
+}
+
+/// Sets the bounds of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     /// The account.
     pub account: u16,
-    /// Locks, and places in line for them.
-    pub locks: Option<u32>,
-    /// Places in line.
-    pub waiters: Option<u32>,
+    /// What it may have.
+    pub most: Amounts,
 }
 
 /// Tokens below this may be given out from now on.
@@ -253,6 +293,10 @@ pub enum Refusal {
     QuotaLocks(u32),
     /// The client's account may have no more than this many places in line.
     QuotaWaiters(u32),
+    /// The account may have no more than this many sessions.
+    QuotaSessions(u32),
+    /// What the account has may take no more than this many bytes.
+    QuotaBytes(u64),
     /// The lock has this many places, and the request names another number.
     Places(u16),
 }

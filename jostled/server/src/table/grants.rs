@@ -3,7 +3,7 @@
 use super::entries::{ClaimState, EntryKind, NEVER, Ref};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{ClientId, Outcome, Refusal, SERVED_PER_STEP, Step, Table, Time, Which};
+use super::{Cause, ClientId, Outcome, Refusal, SERVED_PER_STEP, Step, Table, Time, Which};
 
 impl Table {
     #[inline]
@@ -195,7 +195,9 @@ impl Table {
     #[inline(always)]
     pub(super) fn own(&mut self, entry: Ref, client: u64, ttl_ms: u64, now: Time) {
         self.held += 1;
-        self.book_hold(client);
+        if self.booked {
+            self.book_begin(entry, client, ttl_ms);
+        }
         if ttl_ms == 0 {
             let slot = ClientId(client).slot() as u32;
             self.link(Ref::new(EntryKind::Client, slot), entry);
@@ -231,42 +233,47 @@ impl Table {
 
     /// Ends the exclusive hold of a lock.
     #[inline(always)]
-    pub(super) fn end_hold(&mut self, id: u32) {
-        self.unlink(Ref::new(EntryKind::Lock, id));
+    pub(super) fn end_hold(&mut self, id: u32, cause: Cause) {
+        let entry = Ref::new(EntryKind::Lock, id);
+        self.unlink(entry);
         let lock = &mut self.locks[id];
         self.held -= 1;
         self.leases -= u64::from(lock.deadline != NEVER);
         lock.deadline = NEVER;
         lock.exclusive = false;
         let client = lock.client;
-        self.book_end(client);
+        if self.booked {
+            self.book_ended(entry, client, cause);
+        }
     }
 
     /// Ends a shared hold.
-    pub(super) fn end_share(&mut self, claim_id: u32) {
-        self.unlink(Ref::new(EntryKind::Claim, claim_id));
+    pub(super) fn end_share(&mut self, claim_id: u32, cause: Cause) {
+        let entry = Ref::new(EntryKind::Claim, claim_id);
+        self.unlink(entry);
         let claim = &self.claims[claim_id];
         self.held -= 1;
         self.leases -= u64::from(claim.deadline != NEVER);
-        let client = claim.client;
-        let queue = self.locks[claim.lock].queue;
+        let (queue, client) = (self.locks[claim.lock].queue, claim.client);
         self.queues[queue]
             .sharing
             .remove(&mut self.claims, claim_id);
         self.owners.remove(&mut self.claims, claim_id);
         self.tokens.remove(&mut self.claims, claim_id);
+        if self.booked {
+            self.book_ended(entry, client, cause);
+        }
         self.claims.give(claim_id);
-        self.book_end(client);
     }
 
     /// Ends a hold of either kind; returns its lock.
-    pub(super) fn end_entry(&mut self, entry: Ref) -> u32 {
+    pub(super) fn end_entry(&mut self, entry: Ref, cause: Cause) -> u32 {
         if entry.kind() == EntryKind::Lock {
-            self.end_hold(entry.index());
+            self.end_hold(entry.index(), cause);
             return entry.index();
         }
         let lock = self.claims[entry.index()].lock;
-        self.end_share(entry.index());
+        self.end_share(entry.index(), cause);
         lock
     }
 

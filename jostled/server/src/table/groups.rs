@@ -45,7 +45,7 @@ impl Table {
         }
         let count = u32::from(count);
         if self.quotas
-            && let Some(refusal) = self.over_quota(request.client, count)
+            && let Some(refusal) = self.over_quota(request.client, names)
         {
             return self.refuse(refusal);
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::clients::Closing;
 use super::entries::{Claim, EntryKind, Lock, NEVER, Ref};
 use super::slab::some;
-use super::{ClientId, Counters, HashKey, SessionKey, Table, Time};
+use super::{Amounts, ClientId, Counters, HashKey, SessionKey, Table, Time};
 
 /// The state of a table; see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +26,11 @@ pub struct TableImage {
     pub(super) next_token: u64,
     pub(super) tokens_end: u64,
     pub(super) counters: Counters,
-    /// Bounds of locks and of waiters, by account.
-    pub(super) accounts: Vec<(u32, u32)>,
+    /// Bounds, by account.
+    pub(super) accounts: Vec<Amounts>,
+    /// Closed clients whose leases still count, in order.
+    pub(super) left: Vec<(u64, u16)>,
+    pub(super) evicted: Vec<(u16, u32)>,
     /// By slot.
     pub(super) clients: Vec<ClientImage>,
     pub(super) free_slots: Vec<u32>,
@@ -41,7 +44,6 @@ pub struct TableImage {
 pub(super) struct ClientImage {
     pub(super) id: u64,
     pub(super) open: bool,
-    pub(super) lingers: bool,
     pub(super) account: u16,
     /// The largest token that it was told in reply to a repeated request.
     pub(super) told: u64,
@@ -131,7 +133,9 @@ impl Table {
             next_token: self.next_token,
             tokens_end: self.tokens_end,
             counters: self.counters,
-            accounts: self.accounts.iter().map(|found| found.bounds()).collect(),
+            accounts: self.accounts.iter().map(|found| found.most).collect(),
+            left: self.left_image(),
+            evicted: self.evicted.clone(),
             clients: (0..self.clients.len() as u32)
                 .map(|slot| self.client_image(slot))
                 .collect(),
@@ -153,21 +157,26 @@ impl Table {
         let mut owned = Vec::new();
         let mut at = client.owned.next;
         while at != head && at != Ref::NONE {
-            let (hold, links) = match at.kind() {
-                EntryKind::Lock => (HoldRef::Lock(at.index()), self.locks.beside(at.index())),
-                _ => (HoldRef::Claim(at.index()), self.claims[at.index()].links),
-            };
-            owned.push(hold);
-            at = links.next;
+            owned.push(match at.kind() {
+                EntryKind::Lock => HoldRef::Lock(at.index()),
+                _ => HoldRef::Claim(at.index()),
+            });
+            at = self.next_owned(at);
         }
         ClientImage {
             id: client.id,
             open: client.open,
-            lingers: client.lingers,
             account: client.account,
             told: client.told,
             owned,
         }
+    }
+
+    fn left_image(&self) -> Vec<(u64, u16)> {
+        let all = self.left.iter();
+        let mut all: Vec<_> = all.map(|(id, left)| (*id, left.account)).collect();
+        all.sort_unstable();
+        all
     }
 
     fn session_images(&self) -> Vec<SessionImage> {

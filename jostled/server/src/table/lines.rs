@@ -35,7 +35,7 @@ impl Table {
         claim.lock = id;
         claim.state = ClaimState::Waiting;
         claim.exclusive = wish.exclusive;
-        self.book_wait(wish.client, true);
+        self.book_wait(claim_id, true);
         let queue = self.queue_of(id);
         self.queues[queue]
             .waiting
@@ -61,7 +61,7 @@ impl Table {
         if self.claims[claim_id].session != NIL {
             self.leave_session(claim_id);
         }
-        self.book_wait(self.claims[claim_id].client, false);
+        self.book_wait(claim_id, false);
         let claim = &self.claims[claim_id];
         let queue = self.locks[claim.lock].queue;
         self.clients[ClientId(claim.client).slot()].waiting = NIL;

@@ -15,6 +15,15 @@ impl Table {
         }
     }
 
+    /// What follows an entry, or the head, of what a client owns.
+    pub(super) fn next_owned(&self, entry: Ref) -> Ref {
+        match entry.kind() {
+            EntryKind::Client => self.clients[entry.index() as usize].owned.next,
+            EntryKind::Lock => self.locks.beside(entry.index()).next,
+            _ => self.claims[entry.index()].links.next,
+        }
+    }
+
     /// Appends an entry, which is in no list, to the list of `head`.
     #[inline(always)]
     pub(super) fn link(&mut self, head: Ref, entry: Ref) {

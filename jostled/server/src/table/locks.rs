@@ -5,7 +5,8 @@ use super::entries::{self, Block, EntryKind, NEVER, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
 use super::{
-    ClientId, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Refusal, Step, Table, Time,
+    Cause, ClientId, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Refusal, Step, Table,
+    Time,
 };
 
 impl Table {
@@ -27,7 +28,7 @@ impl Table {
             },
         };
         if self.quotas
-            && let Some(refusal) = self.over_quota(request.client, 1)
+            && let Some(refusal) = self.over_quota(request.client, &[request.name])
         {
             return self.refuse_over_quota(request, owner, refusal, step);
         }
@@ -233,7 +234,7 @@ impl Table {
                 self.counters.not_owner += 1;
                 return Err(NotReleased::NotOwner);
             }
-            self.end_hold(id);
+            self.end_hold(id, Cause::Released(client));
             if self.locks[id].queue == NIL {
                 self.counters.released += 1;
                 self.keep_idle(id);
@@ -251,7 +252,7 @@ impl Table {
                 self.counters.not_owner += 1;
                 return Err(NotReleased::NotOwner);
             };
-            self.end_share(claim);
+            self.end_share(claim, Cause::Released(client));
         }
         self.counters.released += 1;
         self.serve(id, step.now.0, step);
@@ -308,12 +309,12 @@ impl Table {
         };
         let mut ended = 0;
         if self.locks[id].exclusive {
-            self.end_hold(id);
+            self.end_hold(id, Cause::Forced);
             ended = 1;
         } else {
             let queue = self.locks[id].queue;
             while self.queues[queue].sharing.head != NIL {
-                self.end_share(self.queues[queue].sharing.head);
+                self.end_share(self.queues[queue].sharing.head, Cause::Forced);
                 ended += 1;
             }
         }

@@ -48,6 +48,7 @@ mod holders;
 mod idle;
 mod image;
 mod index;
+mod journal;
 mod lines;
 mod lists;
 mod locks;
@@ -66,10 +67,11 @@ mod stories;
 
 use std::collections::{HashMap, VecDeque};
 
-use accounts::Account;
+use accounts::{Account, Left};
 use clients::{Client, Closing};
 use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue};
 use index::Index;
+use journal::Journal;
 use sessions::Session;
 use slab::{NIL, Slab};
 use timers::Timers;
@@ -78,8 +80,9 @@ pub(crate) use ahead::AHEAD;
 pub use events::*;
 pub use hash::HashKey;
 pub use image::TableImage;
+pub(crate) use journal::{Cause, Change, Record};
 pub use restore::BadImage;
-pub use view::{BadCursor, Holder, Waiter};
+pub use view::{BadCursor, Holder, OpenedSession, Waiter};
 
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
@@ -115,9 +118,16 @@ pub struct Table {
     free_slots: Vec<u32>,
     /// Accounts by number; the first is for clients without an account.
     accounts: Vec<Account>,
-    /// Accounts with a bound of their locks, and whether there are any.
+    /// Accounts with a bound of their holds, and whether there are any.
     bound_accounts: u32,
     quotas: bool,
+    /// Closed clients whose leases still count, by number.
+    left: HashMap<u64, Left>,
+    /// Accounts whose sessions are being ended, and the slot to go on from.
+    evicted: Vec<(u16, u32)>,
+    journal: Option<Box<Journal>>,
+    /// Whether holds are counted or recorded.
+    booked: bool,
     sessions: Slab<Session>,
     by_key: HashMap<SessionKey, u32>,
     /// Slots of closed clients that still own something.
@@ -189,10 +199,16 @@ events! {
     open, OpenSession => Result<(), Refusal>, |table, step| table.open_session(open, step.now);
     RenewSession(key), RenewSession => bool, |table, step| table.renew_session(key, step.now);
     CloseSession(key), CloseSession => bool, |table, step| table.close_session(key, step);
+    CloseSessionsOf(account), CloseSessionsOf => u32,
+        |table, step| table.close_sessions_of(account, step);
     Enlist { client, account }, Enlist => (), |table, step| table.enlist(client, account);
     quota, Quota => (), |table, step| table.set_quota(quota);
     Tokens(end), Tokens => (), |table, step| table.tokens_end = table.tokens_end.max(end);
-    _, Tick => (), |table, step| { table.reap(step); table.serve_partly(step) };
+    _, Tick => (), |table, step| {
+        table.evict(step);
+        table.reap(step);
+        table.serve_partly(step)
+    };
 }
 
 impl Table {
@@ -221,6 +237,10 @@ impl Table {
             accounts: vec![Account::UNBOUND],
             bound_accounts: 0,
             quotas: false,
+            left: HashMap::new(),
+            evicted: Vec::new(),
+            journal: None,
+            booked: false,
             sessions: Slab::new(),
             by_key: HashMap::new(),
             closing: Vec::new(),
@@ -254,7 +274,8 @@ impl Table {
     #[inline]
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
-        if self.behind || !self.closing.is_empty() || self.is_partly_served() {
+        let ends = !self.closing.is_empty() || !self.evicted.is_empty();
+        if self.behind || ends || self.is_partly_served() {
             return Some(Time(0));
         }
         let next = self.timers.next();

@@ -5,6 +5,7 @@ mod naive;
 use super::*;
 use naive::{Naive, Notice, Notices};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// An act of a test case, with small numbers so that acts meet.
 #[derive(Clone, Debug)]
@@ -125,6 +126,8 @@ struct Pair {
     /// Sessions that were opened; their ids are their places, from 1 on.
     sessions: u128,
     now: Time,
+    /// What the journal says is held.
+    replayed: BTreeMap<u64, (ClientId, Vec<u8>)>,
 }
 
 /// What one step tells clients.
@@ -154,7 +157,9 @@ impl Pair {
             tokens: vec![0],
             sessions: 0,
             now: Time(0),
+            replayed: BTreeMap::new(),
         };
+        pair.table.keep_journal(true);
         pair.table.step(Tokens(u64::MAX), Time(0), &mut Vec::new());
         pair.people = (0..6).map(|_| pair.open()).collect();
         pair
@@ -405,7 +410,31 @@ impl Pair {
             let was = granted.iter().any(|&(_, granted)| granted == token);
             prop_assert!(held || was, "token {} is said to be held", token);
         }
+        self.replay()?;
         self.same_view()
+    }
+
+    /// What has begun and not ended in the journal is what the table shows as held.
+    fn replay(&mut self) -> Result<(), TestCaseError> {
+        for record in self.table.take_records() {
+            let hold = (record.client, record.name.clone());
+            let before = match record.change {
+                Change::Begun { .. } => self.replayed.insert(record.token, hold),
+                Change::Ended(_) => {
+                    let begun = self.replayed.remove(&record.token);
+                    prop_assert_eq!(begun, Some(hold), "{:?}", record);
+                    None
+                }
+            };
+            prop_assert_eq!(before, None, "{:?}", record);
+        }
+        let mut held = BTreeMap::new();
+        for name in NAMES {
+            let holders = self.table.holders(name);
+            held.extend(holders.map(|found| (found.token, (found.client, name.to_vec()))));
+        }
+        prop_assert_eq!(&self.replayed, &held);
+        Ok(())
     }
 
     /// The administrator's view of the table agrees with the model.

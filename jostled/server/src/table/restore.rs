@@ -10,14 +10,14 @@ mod tests;
 
 use std::collections::HashSet;
 
-use super::accounts::Account;
+use super::accounts::{Account, Left};
 use super::clients::Client;
 use super::entries::{Claim, ClaimState, EntryKind, Links, Lock, NEVER, Ref};
 use super::image::{ClientImage, HoldRef, HolderImage, LockImage, SessionImage};
 use super::sessions::Session;
 use super::slab::Slab;
 use super::timers::Timers;
-use super::{ClientId, Limits, Table, TableImage};
+use super::{Amounts, ClientId, Limits, Table, TableImage};
 
 /// Why an image is not that of a sound table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,7 +78,10 @@ impl Table {
         for lock in &image.locks {
             table.check_line(lock)?;
         }
-        ensure!(table.book_restored(), "a closed client is kept for nothing");
+        ensure!(
+            table.book_restored(),
+            "a closed client is remembered for nothing"
+        );
         Ok(table)
     }
 
@@ -127,8 +130,28 @@ impl Table {
             (1..=1 << 16).contains(&accounts),
             "it has {accounts} accounts"
         );
-        let bounds = image.accounts.iter().copied();
-        self.accounts = bounds.map(Account::bound_by).collect();
+        let bound = |most: &Amounts| Account {
+            most: *most,
+            ..Account::UNBOUND
+        };
+        self.accounts = image.accounts.iter().map(bound).collect();
+        let gone = |id: u64| {
+            let slot = image.clients.get(ClientId(id).slot());
+            slot.is_some_and(|client| client.id != id)
+        };
+        let known = |(id, account): &(u64, u16)| gone(*id) && usize::from(*account) < accounts;
+        let ordered = image.left.is_sorted_by(|one, next| one.0 < next.0);
+        ensure!(
+            ordered && image.left.iter().all(known),
+            "a closed client has no account, or is open"
+        );
+        let left = |account| Left {
+            account,
+            ..Left::default()
+        };
+        let all = image.left.iter();
+        self.left = all.map(|(id, account)| (*id, left(*account))).collect();
+        self.evicted.clone_from(&image.evicted);
         self.clients.clear();
         for (slot, found) in image.clients.iter().enumerate() {
             ensure!(
@@ -143,7 +166,7 @@ impl Table {
             );
             let head = Ref::new(EntryKind::Client, slot as u32);
             let mut client = Client::vacant(found.id);
-            (client.open, client.lingers) = (found.open, found.lingers);
+            client.open = found.open;
             client.account = found.account;
             client.told = found.told;
             client.owned = Links::around(head);
@@ -161,11 +184,8 @@ impl Table {
         let open = slots
             .clone()
             .filter(|slot| image.clients[*slot as usize].open);
-        let lingering = slots
-            .clone()
-            .filter(|slot| image.clients[*slot as usize].lingers);
         let free = image.free_slots.iter().copied().chain([0]);
-        let mut all: Vec<u32> = free.chain(closing).chain(open).chain(lingering).collect();
+        let mut all: Vec<u32> = free.chain(closing).chain(open).collect();
         all.sort_unstable();
         let each = slots.eq(all);
         ensure!(
@@ -195,6 +215,11 @@ impl Table {
             ends == ((!live).then_some(slot), None),
             "a session is both open and over"
         );
+        ensure!(
+            usize::from(image.key.user) < self.accounts.len(),
+            "a session has no account"
+        );
+        self.book_session(image.key.user, true);
         let record = &mut self.sessions[image.place];
         (record.key, record.client, record.ttl_ms) = (image.key, image.client, image.ttl_ms);
         if let Some((claim, deadline)) = image.heartbeat {

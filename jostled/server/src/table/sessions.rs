@@ -7,7 +7,7 @@
 
 use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::{NIL, Slot};
-use super::{OpenSession, Outcome, Refusal, SessionKey, Step, Table, Time};
+use super::{OpenSession, Outcome, RELEASES_PER_STEP, Refusal, SessionKey, Step, Table, Time};
 
 /// A session that is open, or whose holds are being released.
 pub(crate) struct Session {
@@ -17,8 +17,9 @@ pub(crate) struct Session {
     pub(super) ttl_ms: u64,
     /// The claim whose deadline is the session's; [`NIL`] once it is over.
     pub(super) heartbeat: u32,
-    /// First of the claims that wait in its name.
+    /// First of the claims that wait in its name, and how many they are.
     pub(super) waiting: u32,
+    pub(super) waits: u32,
     free: u32,
 }
 
@@ -30,6 +31,7 @@ impl Slot for Session {
             ttl_ms: 0,
             heartbeat: NIL,
             waiting: NIL,
+            waits: 0,
             free: NIL,
         }
     }
@@ -47,6 +49,9 @@ impl Table {
         if many || self.by_key.contains_key(&key) {
             return self.refuse_session(Refusal::Sessions);
         }
+        if let Some(refusal) = self.over_sessions(key.user) {
+            return self.refuse_session(refusal);
+        }
         if self.lacks_room(self.claims.growth() + self.sessions.growth()) {
             return self.refuse_session(Refusal::Memory);
         }
@@ -54,6 +59,7 @@ impl Table {
             return self.refuse_session(Refusal::Clients);
         };
         self.enlist(client, key.user);
+        self.book_session(key.user, true);
         let heartbeat = self.claims.take();
         let session = self.sessions.take();
         let record = &mut self.sessions[session];
@@ -101,12 +107,55 @@ impl Table {
         session.is_some()
     }
 
+    /// Begins to end all sessions of an account.
+    #[cold]
+    pub(super) fn close_sessions_of(&mut self, account: u16, step: &mut Step<'_>) -> u32 {
+        let sessions = self.account(account).has.sessions;
+        self.evicted.retain(|(other, _)| *other != account);
+        self.evicted.push((account, 0));
+        self.evict(step);
+        self.reap(step);
+        sessions
+    }
+
+    /// Ends sessions of accounts that shall have none, a bounded number of slots at a time:
+    /// one user may have very many.
+    pub(super) fn evict(&mut self, step: &mut Step<'_>) {
+        let Some((account, from)) = self.evicted.pop() else {
+            return;
+        };
+        let end = self.sessions.touched();
+        let until = end.min(from.saturating_add(RELEASES_PER_STEP as u32));
+        for session in from..until {
+            // The time of one that is over has come before.
+            let over = self.session_is_over(session, step.now.0);
+            if !over && self.sessions[session].key.user == account {
+                self.end_session(session, step.now.0);
+            }
+        }
+        if until < end {
+            self.evicted.push((account, until));
+        }
+    }
+
     /// The session of a key, unless its time has passed, whether its timer has
     /// been fired yet or not.
     #[inline(never)]
     pub(super) fn live_session(&self, key: &SessionKey, now: Time) -> Option<u32> {
         let session = *self.by_key.get(key)?;
         (!self.session_is_over(session, now.0)).then_some(session)
+    }
+
+    /// The TTL of a session that is open, and whether it holds a lock or waits for one.
+    pub(crate) fn session_ttl_ms(&self, key: &SessionKey, now: Time) -> Option<(u64, bool)> {
+        let session = self.live_session(key, now)?;
+        Some((self.sessions[session].ttl_ms, self.is_used(session)))
+    }
+
+    /// Whether a session holds a lock or waits for one.
+    pub(super) fn is_used(&self, session: u32) -> bool {
+        let session = &self.sessions[session];
+        session.waiting != NIL || self.owns_any(super::ClientId(session.client))
     }
 
     /// Whether a session has ended by an instant.
@@ -142,6 +191,7 @@ impl Table {
         if first != NIL {
             self.claims[first].prev_in_session = claim_id;
         }
+        self.sessions[session].waits += 1;
         let claim = &mut self.claims[claim_id];
         claim.session = session;
         claim.prev_in_session = NIL;
@@ -153,6 +203,7 @@ impl Table {
         let claim = &mut self.claims[claim_id];
         let session = std::mem::replace(&mut claim.session, NIL);
         let (prev, next) = (claim.prev_in_session, claim.next_in_session);
+        self.sessions[session].waits -= 1;
         match prev {
             NIL => self.sessions[session].waiting = next,
             prev => self.claims[prev].next_in_session = next,

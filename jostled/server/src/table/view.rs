@@ -1,5 +1,8 @@
 //! The administrator's view: holders, waiters, totals.
 
+use std::iter::successors;
+
+use super::accounts::Left;
 use super::entries::{Claim, ClaimState, EntryKind, Lock, NEVER, Ref};
 use super::slab::NIL;
 use super::{ClientId, Counters, Mode, Table, Time};
@@ -32,9 +35,27 @@ pub struct Waiter {
     pub until: Option<Time>,
 }
 
+/// A session that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedSession {
+    /// The account that has opened it.
+    pub account: u16,
+    /// Its time to live, in milliseconds.
+    pub ttl_ms: u64,
+    /// Its end, unless it is renewed.
+    pub ends: Time,
+    /// Locks that it owns; beyond a thousand they are not counted.
+    pub holds: u32,
+    /// Requests that wait in its name.
+    pub waits: u32,
+}
+
 /// A number that no walk can have given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCursor;
+
+/// Holds of a session that a walk counts, each of which costs as much as a slot visited.
+const HOLDS_COUNTED: usize = 1000;
 
 /// Where a walk over holds, after all locks, comes to claims: an index behind this.
 const CLAIMS: u64 = 1 << 32;
@@ -53,23 +74,35 @@ fn time(deadline: u64) -> Option<Time> {
 }
 
 impl Table {
-    /// The longest time for which a lease or session that is open, or wanted by a waiter,
-    /// can run from now on or from its grant or renewal on, in milliseconds.
-    pub(crate) fn longest_lease_ms(&self, now: Time) -> u64 {
+    /// The longest time, in milliseconds, for which a lease or a session that holds or waits
+    /// can still run, or a waiter's lease from its grant on; and the cursor to go on from, if
+    /// there are more than `budget` slots. A walk begins at cursor 0, and does not see leases
+    /// that a request begins or renews meanwhile. Waiters come first: one that is granted
+    /// meanwhile was seen, or its hold will be.
+    pub(crate) fn longest_lease_ms(&self, now: Time, from: u64, budget: u64) -> (u64, Option<u64>) {
         let left = |deadline: u64| match deadline {
             NEVER => 0,
             deadline => Time(deadline).ms_from(now),
         };
-        let locks = self.locks.iter().map(|(_, lock)| lock);
-        let locks = locks.filter(|lock| lock.used && lock.exclusive);
-        let claims = self.claims.iter().map(|(_, claim)| match claim.state {
-            ClaimState::Waiting => claim.ttl_ms,
-            ClaimState::Sharing => left(claim.deadline),
-            ClaimState::Heartbeat | ClaimState::Vacant => 0,
-        });
-        let sessions = self.by_key.values().map(|id| self.sessions[*id].ttl_ms);
-        let leases = locks.map(|lock| left(lock.deadline));
-        leases.chain(claims).chain(sessions).max().unwrap_or(0)
+        let claims = u64::from(self.claims.touched());
+        let longest_at = |at: u64| {
+            if at >= claims {
+                let lock = &self.locks[(at - claims) as u32];
+                let held = lock.used && lock.exclusive;
+                return if held { left(lock.deadline) } else { 0 };
+            }
+            let claim = &self.claims[at as u32];
+            match claim.state {
+                ClaimState::Waiting => claim.ttl_ms,
+                ClaimState::Heartbeat if !self.is_used(claim.session) => 0,
+                ClaimState::Sharing | ClaimState::Heartbeat => left(claim.deadline),
+                ClaimState::Vacant => 0,
+            }
+        };
+        let all = claims + u64::from(self.locks.touched());
+        let end = all.min(from.saturating_add(budget));
+        let longest = (from..end).map(longest_at).max();
+        (longest.unwrap_or(0), (end < all).then_some(end))
     }
 
     /// The holders of a lock, in the order of their grants. Empty: it is free.
@@ -189,6 +222,40 @@ impl Table {
         Ok(Some(index.into()))
     }
 
+    /// Walks over open sessions as [`Table::walk_holds`] does over holds.
+    ///
+    /// # Errors
+    /// [`BadCursor`].
+    pub(crate) fn walk_sessions(
+        &self,
+        cursor: u64,
+        mut budget: u64,
+        mut visit: impl FnMut(OpenedSession) -> u64,
+    ) -> Result<Option<u64>, BadCursor> {
+        let mut place = u32::try_from(cursor).map_err(|_| BadCursor)?;
+        while budget > 0 {
+            let Some(session) = self.sessions.get(place) else {
+                return Ok(None);
+            };
+            (place, budget) = (place + 1, budget - 1);
+            if session.heartbeat != NIL {
+                let head = Ref::new(EntryKind::Client, ClientId(session.client).slot() as u32);
+                let next = |entry: &Ref| Some(self.next_owned(*entry)).filter(|next| *next != head);
+                let holds = successors(next(&head), next).take(HOLDS_COUNTED).count() as u32;
+                budget = budget.saturating_sub(holds.into());
+                let found = OpenedSession {
+                    account: session.key.user,
+                    ttl_ms: session.ttl_ms,
+                    ends: Time(self.claims[session.heartbeat].deadline),
+                    holds,
+                    waits: session.waits,
+                };
+                budget = budget.saturating_sub(visit(found));
+            }
+        }
+        Ok(Some(place.into()))
+    }
+
     /// The table's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -257,5 +324,6 @@ impl Table {
             + self.owners.bytes()
             + self.tokens.bytes()
             + self.sessions.bytes()
+            + self.left.capacity() * size_of::<(u64, Left, u8)>()
     }
 }

@@ -16,13 +16,18 @@ use crate::glob::{Beginning, Pattern};
 /// The user of clients that name none.
 pub(crate) const DEFAULT: &str = "default";
 
-/// Bounds of what one user has at the same time; `None`: no bound of its own.
+/// Bounds of what one user has at the same time; `None`: no rule of its own. Then its share
+/// applies, if the daemon has several users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Locks held, and places in line for them.
     pub locks: Option<u32>,
     /// Places in line.
     pub waiters: Option<u32>,
+    /// Sessions.
+    pub sessions: Option<u32>,
+    /// Seconds of a lease or a session, which are the longest TTL that it may ask for.
+    pub ttl_s: Option<u32>,
     /// Connections.
     pub connections: Option<u32>,
 }
@@ -166,6 +171,12 @@ impl Users {
     pub fn open(&self) -> Option<&Arc<User>> {
         self.find(DEFAULT.as_bytes())
             .filter(|user| user.on && user.nopass)
+    }
+
+    /// Whether several users can log in, so that each has a share of what is bounded.
+    #[must_use]
+    pub(crate) fn are_several(&self) -> bool {
+        self.list.iter().filter(|user| user.on).nth(1).is_some()
     }
 
     /// Whether nobody can do anything without a password or certificate.

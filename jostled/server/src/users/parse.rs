@@ -83,18 +83,21 @@ fn rule_with_value(user: &mut User, word: &str) -> Result<(), String> {
             return Err(format!(
                 "`{word}` is no rule; there are on, off, nopass, resetpass, >password, #sha256, \
                  ~pattern, allkeys, resetkeys, +@lock, +@admin, +@all and their opposites, \
-                 max-locks=N, max-waiters=N, max-connections=N"
+                 max-locks=N, max-waiters=N, max-sessions=N, max-connections=N, \
+                 max-ttl=SECONDS"
             ));
         }
     }
     Ok(())
 }
 
-fn bounds(quota: &mut Quota) -> [(&'static str, &mut Option<u32>); 3] {
+fn bounds(quota: &mut Quota) -> [(&'static str, &mut Option<u32>); 5] {
     [
         ("max-locks", &mut quota.locks),
         ("max-waiters", &mut quota.waiters),
+        ("max-sessions", &mut quota.sessions),
         ("max-connections", &mut quota.connections),
+        ("max-ttl", &mut quota.ttl_s),
     ]
 }
 
@@ -156,10 +159,11 @@ mod tests {
         for (line, shown) in [
             ("user a", "user a off -@lock -@admin".to_owned()),
             (
-                "user a on >secret ~job:* ~x +@lock max-locks=3 max-waiters=2 max-connections=1",
+                "user a on >secret ~job:* ~x +@lock max-locks=3 max-waiters=2 max-sessions=4 \
+                 max-connections=1 max-ttl=9",
                 format!(
                     "user a on {SECRET} ~job:* ~x +@lock -@admin max-locks=3 max-waiters=2 \
-                     max-connections=1"
+                     max-sessions=4 max-connections=1 max-ttl=9"
                 ),
             ),
             (

@@ -7,6 +7,7 @@ mod attacks;
 mod clients;
 mod commands;
 mod common;
+mod crashes;
 mod endurance;
 mod entry;
 mod handover;

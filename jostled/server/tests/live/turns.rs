@@ -6,39 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::common::{Client, Daemon, short};
-
-/// Runs `happen` while the daemon is stopped.
-fn at_once(daemon: &Daemon, happen: impl FnOnce()) {
-    daemon.signal("-STOP");
-    // The signal acts on a sleeping daemon as it wakes: it must not wake for
-    // what comes.
-    let stat = format!("/proc/{}/stat", daemon.child.id());
-    crate::common::eventually("it has stopped", || {
-        std::fs::read_to_string(&stat).unwrap().contains(") T ")
-    });
-    happen();
-    crate::common::eventually("what was sent has arrived", || all_has_arrived(daemon.port));
-    daemon.signal("-CONT");
-}
-
-/// Whether the kernel has delivered all data that was sent to this port over IPv4, and
-/// the sender's close: on a busy machine it does so some time after the call that sent
-/// it. The table's fields are those of proc_pid_net(5): the addresses, the state (04 is
-/// FIN_WAIT1: the end is not acknowledged) and the bytes that are not acknowledged.
-fn all_has_arrived(port: u16) -> bool {
-    let to = format!("0100007F:{port:04X}");
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let fields = |line: &str| {
-        line.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    table
-        .lines()
-        .map(fields)
-        .all(|fields| fields[2] != to || (fields[3] != "04" && fields[4].starts_with("00000000:")))
-}
+use crate::common::{Client, Daemon, at_once, short};
 
 #[test]
 fn a_lease_for_one_who_left_goes_to_the_one_that_gave_the_lock_back_and_waits_again() {

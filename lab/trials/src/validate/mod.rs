@@ -102,8 +102,13 @@ pub(crate) enum Subject {
     },
     /// jostle recover beside an observer of the same run that is not jostle
     Recover(Series),
-    /// Programs, kernel threads, interrupts beside locks and a service: does what is printed hold?
-    Beside(Series),
+    /// Plants from files beside locks, calls and services: does what is printed hold? (as root)
+    Beside {
+        #[command(flatten)]
+        series: Series,
+        #[command(flatten)]
+        how: beside::How,
+    },
 }
 
 /// How a validation that takes long is collected.
@@ -191,7 +196,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::JudgeIdle(series) => judge::idle::rows(series)?,
         Subject::Clean { series, points } => clean::rows(series, *points)?,
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
-        Subject::Beside(series) => beside::rows(series)?,
+        Subject::Beside { series, how } => beside::rows(series, how)?,
         Subject::Recover(series) => recover::rows(series)?,
     };
     print(&rows)

@@ -13,7 +13,9 @@
 #[path = "../call.rs"]
 mod call;
 
-use call::{FAILED, Given, Head, Options, SocketAddress, UNREACHABLE, USAGE, Wanted, Writer};
+use call::{
+    FAILED, Given, Head, Input, Options, SocketAddress, UNREACHABLE, USAGE, Wanted, Writer,
+};
 use jostle_sys::bare::{self, Errno, Start};
 
 jostle_sys::bare_main!(run);
@@ -90,6 +92,20 @@ fn write(fd: i32, mut bytes: &[u8]) {
 }
 
 fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
+    if !options.input {
+        return answer(process, options, None);
+    }
+    let (mut directory, mut terminal) = ([0; 4096], [0; 64]);
+    let input = input(&mut directory, &mut terminal)?;
+    answer(process, options, Some(&input))
+}
+
+#[inline(never)]
+fn answer(
+    process: &Process,
+    options: &Options<'_>,
+    input: Option<&Input<'_>>,
+) -> Result<u8, Failure> {
     let Some(address) = SocketAddress::parse(options.address) else {
         return Err(Failure(
             USAGE,
@@ -110,7 +126,7 @@ fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
         timeout_ms: options.timeout_ms.into(),
     };
     let mut writer = Writer::new(|bytes: &[u8], more| socket.send(bytes, more));
-    let sent = writer.request(process, options);
+    let sent = writer.request(process, options, input);
     // An engine may refuse a request before all of it is sent. Its answer counts more
     // than the failed send.
     let reply = receive(&socket, options);
@@ -118,6 +134,29 @@ fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
         (Err(_), Err(_)) => Err(Failure(UNREACHABLE, "the engine does not take the request")),
         (_, reply) => reply,
     }
+}
+
+/// The most that an engine takes (`--max-body`).
+const MOST_INPUT: usize = 1 << 30;
+
+fn input<'a>(directory: &'a mut [u8], terminal: &'a mut [u8]) -> Result<Input<'a>, Failure> {
+    let body = bare::read_to_end(0, MOST_INPUT)
+        .map_err(|_| Failure(USAGE, "standard input cannot be read"))?;
+    let is_terminal = |path| {
+        bare::read_link(path, &mut [0; 64])
+            .is_ok_and(|name| name.starts_with(b"/dev/pts/") || name.starts_with(b"/dev/tty"))
+    };
+    let streams = [c"/proc/self/fd/2", c"/proc/self/fd/1", c"/proc/self/fd/0"];
+    let stream = streams.into_iter().find(|path| is_terminal(path));
+    Ok(Input {
+        body,
+        directory: bare::read_link(c"/proc/self/cwd", directory).unwrap_or_default(),
+        user: bare::user(),
+        terminal: match stream {
+            Some(stream) => bare::read_link(stream, terminal).unwrap_or_default(),
+            None => b"",
+        },
+    })
 }
 
 /// Checks the process behind an abstract name, which any process can take first. Nothing is sent

@@ -7,10 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use jostle_daemon::log::one_line;
+use mlua::serde::SerializeOptions;
 use mlua::{
-    Error, FromLuaMulti, IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserData,
+    Error, FromLuaMulti, IntoLuaMulti, Lua, LuaSerdeExt, LuaString, MultiValue, Table, UserData,
     UserDataMethods, Value,
 };
+use serde_transcode::Transcoder;
 
 use super::pattern::{Capture, Match, Matcher, PatternError};
 use super::{Call, Stage, exit_code};
@@ -32,6 +34,11 @@ pub(super) fn functions(lua: &Lua, call: &Rc<Call>) -> Result<Table, Error> {
     host.flow()?;
     host.searches()?;
     host.files()?;
+    host.table.set("memory", call.limits.memory)?;
+    host.table.set("null", lua.null())?;
+    host.give("json", |lua, call, text: LuaString| {
+        decoded(lua, call, &text.as_bytes())
+    })?;
     Ok(host.table)
 }
 
@@ -55,7 +62,7 @@ impl Host<'_> {
     }
 
     fn flow(&self) -> Result<(), Error> {
-        self.give("check", |_, call, ()| call.check())?;
+        self.give("check", |_, call, ()| call.check().map(drop))?;
         self.give("exit", |_, call, code: Option<Value>| {
             call.check()?;
             let code = code.map_or(Ok(0), |code| exit_code(&code))?;
@@ -99,18 +106,15 @@ impl Host<'_> {
                     Ok(None) => Ok(MultiValue::from_vec(vec![Value::Nil])),
                     Ok(Some(found)) => values(lua, &text, &found),
                     Err(PatternError::Malformed(why)) => Err(Error::runtime(why)),
-                    Err(PatternError::Stopped) => call.check().map(|()| MultiValue::new()),
+                    Err(PatternError::Stopped) => call.check().map(|_| MultiValue::new()),
                 }
             };
         self.give("scan", scan)?;
-        // In linear time, which the interpreter's own is not.
         type Plain = (LuaString, LuaString, usize);
-        self.give("plainfind", |_, _, (subject, wanted, from): Plain| {
+        self.give("plainfind", |_, call, (subject, wanted, from): Plain| {
             let (text, wanted) = (subject.as_bytes(), wanted.as_bytes());
-            let found = memchr::memmem::find(&text[from - 1..], &wanted);
-            Ok(found.map_or((None, None), |at| {
-                (Some(from + at), Some(from + at + wanted.len() - 1))
-            }))
+            let found = plain(&text, &wanted, from - 1, call)?;
+            Ok(found.map_or((None, None), |at| (Some(at + 1), Some(at + wanted.len()))))
         })
     }
 
@@ -131,6 +135,27 @@ impl Host<'_> {
             Ok(answer(open_file(call, &path.as_bytes())))
         })
     }
+}
+
+/// The first place at `from` or later. In linear time, which the interpreter's own is not, but
+/// for texts of which long parts agree; and the clock is checked for each part.
+fn plain(text: &[u8], wanted: &[u8], from: usize, call: &Call) -> Result<Option<usize>, Error> {
+    const PART: usize = 64 << 10;
+    let (head, rest) = wanted.split_at(wanted.len().min(PART));
+    let finder = memchr::memmem::Finder::new(head);
+    let mut at = from;
+    while at + wanted.len() <= text.len() {
+        call.check()?;
+        let end = text.len().min(at + PART + head.len());
+        at += match finder.find(&text[at..end]) {
+            Some(skip) if text[at + skip + head.len()..].starts_with(rest) => {
+                return Ok(Some(at + skip));
+            }
+            Some(skip) => skip + 1,
+            None => end - head.len() + 1 - at,
+        };
+    }
+    Ok(None)
 }
 
 /// First place, last place, captures.
@@ -159,6 +184,36 @@ fn answer<T>(result: io::Result<T>) -> Answer<T> {
 fn text(lua: &Lua, (bytes, why): Answer<Vec<u8>>) -> Result<Answer<LuaString>, Error> {
     let text = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
     Ok((text, why))
+}
+
+/// A text that is read in small parts, as long as the call has time left.
+struct Timed<'a>(&'a [u8], &'a Call);
+
+impl io::Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let late = |error: Error| io::Error::other(error.to_string());
+        self.1.check().map_err(late)?;
+        self.0.read(buffer)
+    }
+}
+
+/// The value of a JSON text, made in the interpreter, whose memory limit holds for it.
+fn decoded(lua: &Lua, call: &Call, text: &[u8]) -> Result<Answer<Value>, Error> {
+    let parts = io::BufReader::with_capacity(1024, Timed(text, call));
+    let mut json = serde_json::Deserializer::from_reader(parts);
+    // The functions of `table` want tables without a metatable.
+    let options = SerializeOptions::new().set_array_metatable(false);
+    let value = lua.to_value_with(&Transcoder::new(&mut json), options);
+    let ended = |value| json.end().map(|()| value).map_err(Error::external);
+    let value = value.and_then(ended).map_err(|error| error.to_string());
+    call.check()?;
+    match value {
+        // The text is all that is left of an error that has gone through the parser.
+        Err(why) if why.contains("not enough memory") => Err(Error::MemoryError(why)),
+        // Ours and the parser's wrap each other.
+        Err(why) => Ok((None, why.rsplit("serialize error: ").next().map(Into::into))),
+        Ok(value) => Ok((Some(value), None)),
+    }
 }
 
 fn spool(call: &Call) -> io::Result<&Spool> {

@@ -12,18 +12,25 @@ pub(crate) mod pattern;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, VmState};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::query::Args;
 use crate::spool::Spool;
 use host::OpenFile;
 
-/// Instructions between two checks of the clock. They are few, because a single one can
-/// copy all memory that a procedure may have; still fewer would slow loops down.
-const INSTRUCTIONS: u32 = 200;
+/// Instructions between two checks of the clock at most. Fewer would slow loops down.
+const INSTRUCTIONS: u64 = 200;
+
+/// Nanoseconds that an instruction takes at most for each byte of memory that a procedure may
+/// have: it reads a number from a string that fills the memory, or collects garbage in all of it.
+const INSTRUCTION_NS_PER_BYTE: u64 = 2;
+
+/// The time by which instructions between two checks may exceed the limit.
+const GRACE: Duration = Duration::from_millis(25);
 
 /// Bounds of one call.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +86,9 @@ struct Call {
     spool: Option<Arc<Spool>>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
     limits: Limits,
-    deadline: Cell<Instant>,
+    deadline: Cell<Duration>,
+    /// Instructions between two checks of the clock.
+    interval: Cell<u32>,
     stage: Cell<Stage>,
     output: RefCell<Vec<u8>>,
     logged: Cell<u32>,
@@ -94,18 +103,49 @@ enum Stage {
 }
 
 impl Call {
-    /// An error if the call is over. Functions raise it wherever a procedure could
-    /// catch an error.
-    fn check(&self) -> Result<(), Error> {
-        if self.stage.get() == Stage::Running && Instant::now() >= self.deadline.get() {
+    /// The time that is left; an error if the call is over. Functions raise it wherever a
+    /// procedure could catch an error.
+    fn check(&self) -> Result<Duration, Error> {
+        let left = self.deadline.get().saturating_sub(now());
+        if self.stage.get() == Stage::Running && left.is_zero() {
             self.stage.set(Stage::Late);
         }
         match self.stage.get() {
-            Stage::Running => Ok(()),
+            Stage::Running => Ok(left),
             Stage::Late => Err(Error::runtime("time is up")),
             Stage::Exited(_) => Err(Error::runtime("exit")),
         }
     }
+}
+
+impl Limits {
+    /// Instructions until the next check of the clock, when so much time is left: so few that
+    /// they cannot outlast it by more than the grace, or a single one.
+    fn instructions(&self, left: Duration) -> u32 {
+        let slowest_ns = self.memory as u64 * INSTRUCTION_NS_PER_BYTE;
+        let left_ns = (left + GRACE).as_nanos() as u64;
+        (left_ns / slowest_ns.max(1)).clamp(1, INSTRUCTIONS) as u32
+    }
+}
+
+/// Has the interpreter check the clock, the more often the less time is left.
+fn watch(lua: &Lua, call: &Rc<Call>, left: Duration) -> Result<(), Error> {
+    let interval = call.limits.instructions(left);
+    if call.interval.replace(interval) == interval {
+        return Ok(());
+    }
+    let call = Rc::clone(call);
+    let triggers = HookTriggers::new().every_nth_instruction(interval);
+    lua.set_global_hook(triggers, move |lua, _| {
+        watch(lua, &call, call.check()?).map(|()| VmState::Continue)
+    })
+}
+
+/// The monotonic clock as of the last tick (4 ms with most kernels), which is read in a few
+/// nanoseconds.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// An interpreter with one procedure in it.
@@ -140,7 +180,8 @@ impl Interpreter {
             spool,
             log,
             limits,
-            deadline: Cell::new(Instant::now()),
+            deadline: Cell::default(),
+            interval: Cell::new(0),
             stage: Cell::new(Stage::Running),
             output: RefCell::default(),
             logged: Cell::new(0),
@@ -160,11 +201,6 @@ impl Interpreter {
             .set_name(format!("={}", code.name))
             .set_mode(ChunkMode::Binary)
             .into_function()?;
-        let hooked = Rc::clone(&call);
-        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
-        lua.set_hook(triggers, move |_, _| {
-            hooked.check().map(|()| VmState::Continue)
-        })?;
         Ok(Interpreter {
             lua,
             chunk,
@@ -177,11 +213,15 @@ impl Interpreter {
     /// Runs the procedure once. Also returns whether the state may be used again.
     pub(crate) fn call(&self, args: &Args, body: &[u8]) -> (Outcome, bool) {
         let call = &*self.call;
-        call.deadline.set(Instant::now() + call.limits.time);
+        // A tick may be 4 ms old: from it, a call could end before its time.
+        let start = clock_gettime(ClockId::Monotonic);
+        let start = Duration::new(start.tv_sec as u64, start.tv_nsec as u32);
+        call.deadline.set(start + call.limits.time);
         call.stage.set(Stage::Running);
         call.logged.set(0);
         call.output.borrow_mut().clear();
-        let result = self.run_with(args, body);
+        let watched = watch(&self.lua, &self.call, call.limits.time);
+        let result = watched.and_then(|()| self.run_with(args, body));
         for file in call.files.borrow_mut().drain(..) {
             file.close();
         }
@@ -201,7 +241,7 @@ impl Interpreter {
             [] => Value::Nil,
             body => Value::String(self.lua.create_string(body)?),
         };
-        let environment: Table = self.environment.call((table, body))?;
+        let environment: Table = self.environment.call((table, body, self.caller(args)?))?;
         self.chunk.set_environment(environment)?;
         self.protected.call(&self.chunk)
     }
@@ -220,6 +260,15 @@ impl Interpreter {
         Ok(table)
     }
 
+    fn caller(&self, args: &Args) -> Result<Option<Table>, Error> {
+        let mut table = None;
+        for (name, value) in &args.caller {
+            let table: &Table = table.get_or_insert(self.lua.create_table()?);
+            table.raw_set(*name, self.lua.create_string(value)?)?;
+        }
+        Ok(table)
+    }
+
     fn outcome(&self, result: Result<(bool, Value), Error>) -> Outcome {
         let output = || self.call.output.take();
         match (self.call.stage.get(), result) {
@@ -234,6 +283,15 @@ impl Interpreter {
             (Stage::Running, Err(error)) => failed(&Value::Error(Box::new(error))),
         }
     }
+}
+
+/// Runs a procedure once, without a spool, for those who measure how long that takes; false if it
+/// does not compile.
+pub fn run_once(source: &[u8], limits: Limits) -> bool {
+    let code = Code::compile("once", source).map_err(drop);
+    let run = |code| Interpreter::new(&code, limits, None, Arc::new(|_| {})).map_err(drop);
+    let state = code.and_then(run);
+    state.map(|state| state.call(&Args::default(), b"")).is_ok()
 }
 
 /// The outcome of an error that the procedure did not catch.

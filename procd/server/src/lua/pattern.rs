@@ -10,7 +10,7 @@ const CAPTURES: usize = 32;
 /// How deep it may recurse.
 const DEPTH: u32 = 200;
 /// Steps between two calls of `go_on`.
-const STEPS: u32 = 4096;
+const STEPS: usize = 4096;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,8 @@ pub(crate) struct Matcher<'a> {
     subject: &'a [u8],
     pattern: &'a [u8],
     go_on: &'a dyn Fn() -> bool,
-    steps: u32,
+    /// Steps until the next call of `go_on`.
+    left: usize,
     depth: u32,
     captures: Vec<Capture>,
 }
@@ -75,7 +76,7 @@ impl<'a> Matcher<'a> {
             subject,
             pattern,
             go_on,
-            steps: 0,
+            left: STEPS,
             depth: 0,
             captures: Vec::new(),
         }
@@ -123,11 +124,20 @@ impl<'a> Matcher<'a> {
     }
 
     fn step(&mut self) -> Result<(), PatternError> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS) && !(self.go_on)() {
-            return Err(PatternError::Stopped);
+        self.steps(1)
+    }
+
+    /// So many at once may be more than are left.
+    fn steps(&mut self, steps: usize) -> Result<(), PatternError> {
+        if self.left > steps {
+            self.left -= steps;
+            return Ok(());
         }
-        Ok(())
+        self.left = STEPS;
+        match (self.go_on)() {
+            true => Ok(()),
+            false => Err(PatternError::Stopped),
+        }
     }
 
     /// The end of a match of the pattern's rest from `p` that starts at `s`.
@@ -160,6 +170,8 @@ impl<'a> Matcher<'a> {
                 },
                 Some(_) => {
                     let next = self.class_end(p)?;
+                    // Each look at a set, here and in `single`, may go through all of it.
+                    self.steps((next - p) / 4)?;
                     match self.pattern.get(next) {
                         Some(b'?') => {
                             if self.single(s, p, next)
@@ -196,6 +208,7 @@ impl<'a> Matcher<'a> {
                     return malformed("missing '[' after '%f' in pattern");
                 }
                 let end = self.class_end(p + 2)?;
+                self.steps((end - p) / 4)?;
                 let before = s.checked_sub(1).map_or(0, |before| self.subject[before]);
                 let here = self.subject.get(s).copied().unwrap_or(0);
                 let edge =
@@ -211,9 +224,9 @@ impl<'a> Matcher<'a> {
                     Some(Capture::Open(_)) | None => return malformed("invalid capture index"),
                 };
                 let part = &self.subject[*start..*end];
-                let same = self.subject[s..].starts_with(part);
-                self.steps = self.steps.wrapping_add(part.len() as u32 / 64);
-                Ok(same.then_some((s + part.len(), p + 2)))
+                let (same, length) = (self.subject[s..].starts_with(part), part.len());
+                self.steps(length / 64)?;
+                Ok(same.then_some((s + length, p + 2)))
             }
         }
     }
@@ -275,7 +288,7 @@ impl<'a> Matcher<'a> {
     fn most(&mut self, s: usize, least: usize, p: usize, next: usize) -> Found {
         let mut count = least;
         while self.single(s + count, p, next) {
-            self.step()?;
+            self.steps(1 + (next - p) / 4)?;
             count += 1;
         }
         loop {
@@ -298,6 +311,7 @@ impl<'a> Matcher<'a> {
             if !self.single(s, p, next) {
                 return Ok(None);
             }
+            self.steps((next - p) / 4)?;
             s += 1;
         }
     }
@@ -541,5 +555,26 @@ mod tests {
         let mut found = found;
         assert_eq!(found.search(0, true, None), Err(PatternError::Stopped));
         assert_eq!(asked.get(), 100);
+    }
+
+    /// The clock was read at exact multiples of 4096 steps, and comparisons that count for many
+    /// jumped past them: a search ran for 5.2 s under a limit of 1 s.
+    #[test]
+    fn steps_that_count_for_many_are_not_jumped_past() {
+        let (back, set) = ("b".repeat(65_472) + &"a".repeat(40_000), "a".repeat(2000));
+        for (subject, pattern, least) in [
+            (&back, "^(b*)a.-%1x".to_owned(), 40_000 * 1023 / 8192),
+            (
+                &set,
+                format!("^[{}a]*x", "b".repeat(4096)),
+                2000 * 1024 / 8192,
+            ),
+        ] {
+            let asked = std::cell::Cell::new(0);
+            let go_on = || asked.replace(asked.get() + 1) < least;
+            let mut found = Matcher::new(subject.as_bytes(), pattern.as_bytes(), &go_on);
+            let found = found.search(0, true, None);
+            assert_eq!(found, Err(PatternError::Stopped), "{pattern:.20}");
+        }
     }
 }

@@ -88,6 +88,25 @@ local function exit(code)
   error(nil, 0)
 end
 
+-- Many arguments -----------------------------------------------------------
+
+-- A function that reads, compares or measures each string: the same long string given
+-- a thousand times takes no memory and a thousand times as long.
+local function weighed(f, name, most)
+  return function(...)
+    local count, a, b = select("#", ...), ...
+    if count > 2 or type(a) == "string" and type(b) == "string" then
+      local given, weight = { ... }, 0
+      for index = 1, count do
+        local value = given[index]
+        if type(value) == "string" then weight = weight + #value end
+      end
+      if count > most or weight > host.memory then error("too many arguments to '" .. name .. "'", 2) end
+    end
+    return f(...)
+  end
+end
+
 -- Strings ------------------------------------------------------------------
 
 local function text(value, number, name)
@@ -106,15 +125,25 @@ local function begin(s, init)
 end
 
 local strings = {}
-for _, name in ipairs { "byte", "char", "format", "len", "lower", "reverse", "sub", "upper" } do
+for _, name in ipairs { "byte", "len", "lower", "reverse", "sub", "upper" } do
   strings[name] = string[name]
 end
+
+strings.char = weighed(string.char, "char", huge)
+-- A single item can take microseconds.
+strings.format = weighed(string.format, "format", 250)
 
 function strings.rep(s, n, separator)
   s = text(s, 1, "rep")
   separator = separator == nil and "" or text(separator, 3, "rep")
   -- Nothing, many times, takes no memory but all the time there is.
-  if #s + #separator == 0 then return "" end
+  local unit, times = s .. separator, tointeger(n)
+  if unit == "" then return "" end
+  if #unit < 64 and times and times > 2048 then
+    -- It is copied one at a time.
+    local block, rest = string.rep(unit, 1024), (times - 1) % 1024
+    return string.rep(block, (times - 1) // 1024) .. string.rep(unit, rest) .. s
+  end
   return string.rep(s, n, separator)
 end
 
@@ -122,7 +151,11 @@ function strings.find(s, pattern, init, plain)
   s, pattern = text(s, 1, "find"), text(pattern, 2, "find")
   init = begin(s, init)
   if not init then return nil end
-  if plain then return plainfind(s, pattern, init) end
+  if plain then
+    local first, last = plainfind(s, pattern, init)
+    if first then return first, last end
+    return nil
+  end
   return scan(s, pattern, init, true)
 end
 
@@ -241,7 +274,17 @@ end
 local tables = { pack = table.pack }
 
 function tables.concat(t, separator, first, last)
-  return table.concat(plain(t, "concat"), separator, first, last)
+  plain(t, "concat")
+  first, last = first or 1, last or #t
+  if not tointeger(first) or not tointeger(last) or last - first < 1000 then
+    return table.concat(t, separator, first, last)
+  end
+  -- In parts: to write a number takes longer than to copy it.
+  local parts = {}
+  for from = first, last, 1000 do
+    parts[#parts + 1] = table.concat(t, separator, from, last - from < 999 and last or from + 999)
+  end
+  return table.concat(parts, separator)
 end
 
 function tables.unpack(t, first, last)
@@ -303,10 +346,17 @@ local seeded = false
 local maths = {}
 for name, value in next, math do maths[name] = value end
 
+maths.max = weighed(math.max, "max", huge)
+maths.min = weighed(math.min, "min", huge)
+
 function maths.randomseed(...)
   seeded = true
   math.randomseed(...)
 end
+
+local codes = {}
+for name, value in next, utf8 do codes[name] = value end
+codes.char = weighed(utf8.char, "char", huge)
 
 -- What calls share ---------------------------------------------------------
 
@@ -317,6 +367,7 @@ local base = {
   exit = exit,
   getmetatable = getmetatable,
   ipairs = ipairs,
+  json = readonly({ decode = host.json, null = host.null }, "json"),
   log = host.log,
   math = readonly(maths, "math"),
   next = next,
@@ -333,7 +384,7 @@ local base = {
   tonumber = tonumber,
   tostring = tostring,
   type = type,
-  utf8 = readonly(utf8, "utf8"),
+  utf8 = readonly(codes, "utf8"),
   xpcall = safe_xpcall,
 }
 
@@ -349,12 +400,14 @@ of_strings.__metatable = false
 
 local environment = { __index = base, __metatable = false }
 
-local function new(args, body)
+local nobody = readonly({}, "caller")
+
+local function new(args, body, caller)
   if seeded then
     seeded = false
     math.randomseed(host.seed())
   end
-  return setmetatable({ args = args, body = body }, environment)
+  return setmetatable({ args = args, body = body, caller = caller or nobody }, environment)
 end
 
 -- `pcall` here spares the traceback that the host would make of an error.

@@ -1,5 +1,6 @@
 use super::*;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// With time enough for a busy machine.
 const LIMITS: Limits = Limits {
@@ -92,6 +93,48 @@ fn arguments_and_body_arrive() {
     // Nothing of that call is left for the next one.
     let (outcome, _) = procedure.call(&Args::default(), b"");
     assert_eq!(outcome, exit(0, "nil\tnil\tnil\n"));
+}
+
+#[test]
+fn the_caller_is_told_as_the_client_states_it() {
+    let procedure = state("print(caller.directory, caller.user) caller.x = 1", None);
+    let mut args = Args::default();
+    args.caller.push(("directory", b"/a".to_vec()));
+    assert_eq!(procedure.call(&args, b"").0, exit(0, "/a\tnil\n"));
+    // Shared by all calls without one.
+    let shared = Outcome::Failed("test.lua:1: caller is read-only".to_owned());
+    assert_eq!(procedure.call(&Args::default(), b"").0, shared);
+}
+
+#[test]
+fn json_is_read_within_the_limits() {
+    for (source, output) in [
+        (
+            r#"print(json.decode('{"a": {"b": [1.5, "x"]}}').a.b[2])"#,
+            "x",
+        ),
+        (
+            "print(table.concat(json.decode('[1e3, -2, 1]'), ' '))",
+            "1000.0 -2 1",
+        ),
+        ("print(json.decode('null') == json.null)", "true"),
+        (
+            "print(json.decode('{} x'))",
+            "nil\ttrailing characters at line 1 column 4",
+        ),
+        (
+            "print(json.decode(''))",
+            "nil\tEOF while parsing a value at line 1 column 0",
+        ),
+        (
+            "print(json.decode(('['):rep(1e6)))",
+            "nil\trecursion limit exceeded at line 1 column 128",
+        ),
+    ] {
+        assert_eq!(run(source), exit(0, &format!("{output}\n")), "{source}");
+    }
+    let large = "json.decode('[' .. ('0,'):rep(1e6) .. '0]')";
+    assert_eq!(run(large), Outcome::Memory);
 }
 
 #[test]
@@ -204,6 +247,8 @@ fn time_cannot_be_overdrawn() {
         "for _ in ('a'):rep(60):gmatch(('a*'):rep(20) .. 'b') do end",
         "('a'):rep(60):gsub(('a?'):rep(60) .. ('a'):rep(60) .. 'b', '')",
         "table.move({}, 1, 1e15, 2)",
+        "local s = '[' .. ('0,'):rep(1e5) .. '0]' while true do pcall(json.decode, s) end",
+        "local s = ('b'):rep(262080) .. ('a'):rep(300000) s:find('^(b*)().-().-%1x')",
         "local s = ('x'):rep(1000000) while true do local t = s .. 'y' end",
         "local s = ('x'):rep(1000000) while true do s:upper() end",
         "local t = {} for i = 1, 100000 do t[i] = i end while true do table.sort(t, rawequal) end",
@@ -223,6 +268,9 @@ fn time_cannot_be_overdrawn() {
         "table.concat(setmetatable({}, {__index = rawlen}), '', 1, 1e15)",
         "table.sort(setmetatable({}, {__len = function() return 1e9 end}), rawequal)",
         "table.unpack({}, 1, 1e8)",
+        // The same long text many times takes no memory.
+        "local s, t = (' '):rep(1e6), {} for i = 1, 99 do t[i] = s end math.max(table.unpack(t))",
+        "local t = {} for i = 1, 300 do t[i] = 1 end ('%d'):rep(300):format(table.unpack(t))",
     ] {
         let outcome = run(source);
         assert!(
@@ -291,14 +339,21 @@ fn the_string_and_table_functions_are_the_interpreters() {
         "('hello'):find('', 6)",
         "('a.b'):find('.', 2, true)",
         "('a.b'):find('', 1, true)",
+        "(('a'):rep(70000) .. 'b'):find(('a'):rep(66000) .. 'b', 2, true)",
+        "('ab'):rep(1e5):find(('ab'):rep(4e4) .. 'b', 1, true)",
+        "(('a'):rep(131080) .. 'xy'):find('xy', 5, true)",
         "('key=val'):match('(%w+)=(%w+)')",
         "('key=val'):match('^val')",
         "('  x '):match('^%s*(.-)%s*$')",
         "('abc'):match('()b()')",
         "('x'):rep(3)",
         "('x'):rep(3, ',')",
-        "('x'):rep(0)",
-        "('x'):rep(-1)",
+        "#('xy'):rep(2049, ','), ('xy'):rep(5000, ','):sub(-8), ('x'):rep(4097, '-'):find('xx')",
+        "('x'):rep(2049):find('x', 2049)",
+        "math.max(3, 9, 2), math.min(3, '1'), string.char(72, 105), utf8.char(233, 8364)",
+        "string.format('%s %d %q', 'a', '7', 'b')",
+        "(function() local t = {} for i = 1, 2500 do t[i] = i end
+          return #table.concat(t, ','), table.concat(t, ',', 2, 2002):sub(-9) end)()",
         "(5):rep(2)",
         "string.rep(5, 2)",
         "table.concat({1, 2, 3}, ', ')",
@@ -451,4 +506,13 @@ fn a_call_does_not_choose_the_next_ones_random_numbers() {
     let second = (output(&seeded), output(&Args::default()));
     assert_eq!(first.0, second.0);
     assert_ne!(first.1, second.1);
+}
+
+/// So many instructions, each of which may go through all memory, take no longer than what is
+/// left of the time and the grace.
+#[test]
+fn the_clock_is_checked_more_often_towards_the_limit() {
+    let memory = 16 << 20;
+    let at = |ms| Limits { memory, ..LIMITS }.instructions(Duration::from_millis(ms));
+    assert_eq!([10_000, 1000, 100, 20, 0].map(at), [200, 30, 3, 1, 1]);
 }

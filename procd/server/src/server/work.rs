@@ -10,7 +10,7 @@ use super::Shared;
 use crate::catalog::{Body, Procedure, Snapshot};
 use crate::http::{Answer, Request};
 use crate::lua::{Code, Interpreter, Outcome};
-use crate::query::Args;
+use crate::query::{Args, BadEncoding, decode};
 use crate::sizecheck::{SizecheckError, sizecheck};
 use crate::stats::{self, Known, ProcedureStats, count};
 
@@ -83,7 +83,7 @@ impl ThreadState {
                 b"there is no such procedure\n",
             ));
         };
-        let Ok(args) = Args::parse(request.query.clone().map(|query| &bytes[query])) else {
+        let Ok(args) = arguments(bytes, request) else {
             count(&shared.stats.malformed);
             return write(&without_code(
                 "400 Bad Request",
@@ -178,6 +178,14 @@ impl ThreadState {
             (headers, stats::metrics(&shared.stats, &known))
         }
     }
+}
+
+fn arguments(bytes: &[u8], request: &Request) -> Result<Args, BadEncoding> {
+    let mut args = Args::parse(request.query.clone().map(|query| &bytes[query]))?;
+    for (name, stated) in &request.caller {
+        args.caller.push((name, decode(&bytes[stated.clone()])?));
+    }
+    Ok(args)
 }
 
 fn known(procedure: &Procedure) -> Known<'_> {

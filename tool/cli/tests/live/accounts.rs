@@ -14,6 +14,8 @@ use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
 
 fn accounts(run: &Run) -> &Accounts {
     run.around.accounts.as_deref().unwrap()
@@ -47,6 +49,31 @@ fn burner(name: &str, cpu: usize) -> Burner {
         ))
         .process_group(0);
     Burner(command.spawn().unwrap())
+}
+
+/// A thread of this test sleeps for 20 us again and again: a timer each time.
+#[test]
+fn timers_of_others_are_flagged() {
+    let _beside = beside();
+    let (over, until) = std::sync::mpsc::channel::<()>();
+    let sleeper = std::thread::spawn(move || {
+        while let Err(TryRecvError::Empty) = until.try_recv() {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    });
+    let line = "contend null -w 1 -b 0 -i 0 -t 0.2 --runs 1 --quiet --format json";
+    in_some_try("interrupts by timers", || {
+        let run = jostle(line).run().leaves_nothing().only_run();
+        let found = run.around.interference.as_deref()?;
+        assert!(
+            found.anchor.is_some() && found.window.is_some(),
+            "{found:?}"
+        );
+        let text = reason(&run, "interference")?.text.clone();
+        text.contains("interrupted a CPU").then_some(())
+    });
+    drop(over);
+    sleeper.join().unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! jostle launches, and what they see of them.
 
 use crate::common::{Place, Signal, beside, in_some_try, jostle, must_be_root, must_have};
+use jostle_model::record::{Look, Sign, sign};
 use jostle_testbed::lock_servers as servers;
 use std::fs;
 use std::io::{Read, Write};
@@ -167,7 +168,20 @@ fn a_client_that_is_connected_when_a_lock_was_lost_is_named() {
     // Nobody works on without a lock.
     let done = run.end();
     let run = done.exits(3).leaves_nothing().only_run();
-    let said = run.around.causes.unwrap_or_default().found;
-    let named = format!("which may be the cause: {address} (last command: eval)");
-    assert!(said.iter().any(|text| text.contains(&named)), "{said:?}");
+    let named = format!("{address} (last command: eval)");
+    let listed =
+        |look: &Look| look.signs.get(sign::CLIENTS) == Some(&Sign::Texts(vec![named.clone()]));
+    assert!(
+        run.around.looks.iter().any(listed),
+        "{:?}",
+        run.around.looks
+    );
+    // Its deletions took a key away that jostle had put beside its locks.
+    let said = "another client removed keys of ours";
+    let mut reasons = run.verdict.reasons.iter();
+    assert!(
+        reasons.any(|reason| reason.text.contains(said)),
+        "{:?}",
+        run.verdict
+    );
 }

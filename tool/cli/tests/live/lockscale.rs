@@ -47,9 +47,13 @@ fn a_script_made_for_lockscale_plots_the_gnuplot_format() {
                 (duration - 0.1).abs() < 1e-6 && user >= 0.0 && system >= 0.0,
                 "{row:?}"
             );
-            assert!(min <= mean && mean <= max && stddev >= 0.0, "{row:?}");
-            // With one decimal.
-            assert!((mean - total / workers).abs() < 0.051, "{row:?}");
+            // Beside the other tests no run may be without others, and then none shows how
+            // evenly workers were served.
+            if ![min, max, mean, stddev].iter().all(|share| share.is_nan()) {
+                assert!(min <= mean && mean <= max && stddev >= 0.0, "{row:?}");
+                // With one decimal.
+                assert!((mean - total / workers).abs() < 0.051, "{row:?}");
+            }
             let real = place.runs("result.jsonl").into_iter().find(|run| {
                 run.target == *name
                     && run.at.workers == Some(workers as u64)

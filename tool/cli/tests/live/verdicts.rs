@@ -73,9 +73,9 @@ fn who_else_holds_the_lock_is_named() {
         let told = reason(&point, "idle_lock")?.is == Status::Invalid;
         told.then_some(point)
     });
-    flags(&point, "idle_lock", Status::Invalid, ") holds it");
-    let found = &point.around.causes.as_ref().unwrap().found;
-    assert!(found[0].starts_with("sleep ("), "{found:?}");
+    flags(&point, "idle_lock", Status::Invalid, ") held it while");
+    let text = &reason(&point, "idle_lock").unwrap().text;
+    assert!(text.contains("seen beside it: sleep ("), "{text}");
 }
 
 /// Runs it while so many threads keep the CPUs busy, one more after each span.

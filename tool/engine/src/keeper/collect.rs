@@ -12,8 +12,9 @@ use jostle_harness::how_it_ended;
 use jostle_harness::merged::{READER_WAITS, WRITER_WAITS};
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Circumstances, Exclusion, Server, ServerTraffic, ThreadLoad, Window};
+use jostle_stats::numbers::time;
 use jostle_sys::process::Ended;
-use jostle_targets::ServerFigures;
+use jostle_targets::{LEASE_FACT, ServerFigures};
 use jostle_worker::page::{self, Page, PageHistogram, SLICES, Shared, Stage, WRITERS, Word};
 use jostle_worker::witness::Witness;
 use jostle_worker::work::Work;
@@ -309,6 +310,8 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
             let count = data.around.errors.entry(name).or_default();
             *count += 1;
             if *count == 1 {
+                let lease_ns = data.around.setup.get(LEASE_FACT).copied();
+                let message = message + &when_lost(page, lease_ns);
                 data.around.messages.push(message);
             }
         }
@@ -327,6 +330,19 @@ fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen)
             data.around.errors.insert(name.to_owned(), count);
         }
     }
+}
+
+/// How long a lock was held that its release found lost, and how long it was to be.
+fn when_lost(page: &Page<'_>, lease_ns: Option<f64>) -> String {
+    if page.get(Word::FoundLost) == 0 {
+        return String::new();
+    }
+    let held = match page.get(Word::HeldFor) {
+        0 => String::new(),
+        held => format!(" {} after its grant", time(held as f64)),
+    };
+    let lease = lease_ns.map(|ns| format!("; its lease is {}", time(ns)));
+    held + &lease.unwrap_or_default()
 }
 
 fn figures(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>]) {
@@ -351,6 +367,8 @@ fn figures(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>]) {
         pending: 0,
         stamped: sum(pages, Word::Stamped),
         contended: sum(pages, Word::Contended),
+        blocked_ns: sum(pages, Word::BlockedNs).saturating_mul(order.stamp_every),
+        owner_changes: sum(pages, Word::OwnerChanges),
         streak: most(Word::Streak),
         streak_waited: most(Word::StreakWaited),
         timeouts: sum(pages, Word::Timeouts),
@@ -396,6 +414,7 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
             _ => waited,
         };
         data.attempts.pending += u64::from(pending.is_some());
+        data.attempts.blocked_ns += pending.unwrap_or(0).min(order.window.0);
         let longest = page.get(Word::LongestWait).max(pending.unwrap_or(0));
         data.workers.longest_wait_ns.push(longest);
     }
@@ -403,6 +422,7 @@ fn waits(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], closes: u64) 
         0 => Merged::default(),
         _ => page::merged(pages.iter().copied(), &[PageHistogram::Refused]),
     };
+    data.attempts.blocked_ns += timeouts.sum.saturating_mul(order.stamp_every);
     data.censored = by_mode.iter().chain([&timeouts]).sum();
     if order.has_readers() {
         let failed = [Word::WritesFailed, Word::WritesFailedNs];
@@ -496,6 +516,7 @@ mod tests {
         let data = waited(&order, &attempts);
         assert_eq!(data.workers.longest_wait_ns, [6_000, 7_500, 0, 0, 0]);
         assert_eq!(data.attempts.pending, 2);
+        assert_eq!(data.attempts.blocked_ns, 13_500);
         // The distribution is a sample, of which the unstamped one is no part.
         let counted: u64 = data.censored.buckets.0.iter().map(|(_, n)| n).sum();
         assert_eq!((counted, data.censored.sum), (1, 6_000));

@@ -4,6 +4,7 @@ use super::latencies::latencies;
 use super::run::Run;
 use super::servers::Servers;
 use crate::order::{RecoverOrder, Reply, Request, RunOrder};
+use jostle_harness::interference::Outside;
 use jostle_harness::{Aborted, Context, anchor, not_removed, opened, receive, send};
 use jostle_sys::clock::Clock;
 use jostle_sys::cpu;
@@ -71,7 +72,7 @@ fn run(context: &Context, order: &RunOrder, cost_blocks: Option<usize>) -> Reply
         let servers = Servers::new(context, ledger, &order.server_cpus);
         let run = Run::prepare(context, ledger, &servers, order, spec);
         let done = run.and_then(|run| match cost_blocks {
-            None => anchored(context, &run),
+            None => anchored(&run),
             Some(blocks) => run.cost(blocks).map(Reply::Cost),
         });
         servers.outlived(done)
@@ -79,15 +80,23 @@ fn run(context: &Context, order: &RunOrder, cost_blocks: Option<usize>) -> Reply
 }
 
 /// A run between its two anchors.
-fn anchored(context: &Context, run: &Run<'_>) -> Result<Reply, Aborted> {
+fn anchored(run: &Run<'_>) -> Result<Reply, Aborted> {
     let together = run.order.together;
     if together.is_some_and(|together| !together.takes_anchor) {
         return run.perform().map(|data| Reply::Ran(Box::new(data)));
     }
-    let before = anchor::passes(context, &run.order.cpus);
+    let mut outside = Outside::default();
+    run.look_outside(&mut outside);
     let mut data = run.perform()?;
-    let after = anchor::passes(context, &run.order.cpus);
-    data.around.anchor = anchor::anchor(&before, &after);
+    run.look_outside(&mut outside);
+    let window = data
+        .around
+        .interference
+        .take()
+        .and_then(|found| found.window);
+    let (passes, interference) = outside.tell(window);
+    data.around.anchor = anchor::anchor(&passes[0], &passes[1]);
+    data.around.interference = Some(Box::new(interference));
     Ok(Reply::Ran(Box::new(data)))
 }
 

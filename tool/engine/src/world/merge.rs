@@ -10,7 +10,7 @@ use super::machines;
 use super::{Host, Part};
 use crate::order::{GrantLog, RunData, RunOrder, SpreadData};
 use jostle_model::record::{
-    Accounts, Causes, Circumstances, Count, Counts, GeneratorProcess, ThreadLoad,
+    Accounts, Circumstances, Count, Counts, GeneratorProcess, Look, ThreadLoad,
 };
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -69,10 +69,12 @@ pub(super) fn around(hosts: &[Host], each: &[(usize, &Circumstances)]) -> Circum
     let said = |texts: fn(&Circumstances) -> &[String]| {
         said(hosts, each.iter().map(|(rank, one)| (*rank, texts(one))))
     };
-    let causes = all().any(|one| one.causes.is_some()).then(|| {
-        Box::new(Causes {
-            found: said(|one| one.causes.as_ref().map_or(&[], |of| &of.found)),
-            looked_at: said(|one| one.causes.as_ref().map_or(&[], |of| &of.looked_at)),
+    let looks = each.iter().flat_map(|(rank, one)| {
+        let host = Some(super::name(hosts, *rank));
+        let looks = one.looks.iter().cloned();
+        looks.map(move |look| Look {
+            host: host.clone(),
+            ..look
         })
     });
     let during = said(|one| one.during.as_slice());
@@ -92,11 +94,12 @@ pub(super) fn around(hosts: &[Host], each: &[(usize, &Circumstances)]) -> Circum
         during: (!during.is_empty()).then(|| during.join("; ")),
         errors: counted(all().map(|one| &one.errors)),
         messages: said(|one| &one.messages),
-        causes,
+        looks: looks.collect(),
         deaths: said(|one| &one.deaths),
         setup: agreed(each),
         // The pulse belongs to one machine, and is compared with itself only.
         anchor: all().next().and_then(|one| one.anchor),
+        interference: all().next().and_then(|one| one.interference.clone()),
         ..Circumstances::default()
     }
 }

@@ -38,6 +38,8 @@ enum How {
     #[default]
     Unknown,
     Address(Address),
+    /// At a port of another network namespace of this machine.
+    Elsewhere(u16),
     Processes,
     Group(OtherGroup),
 }
@@ -55,7 +57,12 @@ impl ServerProcesses {
     /// they were launched.
     pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> ServerProcesses {
         let spec = Spec::parse(target).ok();
-        let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
+        let typed = || {
+            let spec = spec.as_ref()?;
+            let listens = |port: &u16| serving::is_served_elsewhere(*port);
+            let elsewhere = || spec.port_elsewhere().filter(listens).map(How::Elsewhere);
+            spec.address().map(How::Address).or_else(elsewhere)
+        };
         let (how, known) = match (named, embedded) {
             (Some(named), _) => by_name(named),
             (None, [_, ..]) => (How::Processes, embedded.to_vec()),
@@ -70,12 +77,13 @@ impl ServerProcesses {
     /// Looks for its processes behind our connections; called outside the window, when
     /// connections may be open.
     pub fn look(&self) {
-        if let How::Address(address) = &self.how {
-            let found = serving::serving(address).into_iter();
-            self.roots
-                .borrow_mut()
-                .extend(found.filter(|pid| is_server(*pid)));
-        }
+        let found = match &self.how {
+            How::Address(address) => serving::serving(address),
+            How::Elsewhere(port) => serving::elsewhere(*port),
+            _ => return,
+        };
+        let found = found.into_iter().filter(|pid| is_server(*pid));
+        self.roots.borrow_mut().extend(found);
     }
 
     /// Its processes, without their descendants.

@@ -1,7 +1,7 @@
 //! Parts of a run: its window, what its workers used of the CPUs, and what surrounded it. In
 //! the file their fields are fields of the run.
 
-use super::{Accounts, Anchor, Causes, Counts, Machine};
+use super::{Accounts, Anchor, Causes, Counts, Interference, Look, Machine};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
@@ -93,7 +93,10 @@ pub struct Circumstances {
     /// server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
-    /// What was looked at outside the lock; absent where nothing went wrong.
+    /// What was looked at outside the lock; empty where nothing went wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub looks: Vec<Look>,
+    /// What an older version found in its looks; newer files have the looks.
     pub causes: Option<Box<Causes>>,
     /// Workers, and servers that jostle launched, that ended too early, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -111,4 +114,7 @@ pub struct Circumstances {
     /// What the machine itself took for its simplest acts, just before the run
     /// and just after it.
     pub anchor: Option<Anchor>,
+    /// Interrupts and tracers that may have slowed our own threads; absent for `connect` and
+    /// `recover`, and in older files.
+    pub interference: Option<Box<Interference>>,
 }

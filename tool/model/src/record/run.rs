@@ -85,6 +85,10 @@ pub struct Run {
     /// Contended grants / stamped grants; for `stream` only where several workers take one
     /// lock, one request at a time.
     pub blocked_share: Option<f64>,
+    /// `contend`: time in the window that workers were blocked, over all their time: from an
+    /// attempt to the release that made way for it, or to the end of the attempt or the window
+    /// without a grant. Sampled attempts stand for the others. Absent as `blocked_share`.
+    pub blocked_time_share: Option<f64>,
     /// One operation in this many was stamped; absent with `--measure counts`.
     pub stamp_every: Option<u64>,
     /// Grants that were stamped.
@@ -254,6 +258,8 @@ pub struct PerWorker {
     pub longest_streak: Option<u64>,
     /// The same while the worker that ended it was waiting; absent too if `stamp_every` > 1.
     pub longest_streak_while_waited: Option<u64>,
+    /// Grants of a lock to another worker than the one before; absent as `longest_streak`.
+    pub owner_changes: Option<u64>,
 }
 
 /// Columns with one value for each worker.

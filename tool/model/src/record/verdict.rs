@@ -64,7 +64,7 @@ pub struct Reason {
     pub bound: Option<Bound>,
     /// Evidence other than numbers: names of programs, errors, an example.
     pub seen: Option<String>,
-    /// What was looked at outside the lock
+    /// What explains it outside the lock, of the runs that it is about
     /// ([which](results.md#what-is-looked-at-outside-the-lock)).
     pub causes: Option<Box<Causes>>,
     /// The hosts that the reason is about, if it is not about all of them.

@@ -9,7 +9,7 @@ use crate::format::each_once;
 use jostle_model::plan::Plan;
 use jostle_model::record::{At, Run};
 use jostle_stats::fairness::is_uneven;
-use jostle_stats::figures;
+use jostle_stats::figures::{self, Over};
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{counted, grouped};
 use jostle_stats::ratio::{Outcome, by_block};
@@ -278,7 +278,7 @@ fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         return Some(format!("{} takes {many} up to {to} open", call(plan)));
     }
     let times = cost(last)? / cost(first)?;
-    let ratio = by_block(first, last, 1.0, of_run)?;
+    let ratio = by_block(first, last, 1.0, Over::Runs, of_run)?;
     Some(match ratio.outcome {
         Outcome::Same => format!(
             "{} takes as long with {to} open as with {from}, within 5 % ({many})",

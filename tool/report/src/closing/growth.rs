@@ -8,7 +8,7 @@
 use super::{kept, of_each, path, requested};
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
-use jostle_stats::figures;
+use jostle_stats::figures::{self, Over};
 use jostle_stats::fit;
 use jostle_stats::numbers::{grouped, workers};
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
@@ -84,7 +84,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     if least == most || fitted {
         return None;
     }
-    let ratio = by_block(few, many, 1.0, cost)?;
+    let ratio = by_block(few, many, 1.0, Over::Runs, cost)?;
     let printed = few.median(figures::THROUGHPUT)? / many.median(figures::THROUGHPUT)?;
     let unit = unit(plan);
     let (from, to) = (grouped(least), counted(plan, most));
@@ -170,7 +170,7 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         Some((operations, find(1, 2 * operations)?, two))
     });
     let (operations, one, two) = both.max_by_key(|(operations, ..)| *operations)?;
-    let ratio = by_block(one, two, 1.0, |run| Some(run.window.window_s))?;
+    let ratio = by_block(one, two, 1.0, Over::Runs, |run| Some(run.window.window_s))?;
     let names = match plan.names {
         Some(Names::Own) => "each on its own name",
         _ => "on one name, where they wait for each other",

@@ -44,10 +44,8 @@ pub(super) struct CsvColumn {
     pub over: Over,
     /// It tells why a point is INVALID, and is printed of such a point too.
     pub evidence: bool,
-    /// It is a time of operations, a share of them, or one of workers.
-    pub is_time: bool,
-    /// It is a rate, which may be taken from the clean slices of a run.
-    pub is_rate: bool,
+    /// The runs of a point that it is taken over.
+    pub taken: figures::Over,
     /// A percentile that an open loop has over all its runs: of which distribution, its name,
     /// and whether it is known only to lie above.
     requests: Option<(&'static str, &'static str, bool)>,
@@ -66,8 +64,7 @@ impl CsvColumn {
             unit,
             over,
             evidence: false,
-            is_time: false,
-            is_rate: false,
+            taken: figures::Over::Runs,
             requests: None,
             of: Box::new(of),
         }
@@ -80,28 +77,24 @@ impl CsvColumn {
 
     /// Whether this is printed of a point.
     pub(super) fn is_shown(&self, point: &PointSummary<'_>) -> bool {
-        let usable = match self.is_time {
-            true => point.times_are_usable(),
-            false => point.is_usable(),
+        let usable = match self.taken {
+            figures::Over::Times => point.times_are_usable(),
+            _ => point.is_usable(),
         };
         self.evidence || usable
     }
 
     /// The runs of a point that it is taken over.
     pub(super) fn runs<'p, 'a>(&self, point: &'p PointSummary<'a>) -> &'p [&'a Run] {
-        match self.is_time && !self.evidence {
-            true => &point.timed,
-            false => &point.runs,
+        match self.evidence {
+            true => &point.runs,
+            false => point.runs_over(self.taken),
         }
     }
 
     /// The figure of one run, as the point takes it.
     pub(super) fn within(&self, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
-        let value = self.of(run)?;
-        match self.is_rate {
-            true => point.rate_of(run, value),
-            false => Some(value),
-        }
+        point.within(self.taken, run, self.of(run)?)
     }
 
     /// The figure of a point of an open loop, as the table has it.
@@ -229,8 +222,7 @@ fn known(of: &'static figures::Figure, unit: &'static str) -> CsvColumn {
     let stem = of.name.strip_suffix(unit).unwrap_or(of.name);
     let stem = stem.trim_end_matches('_');
     CsvColumn {
-        is_time: of.over == figures::Over::Undisturbed,
-        is_rate: of.over == figures::Over::CleanSlices,
+        taken: of.over,
         ..CsvColumn::new(stem, unit, Over::Interval, of.of)
     }
 }
@@ -252,6 +244,7 @@ fn rates() -> Vec<CsvColumn> {
         CsvColumn::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
         CsvColumn::new("release_phase", "s", Interval, |run| run.release_phase_s),
         known(figures::BLOCKED, "share"),
+        known(figures::BLOCKED_TIME, "share"),
         known(figures::FREE, "share"),
     ]
 }
@@ -292,7 +285,7 @@ fn waits(runs: &[&Run]) -> Vec<CsvColumn> {
     }));
     for name in Percentiles::NAMES {
         let stem = format!("response_{name}");
-        let of = move |run: &Run| response(run, name);
+        let of = move |run: &Run| figures::response(run, name);
         let mut known = CsvColumn::new(stem, "ns", Over::Interval, of);
         known.requests = Some(("response_ns", name, false));
         let stem = format!("response_{name}_at_least");
@@ -308,17 +301,9 @@ fn waits(runs: &[&Run]) -> Vec<CsvColumn> {
     }));
     let is_count = |figure: &CsvColumn| figure.unit.is_empty();
     all.iter_mut()
-        .for_each(|figure| figure.is_time = !is_count(figure));
+        .filter(|figure| !is_count(figure))
+        .for_each(|figure| figure.taken = figures::Over::Times);
     all
-}
-
-fn response(run: &Run, name: &str) -> Option<f64> {
-    let known = match (&run.spread, &run.open_loop) {
-        (Some(spread), _) => &spread.response_ns.as_ref()?.kaplan_meier,
-        (None, Some(open)) => &open.response_kaplan_meier,
-        (None, None) => &run.times.response_ns.as_ref()?.percentiles,
-    };
-    known.get(name).map(|ns| *ns as f64)
 }
 
 fn response_at_least(run: &Run, name: &str) -> Option<f64> {
@@ -352,11 +337,15 @@ fn fairness() -> Vec<CsvColumn> {
         CsvColumn::new("longest_streak", "", Over::Most, |run| {
             Some(run.per_worker?.longest_streak? as f64)
         }),
+        CsvColumn::new("owner_changes", "", Over::Sum, |run| {
+            Some(run.per_worker?.owner_changes? as f64)
+        }),
         CsvColumn::new("longest_streak_while_waited", "", Over::Most, |run| {
             Some(run.per_worker?.longest_streak_while_waited? as f64)
         }),
     ];
-    all.iter_mut().for_each(|figure| figure.is_time = true);
+    all.iter_mut()
+        .for_each(|figure| figure.taken = figures::Over::Times);
     all
 }
 
@@ -401,7 +390,9 @@ fn distribution(
         all.push(CsvColumn::new(stem, "share", Over::Interval, of));
     }
     for figure in &mut all {
-        figure.is_time = !figure.unit.is_empty();
+        if !figure.unit.is_empty() {
+            figure.taken = figures::Over::Times;
+        }
         figure.evidence = EVIDENCE.contains(&stem);
     }
     all
@@ -443,8 +434,9 @@ static OTHERS: &[(&str, Part)] = &[
 
 fn costs() -> Vec<CsvColumn> {
     use Over::{Interval, Sum};
-    let cpu = |stem: &str, of: fn(&Run) -> Option<f64>| {
-        CsvColumn::new(stem, "us_per_waiting_minute", Interval, of)
+    let cpu = |stem: &str, of: fn(&Run) -> Option<f64>| CsvColumn {
+        taken: figures::Over::Undisturbed,
+        ..CsvColumn::new(stem, "us_per_waiting_minute", Interval, of)
     };
     vec![
         known(figures::CPU, "us_per_operation"),

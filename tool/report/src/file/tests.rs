@@ -30,9 +30,9 @@ fn text_of(set: &ResultSet) -> String {
 fn what_is_written_is_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("locks.jsonl");
-    let mut unfinished = made::set();
+    let mut unfinished = made::recorded();
     unfinished.end = None;
-    let sets = [made::set(), unfinished, made::set()];
+    let sets = [made::recorded(), unfinished, made::recorded()];
     write(&path, &sets);
     assert_eq!(read(&path).unwrap(), sets);
 }
@@ -42,7 +42,7 @@ fn every_line_is_in_the_file_before_the_next_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("locks.jsonl");
     let mut writer = Writer::create(&path, false).unwrap();
-    for (made, record) in records(&made::set()).iter().enumerate() {
+    for (made, record) in records(&made::recorded()).iter().enumerate() {
         writer.write(record).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), made + 1);
@@ -52,7 +52,7 @@ fn every_line_is_in_the_file_before_the_next_is_made() {
 
 #[test]
 fn a_crash_in_the_middle_of_a_line_costs_that_line() {
-    let set = made::set();
+    let set = made::recorded();
     let whole = text_of(&set);
     let lines: Vec<&str> = whole.lines().collect();
     for kept in 1..lines.len() {
@@ -68,13 +68,13 @@ fn a_crash_in_the_middle_of_a_line_costs_that_line() {
 
 #[test]
 fn only_the_newline_missing_loses_nothing() {
-    let set = made::set();
+    let set = made::recorded();
     assert_eq!(parse(text_of(&set).trim_end()).unwrap(), [set]);
 }
 
 #[test]
 fn a_torn_line_in_the_middle_is_named() {
-    let whole = text_of(&made::set());
+    let whole = text_of(&made::recorded());
     let lines: Vec<&str> = whole.lines().collect();
     let text = format!("{}\n{}\n{}\n", lines[0], &lines[1][..40], lines[2]);
     let error = parse(&text).unwrap_err();
@@ -88,7 +88,12 @@ fn a_torn_line_in_the_middle_is_named() {
 /// `report /dev/zero` once took all memory.
 #[test]
 fn a_line_that_does_not_end_is_named_with_the_bound() {
-    let first = text_of(&made::set()).lines().next().unwrap().to_owned() + "\n";
+    let first = text_of(&made::recorded())
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned()
+        + "\n";
     for (head, line) in [("", 1), (first.as_str(), 2)] {
         let mut endless = BufReader::new(head.as_bytes().chain(io::repeat(0)));
         assert_eq!(
@@ -103,7 +108,7 @@ fn a_line_that_does_not_end_is_named_with_the_bound() {
 
 #[test]
 fn records_without_an_experiment_are_named() {
-    let whole = text_of(&made::set());
+    let whole = text_of(&made::recorded());
     let (experiment, rest) = whole.split_once('\n').unwrap();
     let error = parse(rest).unwrap_err();
     assert!(error.starts_with("x.jsonl, line 1: a run that belongs to no experiment"));
@@ -115,7 +120,7 @@ fn records_without_an_experiment_are_named() {
 
 #[test]
 fn another_version_is_refused_and_both_are_named() {
-    let ours = text_of(&made::set());
+    let ours = text_of(&made::recorded());
     let same_shape = ours.replace(SCHEMA, "jostle/7");
     let other_shape = "{\"record\":\"experiment\",\"schema\":\"jostle/7\"}\n";
     for text in [same_shape.as_str(), other_shape] {
@@ -129,7 +134,7 @@ fn another_version_is_refused_and_both_are_named() {
 
 #[test]
 fn a_number_that_cannot_be_measured_is_no_record() {
-    let mut set = made::set();
+    let mut set = made::recorded();
     set.runs[1].throughput_per_s = 1e300;
     let error = parse(&text_of(&set)).unwrap_err();
     assert!(
@@ -137,7 +142,7 @@ fn a_number_that_cannot_be_measured_is_no_record() {
         "{error}"
     );
     // A seed belongs to an experiment, and its machine may allow any value.
-    let mut set = made::set();
+    let mut set = made::recorded();
     set.experiment.plan.seed = Some(u64::MAX);
     assert!(parse(&text_of(&set)).is_ok());
 }
@@ -158,7 +163,7 @@ fn what_is_no_result_file_is_said_to_be_none() {
 fn finished_results_are_replaced_only_on_demand() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("locks.jsonl");
-    write(&path, &[made::set(), made::set()]);
+    write(&path, &[made::recorded(), made::recorded()]);
     let refusal = Writer::create(&path, false).unwrap_err().to_string();
     assert_eq!(
         refusal,
@@ -171,10 +176,10 @@ fn finished_results_are_replaced_only_on_demand() {
     // The first record replaces them, and nothing before it.
     let mut writer = Writer::create(&path, true).unwrap();
     assert_eq!(read(&path).unwrap().len(), 2);
-    for record in records(&made::set()) {
+    for record in records(&made::recorded()) {
         writer.write(&record).unwrap();
     }
-    assert_eq!(read(&path).unwrap(), [made::set()]);
+    assert_eq!(read(&path).unwrap(), [made::recorded()]);
     drop(writer);
     // Empty, it is free to use.
     std::fs::write(&path, "").unwrap();
@@ -184,7 +189,7 @@ fn finished_results_are_replaced_only_on_demand() {
 #[test]
 fn a_full_disk_is_reported_with_its_name_and_what_to_do() {
     let mut writer = Writer::create("/dev/full", false).unwrap();
-    let error = writer.write(&records(&made::set())[0]).unwrap_err();
+    let error = writer.write(&records(&made::recorded())[0]).unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot write /dev/full: No space left on device (os error 28); \
@@ -198,7 +203,7 @@ fn a_file_that_is_removed_meanwhile_is_an_error_and_no_silent_loss() {
     let inner = directory.path().join("results");
     std::fs::create_dir(&inner).unwrap();
     let path = inner.join("locks.jsonl");
-    let records = records(&made::set());
+    let records = records(&made::recorded());
     let mut writer = Writer::create(&path, false).unwrap();
     writer.write(&records[0]).unwrap();
     // Moved, it still holds what is written.
@@ -218,7 +223,7 @@ fn a_file_that_is_removed_meanwhile_is_an_error_and_no_silent_loss() {
 fn no_password_is_written_nor_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("locks.jsonl");
-    let mut set = made::set();
+    let mut set = made::recorded();
     let target = "http://user:secret@host/";
     set.experiment.plan.targets = vec![target.to_owned()];
     set.runs[0].target = target.to_owned();
@@ -251,7 +256,7 @@ fn a_pipe_that_nobody_reads_is_an_error_and_no_endless_wait() {
         .custom_flags(OFlags::NONBLOCK.bits() as i32);
     let mut reader = reader.open(&path).unwrap();
     let mut writer = Writer::create(&path, false).unwrap();
-    writer.write(&records(&made::set())[0]).unwrap();
+    writer.write(&records(&made::recorded())[0]).unwrap();
     drop(writer);
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();
@@ -261,7 +266,7 @@ fn a_pipe_that_nobody_reads_is_an_error_and_no_endless_wait() {
 #[test]
 fn devices_that_cannot_sync_are_fine() {
     let mut writer = Writer::create("/dev/null", false).unwrap();
-    writer.write(&records(&made::set())[0]).unwrap();
+    writer.write(&records(&made::recorded())[0]).unwrap();
 }
 
 #[test]
@@ -286,7 +291,7 @@ fn paths_that_cannot_be_written_or_read_are_named() {
 
 #[test]
 fn a_resumed_result_is_read_as_it_was_written() {
-    let mut set = made::set();
+    let mut set = made::recorded();
     let breaks = [1, 3, 3, 7].map(|block| Resumed {
         started_at: "2026-01-01T00:00:00Z".to_owned(),
         block,
@@ -305,7 +310,7 @@ fn a_resumed_result_is_read_as_it_was_written() {
 fn a_cut_line_is_replaced_by_what_follows() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cut.jsonl");
-    let whole = text_of(&made::set());
+    let whole = text_of(&made::recorded());
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     let text = lines[..3].concat();
     std::fs::write(&path, format!("{text}{}", &lines[3][..40])).unwrap();

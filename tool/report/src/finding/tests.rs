@@ -120,7 +120,7 @@ fn a_single_target_is_told_by_what_it_does() {
              its owner was stopped.",
             "redis grants again within 1.9 s after its owner was stopped; two believed for up to \
              600 us to own it.",
-            "lockd holds 2,000 requests/s.",
+            "lockd holds 2,000 requests/s with p99 596 us.",
             "busted is broken: 6 of 28350 acquisitions found another owner inside: this lock \
              does not exclude (worker 3 met worker 5 on key 0).",
             "Nothing is decided: 2 of 2 points are INVALID: the hypervisor took 96.8 % of the \

@@ -16,7 +16,7 @@ pub(crate) fn recovered() -> ResultSet {
         what,
         token,
         said: (what == What::NotReleased)
-            .then(|| "EVALSHA: the lease was over before the release".to_owned()),
+            .then(|| "EVALSHA: the lock was no longer ours".to_owned()),
         times: None,
     };
     let run =

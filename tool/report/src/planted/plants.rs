@@ -7,7 +7,8 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Kept, Run, Server, Slice, Spread, ThreadLoad, What, Window,
+    Accounts, At, Distribution, Event, Interference, Interrupts, Kept, Run, Server, Slice, Spread,
+    ThreadLoad, What, Window,
 };
 use jostle_model::{List, Nanos, Plan};
 use jostle_stats::histogram::Histogram;
@@ -40,6 +41,15 @@ pub(super) fn impatient() -> Plan {
 
 pub(super) fn alone() -> Plan {
     with_workers(1)
+}
+
+/// One that does not sleep.
+pub(super) fn awake() -> Plan {
+    Plan {
+        hold: None,
+        idle: None,
+        ..alone()
+    }
 }
 
 /// As many workers as leave a CPU to the server.
@@ -171,6 +181,20 @@ pub(super) fn runs(asked: &Asked, count: u32) -> Vec<Run> {
         ..clean(asked)
     };
     (1..=count).map(run).collect()
+}
+
+/// So many timers in so many seconds beside the anchor.
+pub(super) fn interrupted(between_s: f64, timers: u64) -> Option<Box<Interference>> {
+    let anchor = Interrupts {
+        between_s,
+        timer: vec![timers],
+        monitor: vec![0],
+        call: vec![0],
+    };
+    Some(Box::new(Interference {
+        anchor: Some(anchor),
+        ..Interference::default()
+    }))
 }
 
 pub(super) fn witness(run: &mut Run) -> &mut jostle_model::record::Exclusion {

@@ -2,6 +2,7 @@
 
 use super::not_contended::wants_contention;
 use super::{Check, EVERYTHING, Evidence, Found, errors, percent, seen};
+use crate::causes;
 use crate::intervals::median;
 use crate::numbers::grouped;
 use jostle_model::record::Run;
@@ -73,12 +74,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     }
     let workers = evidence.workers();
     let plan = &evidence.experiment.plan;
-    let still = evidence.each(|run| still(run, plan));
+    let still = evidence.each(|run| still(run, plan, evidence));
     if let Some(worst) = still.max_by(f64::total_cmp) {
         let window_s = evidence.mean_window_s();
         return Some(
             Found::invalid(EVERYTHING, worst, LEAST_SLICES as f64 / 10.0).seen(
-                left_behind(evidence).unwrap_or_else(|| {
+                taken_from_the_start(evidence).unwrap_or_else(|| {
                     format!(
                         "the lock stood still: none of {workers} workers was let in for the last \
                      {:.2} of {window_s:.2} s{}",
@@ -89,7 +90,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
             ),
         );
     }
-    let paused = evidence.each(|run| pause(run, plan));
+    let paused = evidence.each(|run| pause(run, plan, evidence));
     if let Some(pause) = paused.max_by(|one, other| one.length_s().total_cmp(&other.length_s())) {
         return Some(
             Found::suspect(EVERYTHING, pause.length_s(), LEAST_PAUSE_S)
@@ -142,7 +143,7 @@ impl Pause {
 
 /// The longest time without a grant, by the short slices of the window, if neither the plan
 /// nor the machine explains it.
-fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
+fn pause(run: &Run, plan: &Plan, evidence: &Evidence<'_>) -> Option<Pause> {
     let slices = run.around.accounts.as_deref()?.readings.as_ref()?;
     let (mut longest, mut from_s, mut at_s) = ((0.0, 0.0), 0.0, 0.0);
     for (nth, length_us) in slices.length_us.iter().enumerate() {
@@ -165,7 +166,7 @@ fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
     let long = length_s >= LEAST_PAUSE_S
         && length_s >= LEAST_GAPS_MISSED * usual_s
         && length_s >= LEAST_TURNS_MISSED * turn_s(plan);
-    (long && !is_elsewhere(run, length_s)).then(|| Pause {
+    (long && !is_elsewhere(run, length_s, evidence)).then(|| Pause {
         from_s: longest.0,
         to_s: longest.1,
         window_s: run.window.window_s,
@@ -174,19 +175,15 @@ fn pause(run: &Run, plan: &Plan) -> Option<Pause> {
 }
 
 /// Causes that have a check of their own: an owner that died, workers that all ended by errors,
-/// or that waited for a CPU. Where somebody was seen who stopped the lock, that they waited too explains nothing.
-fn is_elsewhere(run: &Run, still_s: f64) -> bool {
-    let seen = run
-        .around
-        .causes
-        .as_deref()
-        .is_some_and(|causes| !causes.found.is_empty());
+/// or that waited for a CPU. Where something else stopped the lock for certain, that they waited
+/// too explains nothing.
+fn is_elsewhere(run: &Run, still_s: f64, evidence: &Evidence<'_>) -> bool {
     let waited = run
         .cpu
         .runqueue_wait_s
         .is_some_and(|wait| wait > still_s / 2.0);
     let failed = errors::failed_calls(run) >= run.at.workers.unwrap_or(u64::MAX);
-    !run.around.deaths.is_empty() || failed || (waited && !seen)
+    !run.around.deaths.is_empty() || failed || (waited && !is_explained(run, evidence))
 }
 
 /// What an owner does between two acquisitions, by the plan.
@@ -195,57 +192,38 @@ fn turn_s(plan: &Plan) -> f64 {
     span_s(plan.hold) + span_s(plan.idle)
 }
 
-/// The likely cause of a lock that stands still, where none was seen outside of it. A server that uses CPU time while it
-/// grants nothing is busy with something else.
-fn why_still(evidence: &Evidence<'_>) -> String {
-    /// CPUs' worth of time.
-    const WORKS: f64 = 0.5;
-    let mut causes = evidence.each(|run| run.around.causes.as_ref());
-    let found = causes.any(|causes| !causes.found.is_empty());
-    let used = evidence.median(|run| {
-        let accounts = run.around.accounts.as_ref()?;
-        Some(accounts.server_s? / accounts.between_s)
-    });
-    match used {
-        Some(cpus) if cpus >= WORKS => format!(
-            "; its server used {cpus:.2} CPUs meanwhile: look at what it does with so many waiters \
-             (perf top)"
-        ),
-        _ if found => String::new(),
-        _ => {
+/// Whether the table of causes is certain of one.
+fn is_explained(run: &Run, evidence: &Evidence<'_>) -> bool {
+    let causes = causes::of_run(CHECK.name, run, evidence);
+    !causes.found.is_empty()
+}
+
+/// What is left where nothing outside the lock explains a standstill for certain.
+fn why_still(evidence: &Evidence<'_>) -> &'static str {
+    match evidence.runs.iter().any(|run| is_explained(run, evidence)) {
+        true => "",
+        false => {
             "; cause not known (a wake-up that is lost, or a release that does not free the lock, \
-              looks like this)"
-                .to_owned()
+             looks like this)"
         }
     }
 }
 
-/// A lock that was granted before this run, and to nobody from its first moment on: what held
-/// it is of the run before. A lock that stops within a run has granted something in it.
-fn left_behind(evidence: &Evidence<'_>) -> Option<String> {
+/// A lock that was granted before this run, and to nobody from its first moment on. A lock that
+/// stops within a run has granted something in it.
+fn taken_from_the_start(evidence: &Evidence<'_>) -> Option<String> {
     let granted = |run: &Run| {
         run.operations > 0 || run.exclusion.as_ref().is_some_and(|seen| seen.checked > 0)
     };
-    let never = evidence
-        .runs
-        .iter()
-        .find(|run| !granted(run) && run.exclusion.is_some())?;
-    let seen = never
-        .around
-        .causes
-        .as_deref()
-        .map_or(0, |causes| causes.found.len());
-    let probed = evidence
-        .experiment
-        .calibration
-        .own_cost
-        .contains_key(&never.target);
-    let before = probed || evidence.runs.iter().any(|run| granted(run));
-    (before && seen == 0).then(|| {
+    let mut runs = evidence.runs.iter();
+    let never = runs.find(|run| !granted(run) && run.exclusion.is_some())?;
+    let own_cost = &evidence.experiment.calibration.own_cost;
+    let mut earlier = evidence.runs.iter().filter(|run| run.run < never.run);
+    let before = own_cost.contains_key(&never.target) || earlier.any(|run| granted(run));
+    (before && !is_explained(never, evidence)).then(|| {
         format!(
             "none of {} workers was let in from the first moment of run {} on, and the lock was \
-             granted before it: a run before left it behind taken (a program that does not release \
-             at the end of its input, or a lease that outlasts its owner)",
+             granted before it",
             evidence.workers(),
             never.run
         )
@@ -254,7 +232,7 @@ fn left_behind(evidence: &Evidence<'_>) -> Option<String> {
 
 /// The share of the window, at its end, without any grant. None if it is too short, or has
 /// another cause than the lock.
-fn still(run: &Run, plan: &Plan) -> Option<f64> {
+fn still(run: &Run, plan: &Plan, evidence: &Evidence<'_>) -> Option<f64> {
     let slices = &run.series;
     let counted: u64 = slices.iter().map(|s| s.operations).sum();
     if counted == 0 && run.operations > 0 {
@@ -271,7 +249,7 @@ fn still(run: &Run, plan: &Plan) -> Option<f64> {
         && still_s >= LEAST_STILL_S
         && still_s >= LEAST_TURNS_MISSED * turn_s(plan)
         && still_s >= LEAST_WAITS_MISSED * longest_s;
-    (long && !is_elsewhere(run, still_s)).then_some(share)
+    (long && !is_elsewhere(run, still_s, evidence)).then_some(share)
 }
 
 /// Workers whose attempts had not ended at the window's end. The distribution of waits has
@@ -388,7 +366,7 @@ mod tests {
         };
         let text = judge(&CHECK, &[point(), never()]).unwrap().text;
         let part = "none of 10 workers was let in from the first moment of run 2 on, and the lock \
-                    was granted before it: a run before left it behind taken";
+                    was granted before it";
         assert!(text.contains(part) && !text.contains("wake-up"), "{text}");
         // Granted in the warm-up; granted never; held by somebody who was seen.
         let mut warm = never();
@@ -471,24 +449,6 @@ mod tests {
     fn readings(run: &mut Run) -> &mut Readings {
         let accounts = run.around.accounts.as_mut().unwrap();
         accounts.readings.as_mut().unwrap()
-    }
-
-    #[test]
-    fn a_server_that_works_meanwhile_is_named() {
-        for (server_s, expected) in [
-            (None, "cause not known (a wake-up"),
-            (Some(2.4), "cause not known (a wake-up"),
-            (Some(7.5), "its server used 1.50 CPUs meanwhile"),
-        ] {
-            let mut run = stopped(7);
-            run.around.accounts = Some(Box::new(Accounts {
-                between_s: 5.0,
-                server_s,
-                ..Accounts::default()
-            }));
-            let text = judge(&CHECK, &[run]).unwrap().text;
-            assert!(text.contains(expected), "{text}");
-        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::harm::{BEARABLE, foreign_share};
 use crate::open_loop::{self, pooled};
 use crate::sleeping;
 use jostle_model::Remedy;
-use jostle_model::record::{LimitedBy, Run, Status};
+use jostle_model::record::{Claim, LimitedBy, Run, Status};
 
 /// Lateness of the generator that is flagged: as a share of the response's p99, and in
 /// nanoseconds.
@@ -64,7 +64,7 @@ fn threshold() -> String {
          request of a server: above {suspect_us} us, two wake-ups on this machine, and {suspect} \
          of the mean time from sending to answer: SUSPECT, above {invalid_us} us, four wake-ups, \
          and {invalid}: INVALID. A canary that is half as late beyond twice the lateness of sleeps \
-         makes it the machine's",
+         makes it the machine's. Where all that was planned was done, only `distribution` is in doubt",
         percent(UNSENT)
     )
 }
@@ -83,7 +83,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         true => Some(Remedy::wait_quiet()),
         false => slower(evidence),
     };
-    let found = Found::new(fault.is, EVERYTHING, fault.measured, fault.limit).unit(fault.unit);
+    // What was planned and done was done at that rate, however late.
+    let did_all = open_loop::ledger(evidence.runs).is_some_and(|all| all.done >= all.planned);
+    let claims: &[Claim] = match did_all {
+        true => &[Claim::Distribution],
+        false => EVERYTHING,
+    };
+    let found = Found::new(fault.is, claims, fault.measured, fault.limit).unit(fault.unit);
     Some(found.seen(fault.text + &canary).remedy(remedy))
 }
 
@@ -276,12 +282,12 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<LimitedBy> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECK, limit};
+    use super::{CHECK, EVERYTHING, limit};
     use crate::checks::Evidence;
     use crate::fixtures::Rated;
     use crate::fixtures::{experiment, judge, judge_in, late};
     use jostle_model::Remedy;
-    use jostle_model::record::{Accounts, LimitedBy, Run, Status};
+    use jostle_model::record::{Accounts, Claim, LimitedBy, Run, Status};
 
     fn found(run: Rated) -> Status {
         judge(&CHECK, &[run.run()]).map_or(Status::Valid, |reason| reason.is)
@@ -316,6 +322,21 @@ mod tests {
             };
             assert_eq!(found(run), is, "{generator_lag_us} {response_us}");
         }
+    }
+
+    #[test]
+    fn late_requests_that_were_all_done_are_late_in_their_distribution_alone() {
+        let claims = |done| {
+            let run = Rated {
+                generator_lag_us: 105,
+                response_us: 1_000,
+                done,
+                ..Rated::at(100)
+            };
+            judge(&CHECK, &[run.run()]).unwrap().claims
+        };
+        assert_eq!(claims(Rated::at(100).done), [Claim::Distribution]);
+        assert_eq!(claims(999), EVERYTHING);
     }
 
     /// Beside programs that took 83 % the remedy was a twentieth of the rate.

@@ -30,7 +30,8 @@ pub static CHECK: Check = Check {
     words: |reason| {
         let (share, what) = (percent(measured(reason)), seen(reason));
         format!(
-            "the server had closed or reset {}: its limit on connections or its idle timeout",
+            "the server, or something before it, had closed or reset {} (a limit on connections or an \
+             idle timeout looks like this)",
             what.replacen("connections", &format!("connections ({share})"), 1)
         )
     },
@@ -118,15 +119,15 @@ mod tests {
         let reason = judge(&CHECK, &[whole, with(1_500, Some(1_400), Some(101))]).unwrap();
         assert_eq!(
             reason.text,
-            "the server had closed or reset 1,400 of 1,500 connections (93.3 %), from number 101 \
-             on; the first loss was seen with 500 open: its limit on connections or its idle \
-             timeout (--open 100)"
+            "the server, or something before it, had closed or reset 1,400 of 1,500 connections \
+             (93.3 %), from number 101 on; the first loss was seen with 500 open (a limit on \
+             connections or an idle timeout looks like this) (--open 100)"
         );
         let idle = judge(&CHECK, &[with(500, Some(500), Some(1))]).unwrap();
         assert_eq!(
             idle.text,
-            "the server had closed or reset 500 of 500 connections (100.0 %), from number 1 on: \
-             its limit on connections or its idle timeout"
+            "the server, or something before it, had closed or reset 500 of 500 connections (100.0 \
+             %), from number 1 on (a limit on connections or an idle timeout looks like this)"
         );
     }
 }

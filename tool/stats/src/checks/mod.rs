@@ -32,6 +32,7 @@ pub mod generator;
 pub mod halted;
 pub mod hold_accuracy;
 pub mod idle_lock;
+pub mod interference;
 pub mod lag;
 pub mod leases;
 pub mod ledger;
@@ -113,6 +114,7 @@ pub static CHECKS: &[&Check] = &[
     &neighbours::CHECK,
     &selection::CHECK,
     &unchecked::CHECK,
+    &interference::CHECK,
     &anchor::CHECK,
     &generator::CHECK,
     &attribution::CHECK,
@@ -134,7 +136,7 @@ pub static CHECKS: &[&Check] = &[
 /// The verdict of all checks.
 pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
     let reasons = CHECKS.iter().filter_map(|check| check.look(evidence));
-    let reasons = because::attribute(reasons.collect(), evidence.runs);
+    let reasons = because::attribute(reasons.collect(), evidence);
     let reasons = by_host::attribute(reasons, evidence.runs);
     let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
     Verdict {

@@ -2,7 +2,7 @@
 
 use super::{BUT_RATIO, Check, Evidence, Found, percent, seen};
 use crate::clean::clean;
-use crate::harm::{self, BEARABLE, CLEAN, Harm};
+use crate::harm::{self, BEARABLE, BRIEF, CLEAN, Harm};
 use jostle_model::Remedy;
 use jostle_model::record::{Accounts, Bound, Claim, Run, Status};
 use std::collections::BTreeMap;
@@ -27,11 +27,14 @@ pub static CHECK: Check = Check {
              ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
              off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
              `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
-             Times and shares are taken from the runs whose own bound is less than {0} off, and \
-             are not shown without any",
+             Times, shares and CPU time are taken from the runs whose own bound is less than {0} \
+             off, and in which f is below {3} (without kernel threads that may work for a server; \
+             one worker that does not sleep may have more). They are not shown without any: \
+             SUSPECT for `distribution`",
             percent(BEARABLE),
             percent(CLEAN),
-            percent(INVALID)
+            percent(INVALID),
+            percent(BRIEF)
         )
     },
     source: "a neighbour takes nothing while ours sleep, and ours wait for each other without it; \
@@ -65,8 +68,19 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         off if off <= INVALID || perhaps_own(evidence.runs) => (Status::Suspect, BEARABLE),
         _ => (Status::Invalid, INVALID),
     };
-    // An open loop that did what was offered, whose times were disturbed.
+    // What fixes a throughput fixes no times.
     let is_figure = harm.off() >= BEARABLE;
+    let beside = harm::least_beside(evidence.runs).filter(|_| !is_figure && clean.is_none());
+    if let Some(beside) = beside {
+        let seen = format!(
+            "{} ran for {} of the time or longer in every run, so that times, shares and CPU time \
+             are not shown",
+            others(&named(evidence.runs), evidence.runs),
+            percent(beside)
+        );
+        let found = Found::suspect(&[Claim::Distribution], beside, BRIEF).seen(seen);
+        return Some(found.remedy(Remedy::wait_quiet()));
+    }
     let bound = Bound {
         low: harm.low,
         high: Some(harm.high).filter(|high| high.is_finite()),
@@ -127,11 +141,15 @@ fn who(runs: &[&Run], harm: &Harm, every: bool) -> String {
         ),
         false => format!("kept it from its CPUs for up to {share} of the time"),
     };
+    format!("{} {kept}", others(&named, runs))
+}
+
+fn others(named: &str, runs: &[&Run]) -> String {
     match (named.is_empty(), stole(runs)) {
-        (true, true) => format!("the hypervisor {kept}"),
-        (true, false) => format!("other programs {kept}"),
-        (false, true) => format!("other programs ({named}) and the hypervisor {kept}"),
-        (false, false) => format!("other programs ({named}) {kept}"),
+        (true, true) => "the hypervisor".to_owned(),
+        (true, false) => "other programs".to_owned(),
+        (false, true) => format!("other programs ({named}) and the hypervisor"),
+        (false, false) => format!("other programs ({named})"),
     }
 }
 
@@ -170,9 +188,9 @@ fn named(runs: &[&Run]) -> String {
 mod tests {
     use super::CHECK;
     use crate::figures;
-    use crate::fixtures::{after, judge, point};
+    use crate::fixtures::{after, judge, judge_in, point};
     use crate::harm::Harm;
-    use jostle_model::record::{Accounts, Neighbour, Readings, Run, Status};
+    use jostle_model::record::{Accounts, Neighbour, Readings, Reason, Run, Status};
 
     fn beside(others_s: f64, waited_s: f64) -> Run {
         let mut run = point();
@@ -193,11 +211,17 @@ mod tests {
         run
     }
 
-    /// One worker: its lower end is the figure.
-    fn found(share: f64) -> Status {
-        let mut run = beside(4.0, 5.0 * share);
+    /// One worker that does not sleep: its lower end is the figure.
+    fn alone(waited_s: f64) -> Option<Reason> {
+        let mut run = beside(4.0, waited_s);
         run.at.workers = Some(1);
-        judge(&CHECK, &[run]).map_or(Status::Valid, |reason| reason.is)
+        let mut experiment = crate::fixtures::experiment();
+        (experiment.plan.hold, experiment.plan.idle) = (None, None);
+        judge_in(&CHECK, &experiment, &[run])
+    }
+
+    fn found(share: f64) -> Status {
+        alone(5.0 * share).map_or(Status::Valid, |reason| reason.is)
     }
 
     #[test]
@@ -376,9 +400,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waited_for_and_what_was_not_looked_at_is_nobody_s_harm() {
-        let mut unharmed = beside(4.0, 0.0);
-        unharmed.at.workers = Some(1);
-        assert_eq!(judge(&CHECK, &[unharmed]), None);
+        assert_eq!(alone(0.0), None);
         assert_eq!(judge(&CHECK, &[beside(0.0, 9.0)]), None);
         // Result files of before.
         assert_eq!(

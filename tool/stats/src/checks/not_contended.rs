@@ -5,8 +5,11 @@ use jostle_model::plan::Range;
 use jostle_model::record::Run;
 use jostle_model::{Nanos, Plan, Remedy};
 
-/// Share of the grants.
+/// Share of the workers' time; in older records of the grants.
 const LEAST: f64 = 0.01;
+
+/// The unit of that time.
+const OF_TIME: &str = "share of time";
 
 /// Share of the window.
 const LONG: f64 = 0.5;
@@ -22,9 +25,11 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "under {} of the stamped grants contended: SUSPECT; judged from {LEAST_STAMPED} \
-             grants on, with several workers, one key, exclusive and blocking acquisitions, and \
-             ranges that meet, where nobody waited for {} of the window",
+            "workers blocked by others for under {} of their time, median over the runs: SUSPECT. \
+             It counts from an attempt to the release that made way for it, or to the window's end \
+             without a grant (in older records the stamped grants that were contended). Judged from \
+             {LEAST_STAMPED} stamped grants on, with several workers, one key, exclusive and \
+             blocking acquisitions, and ranges that meet, where nobody waited for {} of the window",
             percent(LEAST),
             percent(LONG)
         )
@@ -34,10 +39,11 @@ pub static CHECK: Check = Check {
                 reported although nobody can wait for them",
     advice: "a longer hold (-b), or more workers (-w)",
     words: |reason| {
-        format!(
-            "not contended: {} of the acquisitions had to wait",
-            percent(measured(reason))
-        )
+        let share = percent(measured(reason));
+        match reason.unit.as_str() {
+            OF_TIME => format!("not contended: the workers were blocked for {share} of their time"),
+            _ => format!("not contended: {share} of the acquisitions had to wait"),
+        }
     },
     judge,
 };
@@ -65,10 +71,17 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
             contended += failed;
         }
     }
-    if stamped < LEAST_STAMPED || contended / stamped >= LEAST {
+    // One that waits nearly all the time while the other runs through has few contended grants.
+    let of_time = evidence.median(|run| run.blocked_time_share);
+    let share = of_time.unwrap_or(contended / stamped);
+    if stamped < LEAST_STAMPED || share >= LEAST {
         return None;
     }
-    Some(Found::suspect(EVERYTHING, contended / stamped, LEAST).remedy(more(evidence)))
+    let found = Found::suspect(EVERYTHING, share, LEAST).remedy(more(evidence));
+    Some(match of_time {
+        Some(_) => found.unit(OF_TIME),
+        None => found,
+    })
 }
 
 /// Whether somebody waited for the lock for most of the window, whatever the others did.
@@ -142,6 +155,20 @@ mod tests {
         for pass in passes {
             assert_eq!(with(pass), Status::Valid);
         }
+    }
+
+    /// "0.2 % had to wait (-w 20)" stood beside waits of 628 ms.
+    #[test]
+    fn where_it_is_recorded_the_time_decides_and_not_the_grants() {
+        let found = |time, grants| {
+            let mut run = point();
+            (run.blocked_time_share, run.blocked_share) = (Some(time), Some(grants));
+            run.stamped = Some(4725);
+            crate::fixtures::judge(&CHECK, &[run]).map(|reason| reason.text)
+        };
+        assert_eq!(found(0.01, 0.002), None);
+        let text = found(0.0099, 0.5).unwrap();
+        assert!(text.contains("blocked for 1.0 % of their time"), "{text}");
     }
 
     #[test]

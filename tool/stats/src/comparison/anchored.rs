@@ -167,7 +167,7 @@ fn of_share(moved: f64, share: f64) -> f64 {
 
 /// Runs that can be compared, and have the figure and an anchor.
 fn anchored<'a>(point: &PointSummary<'a>, figure: &ComparedFigure) -> Vec<(&'a Run, Ends)> {
-    let mut runs = point.comparable(figure.time, figure.of);
+    let mut runs = point.comparable(figure.time, figure.figure.over, figure.figure.of);
     runs.retain(|(run, [_, x, _])| run.around.anchor.is_some() && x.is_finite() && *x > 0.0);
     runs
 }

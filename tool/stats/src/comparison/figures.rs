@@ -5,7 +5,6 @@ use crate::figures::{self, *};
 use jostle_model::Plan;
 use jostle_model::connect::Only;
 use jostle_model::plan::Shape;
-use jostle_model::record::Run;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,30 +27,30 @@ pub struct ComparedFigure {
     /// How it changes with the machine: 1 for a time, -1 for a rate, 0 for what
     /// has nothing to do with time.
     pub time: f64,
-    /// Reads the figure from a run.
-    pub of: fn(&Run) -> Option<f64>,
+    /// What it is of a run, and the runs that it is taken over.
+    pub figure: &'static figures::Figure,
 }
 
 /// Such as it grows with the machine's times; less is better.
-const fn time(figure: &figures::Figure, label: &'static str) -> ComparedFigure {
+const fn time(figure: &'static figures::Figure, label: &'static str) -> ComparedFigure {
     ComparedFigure {
         name: figure.name,
         label,
         better: Better::Less,
         time: 1.0,
-        of: figure.of,
+        figure,
     }
 }
 
 /// Memory, which has nothing to do with time.
-const fn bytes(figure: &figures::Figure, label: &'static str) -> ComparedFigure {
+const fn bytes(figure: &'static figures::Figure, label: &'static str) -> ComparedFigure {
     ComparedFigure {
         time: 0.0,
         ..time(figure, label)
     }
 }
 
-/// The headlines first. Responses are those of `rate`.
+/// The headlines first.
 pub static FIGURES: &[ComparedFigure] = &[
     ComparedFigure {
         better: Better::More,
@@ -75,14 +74,8 @@ pub static FIGURES: &[ComparedFigure] = &[
     time(HANDOFF_P50, "hand-off ns"),
     time(RELEASE_P50, "release ns"),
     time(BATCH_P50, "batch ns"),
-    ComparedFigure {
-        of: |run| p50(&run.times.response_ns),
-        ..time(RESPONSE_P50, "response p50 ns")
-    },
-    ComparedFigure {
-        of: |run| p99(&run.times.response_ns),
-        ..time(RESPONSE_P99, "response p99 ns")
-    },
+    time(RESPONSE_P50, "response p50 ns"),
+    time(RESPONSE_P99, "response p99 ns"),
     time(NEXT_GRANT, "next grant ns"),
 ];
 

@@ -127,18 +127,8 @@ fn one(
     new: &PointSummary<'_>,
     how: How,
 ) -> Option<Compared> {
-    let values = |point: &PointSummary<'_>| {
-        let runs = match figure.name.ends_with("_ns") {
-            true => &point.timed,
-            false => &point.runs,
-        };
-        let each = runs.iter().filter_map(|run| match figure.time < 0.0 {
-            true => point.rate_of(run, (figure.of)(run)?),
-            false => (figure.of)(run),
-        });
-        each.collect::<Vec<f64>>()
-    };
-    let (base_runs, new_runs) = (values(base), values(new));
+    let of = figure.figure;
+    let [base_runs, new_runs] = [base, new].map(|point| point.each(of.over, of.of));
     let mut compared = Compared {
         base_target: base.target.to_owned(),
         new_target: new.target.to_owned(),
@@ -155,7 +145,8 @@ fn one(
         invalid: base.verdict.is_invalid() || new.verdict.is_invalid(),
     };
     if how.paired {
-        compared.ratio = by_block(base, new, figure.time, figure.of).map(|ratio| Ratio {
+        compared.ratio = by_block(base, new, figure.time, of.over, of.of);
+        compared.ratio = compared.ratio.map(|ratio| Ratio {
             outcome: outcome(
                 [ratio.nearest, ratio.low, ratio.high],
                 ratio.interval,

@@ -78,6 +78,8 @@ pub struct FittedFigure {
     pub what: &'static str,
     /// Whether that follows; a call's own time says by itself of what it is.
     pub per_operation: bool,
+    /// The runs that it is taken over.
+    pub over: Over,
     /// Reads the figure from a run.
     pub of: fn(&Run) -> Option<f64>,
 }
@@ -91,6 +93,7 @@ const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool)
         name: figure.name,
         what,
         per_operation,
+        over: figure.over,
         of: figure.of,
     }
 }
@@ -101,6 +104,7 @@ pub static FIGURES: &[FittedFigure] = &[
         name: PER_OPERATION,
         what: "time",
         per_operation: true,
+        over: Over::CleanSlices,
         // A connection's holds what the tool and its waits for the server take.
         of: |run| {
             let of_locks = run.operations > 0 && run.connections.is_none();
@@ -200,7 +204,7 @@ fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &FittedFigure) -
         .iter()
         .filter_map(|point| {
             let mut at = point.at;
-            let runs = point.runs.iter();
+            let runs = point.runs_over(figure.over).iter();
             let runs: Vec<(u32, f64)> = runs
                 .filter_map(|run| Some((run.block, figure.within(point, run)?)))
                 .collect();

@@ -214,8 +214,17 @@ pub(super) struct KeepAliveResponse {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Empty {}
 
+/// The part of every response's header that names the cluster.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ClusterHeader {
+    #[prost(uint64, tag = "1")]
+    pub cluster_id: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ClusterHeader>,
     #[prost(string, tag = "2")]
     pub version: String,
     #[prost(int64, tag = "3")]

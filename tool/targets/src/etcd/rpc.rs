@@ -16,6 +16,7 @@ use h2::client::SendRequest;
 use h2::{RecvStream, SendStream};
 use http::Request;
 use jostle_sys::signal;
+use jostle_sys::waited::{LOOK, Waited};
 use prost::Message;
 use std::cell::Cell;
 use std::future::Future;
@@ -178,9 +179,15 @@ impl Channel {
         };
         let answer = self.runtime.block_on(async {
             let timely = async {
-                match tokio::time::timeout(self.patience, exchange).await {
-                    Ok(done) => done,
-                    Err(_) => Err(Failure::Late),
+                let mut exchange = std::pin::pin!(exchange);
+                let mut waited = Waited::begin();
+                loop {
+                    let look = (LOOK / 2).min(self.patience);
+                    match tokio::time::timeout(look, exchange.as_mut()).await {
+                        Ok(done) => return done,
+                        Err(_) if waited.so_far() >= self.patience => return Err(Failure::Late),
+                        Err(_) => {}
+                    }
                 }
             };
             match heeds {

@@ -113,8 +113,8 @@ mod live_tests {
     fn of_version(version: &str) -> Says {
         let status = StatusResponse {
             version: version.to_owned(),
-            database_bytes: 0,
             leader: 7,
+            ..StatusResponse::default()
         };
         Says::Message(status.encode_to_vec())
     }

@@ -8,7 +8,7 @@ use crate::address::{Address, Members, any};
 use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::signs::{self, Signs};
+use crate::signs::{self, NoSigns, Sign, Told, sign};
 use crate::table::{Entry, LockCapabilities};
 use crate::{Facts, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
 use std::time::Duration;
@@ -120,19 +120,32 @@ impl Target for Etcd {
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
-    fn signs(&self) -> Signs {
-        let (mut leader, mut silent) = (None, Vec::new());
+    /// A member that answers with an error, such as one without a leader, is not silent.
+    fn signs(&self) -> Told {
+        let (mut told, mut silent, mut refused) = (None, Vec::new(), None);
         for server in self.servers.all() {
-            let told = server.accepts().then(|| status(server, &self.own));
-            match told {
-                Some(Ok(told)) => leader = Some(format!("{:x}", told.leader)),
-                _ => silent.push(server.to_string()),
+            match signs::asked(server, || status(server, &self.own)) {
+                Ok(status) => told = Some(status),
+                Err(NoSigns::Refused(said)) => refused = Some(said),
+                Err(_) => silent.push(server.to_string()),
             }
         }
-        signs::known([
-            (signs::LEADER, leader),
-            (signs::SILENT, Some(silent.join(", "))),
-        ])
+        match (&told, refused) {
+            (None, Some(said)) => return Err(NoSigns::Refused(said)),
+            (None, None) => return Err(NoSigns::Silent(silent.join(", "))),
+            _ => {}
+        }
+        let leader = told
+            .as_ref()
+            .map(|told| format!("{:x}", told.leader).into());
+        let header = told.and_then(|told| told.header);
+        let life = header.map(|header| format!("cluster {:x}", header.cluster_id).into());
+        Ok(signs::known([
+            (sign::LIFE, life),
+            (sign::LEADER, leader),
+            (sign::SILENT_MEMBERS, Some(Sign::Texts(silent))),
+            (sign::OWN_NAMES, Some(true.into())),
+        ]))
     }
 
     fn facts(&self) -> Facts {

@@ -10,7 +10,6 @@ use crate::steps::{self, Framed, Steps};
 use crate::wire::{Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, wrong_kind};
 use crate::{CallError, Mode, surplus};
 use jostle_sys::clock;
-use jostle_sys::files::Errno;
 
 /// The subject below which a bucket republishes what it has stored. On the keys' own
 /// subjects a waiter would get every attempt, including refused ones.
@@ -402,11 +401,7 @@ impl Steps for NatsWire {
 }
 
 /// The worker was not the owner any more when it was to give up the lock.
-const LAPSED: CallError = CallError::saying(
-    DELETE,
-    Errno::TIMEDOUT,
-    "the lease was over before the release",
-);
+const LAPSED: CallError = CallError::lost(DELETE);
 
 impl Wire for NatsWire {
     fn names(&self) -> [&'static str; 2] {

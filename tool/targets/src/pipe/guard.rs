@@ -6,7 +6,8 @@
 //! notes with two stores to memory which answer it waits for, and then makes a blocking
 //! read.
 
-use jostle_sys::{clock, process};
+use jostle_sys::process;
+use jostle_sys::waited::Waited;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -21,10 +22,15 @@ use std::time::Duration;
 /// How much of standard error is kept.
 const KEPT: usize = 4096;
 
-/// Between two looks at what is waited for.
+/// Between two looks at what is waited for: a request that lasts from one look to the next is
+/// looked at as [`Waited`] demands.
 const LOOK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
+};
+const LOOK_CLOSELY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
 };
 
 /// The thread needs a buffer and little else.
@@ -131,7 +137,8 @@ impl Shared {
     }
 
     fn watch(&self, errors: &OwnedFd, stopped: &OwnedFd) {
-        let (mut seen, mut since) = (0, 0);
+        let (mut seen, mut waited) = (0, Waited::begin());
+        let mut look = &LOOK;
         let mut open = true;
         loop {
             let mut fds = [
@@ -139,7 +146,7 @@ impl Shared {
                 PollFd::new(errors, PollFlags::IN),
             ];
             let watched = if open { &mut fds[..] } else { &mut fds[..1] };
-            let polled = poll(watched, Some(&LOOK));
+            let polled = poll(watched, Some(look));
             let stop = polled.is_ok() && !fds[0].revents().is_empty();
             if open && polled.is_ok() && !fds[1].revents().is_empty() || stop {
                 open = self.keep(errors);
@@ -149,17 +156,18 @@ impl Shared {
             }
             let request = self.watched.load(Acquire);
             if request != seen {
-                (seen, since) = (request, clock::monotonic());
-            } else if request != 0 && self.is_over(since) {
+                (seen, waited) = (request, Waited::begin());
+                look = &LOOK;
+                continue;
+            }
+            let so_far = waited.so_far().as_nanos() as u64;
+            look = if request == 0 { &LOOK } else { &LOOK_CLOSELY };
+            if request != 0 && so_far > self.patience_ns.load(Relaxed) {
                 self.gave_up.store(true, Release);
                 process::kill_group(self.group);
                 return self.outlive(errors, stopped);
             }
         }
-    }
-
-    fn is_over(&self, since: u64) -> bool {
-        clock::monotonic().saturating_sub(since) > self.patience_ns.load(Relaxed)
     }
 
     /// After the program was killed: until the worker has seen it.

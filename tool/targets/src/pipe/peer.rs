@@ -13,6 +13,7 @@ use crate::{CallError, SetupError};
 use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
 use jostle_sys::spawn::{Child, Program, Streams};
+use jostle_sys::waited::{LOOK, Waited};
 use jostle_sys::{clock, signal};
 use rustix::io::{read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -137,14 +138,16 @@ impl Peer {
         let others = workers.saturating_sub(1).min(1_000) as u32;
         let patience = READY_PATIENCE + others * READY_PATIENCE_EACH;
         let patience = patience.min(LONGEST_READY_PATIENCE);
-        let until = clock::monotonic() + patience.as_nanos() as u64;
         self.send(HELLO, &RequestLine::hello(worker, keys))?;
+        let mut waited = Waited::begin();
         loop {
-            if !await_bytes(self.output.as_fd(), until) {
+            let look = clock::monotonic() + LOOK.as_nanos() as u64 / 2;
+            if await_bytes(self.output.as_fd(), look) {
+                if self.receive(HELLO)? {
+                    break;
+                }
+            } else if waited.so_far() >= patience {
                 return Err(self.lost(HELLO, Some(patience)));
-            }
-            if self.receive(HELLO)? {
-                break;
             }
         }
         self.due = false;

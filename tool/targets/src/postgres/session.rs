@@ -14,8 +14,8 @@ use postgres_protocol::message::frontend;
 use std::io;
 
 /// A session of our own has no statement that we did not prepare.
-pub(super) const POOLED: &str = "; a pooler that gives each transaction another session stands before it, and \
-                      a lock belongs to a session: name the server itself, or a pool of sessions";
+pub(super) const POOLED: &str = "; a lock belongs to a session: where a pooler stands before the server, name the \
+                      server itself, or a pool of sessions";
 
 /// As libpq, where nothing is said.
 const USUAL_USER: &str = "postgres";

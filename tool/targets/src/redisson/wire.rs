@@ -261,11 +261,7 @@ fn until(left_ms: i64) -> u64 {
 }
 
 /// The worker was not the owner any more when it was to give up the lock.
-const LAPSED: CallError = CallError::saying(
-    SCRIPT,
-    Errno::TIMEDOUT,
-    "the lease was over before the release",
-);
+const LAPSED: CallError = CallError::lost(SCRIPT);
 
 impl Steps for RedissonWire {
     type Frame<'a> = Frame<'a>;

@@ -1,8 +1,10 @@
 //! Clusters without a quorum, and a lease that a cluster does not grant as it was asked for.
 
+use crate::looks;
+use jostle_model::record::{Look, When};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::program::{Ground, LaunchRecipe, free_port};
-use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, signs, zookeeper};
+use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, zookeeper};
 use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
@@ -53,14 +55,14 @@ fn a_dead_member_is_named<T: Target>(mut cluster: Cluster) {
         ..servers::setup(&ledger, 1)
     });
     let target = target.unwrap();
-    let causes = |before: &signs::Signs| -> Vec<String> {
-        let looks = signs::compare(before, &target.signs());
-        looks.into_iter().filter_map(|(_, found)| found).collect()
+    let causes = |before: &Look| {
+        let causes = looks::causes(before, &target);
+        [causes.found, causes.possible].concat()
     };
-    let mut before = target.signs();
+    let mut before = looks::ask(&target, When::Before);
     // A member that stands still for a moment may cost the leader its place.
     wait_for("nothing happens", || {
-        before = target.signs();
+        before = looks::ask(&target, When::Before);
         causes(&before).is_empty()
     });
     drop(cluster.members.remove(0));

@@ -12,6 +12,7 @@ mod etcd;
 mod failures;
 mod keeping;
 mod ldap;
+mod looks;
 mod nats;
 mod paths;
 mod redisson;

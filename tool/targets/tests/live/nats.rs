@@ -5,7 +5,7 @@ use crate::common::{GRANTED, REFUSED, block};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::nats::{Launch, Nats};
 use jostle_targets::program::Launched;
-use jostle_targets::signs;
+use jostle_targets::signs::sign;
 use jostle_targets::stepped::SteppedLock;
 use jostle_targets::wire::Wire;
 use jostle_targets::{Launcher, Lock, Mode, Setup, SetupError, Target, Wait};
@@ -53,7 +53,7 @@ fn try_for<W: Wire>(
 
 #[test]
 fn a_server_says_which_life_of_it_it_is() {
-    let life = |target: &Nats| target.signs()[signs::STARTED].clone();
+    let life = |target: &Nats| target.signs().unwrap()[sign::LIFE].clone();
     with(30_000, |one| {
         assert_eq!(life(one), life(one));
         on_a_server(&[None; 3], |_, others| {
@@ -110,7 +110,7 @@ fn a_lease_that_ended_is_another_s_and_its_old_owner_is_told() {
         // No message tells of the end of a lease.
         assert_eq!(second.acquire(0, Mode::Exclusive, block()), GRANTED);
         let told = first.release(0, Mode::Exclusive).unwrap_err().to_string();
-        assert!(told.contains("the lease was over"), "{told}");
+        assert!(told.contains("no longer ours"), "{told}");
         assert!(first.token() < second.token(), "{first:?} {second:?}");
         let released = second.release(0, Mode::Exclusive);
         // On a machine that stood still its own lease may be over, too.

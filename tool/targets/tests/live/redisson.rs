@@ -107,7 +107,7 @@ fn a_timeout_ends_the_subscription_and_a_lapsed_lease_is_told_at_the_release() {
         // As if it had lapsed.
         target.remove_leftovers().unwrap();
         let told = owner.release(0, Mode::Exclusive).unwrap_err().to_string();
-        assert!(told.contains("the lease was over"), "{told}");
+        assert!(told.contains("no longer ours"), "{told}");
         assert_eq!(late.acquire(0, Mode::Exclusive, Wait::Try), GRANTED);
         assert_eq!(late.release(0, Mode::Exclusive), Ok(()));
     });

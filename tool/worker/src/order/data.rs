@@ -200,6 +200,10 @@ pub struct Attempts {
     pub stamped: u64,
     /// Those of them that were contended.
     pub contended: u64,
+    /// Time within the window that all workers were blocked, weighted by the sampling.
+    pub blocked_ns: u64,
+    /// Grants to another worker than the one before.
+    pub owner_changes: u64,
     /// Longest streak of one worker.
     pub streak: u64,
     /// The longest of which another worker waited.
@@ -215,6 +219,8 @@ impl Attempts {
         self.pending += other.pending;
         self.stamped += other.stamped;
         self.contended += other.contended;
+        self.blocked_ns += other.blocked_ns;
+        self.owner_changes += other.owner_changes;
         self.streak = self.streak.max(other.streak);
         self.streak_waited = self.streak_waited.max(other.streak_waited);
         self.timeouts += other.timeouts;

@@ -51,6 +51,8 @@ pub(crate) struct Grant {
     grant: u64,
     cpu: u32,
     stamped: bool,
+    /// Another worker had the lock before.
+    changed: bool,
     before: Before,
     release: u64,
     /// From just after the grant to just before the release, for the log.
@@ -177,6 +179,7 @@ impl<'a> Recorder<'a> {
             (0, UNKNOWN_CPU)
         };
         let inner_from = self.pen.now();
+        self.page.set(Word::GrantedAt, grant);
         self.page.set(Word::PendingSince, 0);
         self.page.add(Word::Total, 1);
         if WITNESS {
@@ -187,11 +190,11 @@ impl<'a> Recorder<'a> {
         } else {
             Before::default()
         };
-        if WITNESS && mode == Mode::Exclusive {
+        let changed = WITNESS && mode == Mode::Exclusive && {
             let opens = self.shared.opens().load(Relaxed);
             let opens = if opens == u64::MAX { 0 } else { opens };
-            self.guard.streak(key, attempt, grant, opens);
-        }
+            self.guard.streak(key, attempt, grant, opens)
+        };
         Grant {
             key,
             mode,
@@ -199,6 +202,7 @@ impl<'a> Recorder<'a> {
             grant,
             cpu,
             stamped,
+            changed,
             before,
             release: 0,
             inner_ns: (inner_from, 0),
@@ -296,6 +300,7 @@ impl<'a> Recorder<'a> {
             // that counting it by its release makes at the window's edges.
             if of.release >= opens && of.release < closes {
                 self.page.add(Word::Operations, 1);
+                self.page.add(Word::OwnerChanges, u64::from(of.changed));
                 self.figures
                     .slice(slice_of(of.release, opens, closes), None);
             }
@@ -305,6 +310,7 @@ impl<'a> Recorder<'a> {
         let wait = of.grant - of.attempt;
         if of.grant >= opens && of.grant < closes {
             self.page.add(Word::Operations, 1);
+            self.page.add(Word::OwnerChanges, u64::from(of.changed));
             self.page.add(Word::Stamped, 1);
             self.figures.fold(self.waits_of(of.mode), wait);
             self.figures
@@ -317,6 +323,9 @@ impl<'a> Recorder<'a> {
             self.figures
                 .slice(slice_of(of.grant, opens, closes), Some(wait));
             if of.before.release > of.attempt {
+                let until = of.before.release.min(of.grant);
+                let blocked = until.saturating_sub(of.attempt.max(opens));
+                self.page.add(Word::BlockedNs, blocked);
                 handed_over(
                     self.order,
                     &self.page,

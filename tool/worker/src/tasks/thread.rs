@@ -285,7 +285,7 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
             Ok(Next::Done) => self.end(nth, true),
             Err(error) => {
                 let task = &mut self.tasks[nth];
-                task.job.page().fail(error.errno, &error.to_string());
+                task.job.page().failed(&error, self.clock.now());
                 task.link.shut_down();
                 self.end(nth, false);
             }

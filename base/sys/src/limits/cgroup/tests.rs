@@ -247,3 +247,34 @@ fn throttled_periods_are_summed_over_the_groups_with_a_quota() {
     };
     assert_eq!(throttled(&files), expected);
 }
+
+/// A worker that its control group had frozen once stood still without a cause.
+#[test]
+fn a_group_that_is_frozen_keeps_its_processes_from_running() {
+    let v1 = "32 31 0:29 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n";
+    let frozen = |files: &[(&str, &str)]| is_frozen_below(machine(files).path(), "7");
+    for (state, is) in [
+        ("FROZEN\n", true),
+        ("FREEZING\n", true),
+        ("THAWED\n", false),
+    ] {
+        let found = frozen(&[
+            ("proc/7/cgroup", "6:freezer:/a\n0::/\n"),
+            ("proc/self/mountinfo", v1),
+            ("sys/fs/cgroup/freezer/a/freezer.state", state),
+        ]);
+        assert_eq!(found, is, "{state}");
+    }
+    for (frozen_is, is) in [("1", true), ("0", false)] {
+        let found = frozen(&[
+            ("proc/7/cgroup", "0::/pod\n"),
+            ("proc/self/mountinfo", V2_MOUNT),
+            (
+                "sys/fs/cgroup/pod/cgroup.events",
+                &format!("populated 1\nfrozen {frozen_is}\n"),
+            ),
+        ]);
+        assert_eq!(found, is, "{frozen_is}");
+    }
+    assert!(!frozen(&[]));
+}

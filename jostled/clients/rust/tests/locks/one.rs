@@ -1,6 +1,6 @@
 //! One lock.
 
-use crate::service::eventually;
+use crate::service::{Daemon, eventually};
 use crate::world::{SECOND, World, at_once, in_each, locks};
 use jostle_lock::{Error, Locks, Wish};
 use std::sync::Arc;
@@ -18,6 +18,17 @@ fn wish(wait: Duration, ttl: Option<Duration>) -> Wish {
 
 fn error_of(locks: &Locks, name: &str, wish: &Wish) -> Error {
     locks.acquire(name, wish).err().expect("it was granted")
+}
+
+#[test]
+fn without_a_password_it_tells_what_to_give() {
+    let daemon = Daemon::with("JOSTLED_PASSWORD", Some("secret"));
+    let error = error_of(&locks(daemon.port, SECOND, 0), "job", &at_once());
+    let told = matches!(&error, Error::Refused(text) if text.starts_with("NOAUTH give user"));
+    assert!(told, "{error}");
+    let url = format!("redis://:secret@127.0.0.1:{}", daemon.port);
+    let locks = Locks::new(url, Default::default()).unwrap();
+    locks.acquire("job", &at_once()).unwrap().release().unwrap();
 }
 
 #[test]

@@ -33,10 +33,17 @@ impl Drop for Daemon {
 
 impl Daemon {
     pub fn start() -> Daemon {
+        Daemon::with("JOSTLED_PASSWORD", None)
+    }
+
+    /// One with this variable, or without it.
+    pub fn with(variable: &str, value: Option<&str>) -> Daemon {
         let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/debug/jostled");
         let program = std::env::var("JOSTLED").unwrap_or_else(|_| built.into());
         let mut child = Command::new(&program)
             .args(["--data", "none", "--listen", "127.0.0.1:0"])
+            .env_remove(variable)
+            .envs(value.map(|value| (variable, value)))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -47,7 +47,6 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
 }
 
 pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
-    server.work.long = true;
     let holders = server.table.holders(call.arg(1));
     let holders: Vec<Holder> = holders.take(SHOWN_MAX).collect();
     call.reply().array(holders.len());
@@ -58,7 +57,7 @@ pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
 }
 
 /// Parses `[pattern] [LIMIT n]`, or the form that begins with CURSOR.
-fn holders_query(call: &Call<'_>) -> Result<Paging, &'static str> {
+fn holders_query(call: &Call<'_>) -> Result<Paging, String> {
     if let Some(paging) = Paging::read(call, 1)? {
         return Ok(paging);
     }
@@ -70,11 +69,11 @@ fn holders_query(call: &Call<'_>) -> Result<Paging, &'static str> {
     let mut limit = SHOWN_MAX;
     if index < call.args.len() {
         if !call.arg(index).eq_ignore_ascii_case(b"LIMIT") || index + 2 != call.args.len() {
-            return Err("ERR syntax error");
+            return Err(call.wrong_word(index));
         }
         let number = parse_u64(call.arg(index + 1)).ok_or("ERR LIMIT is not a number")?;
         if number > SHOWN_MAX as u64 {
-            return Err("ERR LIMIT is at most 1000; walk with HOLDERS CURSOR 0");
+            return Err("ERR LIMIT is at most 1000; walk with HOLDERS CURSOR 0".into());
         }
         limit = number as usize;
     }
@@ -87,10 +86,9 @@ fn holders_query(call: &Call<'_>) -> Result<Paging, &'static str> {
 }
 
 pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
-    server.work.long = true;
     let Paging { pattern, page } = match holders_query(&call) {
         Ok(query) => query,
-        Err(text) => return call.error(text),
+        Err(text) => return call.error(&text),
     };
     let (mut found, mut bytes) = (Vec::new(), 0);
     let walked = if page.count == 0 {
@@ -130,15 +128,14 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
 }
 
 pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
-    server.work.long = true;
     let paging = match Paging::read(&call, 2) {
         Ok(paging) => paging,
-        Err(text) => return call.error(text),
+        Err(text) => return call.error(&text),
     };
     let name = call.arg(1);
     let Some(Paging { pattern, page }) = paging else {
         if call.args.len() > 2 {
-            return call.error("ERR syntax error");
+            return call.error(&call.wrong_word(2));
         }
         let waiters: Vec<Waiter> = server.table.waiters(name).take(SHOWN_MAX).collect();
         return write_waiters(server, &mut call, &waiters);
@@ -181,7 +178,6 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
 }
 
 pub(super) fn info_command(server: &mut Server, mut call: Call<'_>) {
-    server.work.long = true;
     let sections: Vec<&[u8]> = call.rest(1).collect();
     let text = info::text(&info::fields(server, call.now), &sections);
     call.reply().verbatim(&text);

@@ -2,6 +2,8 @@
 
 use jostle_resp::{Args, Writer};
 
+use super::hints::usage;
+use super::table::find;
 use crate::server::conn::Conn;
 use crate::table::Time;
 
@@ -49,5 +51,25 @@ impl<'a> Call<'a> {
 
     pub(super) fn error(&mut self, text: &str) {
         self.reply().error(text);
+    }
+
+    /// The error of a word that has no place at this index.
+    #[cold]
+    pub(super) fn wrong_word(&self, index: usize) -> String {
+        let at = self.arg(index);
+        let shown = at[..at.len().min(64)].escape_ascii();
+        format!("ERR syntax error at '{shown}': {}", self.usage())
+    }
+
+    /// The error of an unknown subcommand, as Redis begins it.
+    #[cold]
+    pub(super) fn wrong_subcommand(&self) -> String {
+        let name = self.arg(0).escape_ascii();
+        let start = "ERR unknown subcommand or wrong number of arguments for";
+        format!("{start} '{name}': {}", self.usage())
+    }
+
+    fn usage(&self) -> String {
+        find(self.arg(0)).map(usage).unwrap_or_default()
     }
 }

@@ -4,27 +4,20 @@
 use jostle_resp::parse_u64;
 
 use super::call::Call;
-use super::pages::{Paging, SHOWN_MAX, cost};
+use super::pages::{Paging, cost};
+use crate::log::Value;
 use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{Cancel, ClientId};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
-    server.work.long = true;
-    let paging = match Paging::read(&call, 2) {
+    let Paging { pattern, page } = match Paging::or_all(&call, 2) {
         Ok(paging) => paging,
-        Err(text) => return call.error(text),
+        Err(text) => return call.error(&text),
     };
-    if paging.is_none() && call.args.len() > 2 {
-        return call.error("ERR syntax error");
-    }
     // Lines are short: as many as are shown at most fit into a reply.
-    let pattern = paging.as_ref().and_then(|paging| paging.pattern.as_ref());
-    let (from, count, budget) = match &paging {
-        Some(Paging { page, .. }) => (page.cursor.unwrap_or(0), page.count, page.budget),
-        None => (0, SHOWN_MAX, u64::MAX),
-    };
+    let (from, count, budget) = (page.cursor.unwrap_or(0), page.count, page.budget);
     let Ok(from) = usize::try_from(from) else {
         return call.error("ERR invalid cursor");
     };
@@ -40,17 +33,15 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         slot += 1;
         spent += 1;
         let Some(conn) = conn else { continue };
-        let (matches, cost) = cost(pattern, &conn.profile.name);
+        let (matches, cost) = cost(pattern.as_ref(), &conn.profile.name);
         spent += cost;
         if matches {
             text.push_str(&info::client_line(server, conn, call.now));
             rows += 1;
         }
     }
-    if let Some(paging) = &paging {
-        let next = (slot < end).then_some(slot as u64);
-        paging.page.begin(&mut call.reply(), next);
-    }
+    let next = (slot < end).then_some(slot as u64);
+    page.begin(&mut call.reply(), next);
     call.reply().verbatim(&text);
 }
 
@@ -102,16 +93,12 @@ pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
         server.stats.killed += 1;
         let killed = server.conn(client);
         let user = killed.and_then(|conn| conn.user.as_ref());
+        let user = user.map_or("", |user| &user.name);
+        let address = killed.map(Conn::address).unwrap_or_default();
         let fields = [
-            ("killed", client.number().to_string()),
-            (
-                "killed_address",
-                killed.map(Conn::address).unwrap_or_default(),
-            ),
-            (
-                "killed_user",
-                user.map(|user| user.name.clone()).unwrap_or_default(),
-            ),
+            ("killed", Value::Shown(&client)),
+            ("killed_address", Value::Bytes(address.as_bytes())),
+            ("killed_user", Value::Bytes(user.as_bytes())),
         ];
         server.audit(call.conn, "client kill", &fields);
         if client == call.conn.id {

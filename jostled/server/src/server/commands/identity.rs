@@ -7,47 +7,43 @@ use super::clients;
 use super::rights::RESERVED;
 use crate::server::Server;
 use crate::server::accounts::LoginError;
-use crate::server::{guesses, info};
+use crate::server::info;
 use crate::users::DEFAULT;
 
 /// Checks a user and password. False: the login failed, and the client has its error
-/// reply or gets it after a delay.
+/// reply or gets it after a delay; or it is not checked yet.
 fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[u8]) -> bool {
-    let users = &server.config.users;
-    if user == DEFAULT.as_bytes() && users.open().is_some() {
+    if user == DEFAULT.as_bytes() && server.config.users.open().is_some() {
         call.error(
             "ERR AUTH <password> called without any password configured for the default \
              user. Are you sure your configuration is correct?",
         );
         return false;
     }
-    let source = guesses::source(call.conn.peer.map(|peer| peer.ip()), user);
-    let delay_s = server.doors.guesses.delay_s(&source, call.now);
-    if delay_s > 0 {
-        server.stats.auth_failures += 1;
-        call.error(&format!(
-            "WRONGPASS too many wrong passwords for this user from this address: nothing is \
-             checked for {delay_s} s"
-        ));
+    if !server.may_check(call.conn, call.now) {
         return false;
     }
-    let Some(found) = users.check(user, given).cloned() else {
+    let Some(found) = server.config.users.check(user, given).cloned() else {
         server.stats.auth_failures += 1;
-        server.doors.guesses.wrong(source, call.now);
-        server.audit_failure(call.conn, user);
+        server.audit_failure(call.conn, user, "wrong password");
         call.conn.delay_refusal(call.now);
         return false;
     };
+    server.note_right(call.conn);
     match server.log_in(call.conn, found, call.now) {
         Ok(()) => {
             call.conn.wrong_passwords = 0;
-            server.doors.guesses.right(&source);
+            server.audit_login(call.conn, "password");
             return true;
         }
-        Err(LoginError::Quota(most)) => call.error(&format!(
-            "QUOTA this user may have {most} connections (max-connections)"
-        )),
+        Err(LoginError::Quota(most)) => {
+            server.audit_failure(call.conn, user, "max-connections");
+            call.error(&format!(
+                "QUOTA this user may have {most} connections (max-connections)"
+            ));
+        }
         Err(LoginError::Reserved) => {
+            server.audit_failure(call.conn, user, "reserved for administrators");
             call.error(RESERVED);
             call.conn.intake.closing = true;
         }
@@ -157,7 +153,7 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
         (b"LIST", 2 | 4 | 6 | 8) => return clients::list(server, call),
         (b"UNBLOCK", 3 | 4) => return clients::unblock(server, call),
         (b"KILL", 3 | 4) => return clients::kill(server, call),
-        _ => Err("ERR unknown subcommand or wrong number of arguments for 'client'"),
+        _ => return call.error(&call.wrong_subcommand()),
     };
     match done {
         Ok(()) => call.reply().simple("OK"),

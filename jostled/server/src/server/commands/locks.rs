@@ -4,8 +4,9 @@ use jostle_resp::parse_u64;
 
 use super::call::Call;
 use super::sessions;
+use crate::log::Value;
 use crate::server::Server;
-use crate::server::conn::Phase;
+use crate::server::conn::{Conn, Phase};
 use crate::server::replies::NO_SESSION;
 use crate::table::{
     Force, LockAllRequest, LockRequest, Mode, NotReleased, NotRenewed, Outcome, Refusal, Renew,
@@ -32,14 +33,17 @@ fn read_options(
     call: &Call<'_>,
     may_wait: bool,
     index: usize,
-    max_ttl_ms: u64,
+    server: &Server,
     options: &mut Options,
-) -> Result<(), &'static str> {
+) -> Result<(), String> {
     // Most requests have none.
     if index < call.args.len() {
         read_words(call, may_wait, index, options)?;
-        if options.ttl_ms.is_some_and(|ms| ms > max_ttl_ms) {
-            return Err(TTL_TOO_LONG);
+        if options
+            .ttl_ms
+            .is_some_and(|ms| ms > server.max_ttl_ms(call.conn))
+        {
+            return Err(TTL_TOO_LONG.into());
         }
     }
     Ok(())
@@ -51,7 +55,7 @@ fn read_words(
     may_wait: bool,
     mut index: usize,
     options: &mut Options,
-) -> Result<(), &'static str> {
+) -> Result<(), String> {
     while index < call.args.len() {
         let word = call.arg(index);
         let number = || {
@@ -78,21 +82,21 @@ fn read_words(
             options.session = Some(key.ok_or(NO_SESSION)?);
             index += 2;
         } else {
-            return Err("ERR syntax error");
+            return Err(call.wrong_word(index));
         }
     }
     if options.session.is_some() && options.ttl_ms.is_some() {
-        return Err("ERR a lock of a session has no TTL: the session has one");
+        return Err("ERR a lock of a session has no TTL: the session has one".into());
     }
     if options.shared && options.places.is_some() {
-        return Err("ERR SHARED has no number of places, OF has one");
+        return Err("ERR SHARED has no number of places, OF has one".into());
     }
     Ok(())
 }
 
 /// The errors of a lease that is not of a length that leases may have.
 const TTL_RANGE: &str = "ERR TTL is milliseconds, 1 to 1099511627776";
-const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl allows";
+const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl, or this user's max-ttl, allows";
 
 /// What a command may do about a lock that is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,13 +129,16 @@ pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
 
 #[inline]
 pub(super) fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let (may_wait, max_ttl_ms) = (patience != Patience::None, server.config.max_ttl_ms);
+    let may_wait = patience != Patience::None;
     let mut options = Options::default();
-    if let Err(text) = read_options(&call, may_wait, 2, max_ttl_ms, &mut options) {
-        return call.error(text);
+    if let Err(text) = read_options(&call, may_wait, 2, server, &mut options) {
+        return call.error(&text);
     }
     let mut wait_ms = patience.wait_ms(&options);
-    if !server.may_grant_now(&mut call, options.ttl_ms, &mut wait_ms) {
+    let session = options.session.as_ref();
+    let of_session = || Some(server.table.session_ttl_ms(session?, call.now)?.0);
+    let lease_ms = options.ttl_ms.or_else(of_session);
+    if !server.may_grant_now(&mut call, lease_ms, &mut wait_ms) {
         return;
     }
     let request = LockRequest {
@@ -144,7 +151,7 @@ pub(super) fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patienc
             _ if options.shared => Mode::Shared,
             _ => Mode::Exclusive,
         },
-        session: options.session.as_ref(),
+        session,
     };
     let outlives = request.ttl_ms.is_some() || request.session.is_some();
     let leased = if outlives { &[request.name][..] } else { &[] };
@@ -174,23 +181,23 @@ const NAMES_MAX: usize = 64;
 /// The names of LOCKALL, and its options.
 fn names_and_options<'a>(
     call: &Call<'a>,
-    max_ttl_ms: u64,
-) -> Result<(Vec<&'a [u8]>, Options), &'static str> {
+    server: &Server,
+) -> Result<(Vec<&'a [u8]>, Options), String> {
     let count = parse_u64(call.arg(1)).filter(|count| (1..=NAMES_MAX as u64).contains(count));
     let count = count.ok_or("ERR LOCKALL takes 1 to 64 names")? as usize;
     let names: Vec<&[u8]> = call.rest(2).take(count).collect();
     if names.len() < count {
-        return Err("ERR there are fewer names than LOCKALL says");
+        return Err("ERR there are fewer names than LOCKALL says".into());
     }
     let mut sorted = names.clone();
     sorted.sort_unstable();
     if sorted.windows(2).any(|two| two[0] == two[1]) {
-        return Err("ERR LOCKALL takes different names");
+        return Err("ERR LOCKALL takes different names".into());
     }
     let mut options = Options::default();
-    read_options(call, true, 2 + count, max_ttl_ms, &mut options)?;
+    read_options(call, true, 2 + count, server, &mut options)?;
     if options.shared || options.places.is_some() || options.session.is_some() {
-        return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION");
+        return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION".into());
     }
     Ok((names, options))
 }
@@ -200,9 +207,9 @@ pub(super) fn lock_all(server: &mut Server, call: Call<'_>) {
 }
 
 pub(super) fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let (names, options) = match names_and_options(&call, server.config.max_ttl_ms) {
+    let (names, options) = match names_and_options(&call, server) {
         Ok(both) => both,
-        Err(text) => return call.error(text),
+        Err(text) => return call.error(&text),
     };
     let mut wait_ms = patience.wait_ms(&options);
     if !server.may_grant_now(&mut call, options.ttl_ms, &mut wait_ms) {
@@ -244,7 +251,7 @@ pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
 
 pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
     if !call.arg(3).eq_ignore_ascii_case(b"TTL") {
-        return call.error("ERR syntax error");
+        return call.error(&call.wrong_word(3));
     }
     let Some(token) = parse_u64(call.arg(2)) else {
         return call.error("ERR the token is not a number");
@@ -270,13 +277,22 @@ pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
 pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
     let name = call.arg(1);
     let holders = server.step(Force(name), call.now);
-    let shown = name.escape_ascii().to_string();
-    let fields = [("lock", shown), ("holders", holders.to_string())];
+    let fields = [
+        ("lock", Value::Bytes(name)),
+        ("holders", Value::Shown(&holders)),
+    ];
     server.audit(call.conn, "forceunlock", &fields);
     call.reply().integer(holders as i64);
 }
 
 impl Server {
+    /// The longest TTL that a client may ask for.
+    fn max_ttl_ms(&self, conn: &Conn) -> u64 {
+        let rule = conn.user.as_ref().and_then(|user| user.quota.ttl_s);
+        let own = rule.map_or(u64::MAX, |seconds| u64::from(seconds) * 1000);
+        own.min(self.config.max_ttl_ms)
+    }
+
     /// Whether a request for a lock is executed now. False: it is answered, or waits in
     /// line for the end of leases that may still run.
     #[inline]
@@ -320,14 +336,27 @@ impl Server {
     /// The time to live at this position, if a lease of that length can begin or be
     /// renewed; if not, the call is answered.
     pub(super) fn lease(&mut self, call: &mut Call<'_>, index: usize) -> Option<u64> {
+        let ms = self.ttl(call, index)?;
+        self.leases_for(call, ms).then_some(ms)
+    }
+
+    /// The time to live at this position; if it may not be so long, the call is answered.
+    pub(super) fn ttl(&self, call: &mut Call<'_>, index: usize) -> Option<u64> {
         let ms = parse_u64(call.arg(index)).filter(|ms| (1..=MS_MAX).contains(ms));
         let text = match ms {
             None => TTL_RANGE,
-            Some(ms) if ms > self.config.max_ttl_ms => TTL_TOO_LONG,
-            Some(ms) => return self.leases_for(call, ms).then_some(ms),
+            Some(ms) if ms > self.max_ttl_ms(call.conn) => TTL_TOO_LONG,
+            Some(ms) => return Some(ms),
         };
         call.error(text);
         None
+    }
+
+    /// Whether a session can be renewed; if not, the call is answered. One that neither
+    /// holds nor waits needs no promise.
+    pub(super) fn may_renew(&mut self, call: &mut Call<'_>, key: &SessionKey) -> bool {
+        let found = self.table.session_ttl_ms(key, call.now);
+        found.is_none_or(|(ttl_ms, used)| !used || self.leases_for(call, ttl_ms))
     }
 
     /// Whether a lease of this length can begin or be renewed; if not, the call is

@@ -5,6 +5,7 @@ mod admin;
 mod call;
 mod clients;
 mod handover;
+mod hints;
 mod identity;
 mod locks;
 mod pages;
@@ -50,7 +51,8 @@ fn wrong_arity(mut call: Call<'_>, spec: &Spec) {
     transaction::abort(call.conn);
     let name = spec.name.to_ascii_lowercase();
     call.error(&format!(
-        "ERR wrong number of arguments for '{name}' command"
+        "ERR wrong number of arguments for '{name}' command: {}",
+        hints::usage(spec)
     ));
 }
 
@@ -69,7 +71,8 @@ fn unknown(server: &mut Server, mut call: Call<'_>) {
     }
     let name = call.arg(0);
     let shown = name[..name.len().min(64)].escape_ascii();
-    call.error(&format!("ERR unknown command '{shown}'"));
+    let hint = hints::instead_of(name);
+    call.error(&format!("ERR unknown command '{shown}': {hint}"));
 }
 
 /// Whether a request is a line of HTTP. `POST` and `Host:` count in any form, as in

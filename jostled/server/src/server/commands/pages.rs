@@ -47,23 +47,41 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Begins the reply: the next page's cursor, 0 at the end. The rows follow.
+    /// Begins the reply, if it is a page: the next one's cursor, 0 at the end. The rows follow.
     pub(super) fn begin(&self, reply: &mut Writer<'_>, next: Option<u64>) {
-        reply.array(2);
-        reply.bulk(next.unwrap_or(0).to_string().as_bytes());
+        if self.cursor.is_some() {
+            reply.array(2);
+            reply.bulk(next.unwrap_or(0).to_string().as_bytes());
+        }
     }
 }
 
-/// The paging options of a command.
+/// The part of a list that a command asks for.
 pub(super) struct Paging {
     pub(super) pattern: Option<Pattern>,
     pub(super) page: Page,
 }
 
 impl Paging {
+    /// Parses the options from `index` on, if there are any; without, as many rows as are shown.
+    pub(super) fn or_all(call: &Call<'_>, index: usize) -> Result<Self, String> {
+        match Self::read(call, index)? {
+            Some(paging) => Ok(paging),
+            None if call.args.len() > index => Err(call.wrong_word(index)),
+            None => Ok(Self {
+                pattern: None,
+                page: Page {
+                    cursor: None,
+                    count: SHOWN_MAX,
+                    budget: u64::MAX,
+                },
+            }),
+        }
+    }
+
     /// Parses the options from `index` on; `None` unless CURSOR and at least one more
     /// argument stand there.
-    pub(super) fn read(call: &Call<'_>, index: usize) -> Result<Option<Self>, &'static str> {
+    pub(super) fn read(call: &Call<'_>, index: usize) -> Result<Option<Self>, String> {
         let begins = call.arg(index).eq_ignore_ascii_case(b"CURSOR");
         if !begins || call.args.len() < index + 2 {
             return Ok(None);
@@ -74,7 +92,7 @@ impl Paging {
         while at < call.args.len() {
             let (word, value) = (call.arg(at), call.arg(at + 1));
             if at + 1 == call.args.len() {
-                return Err("ERR syntax error");
+                return Err(call.wrong_word(at));
             }
             if word.eq_ignore_ascii_case(b"COUNT") {
                 let number = parse_u64(value).filter(|n| (1..=SHOWN_MAX as u64).contains(n));
@@ -82,7 +100,7 @@ impl Paging {
             } else if word.eq_ignore_ascii_case(b"MATCH") {
                 pattern = Some(self::pattern(value)?);
             } else {
-                return Err("ERR syntax error");
+                return Err(call.wrong_word(at));
             }
             at += 2;
         }

@@ -6,7 +6,8 @@
 use jostle_resp::parse_u64;
 
 use super::call::Call;
-use super::table::{Class, Names, Spec};
+use super::sessions;
+use super::table::{Class, Names, Spec, Verb};
 use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::drain::DRAINING;
@@ -21,6 +22,9 @@ const ADMIN: &[&[u8]] = &[b"LIST", b"KILL", b"UNBLOCK", b"LOAD"];
 
 impl Class {
     fn of(spec: &Spec, call: &Call<'_>) -> Self {
+        if spec.verb == Verb::Session && sessions::is_of_admins(call) {
+            return Self::Admin;
+        }
         if spec.class != Self::Subcommand {
             return spec.class;
         }

@@ -1,10 +1,14 @@
 //! SESSION: one heartbeat for many locks.
 
 use super::call::Call;
+use super::pages::{Paging, WALK_AT_ONCE, cost};
+use crate::log::Value;
 use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::replies::NO_SESSION;
-use crate::table::{CloseSession, OpenSession, RenewSession, SessionKey};
+use crate::table::{
+    BadCursor, CloseSession, CloseSessionsOf, OpenSession, RenewSession, SessionKey,
+};
 
 /// Hexadecimal digits of a session's id.
 const DIGITS: usize = 32;
@@ -23,12 +27,14 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
     let subcommand = call.arg(1).to_ascii_uppercase();
     match (&subcommand[..], call.args.len()) {
         (b"OPEN", 4) if call.arg(2).eq_ignore_ascii_case(b"TTL") => open(server, call),
+        (b"LIST", _) => list(server, call),
+        (b"CLOSE", 4) if call.arg(2).eq_ignore_ascii_case(b"USER") => close_all(server, call),
         (b"RENEW" | b"CLOSE", 3) => {
             let Some(key) = key(call.conn, call.arg(2)) else {
                 return call.error(NO_SESSION);
             };
             let open = match &subcommand[..] {
-                b"RENEW" if !server.leases_for(&mut call, 0) => return,
+                b"RENEW" if !server.may_renew(&mut call, &key) => return,
                 b"RENEW" => server.step(RenewSession(key), call.now),
                 _ => server.step(CloseSession(key), call.now),
             };
@@ -37,8 +43,72 @@ pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
                 false => call.error(NO_SESSION),
             }
         }
-        _ => call.error("ERR syntax error: SESSION OPEN TTL ms | RENEW id | CLOSE id"),
+        _ => call.error(&call.wrong_subcommand()),
     }
+}
+
+/// Whether a call of SESSION is one of administrators.
+pub(super) fn is_of_admins(call: &Call<'_>) -> bool {
+    let close = call.arg(1).eq_ignore_ascii_case(b"CLOSE");
+    call.arg(1).eq_ignore_ascii_case(b"LIST") || close && call.args.len() == 4
+}
+
+/// The open sessions, without their ids, which would give their locks away.
+fn list(server: &mut Server, mut call: Call<'_>) {
+    server.work.list();
+    let Paging { pattern, page } = match Paging::or_all(&call, 2) {
+        Ok(paging) => paging,
+        Err(text) => return call.error(&text),
+    };
+    let mut found = Vec::new();
+    let from = page.cursor.unwrap_or(0);
+    let walked = server
+        .table
+        .walk_sessions(from, page.budget.min(WALK_AT_ONCE), |session| {
+            let user = server.numbers.name(session.account);
+            let (matches, cost) = cost(pattern.as_ref(), user.as_bytes());
+            if matches {
+                found.push((user, session));
+            }
+            if found.len() >= page.count {
+                u64::MAX
+            } else {
+                cost
+            }
+        });
+    match (page.cursor, walked) {
+        (_, Err(BadCursor)) => return call.error("ERR invalid cursor"),
+        (Some(_), Ok(next)) => page.begin(&mut call.reply(), next),
+        (None, Ok(Some(_))) if found.len() < page.count => {
+            return call.error("ERR these are too many: walk with SESSION LIST CURSOR 0");
+        }
+        (None, Ok(_)) => {}
+    }
+    call.reply().array(found.len());
+    for (user, session) in found {
+        let left_ms = session.ends.ms_from(call.now);
+        call.reply().map(5);
+        call.texts(&[("user", user.as_bytes())]);
+        call.number("ttl-ms", session.ttl_ms as i64);
+        call.number("left-ms", left_ms as i64);
+        call.number("holds", session.holds.into());
+        call.number("waits", session.waits.into());
+    }
+}
+
+/// Ends the sessions of a user, which may be gone.
+fn close_all(server: &mut Server, mut call: Call<'_>) {
+    let name = String::from_utf8_lossy(call.arg(3)).into_owned();
+    let Some(number) = server.numbers.find(&name) else {
+        return call.error("ERR there was no user of this name since the start");
+    };
+    let closed = server.step(CloseSessionsOf(number), call.now);
+    let fields = [
+        ("closed_user", Value::Bytes(name.as_bytes())),
+        ("sessions", Value::Shown(&closed)),
+    ];
+    server.audit(call.conn, "session close user", &fields);
+    call.reply().integer(closed.into());
 }
 
 /// Bits that nobody can guess, from the operating system.
@@ -49,7 +119,7 @@ fn random_id() -> Option<u128> {
 }
 
 fn open(server: &mut Server, mut call: Call<'_>) {
-    let Some(ttl_ms) = server.lease(&mut call, 3) else {
+    let Some(ttl_ms) = server.ttl(&mut call, 3) else {
         return;
     };
     let Some(id) = random_id() else {

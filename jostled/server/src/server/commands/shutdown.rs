@@ -1,8 +1,10 @@
-//! SHUTDOWN: the daemon's end, at once or when nobody holds a lock any more.
+//! SHUTDOWN: the daemon's end, at once or when nobody holds a lock any more. LEASES: the end
+//! of the wait after a crash.
 
 use jostle_resp::parse_u64;
 
 use super::call::Call;
+use crate::log::Value;
 use crate::server::Server;
 
 /// The longest drain: a day.
@@ -29,7 +31,7 @@ pub(super) fn shutdown(server: &mut Server, mut call: Call<'_>) {
         (b"DRAIN", 3) => match duration_ms(call.arg(2)) {
             None => call.error("ERR DRAIN takes a time such as 30s, 500ms or 5m, at most a day"),
             Some(ms) => {
-                let time = ("drain_ms", ms.to_string());
+                let time = ("drain_ms", Value::Shown(&ms));
                 server.audit(call.conn, "shutdown", &[time]);
                 server.begin_drain(ms, call.now);
                 call.conn.draining = true;
@@ -37,8 +39,21 @@ pub(super) fn shutdown(server: &mut Server, mut call: Call<'_>) {
                 call.reply().simple("OK");
             }
         },
-        _ => call.error("ERR syntax error: SHUTDOWN [NOW | DRAIN time | ABORT]"),
+        _ => call.error(&call.wrong_subcommand()),
     }
+}
+
+pub(super) fn leases(server: &mut Server, mut call: Call<'_>) {
+    if !call.arg(1).eq_ignore_ascii_case(b"FORGET") {
+        return call.error(&call.wrong_subcommand());
+    }
+    let Some(ms) = server.loading_ms(call.now) else {
+        return call.error("ERR no earlier lease is waited for: locks are granted");
+    };
+    let time = ("loading_ms", Value::Shown(&ms));
+    server.audit(call.conn, "leases forgotten", &[time]);
+    server.forget_leases();
+    call.reply().simple("OK");
 }
 
 /// `30s`, `500ms`, `5m`, or seconds.

@@ -45,15 +45,13 @@ pub(crate) struct Spec {
 pub(crate) enum CommandKind {
     /// After AUTH; queued within MULTI.
     Plain,
-    /// The same, and its reply may be long.
-    Listing,
     /// Before AUTH; refused within MULTI, where its reply could come late.
     Identity,
     /// Before AUTH; executed at once within MULTI, which it ends.
     Leaving,
     /// MULTI and what belongs to it.
     Transaction,
-    /// After AUTH; refused within MULTI.
+    /// After AUTH; refused within MULTI: its reply may be long, and other clients come next.
     Alone,
 }
 
@@ -95,7 +93,12 @@ macro_rules! commands {
         #[inline]
         pub(super) fn run(server: &mut Server, call: Call<'_>, verb: Verb) {
             match verb {
-                $(Verb::$verb => $run(server, call)),*
+                $(Verb::$verb => {
+                    if matches!(CommandKind::$kind, CommandKind::Alone) {
+                        server.work.list();
+                    }
+                    $run(server, call);
+                })*
             }
         }
     };
@@ -118,19 +121,19 @@ commands! {
     Ping "PING" (1, 2) Anybody None Plain identity::ping;
         "[message]"
         "Answers PONG, or the message."
-    Holder "HOLDER" (2, 2) Lock First Listing admin::holder;
+    Holder "HOLDER" (2, 2) Lock First Alone admin::holder;
         "name"
         "Lists the holders of a lock: none, one, or those who share it."
-    Holders "HOLDERS" (1, 7) Admin None Listing admin::holders;
+    Holders "HOLDERS" (1, 7) Admin None Alone admin::holders;
         "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]"
         "Lists the holders of all locks whose names match: at most 1000, or a page."
-    Waiters "WAITERS" (2, 8) Admin First Listing admin::waiters;
+    Waiters "WAITERS" (2, 8) Admin First Alone admin::waiters;
         "name [CURSOR c [MATCH pattern] [COUNT n]]"
         "Lists who waits for a lock: the first 1000, or a page in no order."
     ForceUnlock "FORCEUNLOCK" (2, 2) Admin First Plain locks::force_unlock;
         "name"
         "Takes a lock away from its holders; returns how many there were."
-    Info "INFO" (1, ANY) Anybody None Listing admin::info_command;
+    Info "INFO" (1, ANY) Anybody None Alone admin::info_command;
         "[section ...]"
         "Counters and gauges."
     Hello "HELLO" (1, 7) Anybody None Identity identity::hello;
@@ -139,7 +142,7 @@ commands! {
     Auth "AUTH" (2, 3) Anybody None Identity identity::auth;
         "[user] password"
         "Gives the password; the user, if any, is `default`."
-    Client "CLIENT" (2, ANY) Subcommand None Listing identity::client;
+    Client "CLIENT" (2, ANY) Subcommand None Alone identity::client;
         "ID | SETNAME name | GETNAME | SETINFO key value | INFO | LIST [CURSOR c [MATCH pattern] \
          [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id"
         "Names this connection, lists all, ends a wait or a connection."
@@ -149,10 +152,10 @@ commands! {
     Select "SELECT" (2, 2) Anybody None Plain identity::select;
         "0"
         "There is one database, and its number is 0."
-    Command "COMMAND" (1, ANY) Anybody None Listing tools::command;
+    Command "COMMAND" (1, ANY) Anybody None Alone tools::command;
         "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]"
         "Describes the commands."
-    Config "CONFIG" (2, ANY) Anybody None Listing tools::config;
+    Config "CONFIG" (2, ANY) Anybody None Alone tools::config;
         "GET pattern [pattern ...]"
         "Settings that tools for Redis ask for."
     Reset "RESET" (1, 1) Anybody None Leaving identity::reset;
@@ -171,16 +174,22 @@ commands! {
         "count name [name ...] [TTL ms] [WAIT ms]"
         "Acquires several locks in one step, waiting in all their lines if need be; returns \
          their tokens, or nil."
-    Session "SESSION" (3, 4) Lock None Plain sessions::session;
-        "OPEN TTL ms | RENEW id | CLOSE id"
-        "Opens, renews or ends a session, which owns the locks that LOCK takes in its name."
-    Acl "ACL" (2, 2) Subcommand None Listing acl::acl;
-        "WHOAMI | LIST | LOAD"
+    Session "SESSION" (2, 8) Lock None Plain sessions::session;
+        "OPEN TTL ms | RENEW id | CLOSE id | CLOSE USER user | LIST [CURSOR c [MATCH pattern] \
+         [COUNT n]]"
+        "Opens, renews or ends a session, which owns the locks that LOCK takes in its name; ends \
+         those of a user, or lists all."
+    Acl "ACL" (2, 8) Subcommand None Alone acl::acl;
+        "WHOAMI | LIST [CURSOR c [MATCH pattern] [COUNT n]] | LOAD"
         "Names this connection's user, lists all, reads the users file again."
-    Shutdown "SHUTDOWN" (1, 3) Admin None Listing shutdown::shutdown;
+    Shutdown "SHUTDOWN" (1, 3) Admin None Alone shutdown::shutdown;
         "[NOW | DRAIN time | ABORT]"
         "Ends the daemon: at once, or when nobody holds a lock, at the latest after a time such \
          as 30s."
+    Leases "LEASES" (2, 2) Admin None Plain shutdown::leases;
+        "FORGET"
+        "Ends the wait for leases of the program before: locks are granted although clients may \
+         still rely on them."
     Handover "HANDOVER" (1, 1) Admin None Alone handover::handover;
         ""
         "Lets the program that is installed now take the daemon's place, with all locks and \

@@ -8,12 +8,15 @@ use jostle_resp::{Args, Limits, Progress};
 use super::call::Call;
 use super::locks::{Patience, acquire, acquire_all};
 use super::rights::permit;
+use super::sessions::is_of_admins;
 use super::table::{CommandKind, Spec, Verb, find, run};
 use crate::server::Server;
 use crate::server::conn::Conn;
 
 /// Commands of one transaction.
 const COMMANDS_MAX: usize = 1000;
+/// Bytes of the longest error, and more than a token or a session's id takes.
+const ERROR_MAX: usize = 512;
 
 /// Makes EXEC fail, after an error in a command that was to be queued.
 pub(super) fn abort(conn: &mut Conn) {
@@ -28,15 +31,31 @@ pub(super) fn abort(conn: &mut Conn) {
 pub(super) fn execute_within(server: &mut Server, mut call: Call<'_>, spec: &Spec) {
     match spec.kind {
         CommandKind::Transaction | CommandKind::Leaving => run(server, call, spec.verb),
-        CommandKind::Identity | CommandKind::Alone => {
+        CommandKind::Plain if !is_listing(&call, spec) => queue(server, call, spec),
+        // Those that list could make one EXEC as long as thousands of other commands.
+        CommandKind::Plain | CommandKind::Identity | CommandKind::Alone => {
             abort(call.conn);
             call.error("ERR Command not allowed inside a transaction");
         }
-        CommandKind::Plain | CommandKind::Listing => queue(server, call),
     }
 }
 
-fn queue(server: &Server, mut call: Call<'_>) {
+/// Whether a command that otherwise has a short reply lists something.
+fn is_listing(call: &Call<'_>, spec: &Spec) -> bool {
+    spec.verb == Verb::Session && is_of_admins(call)
+}
+
+/// The longest reply that a queued command can have, in bytes.
+fn longest_reply(call: &Call<'_>, spec: &Spec) -> usize {
+    match spec.verb {
+        Verb::Ping | Verb::Echo => call.arg(1).len() + 32,
+        Verb::LockAll => ERROR_MAX.max(32 * call.args.len()),
+        _ => ERROR_MAX,
+    }
+}
+
+fn queue(server: &Server, mut call: Call<'_>, spec: &Spec) {
+    let longest = longest_reply(&call, spec);
     let Some(transaction) = &mut call.conn.transaction else {
         return;
     };
@@ -44,15 +63,19 @@ fn queue(server: &Server, mut call: Call<'_>) {
     let room = server.config.max_request;
     let bytes: usize = words.iter().map(|word| word.len() + 16).sum();
     let fits = transaction.requests.len() + bytes <= room && transaction.count < COMMANDS_MAX;
-    if !fits && !transaction.aborted {
+    let replies = transaction.replies + longest;
+    let most = server.config.max_output;
+    if !(transaction.aborted || fits && replies <= most) {
         abort(call.conn);
         return call.error(&format!(
-            "ERR a transaction has at most {COMMANDS_MAX} commands and {room} bytes (--max-request)"
+            "ERR a transaction has at most {COMMANDS_MAX} commands, {room} bytes (--max-request) \
+             and replies of {most} bytes (--max-output)"
         ));
     }
     if !transaction.aborted {
         encode(&mut transaction.requests, &words);
         transaction.count += 1;
+        transaction.replies = replies;
     }
     call.reply().simple("QUEUED");
 }
@@ -97,20 +120,17 @@ pub(super) fn exec(server: &mut Server, mut call: Call<'_>) {
             out: &mut *call.out,
             now: call.now,
         };
-        execute_queued(server, queued, start);
+        execute_queued(server, queued);
         rest = &rest[used..];
     }
+    debug_assert!(call.out.len() - start <= transaction.replies);
 }
 
-/// Executes one command; the replies of the transaction begin at `start`.
-fn execute_queued(server: &mut Server, mut call: Call<'_>, start: usize) {
+fn execute_queued(server: &mut Server, mut call: Call<'_>) {
     let Some(spec) = find(call.arg(0)) else {
         // It was found when it was queued.
         return call.error("ERR unknown command");
     };
-    if spec.kind == CommandKind::Listing && call.out.len() - start > server.config.max_output / 2 {
-        return call.error("ERR the replies of this transaction are too long (--max-output)");
-    }
     if let Err(text) = permit(server, &call, spec) {
         return call.error(&text);
     }

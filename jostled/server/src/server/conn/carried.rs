@@ -23,7 +23,7 @@ impl Conn {
             number: self.number,
             probation: self.probation,
             transaction: self.transaction.clone(),
-            waiting: self.waits(),
+            waiting: self.waits() && !matches!(self.phase, Phase::Unchecked),
             wrong_passwords: self.wrong_passwords,
             refusal_due: match self.phase {
                 Phase::Refused(due) => Some(due.0),

@@ -20,7 +20,7 @@ use super::life::{Handover, Stage, Successor};
 use super::{ASKED, CHECKED, Server};
 use crate::handover::check::Check;
 use crate::handover::state::Sealed;
-use crate::log::{Level, audit, say, write};
+use crate::log::{Level, Value, audit, say, write};
 use crate::systemd::Notifier;
 use crate::table::{ClientId, Time};
 
@@ -50,7 +50,7 @@ impl Server {
             while let Ok(1..) = rustix::io::read(&handover.successor.signal, &mut bytes) {}
         }
         match self.begin_handover(None) {
-            Ok(()) => audit("handover", &[("by", "signal".to_owned())]),
+            Ok(()) => audit("handover", &[("by", Value::Bytes(b"signal"))]),
             Err(why) => write(Level::Error, &format!("no handover: {why}")),
         }
     }

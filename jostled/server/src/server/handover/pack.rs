@@ -19,6 +19,7 @@ impl Server {
         let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
         let resumed = self.turn.resumed.iter().chain(&self.turn.later);
         let resumed = resumed.chain(&self.turn.granted).chain(&self.turn.dying);
+        let resumed = resumed.chain(self.doors.guesses.waiting());
         let conns = self.conns.iter().flatten();
         let lost = conns.filter(|conn| conn.stream.is_tls());
         let listeners = self.doors.listeners.iter();

@@ -22,7 +22,7 @@ use crate::handover::parcel;
 use crate::handover::state::{ConnState, Sealed, State, StateError};
 use crate::log::say;
 use crate::table::{ClientId, Close, Table, Time};
-use crate::tokens::{END, Earlier, FileStore, Opened};
+use crate::tokens::{END, FileStore, Opened};
 
 /// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
@@ -194,7 +194,7 @@ impl Server {
             "tokens below {reserved} are in use, and the file says {first}"
         );
         self.reserver = Some(Reserver::start(Box::new(store))?);
-        self.promise_first(Earlier::Nothing);
+        self.promise_first(&[]);
         Ok(self.watch_bell()?)
     }
 
@@ -229,11 +229,13 @@ impl Server {
 
     /// Restores which connections go on with their turn, and which have unsent replies.
     fn restore_turns(&mut self, state: &State) {
-        let known = |number: &u64| {
-            self.conn(ClientId::from_number(*number))
-                .map(|conn| conn.id)
-        };
-        self.turn.resumed = state.resumed.iter().filter_map(known).collect();
+        for number in &state.resumed {
+            let client = ClientId::from_number(*number);
+            if let Some(mut conn) = self.take_conn(client) {
+                self.turn.resume(&mut conn);
+                self.conns[client.slot()] = Some(conn);
+            }
+        }
         let all = self.conns.iter().flatten();
         let owed = all.filter(|conn| conn.pending() > 0);
         self.turn.unsent = owed.map(|conn| conn.id).collect();

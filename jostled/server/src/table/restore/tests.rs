@@ -17,12 +17,12 @@ fn busy() -> Table {
         };
     }
     step!(Tokens(10_000));
-    for (account, locks, waiters) in [(0, None, Some(9000)), (1, Some(9000), None)] {
-        step!(Quota {
-            account,
-            locks,
-            waiters,
-        });
+    for account in [0, 1] {
+        let most = Amounts {
+            bytes: 1 << (40 + account),
+            ..Amounts::ANY
+        };
+        step!(Quota { account, most });
     }
     let clients: Vec<ClientId> = (0..9).map(|_| step!(Open).unwrap()).collect();
     for client in &clients[..7] {

@@ -298,6 +298,7 @@ impl Play {
                 let session = self.open_one().unwrap_or(any);
                 self.renew_session(session)
             }
+            _ if self.dice.percent(5) => self.close_sessions_of_one(),
             _ => {
                 let any = self.dice.pick(&self.sessions);
                 let session = self.open_one().unwrap_or(any);
@@ -327,7 +328,7 @@ impl Play {
         let session = u128::from(self.dice.roll() >> 1);
         let ttl_ms = self.dice.pick(&[1, 64, 65, 1000, 30_000, 600_000]);
         let key = key(session);
-        let reply = self.step(OpenSession { key, ttl_ms }, Vec::new())?;
+        let reply = self.step_wanting(OpenSession { key, ttl_ms }, Vec::new())?;
         ensure!(reply.is_ok(), "SESSION OPEN: {reply:?}");
         self.witness.begin_session(session, ttl_ms, self.now);
         if self.sessions.len() < 20 {
@@ -353,15 +354,36 @@ impl Play {
     }
 
     pub(super) fn close_session(&mut self, session: u128) -> Result<(), Violation> {
+        let closed = self.close_sessions(|other| other == session, CloseSession(key(session)))?;
+        ensure!(closed.0 == (closed.1 == 1), "SESSION CLOSE: {closed:?}");
+        Ok(())
+    }
+
+    /// Ends all sessions of an account.
+    fn close_sessions_of_one(&mut self) -> Result<(), Violation> {
+        let account = self.dice.below(3) as u16;
+        let of_it = |session| key(session).user == account;
+        let closed = self.close_sessions(of_it, CloseSessionsOf(account))?;
+        ensure!(closed.0 == closed.1, "SESSION CLOSE USER: {closed:?}");
+        Ok(())
+    }
+
+    /// Ends the sessions that are meant; returns the reply, and their number.
+    fn close_sessions<E: Event>(
+        &mut self,
+        meant: impl Fn(u128) -> bool,
+        event: E,
+    ) -> Result<(E::Reply, u32), Violation> {
         // What is due by now ends waits for it in other ways.
         self.step(Tick, Vec::new())?;
         let mut touched = self.witness.lapse(self.now);
-        let open = self.witness.sessions.contains_key(&session);
-        if open {
-            touched.extend(self.witness.end_session(session));
+        let open = self.witness.sessions.keys().copied();
+        let open: Vec<u128> = open.filter(|session| meant(*session)).collect();
+        for session in &open {
+            touched.extend(self.witness.end_session(*session));
         }
-        let closed = self.step(CloseSession(key(session)), touched)?;
-        ensure!(closed == open, "SESSION CLOSE {session}: {closed}");
-        self.witness.none_waits_in_vain()
+        let reply = self.step(event, touched)?;
+        self.witness.none_waits_in_vain()?;
+        Ok((reply, open.len() as u32))
     }
 }

@@ -41,12 +41,13 @@ impl Play {
         play.table.step(Tokens(u64::MAX), play.now, &mut Vec::new());
         // Bounds that nobody reaches, so that the table counts.
         for account in 0..3 {
-            let (locks, waiters) = (Some(1 << 20), Some(1 << 20));
-            let event = Quota {
-                account,
-                locks,
-                waiters,
+            let most = Amounts {
+                locks: 1 << 20,
+                waiters: 1 << 20,
+                sessions: 1 << 20,
+                bytes: 1 << 40,
             };
+            let event = Quota { account, most };
             play.table.step(event, play.now, &mut Vec::new());
         }
         play.clients = (0..world.clients).map(|_| play.open()).collect();

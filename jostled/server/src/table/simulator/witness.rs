@@ -1,5 +1,6 @@
 //! The expected state, kept apart from the table and in other structures.
 
+use super::super::accounts::{PLAIN, SESSION_BYTES, bytes_of};
 use super::super::*;
 use super::{Name, Violation};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,6 +24,11 @@ pub(super) fn key(session: u128) -> SessionKey {
         user: session as u16 % 3,
         id: session,
     }
+}
+
+/// What a hold, or a place in line, counts for: with a claim unless it is an exclusive hold.
+fn bytes_of_one(name: Name, claim: bool) -> u64 {
+    bytes_of(super::bytes_of(name).len(), claim.into())
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +94,7 @@ pub(super) struct Witness {
     pub(super) in_name_for: HashMap<(ClientId, Name), u64>,
     pub(super) session_ends: BTreeSet<(u64, u128)>,
     pub(super) arrivals: u64,
-    /// By account: locks, and places in line.
-    pub(super) accounts: [(u32, u32); 3],
+    pub(super) accounts: [Amounts; 3],
     pub(super) last_token: u64,
     pub(super) holds: u64,
 }
@@ -140,7 +145,9 @@ impl Witness {
             },
         );
         self.holds += 1;
-        self.accounts[account_of(client)].0 += 1;
+        let has = &mut self.accounts[account_of(client)];
+        has.locks += 1;
+        has.bytes += bytes_of_one(name, shared);
         if ttl_ms.is_some() {
             self.leases.insert((deadline, name, token));
         } else {
@@ -156,7 +163,9 @@ impl Witness {
             .and_then(|truth| truth.holds.remove(&token));
         let held = held.expect("the witness ends only what it has seen begin");
         self.holds -= 1;
-        self.accounts[account_of(held.client)].0 -= 1;
+        let has = &mut self.accounts[account_of(held.client)];
+        has.locks -= 1;
+        has.bytes -= bytes_of_one(name, held.shared);
         self.leases.remove(&(held.deadline, name, token));
         if let Some(owned) = self.owned.get_mut(&held.client) {
             owned.remove(&(name, token));
@@ -170,7 +179,9 @@ impl Witness {
         for name in &names {
             let queued = self.locks.get_mut(name)?.queue.remove(&arrival)?;
             self.waits.remove(&(queued.deadline, *name, arrival));
-            self.accounts[account_of(client)].1 -= 1;
+            let has = &mut self.accounts[account_of(client)];
+            has.waiters -= 1;
+            has.bytes -= PLAIN + bytes_of_one(*name, true);
             left = Some(queued);
         }
         if let Some(session) = left.and_then(|queued| queued.session)
@@ -204,7 +215,9 @@ impl Witness {
             let truth = self.locks.entry(*name).or_default();
             truth.queue.insert(arrival, queued);
             self.waits.insert((queued.deadline, *name, arrival));
-            self.accounts[account_of(queued.client)].1 += 1;
+            let has = &mut self.accounts[account_of(queued.client)];
+            has.waiters += 1;
+            has.bytes += PLAIN + bytes_of_one(*name, true);
         }
         self.waiting.insert(queued.client, (names, arrival));
     }
@@ -233,6 +246,10 @@ impl Witness {
         let deadline = now.after_ms(ttl_ms);
         if let Some((old, _)) = self.sessions.insert(session, (deadline, ttl_ms)) {
             self.session_ends.remove(&(old, session));
+        } else {
+            let has = &mut self.accounts[account_of(owner(session))];
+            has.sessions += 1;
+            has.bytes += SESSION_BYTES;
         }
         self.session_ends.insert((deadline, session));
     }
@@ -241,6 +258,9 @@ impl Witness {
     pub(super) fn end_session(&mut self, session: u128) -> Vec<Name> {
         let (deadline, _) = self.sessions.remove(&session).expect("it is open");
         self.session_ends.remove(&(deadline, session));
+        let has = &mut self.accounts[account_of(owner(session))];
+        has.sessions -= 1;
+        has.bytes -= SESSION_BYTES;
         let owned = self.owned.remove(&owner(session)).unwrap_or_default();
         let end = |(name, token)| {
             self.end(name, token);

@@ -20,11 +20,12 @@ fn enlist(stage: &mut Stage, who: &str, account: u16) {
 }
 
 fn quota(stage: &mut Stage, locks: Option<u32>, waiters: Option<u32>) {
-    let event = Quota {
-        account: 1,
-        locks,
-        waiters,
+    let most = Amounts {
+        locks: locks.unwrap_or(u32::MAX),
+        waiters: waiters.unwrap_or(u32::MAX),
+        ..Amounts::ANY
     };
+    let event = Quota { account: 1, most };
     stage.table.step(event, Time(0), &mut Vec::new());
 }
 
@@ -60,7 +61,7 @@ fn locks_and_places_in_line_of_all_clients_count_together() {
             (10.0, "c LOCKALL 2 y x", "8+2"),
         ],
     );
-    assert_eq!(stage.table.account_has(1), (3, 0));
+    assert_eq!(stage.table.account_has(1).locks, 3);
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn places_in_line_have_a_bound_of_their_own() {
             (5.0, "c LOCK x", "waits, a gets nil"),
         ],
     );
-    assert_eq!(stage.table.account_has(1).1, 2);
+    assert_eq!(stage.table.account_has(1).waiters, 2);
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn leases_count_after_their_connection_is_gone_and_its_slot_is_not_used_meanwhil
             (0.0, "a CLOSE", "-"),
         ],
     );
-    assert_eq!(stage.table.account_has(1), (1, 0));
+    assert_eq!(stage.table.account_has(1).locks, 1);
     // A client that connects now is a different one, and does not own the lease.
     enlist(&mut stage, "d", 1);
     play(
@@ -130,10 +131,10 @@ fn a_bound_that_is_set_later_finds_what_is_there_and_clients_take_theirs_along()
     quota(&mut stage, Some(2), None);
     play(&mut stage, &[(0.0, "c LOCK z", "QuotaLocks(2)")]);
     enlist(&mut stage, "a", 0);
-    assert_eq!(stage.table.account_has(1), (1, 0));
+    assert_eq!(stage.table.account_has(1).locks, 1);
     play(&mut stage, &[(0.0, "c LOCK z", "3")]);
     enlist(&mut stage, "a", 1);
-    assert_eq!(stage.table.account_has(1), (3, 0));
+    assert_eq!(stage.table.account_has(1).locks, 3);
     quota(&mut stage, None, None);
     play(&mut stage, &[(0.0, "c LOCK w", "4")]);
 }
@@ -164,6 +165,83 @@ fn what_a_session_owns_is_its_users() {
             (10.0, "b LOCK z", "3"),
         ],
     );
+}
+
+/// A step at the beginning, of which nobody is told.
+fn step<E: Event>(stage: &mut Stage, event: E) -> E::Reply {
+    stage.table.step(event, Time(0), &mut Vec::new())
+}
+
+/// Opens a session of account 1.
+fn open(stage: &mut Stage, id: u128) -> Result<(), Refusal> {
+    let key = SessionKey { user: 1, id };
+    step(stage, OpenSession { key, ttl_ms: 10 })
+}
+
+/// 10,000 sessions of one user left none for the others.
+#[test]
+fn sessions_and_memory_of_an_account_have_bounds_of_their_own() {
+    let mut stage = bounded(None, None);
+    let mut most = Amounts {
+        sessions: 2,
+        ..Amounts::ANY
+    };
+    step(&mut stage, Quota { account: 1, most });
+    assert_eq!((open(&mut stage, 1), open(&mut stage, 2)), (Ok(()), Ok(())));
+    assert_eq!(open(&mut stage, 3), Err(Refusal::QuotaSessions(2)));
+    // A million short names take no more than what they are counted for.
+    most = Amounts {
+        bytes: 100_000,
+        ..Amounts::ANY
+    };
+    step(&mut stage, Quota { account: 1, most });
+    let before = stage.table.account_has(1).bytes;
+    assert!(before > 0, "its sessions count");
+    let held = (0..2000)
+        .take_while(|n| stage.play(Time(0), &format!("a LOCK l{n} TTL 5")) != "QuotaBytes(100000)");
+    assert!((900..1250).contains(&held.count()));
+    let refused = (3..9).find_map(|id| open(&mut stage, id).err());
+    assert_eq!(refused, Some(Refusal::QuotaBytes(100_000)));
+    // Leases of a client that is gone count until they end, and take no slot.
+    let slots = stage.table.clients.len();
+    play(
+        &mut stage,
+        &[
+            (0.0, "a CLOSE", "-"),
+            (0.0, "b LOCK x", "QuotaBytes(100000)"),
+        ],
+    );
+    let token = stage.play(Time(0), "z LOCK x");
+    assert!(token.parse::<u64>().is_ok(), "{token}: others have room");
+    let later = Time(6_000_000);
+    while stage.table.next_tick().is_some_and(|tick| tick <= later) {
+        stage.table.step(Tick, later, &mut Vec::new());
+    }
+    let token = stage.play(later, "b LOCK y");
+    assert!(
+        token.parse::<u64>().is_ok(),
+        "{token}: the leases have ended"
+    );
+    assert_eq!(stage.table.clients.len(), slots);
+    assert_eq!(stage.table.account_has(1).locks, 1);
+}
+
+#[test]
+fn all_sessions_of_an_account_end_in_pieces_and_those_of_others_stay() {
+    let mut stage = bounded(None, None);
+    let many = 3 * RELEASES_PER_STEP as u32;
+    for id in 0..many.into() {
+        open(&mut stage, id).unwrap();
+    }
+    let key = SessionKey { user: 0, id: 7 };
+    step(&mut stage, OpenSession { key, ttl_ms: 10 }).unwrap();
+    assert_eq!(step(&mut stage, CloseSessionsOf(1)), many);
+    let left = |stage: &Stage| stage.table.account_has(1).sessions;
+    assert_eq!(left(&stage), many - RELEASES_PER_STEP as u32);
+    while stage.table.next_tick() == Some(Time(0)) {
+        step(&mut stage, Tick);
+    }
+    assert_eq!((left(&stage), stage.table.sessions()), (0, 1));
 }
 
 #[test]

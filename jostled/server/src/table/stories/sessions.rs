@@ -283,6 +283,38 @@ fn a_session_is_found_by_its_user_alone_and_there_is_a_bound() {
     assert_eq!(stage.table.sessions(), 2);
 }
 
+/// An empty session of an hour let a start wait for an hour.
+#[test]
+fn sessions_that_neither_hold_nor_wait_need_no_promise() {
+    let mut stage = Stage::new(Limits::default());
+    for (at_ms, line, longest_ms) in [
+        (0, "- OPEN 7 100", 0),
+        (10, "a LOCK x SESSION 7", 90),
+        // It is wanted by a waiter, from its grant on.
+        (20, "b LOCK x TTL 300", 300),
+        (20, "- OPEN 8 400", 300),
+        (30, "c LOCK x SESSION 8", 390),
+        (40, "- END 7", 380),
+        (50, "b UNLOCK x 2", 370),
+        (60, "- END 8", 0),
+        (60, "d LOCK y SHARED TTL 70", 70),
+        (130, "- TICK", 0),
+    ] {
+        let now = Time(at_ms * 1_000_000);
+        stage.play(now, line);
+        let (mut longest, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let part = stage.table.longest_lease_ms(now, from, 1);
+            (longest, next) = (part.0.max(longest), part.1);
+        }
+        assert_eq!(longest, longest_ms, "{line}");
+        assert_eq!(stage.table.longest_lease_ms(now, 0, u64::MAX).0, longest_ms);
+        let found = stage.table.session_ttl_ms(&session(7), now);
+        let used = (10..40).contains(&at_ms);
+        assert_eq!(found, (at_ms < 40).then_some((100, used)), "{line}");
+    }
+}
+
 #[test]
 fn a_session_with_very_many_locks_and_waiters_ends_in_pieces_and_grants_nothing_meanwhile() {
     let mut stage = Stage::new(Limits::default());

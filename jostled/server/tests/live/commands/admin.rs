@@ -119,7 +119,11 @@ fn an_administrator_ends_waits_and_connections() {
 }
 
 /// Walks with a cursor; all rows.
-fn walk(client: &mut Client<std::net::TcpStream>, command: &str, options: &str) -> Vec<Value> {
+pub(super) fn walk(
+    client: &mut Client<std::net::TcpStream>,
+    command: &str,
+    options: &str,
+) -> Vec<Value> {
     let (mut rows, mut cursor) = (Vec::new(), "0".to_owned());
     for _ in 0..10_000 {
         let Value::Array(mut page) = client.ask(&format!("{command} CURSOR {cursor}{options}"))

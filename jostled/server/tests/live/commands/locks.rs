@@ -178,7 +178,19 @@ fn transactions_run_whole_or_not_at_all() {
     assert_eq!(array(&mut a, "EXEC"), "3 nil NOTHELD end");
     assert_eq!(a.say("EXEC"), "ERR");
     // Errors while queueing, each of which lets EXEC execute nothing.
-    for wrong in ["NONSENSE", "LOCK", "HELLO 3", "AUTH x", "WATCH x"] {
+    for wrong in [
+        "NONSENSE",
+        "LOCK",
+        "HELLO 3",
+        "AUTH x",
+        "WATCH x",
+        "INFO",
+        "COMMAND",
+        "CONFIG GET *",
+        "HOLDER x",
+        "CLIENT LIST",
+        "SESSION LIST",
+    ] {
         assert_eq!(a.say("MULTI"), "OK");
         assert_eq!(a.say("LOCK half"), "QUEUED");
         assert_eq!(a.say(wrong), "ERR");

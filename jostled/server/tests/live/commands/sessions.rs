@@ -202,3 +202,41 @@ fn sessions_work_in_a_transaction() {
     let replies: Vec<String> = replies.iter().map(short).collect();
     assert_eq!(replies, ["1", "ALREADYHELD", "NOSESSION"]);
 }
+
+#[test]
+fn an_administrator_sees_sessions_without_their_ids_and_ends_those_of_a_user() {
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    let ids: Vec<String> = (0..3)
+        .map(|_| client.say("SESSION OPEN TTL 600000"))
+        .collect();
+    client.token(&format!("LOCK x SESSION {}", ids[0]));
+    client.token(&format!("LOCK y SHARED SESSION {}", ids[0]));
+    let list = format!("{:?}", client.ask("SESSION LIST"));
+    assert!(ids.iter().all(|id| !list.contains(id)), "{list}");
+    let holds = |count| {
+        list.matches(&format!(r#"[104, 111, 108, 100, 115]), Integer({count})"#))
+            .count()
+    };
+    assert_eq!((holds(2), holds(0)), (1, 2), "{list}");
+    let Value::Array(page) = client.ask("SESSION LIST CURSOR 0 MATCH def* COUNT 2") else {
+        panic!("no page");
+    };
+    assert!(
+        matches!(&page[1], Value::Array(rows) if rows.len() == 2),
+        "{page:?}"
+    );
+    assert_ne!(short(&page[0]), "0");
+    for (line, told) in [
+        (
+            "SESSION LIST CURSOR 0 MATCH other",
+            "Array([Bulk([48]), Array([])])",
+        ),
+        ("SESSION CLOSE USER other", "ERR"),
+        ("SESSION CLOSE USER default", "3"),
+        ("TRYLOCK x", "3"),
+        ("SESSION LIST", "Array([])"),
+    ] {
+        assert_eq!(client.say(line), told, "{line}");
+    }
+}

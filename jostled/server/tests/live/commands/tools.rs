@@ -26,7 +26,7 @@ fn what_tools_for_redis_ask_is_answered() {
             (0, "CLIENT SETINFO OTHER 1.0", "ERR"),
             (0, "CLIENT NONSENSE", "ERR"),
             (0, "CONFIG SET save x", "ERR"),
-            (0, "COMMAND COUNT", "27"),
+            (0, "COMMAND COUNT", "28"),
             (0, "HELLO 4", "NOPROTO"),
             (
                 0,
@@ -53,7 +53,7 @@ fn what_tools_for_redis_ask_is_answered() {
     let Value::Array(commands) = client.ask("COMMAND") else {
         panic!()
     };
-    assert_eq!(commands.len(), 27);
+    assert_eq!(commands.len(), 28);
     let Value::Array(docs) = client.ask("COMMAND DOCS lock nonsense") else {
         panic!()
     };
@@ -101,4 +101,44 @@ fn http_is_hung_up_on_and_nothing_behind_it_is_executed() {
     // A client that takes it for Redis gets an error.
     assert_eq!(holder.say("GET x"), "ERR");
     assert_eq!(holder.say("UNLOCK job"), "1");
+}
+
+/// Rows of a request, the beginning of its error, and a usage that the error names.
+const WRONG: &str = "\
+SET a x NX PX 5 | unknown command 'SET': | LOCK name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]
+setnx a x | unknown command 'setnx': | TRYLOCK name
+DEL a | unknown command 'DEL': | UNLOCK name [token]
+GET a | unknown command 'GET': | HOLDER name
+PEXPIRE a 5 | unknown command 'PEXPIRE': | RENEW name token TTL ms
+EVAL return 0 | unknown command 'EVAL': | UNLOCK name [token], or RENEW name token TTL ms
+LOKC a | unknown command 'LOKC': | COMMAND LIST
+LOCK a FOO | syntax error at 'FOO': | LOCK name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]
+LOCK a TTL 5 SHARED F\t | syntax error at 'F\\t': | LOCK name
+TRYLOCK a WAIT 5 | syntax error at 'WAIT': | TRYLOCK name
+LOCKALL 1 a FOO | syntax error at 'FOO': | LOCKALL count name
+RENEW a 1 IN 5 | syntax error at 'IN': | RENEW name token TTL ms
+HOLDERS a LIMITS 5 | syntax error at 'LIMITS': | HOLDERS [pattern]
+WAITERS a CURSOR 0 X 5 | syntax error at 'X': | WAITERS name
+CLIENT NONSENSE | unknown subcommand or wrong number of arguments for 'CLIENT': | CLIENT ID
+RENEW job 1 | wrong number of arguments for 'renew' command: | RENEW name token TTL ms";
+
+#[test]
+fn a_wrong_request_is_told_the_wrong_word_and_what_to_use() {
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    for row in WRONG.lines() {
+        let [line, start, usage] = row.splitn(3, " | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let Value::Error(text) = client.ask(line) else {
+            panic!("{line} is no error")
+        };
+        let rest = text
+            .strip_prefix("ERR ")
+            .and_then(|rest| rest.strip_prefix(start));
+        assert!(
+            rest.is_some_and(|rest| rest.contains(usage)),
+            "{line}: {text}"
+        );
+    }
 }

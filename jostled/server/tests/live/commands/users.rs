@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jostle_resp::Value;
 
+use super::admin::walk;
 use crate::common::{Client, Daemon, eventually, short};
 
 type Tcp = Client<std::net::TcpStream>;
@@ -385,4 +386,37 @@ fn the_users_file_that_settings_name_anew_is_the_one_that_is_read_again() {
     assert_eq!(root.say("ACL LOAD"), "OK");
     assert_eq!(daemon.client().say("AUTH root s"), "OK");
     assert_eq!(root.say("PING"), "PONG");
+}
+
+/// The list of 60,000 users was longer than --max-output, and the administrator cut off.
+#[test]
+fn any_number_of_users_is_listed_in_pages() {
+    let many = (0..60_000).map(|n| format!("user u{n} off\n"));
+    let house = House::new(
+        &("user boss on >b ~* +@admin\n".to_owned() + &many.collect::<String>()),
+        &[],
+    );
+    let mut boss = house.login("boss", "b");
+    let text = |value: &Value| value.as_text().unwrap().to_owned();
+    let Value::Array(first) = boss.ask("ACL LIST") else {
+        panic!("no list")
+    };
+    assert_eq!(first.len(), 1001);
+    assert!(
+        text(&first[1]).starts_with("user boss on #"),
+        "{:?}",
+        first[1]
+    );
+    assert_eq!(
+        text(&first[1000]),
+        "# 59002 more: walk with ACL LIST CURSOR 0"
+    );
+    let all = walk(&mut boss, "ACL LIST", " COUNT 1000");
+    // And the default user.
+    assert_eq!(all.len(), 60_002);
+    assert_eq!(text(&all[60_001]), "user u59999 off -@lock -@admin");
+    assert_eq!(walk(&mut boss, "ACL LIST", " MATCH u1?").len(), 10);
+    for wrong in ["ACL LIST CURSOR x", "ACL LIST LIMIT 5", "ACL LOAD now"] {
+        assert_eq!(boss.say(wrong), "ERR", "{wrong}");
+    }
 }

@@ -181,7 +181,7 @@ fn json_is_an_object_a_line_with_the_documented_fields() {
             };
             assert_eq!(fields, expected, "{line}");
             if part == "forceunlock" {
-                assert_eq!(object["lock"], "a\\nb", "{line}");
+                assert_eq!(object["lock"], "a\nb", "{line}");
                 assert_eq!(object["address"], "unix", "{line}");
             }
         }

@@ -1,5 +1,6 @@
 //! jostled as a service: what systemd, probes, the log and an orderly end need.
 
+mod audited;
 mod credentials;
 mod levels;
 mod scrapers;
@@ -159,11 +160,28 @@ fn users_without_passwords_are_refused_at_a_public_socket_of_systemd_when_read_a
 
 /// What HTTP answers.
 fn get(port: u16, path: &str) -> String {
+    request(port, "GET", path)
+}
+
+fn request(port: u16, method: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+#[test]
+fn head_answers_as_get_does_without_the_body() {
+    let daemon = Daemon::start(&["--metrics", "127.0.0.1:0"]);
+    let port = daemon.port_of("metrics on http://");
+    for (path, status) in [("/metrics", 200), ("/healthz", 200), ("/x", 404)] {
+        let (whole, head) = (request(port, "GET", path), request(port, "HEAD", path));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+        assert!(head.contains("Content-Length: ") && whole.len() > head.len());
+    }
+    assert!(request(port, "PUT", "/metrics").starts_with("HTTP/1.1 405"));
 }
 
 #[test]

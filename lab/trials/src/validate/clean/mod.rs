@@ -406,8 +406,9 @@ mod tests {
         assert_eq!(required("all", &points)[0].count, 1);
     }
 
-    /// 2 of 25 clean points are flagged, and 4 of 75 that were not clean are INVALID: a changed rule
-    /// may flag fewer.
+    /// 2 of 25 clean points are flagged, and 6 of 75 that were not clean are INVALID: a changed rule
+    /// may flag fewer. Two of the 6 are services beside which others ran for 3 to 4 % of the time:
+    /// what that may have hastened is not bounded.
     #[test]
     fn recorded_points_of_an_idle_machine_are_judged_as_they_were() {
         let file = concat!(
@@ -423,7 +424,7 @@ mod tests {
             panic!("{counts:?}");
         };
         assert_eq!((busy, invalid), ((75, 100), (0, 25)));
-        assert!(flagged.0 <= 2 && busy_flagged.0 <= 9 && busy_invalid.0 <= 4);
+        assert!(flagged.0 <= 2 && busy_flagged.0 <= 9 && busy_invalid.0 <= 6);
         assert!(valid.0 >= 21, "{valid:?}");
     }
 }

@@ -159,14 +159,31 @@ impl Drop for Engine {
 pub(crate) type Called = (Option<i32>, String, String);
 
 pub(crate) fn jostle_call(arguments: &[&str], environment: &[(&str, &str)]) -> Called {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_jostle-call"));
+    jostle_call_with(b"", arguments, environment)
+}
+
+/// The same with this standard input. `cargo xtask ci` names the client for another processor.
+pub(crate) fn jostle_call_with(
+    input: &[u8],
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Called {
+    let mut command = match std::env::var_os("JOSTLE_CALL_AARCH64") {
+        Some(_) => Command::new("qemu-aarch64"),
+        None => Command::new(env!("CARGO_BIN_EXE_jostle-call")),
+    };
+    command.args(std::env::var_os("JOSTLE_CALL_AARCH64"));
     command.args(arguments).env_clear();
     command.envs(environment.iter().copied());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // A client that does not read it may have ended.
+    let _ = child.stdin.take().unwrap().write_all(input);
     let Output {
         status,
         stdout,
         stderr,
-    } = command.output().unwrap();
+    } = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (status.code(), text(&stdout), text(&stderr))
 }

@@ -6,7 +6,7 @@ use super::{loads_of, sum, thread_load};
 use crate::order::{CpuData, CpuTimes, RunData, RunOrder, Total};
 use jostle_harness::accounts::{Books, Known};
 use jostle_model::plan::Carrier;
-use jostle_model::record::{Count, Counts, Machine};
+use jostle_model::record::{Count, Counts, Interference, Machine};
 use jostle_sys::stat::{self, Scheduled};
 use jostle_worker::page::{Page, Word};
 
@@ -129,6 +129,13 @@ pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) -> Option
         },
     );
     let kept_s = kept.and_then(|kept| kept.server_cpu_s).unwrap_or(0.0);
+    let interrupts = opened.interrupts.as_ref().zip(closed.interrupts.as_ref());
+    data.around.interference = interrupts.map(|(from, to)| {
+        Box::new(Interference {
+            window: Some(from.until(to, books.cpus())),
+            ..Interference::default()
+        })
+    });
     let own_s = accounts.server_s.map(|s| (s - kept_s).max(0.0));
     data.around.accounts = Some(Box::new(accounts));
     own_s.map(|s| (s * scale.min(1.0) * 1e9).floor() / 1e9)

@@ -1,17 +1,62 @@
-//! What else may have made a run go wrong: looked for while nothing is granted, and when all
-//! workers have ended. Where nothing was found, a verdict can say what was looked at.
+//! Looks at what lies outside the lock: before the first worker, while nothing is granted, and
+//! when all workers have ended and something went wrong. The table of causes in `stats` judges
+//! what they show.
 
 use super::{Children, Run};
 use crate::order::{RunData, WorkloadOrder};
-use jostle_model::record::Causes;
-use jostle_sys::process;
-use jostle_targets::signs;
+use jostle_model::record::{Came, Look, LookedAt, Process, Sign, Signs, When, sign};
+use jostle_sys::clock::Clock;
+use jostle_sys::{census, process};
+use jostle_targets::LEASE_FACT;
+use jostle_targets::signs::{NoSigns, Told, known};
 use jostle_worker::page::Word;
+use jostle_worker::work::Work;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
-/// After so long without a grant it is looked who holds the lock, and who is stopped.
+/// After so long without a grant it is looked who holds the lock, and who stands still.
 const STILL_NS: u64 = 1_000_000_000;
+/// Between two such looks.
+const AGAIN_NS: u64 = 500_000_000;
+
+/// Stamps looks with the time of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Looker {
+    pub(super) clock: Clock,
+    pub(super) began_ns: u64,
+}
+
+impl Looker {
+    fn now(self) -> u64 {
+        self.clock.now().saturating_sub(self.began_ns)
+    }
+
+    /// What the server says about itself.
+    pub(super) fn server(self, work: &dyn Work, when: When) -> Look {
+        self.ask(LookedAt::Server, when, || work.signs())
+    }
+
+    fn ask(self, at: LookedAt, when: When, ask: impl FnOnce() -> Told) -> Look {
+        let asked_ns = self.now();
+        let told = ask();
+        let answered_ns = Some(self.now()).filter(|_| told.is_ok());
+        let (came, words, signs) = match told {
+            Ok(signs) => (Came::Answered, None, signs),
+            Err(NoSigns::NotAsked) => (Came::NotAsked, None, Signs::new()),
+            Err(NoSigns::Refused(words)) => (Came::Refused, Some(words), Signs::new()),
+            Err(NoSigns::Silent(words)) => (Came::Silent, Some(words), Signs::new()),
+        };
+        Look {
+            at,
+            when,
+            asked_ns,
+            answered_ns,
+            came,
+            words,
+            signs,
+            host: None,
+        }
+    }
+}
 
 /// Whether anything is granted.
 #[derive(Default)]
@@ -21,110 +66,205 @@ pub(super) struct Still(RefCell<Progress>);
 struct Progress {
     operations: u64,
     since_ns: u64,
-    /// What was seen while nothing was granted, the first time.
-    seen: Option<Box<Causes>>,
+    looked_ns: u64,
+    /// The first and the last looks of the latest standstill that was looked at, and whether
+    /// that is the one of now.
+    first: Vec<Look>,
+    last: Vec<Look>,
+    is_now: bool,
 }
 
 impl Still {
     /// The window has opened, or goes on.
     pub(super) fn look(&self, run: &Run<'_>, children: &Children) {
-        let mut progress = self.0.borrow_mut();
-        if progress.seen.is_some() || !matches!(run.order.workload, WorkloadOrder::Contend(_)) {
+        if !matches!(run.order.workload, WorkloadOrder::Contend(_)) {
             return;
         }
+        let mut progress = self.0.borrow_mut();
         let pages = (0..run.order.workers).map(|worker| run.shared.page(worker));
         let operations = pages.map(|page| page.get(Word::Total)).sum();
         let now_ns = run.now();
         if progress.since_ns == 0 || operations != progress.operations {
             (progress.operations, progress.since_ns) = (operations, now_ns);
-        } else if now_ns - progress.since_ns >= STILL_NS {
-            progress.seen = Some(Box::new(run.look_while_still(children)));
+            progress.is_now = false;
+        } else if now_ns - progress.since_ns >= STILL_NS
+            && (!progress.is_now || now_ns - progress.looked_ns >= AGAIN_NS)
+        {
+            progress.take(run.look_while_still(children));
+            progress.looked_ns = run.now();
         }
     }
 
-    pub(super) fn taken(&self) -> Option<Box<Causes>> {
-        self.0.borrow_mut().seen.take()
+    /// The window has closed, before any worker was told.
+    pub(super) fn end(&self, run: &Run<'_>, children: &Children) {
+        let mut progress = self.0.borrow_mut();
+        if progress.is_now {
+            progress.take(run.look_while_still(children));
+        }
+    }
+
+    pub(super) fn has_looked(&self) -> bool {
+        !self.0.borrow().first.is_empty()
+    }
+
+    fn taken(&self) -> impl Iterator<Item = Look> {
+        let progress = self.0.take();
+        progress.first.into_iter().chain(progress.last)
     }
 }
 
-/// Clients that are named; more are counted.
-const NAMED: usize = 3;
+impl Progress {
+    fn take(&mut self, looks: Vec<Look>) {
+        match std::mem::replace(&mut self.is_now, true) {
+            true => self.last = looks,
+            false => (self.first, self.last) = (looks, Vec::new()),
+        }
+    }
+}
+
+/// Whether a lock was lost, or a call failed.
+pub(super) fn is_amiss(data: &RunData) -> bool {
+    let lapsed = data.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
+    data.exclusion.violations > 0 || !data.around.errors.is_empty() || lapsed
+}
 
 impl Run<'_> {
+    fn looker(&self) -> Looker {
+        Looker {
+            clock: self.context.clock,
+            began_ns: self.began_ns,
+        }
+    }
+
     /// Looks while nothing is granted. Nobody is asked over a network, so that the end of the
     /// window is not missed.
-    fn look_while_still(&self, children: &Children) -> Causes {
-        let mut causes = Causes::default();
-        let ours: BTreeSet<u32> = children.alive.keys().copied().collect();
-        if let Some(owners) = self.work.owners() {
-            let others = owners.into_iter().filter(|(pid, _)| !ours.contains(pid));
-            let named = |(pid, name): (u32, String)| match pid {
-                0 => name,
-                _ => format!("{name} ({pid})"),
-            };
-            let named: Vec<String> = others.map(named).collect();
-            let verb = if named.len() == 1 { "holds" } else { "hold" };
-            let found = (!named.is_empty()).then(|| format!("{} {verb} it", named.join(", ")));
-            causes.look("who else holds it", found);
+    fn look_while_still(&self, children: &Children) -> Vec<Look> {
+        let looker = self.looker();
+        let owners = looker.ask(LookedAt::Owners, When::Still, || {
+            self.owners(children).ok_or(NoSigns::NotAsked)
+        });
+        let halted = looker.ask(LookedAt::Halted, When::Still, || Ok(self.halted(children)));
+        vec![owners, halted]
+    }
+
+    /// Who holds the lock and is no worker.
+    fn owners(&self, children: &Children) -> Option<Signs> {
+        let mut signs = self.work.owners()?;
+        if let Some(Sign::Processes(owners)) = signs.get_mut(sign::OWNERS) {
+            owners.retain(|owner| !children.alive.contains_key(&owner.pid));
         }
-        let halted = |pids: &[u32]| -> Vec<String> {
-            let halted = pids.iter().filter(|pid| process::is_halted(**pid));
-            halted.map(u32::to_string).collect()
+        if let WorkloadOrder::Contend(contend) = &self.order.workload {
+            let all_share = Sign::Flag(contend.shared >= 1.0);
+            signs.insert(sign::WANTED_SHARED.to_owned(), all_share);
+        }
+        Some(signs)
+    }
+
+    fn halted(&self, children: &Children) -> Signs {
+        let still = |pids: &[u32]| -> Vec<Process> {
+            let each = pids.iter().filter_map(|pid| {
+                let state = process::stands_still(*pid)?.to_owned();
+                Some(Process {
+                    pid: *pid,
+                    name: census::Identity::of(*pid).map_or_else(String::new, |of| of.name),
+                    state: Some(state),
+                    ..Process::default()
+                })
+            });
+            each.collect()
         };
-        let server = self.books.server.family();
-        for (whose, pids) in [
-            ("the server", server),
-            ("a worker", ours.into_iter().collect()),
-        ] {
-            if !pids.is_empty() {
-                let halted = halted(&pids);
-                let found = (!halted.is_empty()).then(|| {
-                    let list = halted.join(", ");
-                    format!("{whose} was stopped (process {list}, by a signal or a tracer)")
-                });
-                causes.look(&format!("whether {whose} was stopped"), found);
-            }
+        let roots = self.books.server.roots();
+        let mut forked = self.books.server.family();
+        forked.retain(|pid| !roots.contains(pid));
+        let workers: Vec<u32> = children.alive.keys().copied().collect();
+        let halted_workers = still(&workers);
+        let inside = self.witness.inside().into_iter();
+        let inside: Vec<u64> = inside
+            .map(|worker| self.shared.page(worker).get(Word::Pid))
+            .collect();
+        let is_inside = |worker: &Process| inside.contains(&u64::from(worker.pid));
+        let owner_halted = halted_workers.iter().any(is_inside);
+        // One of several sessions is not the server.
+        let mut halted_roots = still(&roots);
+        let mut halted_parts = still(&forked);
+        if halted_roots.len() < roots.len() {
+            halted_parts.append(&mut halted_roots);
         }
-        causes
+        let list = |pids: &[u32], list| (!pids.is_empty()).then_some(Sign::Processes(list));
+        known([
+            (sign::SERVER_HALTED, list(&roots, halted_roots)),
+            (sign::PARTS_HALTED, list(&roots, halted_parts)),
+            (sign::WORKERS_HALTED, list(&workers, halted_workers)),
+            (sign::OWNER_HALTED, Some(owner_halted.into())),
+        ])
     }
 
-    /// Adds to a run that went wrong what its server says about itself, against what it said
-    /// before. Of several hosts, the workers of another may still be there.
-    pub(super) fn look_afterwards(&self, data: &mut RunData) {
-        let lapsed = data.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
-        let amiss = data.exclusion.violations > 0 || !data.around.errors.is_empty() || lapsed;
-        if !amiss && data.around.causes.is_none() {
-            return;
+    /// The looks of a run that may have gone wrong, before anything is cleared away. Of several
+    /// hosts, the workers of another may still be there, so that nobody is asked who else is.
+    pub(super) fn look_afterwards(&self, children: &Children) -> Vec<Look> {
+        let pages = || (0..self.order.workers).map(|worker| self.shared.page(worker));
+        let lost = [Word::Overlaps, Word::Lapsed, Word::BeforeRelease];
+        let is_lost = pages().any(|page| lost.iter().any(|word| page.get(*word) > 0));
+        if !is_lost && !self.ended_badly(children) && !self.still.has_looked() {
+            return Vec::new();
         }
-        let causes = data.around.causes.get_or_insert_default();
-        for (at, found) in signs::compare(&self.signs, &self.work.signs()) {
-            causes.look(at, found);
+        let looker = self.looker();
+        let mut looks = self.before.clone();
+        looks.extend(self.still.taken());
+        looks.push(self.first_failure());
+        if !self.before.is_empty() {
+            looks.push(looker.server(&*self.work, When::After));
         }
-        if amiss && causes.found.is_empty() && self.order.share.is_none() {
-            causes.found.extend(other_clients(&self.work.strangers()));
+        if self.order.share.is_none() && !self.before.is_empty() {
+            looks.push(looker.ask(LookedAt::Clients, When::After, || {
+                let clients = Sign::Texts(self.work.strangers()?);
+                Ok(known([(sign::CLIENTS, Some(clients))]))
+            }));
         }
+        looks
     }
-}
 
-fn other_clients(clients: &[String]) -> Option<String> {
-    let more = match clients.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named = clients[..clients.len().min(NAMED)].join(", ");
-    let said = format!("the server has other clients, which may be the cause: {named}{more}");
-    (!clients.is_empty()).then_some(said)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_clients_are_named_or_counted() {
-        assert_eq!(other_clients(&[]), None);
-        let said = other_clients(&["a", "b", "c", "d"].map(str::to_owned));
-        let expected = "the server has other clients, which may be the cause: a, b, c and 1 more";
-        assert_eq!(said.as_deref(), Some(expected));
+    /// What the worker shows whose call failed first.
+    fn first_failure(&self) -> Look {
+        let pages = || (0..self.order.workers).map(|worker| self.shared.page(worker));
+        let failed = pages().filter(|page| page.get(Word::FailedAt) > 0);
+        let first = failed.min_by_key(|page| page.get(Word::FailedAt));
+        let ms = |ns: u64| Sign::from(ns / 1_000_000);
+        let of = |word: Word| first.map(|page| page.get(word)).filter(|value| *value > 0);
+        let held = of(Word::HeldFor);
+        let contend = match &self.order.workload {
+            WorkloadOrder::Contend(contend) => Some(contend),
+            _ => None,
+        };
+        // An acquisition follows an idle, a release a hold.
+        let quiet = held.or_else(|| first.and(contend).map(|contend| contend.idle.span().0));
+        let (_, facts) = self.work.known();
+        let lease_ns = facts.get(LEASE_FACT).map(|ns| *ns as u64);
+        let asked_ns = of(Word::FailedAt).unwrap_or(self.began_ns);
+        let at_ns = asked_ns.saturating_sub(self.began_ns);
+        Look {
+            at: LookedAt::Worker,
+            when: When::Failed,
+            asked_ns: at_ns,
+            answered_ns: Some(at_ns),
+            came: Came::Answered,
+            words: None,
+            signs: known([
+                (sign::HELD_MS, held.map(ms)),
+                (sign::QUIET_MS, quiet.map(ms)),
+                (sign::LEASE_MS, lease_ns.map(ms)),
+                (sign::RENEWS, contend.map(|contend| contend.renews.into())),
+                (
+                    sign::GRANTS,
+                    Some(
+                        pages()
+                            .map(|page| page.get(Word::Total))
+                            .sum::<u64>()
+                            .into(),
+                    ),
+                ),
+            ]),
+            host: None,
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::{Children, Run, failed};
 use crate::order::WorkloadOrder;
 use jostle_harness::{Aborted, how_it_ended};
 use jostle_sys::shared::{LINE, Region};
+use jostle_sys::waited::Waited;
 use jostle_worker::page::Word;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -67,14 +68,13 @@ impl Run<'_> {
     /// Waits for the end of the worker that measures the cost: whether it called the target.
     /// None if it is still in a call of a user's library.
     fn watch_cost(&self, children: &mut Children, may_hang: bool) -> Result<Option<bool>, Aborted> {
-        const PATIENCE_NS: u64 = 60_000_000_000;
+        const PATIENCE: Duration = Duration::from_secs(60);
         /// Nobody else asks for the lock.
-        const FIRST_PATIENCE_NS: u64 = 10_000_000_000;
+        const FIRST_PATIENCE: Duration = Duration::from_secs(10);
         /// A call of a user's library that nobody else is in the way of.
-        const CALL_PATIENCE_NS: u64 = 3_000_000_000;
-        let deadline = self.now() + PATIENCE_NS;
-        let (mut first, mut first_by) = (0, u64::MAX);
-        let (mut seen, mut seen_ns) = ((0, 0), self.now());
+        const CALL_PATIENCE: Duration = Duration::from_secs(3);
+        let (mut all, mut one) = (Waited::begin(), Waited::begin());
+        let (mut first, mut seen) = (0, (0, 0));
         while !children.alive.is_empty() {
             self.context.note_ended(&mut children.others);
             self.heed_parent(Duration::from_millis(2))?;
@@ -82,28 +82,29 @@ impl Run<'_> {
             let pending = page.get(Word::PendingSince);
             let at = (page.get(Word::Total), pending);
             if at != seen {
-                (seen, seen_ns) = (at, self.now());
+                (seen, one) = (at, Waited::begin());
             }
-            if may_hang && seen != (0, 0) && self.now() > seen_ns + CALL_PATIENCE_NS {
+            let (in_all, in_one) = (all.so_far(), one.so_far());
+            if may_hang && seen != (0, 0) && in_one > CALL_PATIENCE {
                 return Ok(None);
             }
-            if first == 0 && pending > 0 {
-                (first, first_by) = (pending, self.now() + FIRST_PATIENCE_NS);
+            if first == 0 {
+                first = pending;
             }
-            if pending == first && self.now() > first_by {
+            if first > 0 && pending == first && in_one > FIRST_PATIENCE {
                 return Err(Aborted(format!(
                     "{}: the first request was not granted within {} s: somebody holds it already, \
                      or its acquisition never returns; release it, or name another lock",
                     self.order.target,
-                    FIRST_PATIENCE_NS / 1_000_000_000
+                    FIRST_PATIENCE.as_secs()
                 )));
             }
-            if self.now() > deadline {
+            if in_all > PATIENCE {
                 return Err(Aborted(format!(
                     "{}: what the tool itself costs could not be measured within {} s by one \
                      worker alone; does it answer at all, and does a release free the lock?",
                     self.order.target,
-                    PATIENCE_NS / 1_000_000_000
+                    PATIENCE.as_secs()
                 )));
             }
             children.reap();

@@ -6,6 +6,7 @@ use crate::order::WorkloadOrder;
 use jostle_harness::Aborted;
 use jostle_harness::during::During;
 use jostle_model::time::Nanos;
+use jostle_sys::waited::Waited;
 use jostle_worker::page::Word;
 use std::sync::atomic::{
     AtomicU32,
@@ -14,7 +15,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 /// How long workers with a number of operations may stand still.
-const STILL_PATIENCE_NS: u64 = 10_000_000_000;
+const STILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between two looks at how far they are.
 const LOOK_AT_PROGRESS_NS: u64 = 500_000_000;
@@ -110,7 +111,7 @@ impl Run<'_> {
     fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<(), Aborted> {
         let span = self.order.workload.keeps();
         let deadline = self.shared.opens().load(Relaxed) + self.order.window.0 + span.0;
-        let (mut moved, mut done) = (self.now(), 0);
+        let (mut still, mut done) = (Waited::begin(), 0);
         let mut look = self.now();
         loop {
             let seen = counter.load(Acquire);
@@ -121,7 +122,7 @@ impl Run<'_> {
             self.heed_parent(Duration::ZERO)?;
             children.reap();
             self.report(children, self.shared.opens().load(Relaxed), None);
-            let now = self.now();
+            let (now, _) = (self.now(), still.so_far());
             // Their pages are theirs to write: they are looked at seldom.
             if now < look {
                 continue;
@@ -129,9 +130,9 @@ impl Run<'_> {
             look = now + LOOK_AT_PROGRESS_NS;
             let so_far = self.progress();
             if so_far != done {
-                (moved, done) = (now, so_far);
+                (still, done) = (Waited::begin(), so_far);
             }
-            self.lose_patience(now, moved, deadline, done)?;
+            self.lose_patience(now, still.so_far(), deadline, done)?;
         }
     }
 
@@ -153,16 +154,21 @@ impl Run<'_> {
         (0..self.order.workers).map(of).sum()
     }
 
-    fn lose_patience(&self, now: u64, moved: u64, deadline: u64, done: u64) -> Result<(), Aborted> {
-        let still = now.saturating_sub(moved);
+    fn lose_patience(
+        &self,
+        now: u64,
+        still: Duration,
+        deadline: u64,
+        done: u64,
+    ) -> Result<(), Aborted> {
         let requests = self.order.workload.requests();
         let one_takes = requests.map_or(0, |requests| requests.timeout.0);
-        if still > STILL_PATIENCE_NS + one_takes {
+        if still > STILL_PATIENCE + Duration::from_nanos(one_takes) {
             return Err(Aborted(format!(
                 "{}: no worker got any further for {} s, after {done} calls in all; is a lock \
                  taken by somebody else, its owner dead, or a wake-up lost?",
                 self.order.target,
-                still / 1_000_000_000
+                still.as_secs()
             )));
         }
         if now > deadline {

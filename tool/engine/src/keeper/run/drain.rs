@@ -2,7 +2,8 @@
 
 use super::{Children, Run};
 use jostle_model::plan::Measure;
-use jostle_sys::{process, signal};
+use jostle_sys::waited::Waited;
+use jostle_sys::{clock, process, signal};
 use jostle_worker::page::{Stage, Word};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ const NUDGE: Duration = Duration::from_millis(10);
 
 /// However late a nap between two looks at the workers ends, it counts as at most so
 /// many times its planned length.
-const LATE: u64 = 2;
+const LATE: u32 = 2;
 
 impl Run<'_> {
     /// Ends every wait, repeatedly. Workers that do not come back in time are killed, and
@@ -20,24 +21,26 @@ impl Run<'_> {
     pub(in crate::keeper) fn drain(&self, children: &mut Children) {
         let grace_ends = self.now() + self.order.workload.grace().0;
         let patience = self.order.patience().0;
-        let mut waited = 0;
+        let mut waited = Duration::ZERO;
+        let mut grace: Option<Waited> = None;
         children.reap();
-        while !children.alive.is_empty() && waited < patience + self.leave_to_exit(children) {
+        while !children.alive.is_empty()
+            && waited < Duration::from_nanos(patience + self.leave_to_exit(children))
+        {
             // A hold in progress may last for minutes.
             if self.heed_parent(Duration::ZERO).is_err() {
                 break;
             }
-            let before = self.now();
-            if before >= grace_ends {
+            if self.now() >= grace_ends {
+                grace.get_or_insert_with(Waited::begin);
                 self.nudge(children);
             }
             let nap = NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100));
             std::thread::sleep(nap);
             children.reap();
-            if before >= grace_ends {
+            if let Some(grace) = &mut grace {
                 // Where naps last long there is no CPU, for workers and servers neither.
-                let longest = LATE * nap.as_nanos() as u64;
-                waited += (self.now() - before).min(longest);
+                waited = grace.so_far_at(clock::monotonic(), LATE * nap);
             }
         }
         if !children.alive.is_empty() {

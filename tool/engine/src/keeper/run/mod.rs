@@ -21,19 +21,19 @@ pub(super) use children::Children;
 pub(super) use reading::Reading;
 
 use crate::order::{RunData, RunOrder, Wants, WorkloadOrder};
-use causes::Still;
+use causes::{Looker, Still, is_amiss};
 use counted::Peak;
 use jostle_harness::accounts::{Books, Queues};
 use jostle_harness::during::During;
+use jostle_harness::interference::{self, Outside};
 use jostle_harness::watch::Watch;
 use jostle_harness::{Aborted, Context, LOOK_UP};
 use jostle_model::plan::Measure;
-use jostle_model::record::Kept;
+use jostle_model::record::{Kept, Look, When};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
-use jostle_targets::signs::Signs;
 use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
 use jostle_worker::crew::Crew;
 use jostle_worker::grants::Logs;
@@ -72,9 +72,13 @@ pub(super) struct Run<'a> {
     /// Short looks within the window.
     slices: Slices,
     sockets: Sockets,
+    /// Whether interrupts are read at the window's edges.
+    counts_interrupts: bool,
     still: Still,
-    /// What the server said about itself before the first worker.
-    signs: Signs,
+    /// The start of its time.
+    began_ns: u64,
+    /// What was looked at before the first worker.
+    before: Vec<Look>,
 }
 
 /// What the keeper saw, for the collection.
@@ -118,6 +122,7 @@ impl<'a> Run<'a> {
         order: &'a RunOrder,
         spec: &Spec,
     ) -> Result<Run<'a>, Aborted> {
+        let began_ns = context.clock.now();
         let no_memory = |e: std::io::Error| {
             Aborted(format!(
                 "no memory for {} workers: {e}; fewer workers (-w), or raise the memory limit",
@@ -154,9 +159,13 @@ impl<'a> Run<'a> {
         let logs = Logs::new(order, work.excludes()).map_err(no_memory)?;
         let asks = order.together.is_none_or(|together| together.asks_server);
         let server = asks.then(|| asked(&*work, order)).transpose()?.flatten();
-        let signs = match asks {
-            true => work.signs(),
-            false => Signs::new(),
+        let looker = Looker {
+            clock: context.clock,
+            began_ns,
+        };
+        let before = match asks {
+            true => vec![looker.server(&*work, When::Before)],
+            false => Vec::new(),
         };
         let own = server.and_then(|figures| figures.pid).into_iter().collect();
         let processes: Vec<u32> = match launcher.launched() {
@@ -178,8 +187,10 @@ impl<'a> Run<'a> {
             watch: Watch::new(order.watched),
             slices: Slices::default(),
             sockets: Sockets::default(),
+            counts_interrupts: is_cheap(order),
             still: Still::default(),
-            signs,
+            began_ns,
+            before,
         })
     }
 
@@ -210,6 +221,8 @@ impl<'a> Run<'a> {
             keep,
             during,
         } = driven;
+        let stood = self.still.has_looked();
+        let looks = self.look_afterwards(&children);
         if self.ended_badly(&children) {
             self.work
                 .clear()
@@ -245,9 +258,15 @@ impl<'a> Run<'a> {
         }
         data.around.machine.tcp_queues = self.sockets.taken();
         data.grants = self.logs.gather(&self.shared);
-        data.around.causes = self.still.taken();
-        self.look_afterwards(&mut data);
+        if is_amiss(&data) || stood {
+            data.around.looks = looks;
+        }
         Ok(data)
+    }
+
+    /// What is looked at before the run, and after it.
+    pub(super) fn look_outside(&self, outside: &mut Outside) {
+        outside.look(self.context, &self.order.cpus, self.books.cpus());
     }
 
     /// Whether a worker may have left locks on a server.
@@ -302,6 +321,7 @@ impl<'a> Run<'a> {
         let flag_closed = self.now();
         let closed = self.read(children);
         self.books.look_around(closed.cpu_ns.keys());
+        self.still.end(self, children);
         self.turn(self.shared.dismissed());
         Ok(Driven {
             ramp_ns,
@@ -436,6 +456,12 @@ fn witness(order: &RunOrder, excludes: bool) -> std::io::Result<Witness> {
     };
     let Wants { range, shared, .. } = order.workload.wants();
     Witness::new(keys, order.workers, range, excludes, shared)
+}
+
+/// Whether two readings of all interrupts take under 1 % of the window.
+fn is_cheap(order: &RunOrder) -> bool {
+    let cost_ns = interference::cost_ns();
+    cost_ns.is_some_and(|ns| order.is_counted() || 200 * ns < order.window.0)
 }
 
 /// One for each generator, where their CPU time is limited.

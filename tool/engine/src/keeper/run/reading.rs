@@ -2,6 +2,7 @@
 
 use super::{Children, Run};
 use jostle_harness::accounts::Entry;
+use jostle_harness::interference;
 use jostle_harness::{MachineReading, harness_ns};
 use jostle_sys::limits::cgroup::Throttled;
 use jostle_sys::limits::cpu_group::CpuGroup;
@@ -24,6 +25,9 @@ pub(crate) struct Reading {
     pub entry: Entry,
     /// The machine; a canary is of the harness.
     pub machine: MachineReading,
+    /// Interrupts; None where the kernel does not tell, or where reading them would take too much
+    /// of the window.
+    pub interrupts: Option<interference::Reading>,
     /// How often each generator that has a quota of its own was stopped by it.
     pub groups: Vec<Throttled>,
 }
@@ -42,6 +46,10 @@ impl Run<'_> {
         let scheduled = self.queues.borrow().read();
         let ticks = stat::machine_ticks().unwrap_or_default();
         let entry = self.books.enter();
+        let counts_interrupts = self.counts_interrupts;
+        let interrupts = counts_interrupts
+            .then(interference::Reading::take)
+            .flatten();
         Reading {
             at_ns,
             took_ns: self.now() - at_ns,
@@ -54,6 +62,7 @@ impl Run<'_> {
                 throttled: self.context.throttled(),
                 tcp: self.work.is_remote().then(Counted::read).flatten(),
             },
+            interrupts,
             groups: self.groups.iter().map(CpuGroup::throttled).collect(),
         }
     }

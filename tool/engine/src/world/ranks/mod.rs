@@ -9,7 +9,6 @@ mod first;
 mod link;
 mod other;
 mod participant;
-mod waited;
 mod words;
 
 #[cfg(test)]

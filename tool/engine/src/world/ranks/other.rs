@@ -3,11 +3,11 @@
 
 use super::link::{Link, LinkError};
 use super::participant::{Participant, Port};
-use super::waited::Waited;
 use super::words::{FromHost, Hello, Tick, ToHost};
 use super::{Limits, Rank};
 use crate::order::Request;
 use jostle_sys::clock;
+use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
 
 /// After a question of the clock the next one is waited for without sleeping.

@@ -3,10 +3,10 @@
 //! own keeper too, so that all hosts do the same.
 
 use super::Limits;
-use super::waited::Waited;
 use super::words::{FromHost, ToHost};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Reply, Request};
+use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
 
 /// What a participant needs of a keeper; tests bring their own.

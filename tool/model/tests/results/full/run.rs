@@ -128,6 +128,7 @@ fn per_worker() -> PerWorker {
         pending: Some(1),
         longest_streak: Some(1),
         longest_streak_while_waited: Some(1),
+        owner_changes: Some(1),
     }
 }
 
@@ -161,8 +162,40 @@ fn exclusion() -> Exclusion {
 fn causes() -> Causes {
     Causes {
         found: vec!["sleep (812) holds it".to_owned()],
+        possible: vec!["the server may have been started anew".to_owned()],
         looked_at: vec!["who else holds it".to_owned()],
+        unseen: vec!["what the server says about itself".to_owned()],
     }
+}
+
+fn looks() -> Vec<Look> {
+    let signs = [
+        (sign::MARKER, Sign::Flag(true)),
+        (sign::EVICTED, Sign::Number(12)),
+        (sign::WALL_CLOCK_MS, Sign::Range([-7, 7])),
+        (sign::LIFE, Sign::Text("a".to_owned())),
+        (sign::CLIENTS, Sign::Texts(vec!["127.0.0.1:1".to_owned()])),
+        (
+            sign::OWNERS,
+            Sign::Processes(vec![Process {
+                pid: 812,
+                name: "sleep".to_owned(),
+                state: Some("stopped".to_owned()),
+                shared: Some(true),
+                bytes: Some([0, 9]),
+            }]),
+        ),
+    ];
+    vec![Look {
+        at: LookedAt::Server,
+        when: When::After,
+        asked_ns: 1,
+        answered_ns: Some(2),
+        came: Came::Answered,
+        words: Some("NOPERM".to_owned()),
+        signs: signs.map(|(name, sign)| (name.to_owned(), sign)).into(),
+        host: Some("h2".to_owned()),
+    }]
 }
 
 pub(super) fn verdict() -> Verdict {
@@ -241,12 +274,14 @@ pub(super) fn run() -> Run {
             accounts: Some(Box::new(accounts())),
             during: Some("perf record -p 7".to_owned()),
             messages: vec!["flock: No locks available (os error 37)".into()],
+            looks: looks(),
             causes: Some(Box::new(causes())),
             errors: map("ENOLCK", 1),
             deaths: vec!["worker 1".to_owned()],
             truth: map("planted", 1.0),
             setup: map("slots", 1.0),
             anchor: Some(anchor()),
+            interference: Some(Box::new(interference())),
         },
         placement: "none".to_owned(),
         spoilt: true,
@@ -298,6 +333,7 @@ pub(super) fn run() -> Run {
         }],
         timeouts: Some(1),
         blocked_share: Some(1.0),
+        blocked_time_share: Some(1.0),
         stamp_every: Some(1),
         stamped: Some(1),
         exclusion: Some(exclusion()),
@@ -433,6 +469,21 @@ fn host() -> HostPart {
         beyond_p99: Some(1),
         errors: map("ENOLCK", 1),
         verdict: verdict(),
+    }
+}
+
+fn interference() -> Interference {
+    let interrupts = Interrupts {
+        between_s: 1.0,
+        timer: vec![1],
+        monitor: vec![1],
+        call: vec![1],
+    };
+    Interference {
+        window: Some(interrupts.clone()),
+        anchor: Some(interrupts),
+        tracers: Some(vec!["perf (7)".to_owned()]),
+        traced: Some(vec!["sched:sched_switch".to_owned()]),
     }
 }
 

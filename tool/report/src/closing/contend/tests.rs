@@ -88,6 +88,31 @@ fn names_that_wait_for_one_another_are_told() {
     assert!(!is_told(told(8, 451, 0.33, 0.0, 2e7)));
 }
 
+/// futex with two workers that only hold: each ran through in turn, and "0.2 % had to wait" was
+/// all that was told.
+#[test]
+fn it_is_said_who_waits_while_another_runs_through() {
+    let told = |grants: f64, time: f64| {
+        let mut made = made(6).with("futex", 9_900.0, 40.0, &queue(2, 4_950));
+        for run in &mut made.runs {
+            (run.blocked_share, run.blocked_time_share) = (Some(grants), Some(time));
+            let shares = run.per_worker.as_mut().unwrap();
+            shares.longest_wait_ns = Some(627_900_000 + u64::from(run.run));
+            shares.longest_wait_worker = Some(1);
+            (shares.longest_streak, shares.owner_changes) = (Some(6_280), Some(12));
+        }
+        made.says("futex")
+    };
+    let text = told(0.002, 0.49);
+    let expected = "; 0.20 % of the acquisitions waited, for 49 % of the workers' time: worker 1 for \
+                    628 ms at the longest, while another took up to 6,280 turns in a row (12 changes \
+                    of owner in 9,901 turns).";
+    assert!(text.ends_with(expected), "{text}");
+    for (grants, time) in [(0.02, 0.49), (0.002, 0.009)] {
+        assert!(!told(grants, time).contains("turns in a row"));
+    }
+}
+
 /// `--shared 0.9`: writers waited 300 times as long, without a word.
 #[test]
 fn it_is_said_who_starves_readers_or_writers() {

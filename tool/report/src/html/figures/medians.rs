@@ -10,7 +10,7 @@ use crate::html::chart::{Chart, Size};
 use crate::html::units::Unit;
 use jostle_model::plan::Workload;
 use jostle_model::record::{LimitedBy, PerWorker, Run};
-use jostle_stats::figures;
+use jostle_stats::figures::{self, Over};
 use jostle_stats::intervals::{estimate, median};
 use jostle_stats::summary::Estimate;
 use std::collections::BTreeSet;
@@ -185,15 +185,13 @@ type Runs = (Estimate, Vec<f64>);
 
 fn runs(measure: &Measure, spot: &Spot<'_>) -> Option<Runs> {
     let point = &spot.point;
-    let runs = match measure.subject {
-        Subject::Fairness => &point.timed,
-        _ => &point.runs,
+    let over = match (measure.subject, measure.title) {
+        (Subject::Fairness, _) => Over::Times,
+        (_, "Throughput") => Over::CleanSlices,
+        (_, title) if title.starts_with("CPU time of") => Over::Undisturbed,
+        _ => Over::Runs,
     };
-    let each = runs.iter().filter_map(|run| match measure.title {
-        "Throughput" => point.rate_of(run, (measure.of)(run)?),
-        _ => (measure.of)(run),
-    });
-    let runs: Vec<f64> = each.collect();
+    let runs = point.each(over, measure.of);
     Some((estimate(&runs)?, runs))
 }
 

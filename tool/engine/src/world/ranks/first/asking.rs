@@ -3,12 +3,12 @@
 use super::super::clocks::{self, Bounds, Exchange};
 use super::super::link::Link;
 use super::super::participant::Port;
-use super::super::waited::Waited;
 use super::super::words::{Tick, ToHost};
 use super::{First, Round};
 use crate::hosts::Offset;
 use crate::keeper::KeeperError;
 use jostle_sys::clock;
+use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
 
 /// Exchanges in one measurement of a clock, and how long they may take.

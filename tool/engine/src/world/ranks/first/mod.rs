@@ -12,12 +12,12 @@ use super::Limits;
 use super::clocks::Bounds;
 use super::link::{Link, LinkError};
 use super::participant::{Participant, Port};
-use super::waited::Waited;
 use super::words::{FromHost, Hello, Tick, ToHost};
 use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder};
 use crate::world::{Hosts, Spent};
+use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
 
 /// How far a host is in a run.

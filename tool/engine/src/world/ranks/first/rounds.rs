@@ -3,13 +3,13 @@
 use super::super::clocks::Bounds;
 use super::super::link::Link;
 use super::super::participant::{Participant, Port};
-use super::super::waited::Waited;
 use super::super::words::ToHost;
 use super::{First, Round, Seat, Stage, phase};
 use crate::hosts::{HostData, HostDid, Offset};
 use crate::keeper::KeeperError;
 use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder, Together};
 use jostle_sys::clock;
+use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
 
 /// From the agreement to the start: what sending to one host and waking one worker

@@ -69,9 +69,16 @@ final class Line implements AutoCloseable {
             throw new NoAnswer(first + ": " + error.getMessage(), error);
         }
         if (refused != null) {
-            throw new Refused(refused.getMessage(), refused);
+            throw new Refused(inOurTerms(refused.getMessage()), refused);
         }
         return replies;
+    }
+
+    /** Names the settings of Jedis where a refusal names commands of the protocol. */
+    private static String inOurTerms(String refusal) {
+        return refusal != null && refusal.startsWith("NOAUTH")
+                ? "NOAUTH give user and password: those of JedisClientConfig"
+                : refusal;
     }
 
     /** Opens it once: Jedis would connect again, and the lock of a closed connection is gone. */

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -18,6 +20,7 @@ import jostle.lock.LockException.Refused;
 import jostle.lock.Service.Daemon;
 import jostle.lock.Service.Link;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -81,6 +84,19 @@ class LocksTest {
                 held.close(); // Nothing happens.
                 world.daemon.settles();
             }
+        }
+    }
+
+    @Test
+    void withoutAPasswordItTellsWhatToGive(@TempDir Path directory) throws Exception {
+        Path file = Files.writeString(directory.resolve("password"), "secret");
+        try (Daemon daemon = new Daemon("--password-file", file.toString())) {
+            Locks locks = World.locks(daemon.port, 10, 0);
+            Refused refused = assertThrows(Refused.class, () -> locks.acquire("job", AT_ONCE));
+            assertTrue(refused.getMessage().contains("NOAUTH give user and password"), refused.getMessage());
+            var config = DefaultJedisClientConfig.builder().password("secret").build();
+            var address = new HostAndPort("127.0.0.1", daemon.port);
+            new Locks(address, config, Duration.ofSeconds(10), 0).acquire("job", AT_ONCE).close();
         }
     }
 

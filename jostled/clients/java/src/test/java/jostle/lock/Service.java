@@ -10,6 +10,8 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
@@ -40,9 +42,11 @@ final class Service {
         private final Process process;
         final int port;
 
-        Daemon() throws IOException {
+        Daemon(String... flags) throws IOException {
             String program = System.getenv().getOrDefault("JOSTLED", "../../../target/debug/jostled");
-            process = new ProcessBuilder(program, "--data", "none", "--listen", "127.0.0.1:0").start();
+            List<String> words = new ArrayList<>(List.of(program, "--data", "none", "--listen", "127.0.0.1:0"));
+            words.addAll(List.of(flags));
+            process = new ProcessBuilder(words).start();
             BufferedReader log = process.errorReader();
             Pattern listening = Pattern.compile("listening on 127\\.0\\.0\\.1:(\\d+)");
             int found = 0;

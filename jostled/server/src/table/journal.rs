@@ -1,0 +1,129 @@
+//! The journal: each hold that begins, and each that ends with its cause, in their order.
+//! It is kept for the audit. While it is off, it costs nothing: one check decides whether
+//! a hold is booked to its account or recorded here.
+
+use std::collections::HashMap;
+
+use super::entries::{EntryKind, Ref};
+use super::{ClientId, Mode, Table};
+
+/// Why a hold has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// UNLOCK, of this client.
+    Released(ClientId),
+    /// The lease ran out.
+    Expired,
+    /// The connection that owned it ended.
+    Disconnected,
+    /// The session that owned it ended.
+    SessionEnded,
+    /// FORCEUNLOCK.
+    Forced,
+}
+
+/// What has happened to a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It has begun; `ttl_ms` is 0 if its owner has no lease.
+    Begun { mode: Mode, ttl_ms: u64 },
+    /// It has ended.
+    Ended(Cause),
+}
+
+/// The beginning or the end of a hold.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) change: Change,
+    pub(crate) name: Vec<u8>,
+    pub(crate) token: u64,
+    /// The owner: a connection, which may be gone, or a session.
+    pub(crate) client: ClientId,
+    /// The number of the owner's user; `None`: the owner had gone when the journal began.
+    pub(crate) account: Option<u16>,
+}
+
+/// A journal that is kept.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    records: Vec<Record>,
+    /// Whose each lease is: it may outlive its client.
+    lessees: HashMap<u64, u16>,
+}
+
+impl Table {
+    /// Keeps a journal from now on, or none.
+    pub(crate) fn keep_journal(&mut self, kept: bool) {
+        if kept != self.journal.is_some() {
+            self.journal = kept.then(Box::default);
+        }
+        self.note_books();
+    }
+
+    #[inline]
+    pub(crate) fn keeps_journal(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Takes what was recorded.
+    pub(crate) fn take_records(&mut self) -> Vec<Record> {
+        let journal = self.journal.as_mut();
+        journal.map_or(Vec::new(), |journal| std::mem::take(&mut journal.records))
+    }
+
+    /// Sets whether holds are booked or recorded.
+    pub(super) fn note_books(&mut self) {
+        self.booked = self.quotas || self.journal.is_some();
+    }
+
+    /// Books and records a hold that begins.
+    #[inline(never)]
+    pub(super) fn book_begin(&mut self, entry: Ref, client: u64, ttl_ms: u64) {
+        self.book_hold(entry);
+        let mode = match entry.kind() {
+            EntryKind::Lock => Mode::Exclusive,
+            _ => {
+                let lock = &self.locks[self.claims[entry.index()].lock];
+                self.queue(lock).shared_mode()
+            }
+        };
+        self.record(entry, client, Change::Begun { mode, ttl_ms });
+    }
+
+    /// Books and records the end of a hold, while its entry still shows it.
+    #[inline(never)]
+    pub(super) fn book_ended(&mut self, entry: Ref, client: u64, cause: Cause) {
+        self.record(entry, client, Change::Ended(cause));
+        self.book_end(entry);
+    }
+
+    fn record(&mut self, entry: Ref, client: u64, change: Change) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let at = entry.index();
+        let (lock, token) = match entry.kind() {
+            EntryKind::Lock => (at, self.locks[at].token),
+            _ => (self.claims[at].lock, self.claims[at].token),
+        };
+        let client = ClientId(client);
+        let owner = &self.clients[client.slot()];
+        let mut account = (owner.id == client.0).then_some(owner.account);
+        match change {
+            Change::Begun { ttl_ms: 0, .. } => {}
+            Change::Begun { .. } => journal
+                .lessees
+                .extend(account.map(|account| (token, account))),
+            Change::Ended(_) => account = journal.lessees.remove(&token).or(account),
+        }
+        let mut name = Vec::new();
+        self.locks[lock].name_into(&self.blocks, &mut name);
+        journal.records.push(Record {
+            change,
+            name,
+            token,
+            client,
+            account,
+        });
+    }
+}
