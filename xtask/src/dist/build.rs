@@ -17,6 +17,10 @@ pub(super) const GLIBC: Glibc = Glibc(2, 30);
 /// These run on any Linux.
 pub(super) const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
 
+/// Of these, what is linked with musl. `jostle-call` has no C library, and shares its crates
+/// with `jostle`.
+const MUSL: [&str; 2] = ["jostled", "procd"];
+
 /// The folder of the `jostle` that is linked with MPI, below that of the others.
 pub(super) const MPI: &str = "mpi";
 
@@ -61,20 +65,16 @@ impl Tools {
     /// call of cargo for those of each C library, so that what they share is compiled once.
     pub(super) fn build(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
         let (gnu, musl) = (target.triple(), musl(target));
-        self.cargo(target, epoch, &musl, &["jostled", "procd"])?;
-        let mut dynamic = vec!["jostle", "jostle-call"];
-        // Open MPI's library is there for this machine's processor only.
-        if target.arch == std::env::consts::ARCH {
-            dynamic.push(MPI_PROGRAM);
-        }
-        self.cargo(target, epoch, &format!("{gnu}.{GLIBC}"), &dynamic)?;
+        self.cargo(target, epoch, &musl, &MUSL)?;
+        let of_gnu = of_gnu(target);
+        self.cargo(target, epoch, &format!("{gnu}.{GLIBC}"), &of_gnu)?;
         let built = |triple: &str, name: &str| {
             let folder = shell::target_directory().join(triple).join(PROFILE);
             (folder.join(name), name.to_owned())
         };
         let (gnu, musl) = (gnu.as_str(), musl.as_str());
-        let of_musl = ["jostled", "procd"].map(|name| built(musl, name));
-        let of_gnu = dynamic.iter().map(|name| built(gnu, name));
+        let of_musl = MUSL.map(|name| built(musl, name));
+        let of_gnu = of_gnu.iter().map(|name| built(gnu, name));
         for (from, name) in of_gnu.chain(of_musl) {
             let to = match name == MPI_PROGRAM {
                 true => programs.join(MPI).join("jostle"),
@@ -99,12 +99,9 @@ impl Tools {
             .current_dir(shell::root())
             .env("PATH", &self.path)
             .args(["build", "--locked", "--profile", PROFILE])
-            .args(["--target", triple]);
-        for program in programs {
-            let (package, feature) = package_of(program);
-            zigbuild.args([format!("-p{package}"), format!("--bin={program}")]);
-            zigbuild.args(feature.map(|feature| format!("--features={package}/{feature}")));
-        }
+            .args(["--target", triple])
+            .args(selection(programs))
+            .args(programs.iter().map(|program| format!("--bin={program}")));
         let (rust_target, _) = triple.split_once('.').unwrap_or((triple, ""));
         zigbuild.env(linker_variable(rust_target), linker(target, rust_target)?);
         if programs.contains(&MPI_PROGRAM) {
@@ -120,12 +117,40 @@ impl Tools {
     }
 }
 
+/// What is linked with glibc, by one call of cargo.
+fn of_gnu(target: &Target) -> Vec<&'static str> {
+    let mut programs = vec!["jostle", "jostle-call"];
+    // Open MPI's library is there for this machine's processor only.
+    if target.arch == std::env::consts::ARCH {
+        programs.push(MPI_PROGRAM);
+    }
+    programs
+}
+
+/// The words that select all published programs of a target in a call of cargo.
+pub(super) fn published(target: &Target) -> Vec<String> {
+    selection(&[&MUSL[..], &of_gnu(target)].concat())
+}
+
+/// The packages of these programs, with the features that are published and no others: the
+/// thin client alone would have the whole engine compiled, Lua too.
+fn selection(programs: &[&str]) -> Vec<String> {
+    let mut words = vec!["--no-default-features".to_owned()];
+    for program in programs {
+        let (package, feature) = package_of(program);
+        words.push(format!("-p{package}"));
+        words.extend(feature.map(|feature| format!("--features={package}/{feature}")));
+    }
+    words
+}
+
 /// The package that has a program, and the feature with which it is published: packages have
 /// everything.
 fn package_of(program: &str) -> (&'static str, Option<&'static str>) {
     match program {
         "jostled" => ("jostle-lockd", Some("services")),
-        "procd" | "jostle-call" => ("jostle-procd", None),
+        "procd" => ("jostle-procd", Some("engine")),
+        "jostle-call" => ("jostle-procd", None),
         MPI_PROGRAM => ("jostle-mpi", Some("mpi")),
         _ => ("jostle", Some("services")),
     }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// Writes it.
 pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
-    let tree = tree(&packing.target.triple())?;
+    let tree = tree(packing.target)?;
     let lock = std::fs::read_to_string(shell::root().join("Cargo.lock"))?;
     let components = components(&tree, &checksums(&lock)?)?;
     let serial = serial(&serde_json::to_string(&components)?);
@@ -60,19 +60,19 @@ pub(super) fn validate(target: &Target, out: &Path) -> anyhow::Result<()> {
     shell::run(python.args(["-c", VALIDATE]).arg(out.join(file(target))))
 }
 
-/// A line `name vVERSION [...]|LICENSE` for each crate of the three packages.
-fn tree(triple: &str) -> anyhow::Result<BTreeSet<String>> {
+/// A line `name vVERSION [...]|LICENSE` for each crate of the published programs.
+fn tree(target: &Target) -> anyhow::Result<BTreeSet<String>> {
     let words = [
         "tree",
         "--locked",
         "--edges=normal",
         "--prefix=none",
         "--no-dedupe",
+        "--format={p}|{l}",
     ];
-    let packages = ["-pjostle", "-pjostle-lockd", "-pjostle-procd"];
-    let format = ["--format={p}|{l}", "--target", triple];
-    let all = [&words[..], &packages, &format].concat();
-    let text = shell::output(&mut shell::cargo(&all))?;
+    let mut cargo = shell::cargo(&words);
+    cargo.args(["--target", &target.triple()]);
+    let text = shell::output(cargo.args(build::published(target)))?;
     let lines = text.lines().filter(|line| !line.is_empty());
     Ok(lines.map(str::to_owned).collect())
 }
@@ -173,6 +173,23 @@ mod tests {
         assert_eq!(found[0]["purl"], "pkg:cargo/libc@0.2.1");
         assert_eq!(found[0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
         assert_eq!(found[0]["hashes"][0]["content"], "ab");
+    }
+
+    mod live_tests {
+        use super::*;
+        use crate::dist::TARGETS;
+
+        /// The list had none of the crates that speak TLS, which the programs have.
+        #[test]
+        fn crates_of_published_features_are_listed() {
+            for target in TARGETS {
+                let crates = tree(target).unwrap();
+                for name in ["rustls v", "h2 v", "mlua v"] {
+                    let is_listed = crates.iter().any(|line| line.starts_with(name));
+                    assert!(is_listed, "{name} {target:?}");
+                }
+            }
+        }
     }
 
     #[test]
