@@ -71,8 +71,8 @@ maven mvn builds the locks in Java that `pipe` is tested with
 default-jdk-headless javac compiles and runs them
 ";
 
-/// What `cargo xtask screens`, `peers --clients` and `validate judge-cases` need beside all of
-/// these.
+/// What `cargo xtask screens`, `peers --clients`, `validate judge-cases` and `validate situations`
+/// need beside all of these.
 const REFERENCE: &str = "\
 webp cwebp makes the pictures of `cargo xtask screens` small
 libmemcached-dev /usr/include/libmemcached/memcached.h the client that the target `memcached` is compared with
@@ -102,6 +102,8 @@ varnish varnishd a proxy of those cases
 squid squid a proxy of those cases
 socat socat a proxy with a process for each connection, for those cases
 stunnel4 stunnel4 a server whose CPU goes to TLS, for those cases
+gdb gdb a debugger that holds a server, for `validate situations`
+nftables nft the firewalls of those situations
 ";
 
 /// What `cargo xtask dist` needs beside those of tests.

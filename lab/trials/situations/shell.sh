@@ -14,7 +14,8 @@ end() {
     trap '' TERM INT
     trap - EXIT
     set +e
-    after >&2
+    after
+    exec 2>/dev/null
     local here pid
     here=$(readlink /proc/self/ns/mnt)
     for _ in 1 2; do
@@ -61,9 +62,11 @@ host() {
 }
 on() { local host=$1; shift; nsenter "--net=/run/netns/$host" "$@"; }
 
-# Servers: each leaves its process in SERVER. AT is the address, WHERE words to begin with (`on srv`).
+# Servers: each leaves its process in SERVER. AT is the address, and WHERE has the words that begin a
+# command on another host; `on` would be a process more.
 AT=127.0.0.1
 WHERE=
+place() { WHERE="nsenter --net=/run/netns/$1" AT=$2; }
 redis() {
     local port=$1
     shift

@@ -17,6 +17,7 @@ mod quiet;
 mod recover;
 mod saturation;
 mod sides;
+mod situations;
 mod store;
 
 use crate::program;
@@ -109,6 +110,13 @@ pub(crate) enum Subject {
         #[command(flatten)]
         how: beside::How,
     },
+    /// Something goes wrong outside of the lock, or inside: does jostle name that cause? (as root)
+    Situations {
+        #[command(flatten)]
+        series: Series,
+        #[command(flatten)]
+        how: situations::How,
+    },
 }
 
 /// How a validation that takes long is collected.
@@ -198,6 +206,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
         Subject::Beside { series, how } => beside::rows(series, how)?,
         Subject::Recover(series) => recover::rows(series)?,
+        Subject::Situations { series, how } => situations::rows(series, how)?,
     };
     print(&rows)
 }
