@@ -12,7 +12,7 @@ use super::{Required, Row, Series};
 use anyhow::{Context, ensure};
 use jostle_testbed::leash::Leash;
 use jostle_testbed::{packages, shell};
-use judge::{Claims, Outcome};
+use judge::{Claims, Class, Expression};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,10 +24,12 @@ use std::time::Instant;
 /// After which everything is ended; no situation takes half of it.
 const PATIENCE_S: &str = "90";
 
+const NONE: Required = Required::AtMost(0.0);
+
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// Files of situations; without, all of lab/trials/situations
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    /// Files of situations: lab/trials/situations/*.toml
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     plants: Vec<PathBuf>,
 }
 
@@ -44,8 +46,8 @@ struct Situation {
     /// Debian packages.
     #[serde(default)]
     needs: Vec<String>,
-    /// How many causes act at once.
-    #[serde(default = "one")]
+    /// How many causes act at once, if several do.
+    #[serde(default)]
     causes: u32,
     /// What is innocent, beside a lock that is broken by itself.
     sign: Option<String>,
@@ -59,14 +61,10 @@ struct Situation {
     after: String,
     /// The kinds of cause, of claims.toml, that are true of it.
     is: Vec<String>,
-    /// Expressions; one of them is in every text that names the cause.
-    admissible: Vec<String>,
-    /// Expressions that are false of it beside those of the other kinds.
-    forbidden: Vec<String>,
-}
-
-fn one() -> u32 {
-    1
+    /// One of them is in every text that names the cause.
+    admissible: Vec<Expression>,
+    /// What is false of it beside the other kinds.
+    forbidden: Vec<Expression>,
 }
 
 /// A line of the file: what came of a situation.
@@ -89,41 +87,23 @@ pub(super) fn rows(series: &Series, how: &How) -> anyhow::Result<Vec<Row>> {
     let (mut store, until) = series.collect.begin::<Trial>()?;
     if Instant::now() < until {
         let jostle = series.jostle()?.canonicalize()?;
-        let missing = situations.iter().filter(|situation| {
+        for situation in situations.iter().filter(|one| series.has(&one.name)) {
             let is_there = store.lines.iter().any(|line| line.name == situation.name);
-            series.has(&situation.name) && !is_there
-        });
-        for situation in missing.collect::<Vec<_>>() {
-            if Instant::now() >= until {
-                break;
+            if !is_there && Instant::now() < until {
+                eprintln!("{}", situation.name);
+                store.add(situation.run(&jostle)?)?;
             }
-            eprintln!("{}", situation.name);
-            store.add(situation.run(&jostle)?)?;
         }
     }
     let trials = store.lines.iter().filter(|trial| series.has(&trial.name));
-    table(&situations, &trials.collect::<Vec<_>>())
+    table(&situations, trials)
 }
 
-/// All situations of these files, or of the directory.
 fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Situation>> {
-    let mut paths = paths.to_vec();
-    if paths.is_empty() {
-        for entry in fs::read_dir(directory())? {
-            let path = entry?.path();
-            let is_toml = path
-                .extension()
-                .is_some_and(|extension| extension == "toml");
-            if is_toml && !path.ends_with("claims.toml") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-    }
     let mut situations = Vec::new();
-    for path in paths {
+    for path in paths.iter().filter(|path| !path.ends_with("claims.toml")) {
         let name = || path.display().to_string();
-        let text = fs::read_to_string(&path).with_context(name)?;
+        let text = fs::read_to_string(path).with_context(name)?;
         situations.extend(toml::from_str::<File>(&text).with_context(name)?.situation);
     }
     let names: BTreeSet<&str> = situations.iter().map(|one| one.name.as_str()).collect();
@@ -195,89 +175,48 @@ impl Situation {
     }
 }
 
-/// Prints a line for each trial, by outcome; the rows of what is required.
-fn table(situations: &[Situation], trials: &[&Trial]) -> anyhow::Result<Vec<Row>> {
+/// Prints each trial, by what came of it; the rows of what is required.
+fn table<'a>(
+    situations: &[Situation],
+    trials: impl Iterator<Item = &'a Trial>,
+) -> anyhow::Result<Vec<Row>> {
     let claims = Claims::read()?;
     let mut judged = Vec::new();
-    let mut failed = Vec::new();
     for trial in trials {
         let of = situations.iter().find(|one| one.name == trial.name);
         let situation = of.with_context(|| format!("no file has `{}`", trial.name))?;
-        if trial.is_planted && trial.code.is_some() {
-            let outcome = judge::outcome(situation, &claims, &trial.output)?;
-            judged.push((outcome, situation, trial));
-        } else {
-            failed.push(*trial);
-        }
+        let outcome = judge::outcome(situation, &claims, trial);
+        judged.push((outcome, situation, judge::verdict(&trial.output)));
     }
-    judged.sort_by_key(|(outcome, ..)| outcome.class());
-    for (outcome, situation, trial) in &judged {
-        let verdict = judge::verdict(&trial.output);
-        let both = if situation.causes > 1 {
-            " (two causes)"
-        } else {
-            ""
-        };
-        println!(
-            "{:<14}  {verdict:<8}  {}{both}",
-            outcome.class(),
-            situation.name
-        );
-        match outcome {
-            Outcome::False(sentences) => {
-                println!("                truth: {}", situation.truth);
-                if let Some(sign) = &situation.sign {
-                    println!("                innocent: {sign}");
-                }
-                for (kind, sentence) in sentences {
-                    println!("                {kind}: {sentence}");
-                }
-            }
-            Outcome::Cause { sentence, .. } => println!("                {sentence}"),
-            Outcome::NoCause => {}
+    judged.sort_by_key(|((class, _), ..)| *class);
+    for ((class, sentences), situation, verdict) in &judged {
+        let causes = ["", " (two causes)"][usize::from(situation.causes > 1)];
+        println!("{class:<10?}  {verdict:<7}  {}{causes}", situation.name);
+        if *class == Class::False {
+            let sign = situation.sign.as_deref().unwrap_or("-");
+            println!("    truth: {} innocent: {sign}", situation.truth);
         }
-    }
-    for trial in &failed {
-        println!("{:<14}  {:<8}  {}", "not planted", "", trial.name);
-        println!("{}", trial.log.trim_end());
+        sentences.iter().for_each(|text| println!("    {text}"));
     }
     println!();
-    let row = |what: &str, is: fn(&Outcome) -> bool, required| {
-        Row::of(what, &judged, |(outcome, ..)| is(outcome), required)
+    let classes = || judged.iter().map(|((class, _), ..)| *class);
+    let planted = || classes().filter(|class| *class != Class::NotPlanted);
+    let row = |what: &str, counted: &[Class], required| {
+        Row::of(what, planted(), |class| counted.contains(class), required)
     };
-    let possible = judged.iter().filter(|(outcome, ..)| {
-        matches!(
-            outcome,
-            Outcome::Cause {
-                is_asserted: false,
-                ..
-            }
-        )
-    });
-    let note = format!("{} as a possibility", possible.count());
+    let failed = Row::of(
+        "not planted",
+        classes(),
+        |&one| one == Class::NotPlanted,
+        NONE,
+    );
+    let with = [Class::Cause, Class::Possible];
     Ok(vec![
-        row(
-            "false",
-            |one| matches!(one, Outcome::False(_)),
-            Required::AtMost(0.0),
-        ),
-        row(
-            "right with the cause",
-            |one| matches!(one, Outcome::Cause { .. }),
-            Required::AtLeast(0.6),
-        )
-        .noting(note),
-        row(
-            "right without",
-            |one| matches!(one, Outcome::NoCause),
-            Required::Nothing,
-        ),
-        Row::counted(
-            "not planted",
-            failed.len() as u64,
-            trials.len() as u64,
-            Required::AtMost(0.0),
-        ),
+        failed,
+        row("false", &[Class::False], NONE),
+        row("right with the cause", &with, Required::AtLeast(0.6)),
+        row("only as a possibility", &with[1..], Required::Nothing),
+        row("right without", &[Class::Nothing], Required::Nothing),
     ])
 }
 
@@ -287,16 +226,17 @@ mod tests {
 
     #[test]
     fn forty_are_filed_and_each_can_be_judged() {
-        let all = read(&[]).unwrap();
-        let claims = Claims::read().unwrap();
+        let files = ["broken", "databases", "files", "hosts", "redis", "stores"];
+        let all = read(&files.map(|file| directory().join(format!("{file}.toml")))).unwrap();
         let count = |is: fn(&&Situation) -> bool| all.iter().filter(is).count();
         assert_eq!(all.len(), 40);
         assert_eq!(count(|one| one.sign.is_some()), 10, "broken locks");
         assert_eq!(count(|one| one.causes > 1), 6, "several causes");
+        let claims = Claims::read().unwrap();
         for situation in &all {
-            let outcome = judge::outcome(situation, &claims, "target 4 VALID\n").unwrap();
-            assert!(matches!(outcome, Outcome::NoCause), "{}", situation.name);
-            assert!(!situation.admissible.is_empty() && !situation.is.is_empty());
+            let trial = judge::tests::printed("target 4 VALID");
+            let (class, _) = judge::outcome(situation, &claims, &trial);
+            assert_eq!(class, Class::Nothing, "{}", situation.name);
         }
     }
 }

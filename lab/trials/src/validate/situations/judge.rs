@@ -1,6 +1,6 @@
 //! What came of a situation: a pure function of its file and of what jostle printed.
 
-use super::Situation;
+use super::{Situation, Trial};
 use anyhow::Context;
 use regex::Regex;
 use serde::Deserialize;
@@ -10,33 +10,9 @@ use std::fs;
 /// claims.toml: how a sentence names a cause.
 #[derive(Deserialize)]
 pub(super) struct Claims {
-    hedges: String,
-    denials: String,
-    kinds: BTreeMap<String, String>,
-}
-
-#[derive(Debug, PartialEq)]
-pub(super) enum Outcome {
-    /// Sentences that assert what is not so, each with its kind of cause.
-    False(Vec<(String, String)>),
-    /// A sentence names the cause, as a fact or as a possibility.
-    Cause { is_asserted: bool, sentence: String },
-    /// No sentence names a cause.
-    NoCause,
-}
-
-impl Outcome {
-    /// As the table prints it.
-    pub(super) fn class(&self) -> &'static str {
-        match self {
-            Outcome::False(_) => "FALSE",
-            Outcome::Cause {
-                is_asserted: true, ..
-            } => "cause",
-            Outcome::Cause { .. } => "possible cause",
-            Outcome::NoCause => "no cause",
-        }
-    }
+    hedges: Expression,
+    denials: Expression,
+    kinds: BTreeMap<String, Expression>,
 }
 
 impl Claims {
@@ -45,87 +21,110 @@ impl Claims {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         Ok(toml::from_str(&text)?)
     }
+
+    fn names(&self, Expression(cause): &Expression, sentence: &str) -> bool {
+        let mut found = cause.find_iter(sentence);
+        found.any(|found| !self.denials.0.is_match(&sentence[..found.start()]))
+    }
 }
 
-/// One that is false outweighs all that are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// It did not strike, or jostle did not end: no trial.
+    NotPlanted,
+    /// A sentence asserts a cause that is none.
+    False,
+    /// A sentence names the cause as a fact.
+    Cause,
+    /// One names it as a possibility.
+    Possible,
+    /// No sentence names a cause.
+    Nothing,
+}
+
+/// An expression that ignores case.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Expression(Regex);
+
+impl TryFrom<String> for Expression {
+    type Error = regex::Error;
+
+    fn try_from(text: String) -> Result<Expression, regex::Error> {
+        Regex::new(&format!("(?i){text}")).map(Expression)
+    }
+}
+
+/// With the sentences that decide it; one that is false outweighs all that are right.
 pub(super) fn outcome(
     situation: &Situation,
     claims: &Claims,
-    output: &str,
-) -> anyhow::Result<Outcome> {
-    let [hedges, denials] = [expression(&claims.hedges)?, expression(&claims.denials)?];
-    let sentences = sentences(output)?;
-    let names = |expression: &Regex, sentence: &str| {
-        let mut found = expression.find_iter(sentence);
-        found.any(|found| !denials.is_match(&sentence[..found.start()]))
-    };
-    let others = claims
-        .kinds
-        .iter()
-        .filter(|(kind, _)| !situation.is.contains(kind));
-    let own = situation.forbidden.iter();
-    let forbidden = others
-        .map(|(kind, text)| (kind.as_str(), text))
-        .chain(own.map(|text| ("forbidden", text)));
-    let mut wrong = Vec::new();
-    for (kind, text) in forbidden {
-        let expression = expression(text)?;
-        for sentence in &sentences {
-            if !hedges.is_match(sentence) && names(&expression, sentence) {
-                wrong.push((kind.to_owned(), sentence.clone()));
-            }
+    trial: &Trial,
+) -> (Class, Vec<String>) {
+    // 124: it was ended, which no situation is made for.
+    if !trial.is_planted || matches!(trial.code, None | Some(124)) {
+        return (Class::NotPlanted, vec![trial.log.clone()]);
+    }
+    let (mut wrong, mut right) = (Vec::new(), Vec::new());
+    for sentence in sentences(&trial.output) {
+        let names = |cause: &Expression| claims.names(cause, &sentence);
+        let is_hedged = claims.hedges.0.is_match(&sentence);
+        let mut kinds = claims.kinds.iter();
+        let other = kinds.find(|(kind, cause)| !situation.is.contains(kind) && names(cause));
+        let other = other.map(|(kind, _)| kind.as_str());
+        let own = situation.forbidden.iter().any(names).then_some("forbidden");
+        match other.or(own) {
+            Some(kind) if !is_hedged => wrong.push(format!("{kind}: {sentence}")),
+            _ if situation.admissible.iter().any(names) => right.push((is_hedged, sentence)),
+            _ => {}
         }
     }
-    if !wrong.is_empty() {
-        return Ok(Outcome::False(wrong));
+    right.sort_by_key(|(is_hedged, _)| *is_hedged);
+    match right.into_iter().next() {
+        _ if !wrong.is_empty() => (Class::False, wrong),
+        Some((false, sentence)) => (Class::Cause, vec![sentence]),
+        Some((true, sentence)) => (Class::Possible, vec![sentence]),
+        None => (Class::Nothing, wrong),
     }
-    let mut right: Vec<(bool, &String)> = Vec::new();
-    for text in &situation.admissible {
-        let expression = expression(text)?;
-        let found = sentences
-            .iter()
-            .filter(|sentence| names(&expression, sentence));
-        right.extend(found.map(|sentence| (!hedges.is_match(sentence), sentence)));
-    }
-    let best = right
-        .into_iter()
-        .max_by_key(|(is_asserted, _)| *is_asserted);
-    Ok(
-        best.map_or(Outcome::NoCause, |(is_asserted, sentence)| Outcome::Cause {
-            is_asserted,
-            sentence: sentence.clone(),
-        }),
-    )
 }
 
 /// Without remedies, which stand in brackets, and without the ends of lines.
-fn sentences(output: &str) -> anyhow::Result<Vec<String>> {
-    let plain = expression(r"\[[^\]]*\]")?.replace_all(output, "");
-    let ends = expression(r"[.;]\s+|\n\s*\n")?;
-    let words = |sentence: &str| sentence.split_whitespace().collect::<Vec<_>>().join(" ");
-    let all = ends.split(&plain).map(words);
-    Ok(all.filter(|sentence| !sentence.is_empty()).collect())
-}
-
-fn expression(text: &str) -> anyhow::Result<Regex> {
-    Regex::new(&format!("(?i){text}")).with_context(|| format!("`{text}`"))
+fn sentences(output: &str) -> Vec<String> {
+    let mut plain = String::new();
+    for part in output.split('[') {
+        plain += part.split_once(']').map_or(part, |(_, rest)| rest);
+    }
+    let plain = plain.replace("\n\n", ". ");
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let sentences = words.split_inclusive(|word| word.ends_with(['.', ';']));
+    sentences.map(|words| words.join(" ")).collect()
 }
 
 /// The gravest that the output has.
 pub(super) fn verdict(output: &str) -> &'static str {
-    let words = || output.split(|one: char| !one.is_ascii_alphabetic());
-    let has = |verdict: &&&str| words().any(|word| word == **verdict);
-    ["INVALID", "SUSPECT", "VALID"]
-        .iter()
-        .find(has)
-        .unwrap_or(&"none")
+    let has = |verdict: &&&str| {
+        let mut words = output.split(|one: char| !one.is_ascii_alphabetic());
+        words.any(|word| word == **verdict)
+    };
+    let verdicts = ["INVALID", "SUSPECT", "VALID"];
+    verdicts.iter().find(has).unwrap_or(&"none")
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    /// What the forty are judged by, of one that is not among them.
+    pub(in super::super) fn printed(output: &str) -> Trial {
+        Trial {
+            name: String::new(),
+            is_planted: true,
+            code: Some(0),
+            seconds: 1.0,
+            output: output.to_owned(),
+            log: String::new(),
+        }
+    }
+
     #[test]
     fn a_sentence_is_right_or_false_or_asserts_nothing() {
         let claims = Claims::read().unwrap();
@@ -135,33 +134,30 @@ mod tests {
         );
         let situation: Situation = situation.unwrap();
         let table = [
-            ("2 of 30 locks were\nevicted by the server.", "cause"),
-            ("The locks may have been evicted.", "possible cause"),
-            ("No key was evicted.", "no cause"),
-            ("The reason is not known.", "no cause"),
-            ("The server was restarted.", "FALSE"),
             (
-                "It evicts. The server was\n restarted; its memory was gone.",
-                "FALSE",
+                "a VALID: 2 locks were\nevicted by the server.",
+                Class::Cause,
             ),
-            ("The server may have been restarted.", "no cause"),
-            ("looked at: whether the server was restarted", "no cause"),
-            ("The server was not restarted.", "no cause"),
+            ("The locks may have been evicted.", Class::Possible),
+            ("No key was evicted.", Class::Nothing),
+            ("The reason is not known.", Class::Nothing),
+            ("It evicts. The server was\n restarted.", Class::False),
+            ("The server may have been restarted.", Class::Nothing),
             (
-                "The lock was lost [was it restarted? restarted servers forget]",
-                "no cause",
+                "looked at: whether the server was restarted",
+                Class::Nothing,
             ),
-            ("It was swapped out.", "FALSE"),
+            ("The server was not restarted.", Class::Nothing),
+            (
+                "The lock was lost [restarted servers forget]",
+                Class::Nothing,
+            ),
+            ("It was swapped out.", Class::False),
         ];
         for (output, class) in table {
-            let found = outcome(&situation, &claims, output).unwrap();
-            assert_eq!(found.class(), class, "{output}: {found:?}");
+            let found = outcome(&situation, &claims, &printed(output));
+            assert_eq!(found.0, class, "{output}: {found:?}");
         }
-    }
-
-    #[test]
-    fn the_gravest_verdict_counts() {
         assert_eq!(verdict("a VALID\nb INVALID"), "INVALID");
-        assert_eq!(verdict("error"), "none");
     }
 }
