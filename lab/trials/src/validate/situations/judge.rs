@@ -88,13 +88,14 @@ pub(super) fn outcome(
     }
 }
 
-/// Without remedies, which stand in brackets, and without the ends of lines.
+/// Without the ends of lines. Brackets, of footnotes and remedies, end a sentence and are none.
 fn sentences(output: &str) -> Vec<String> {
     let mut plain = String::new();
     for part in output.split('[') {
         plain += part.split_once(']').map_or(part, |(_, rest)| rest);
+        plain += "; ";
     }
-    let plain = plain.replace("\n\n", ". ");
+    let plain = plain.replace("\n\n", "; ");
     let words: Vec<&str> = plain.split_whitespace().collect();
     let sentences = words.split_inclusive(|word| word.ends_with(['.', ';']));
     sentences.map(|words| words.join(" ")).collect()
