@@ -12,6 +12,7 @@ use std::fs;
 pub(super) struct Claims {
     hedges: Expression,
     denials: Expression,
+    blames: Expression,
     kinds: BTreeMap<String, Expression>,
 }
 
@@ -65,9 +66,12 @@ pub(super) fn outcome(
     if !trial.is_planted || matches!(trial.code, None | Some(124)) {
         return (Class::NotPlanted, vec![trial.log.clone()]);
     }
-    let (mut wrong, mut right) = (Vec::new(), Vec::new());
+    let (mut wrong, mut right, mut blames) = (Vec::new(), Vec::new(), Vec::new());
     for sentence in sentences(&trial.output) {
         let names = |cause: &Expression| claims.names(cause, &sentence);
+        if !situation.is.iter().any(|kind| kind == "lock") && names(&claims.blames) {
+            blames.push(format!("blames the lock: {sentence}"));
+        }
         let is_hedged = claims.hedges.0.is_match(&sentence);
         let mut kinds = claims.kinds.iter();
         let other = kinds.find(|(kind, cause)| !situation.is.contains(kind) && names(cause));
@@ -84,6 +88,7 @@ pub(super) fn outcome(
         _ if !wrong.is_empty() => (Class::False, wrong),
         Some((false, sentence)) => (Class::Cause, vec![sentence]),
         Some((true, sentence)) => (Class::Possible, vec![sentence]),
+        None if !blames.is_empty() => (Class::False, blames),
         None => (Class::Nothing, wrong),
     }
 }
@@ -154,6 +159,11 @@ pub(super) mod tests {
                 Class::Nothing,
             ),
             ("It was swapped out.", Class::False),
+            ("redis is broken: two were inside.", Class::False),
+            (
+                "redis is broken: two inside; it evicted both.",
+                Class::Cause,
+            ),
         ];
         for (output, class) in table {
             let found = outcome(&situation, &claims, &printed(output));
