@@ -16,21 +16,20 @@ end() {
     set +e
     after
     exec 2>/dev/null
-    local here pid
-    here=$(readlink /proc/self/ns/mnt)
+    local place
     for _ in 1 2; do
-        for pid in /proc/[0-9]*; do
-            pid=${pid#/proc/}
-            [ "$pid" = $$ ] || [ "$(readlink "/proc/$pid/ns/mnt" 2>&-)" != "$here" ] ||
-                kill -KILL "$pid" 2>&-
+        for place in $(find -L /proc/[0-9]*/ns/mnt -samefile /proc/self/ns/mnt); do
+            place=${place#/proc/}
+            [ "${place%%/*}" = $$ ] || kill -KILL "${place%%/*}"
         done
         wait
     done
-    # A group of control is only removed when its processes are.
+    # A control group is only removed when its processes are.
     [ -z "${GROUP-}" ] || rmdir "$GROUP"
+    [ -z "${ABANDONED-}" ] || rm -rf "$DIR"
 }
 trap end EXIT
-trap 'exit 143' TERM INT
+trap 'ABANDONED=1; exit 143' TERM INT
 
 # Tries a command for ten seconds.
 until_ok() {

@@ -158,7 +158,7 @@ impl Situation {
             {after}
             }}
             . \"$ROOT/lab/trials/situations/shell.sh\"
-            (read -r _ <&3; kill -TERM $$) &
+            (read -r _ <&3 || kill -TERM $$) &
             {before}
             (sleep $AT_S
             {during}
