@@ -442,7 +442,7 @@ fn conclude(exit: u8, error: Option<String>, kept: &Kept<'_>) -> Result<u8, Fail
         }
         (false, Kept::Nothing | Kept::File { printed: false, .. }) | (_, Kept::Lost) => text,
     };
-    if !interrupted {
+    if exit == experiment::exit::FAILED {
         return Err(Failure::Failed(anyhow!(text)));
     }
     crate::complain(&text);

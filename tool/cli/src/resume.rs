@@ -8,7 +8,7 @@ use jostle_engine::experiment::{Earlier, Session};
 use jostle_engine::resolve::Resolved;
 use jostle_model::options::OPTIONS;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, Environment, Record, Resumed, Run, Scheduled};
+use jostle_model::record::{At, BROKE_OFF, Environment, Record, Resumed, Run, Scheduled};
 use jostle_model::serial::record_from_json;
 use jostle_model::text::quoted;
 use jostle_report::ResultSet;
@@ -228,12 +228,17 @@ fn before_block(bytes: &[u8], block: u32) -> usize {
     cut.unwrap_or(at)
 }
 
-/// The first block, from 1, that is not complete. The last sweeps of `connect` may lack points
-/// for other reasons than a break, and are always repeated.
+/// The first block, from 1, that is not complete: a run that broke off is missing. The last
+/// sweeps of `connect` may lack points for other reasons than a break, and are always repeated.
 fn first_missing(set: &ResultSet, points: &[(&str, At)]) -> u32 {
     let last = set.runs.iter().map(|run| run.block).max().unwrap_or(0);
     let made = |(target, at): &(&str, At)| {
-        let mut of_last = set.runs.iter().filter(|run| run.block == last);
+        let whole = |run: &&Run| !run.around.errors.contains_key(BROKE_OFF);
+        let mut of_last = set
+            .runs
+            .iter()
+            .filter(|run| run.block == last)
+            .filter(whole);
         of_last.any(|run| run.target == *target && run.at == *at)
     };
     let sweeps = set.experiment.plan.workload == Workload::Connect;

@@ -163,6 +163,8 @@ pub struct Outcome {
 /// Why it ended early.
 enum Stop {
     Keeper(KeeperError),
+    /// A run could not be made after others had been: what was measured is kept.
+    BrokeOff(String),
     Sink(String),
 }
 
@@ -252,8 +254,11 @@ impl Course<'_, '_> {
             Some(experiment) => (experiment, Schedule::of(&self.session.scheduled)),
             None => self.schedule(environment)?,
         };
-        self.blocks(&experiment, &self.resolved.points(), &schedule)?;
-        self.conclude()
+        let blocks = self.blocks(&experiment, &self.resolved.points(), &schedule);
+        if matches!(blocks, Ok(()) | Err(Stop::BrokeOff(_))) {
+            self.conclude()?;
+        }
+        blocks
     }
 
     /// Measures the tool's own cost and the pilots, decides the schedule and opens the file.
@@ -447,12 +452,21 @@ impl Course<'_, '_> {
         };
         order.during.clone_from(&self.resolved.plan.during);
         order.watched = self.hooks.watched;
-        let (ran, null) = self.with_null(&order, block)?;
         let which = Which {
             target: typed,
             at,
             run: block,
             block,
+        };
+        let (ran, null) = match self.with_null(&order, block) {
+            Err(Stop::Keeper(KeeperError::Failed(text))) if !self.runs.is_empty() => {
+                self.finish(
+                    experiment,
+                    run::broken_off(&self.resolved.plan, which, &text),
+                )?;
+                return Err(Stop::BrokeOff(text));
+            }
+            done => done?,
         };
         let mut run = run::record(&self.resolved.plan, &ran.order, which, &ran.data);
         run.hosts = world::rows(experiment, which, &run, self.world.hosts(), &ran.parts);

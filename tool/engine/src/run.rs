@@ -5,7 +5,9 @@ use crate::{requested, spread};
 use jostle_harness::merged::{READER_WAITS, WRITER_WAITS, histogram};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Plan, Range};
-use jostle_model::record::{At, Cpu, Exclusion, Kept, Phase, Run, Server, Workers};
+use jostle_model::record::{
+    At, BROKE_OFF, Circumstances, Cpu, Exclusion, Kept, Phase, Run, Server, Workers,
+};
 use jostle_stats::{censor, fairness};
 use jostle_worker::workloads::counted::{CLOSE, CYCLE, OPEN};
 
@@ -95,6 +97,24 @@ pub(crate) fn record(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Run
         run.exclusion = is_witnessed(order).then(|| exclusion(&run, data));
     }
     run
+}
+
+/// The record of a run that could not be made, with why.
+pub(crate) fn broken_off(plan: &Plan, place: Which<'_>, why: &str) -> Run {
+    Run {
+        target: place.target.to_owned(),
+        workload: plan.workload.to_string(),
+        at: place.at,
+        run: place.run,
+        block: place.block,
+        placement: plan.place().to_string(),
+        around: Circumstances {
+            errors: [(BROKE_OFF.to_owned(), 1)].into(),
+            messages: vec![why.to_owned()],
+            ..Circumstances::default()
+        },
+        ..Run::default()
+    }
 }
 
 fn names(order: &RunOrder) -> Option<String> {

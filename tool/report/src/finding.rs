@@ -494,7 +494,7 @@ fn undecided(points: &[PointSummary<'_>], why: &str) -> String {
         (None, "") => "no figure differs by more than 5 %".to_owned(),
         (_, why) => why.to_owned(),
     };
-    format!("Nothing is decided: {why}.")
+    format!("Nothing is decided: {}.", why.trim_end_matches(['.', '?']))
 }
 
 #[cfg(test)]

@@ -139,7 +139,11 @@ fn file_systems(experiment: &Experiment) -> Option<String> {
 }
 
 fn windows(set: &ResultSet) -> Option<String> {
-    let windows = || set.runs.iter().map(|run| run.window.window_s);
+    // One that broke off had none.
+    let windows = || {
+        let all = set.runs.iter().map(|run| run.window.window_s);
+        all.filter(|s| *s > 0.0)
+    };
     let shortest = seconds(windows().reduce(f64::min)?);
     let longest = seconds(windows().reduce(f64::max)?);
     Some(format!("{} s per point", range(shortest, &longest)))

@@ -69,7 +69,9 @@ pub use html::{
 };
 pub use table::render_within as table_within;
 
-use jostle_model::record::{End, Experiment, Fit, Judged, Record, Resumed, Run, Scheduled};
+use jostle_model::record::{
+    At, BROKE_OFF, End, Experiment, Fit, Judged, Record, Resumed, Run, Scheduled,
+};
 use jostle_stats::summary::{PointSummary, summarize};
 
 /// One experiment with everything that belongs to it.
@@ -130,7 +132,35 @@ impl ResultSet {
             1 => "1 run was finished".to_owned(),
             n => format!("{} were finished", format::counted(n, "run")),
         };
-        Some(format!("{why}; {kept}."))
+        let missing = self.not_measured();
+        let missing = match missing.len() {
+            0 => String::new(),
+            more @ 5.. => format!(" Not measured: {more} points."),
+            _ => format!(" Not measured: {}.", missing.join(", ")),
+        };
+        Some(format!("{why}; {kept}.{missing}"))
+    }
+
+    /// The points of the plan that have no run because one before them broke off.
+    fn not_measured(&self) -> Vec<String> {
+        let broke_off = |run: &Run| run.around.errors.contains_key(BROKE_OFF);
+        let plan = &self.experiment.plan;
+        if !self.runs.iter().any(broke_off) {
+            return Vec::new();
+        }
+        let ats = At::swept(plan);
+        let points = plan.targets.iter();
+        let points = points.flat_map(|target| ats.iter().map(move |at| (target, at)));
+        let has = |(target, at): &(&String, &At)| {
+            let mut runs = self.runs.iter();
+            runs.any(|run| run.target == **target && run.at == **at)
+        };
+        let left = points.filter(|point| !has(point));
+        left.map(|(target, at)| match compare::place(*at) {
+            place if place.is_empty() => target.clone(),
+            place => format!("{target} with {place}"),
+        })
+        .collect()
     }
 
     /// As a result file has them, in order. The verdicts of the points are made from

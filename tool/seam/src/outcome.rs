@@ -65,6 +65,19 @@ pub struct CallError {
     pub errno: i32,
     /// The server's error message.
     pub said: Option<&'static str>,
+    /// What the one who refused calls it, such as Redis's NOAUTH; None: it has no other name
+    /// than its errno.
+    pub name: Option<&'static str>,
+}
+
+/// The code that an error message begins with: `NOAUTH Authentication required`. None where it
+/// begins with a word, and for Redis's `ERR`, which names nothing.
+pub fn code_of(said: &'static str) -> Option<&'static str> {
+    let first = said.split([' ', ':']).next().unwrap_or_default();
+    let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let starts = first.starts_with(|letter: char| letter.is_ascii_uppercase());
+    let is_named = first.len() > 1 && starts && first.bytes().all(is_code) && first != "ERR";
+    is_named.then_some(first)
 }
 
 impl CallError {
@@ -74,6 +87,7 @@ impl CallError {
             call,
             errno: errno.raw_os_error(),
             said: None,
+            name: None,
         }
     }
 
@@ -83,6 +97,15 @@ impl CallError {
             call,
             errno: errno.raw_os_error(),
             said: Some(said),
+            name: None,
+        }
+    }
+
+    /// The same by this name.
+    pub const fn named(self, name: &'static str) -> CallError {
+        CallError {
+            name: Some(name),
+            ..self
         }
     }
 
@@ -106,6 +129,7 @@ impl CallError {
             call,
             errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
             said: None,
+            name: None,
         }
     }
 

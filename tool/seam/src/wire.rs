@@ -7,6 +7,7 @@
 //!
 //! [`RemoteLock`]: crate::remote::RemoteLock
 
+use crate::outcome::code_of;
 use crate::stream::Stream;
 use crate::{CallError, Keeping, Mode, SetupError, Wait};
 use jostle_resp::token::{self, Token};
@@ -246,8 +247,11 @@ impl<'a> Reply<'a> {
 /// The leaked text is at most one per worker, because such an error ends the worker.
 #[cold]
 pub fn refused(call: &'static str, text: &[u8]) -> CallError {
-    let said = String::from_utf8_lossy(text).into_owned().leak();
-    CallError::saying(call, Errno::PROTO, said)
+    let said: &str = String::from_utf8_lossy(text).into_owned().leak();
+    CallError {
+        name: code_of(said),
+        ..CallError::saying(call, Errno::PROTO, said)
+    }
 }
 
 /// The answer does not fit this request.
@@ -287,6 +291,21 @@ mod tests {
             (Asking::Until(u64::MAX), false),
         ] {
             assert_eq!(asking.is_over(), over, "{asking:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_has_the_name_that_the_server_gives_it() {
+        for (text, name) in [
+            ("NOAUTH Authentication required.", Some("NOAUTH")),
+            ("SERVER_ERROR out of memory", Some("SERVER_ERROR")),
+            ("EARLY", Some("EARLY")),
+            ("ERR unknown command", None),
+            ("Access denied", None),
+            ("A key", None),
+            ("", None),
+        ] {
+            assert_eq!(refused("SET", text.as_bytes()).name, name, "{text}");
         }
     }
 

@@ -27,6 +27,7 @@ static NONE: Readings = Readings {
     length_us: Vec::new(),
     operations: Vec::new(),
     foreign_us: Vec::new(),
+    idle_us: Vec::new(),
     stolen_ticks: Vec::new(),
     packets: Vec::new(),
 };
@@ -141,6 +142,7 @@ mod tests {
                 length_us: vec![20_000; 100],
                 operations,
                 foreign_us,
+                idle_us: vec![0; 100],
                 stolen_ticks: vec![0; 100],
                 packets: vec![0; 100],
             }),

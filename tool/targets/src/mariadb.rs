@@ -78,7 +78,13 @@ impl Target for Mariadb {
 
     fn join(&self, _worker: usize) -> Result<RemoteLock<MariadbWire>, SetupError> {
         let (client, _) = session::open(&self.login)?;
-        Ok(RemoteLock::new(client, MariadbWire(self.names)))
+        Ok(RemoteLock::new(
+            client,
+            MariadbWire {
+                names: self.names,
+                blocks: false,
+            },
+        ))
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {

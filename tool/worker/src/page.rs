@@ -8,6 +8,7 @@
 //! memory, not the file's format.
 
 mod control;
+mod last_words;
 
 pub use control::{Shared, phase};
 
@@ -15,7 +16,7 @@ use crate::order::{Merged, SliceData, Total};
 use jostle_model::record::{Buckets, Count};
 use jostle_stats::histogram;
 use jostle_sys::shared::{LINE, Region};
-use jostle_targets::{CallError, Traffic};
+use jostle_targets::Traffic;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Slices of the window.
@@ -150,6 +151,8 @@ pub enum Word {
     FoundLost,
     /// Errno of the call that failed.
     Errno,
+    /// Bytes of the failure's own name, which stands before the message; zero: it has none.
+    NameBytes,
     /// Bytes of the message.
     MessageBytes,
     /// Stamp at which all locks were held (`hold`).
@@ -502,45 +505,6 @@ impl<'a> Page<'a> {
             .map(|(owner, count)| (owner - 1, count))
             .collect()
     }
-
-    /// Leaves the error that ended the worker.
-    pub(crate) fn fail(&self, errno: i32, message: &str) {
-        self.write_message(message);
-        self.set(Word::Errno, errno.unsigned_abs().into());
-        self.set(Word::Stage, Stage::Failed as u64);
-    }
-
-    /// Leaves the failed call that ended the worker at this stamp.
-    pub(crate) fn failed(&self, error: &CallError, now: u64) {
-        let granted = self.get(Word::GrantedAt);
-        if self.get(Word::PendingSince) == 0 && granted > 0 {
-            self.set(Word::HeldFor, now.saturating_sub(granted));
-        }
-        self.set(Word::FoundLost, error.is_lost().into());
-        self.set(Word::FailedAt, now);
-        self.fail(error.errno, &error.to_string());
-    }
-
-    fn write_message(&self, message: &str) {
-        let bytes: Vec<u8> = message.bytes().take(MESSAGE_WORDS * 8).collect();
-        for (word, chunk) in bytes.chunks(8).enumerate() {
-            let mut raw = [0; 8];
-            raw[..chunk.len()].copy_from_slice(chunk);
-            self.own(MESSAGE_AT + word)
-                .store(u64::from_le_bytes(raw), Relaxed);
-        }
-        self.set(Word::MessageBytes, bytes.len() as u64);
-    }
-
-    /// The error that ended the worker, if there is one.
-    pub fn message(&self) -> Option<String> {
-        let bytes = usize::try_from(self.get(Word::MessageBytes)).ok()?;
-        let text: Vec<u8> = (0..MESSAGE_WORDS)
-            .flat_map(|word| self.own(MESSAGE_AT + word).load(Relaxed).to_le_bytes())
-            .take(bytes)
-            .collect();
-        (bytes > 0).then(|| String::from_utf8_lossy(&text).into_owned())
-    }
 }
 
 #[cfg(test)]
@@ -589,17 +553,6 @@ mod tests {
         page.touch(PageHistogram::Hold, 70_000);
         let found = merged([page], &[PageHistogram::Hold]);
         assert_eq!((found.buckets.0.len(), found.sum), (1, 500));
-    }
-
-    #[test]
-    fn last_words_survive_their_worker() {
-        let shared = Shared::new(1).unwrap();
-        let page = shared.page(0);
-        assert_eq!(page.message(), None);
-        page.fail(28, "semget: no space left");
-        assert_eq!(page.message().as_deref(), Some("semget: no space left"));
-        page.fail(1, &"x".repeat(10_000));
-        assert_eq!(page.message().map(|m| m.len()), Some(MESSAGE_WORDS * 8));
     }
 
     #[test]

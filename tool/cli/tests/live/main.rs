@@ -12,6 +12,7 @@ mod common;
 mod about;
 mod accounts;
 mod blocked;
+mod broken;
 mod calibrate;
 mod calls;
 mod conformance;

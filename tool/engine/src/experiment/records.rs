@@ -127,6 +127,7 @@ impl Course<'_, '_> {
                 Some("interrupted".to_owned()),
             ),
             Some(Stop::Keeper(error)) => (exit::FAILED, Some(error.to_string())),
+            Some(Stop::BrokeOff(text)) => (exit::INVALID, Some(text.clone())),
             Some(Stop::Sink(text)) => (exit::FAILED, Some(text.clone())),
         };
         let end = End {

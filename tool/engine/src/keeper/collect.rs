@@ -304,9 +304,15 @@ fn loads_of(order: &RunOrder, loads: impl Iterator<Item = ThreadLoad>) -> Vec<Th
 }
 
 fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
-    for page in pages {
-        if let Some(message) = page.message() {
-            let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
+    // In the order in which they failed; one that did not come so far as a call has no stamp.
+    let mut failed: Vec<&Page<'_>> = pages.iter().collect();
+    failed.sort_by_key(|page| page.get(Word::FailedAt));
+    for page in failed {
+        if let Some((own, message)) = page.failure() {
+            let name = match own.is_empty() {
+                true => jostle_sys::errno::name(page.get(Word::Errno) as i32),
+                false => own,
+            };
             let count = data.around.errors.entry(name).or_default();
             *count += 1;
             if *count == 1 {

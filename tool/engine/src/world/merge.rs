@@ -97,6 +97,10 @@ pub(super) fn around(hosts: &[Host], each: &[(usize, &Circumstances)]) -> Circum
         looks: looks.collect(),
         deaths: said(|one| &one.deaths),
         setup: agreed(each),
+        // Its processes are on one host.
+        server_stood: all()
+            .filter_map(|one| one.server_stood)
+            .max_by_key(|stood| stood.still),
         // The pulse belongs to one machine, and is compared with itself only.
         anchor: all().next().and_then(|one| one.anchor),
         interference: all().next().and_then(|one| one.interference.clone()),

@@ -73,6 +73,9 @@ pub struct Readings {
     pub operations: Vec<u64>,
     /// What the CPUs that workers and server may use ran beside ours.
     pub foreign_us: Vec<u64>,
+    /// What they ran of nothing at all; absent in older files.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub idle_us: Vec<u64>,
     /// Ticks that the hypervisor took on them.
     pub stolen_ticks: Vec<u64>,
     /// Packets that they handled.

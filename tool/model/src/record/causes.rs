@@ -27,7 +27,8 @@ pub struct Look {
     /// `one_backend`, `leader`, `silent_members`, `own_names`, `owners`, `wanted_bytes`,
     /// `wanted_shared`, `server_halted`, `parts_halted`, `workers_halted`, `owner_halted`,
     /// `clients`, `held_ms`, `quiet_ms`, `grants`, `lease_ms`, `renews`, `granted`,
-    /// `granted_before`, `server_cpu_milli`. A process has `pid`, `name`, `state`, `shared`,
+    /// `granted_before`, `server_cpu_milli`, `server_still_milli`, `server_traced_milli`,
+    /// `server_throttled_milli`, `granted_later_ms`. A process has `pid`, `name`, `state`, `shared`,
     /// `bytes`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub signs: Signs,
@@ -186,6 +187,8 @@ pub mod sign {
         QUIET_MS "quiet_ms"
         /// Worker: grants of all workers, those before and after the window too.
         GRANTS "grants"
+        /// Worker: milliseconds from that failure to the last grant of any worker; 0 without one.
+        GRANTED_LATER_MS "granted_later_ms"
         /// Worker: the lease of the lock.
         LEASE_MS "lease_ms"
         /// Worker: whether leases are renewed while locks are held.
@@ -197,6 +200,13 @@ pub mod sign {
         GRANTED_BEFORE "granted_before"
         /// Run: thousandths of a CPU that the server used.
         SERVER_CPU_MILLI "server_cpu_milli"
+        /// Run: thousandths of the looks at which all processes of the server stood still.
+        SERVER_STILL_MILLI "server_still_milli"
+        /// Run: thousandths of the looks at which a tracer held one of them meanwhile.
+        SERVER_TRACED_MILLI "server_traced_milli"
+        /// Run: thousandths of the window for which the CPU quota of the server's control group
+        /// held it, summed over CPUs.
+        SERVER_THROTTLED_MILLI "server_throttled_milli"
     }
 }
 

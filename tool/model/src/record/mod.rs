@@ -39,7 +39,7 @@ pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use interference::{Interference, Interrupts};
 pub use judged::{Judged, MainFigure};
 pub use kept::Kept;
-pub use parts::{Circumstances, Cpu, Window};
+pub use parts::{BROKE_OFF, Circumstances, Cpu, Stood, Window};
 pub use recovery::{Delays, Event, Recovery, Struck, ToldBy, What};
 pub use resume::{Resumed, RunTimes, Scheduled};
 pub use run::{

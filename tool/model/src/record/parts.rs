@@ -69,6 +69,10 @@ pub struct Cpu {
     pub children_system_s: Option<f64>,
 }
 
+/// The name, among [`Circumstances::errors`], of a run that could not be made, or at whose end
+/// the server failed what belongs to it.
+pub const BROKE_OFF: &str = "broke_off";
+
 /// What surrounded a run, what went wrong in it, and what was planted. The keeper fills it.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,13 +84,17 @@ pub struct Circumstances {
     pub counts: Counts,
     /// What the whole machine did meanwhile.
     pub machine: Machine,
+    /// How the looks at the server found it; absent where none of its processes is known, and in
+    /// older files.
+    pub server_stood: Option<Stood>,
     /// Who used the CPUs meanwhile, by the scheduler's clocks.
     pub accounts: Option<Box<Accounts>>,
     /// The profiler or tracer that ran along, as started, and whether it ended early.
     pub during: Option<String>,
     /// Failed calls by errno, answers that are not a success (`code 3`), `stuck_at_end`
     /// (workers that had to be killed), `handoff_before_release` (hand-offs that ended before
-    /// they began by more than the clock's uncertainty).
+    /// they began by more than the clock's uncertainty), `broke_off` (the run could not be made,
+    /// or its end failed on the server).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
     /// The first failure of each kind in words: which call, and the error of the system or the
@@ -117,4 +125,18 @@ pub struct Circumstances {
     /// Interrupts and tracers that may have slowed our own threads; absent for `connect` and
     /// `recover`, and in older files.
     pub interference: Option<Box<Interference>>,
+}
+
+/// How looks at the server's processes while workers worked found them, every 20 ms.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stood {
+    /// Looks.
+    pub looks: u64,
+    /// Those at which all of its processes stood still: stopped, traced or frozen.
+    pub still: u64,
+    /// Those of them at which a tracer held one.
+    pub traced: u64,
+    /// For how long the CPU quota of its control group kept that from running, summed over CPUs.
+    pub throttled_s: Option<f64>,
 }

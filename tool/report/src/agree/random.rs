@@ -115,6 +115,7 @@ pub(super) fn disturb(run: &mut Run, tenths: u64) {
         readings: Some(Readings {
             operations: each(&|slice| run.operations / SLICES / (1 + slice % 2)),
             length_us: each(&|_| length_us),
+            idle_us: each(&|_| 0),
             stolen_ticks: each(&|_| 0),
             packets: each(&|_| 0),
             foreign_us,

@@ -148,6 +148,10 @@ pub fn of_run(check: &str, run: &Run, evidence: &Evidence<'_>) -> Causes {
     let mut hosts: Vec<Option<&str>> = looks.iter().map(|look| look.host.as_deref()).collect();
     hosts.sort_unstable();
     hosts.dedup();
+    if hosts.is_empty() && run.around.server_stood.is_some() {
+        // Nothing had to be looked at afterwards; the record of the run is a look, too.
+        hosts.push(None);
+    }
     for host in hosts {
         let of_host = looks.iter().filter(|look| look.host.as_deref() == host);
         let mut of_host: Vec<Look> = of_host.cloned().collect();
@@ -179,6 +183,17 @@ fn at_run(run: &Run, evidence: &Evidence<'_>) -> Look {
     if let Some(cpus) = cpus {
         let milli = Sign::Number((1e3 * cpus) as i64);
         signs.insert(sign::SERVER_CPU_MILLI.to_owned(), milli);
+    }
+    if let Some(stood) = &run.around.server_stood {
+        let mut milli = |name: &str, share: f64| {
+            signs.insert(name.to_owned(), Sign::Number((1e3 * share) as i64));
+        };
+        let looks = stood.looks.max(1) as f64;
+        milli(sign::SERVER_STILL_MILLI, stood.still as f64 / looks);
+        milli(sign::SERVER_TRACED_MILLI, stood.traced as f64 / looks);
+        let window_s = run.window.window_s.max(f64::MIN_POSITIVE);
+        let throttled_s = stood.throttled_s.unwrap_or(0.0);
+        milli(sign::SERVER_THROTTLED_MILLI, throttled_s / window_s);
     }
     Look {
         at: LookedAt::Run,

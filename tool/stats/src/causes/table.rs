@@ -1,7 +1,7 @@
 //! The rows, and the tests that they name.
 
 use super::{Cause, Facts, Test};
-use crate::checks::{errors, exclusion, idle_lock, leases, lost_update};
+use crate::checks::{errors, exclusion, idle_lock, leases, lost_update, server_still};
 use jostle_model::record::{LookedAt, When, sign};
 
 /// A lock that was lost, or a call that failed.
@@ -116,6 +116,15 @@ tests! {
     GRANTED_BEFORE: "it was granted before this run", |f| f.run_is(sign::GRANTED_BEFORE);
     OWN_NAMES: "no other run has locks of these names",
         |f| f.is(When::Before, sign::OWN_NAMES);
+    GRANTED_LATER: "locks were granted for 0.1 s or more after the first failure",
+        |f| f.worker_ms(sign::GRANTED_LATER_MS).map(|ms| ms >= 100);
+    STOPPED: "all processes of the server stood still at a hundredth of the looks or more",
+        |f| f.run_number(sign::SERVER_STILL_MILLI).map(|milli| milli >= 10);
+    TRACED: "a tracer held one of them at more than half of these looks",
+        |f| Some(2 * f.run_number(sign::SERVER_TRACED_MILLI)?
+            > f.run_number(sign::SERVER_STILL_MILLI)?);
+    THROTTLED: "the CPU quota of its control group held that for a hundredth of the window or more",
+        |f| f.run_number(sign::SERVER_THROTTLED_MILLI).map(|milli| milli >= 10);
     HAS_CLIENTS: "its list of clients has others than ours", |f| f.has_clients();
 }
 
@@ -186,6 +195,26 @@ pub static CAUSES: &[Cause] = &[
         ..ROW
     },
     Cause {
+        name: "server-stopped",
+        needs: &[&STOPPED],
+        refuted: &[&TRACED],
+        explains: &[server_still::CHECK.name],
+        says: "it was stopped by a signal (SIGSTOP) or frozen by its control group at \
+               {server_still_milli} of the looks",
+        may: "it may have been stopped by a signal (SIGSTOP) or frozen by its control group",
+        rivals: "a tracer or debugger that holds it",
+        ..ROW
+    },
+    Cause {
+        name: "server-throttled",
+        needs: &[&THROTTLED],
+        explains: &[server_still::CHECK.name],
+        may: "the CPU quota of its control group held it for {server_throttled_milli} of the \
+              window, summed over CPUs",
+        rivals: "the quota of a group in which another program used it up",
+        ..ROW
+    },
+    Cause {
         name: "left-behind",
         needs: &[&NEVER_GRANTED, &GRANTED_BEFORE],
         refuted: &[&OWN_NAMES, &OWNED, &SERVER_HALTED],
@@ -199,30 +228,35 @@ pub static CAUSES: &[Cause] = &[
         name: "restarted",
         needs: &[&STARTED_WITHIN],
         refuted: &[&SAME_LIFE],
+        doubted: &[&GRANTED_LATER],
         says: "the server that answered after the run had started {uptime_s} s before, within the \
                run: what an earlier one had in memory alone was gone",
         may: "the server may have been started anew during the run",
-        rivals: "a wall clock that was set back, by which some services count their uptime",
+        rivals: "a wall clock that was set back, by which some services count their uptime; a start \
+                 after a lock was lost, while others went on",
         ..ROW
     },
     Cause {
         name: "another-server",
         needs: &[&ANOTHER_LIFE],
         refuted: &[&STARTED_WITHIN],
-        doubted: &[&CLOCK_SET],
+        doubted: &[&CLOCK_SET, &GRANTED_LATER],
         says: "another server answers at its address than before the run ({~life})",
         may: "another server may answer at its address than before the run, or it was started anew \
               ({~life})",
-        rivals: "a new start; a new start of a server whose clock was then set forward",
+        rivals: "a new start; a new start of a server whose clock was then set forward; a change \
+                 after a lock was lost, while others went on",
         ..ROW
     },
     Cause {
         name: "silent",
         needs: &[&SILENT_AFTER],
         refuted: &[&SILENT_BEFORE],
+        doubted: &[&GRANTED_LATER],
         says: "the server did not answer when the run had ended ({words})",
         may: "the server did not answer when the run had ended ({words}), and may not have before",
-        rivals: "a server that never answers this question, a refusal (which is an answer)",
+        rivals: "a server that never answers this question, a refusal (which is an answer), an end \
+                 after a lock was lost, while others went on",
         ..ROW
     },
     Cause {

@@ -15,7 +15,8 @@ pub static CHECK: Check = Check {
     source: "both sides count every connection of the sweep; the server is ours, and nobody else \
              knows its ports",
     fooled_by: "nothing known of an embedded server; another one is not asked",
-    advice: "run it again; where it comes back, look for what else connects there",
+    advice: "run it again; where it comes back, look for what else connects there, or whether the \
+             server falls behind",
     words: seen,
     judge,
 };
@@ -27,10 +28,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         let difference = server.difference.filter(|n| n.abs() > MOST)?;
         Some((connections.opened, server.counted?, difference))
     })?;
-    let seen = format!(
-        "{opened} connections were opened and {accepted} accepted: another program used the \
-         server's port, or the server fell behind"
-    );
+    let seen = format!("{opened} connections were opened and {accepted} accepted");
     let found = Found::invalid(EVERYTHING, difference as f64, MOST as f64);
     Some(found.seen(seen).remedy(Remedy::Again))
 }

@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
-use jostle_model::record::Run;
+use jostle_model::record::{BROKE_OFF, Run};
 use std::collections::BTreeMap;
 
 /// Failed calls.
@@ -33,17 +33,21 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         *failed.entry(name).or_default() += count;
     }
     let all: u64 = failed.values().sum();
+    let broke_off = failed.remove(BROKE_OFF).is_some();
     let list: Vec<String> = failed
         .iter()
         .map(|(name, count)| format!("{name} {count} times"))
         .collect();
-    (all > MOST).then(|| {
-        Found::invalid(EVERYTHING, all as f64, MOST as f64).seen(format!(
+    let calls = (!list.is_empty()).then(|| {
+        format!(
             "calls failed: {}{}",
             list.join(", "),
-            words(evidence)
-        ))
-    })
+            words(evidence, false)
+        )
+    });
+    let broke_off = broke_off.then(|| format!("a run broke off{}", words(evidence, true)));
+    let text: Vec<String> = calls.into_iter().chain(broke_off).collect();
+    (all > MOST).then(|| Found::invalid(EVERYTHING, all as f64, MOST as f64).seen(text.join("; ")))
 }
 
 /// The errors of a run that are failed calls.
@@ -59,21 +63,21 @@ pub(super) fn failed_calls(run: &Run) -> u64 {
     of_calls(run).map(|(_, count)| count).sum()
 }
 
-/// What the first was, in the words of the system, of the server or of a user's program.
-fn words(evidence: &Evidence<'_>) -> String {
-    let first = evidence
-        .runs
-        .iter()
-        .flat_map(|run| &run.around.messages)
-        .next();
-    first.map_or(String::new(), |text| format!("; the first: {text}"))
+/// What the first was, in the words of the system, of the server or of a user's program: of a
+/// run that broke off, or of the calls.
+fn words(evidence: &Evidence<'_>, broke_off: bool) -> String {
+    let has = |run: &&&Run| run.around.errors.contains_key(BROKE_OFF) == broke_off;
+    let mut runs = evidence.runs.iter().filter(has);
+    let first = runs.find_map(|run| run.around.messages.first());
+    let between = if broke_off { ": " } else { "; the first: " };
+    first.map_or(String::new(), |text| format!("{between}{text}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{CHECK, clock};
     use crate::fixtures::{after, judge, point};
-    use jostle_model::record::Status;
+    use jostle_model::record::{BROKE_OFF, Run, Status};
 
     #[test]
     fn one_failed_call_is_flagged_and_a_counted_zero_is_not() {
@@ -93,6 +97,26 @@ mod tests {
         bad.around.errors.insert("ENOLCK".to_string(), 2);
         let reason = judge(&CHECK, &[bad.clone(), point(), bad]).unwrap();
         assert_eq!(reason.text, "calls failed: ENOLCK 4 times");
+    }
+
+    /// NOAUTH in mid-run once discarded the finished points.
+    #[test]
+    fn a_run_that_broke_off_is_invalid_in_the_server_s_words() {
+        let broken = |name: &str, text: &str| {
+            let mut run = point();
+            run.around.errors.insert(name.to_owned(), 1);
+            run.around.messages = vec![text.to_owned()];
+            run
+        };
+        let off = broken(BROKE_OFF, "redis: NOAUTH");
+        let text = |runs: &[Run]| judge(&CHECK, runs).unwrap().text;
+        assert_eq!(
+            text(&[point(), off.clone()]),
+            "a run broke off: redis: NOAUTH"
+        );
+        let both =
+            "calls failed: EPROTO 1 times; the first: SET: OOM; a run broke off: redis: NOAUTH";
+        assert_eq!(text(&[off, broken("EPROTO", "SET: OOM")]), both);
     }
 
     #[test]

@@ -30,8 +30,7 @@ pub static CHECK: Check = Check {
     words: |reason| {
         let (share, what) = (percent(measured(reason)), seen(reason));
         format!(
-            "the server, or something before it, had closed or reset {} (a limit on connections or an \
-             idle timeout looks like this)",
+            "the server, or something before it, had closed or reset {}",
             what.replacen("connections", &format!("connections ({share})"), 1)
         )
     },
@@ -120,14 +119,14 @@ mod tests {
         assert_eq!(
             reason.text,
             "the server, or something before it, had closed or reset 1,400 of 1,500 connections \
-             (93.3 %), from number 101 on; the first loss was seen with 500 open (a limit on \
-             connections or an idle timeout looks like this) (--open 100)"
+             (93.3 %), from number 101 on; the first loss was seen with 500 open (--open \
+             100)"
         );
         let idle = judge(&CHECK, &[with(500, Some(500), Some(1))]).unwrap();
         assert_eq!(
             idle.text,
             "the server, or something before it, had closed or reset 500 of 500 connections (100.0 \
-             %), from number 1 on (a limit on connections or an idle timeout looks like this)"
+             %), from number 1 on"
         );
     }
 }

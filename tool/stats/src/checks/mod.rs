@@ -10,7 +10,7 @@
 use crate::intervals::median;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    Bound, Claim, Exclusion, Experiment, LimitedBy, Reason, Run, Status, Verdict,
+    BROKE_OFF, Bound, Claim, Exclusion, Experiment, LimitedBy, Reason, Run, Status, Verdict,
 };
 use jostle_model::{Plan, Remedy};
 
@@ -48,6 +48,7 @@ pub mod queues;
 pub mod rotations;
 pub mod selection;
 pub mod server_counts;
+pub mod server_still;
 pub mod steadiness;
 pub mod steal;
 pub mod struck;
@@ -107,6 +108,7 @@ pub static CHECKS: &[&Check] = &[
     &accepted::CHECK,
     &queues::CHECK,
     &throttled::CHECK,
+    &server_still::CHECK,
     &halted::CHECK,
     &clock::CHECK,
     &together::CHECK,
@@ -135,7 +137,17 @@ pub static CHECKS: &[&Check] = &[
 
 /// The verdict of all checks.
 pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
-    let reasons = CHECKS.iter().filter_map(|check| check.look(evidence));
+    // A run that could not be made has nothing that another check could judge.
+    let made = |run: &&Run| run.window.window_s > 0.0 || !run.around.errors.contains_key(BROKE_OFF);
+    let made: Vec<&Run> = evidence.runs.iter().copied().filter(made).collect();
+    let runs_of = |check: &Check| match check.name == errors::CHECK.name {
+        true => evidence.runs,
+        false => &made[..],
+    };
+    let reasons = CHECKS.iter().filter_map(|check| {
+        let runs = Some(runs_of(check)).filter(|runs| !runs.is_empty())?;
+        check.look(&Evidence { runs, ..*evidence })
+    });
     let reasons = because::attribute(reasons.collect(), evidence);
     let reasons = by_host::attribute(reasons, evidence.runs);
     let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);

@@ -317,6 +317,7 @@ mod tests {
                 foreign_us: (0..250)
                     .map(|at| if at < 100 { foreign_us } else { 0 })
                     .collect(),
+                idle_us: vec![0; 250],
                 stolen_ticks: vec![0; 250],
                 packets: vec![0; 250],
             };

@@ -3,7 +3,7 @@
 
 use crate::names::Names;
 use crate::wire::push_decimal;
-use crate::wire::{Answer, Asking, Decoded, Reply, Wire, refused, unexpected, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Wire, unexpected, wrong_kind};
 use crate::{CallError, Mode};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -21,7 +21,20 @@ const HEAD: usize = 4;
 
 /// One worker's side.
 #[derive(Clone, Copy, Debug)]
-pub struct MariadbWire(pub(super) Names);
+pub struct MariadbWire {
+    pub(super) names: Names,
+    /// The latest request waits for as long as it takes.
+    pub(super) blocks: bool,
+}
+
+/// A wait of a year that somebody else ended; `0` is how GET_LOCK answers when its time is up.
+const NOT_OURS: CallError = CallError::saying(
+    "GET_LOCK",
+    Errno::TIMEDOUT,
+    "it answered before its time was up: the server or a proxy ended the wait (max_statement_time, \
+     or KILL QUERY)",
+)
+.named("wait_ended");
 
 impl Wire for MariadbWire {
     fn names(&self) -> [&'static str; 2] {
@@ -29,9 +42,10 @@ impl Wire for MariadbWire {
     }
 
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        self.blocks = asking == Asking::Block;
         query(out, |out| {
             out.extend_from_slice(b"SELECT GET_LOCK('");
-            out.extend_from_slice(&self.0.name(key));
+            out.extend_from_slice(&self.names.name(key));
             out.extend_from_slice(b"',");
             match asking {
                 Asking::Try => out.push(b'0'),
@@ -49,7 +63,7 @@ impl Wire for MariadbWire {
     fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         query(out, |out| {
             out.extend_from_slice(b"SELECT RELEASE_LOCK('");
-            out.extend_from_slice(&self.0.name(key));
+            out.extend_from_slice(&self.names.name(key));
             out.extend_from_slice(b"')");
         });
     }
@@ -61,8 +75,8 @@ impl Wire for MariadbWire {
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
             Reply::Text(b"1") => Ok(Answer::Granted),
-            Reply::Text(b"0") => Ok(Answer::Taken),
-            Reply::Nil => Err(refused("GET_LOCK", b"it answered NULL: the wait was ended")),
+            Reply::Text(b"0") if !self.blocks => Ok(Answer::Taken),
+            Reply::Text(b"0") | Reply::Nil => Err(NOT_OURS),
             other => Err(unexpected("GET_LOCK", other)),
         }
     }
@@ -192,6 +206,22 @@ mod tests {
             }
             assert_eq!(decode(&input, "x"), Ok(Some((expected, input.len()))));
         }
+    }
+
+    #[test]
+    fn a_wait_that_somebody_else_ended_is_a_failure_with_its_name() {
+        let mut wire = MariadbWire {
+            names: Names::of_run(7),
+            blocks: false,
+        };
+        let mut after = |asking, reply| {
+            wire.acquire(0, Mode::Exclusive, asking, &mut Vec::new());
+            wire.acquired(0, reply).map_err(|error| error.name)
+        };
+        assert_eq!(after(Asking::Try, Reply::Text(b"0")), Ok(Answer::Taken));
+        let ended = Err(Some("wait_ended"));
+        assert_eq!(after(Asking::Block, Reply::Text(b"0")), ended);
+        assert_eq!(after(Asking::Block, Reply::Nil), ended);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::guard::Guard;
 use super::line::{LONGEST_LINE, RequestLine, quoted};
 use crate::command::not_found;
+use crate::outcome::code_of;
 use crate::surplus::await_bytes;
 use crate::{CallError, SetupError};
 use jostle_sys::files::Errno;
@@ -262,11 +263,15 @@ impl Peer {
     #[cold]
     pub(super) fn failed(&self, name: &'static str, said: &[u8]) -> CallError {
         let took_ms = (clock::monotonic() - self.asked_ns) as f64 / 1e6;
-        self.refuse(
-            name,
-            &format!("answered an error after {took_ms:.1} ms:"),
-            said,
-        )
+        let own: &str = String::from_utf8_lossy(said).into_owned().leak();
+        CallError {
+            name: code_of(own),
+            ..self.refuse(
+                name,
+                &format!("answered an error after {took_ms:.1} ms:"),
+                said,
+            )
+        }
     }
 
     /// An answer that is none to this request, in words.

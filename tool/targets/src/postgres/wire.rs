@@ -15,6 +15,15 @@ pub(super) const POLL_NS: u64 = 50_000_000;
 /// The error class of a wait that lock_timeout ended (55P03, lock_not_available).
 const TOO_LATE: &[u8] = b"55P03";
 
+/// What set it, where this worker did not: postgresql.conf, the role or the database.
+const NOT_OURS: CallError = CallError::saying(
+    "pg_advisory_lock",
+    Errno::TIMEDOUT,
+    "canceling statement due to lock timeout: the lock_timeout of the server, role or database \
+     ended the wait; set it to 0 for this role, or measure with --acquire-timeout",
+)
+.named("lock_timeout");
+
 /// Longest message that is believed; ours are shorter by far.
 const LONGEST: usize = 1 << 20;
 
@@ -44,11 +53,17 @@ pub struct PostgresWire {
     names: Names,
     /// It waits by asking again, not in the server's queue.
     polls: bool,
+    /// The latest request waits for as long as it takes.
+    blocks: bool,
 }
 
 impl PostgresWire {
     pub(super) fn new(names: Names, polls: bool) -> PostgresWire {
-        PostgresWire { names, polls }
+        PostgresWire {
+            names,
+            polls,
+            blocks: false,
+        }
     }
 }
 
@@ -63,6 +78,7 @@ impl Wire for PostgresWire {
     fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         let number = self.names.number(key);
         let asking = if self.polls { Asking::Try } else { asking };
+        self.blocks = asking == Asking::Block;
         if let Asking::Until(time) = asking {
             let left_ns = time.saturating_sub(clock::monotonic());
             // Set for this transaction, which ends with the Sync below. Rounded up, so that
@@ -96,6 +112,7 @@ impl Wire for PostgresWire {
         match reply {
             // The function that waits returns void.
             Reply::Text(b"" | b"t") => Ok(Answer::Granted),
+            Reply::Nil if self.blocks => Err(NOT_OURS),
             Reply::Text(b"f") | Reply::Nil => Ok(Answer::Taken),
             other => Err(strange(self.names()[0], other)),
         }
@@ -257,6 +274,19 @@ mod tests {
     }
 
     const READY: &[u8] = b"Z\0\0\0\x05I";
+
+    /// 3,100 waits that the server's lock_timeout had ended were "not granted".
+    #[test]
+    fn a_lock_timeout_that_nobody_asked_for_is_a_failure_with_its_name() {
+        let mut wire = PostgresWire::new(Names::of_run(7), false);
+        let mut after = |asking| {
+            wire.acquire(0, Mode::Exclusive, asking, &mut Vec::new());
+            wire.acquired(0, Reply::Nil)
+        };
+        assert_eq!(after(Asking::Until(u64::MAX)), Ok(Answer::Taken));
+        let error = after(Asking::Block).unwrap_err();
+        assert_eq!(error.name, Some("lock_timeout"));
+    }
 
     #[test]
     fn an_answer_is_whole_when_the_server_is_ready_again() {

@@ -230,6 +230,12 @@ impl Run<'_> {
         let failed = pages().filter(|page| page.get(Word::FailedAt) > 0);
         let first = failed.min_by_key(|page| page.get(Word::FailedAt));
         let ms = |ns: u64| Sign::from(ns / 1_000_000);
+        let granted = pages().map(|page| page.get(Word::GrantedAt)).max();
+        let later = first.map_or(0, |page| {
+            granted
+                .unwrap_or(0)
+                .saturating_sub(page.get(Word::FailedAt))
+        });
         let of = |word: Word| first.map(|page| page.get(word)).filter(|value| *value > 0);
         let held = of(Word::HeldFor);
         let contend = match &self.order.workload {
@@ -252,6 +258,7 @@ impl Run<'_> {
             signs: known([
                 (sign::HELD_MS, held.map(ms)),
                 (sign::QUIET_MS, quiet.map(ms)),
+                (sign::GRANTED_LATER_MS, Some(ms(later))),
                 (sign::LEASE_MS, lease_ns.map(ms)),
                 (sign::RENEWS, contend.map(|contend| contend.renews.into())),
                 (

@@ -54,10 +54,11 @@ impl Run<'_> {
         let mut opened = Reading::default();
         let opens = self.start(children, |children| opened = self.read(children))?;
         self.watch.opens(opens);
+        self.stops.open(self);
         let (mut peak, mut keep) = (None, None);
         if holds {
             self.await_all(self.shared.midway(), children)?;
-            let held_bytes = self.held_bytes(before)?;
+            let held_bytes = self.held_bytes(before);
             if kept {
                 keep = Some(self.keep(span, (resident, idle), children)?);
             }
@@ -65,6 +66,7 @@ impl Run<'_> {
         }
         self.await_all(self.shared.finished(), children)?;
         let closed = self.read(children);
+        self.stops.close();
         self.books.look_around(closed.cpu_ns.keys());
         let ends = (0..self.order.workers).map(|w| self.shared.page(w).get(Word::Finished));
         // None has ended only if all have failed or died.
@@ -82,10 +84,11 @@ impl Run<'_> {
         })
     }
 
-    /// What the server's own count of its memory has grown by since `before`.
-    fn held_bytes(&self, before: Option<u64>) -> Result<Option<i64>, Aborted> {
-        let held = before.zip(self.server_memory()?);
-        Ok(held.map(|(before, after)| after as i64 - before as i64))
+    /// What the server's own count of its memory has grown by since `before`. A server that
+    /// does not tell any more fails the workers' next calls, too, which keep what was measured.
+    fn held_bytes(&self, before: Option<u64>) -> Option<i64> {
+        let held = before.zip(self.server_memory().ok().flatten());
+        held.map(|(before, after)| after as i64 - before as i64)
     }
 
     /// Lets the workers release their locks.

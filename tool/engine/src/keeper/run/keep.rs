@@ -111,8 +111,9 @@ impl Run<'_> {
         let from = self.counted();
         let until = opened.at_ns + span.0;
         while self.now() < until && !children.alive.is_empty() && !self.all_have_failed(children) {
-            let left = Duration::from_nanos(until.saturating_sub(self.now()));
-            self.heed_parent(left.min(LOOK))?;
+            let now = self.now();
+            let left = Duration::from_nanos(until.saturating_sub(now));
+            self.heed_parent(left.min(LOOK).min(self.stops.patience(now)))?;
             children.reap();
             self.report(children, self.shared.opens().load(Relaxed), None);
         }

@@ -15,6 +15,7 @@ mod reading;
 mod slices;
 mod sockets;
 mod start;
+mod stops;
 mod watch;
 
 pub(super) use children::Children;
@@ -29,7 +30,7 @@ use jostle_harness::interference::{self, Outside};
 use jostle_harness::watch::Watch;
 use jostle_harness::{Aborted, Context, LOOK_UP};
 use jostle_model::plan::Measure;
-use jostle_model::record::{Kept, Look, When};
+use jostle_model::record::{BROKE_OFF, Kept, Look, When};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
@@ -50,6 +51,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 use std::time::Duration;
+use stops::Stops;
 
 /// Everything of one run that the workers share.
 pub(super) struct Run<'a> {
@@ -72,6 +74,7 @@ pub(super) struct Run<'a> {
     /// Short looks within the window.
     slices: Slices,
     sockets: Sockets,
+    stops: Stops,
     /// Whether interrupts are read at the window's edges.
     counts_interrupts: bool,
     still: Still,
@@ -187,6 +190,7 @@ impl<'a> Run<'a> {
             watch: Watch::new(order.watched),
             slices: Slices::default(),
             sockets: Sockets::default(),
+            stops: Stops::default(),
             counts_interrupts: is_cheap(order),
             still: Still::default(),
             began_ns,
@@ -223,14 +227,7 @@ impl<'a> Run<'a> {
         } = driven;
         let stood = self.still.has_looked();
         let looks = self.look_afterwards(&children);
-        if self.ended_badly(&children) {
-            self.work
-                .clear()
-                .map_err(|error| failed(self.order, error))?;
-        }
-        self.work
-            .finish()
-            .map_err(|error| failed(self.order, error))?;
+        let (server, broken) = self.end_on_server(&children);
         let seen = Seen {
             ramp_ns,
             // Workers that all died before the window's end left it early.
@@ -239,7 +236,7 @@ impl<'a> Run<'a> {
             closed,
             flagged,
             children,
-            server: self.server_counted()?,
+            server,
             peak,
             kept: keep.map(|keep| self.kept(&keep)),
             during,
@@ -257,11 +254,30 @@ impl<'a> Run<'a> {
             accounts.readings = self.slices.taken();
         }
         data.around.machine.tcp_queues = self.sockets.taken();
+        data.around.server_stood = self.stops.taken();
         data.grants = self.logs.gather(&self.shared);
+        broke_off(&mut data, broken);
         if is_amiss(&data) || stood {
             data.around.looks = looks;
         }
         Ok(data)
+    }
+
+    /// Clears away on the server what workers left, and asks it for what it counted. Whatever
+    /// fails there takes nothing from what was measured: it is returned in words.
+    fn end_on_server(&self, children: &Children) -> (ServerFigures, Vec<String>) {
+        let cleared = match self.ended_badly(children) {
+            true => self.work.clear(),
+            false => Ok(()),
+        };
+        let counted = self.server_counted();
+        let (figures, uncounted) = match counted {
+            Ok(figures) => (figures, None),
+            Err(error) => (ServerFigures::default(), Some(error)),
+        };
+        let failed = [cleared.err(), self.work.finish().err(), uncounted];
+        let failed = failed.into_iter().flatten().map(|error| error.to_string());
+        (figures, failed.collect())
     }
 
     /// What is looked at before the run, and after it.
@@ -279,7 +295,7 @@ impl<'a> Run<'a> {
     }
 
     /// What was counted since the figures that were asked before the first worker.
-    fn server_counted(&self) -> Result<ServerFigures, Aborted> {
+    fn server_counted(&self) -> Result<ServerFigures, SetupError> {
         let counts = |figures: ServerFigures| [figures.grants, figures.binds, figures.unbinds];
         let Some(before) = self.server.map(counts) else {
             return Ok(ServerFigures::default());
@@ -287,7 +303,7 @@ impl<'a> Run<'a> {
         if before == [None; 3] {
             return Ok(ServerFigures::default());
         }
-        let after = asked(&*self.work, self.order)?.map_or([None; 3], counts);
+        let after = self.work.counts()?.map_or([None; 3], counts);
         let since = |at: usize| Some(after[at]?.saturating_sub(before[at]?));
         Ok(ServerFigures {
             grants: since(0),
@@ -312,6 +328,7 @@ impl<'a> Run<'a> {
         self.watch.opens(flag_opened);
         let opened = self.read(children);
         self.slices.open(self, children);
+        self.stops.open(self);
         let closes = match self.order.measure {
             Measure::Full => self.closes(0),
             Measure::Counts => flag_opened + self.order.window.0,
@@ -320,6 +337,7 @@ impl<'a> Run<'a> {
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
+        self.stops.close();
         self.books.look_around(closed.cpu_ns.keys());
         self.still.end(self, children);
         self.turn(self.shared.dismissed());
@@ -422,6 +440,7 @@ impl<'a> Run<'a> {
                 self.still.look(self, children);
             }
             let patience = Duration::from_nanos(stamp - now).min(self.slices.patience(now));
+            let patience = patience.min(self.stops.patience(now));
             self.heed_parent(patience.min(Duration::from_millis(200)))?;
             children.reap();
             if children.alive.is_empty() || self.all_have_failed(children) {
@@ -441,6 +460,19 @@ impl<'a> Run<'a> {
 
 fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
     work.counts().map_err(|error| failed(order, error))
+}
+
+/// Adds what failed on the server when the workers had ended. Where none of their calls had
+/// failed, this is what makes the run INVALID.
+fn broke_off(data: &mut RunData, failed: Vec<String>) {
+    if !failed.is_empty() && data.around.errors.is_empty() {
+        data.around.errors.insert(BROKE_OFF.to_owned(), 1);
+    }
+    for text in failed {
+        if !data.around.messages.contains(&text) {
+            data.around.messages.push(text);
+        }
+    }
 }
 
 /// A target that could not do something, in words.

@@ -93,7 +93,10 @@ impl Slices {
         let (from, rows) = (std::mem::replace(&mut open.last, look), &mut open.rows);
         let moved = |of: fn(&Look) -> u64| of(&look).saturating_sub(of(&from));
         let foreign_ns = moved(|l| l.cpus_ns).saturating_sub(moved(|l| l.ours_ns));
+        let all_ns = moved(|l| l.at_ns) * run.books.cpus().len() as u64;
         rows.length_us.push(moved(|l| l.at_ns) / 1_000);
+        rows.idle_us
+            .push(all_ns.saturating_sub(moved(|l| l.cpus_ns)) / 1_000);
         rows.operations.push(moved(|l| l.operations));
         rows.foreign_us.push(foreign_ns / 1_000);
         rows.stolen_ticks.push(moved(|l| l.stolen));

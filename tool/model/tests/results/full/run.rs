@@ -74,6 +74,7 @@ fn accounts() -> Accounts {
             length_us: vec![20_000],
             operations: vec![1],
             foreign_us: vec![0],
+            idle_us: vec![0],
             stolen_ticks: vec![0],
             packets: vec![0],
         }),
@@ -271,6 +272,12 @@ pub(super) fn run() -> Run {
                 .map(|count| (count.name().to_owned(), 1))
                 .collect(),
             machine: machine(),
+            server_stood: Some(Stood {
+                looks: 1,
+                still: 1,
+                traced: 1,
+                throttled_s: Some(0.1),
+            }),
             accounts: Some(Box::new(accounts())),
             during: Some("perf record -p 7".to_owned()),
             messages: vec!["flock: No locks available (os error 37)".into()],

@@ -1,0 +1,229 @@
+//! Runs that break while they are measured: what was measured before is kept, the run is INVALID in
+//! the server's words, and the file ends whole. Standstills that are shorter than a second, and
+//! servers that are kept from running.
+
+use crate::common::{Place, Signal, alone, beside, in_some_try, must_be_root, must_have, reason};
+use jostle_model::record::{BROKE_OFF, Status};
+use jostle_testbed::ports::free_port;
+use jostle_testbed::running::{Running as Server, eventually};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A Redis of the user's, at this address.
+fn redis(at: &str, port: u16, within: &[&str]) -> Server {
+    must_have("redis-server", "redis-server");
+    let port_text = port.to_string();
+    let words = [
+        "redis-server",
+        "--bind",
+        at,
+        "--port",
+        &port_text,
+        "--save",
+        "",
+    ];
+    let words = [within, &words, &["--protected-mode", "no"]].concat();
+    let mut command = Command::new(words[0]);
+    let quiet = command
+        .args(&words[1..])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let server = Server(quiet.spawn().unwrap());
+    eventually("the server accepts connections", || {
+        TcpStream::connect((at, port)).is_ok()
+    });
+    server
+}
+
+fn tell(port: u16, command: &str) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream
+        .write_all(format!("{command}\r\n").as_bytes())
+        .unwrap();
+    // The end of the server is an answer, too.
+    let _ = stream.read(&mut [0; 64]);
+}
+
+/// Each of these once discarded what was finished: clearing up failed as the run had.
+#[test]
+fn whatever_breaks_a_run_what_was_finished_is_printed_and_the_file_ends_whole() {
+    let _beside = beside();
+    for (strike, said) in [
+        ("CONFIG SET requirepass x", "NOAUTH"),
+        ("REPLICAOF 127.0.0.1 1", "READONLY"),
+        ("CONFIG SET maxmemory 1", "OOM"),
+        ("SHUTDOWN NOSAVE", "onnection"),
+    ] {
+        let (place, port) = (Place::new(), free_port().unwrap());
+        let _server = redis("127.0.0.1", port, &[]);
+        let line =
+            format!("contend redis://127.0.0.1:{port} -w 2:3:4:5:6 -b 1ms -t 1 --runs 1 -o points");
+        let mut run = place.jostle(&line).in_background();
+        run.until_runs("points", 1);
+        tell(port, strike);
+        let done = run.end().ends_within_a_minute().exits(3).leaves_nothing();
+        done.says("finished points are printed above");
+        let again = place.jostle("report points").run().exits(0);
+        let again = again
+            .prints("INVALID")
+            .prints(said)
+            .prints("This experiment ended early");
+        again.prints("Not measured:");
+        let runs = place.runs("points");
+        assert!(
+            runs[0].operations > 0 && runs[0].around.errors.is_empty(),
+            "{strike}"
+        );
+        let last = runs.last().unwrap();
+        assert!(
+            last.around.errors.contains_key(BROKE_OFF),
+            "{strike}: {last:?}"
+        );
+        assert_eq!(reason(last, "errors").unwrap().is, Status::Invalid);
+        assert!(runs.len() < 5, "{strike}");
+        let file = place.read("points");
+        let end = file.lines().last().unwrap();
+        assert!(end.contains(r#""record":"end","exit":3"#), "{end}");
+    }
+}
+
+/// The first run of a resumed experiment is the one that broke off.
+#[test]
+fn a_run_that_broke_off_is_measured_again_when_the_server_is_back() {
+    let _beside = beside();
+    let (place, port) = (Place::new(), free_port().unwrap());
+    let _server = redis("127.0.0.1", port, &[]);
+    let line = format!("contend redis://127.0.0.1:{port} -w 2:3 -b 1ms -t 1 --runs 2 -o points");
+    let mut run = place.jostle(&line).in_background();
+    run.until_runs("points", 1);
+    tell(port, "CONFIG SET requirepass x");
+    run.end().exits(3);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream
+        .write_all(b"AUTH x\r\nCONFIG SET requirepass \"\"\r\n")
+        .unwrap();
+    let _ = stream.read(&mut [0; 64]);
+    eventually("it asks for no password", || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).is_ok() && &answer == b"+PONG"
+    });
+    place.jostle("run points --resume").run().measures();
+    let runs = place.runs("points");
+    assert_eq!(runs.len(), 4);
+    assert!(runs.iter().all(|run| run.around.errors.is_empty()));
+}
+
+/// It was VALID.
+#[test]
+#[ignore = "cargo xtask validate figures"]
+fn a_standstill_of_half_a_second_is_suspect_with_its_time() {
+    let _alone = alone();
+    let port = free_port().unwrap();
+    let server = redis("127.0.0.1", port, &[]);
+    let pid = server.0.id();
+    // On a busy machine no CPU is idle.
+    in_some_try("a standstill is told", || {
+        let place = Place::new();
+        let line = format!("contend redis://127.0.0.1:{port} -w 4 -b 1ms -t 4 --runs 1 -o points");
+        let mut run = place.jostle(&line).in_background();
+        run.until_workers(4);
+        std::thread::sleep(Duration::from_millis(1_500));
+        crate::common::processes::signal(pid, Signal::STOP);
+        std::thread::sleep(Duration::from_millis(600));
+        crate::common::processes::signal(pid, Signal::CONT);
+        run.end();
+        let runs = place.runs("points");
+        let told = reason(&runs[0], "idle_lock")?;
+        assert_eq!(told.is, Status::Suspect);
+        assert!(
+            told.text.contains("nothing was granted from"),
+            "{}",
+            told.text
+        );
+        Some(())
+    });
+}
+
+/// It was "the target saturates", VALID.
+#[test]
+fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_all_workloads() {
+    let _beside = beside();
+    let port = free_port().unwrap();
+    let server = redis("127.0.0.1", port, &[]);
+    let (pid, ended) = (server.0.id(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                crate::common::processes::signal(pid, Signal::STOP);
+                std::thread::sleep(Duration::from_millis(80));
+                crate::common::processes::signal(pid, Signal::CONT);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        for line in [
+            "contend {} -w 2 -b 0 -t 2 --runs 1",
+            "rate {} -w 8 --rate 200 -t 2 --runs 1",
+            "stream {} -w 2 -n 300 --runs 1",
+            "hold {} -w 2 --keys 50 --runs 1",
+        ] {
+            let place = Place::new();
+            let line = line.replace("{}", &format!("redis://127.0.0.1:{port}"));
+            place.jostle(&format!("{line} -o points")).run().exits(3);
+            let runs = place.runs("points");
+            let told = reason(&runs[0], "server_still").expect(&line);
+            assert_eq!(told.is, Status::Invalid);
+            let part = "of the looks at it; seen beside it: it was stopped by a signal (SIGSTOP)";
+            assert!(told.text.contains(part), "{line}: {}", told.text);
+        }
+        ended.store(true, Relaxed);
+    });
+}
+
+/// "other programs (redis-server 68 %)": the measured server, behind a pair of veth.
+#[test]
+fn a_server_in_another_network_namespace_is_found() {
+    let _beside = beside();
+    must_be_root("make a network namespace");
+    must_have("ip", "iproute2");
+    let name = format!("jostle-{}", std::process::id());
+    let peer = format!("jv{}", std::process::id());
+    let ip = |words: &str| {
+        let words = words.replace("NAME", &name).replace("PEER", &peer);
+        Command::new("ip")
+            .args(words.split(' '))
+            .status()
+            .unwrap()
+            .success()
+    };
+    struct Removed<'a>(&'a dyn Fn(&str) -> bool);
+    impl Drop for Removed<'_> {
+        fn drop(&mut self) {
+            (self.0)("netns del NAME");
+        }
+    }
+    assert!(ip("netns add NAME"));
+    let _removed = Removed(&ip);
+    assert!(ip("link add PEERa type veth peer name PEERb netns NAME"));
+    assert!(ip("addr add 10.233.59.1/24 dev PEERa") && ip("link set PEERa up"));
+    assert!(ip("-n NAME addr add 10.233.59.2/24 dev PEERb") && ip("-n NAME link set PEERb up"));
+    let port = free_port().unwrap();
+    let server = redis("10.233.59.2", port, &["ip", "netns", "exec", &name]);
+    let place = Place::new();
+    let line = format!("contend redis://10.233.59.2:{port} -w 4 -b 0 -t 2 --runs 1 -o points");
+    place.jostle(&line).run().measures();
+    let run = place.runs("points").remove(0);
+    let stood = run.around.server_stood.expect("its processes are known");
+    assert!(stood.looks > 10 && stood.still == 0, "{stood:?}");
+    let accounts = run.around.accounts.unwrap();
+    assert!(accounts.server_s.is_some_and(|s| s > 0.0), "{accounts:?}");
+    let own = u64::from(server.0.id());
+    assert!(
+        accounts.others.iter().all(|other| other.pid != own),
+        "{accounts:?}"
+    );
+}
