@@ -128,7 +128,8 @@ impl ResultSet {
             Some(end) => format!("This experiment ended early: {}", end.error.as_ref()?),
             None => "This experiment has no end: jostle or the machine was stopped".to_owned(),
         };
-        let kept = match self.runs.len() as u64 {
+        let finished = self.runs.iter().filter(|run| !broke_off(run));
+        let kept = match finished.count() as u64 {
             1 => "1 run was finished".to_owned(),
             n => format!("{} were finished", format::counted(n, "run")),
         };
@@ -143,7 +144,6 @@ impl ResultSet {
 
     /// The points of the plan that have no run because one before them broke off.
     fn not_measured(&self) -> Vec<String> {
-        let broke_off = |run: &Run| run.around.errors.contains_key(BROKE_OFF);
         let plan = &self.experiment.plan;
         if !self.runs.iter().any(broke_off) {
             return Vec::new();
@@ -189,6 +189,10 @@ impl ResultSet {
             .chain(fits);
         records.chain(end)
     }
+}
+
+fn broke_off(run: &Run) -> bool {
+    run.around.errors.contains_key(BROKE_OFF)
 }
 
 /// One way to print results.

@@ -167,7 +167,8 @@ pub(crate) fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow
 mod tests {
     use super::*;
     use crate::made;
-    use jostle_model::record::End;
+    use jostle_model::List;
+    use jostle_model::record::{BROKE_OFF, End};
 
     #[test]
     fn an_early_end_is_said() {
@@ -188,6 +189,25 @@ mod tests {
             page(&set).ended.unwrap(),
             "This experiment ended early: interrupted; 1 run was finished."
         );
+    }
+
+    #[test]
+    fn points_that_a_broken_run_left_out_are_named() {
+        let mut set = made::set();
+        set.experiment.plan.workers = Some(List(vec![10, 200]));
+        set.runs.retain(|run| run.at.workers == Some(10) && run.target == "flock");
+        set.end.as_mut().unwrap().error = Some("redis: NOAUTH".to_owned());
+        let kept = set.runs.len();
+        let ended = |set: &ResultSet| page(set).ended.unwrap();
+        assert!(!ended(&set).contains("Not measured"), "{}", ended(&set));
+        let last = set.runs.last_mut().unwrap();
+        last.around.errors = [(BROKE_OFF.to_owned(), 1)].into();
+        let text = format!(
+            "This experiment ended early: redis: NOAUTH; {} runs were finished. Not measured: flock \
+             with 200 workers, sysv with 10 workers, sysv with 200 workers.",
+            kept - 1
+        );
+        assert_eq!(ended(&set), text);
     }
 
     #[test]
