@@ -195,7 +195,8 @@ mod tests {
     fn points_that_a_broken_run_left_out_are_named() {
         let mut set = made::set();
         set.experiment.plan.workers = Some(List(vec![10, 200]));
-        set.runs.retain(|run| run.at.workers == Some(10) && run.target == "flock");
+        set.runs
+            .retain(|run| run.at.workers == Some(10) && run.target == "flock");
         set.end.as_mut().unwrap().error = Some("redis: NOAUTH".to_owned());
         let kept = set.runs.len();
         let ended = |set: &ResultSet| page(set).ended.unwrap();

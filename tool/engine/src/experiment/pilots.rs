@@ -1,6 +1,8 @@
 //! What runs will take, before the first is made: by short runs of their own.
 
 use super::{Course, Progress, Stop};
+use crate::keeper::KeeperError;
+use crate::order::{RunData, RunOrder};
 use crate::requested;
 use crate::schedule::{Pilot, Timing};
 use jostle_model::Nanos;
@@ -123,7 +125,7 @@ impl Course<'_, '_> {
         order.window = self.resolved.plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
         let began = Instant::now();
-        let data = self.ask(&order)?.data;
+        let data = self.whole(&order)?;
         let took_ns = began.elapsed().as_nanos() as u64;
         let each = order.workload.operations().unwrap_or(1);
         let all = each * at.workers.unwrap_or(1);
@@ -131,6 +133,18 @@ impl Course<'_, '_> {
             each_ns: data.window.window_ns() as f64 / all as f64,
             overhead: Nanos(took_ns.saturating_sub(data.window.window_ns())),
         })
+    }
+
+    /// The data of a run that did not break off.
+    fn whole(&mut self, order: &RunOrder) -> Result<RunData, Stop> {
+        let data = self.ask(order)?.data;
+        match &data.broke_off {
+            Some(why) => {
+                let why = [data.around.deaths.clone(), vec![why.clone()]].concat();
+                Err(KeeperError::Failed(why.join("; then: ")).into())
+            }
+            None => Ok(data),
+        }
     }
 
     /// How long one grant and the overhead of a run take. Where the plan gives
@@ -151,7 +165,7 @@ impl Course<'_, '_> {
         let mut order = self.order(target, at, 0, 0, calibration);
         (order.window, order.warmup) = (PILOT, PILOT_WARMUP);
         let began = Instant::now();
-        let data = self.ask(&order)?.data;
+        let data = self.whole(&order)?;
         let took_ns = began.elapsed().as_nanos() as u64;
         let grants: u64 = data.workers.operations.iter().sum();
         Ok(Pilot {

@@ -69,6 +69,8 @@ impl<'a> Sum<&'a Merged> for Merged {
 /// What one generator's workers did in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunData {
+    /// What failed on the server when the workers had ended: no pilot may rest on such a run.
+    pub broke_off: Option<String>,
     /// The window as it was, and the time around it.
     pub window: Window,
     /// When the first worker began, by `CLOCK_MONOTONIC` of its host; zero: none did.

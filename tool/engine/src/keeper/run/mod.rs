@@ -465,6 +465,7 @@ fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>, Abo
 /// Adds what failed on the server when the workers had ended. Where none of their calls had
 /// failed, this is what makes the run INVALID.
 fn broke_off(data: &mut RunData, failed: Vec<String>) {
+    data.broke_off = failed.first().cloned();
     if !failed.is_empty() && data.around.errors.is_empty() {
         data.around.errors.insert(BROKE_OFF.to_owned(), 1);
     }
