@@ -241,6 +241,16 @@ pub fn connections_of(pids: &[u32], parent: u32) -> Option<u64> {
     (all > 0).then_some(all)
 }
 
+/// Their own ports of the TCP connections that these processes have open.
+pub fn ports_of(pids: &[u32]) -> BTreeSet<u16> {
+    let sockets: BTreeSet<u64> = pids.iter().flat_map(|pid| sockets(*pid)).collect();
+    let all = SockDiag::open().and_then(|mut diag| diag.tcp(Wanted::default()));
+    let all = all.unwrap_or_default().into_iter();
+    all.filter(|socket| sockets.contains(&u64::from(socket.inode)))
+        .map(|socket| socket.own_port)
+        .collect()
+}
+
 /// How many connections at this port each of these processes has open; of those with none
 /// nothing is told. Empty where the kernel does not name sockets.
 pub fn shares_of(pids: &[u32], port: u16) -> Vec<u64> {

@@ -69,6 +69,8 @@ pub struct Carried {
     pub acknowledged_ms: u32,
     /// Segments that it sent and that were not acknowledged.
     pub in_flight: u32,
+    /// Times in a row that its timer has sent a segment again, and nothing was acknowledged.
+    pub timeouts: u8,
     /// Segments with data, sent and received; 0 where the kernel does not count them.
     pub data_segments: [u32; 2],
 }
@@ -144,7 +146,7 @@ impl Tcp {
 }
 
 /// A connection that both ends have open.
-pub(crate) const ESTABLISHED: u8 = 1;
+pub const ESTABLISHED: u8 = 1;
 /// A client whose first segment was not answered yet.
 pub const SYN_SENT: u8 = 2;
 /// A socket that accepts.
@@ -377,6 +379,7 @@ fn carried(info: &[u8]) -> Option<Carried> {
         idle_ms: [u32_at(info, 44)?, u32_at(info, 52)?],
         acknowledged_ms: u32_at(info, 56)?,
         in_flight: u32_at(info, 24)?,
+        timeouts: *info.get(2)?,
         sent_bytes: u64_at(info, 120)?,
         received_bytes: u64_at(info, 128)?,
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),

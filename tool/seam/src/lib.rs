@@ -528,6 +528,16 @@ pub trait Target: std::fmt::Debug + Sized + Sync + 'static {
         None
     }
 
+    /// Who has the locks and is no worker, by the server's account ([`signs::sign::HOLDERS`]):
+    /// asked over a connection that is kept open for the next time, within [`signs::DEADLINE`].
+    /// It must not wait for the locks themselves.
+    ///
+    /// # Errors
+    /// Why nobody tells.
+    fn holders(&self, _connection: &mut Option<remote::Client>) -> signs::Told {
+        Err(signs::NoSigns::NotAsked)
+    }
+
     /// Facts about the set-up (slots, collisions), by name.
     fn facts(&self) -> Facts {
         Facts::new()

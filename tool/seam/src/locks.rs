@@ -1,6 +1,7 @@
 //! Any lock as an object, for whoever needs no loop of its own for it: the keeper, workers
 //! whose calls take long compared with an indirect jump, and tests.
 
+use crate::remote::Client;
 use crate::signs::{NoSigns, Signs, Told};
 use crate::{CallError, Facts, Lock, ServerFigures, SetupError, Target};
 use std::fmt::Debug;
@@ -42,6 +43,9 @@ pub trait Locks: Debug + Sync {
 
     /// As [`Target::owners`].
     fn owners(&self) -> Option<Signs>;
+
+    /// As [`Target::holders`].
+    fn holders(&self, connection: &mut Option<Client>) -> Told;
 
     /// As [`Target::truth`].
     fn truth(&self) -> Facts;
@@ -87,6 +91,10 @@ impl<T: Target> Locks for T {
 
     fn owners(&self) -> Option<Signs> {
         Target::owners(self)
+    }
+
+    fn holders(&self, connection: &mut Option<Client>) -> Told {
+        Target::holders(self, connection)
     }
 
     fn truth(&self) -> Facts {

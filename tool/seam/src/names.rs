@@ -68,6 +68,12 @@ impl Names {
         self.run << LOCK_BITS | shuffled(key as u64)
     }
 
+    /// The first and the last number that the run's locks can have.
+    pub fn numbers(&self) -> [u64; 2] {
+        let first = self.run << LOCK_BITS;
+        [first, first | ((1 << LOCK_BITS) - 1)]
+    }
+
     /// The name of lock number `key`.
     #[inline]
     pub fn name(&self, key: usize) -> [u8; BYTES] {

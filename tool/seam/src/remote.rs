@@ -33,6 +33,8 @@ pub struct Client {
     waits: bool,
     /// The server may be one that speaks TLS from the first byte.
     may_want_tls: bool,
+    /// How long [`Client::asked`] waits for an answer.
+    pub(crate) patience: Duration,
     pub(crate) traffic: Traffic,
 }
 
@@ -72,6 +74,7 @@ impl Client {
             filled: 0,
             waits: false,
             may_want_tls: false,
+            patience: ANSWER_PATIENCE,
             traffic: Traffic::default(),
         }
     }
@@ -208,7 +211,7 @@ impl Client {
     ) -> Result<Option<Vec<u8>>, String> {
         let unset = |error| format!("cannot set how long an answer may take: {error}");
         self.stream
-            .set_patience(Some(ANSWER_PATIENCE))
+            .set_patience(Some(self.patience))
             .map_err(unset)?;
         let may_want_tls = self.may_want_tls;
         let answer = match self.call(name, true, decode) {

@@ -3,10 +3,13 @@
 
 use crate::SetupError;
 use crate::address::Address;
-use crate::remote::ANSWER_PATIENCE;
-pub use jostle_model::record::{Sign, Signs, sign};
+use crate::remote::{ANSWER_PATIENCE, Client};
+pub use jostle_model::record::{Process, Sign, Signs, sign};
 use jostle_sys::clock::monotonic;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Within which time a server answers who holds its locks, while a run is on.
+pub const DEADLINE: Duration = Duration::from_millis(200);
 
 /// Why there are no signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,60 @@ pub fn asked<T>(
             false => NoSigns::Silent(said),
         },
     )
+}
+
+/// Asks over a connection that is kept open, or over a new one if there is none or it has ended.
+/// No answer within [`DEADLINE`] is silence, after which the connection is closed: its next answer
+/// would be to this question.
+///
+/// # Errors
+/// Whether the server refused or was silent.
+pub fn asked_in_time(
+    address: &Address,
+    connection: &mut Option<Client>,
+    open: impl Fn() -> Result<Client, SetupError>,
+    ask: impl Fn(&mut Client) -> Result<Signs, SetupError>,
+) -> Told {
+    loop {
+        let kept = connection.take();
+        let was_kept = kept.is_some();
+        let mut client = match kept {
+            Some(client) => client,
+            None => asked(address, &open)?,
+        };
+        client.patience = DEADLINE;
+        let begun = Instant::now();
+        match ask(&mut client) {
+            Ok(signs) => {
+                *connection = Some(client);
+                return Ok(signs);
+            }
+            Err(_) if begun.elapsed() >= DEADLINE => return Err(late()),
+            Err(_) if was_kept => {}
+            Err(SetupError(said)) => {
+                return Err(match address.accepts() {
+                    true => NoSigns::Refused(said),
+                    false => NoSigns::Silent(said),
+                });
+            }
+        }
+    }
+}
+
+/// Silence of a server that did not answer within [`DEADLINE`].
+pub fn late() -> NoSigns {
+    NoSigns::Silent(format!("no answer within {} ms", DEADLINE.as_millis()))
+}
+
+/// What others call something, for a sentence: in brief, and without control characters.
+pub fn in_brief(name: &str) -> String {
+    const LONGEST: usize = 40;
+    let visible = |c: char| if c.is_control() { '?' } else { c };
+    let mut text: String = name.chars().take(LONGEST).map(visible).collect();
+    if name.chars().count() > LONGEST {
+        text.push_str("...");
+    }
+    text
 }
 
 /// The value of [`sign::WALL_CLOCK_MS`] for what a server's clock showed at some time since

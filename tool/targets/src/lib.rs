@@ -15,6 +15,7 @@ mod tcp;
 mod unix;
 
 mod file_set;
+mod holders;
 mod librarian;
 mod lines;
 mod lock_requests;

@@ -7,6 +7,7 @@ mod session;
 mod wire;
 
 use crate::argument;
+use crate::holders;
 use crate::login::Login;
 use crate::names::Names;
 use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
@@ -14,7 +15,9 @@ use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Sign, Told, sign};
 use crate::table::{Entry, LockCapabilities};
 use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
+use jostle_sys::census::Identity;
 use jostle_sys::clock::monotonic;
+use jostle_sys::{process, serving};
 use std::path::Path;
 use wire::MariadbWire;
 
@@ -32,6 +35,7 @@ const SPARE_CONNECTIONS: usize = 10;
 pub struct Mariadb {
     login: Login,
     names: Names,
+    keys: usize,
     /// Its process, where it was launched.
     pid: Option<u32>,
     version: Option<f64>,
@@ -67,10 +71,12 @@ impl Target for Mariadb {
     fn prepare(setup: &Setup<'_>) -> Result<Mariadb, SetupError> {
         let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
         let (mut client, version) = session::open(&login)?;
-        has_room(&mut client, setup.workers)?;
+        // The workers, and who asks for the holders.
+        has_room(&mut client, setup.workers + 1)?;
         Ok(Mariadb {
             login,
             names: Names::new(setup)?,
+            keys: setup.keys,
             pid,
             version,
         })
@@ -113,6 +119,23 @@ impl Target for Mariadb {
                 (sign::LEASE_BY_CLOCK_MS, Some(0.into())),
                 (sign::OWN_NAMES, Some(true.into())),
             ]))
+        })
+    }
+
+    /// Ours are known by the ports of this machine from which they come.
+    fn holders(&self, connection: &mut Option<Client>) -> Told {
+        let open = || session::open(&self.login).map(|(client, _)| client);
+        let keys = 0..self.keys.min(holders::AT_MOST);
+        let keys: Vec<_> = keys.map(|key| self.names.name(key)).collect();
+        signs::asked_in_time(&self.login.address, connection, open, |client| {
+            let answer = session::ask(client, &holders::of_mariadb(&keys))?;
+            let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+            let mut family = parent.map(process::with_descendants).unwrap_or_default();
+            // What runs along is another program.
+            let is_ours = |of: Identity| of.name.starts_with("jostle");
+            family.retain(|pid| Identity::of(*pid).is_some_and(is_ours));
+            let found = holders::mariadb_sessions(&answer, &serving::ports_of(&family));
+            Ok(signs::known([(sign::HOLDERS, found.map(Sign::Processes))]))
         })
     }
 

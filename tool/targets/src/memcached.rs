@@ -201,8 +201,16 @@ impl Target for Memcached {
             let told = stats(&self.login)?;
             let number = |name| figure(&told, name).map(Sign::from);
             let marker = self.is_marked.then(|| self.has_marker()).transpose()?;
+            // In a container its number is 1 after each start. Its time is that of its start and
+            // its monotonic clock, so that the difference does not change within a life.
+            let life = || {
+                let [pid, time_s, uptime_s] =
+                    ["pid", "time", "uptime"].map(|name| figure(&told, name));
+                let start_s = time_s?.saturating_sub(uptime_s?);
+                Some(Sign::from(format!("pid {}, started at {start_s}", pid?)))
+            };
             Ok(signs::known([
-                (sign::LIFE, number("pid")),
+                (sign::LIFE, life()),
                 // By the monotonic clock.
                 (sign::UPTIME_S, number("uptime")),
                 (sign::EVICTED_ITEMS, number("evictions")),

@@ -7,6 +7,7 @@ mod session;
 mod wire;
 
 use crate::argument;
+use crate::holders;
 use crate::login::Login;
 use crate::names::Names;
 use crate::postgres_try;
@@ -86,7 +87,8 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
         login.path = pid.map(|_| DATABASE.to_owned()).or(login.path);
         let mut opened = session::open(&login)?;
         if pid.is_none() {
-            has_room(&mut opened.client, setup.workers)?;
+            // The workers, and who asks for the holders.
+            has_room(&mut opened.client, setup.workers + 1)?;
         }
         Ok(Advisory {
             login,
@@ -139,6 +141,18 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
                 (sign::LEASE_BY_CLOCK_MS, Some(0.into())),
                 (sign::OWN_NAMES, Some(true.into())),
             ]))
+        })
+    }
+
+    fn holders(&self, connection: &mut Option<Client>) -> Told {
+        let open = || session::open(&self.login).map(|opened| opened.client);
+        signs::asked_in_time(&self.login.address, connection, open, |client| {
+            let query = holders::of_postgres(self.names.numbers(), session::APPLICATION);
+            let found = holders::postgres_sessions(&session::ask(client, &query)?);
+            Ok(signs::known([(
+                sign::HOLDERS,
+                Some(Sign::Processes(found)),
+            )]))
         })
     }
 

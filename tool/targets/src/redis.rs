@@ -4,6 +4,7 @@
 //! finds the lock taken tries again.
 
 use crate::argument;
+use crate::holders::{self, Slowest};
 use crate::keeping::whole_millis;
 use crate::login::{self, Login};
 use crate::names::{self, Names};
@@ -67,6 +68,9 @@ pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
     /// Keys that each release deletes.
     const DELETIONS: u64;
 
+    /// Whether a key's value says whose the lock is.
+    const HAS_VALUES: bool = false;
+
     /// As [`Target::join`].
     ///
     /// # Errors
@@ -87,6 +91,8 @@ pub struct On<R> {
     /// When a key was put beside the locks, which tells whether others remove keys of ours;
     /// None without one.
     marked_ns: Option<u64>,
+    /// The latest entry of its slow log before the run; None where it is not shown.
+    logged: Option<i64>,
     recipe: PhantomData<R>,
 }
 
@@ -142,6 +148,8 @@ impl Recipe for Documented {
 
     const DELETIONS: u64 = 1;
 
+    const HAS_VALUES: bool = true;
+
     fn join(server: &Redis, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
         let mut client = server.client()?;
         let wire = RedisWire {
@@ -149,7 +157,7 @@ impl Recipe for Documented {
             lease_ms: server.lease_ms.to_string().into_bytes(),
             // Each lock by itself, by a script.
             keeping: Keeping::each(SCRIPT, server.lease_ms * 1_000_000),
-            value: format!("{:016x}{worker:08x}", server.run).into_bytes(),
+            value: format!("{}{worker:08x}", server.value()).into_bytes(),
             script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
             renewal: client.ask(&[b"SCRIPT", b"LOAD", RENEW])?,
         };
@@ -183,6 +191,15 @@ impl<R: Recipe> On<R> {
         put.is_ok_and(|said| said == b"OK").then(monotonic)
     }
 
+    /// What the values of all workers of this host begin with.
+    fn value(&self) -> String {
+        format!("{:016x}", self.run)
+    }
+
+    fn slowest(&self, client: &mut Client, since: i64) -> Option<Slowest> {
+        holders::slowest(client, since, self.names.prefix())
+    }
+
     /// Whether the marker is there; None without one, and when its own lease may be over.
     fn has_marker(&self, client: &mut Client) -> Option<bool> {
         let put_ns = self.marked_ns?;
@@ -208,11 +225,15 @@ impl<R: Recipe> Target for On<R> {
             lease_ms: whole_millis(setup.lease_or(USUAL_LEASE, LONG_LEASE)),
             run: setup.seed,
             marked_ns: None,
+            logged: None,
             recipe: PhantomData,
         };
         // It may lack what the recipe needs.
         R::join(&server, 0)?;
+        let log = |mut client: Client| server.slowest(&mut client, i64::MAX);
+        let logged = server.client().ok().and_then(log);
         Ok(On {
+            logged: logged.map(|log| log.last),
             // Hosts end at different times, and have the same names.
             marked_ns: match setup.common_name {
                 None => server.put_marker(),
@@ -260,16 +281,27 @@ impl<R: Recipe> Target for On<R> {
             let mut client = self.client()?;
             let asked_ns = monotonic();
             let info = client.ask(&[b"INFO", b"all"])?;
-            let calls = |names: [&str; 2]| -> Option<Sign> {
+            let calls = |names: &[&str]| -> Option<Sign> {
                 let of = |name| {
                     let told = info_text(&info, name)?.strip_prefix("calls=")?;
                     told.split(',').next()?.parse::<u64>().ok()
                 };
                 // A command that was never called has no line.
-                Some(names.into_iter().filter_map(of).sum::<u64>().into())
+                Some(names.iter().copied().filter_map(of).sum::<u64>().into())
             };
+            // Before version 7 the parts of a command are not counted.
+            let parts =
+                |name| calls(&[name]).filter(|_| info_text(&info, "cmdstat_client").is_none());
             let text = |name| info_text(&info, name).map(|text| text.to_owned().into());
             let number = |name| info_figure(&info, name).map(Sign::from);
+            let since = |logged| self.slowest(&mut client, logged);
+            // An empty log may be one that is not kept.
+            let slowest = self
+                .logged
+                .and_then(since)
+                .filter(|slowest| slowest.last >= 0);
+            let slow_ms = slowest.as_ref().map(|slowest| slowest.ms);
+            let command = slowest.filter(|slowest| slowest.ms > 0);
             let wall_us = info_figure(&info, "server_time_usec");
             let wall_ms = wall_us.map(|us| signs::ahead(asked_ns, us / 1_000));
             Ok(signs::known([
@@ -278,15 +310,35 @@ impl<R: Recipe> Target for On<R> {
                 (sign::EVICTED, number("evicted_keys")),
                 (
                     sign::FLUSHED,
-                    calls(["cmdstat_flushall", "cmdstat_flushdb"]),
+                    calls(&["cmdstat_flushall", "cmdstat_flushdb"]),
                 ),
-                (sign::DELETED, calls(["cmdstat_del", "cmdstat_unlink"])),
+                (sign::DELETED, calls(&["cmdstat_del", "cmdstat_unlink"])),
                 (sign::DELETED_EACH, Some(R::DELETIONS.into())),
                 (sign::MARKER, self.has_marker(&mut client).map(Sign::from)),
                 (sign::WALL_CLOCK_MS, wall_ms),
                 (sign::LEASE_BY_CLOCK_MS, Some(self.lease_ms.into())),
                 (sign::OWN_NAMES, Some(true.into())),
+                (sign::PAUSED, parts("cmdstat_client|pause")),
+                (sign::KILLED, parts("cmdstat_client|kill")),
+                (sign::SLOW_MS, slow_ms.map(Sign::from)),
+                (sign::SLOW_COMMAND, command.map(|slow| slow.command.into())),
             ]))
+        })
+    }
+
+    fn holders(&self, connection: &mut Option<Client>) -> Told {
+        if !R::HAS_VALUES {
+            return Err(NoSigns::NotAsked);
+        }
+        let keys = 0..self.keys.min(holders::AT_MOST);
+        let keys: Vec<_> = keys.map(|key| self.names.name(key)).collect();
+        let open = || self.client();
+        signs::asked_in_time(&self.login.address, connection, open, |client| {
+            let found = holders::of_redis(client, &keys, self.value().as_bytes())?;
+            Ok(signs::known([(
+                sign::HOLDERS,
+                Some(Sign::Processes(found)),
+            )]))
         })
     }
 

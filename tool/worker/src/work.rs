@@ -4,6 +4,7 @@
 
 use crate::crew::Crew;
 use crate::order::{Merged, RunData, RunOrder};
+use jostle_targets::remote::Client;
 use jostle_targets::signs::{NoSigns, Signs, Told};
 use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
@@ -57,6 +58,14 @@ pub trait Work: Sync {
     /// As [`jostle_targets::Target::owners`].
     fn owners(&self) -> Option<Signs> {
         None
+    }
+
+    /// As [`jostle_targets::Target::holders`].
+    ///
+    /// # Errors
+    /// Why nobody tells.
+    fn holders(&self, _connection: &mut Option<Client>) -> Told {
+        Err(NoSigns::NotAsked)
     }
 
     /// What a specimen knows, and facts about the set-up.

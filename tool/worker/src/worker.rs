@@ -11,6 +11,7 @@ use crate::workloads::locking::{Handle, LockOrder, Locking};
 use crate::workloads::requests::{self, Requesting};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
+use jostle_targets::remote::Client;
 use jostle_targets::signs::{NoSigns, Signs, Told};
 use jostle_targets::{CallError, Entry, ServerFigures, Setup, SetupError};
 use std::collections::BTreeMap;
@@ -200,6 +201,10 @@ impl Work for Locking<'_> {
 
     fn owners(&self) -> Option<Signs> {
         self.door.locks().owners()
+    }
+
+    fn holders(&self, connection: &mut Option<Client>) -> Told {
+        self.door.locks().holders(connection)
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {

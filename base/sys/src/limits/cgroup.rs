@@ -215,6 +215,26 @@ pub fn throttled_ns(cpu_stat: &Path) -> Option<u64> {
     keyed(&text, "throttled_time").or_else(|| keyed(&text, "throttled_usec").map(|us| us * 1_000))
 }
 
+/// The file with the count of [`oom_killed`] of another process's own group.
+pub fn oom_events_of(pid: u32) -> Option<PathBuf> {
+    oom_events(Path::new("/"), &pid.to_string())
+}
+
+fn oom_events(root: &Path, process: &str) -> Option<PathBuf> {
+    let (version, groups) = groups_of(root, process, "memory");
+    let file = match version {
+        Version::V1 => "memory.oom_control",
+        Version::V2 => "memory.events",
+    };
+    let file = groups.first()?.join(file);
+    oom_killed(&file).map(|_| file)
+}
+
+/// How many processes of such a group the kernel has killed so far for want of memory.
+pub fn oom_killed(events: &Path) -> Option<u64> {
+    keyed(&std::fs::read_to_string(events).ok()?, "oom_kill")
+}
+
 /// Reads /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.
 pub(crate) fn memberships(text: &str) -> Vec<Membership> {
     let parse = |line: &str| {

@@ -86,6 +86,18 @@ impl ServerProcesses {
         self.roots.borrow_mut().extend(found);
     }
 
+    /// Whether one of its processes that were found before listens on this machine now; None
+    /// where none was found.
+    pub fn listens(&self) -> Option<bool> {
+        let roots = self.roots();
+        let serves = match &self.how {
+            How::Address(address) if serving::is_served(address) => serving::serving(address),
+            How::Processes if !self.ports().is_empty() => roots.clone(),
+            _ => Vec::new(),
+        };
+        (!roots.is_empty()).then(|| roots.iter().any(|pid| serves.contains(pid)))
+    }
+
     /// Its processes, without their descendants.
     pub fn roots(&self) -> Vec<u32> {
         let mut roots: Vec<u32> = self.roots.borrow().iter().copied().collect();

@@ -28,8 +28,10 @@ pub struct Look {
     /// `wanted_shared`, `server_halted`, `parts_halted`, `workers_halted`, `owner_halted`,
     /// `clients`, `held_ms`, `quiet_ms`, `grants`, `lease_ms`, `renews`, `granted`,
     /// `granted_before`, `server_cpu_milli`, `server_still_milli`, `server_traced_milli`,
-    /// `server_throttled_milli`, `granted_later_ms`. A process has `pid`, `name`, `state`, `shared`,
-    /// `bytes`.
+    /// `server_throttled_milli`, `granted_later_ms`, `holders`, `slow_ms`, `slow_command`, `paused`,
+    /// `killed`, `stood_ms`, `connections`, `flowing`, `unacknowledged`, `retransmitted`,
+    /// `listens`, `oom_killed`, `cut_off`. A process, and a session with a server,
+    /// has `pid`, `name`, `state`, `shared`, `bytes`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub signs: Signs,
     /// The host that looked, where there are several.
@@ -44,8 +46,15 @@ pub enum LookedAt {
     Server,
     /// Who holds the lock, by the kernel's account.
     Owners,
+    /// Who holds the lock, by the server's account: a process of jostle's that is connected
+    /// before the run asks for it while nothing is granted, and when the first call has failed.
+    Holders,
     /// Whether processes of the server or workers are stopped or frozen.
     Halted,
+    /// The connections of workers, by the kernel's account.
+    Path,
+    /// The server's control group.
+    Group,
     /// Who else is connected to the server, by its own list.
     Clients,
     /// The worker whose call failed first.
@@ -103,15 +112,15 @@ pub enum Sign {
     Processes(Vec<Process>),
 }
 
-/// A process that a look showed.
+/// A process, or a session with a server, that a look showed.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number; 0 where the kernel does not say.
+    /// Its number; 0 where the kernel does not say, and where the server has none.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// How it stands still: `stopped`, `traced`, `frozen`.
+    /// How it stands still: `stopped`, `traced`, `frozen`; what a session does, and since when.
     pub state: Option<String>,
     /// Whether what it holds excludes only exclusive owners.
     pub shared: Option<bool>,
@@ -193,6 +202,33 @@ pub mod sign {
         LEASE_MS "lease_ms"
         /// Worker: whether leases are renewed while locks are held.
         RENEWS "renews"
+        /// Worker: whether its connection had ended.
+        CUT_OFF "cut_off"
+        /// Holders: the sessions or values that have the lock and are no worker's.
+        HOLDERS "holders"
+        /// Server: milliseconds that the longest command of others took since the run began.
+        SLOW_MS "slow_ms"
+        /// Server: that command, without its arguments, and the address of its client.
+        SLOW_COMMAND "slow_command"
+        /// Server: calls of CLIENT PAUSE.
+        PAUSED "paused"
+        /// Server: calls of CLIENT KILL.
+        KILLED "killed"
+        /// Path: milliseconds for which nothing had been granted.
+        STOOD_MS "stood_ms"
+        /// Path: the TCP connections of workers.
+        CONNECTIONS "connections"
+        /// Path: those of them on which something came within the latest 300 ms.
+        FLOWING "flowing"
+        /// Path: those of them on which a segment was sent again twice in a row, and not
+        /// acknowledged.
+        UNACKNOWLEDGED "unacknowledged"
+        /// Path: segments that were sent again on these.
+        RETRANSMITTED "retransmitted"
+        /// Path: whether the server's process still listens on this machine.
+        LISTENS "listens"
+        /// Group: processes in it that the kernel killed for want of memory, so far.
+        OOM_KILLED "oom_killed"
         /// Run: grants, from the first worker on.
         GRANTED "granted"
         /// Run: whether the lock was granted in a run before it, or in the measurement of the

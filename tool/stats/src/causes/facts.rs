@@ -36,9 +36,13 @@ impl<'a> Facts<'a> {
         self.looks(at, when).next_back()?.signs.get(name)
     }
 
-    /// What the server said before the first worker, and after the last.
+    /// What the server said before the first worker, and after the last; or what its control
+    /// group counted.
     fn both(&self, name: &str) -> Option<[&'a Sign; 2]> {
-        let of = |when| self.last(LookedAt::Server, when, name);
+        let of = |when| {
+            let said = self.last(LookedAt::Server, when, name);
+            said.or_else(|| self.last(LookedAt::Group, when, name))
+        };
         Some([of(When::Before)?, of(When::After)?])
     }
 
@@ -67,6 +71,85 @@ impl<'a> Facts<'a> {
         match self.last(LookedAt::Server, when, name)? {
             Sign::Texts(list) => Some(list),
             _ => None,
+        }
+    }
+
+    /// A number that the latest look at a standstill showed; None if that look is missing, beside
+    /// which it was looked who stood still.
+    pub(super) fn still_number(&self, at: LookedAt, name: &str) -> Option<i64> {
+        const BESIDE_NS: u64 = 300_000_000;
+        let look = self.looks(at, When::Still).next_back()?;
+        let halted = self.came(LookedAt::Halted, When::Still).next_back()?;
+        let is_beside = look.asked_ns.abs_diff(halted.asked_ns) < BESIDE_NS;
+        number(look.signs.get(name)?).filter(|_| is_beside)
+    }
+
+    /// Whether any look at a standstill showed a number above zero.
+    pub(super) fn stood_some(&self, at: LookedAt, name: &str) -> Option<bool> {
+        let looks = self.looks(at, When::Still);
+        let each: Vec<Option<bool>> = looks
+            .map(|look| look.signs.get(name).and_then(number).map(|some| some > 0))
+            .collect();
+        any(&each).filter(|_| !each.is_empty())
+    }
+
+    /// By how much a number grew between the first and the last look at a standstill.
+    pub(super) fn still_growth(&self, at: LookedAt, name: &str) -> Option<i64> {
+        let looks: Vec<&Look> = self.looks(at, When::Still).collect();
+        let [first, .., last] = &looks[..] else {
+            return None;
+        };
+        let of = |look: &Look| look.signs.get(name).and_then(number);
+        Some(of(last)? - of(first)?)
+    }
+
+    /// Whether the server answered any question about holders while nothing was granted.
+    pub(super) fn answered_meanwhile(&self) -> Option<bool> {
+        let looks: Vec<Came> = self
+            .came(LookedAt::Holders, When::Still)
+            .map(|look| look.came)
+            .collect();
+        let has = |came| looks.contains(&came);
+        match has(Came::Answered) || has(Came::Refused) {
+            true => Some(true),
+            false => (!looks.is_empty() && !has(Came::NotAsked)).then_some(false),
+        }
+    }
+
+    /// Whether somebody else had the lock after the first failure.
+    pub(super) fn held_when_failed(&self) -> Option<bool> {
+        let holders = self.last(LookedAt::Holders, When::Failed, sign::HOLDERS)?;
+        Some(!processes(holders).is_empty())
+    }
+
+    /// Whether the server refused the question about holders in such words, after the first
+    /// failure.
+    pub(super) fn refused_when_failed(&self, with: &str) -> Option<bool> {
+        let look = self.came(LookedAt::Holders, When::Failed).next_back()?;
+        let words = look.words.as_ref().filter(|_| look.came == Came::Refused);
+        (look.came != Came::NotAsked).then(|| words.is_some_and(|words| words.contains(with)))
+    }
+
+    /// Whether nobody took a connection after the run, and the system refused it.
+    pub(super) fn was_refused(&self) -> Option<bool> {
+        let look = self.came(LookedAt::Server, When::After).next_back()?;
+        let is = |words: &String| words.contains("Connection refused");
+        let refused = look.came == Came::Silent && look.words.as_ref().is_some_and(is);
+        (look.came != Came::NotAsked).then_some(refused)
+    }
+
+    /// Whether the server's process still listened after the run.
+    pub(super) fn listens(&self) -> Option<bool> {
+        flag(self.last(LookedAt::Path, When::After, sign::LISTENS)?)
+    }
+
+    /// Whether the server that was there before the run answers after it.
+    pub(super) fn lives_on(&self) -> Option<bool> {
+        let same = self.changed(sign::LIFE).map(|is| !is);
+        let old = || self.started_within().map(|is| !is);
+        match self.was_silent(When::After)? {
+            true => Some(false),
+            false => same.or_else(old),
         }
     }
 
@@ -194,9 +277,9 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether an owner that was seen excludes what workers want.
-    pub(super) fn owner_excludes(&self) -> Option<bool> {
-        let shared = self.last(LookedAt::Owners, When::Still, sign::WANTED_SHARED)?;
-        let owners = self.stood_there(LookedAt::Owners, sign::OWNERS).iter();
+    pub(super) fn owner_excludes(&self, at: LookedAt, name: &str) -> Option<bool> {
+        let shared = self.last(at, When::Still, sign::WANTED_SHARED)?;
+        let owners = self.stood_there(at, name).iter();
         match flag(shared)? {
             false => Some(true),
             true => any(&owners.map(|owner| Some(!owner.shared?)).collect::<Vec<_>>()),
@@ -233,7 +316,7 @@ impl<'a> Facts<'a> {
             sign::DELETED => self.deleted_beyond().map(|by| by.to_string()),
             "words" => self.0.iter().rev().find_map(|look| look.words.clone()),
             _ => match name.split_at(1) {
-                ("+", name) => self.growth(name).map(|by| by.to_string()),
+                ("+", name) => self.growth(name).map(|by| plain(name, &Sign::Number(by))),
                 ("~", name) => self
                     .both(name)
                     .map(|both| both.map(|sign| plain(name, sign)).join(", then ")),

@@ -134,7 +134,10 @@ fn of_what(at: LookedAt) -> &'static str {
     match at {
         LookedAt::Server => "what the server says about itself",
         LookedAt::Owners => "who holds the lock",
+        LookedAt::Holders => "who holds the lock, by the server's account",
         LookedAt::Halted => "which processes stand still",
+        LookedAt::Path => "the workers' connections",
+        LookedAt::Group => "the server's control group",
         LookedAt::Clients => "who else is connected to the server",
         LookedAt::Worker | LookedAt::Run => "the run itself",
     }

@@ -90,7 +90,43 @@ tests! {
     OTHER_BYTES: "it holds other bytes than workers want",
         |f| f.owner_wants_the_same().map(|is| !is);
     MODES_AGREE: "it shares the lock, as all workers do",
-        |f| f.owner_excludes().map(|is| !is);
+        |f| f.owner_excludes(LookedAt::Owners, sign::OWNERS).map(|is| !is);
+    HELD: "the server names another session or value that had it during the standstill",
+        |f| f.stood(LookedAt::Holders, sign::HOLDERS);
+    HELD_NO_LONGER: "it had let go before the standstill ended",
+        |f| f.stood_no_longer(LookedAt::Holders, sign::HOLDERS);
+    HELD_SHARED: "it shares the lock, as all workers do",
+        |f| f.owner_excludes(LookedAt::Holders, sign::HOLDERS).map(|is| !is);
+    HELD_WHEN_FAILED: "the server named another session or value that had it after the first failure",
+        |f| f.held_when_failed();
+    ANSWERED: "it answered another question while nothing was granted",
+        |f| f.answered_meanwhile();
+    SLOW: "a command of others took 0.2 s or longer",
+        |f| f.server(sign::SLOW_MS).map(|ms| ms >= 200);
+    SLOW_SHORTER: "that command took less time than nothing was granted",
+        |f| Some(f.server(sign::SLOW_MS)? + 100 < f.still_number(LookedAt::Path, sign::STOOD_MS)?);
+    SLOW_AS_LONG: "a command of others took as long as nothing was granted",
+        |f| Some(f.server(sign::SLOW_MS)? + 100 >= f.still_number(LookedAt::Path, sign::STOOD_MS)?);
+    PAUSED: "its count of CLIENT PAUSE grew", |f| f.grew(sign::PAUSED);
+    KILLED: "its count of CLIENT KILL grew", |f| f.grew(sign::KILLED);
+    CONNECTED: "the first call failed on a connection that had not ended",
+        |f| f.worker_is(sign::CUT_OFF).map(|is| !is);
+    BUSY: "it answered BUSY after the first failure",
+        |f| f.refused_when_failed("BUSY ");
+    OOM_KILLED: "the kernel killed a process of its control group for want of memory",
+        |f| f.grew(sign::OOM_KILLED);
+    LIVES_ON: "the server that was there before the run still answers", |f| f.lives_on();
+    UNACKNOWLEDGED: "nothing came back on connections of workers, who sent again",
+        |f| f.stood_some(LookedAt::Path, sign::UNACKNOWLEDGED);
+    ACKNOWLEDGED: "something came back on them before the standstill ended",
+        |f| match f.still_growth(LookedAt::Path, sign::STOOD_MS) {
+            None => None,
+            Some(_) => f.still_number(LookedAt::Path, sign::UNACKNOWLEDGED).map(|now| now == 0),
+        };
+    FLOWING: "something came back on other connections of workers",
+        |f| f.stood_some(LookedAt::Path, sign::FLOWING);
+    REFUSED: "its address refused connections after the run", |f| f.was_refused();
+    LISTENS: "its process from before the run still listens", |f| f.listens();
     SERVER_HALTED: "all processes of the server stood still",
         |f| f.stood(LookedAt::Halted, sign::SERVER_HALTED);
     SERVER_RAN: "it ran again before the standstill ended",
@@ -152,6 +188,109 @@ pub static CAUSES: &[Cause] = &[
         may: "{owners} may have held it while nothing was granted",
         rivals: "a lock on other bytes, a shared lock among readers, an owner that let go while a \
                  broken lock went on standing still",
+        ..ROW
+    },
+    Cause {
+        name: "holder",
+        needs: &[&HELD],
+        refuted: &[&HELD_NO_LONGER, &HELD_SHARED],
+        explains: STILL,
+        says: "{holders} held it while nothing was granted",
+        may: "{holders} may have held it while nothing was granted",
+        rivals: "a session that shares the lock among readers, or that let go while a broken lock \
+                 went on standing still",
+        ..ROW
+    },
+    Cause {
+        name: "taken-over",
+        needs: &[&HELD_WHEN_FAILED],
+        refuted: &[&ANOTHER_LIFE, &MARKER_GONE, &HELD_TOO_LONG],
+        explains: LOSS,
+        may: "another client may have taken the lock over: after the first failure {holders} had it",
+        rivals: "another client that took it when a new start, a removal of all keys or the end of \
+                 its lease had made it free",
+        ..ROW
+    },
+    Cause {
+        name: "slow-command",
+        needs: &[&SLOW],
+        refuted: &[&SLOW_SHORTER, &ANSWERED, &SERVER_HALTED, &UNACKNOWLEDGED],
+        explains: STILL,
+        says: "the server did nothing else for {slow_ms}: {slow_command}",
+        may: "the server may have done nothing else for {slow_ms}: {slow_command}",
+        rivals: "a slow command at another time, or one that is slow because the server was \
+                 stopped, or whose connections were cut",
+        ..ROW
+    },
+    Cause {
+        name: "busy-script",
+        needs: &[&BUSY],
+        refuted: &[&SERVER_HALTED],
+        says: "a script of another client ran for longer than the server lets others wait, and the \
+               server answered BUSY (busy-reply-threshold)",
+        may: "a script of another client may have run for longer than the server lets others wait: \
+              the server answered BUSY (busy-reply-threshold)",
+        rivals: "a script that was slow because the server was stopped",
+        ..ROW
+    },
+    Cause {
+        name: "paused",
+        needs: &[&PAUSED],
+        refuted: &[
+            &ANSWERED,
+            &SERVER_HALTED,
+            &UNACKNOWLEDGED,
+            &SLOW_AS_LONG,
+            &ANOTHER_LIFE,
+        ],
+        explains: STILL,
+        says: "another client let all others wait (CLIENT PAUSE: {+paused})",
+        may: "another client may have let all others wait (CLIENT PAUSE: {+paused})",
+        rivals: "a short pause at another time: beside a stop of the server, a slow command, a cut \
+                 of the connections, or a lock that stands free while the server answers",
+        ..ROW
+    },
+    Cause {
+        name: "killed-client",
+        needs: &[&KILLED],
+        refuted: &[&CONNECTED, &ANOTHER_LIFE],
+        explains: LOSS,
+        may: "another client may have ended our connections (CLIENT KILL: {+killed})",
+        rivals: "an end of others' connections; a server that was started anew",
+        ..ROW
+    },
+    Cause {
+        name: "oom-killed",
+        needs: &[&OOM_KILLED],
+        doubted: &[&LIVES_ON],
+        says: "the kernel killed a process of the server's control group for want of memory \
+               (oom_kill: {+oom_killed})",
+        may: "the kernel killed a process of the server's control group for want of memory \
+              (oom_kill: {+oom_killed}), and it may have been one of the server's",
+        rivals: "another program in that group",
+        ..ROW
+    },
+    Cause {
+        name: "dropped-packets",
+        needs: &[&UNACKNOWLEDGED],
+        refuted: &[&ACKNOWLEDGED],
+        doubted: &[&FLOWING],
+        says: "nothing came back on {unacknowledged} of {connections} connections of workers, \
+               whose kernel sent again ({retransmitted} segments): something on the way drops \
+               packets, or the server's machine does not run",
+        may: "nothing came back on {unacknowledged} of {connections} connections of workers, whose \
+              kernel sent again ({retransmitted} segments): something on the way may drop packets",
+        rivals: "a short cut, after which a broken lock went on standing still; a cut of some \
+                 connections, beside which others stood still",
+        ..ROW
+    },
+    Cause {
+        name: "refused-connections",
+        needs: &[&REFUSED, &LISTENS],
+        refuted: &[&SILENT_BEFORE],
+        says: "something on the way refuses connections to the server, whose process still listens",
+        may: "something on the way may refuse connections to the server, whose process still listens",
+        rivals: "a server that was not reached before the run either, or that listens no more",
         ..ROW
     },
     Cause {

@@ -163,6 +163,10 @@ fn first_column(row: &[u8]) -> Option<Reply<'_>> {
     match row[0] {
         0xfb => Some(Reply::Nil),
         length @ 0..=0xfa => row.get(1..1 + usize::from(length)).map(Reply::Text),
+        0xfc => {
+            let length = u16::from_le_bytes(row.get(1..3)?.try_into().ok()?);
+            row.get(3..3 + usize::from(length)).map(Reply::Text)
+        }
         _ => None,
     }
 }
@@ -193,10 +197,12 @@ mod tests {
         const END: &[u8] = b"\xfe\0\0\x02\0";
         let column: &[u8] = b"\x03def\0\0\0\x01x\0\x0c";
         let rows = |row| packets(&[b"\x01", column, END, row, END]);
+        let long = [&b"\xfc\x2c\x01"[..], &[b'x'; 300]].concat();
         for (input, expected) in [
             (rows(b"\x011"), Reply::Text(b"1")),
             (rows(b"\x010"), Reply::Text(b"0")),
             (rows(b"\xfb"), Reply::Nil),
+            (rows(&long), Reply::Text(&[b'x'; 300])),
             (packets(&[b"\0\0\0\x02\0\0\0"]), Reply::Nil),
             (packets(&[b"\xff\x10\x04#08004full"]), Reply::Error(b"full")),
             (packets(&[b"\xff\x10\x04full"]), Reply::Error(b"full")),

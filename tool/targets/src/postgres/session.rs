@@ -20,6 +20,9 @@ pub(super) const POOLED: &str = "; a lock belongs to a session: where a pooler s
 /// As libpq, where nothing is said.
 const USUAL_USER: &str = "postgres";
 
+/// As the server's list of sessions names ours.
+pub(super) const APPLICATION: &str = "jostle";
+
 /// A statement that is prepared under a name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Statement {
@@ -91,7 +94,7 @@ fn authenticate<'a>(client: &mut Client, login: &'a Login) -> Result<Exchange<'a
     let words = [
         ("user", user),
         ("database", database),
-        ("application_name", "jostle"),
+        ("application_name", APPLICATION),
     ];
     client.request = message_of(|out| frontend::startup_message(words, out))?;
     let mut exchange = Exchange {

@@ -10,6 +10,7 @@ mod consul;
 mod credentials;
 mod etcd;
 mod failures;
+mod holders;
 mod keeping;
 mod ldap;
 mod looks;

@@ -278,3 +278,31 @@ fn a_group_that_is_frozen_keeps_its_processes_from_running() {
     }
     assert!(!frozen(&[]));
 }
+
+#[test]
+fn processes_that_the_kernel_killed_for_want_of_memory_are_counted_by_their_group() {
+    let v1 = "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    let killed = |files: &[(&str, &str)]| {
+        let root = machine(files);
+        oom_killed(&oom_events(root.path(), "7")?)
+    };
+    let found = killed(&[
+        ("proc/7/cgroup", "4:memory:/a\n0::/\n"),
+        ("proc/self/mountinfo", v1),
+        (
+            "sys/fs/cgroup/memory/a/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+        ),
+    ]);
+    assert_eq!(found, Some(3));
+    let found = killed(&[
+        ("proc/7/cgroup", "0::/pod\n"),
+        ("proc/self/mountinfo", V2_MOUNT),
+        (
+            "sys/fs/cgroup/pod/memory.events",
+            "low 0\noom 2\noom_kill 1\n",
+        ),
+    ]);
+    assert_eq!(found, Some(1));
+    assert_eq!(killed(&[]), None);
+}

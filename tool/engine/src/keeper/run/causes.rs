@@ -6,6 +6,7 @@ use super::{Children, Run};
 use crate::order::{RunData, WorkloadOrder};
 use jostle_model::record::{Came, Look, LookedAt, Process, Sign, Signs, When, sign};
 use jostle_sys::clock::Clock;
+use jostle_sys::files::Errno;
 use jostle_sys::{census, process};
 use jostle_targets::LEASE_FACT;
 use jostle_targets::signs::{NoSigns, Told, known};
@@ -26,7 +27,7 @@ pub(super) struct Looker {
 }
 
 impl Looker {
-    fn now(self) -> u64 {
+    pub(super) fn now(self) -> u64 {
         self.clock.now().saturating_sub(self.began_ns)
     }
 
@@ -35,7 +36,7 @@ impl Looker {
         self.ask(LookedAt::Server, when, || work.signs())
     }
 
-    fn ask(self, at: LookedAt, when: When, ask: impl FnOnce() -> Told) -> Look {
+    pub(super) fn ask(self, at: LookedAt, when: When, ask: impl FnOnce() -> Told) -> Look {
         let asked_ns = self.now();
         let told = ask();
         let answered_ns = Some(self.now()).filter(|_| told.is_ok());
@@ -72,6 +73,10 @@ struct Progress {
     first: Vec<Look>,
     last: Vec<Look>,
     is_now: bool,
+    /// When the first look at it was made, from the preparation of the run on.
+    began_ns: Option<u64>,
+    /// Whether the holders were asked for after the first failure.
+    failed: bool,
 }
 
 impl Still {
@@ -81,8 +86,10 @@ impl Still {
             return;
         }
         let mut progress = self.0.borrow_mut();
+        progress.look_for_failures(run);
         let pages = (0..run.order.workers).map(|worker| run.shared.page(worker));
         let operations = pages.map(|page| page.get(Word::Total)).sum();
+        run.asker.hear(operations != progress.operations);
         let now_ns = run.now();
         if progress.since_ns == 0 || operations != progress.operations {
             (progress.operations, progress.since_ns) = (operations, now_ns);
@@ -90,16 +97,16 @@ impl Still {
         } else if now_ns - progress.since_ns >= STILL_NS
             && (!progress.is_now || now_ns - progress.looked_ns >= AGAIN_NS)
         {
-            progress.take(run.look_while_still(children));
-            progress.looked_ns = run.now();
+            progress.look(run, children);
         }
     }
 
     /// The window has closed, before any worker was told.
     pub(super) fn end(&self, run: &Run<'_>, children: &Children) {
         let mut progress = self.0.borrow_mut();
+        progress.look_for_failures(run);
         if progress.is_now {
-            progress.take(run.look_while_still(children));
+            progress.look(run, children);
         }
     }
 
@@ -107,13 +114,32 @@ impl Still {
         !self.0.borrow().first.is_empty()
     }
 
-    fn taken(&self) -> impl Iterator<Item = Look> {
+    /// The looks at it, and when the first of them was made.
+    fn taken(&self) -> (impl Iterator<Item = Look>, Option<u64>) {
         let progress = self.0.take();
-        progress.first.into_iter().chain(progress.last)
+        let looks = progress.first.into_iter().chain(progress.last);
+        (looks, progress.began_ns)
     }
 }
 
 impl Progress {
+    fn look(&mut self, run: &Run<'_>, children: &Children) {
+        if !self.is_now {
+            self.began_ns = Some(run.looker().now());
+        }
+        run.asker.ask(When::Still);
+        let stood_ns = run.now() - self.since_ns;
+        self.take(run.look_while_still(children, stood_ns));
+        self.looked_ns = run.now();
+    }
+
+    fn look_for_failures(&mut self, run: &Run<'_>) {
+        let mut pages = (0..run.order.workers).map(|worker| run.shared.page(worker));
+        if !self.failed && pages.any(|page| page.get(Word::FailedAt) > 0) {
+            self.failed = run.asker.ask(When::Failed);
+        }
+    }
+
     fn take(&mut self, looks: Vec<Look>) {
         match std::mem::replace(&mut self.is_now, true) {
             true => self.last = looks,
@@ -129,7 +155,7 @@ pub(super) fn is_amiss(data: &RunData) -> bool {
 }
 
 impl Run<'_> {
-    fn looker(&self) -> Looker {
+    pub(super) fn looker(&self) -> Looker {
         Looker {
             clock: self.context.clock,
             began_ns: self.began_ns,
@@ -138,13 +164,22 @@ impl Run<'_> {
 
     /// Looks while nothing is granted. Nobody is asked over a network, so that the end of the
     /// window is not missed.
-    fn look_while_still(&self, children: &Children) -> Vec<Look> {
+    fn look_while_still(&self, children: &Children, stood_ns: u64) -> Vec<Look> {
         let looker = self.looker();
+        let path = looker.ask(LookedAt::Path, When::Still, || {
+            self.path(children, stood_ns).ok_or(NoSigns::NotAsked)
+        });
         let owners = looker.ask(LookedAt::Owners, When::Still, || {
             self.owners(children).ok_or(NoSigns::NotAsked)
         });
         let halted = looker.ask(LookedAt::Halted, When::Still, || Ok(self.halted(children)));
-        vec![owners, halted]
+        vec![owners, halted, path]
+    }
+
+    /// What the server's control groups have counted so far.
+    pub(super) fn look_at_groups(&self, when: When) -> Option<Look> {
+        let signs = self.server_groups.borrow().read()?;
+        Some(self.looker().ask(LookedAt::Group, when, || Ok(signs)))
     }
 
     /// Who holds the lock and is no worker.
@@ -209,13 +244,21 @@ impl Run<'_> {
             return Vec::new();
         }
         let looker = self.looker();
-        let mut looks = self.before.clone();
-        looks.extend(self.still.taken());
+        let mut looks = self.before.borrow().clone();
+        let asks = looks.iter().any(|look| look.at == LookedAt::Server);
+        let (still, began_ns) = self.still.taken();
+        looks.extend(still);
         looks.push(self.first_failure());
-        if !self.before.is_empty() {
+        looks.extend(self.asker.end(began_ns));
+        looks.extend(self.look_at_groups(When::After));
+        if asks {
             looks.push(looker.server(&*self.work, When::After));
+            looks.push(looker.ask(LookedAt::Path, When::After, || {
+                let listens = self.books.server.listens().ok_or(NoSigns::NotAsked)?;
+                Ok(known([(sign::LISTENS, Some(listens.into()))]))
+            }));
         }
-        if self.order.share.is_none() && !self.before.is_empty() {
+        if self.order.share.is_none() && asks {
             looks.push(looker.ask(LookedAt::Clients, When::After, || {
                 let clients = Sign::Texts(self.work.strangers()?);
                 Ok(known([(sign::CLIENTS, Some(clients))]))
@@ -246,6 +289,8 @@ impl Run<'_> {
         let quiet = held.or_else(|| first.and(contend).map(|contend| contend.idle.span().0));
         let (_, facts) = self.work.known();
         let lease_ns = facts.get(LEASE_FACT).map(|ns| *ns as u64);
+        const CUT_OFF: [i32; 2] = [Errno::CONNRESET.raw_os_error(), Errno::PIPE.raw_os_error()];
+        let is_cut_off = |errno: u64| CUT_OFF.contains(&(errno as i32)).into();
         let asked_ns = of(Word::FailedAt).unwrap_or(self.began_ns);
         let at_ns = asked_ns.saturating_sub(self.began_ns);
         Look {
@@ -259,6 +304,7 @@ impl Run<'_> {
                 (sign::HELD_MS, held.map(ms)),
                 (sign::QUIET_MS, quiet.map(ms)),
                 (sign::GRANTED_LATER_MS, Some(ms(later))),
+                (sign::CUT_OFF, of(Word::Errno).map(is_cut_off)),
                 (sign::LEASE_MS, lease_ns.map(ms)),
                 (sign::RENEWS, contend.map(|contend| contend.renews.into())),
                 (

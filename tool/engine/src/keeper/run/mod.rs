@@ -4,6 +4,8 @@
 //!
 //! This file has the course of a run; each of its parts is a file.
 
+mod around;
+mod asker;
 mod causes;
 mod children;
 mod cost;
@@ -22,6 +24,8 @@ pub(super) use children::Children;
 pub(super) use reading::Reading;
 
 use crate::order::{RunData, RunOrder, Wants, WorkloadOrder};
+use around::Groups;
+use asker::Asker;
 use causes::{Looker, Still, is_amiss};
 use counted::Peak;
 use jostle_harness::accounts::{Books, Queues};
@@ -80,8 +84,12 @@ pub(super) struct Run<'a> {
     still: Still,
     /// The start of its time.
     began_ns: u64,
-    /// What was looked at before the first worker.
-    before: Vec<Look>,
+    /// What was looked at before the workers were let go.
+    before: RefCell<Vec<Look>>,
+    /// Asks the server who holds the locks.
+    asker: Asker,
+    /// Once the workers are all there.
+    server_groups: RefCell<Groups>,
 }
 
 /// What the keeper saw, for the collection.
@@ -170,6 +178,13 @@ impl<'a> Run<'a> {
             true => vec![looker.server(&*work, When::Before)],
             false => Vec::new(),
         };
+        // Another host's workers would be strangers.
+        let asker = match (&order.workload, order.share) {
+            (WorkloadOrder::Contend(contend), None) => {
+                Asker::start(context, looker, &*work, contend.shared >= 1.0)
+            }
+            _ => Asker::none(looker),
+        };
         let own = server.and_then(|figures| figures.pid).into_iter().collect();
         let processes: Vec<u32> = match launcher.launched() {
             // A cluster; a single server is the one that it names.
@@ -194,7 +209,9 @@ impl<'a> Run<'a> {
             counts_interrupts: is_cheap(order),
             still: Still::default(),
             began_ns,
-            before,
+            before: RefCell::new(before),
+            asker,
+            server_groups: RefCell::default(),
         })
     }
 
@@ -364,6 +381,9 @@ impl<'a> Run<'a> {
             .collect();
         *self.queues.borrow_mut() = Queues::open(&threads, self.order.window.0);
         self.books.server.look();
+        *self.server_groups.borrow_mut() = Groups::of(&self.books.server);
+        let groups = self.look_at_groups(When::Before);
+        self.before.borrow_mut().extend(groups);
     }
 
     /// On the workers, or on the one process of theirs, and on the server.

@@ -23,7 +23,7 @@ pub(crate) struct Reading {
     pub scheduled: Option<Vec<Scheduled>>,
     /// Clocks of all other processes and of the server's threads.
     pub entry: Entry,
-    /// The machine; a canary is of the harness.
+    /// The machine; canary and asker are of the harness.
     pub machine: MachineReading,
     /// Interrupts; None where the kernel does not tell, or where reading them would take too much
     /// of the window.
@@ -58,7 +58,7 @@ impl Run<'_> {
             entry,
             machine: MachineReading {
                 ticks,
-                harness_ns: harness_ns() + canary_ns,
+                harness_ns: harness_ns() + canary_ns + self.asker.cpu_ns(),
                 throttled: self.context.throttled(),
                 tcp: self.work.is_remote().then(Counted::read).flatten(),
             },
