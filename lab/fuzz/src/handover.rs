@@ -46,9 +46,12 @@ mod tests {
             .map(|_| table.step(Open, now, &mut outputs).unwrap())
             .collect();
         let key = SessionKey { user: 0, id: 1 };
-        let ttl_ms = 60_000;
-        let opened = table.step(OpenSession { key, ttl_ms }, now, &mut outputs);
-        opened.unwrap();
+        let open = OpenSession {
+            key,
+            ttl_ms: 60_000,
+            text: "me@host",
+        };
+        table.step(open, now, &mut outputs).unwrap();
         let lock = |client, name: &'static [u8], ttl_ms, session, mode| LockRequest {
             client,
             name,
@@ -103,8 +106,10 @@ mod tests {
             LockAllRequest {
                 client: clients[3],
                 names: &[b"a", b"b", b"c"],
-                ttl_ms: Some(7_000),
+                ttl_ms: None,
                 wait_ms: None,
+                shared: false,
+                session: Some(&key),
             },
             now,
             &mut outputs,

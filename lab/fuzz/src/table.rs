@@ -113,8 +113,12 @@ impl Seen {
         match what {
             0 => {
                 let ttl_ms = 1 << (step[3] & 0xf);
-                let key = KEY;
-                if table.step(OpenSession { key, ttl_ms }, now, out).is_ok() {
+                let open = OpenSession {
+                    key: KEY,
+                    ttl_ms,
+                    text: "fuzz",
+                };
+                if table.step(open, now, out).is_ok() {
                     assert!(!is_open, "it is open");
                     (self.session_ms, self.session_end) = (ttl_ms, now.0 + ttl_ms * 1_000_000);
                 }
@@ -179,14 +183,17 @@ fn lock(
     if step[0] & 7 == 7 {
         let count = 1 + usize::from(step[3] & 3);
         let names: Vec<&[u8]> = (0..count).map(|n| NAMES[(from + n) % 4]).collect();
+        let session = (step[3] & 4 != 0).then_some(&KEY);
         let request = LockAllRequest {
             client,
             names: &names,
-            ttl_ms: ms(step[2]),
+            ttl_ms: ms(step[2]).filter(|_| session.is_none()),
             wait_ms: ms(step[2] >> 4),
+            shared: step[1] & 4 != 0,
+            session,
         };
         let outcome = table.step(request, now, out);
-        let queued = outcome.is_none().then_some((count, false));
+        let queued = outcome.is_none().then_some((count, session.is_some()));
         return Asked { outcome, queued };
     }
     let session = (step[3] & 1 != 0).then_some(&KEY);

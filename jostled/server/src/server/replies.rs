@@ -91,9 +91,14 @@ fn already_held(reply: &mut Writer<'_>, token: u64, mode: Mode, which: Which) {
     reply.error(&match which {
         Which::OfSession => format!("ALREADYHELD {token} {mode} the session holds the lock"),
         Which::OfClient => format!("ALREADYHELD {token} {mode} this connection holds the lock"),
-        Which::OneOf { at, count } => format!(
-            "ALREADYHELD {token} {mode} this connection holds number {} of the {count} locks",
-            at + 1
-        ),
+        Which::OneOf {
+            at,
+            count,
+            of_session,
+        } => {
+            let owner = ["this connection", "the session"][usize::from(of_session)];
+            let at = at + 1;
+            format!("ALREADYHELD {token} {mode} {owner} holds number {at} of the {count} locks")
+        }
     });
 }

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{Block, Claim, ClaimState, EntryKind, Links, Lock, Queue, Ref, blocks_for};
-use super::sessions::Session;
+use super::entries::{Block, Claim, ClaimState, EntryKind, Lock, Queue, Ref, Side, blocks_for};
+use super::sessions::{Session, TEXT_MAX};
 use super::{Amounts, ClientId, Quota, Refusal, Table};
 
 /// What the clients of one user have together, and may have.
@@ -53,7 +53,7 @@ pub(crate) struct Left {
 
 /// Bytes of a hold with a short name, 8 of them its share of the index. They are counted by
 /// the number of locks, so that most holds change no other count.
-pub(super) const PLAIN: u64 = (size_of::<Lock>() + size_of::<Links>() + 8) as u64;
+pub(super) const PLAIN: u64 = (size_of::<Lock>() + size_of::<Side>() + 8) as u64;
 
 /// Bytes beyond [`PLAIN`] of a hold, or of a place in line, with a name of this length.
 /// Waiters and sharers pay for the name each, since any of them can be the last one.
@@ -63,8 +63,8 @@ pub(super) fn bytes_of(name_len: usize, claims: usize) -> u64 {
     (names + claims * (size_of::<Claim>() + size_of::<Queue>())) as u64
 }
 
-/// Bytes of a session, with its timer.
-pub(super) const SESSION_BYTES: u64 = (size_of::<Session>() + size_of::<Claim>()) as u64;
+/// Bytes of a session, with its timer and the longest text.
+pub(super) const SESSION_BYTES: u64 = (size_of::<Session>() + size_of::<Claim>() + TEXT_MAX) as u64;
 
 impl Table {
     /// Sets the bounds of an account.

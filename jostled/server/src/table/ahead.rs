@@ -70,7 +70,7 @@ impl Table {
             }
         }
         for at in found.iter().filter(|at| **at != NIL) {
-            let links = self.locks.beside(*at);
+            let links = self.locks.beside(*at).links;
             for neighbour in [links.prev, links.next] {
                 if neighbour != Ref::NONE && neighbour.kind() == EntryKind::Lock {
                     self.locks.prefetch_side(neighbour.index());

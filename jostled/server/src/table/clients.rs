@@ -20,6 +20,8 @@ pub(crate) struct Client {
     pub(crate) told: u64,
     /// Holds, leases included, and their bytes, while any account has a bound.
     pub(crate) held: u32,
+    /// The session that it is, or [`NIL`].
+    pub(crate) session: u32,
     pub(crate) bytes: u64,
     /// The account that it is booked to.
     pub(crate) account: u16,
@@ -154,6 +156,7 @@ impl Table {
             self.closing.pop();
             if let Some(session) = session {
                 self.book_session(self.sessions[session].key.user, false);
+                self.name_session(session, "");
                 self.sessions.give(session);
             }
             self.dismiss(slot);
@@ -178,6 +181,7 @@ impl Client {
             last: NIL,
             told: 0,
             held: 0,
+            session: NIL,
             bytes: 0,
             account: 0,
             open: false,

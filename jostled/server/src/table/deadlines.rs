@@ -112,7 +112,8 @@ impl Table {
     }
 
     pub(super) fn time_out(&mut self, claim: u32, step: &mut Step<'_>) {
-        let (session, deadline) = (self.claims[claim].session, self.claims[claim].deadline);
+        let session = self.claims[claim].session;
+        let deadline = self.wait_deadline(&self.claims[claim]);
         if session != NIL && self.session_is_over(session, deadline) {
             return self.turn_away(claim, step);
         }

@@ -1,7 +1,7 @@
 //! The table's records: locks, claims, queues, names, clients.
 //!
 //! The layout decides the memory of a held lock: an uncontended exclusive lock is one
-//! [`Lock`] of 64 bytes, its [`Links`] (8) and its share of the index (8). What only
+//! [`Lock`] of 64 bytes, its [`Side`] (16) and its share of the index (8). What only
 //! contended or shared locks need is kept in records of its own. Among a million locks,
 //! every cache line touched costs as much as all other work. So a lock is exactly one
 //! cache line, and its neighbours in a list are reached without touching it.
@@ -81,6 +81,33 @@ impl Links {
             prev: head,
             next: head,
         }
+    }
+}
+
+/// What stands beside a [`Lock`], about its exclusive hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) links: Links,
+    /// When the hold began, in units of 2^[`Self::UNIT_BITS`] ns, above 16 bits: requests that
+    /// it has refused since they were counted last.
+    life: u64,
+}
+
+impl Side {
+    /// A unit of 8 us: 48 bits of them last for 73 years.
+    pub(crate) const UNIT_BITS: u32 = 13;
+    pub(crate) const UNITS_MAX: u64 = (1 << 48) - 1;
+    const REFUSED_BITS: u32 = 16;
+
+    #[inline]
+    pub(crate) fn begin(&mut self, now: u64) {
+        self.life = now >> Self::UNIT_BITS << Self::REFUSED_BITS;
+    }
+
+    /// When the hold began, in ns; up to 8 us early.
+    #[inline]
+    pub(crate) fn since(&self) -> u64 {
+        self.life >> Self::REFUSED_BITS << Self::UNIT_BITS
     }
 }
 
@@ -179,14 +206,14 @@ pub(crate) struct Claim {
     pub(crate) client: u64,
     /// End of the wait, of the lease or of the session; [`NEVER`] for none.
     pub(crate) deadline: u64,
-    /// When the wait began.
+    /// When the wait began, or the hold.
     pub(crate) since: u64,
     /// The lease that is wanted, in milliseconds; 0 if the connection is to own
     /// the lock.
     pub(crate) ttl_ms: u64,
     pub(crate) links: Links,
     /// Neighbours among the lock's waiters, or among its shared holders.
-    prev: u32,
+    pub(crate) prev: u32,
     pub(crate) next: u32,
     pub(crate) lock: u32,
     /// The first claim of a group that waits for several locks, and the claim behind this

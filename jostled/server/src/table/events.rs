@@ -15,9 +15,14 @@ impl Time {
         self.0.saturating_sub(now.0).div_ceil(1_000_000)
     }
 
+    /// Whole milliseconds from then until `now`.
+    pub(crate) fn ms_until(self, now: Self) -> u64 {
+        now.0.saturating_sub(self.0) / 1_000_000
+    }
+
     /// Whole seconds from then until `now`.
     pub(crate) fn seconds_until(self, now: Self) -> u64 {
-        now.0.saturating_sub(self.0) / 1_000_000_000
+        self.ms_until(now) / 1000
     }
 
     pub(super) fn after_ms(self, ms: u64) -> u64 {
@@ -135,7 +140,7 @@ impl LockRequest<'_> {
     }
 }
 
-/// A request for several locks, each exclusive: all of them in one step, or none.
+/// A request for several locks: all of them in one step, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct LockAllRequest<'n> {
     /// The client that asks.
@@ -146,6 +151,10 @@ pub struct LockAllRequest<'n> {
     pub ttl_ms: Option<u64>,
     /// As in [`LockRequest::wait_ms`].
     pub wait_ms: Option<u64>,
+    /// Each shared, instead of each exclusive.
+    pub shared: bool,
+    /// As in [`LockRequest::session`].
+    pub session: Option<&'n SessionKey>,
 }
 
 /// A client has connected. The reply is its id, or `None` if as many clients are open as
@@ -195,11 +204,13 @@ pub struct Close(pub ClientId);
 
 /// A session begins, which ends after this time unless it is renewed.
 #[derive(Clone, Copy, Debug)]
-pub struct OpenSession {
+pub struct OpenSession<'n> {
     /// The session's key, which is not in use.
     pub key: SessionKey,
     /// At least 1.
     pub ttl_ms: u64,
+    /// Who opens it, for people: at most [`super::TEXT_MAX`] bytes.
+    pub text: &'n str,
 }
 
 /// A session's time to live starts anew. The reply is whether the session is open.
@@ -339,12 +350,14 @@ pub enum Which {
     OfSession,
     /// The client's.
     OfClient,
-    /// The client's, of one of several locks.
+    /// The client's or the session's, of one of several locks.
     OneOf {
         /// Its position among the names of the request, from 0 on.
         at: u16,
         /// How many names those are.
         count: u16,
+        /// It is the session's.
+        of_session: bool,
     },
 }
 

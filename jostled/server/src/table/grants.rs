@@ -3,7 +3,7 @@
 use super::entries::{ClaimState, EntryKind, NEVER, Ref};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{Cause, ClientId, Outcome, Refusal, SERVED_PER_STEP, Step, Table, Time, Which};
+use super::{Cause, ClientId, Outcome, Refusal, SERVED_PER_STEP, Step, Table, Time};
 
 impl Table {
     #[inline]
@@ -77,7 +77,7 @@ impl Table {
             }
             match claim.leader {
                 NIL => self.grant(id, head, at, step),
-                leader if self.group_is_ready(leader) => self.grant_group(leader, step),
+                leader if self.group_is_ready(leader) => self.grant_group(leader, at, step),
                 // Reserved.
                 _ => return,
             }
@@ -133,7 +133,7 @@ impl Table {
     /// wait for the session itself, perhaps without end: the granted request may have come over a
     /// connection that broke unnoticed, and a waiting one may be its repetition. A wait that ends
     /// at the same instant `at` is left to its own timer.
-    fn tell_others_of_session(
+    pub(super) fn tell_others_of_session(
         &mut self,
         id: u32,
         (session, owner): (u32, u64),
@@ -141,13 +141,13 @@ impl Table {
         step: &mut Step<'_>,
     ) {
         for claim in self.waiting_in_name(id, session) {
-            if self.claims[claim].deadline <= at {
+            if self.wait_deadline(&self.claims[claim]) <= at {
                 continue;
             }
             let client = self.claims[claim].client;
-            self.end_wait(claim);
-            self.counters.waits_already_held += 1;
-            if let Some(outcome) = self.tell_of_hold(id, owner, Which::OfSession) {
+            let which = self.which_in_group(claim);
+            self.counters.waits_already_held += self.give_up(claim);
+            if let Some(outcome) = self.tell_of_hold(id, owner, which) {
                 step.tell(client, outcome);
             }
         }
@@ -183,6 +183,7 @@ impl Table {
     /// Makes a client the exclusive holder.
     #[inline]
     pub(super) fn hold(&mut self, id: u32, client: u64, token: u64, ttl_ms: u64, now: Time) {
+        self.locks.side(id).begin(now.0);
         let lock = &mut self.locks[id];
         lock.token = token;
         lock.client = client;
@@ -209,7 +210,8 @@ impl Table {
 
     /// Makes a claim, which is in no list, one of the holders of its lock.
     pub(super) fn share(&mut self, claim_id: u32, token: u64, ttl_ms: u64, now: Time) {
-        self.claims[claim_id].deadline = NEVER;
+        let claim = &mut self.claims[claim_id];
+        (claim.deadline, claim.since) = (NEVER, now.0);
         self.enter_sharers(claim_id, token);
         let client = self.claims[claim_id].client;
         self.own(Ref::new(EntryKind::Claim, claim_id), client, ttl_ms, now);

@@ -8,7 +8,14 @@
 use super::entries::{Block, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::{NIL, some};
-use super::{LockAllRequest, Outcome, Refusal, Step, Table, Time, Which};
+use super::{LockAllRequest, Mode, Outcome, Refusal, Step, Table, Time, Which};
+
+fn mode(exclusive: bool) -> Mode {
+    match exclusive {
+        true => Mode::Exclusive,
+        false => Mode::Shared,
+    }
+}
 
 impl Table {
     pub(super) fn lock_all(
@@ -21,6 +28,13 @@ impl Table {
         if !names.iter().all(fits) {
             return self.refuse(Refusal::Name);
         }
+        let (owner, session) = match request.session {
+            None => (request.client.0, NIL),
+            Some(key) => match self.live_session(key, step.now) {
+                None => return Some(Outcome::NoSession),
+                Some(live) => (self.sessions[live].client, live),
+            },
+        };
         self.drop_idle();
         // Lapsed holds of these locks end first, which may serve other waiters.
         for name in names {
@@ -37,8 +51,12 @@ impl Table {
             if places != 1 {
                 return self.refuse(Refusal::Places(places));
             }
-            let which = Which::OneOf { at, count };
-            let held = self.tell_of_hold(*id, request.client.0, which);
+            let which = Which::OneOf {
+                at,
+                count,
+                of_session: session != NIL,
+            };
+            let held = self.tell_of_hold(*id, owner, which);
             if held.is_some() {
                 return held;
             }
@@ -49,7 +67,11 @@ impl Table {
         {
             return self.refuse(refusal);
         }
-        let free = found.iter().all(Option::is_none);
+        let shares = |id: u32| {
+            let lock = &self.locks[id];
+            request.shared && !lock.exclusive && self.queue(lock).waiting.len == 0
+        };
+        let free = found.iter().all(|id| id.is_none_or(shares));
         if !free && request.wait_ms == Some(0) {
             self.counters.busy += 1;
             return Some(Outcome::TimedOut);
@@ -57,28 +79,31 @@ impl Table {
         if !free && let Some(refusal) = self.over_waiters(request.client, count) {
             return self.refuse(refusal);
         }
-        if let Some(refusal) = self.no_room_for_group(names, &found, free) {
+        if let Some(refusal) = self.no_room_for_group(request, &found, free) {
             return self.refuse(refusal);
         }
         if free {
-            self.take_all(request, step.now)
+            self.take_all(request, &found, owner, step.now)
         } else {
-            self.enqueue_all(request, &found, step.now)
+            self.enqueue_all(request, &found, session, step.now)
         }
     }
 
     /// Why a group cannot be served, or cannot wait.
     fn no_room_for_group(
         &self,
-        names: &[&[u8]],
+        request: LockAllRequest<'_>,
         found: &[Option<u32>],
         free: bool,
     ) -> Option<Refusal> {
+        let names = request.names;
         let count = names.len() as u32;
         let blocks: usize = names.iter().map(|name| blocks_for(name.len())).sum();
         let mut growth = self.locks.growth_by(count) + blocks * size_of::<Block>();
-        if !free {
+        if !free || request.shared {
             growth += self.claims.growth_by(count) + self.queues.growth_by(count);
+        }
+        if !free {
             let queued = |id: &u32| self.queue(&self.locks[*id]).waiting.len;
             let longest = found.iter().flatten().map(queued).max().unwrap_or(0);
             if longest >= self.limits.waiters_per_lock {
@@ -94,16 +119,26 @@ impl Table {
         (full || self.lacks_room(growth)).then_some(Refusal::Memory)
     }
 
-    /// Takes locks that nobody holds or waits for.
-    fn take_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Option<Outcome> {
+    /// Takes locks that nobody holds or waits for, or that can be shared at once.
+    fn take_all(
+        &mut self,
+        request: LockAllRequest<'_>,
+        found: &[Option<u32>],
+        owner: u64,
+        now: Time,
+    ) -> Option<Outcome> {
         let first = self.next_token;
-        for name in request.names {
-            let id = self.new_lock(self.hash(name), name);
+        for (name, id) in request.names.iter().zip(found) {
+            let id = id.unwrap_or_else(|| self.new_lock(self.hash(name), name));
             // As many as are needed are left.
             let token = self.take_token().unwrap_or(first);
-            let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.hold(id, request.client.0, token, ttl_ms, now);
-            self.counters.granted_at_once += 1;
+            self.grant_at_once(
+                id,
+                mode(!request.shared),
+                (owner, request.ttl_ms),
+                token,
+                now,
+            );
         }
         Some(Outcome::GrantedAll {
             first,
@@ -115,13 +150,14 @@ impl Table {
         &mut self,
         request: LockAllRequest<'_>,
         found: &[Option<u32>],
+        session: u32,
         now: Time,
     ) -> Option<Outcome> {
         let wish = Wish {
             client: request.client.0,
             ttl_ms: request.ttl_ms.unwrap_or(0),
-            exclusive: true,
-            session: NIL,
+            exclusive: !request.shared,
+            session,
         };
         let (mut leader, mut last) = (NIL, NIL);
         for (name, id) in request.names.iter().zip(found) {
@@ -145,12 +181,27 @@ impl Table {
         std::iter::successors(Some(leader), next).collect()
     }
 
-    /// Whether all locks of a group are free, and it is first in all lines.
+    /// The hold that stands in the way of a claim in the name of a session that has the lock.
+    pub(super) fn which_in_group(&self, claim: u32) -> Which {
+        let leader = self.claims[claim].leader;
+        if leader == NIL {
+            return Which::OfSession;
+        }
+        let group = self.group(leader);
+        Which::OneOf {
+            at: group.iter().take_while(|other| **other != claim).count() as u16,
+            count: group.len() as u16,
+            of_session: true,
+        }
+    }
+
+    /// Whether a group can have all of its locks, and is first in all lines.
     pub(super) fn group_is_ready(&self, leader: u32) -> bool {
         let ready = |claim: &u32| {
             let lock = &self.locks[self.claims[*claim].lock];
             let queue = self.queue(lock);
-            !lock.exclusive && queue.sharing.len == 0 && queue.waiting.head == *claim
+            let kept_out = lock.exclusive || queue.keeps_out(self.claims[*claim].exclusive);
+            !kept_out && queue.waiting.head == *claim
         };
         let claims = self.group(leader);
         claims.iter().all(ready)
@@ -158,9 +209,14 @@ impl Table {
 
     /// Ends the wait of a group that is ready: with all locks, or, if there are
     /// not enough tokens, with a refusal.
-    pub(super) fn grant_group(&mut self, leader: u32, step: &mut Step<'_>) {
+    pub(super) fn grant_group(&mut self, leader: u32, at: u64, step: &mut Step<'_>) {
         let claim = &self.claims[leader];
-        let (client, ttl_ms) = (claim.client, claim.ttl_ms);
+        let (client, ttl_ms, mode) = (claim.client, claim.ttl_ms, mode(claim.exclusive));
+        let session = claim.session;
+        let owner = match session {
+            NIL => client,
+            session => self.sessions[session].client,
+        };
         let waited_ns = step.now.0 - claim.since;
         let count = self.group(leader).len() as u64;
         let enough = self.tokens_left() >= count;
@@ -170,7 +226,7 @@ impl Table {
             for id in &locks {
                 let token = self.take_token().unwrap_or(first);
                 self.counters.waited(waited_ns);
-                self.hold(*id, client, token, ttl_ms, step.now);
+                self.give_to(*id, mode, (owner, ttl_ms), token, step.now);
             }
             Outcome::GrantedAll {
                 first,
@@ -181,6 +237,11 @@ impl Table {
             Outcome::Refused(Refusal::Tokens)
         };
         step.tell(client, outcome);
+        if session != NIL && enough {
+            for id in locks {
+                self.tell_others_of_session(id, (session, owner), at, step);
+            }
+        }
     }
 
     /// Takes a group out of all its lines; returns its locks, in the order of its

@@ -10,7 +10,7 @@ use std::iter::successors;
 use serde::{Deserialize, Serialize};
 
 use super::clients::Closing;
-use super::entries::{Claim, EntryKind, Lock, NEVER, Ref};
+use super::entries::{Claim, EntryKind, Lock, NEVER, Ref, Side};
 use super::slab::some;
 use super::{Amounts, ClientId, Counters, HashKey, SessionKey, Table, Time};
 
@@ -65,6 +65,8 @@ pub(super) struct SessionImage {
     pub(super) key: SessionKey,
     pub(super) client: u64,
     pub(super) ttl_ms: u64,
+    /// What it was opened with.
+    pub(super) text: String,
     /// The claim that is its timer, and its end; `None`: it is over.
     pub(super) heartbeat: Option<(u32, u64)>,
     /// The claims that wait in its name, in the order in which its end answers them.
@@ -92,6 +94,8 @@ pub(super) struct HolderImage {
     pub(super) client: u64,
     /// The end of the lease; `None`: the end of the client.
     pub(super) deadline: Option<u64>,
+    /// When it began, in units of [`Side`].
+    pub(super) since: u64,
 }
 
 /// A hold of a shared lock or semaphore.
@@ -193,6 +197,7 @@ impl Table {
                 key: session.key,
                 client: session.client,
                 ttl_ms: session.ttl_ms,
+                text: session.text.to_string(),
                 heartbeat: heartbeat.map(|claim| (claim, self.claims[claim].deadline)),
                 waiting: successors(some(session.waiting), next).collect(),
             }
@@ -213,6 +218,7 @@ impl Table {
                 token: lock.token,
                 client: lock.client,
                 deadline: end(lock.deadline),
+                since: self.locks.beside(place).since() >> Side::UNIT_BITS,
             }),
             places: queue.places,
             sharing: sharing
@@ -230,6 +236,7 @@ fn sharer_image(place: u32, claim: &Claim) -> SharerImage {
         token: claim.token,
         client: claim.client,
         deadline: end(claim.deadline),
+        since: claim.since >> Side::UNIT_BITS,
     };
     SharerImage { place, hold }
 }
@@ -273,6 +280,12 @@ impl TableImage {
     #[must_use]
     pub(crate) fn waiting_clients(&self) -> HashSet<u64> {
         self.waiters().map(|waiter| waiter.client).collect()
+    }
+
+    pub(super) fn holders(&self) -> impl Iterator<Item = &HolderImage> {
+        let sharing = self.locks.iter().flat_map(|lock| &lock.sharing);
+        let sole = self.locks.iter().filter_map(|lock| lock.exclusive.as_ref());
+        sharing.map(|sharer| &sharer.hold).chain(sole)
     }
 
     pub(super) fn waiters(&self) -> impl Iterator<Item = &WaiterImage> {

@@ -8,7 +8,7 @@ impl Table {
     #[inline(always)]
     pub(super) fn links(&mut self, entry: Ref) -> &mut Links {
         match entry.kind() {
-            EntryKind::Lock => self.locks.side(entry.index()),
+            EntryKind::Lock => &mut self.locks.side(entry.index()).links,
             EntryKind::Claim => &mut self.claims[entry.index()].links,
             EntryKind::Wheel => &mut self.wheel[entry.index() as usize],
             EntryKind::Client => &mut self.clients[entry.index() as usize].owned,
@@ -19,7 +19,7 @@ impl Table {
     pub(super) fn next_owned(&self, entry: Ref) -> Ref {
         match entry.kind() {
             EntryKind::Client => self.clients[entry.index() as usize].owned.next,
-            EntryKind::Lock => self.locks.beside(entry.index()).next,
+            EntryKind::Lock => self.locks.beside(entry.index()).links.next,
             _ => self.claims[entry.index()].links.next,
         }
     }

@@ -87,7 +87,8 @@ impl Table {
             return self.refuse(Refusal::Tokens);
         };
         let id = self.new_lock(hash, request.name);
-        self.grant_at_once(id, request, owner, token, now)
+        self.grant_at_once(id, request.mode, (owner, request.ttl_ms), token, now);
+        Some(Outcome::Granted(token))
     }
 
     /// Takes a lock that is still known by its name.
@@ -97,22 +98,35 @@ impl Table {
             return self.refuse(Refusal::Tokens);
         };
         let id = self.use_idle();
-        self.grant_at_once(id, request, owner, token, now)
+        self.grant_at_once(id, request.mode, (owner, request.ttl_ms), token, now);
+        Some(Outcome::Granted(token))
     }
 
     /// Gives a lock to one who has not waited.
     #[inline(always)]
-    fn grant_at_once(
+    pub(super) fn grant_at_once(
         &mut self,
         id: u32,
-        request: LockRequest<'_>,
-        owner: u64,
+        mode: Mode,
+        (owner, ttl_ms): (u64, Option<u64>),
         token: u64,
         now: Time,
-    ) -> Option<Outcome> {
+    ) {
         self.counters.granted_at_once += 1;
-        let ttl_ms = request.ttl_ms.unwrap_or(0);
-        match request.mode {
+        self.give_to(id, mode, (owner, ttl_ms.unwrap_or(0)), token, now);
+    }
+
+    /// Makes an owner a holder, with a lease of this length unless it is 0.
+    #[inline(always)]
+    pub(super) fn give_to(
+        &mut self,
+        id: u32,
+        mode: Mode,
+        (owner, ttl_ms): (u64, u64),
+        token: u64,
+        now: Time,
+    ) {
+        match mode {
             Mode::Exclusive => self.hold(id, owner, token, ttl_ms, now),
             mode => {
                 let queue = self.queue_of(id);
@@ -123,7 +137,6 @@ impl Table {
                 self.share(claim_id, token, ttl_ms, now);
             }
         }
-        Some(Outcome::Granted(token))
     }
 
     /// A lock that nobody holds yet.
@@ -173,7 +186,8 @@ impl Table {
             let Some(token) = self.take_token() else {
                 return self.refuse(Refusal::Tokens);
             };
-            return self.grant_at_once(id, request, owner, token, now);
+            self.grant_at_once(id, request.mode, (owner, request.ttl_ms), token, now);
+            return Some(Outcome::Granted(token));
         }
         if request.wait_ms == Some(0) {
             self.counters.busy += 1;

@@ -69,7 +69,7 @@ use std::collections::{HashMap, VecDeque};
 
 use accounts::{Account, Left};
 use clients::{Client, Closing};
-use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue};
+use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue, Side};
 use index::Index;
 use journal::Journal;
 use sessions::Session;
@@ -82,6 +82,7 @@ pub use hash::HashKey;
 pub use image::TableImage;
 pub(crate) use journal::{Cause, Change, Record};
 pub use restore::BadImage;
+pub(crate) use sessions::TEXT_MAX;
 pub use view::{BadCursor, Holder, OpenedSession, Waiter};
 
 /// Holds that the end of a client releases in one step; the rest follows with
@@ -102,7 +103,7 @@ pub struct Table {
     names: Index<ByName>,
     owners: Index<ByOwner>,
     tokens: Index<ByToken>,
-    locks: Slab<Lock, Links>,
+    locks: Slab<Lock, Side>,
     claims: Slab<Claim>,
     queues: Slab<Queue>,
     blocks: Slab<Block>,
@@ -130,6 +131,8 @@ pub struct Table {
     booked: bool,
     sessions: Slab<Session>,
     by_key: HashMap<SessionKey, u32>,
+    /// Bytes of the texts of sessions.
+    text_bytes: usize,
     /// Slots of closed clients that still own something.
     closing: Vec<Closing>,
     /// Locks whose lines groups have left in this step.
@@ -196,7 +199,7 @@ events! {
     Cancel(client), Cancel => (), |table, step| table.cancel(client, step);
     _, CancelAll => (), |table, step| table.cancel_all(step);
     Close(client), Close => (), |table, step| table.close(client, step);
-    open, OpenSession => Result<(), Refusal>, |table, step| table.open_session(open, step.now);
+    open, OpenSession<'_> => Result<(), Refusal>, |table, step| table.open_session(open, step.now);
     RenewSession(key), RenewSession => bool, |table, step| table.renew_session(key, step.now);
     CloseSession(key), CloseSession => bool, |table, step| table.close_session(key, step);
     CloseSessionsOf(account), CloseSessionsOf => u32,
@@ -243,6 +246,7 @@ impl Table {
             booked: false,
             sessions: Slab::new(),
             by_key: HashMap::new(),
+            text_bytes: 0,
             closing: Vec::new(),
             unserved: Vec::new(),
             partly: VecDeque::new(),

@@ -34,6 +34,9 @@ enum Act {
         names: Vec<usize>,
         ttl: Option<u64>,
         wait: Option<u64>,
+        shared: bool,
+        /// One of the latest.
+        session: Option<usize>,
     },
     Unlock {
         who: usize,
@@ -72,8 +75,14 @@ fn act() -> impl Strategy<Value = Act> {
         names
     });
     prop_oneof![
-        3 => (who.clone(), several, ttl.clone(), wait.clone()).prop_map(
-            |(who, names, ttl, wait)| Act::LockAll { who, names, ttl, wait }),
+        4 => (
+            who.clone(), several, ttl.clone(), wait.clone(), 0..3u8,
+            proptest::option::of(session.clone()),
+        ).prop_map(
+            |(who, names, ttl, wait, dice, session)| {
+                let ttl = ttl.filter(|_| session.is_none());
+                Act::LockAll { who, names, ttl, wait, shared: dice == 0, session }
+            }),
         8 => (who.clone(), name.clone(), ttl, wait.clone(), 0..20u8).prop_map(
             |(who, name, ttl, wait, dice)| {
                 Act::Lock { who, name, ttl, wait, mode: mode(name, dice), session: None }
@@ -189,7 +198,8 @@ impl Pair {
             Act::OpenSession { ttl } => {
                 self.sessions += 1;
                 let (key, ttl_ms) = (self.session(0), ttl);
-                self.both(OpenSession { key, ttl_ms }, |naive, _| {
+                let text = "";
+                self.both(OpenSession { key, ttl_ms, text }, |naive, _| {
                     naive.sessions.insert(key.id, (ttl, now.after_ms(ttl)));
                     Ok(())
                 })
@@ -217,13 +227,18 @@ impl Pair {
                 ref names,
                 ttl,
                 wait,
+                shared,
+                session,
             } => {
+                let key = session.map(|back| self.session(back));
                 let names: Vec<&[u8]> = names.iter().map(|name| NAMES[*name]).collect();
                 let request = LockAllRequest {
                     client: self.people[who],
                     names: &names,
                     ttl_ms: ttl,
                     wait_ms: wait,
+                    shared,
+                    session: key.as_ref(),
                 };
                 self.both_grant(request, request.client, |naive| {
                     naive.lock_all(request, now)

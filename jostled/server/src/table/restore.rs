@@ -12,9 +12,9 @@ use std::collections::HashSet;
 
 use super::accounts::{Account, Left};
 use super::clients::Client;
-use super::entries::{Claim, ClaimState, EntryKind, Links, Lock, NEVER, Ref};
+use super::entries::{Claim, ClaimState, EntryKind, Links, Lock, NEVER, Ref, Side};
 use super::image::{ClientImage, HoldRef, HolderImage, LockImage, SessionImage};
-use super::sessions::Session;
+use super::sessions::{Session, TEXT_MAX};
 use super::slab::Slab;
 use super::timers::Timers;
 use super::{Amounts, ClientId, Limits, Table, TableImage};
@@ -48,8 +48,11 @@ impl Table {
             image.tokens_end
         );
         let times = image.waiters().map(|waiter| waiter.since);
+        let units = (image.at >> Side::UNIT_BITS).min(Side::UNITS_MAX);
+        let begun = image.holders().all(|holder| holder.since <= units);
         let mut times = times.chain(image.closing.iter().map(|found| found.at));
-        let past = image.tick <= Timers::tick_of(image.at) && times.all(|time| time <= image.at);
+        let past =
+            begun && image.tick <= Timers::tick_of(image.at) && times.all(|time| time <= image.at);
         ensure!(past, "something has happened in the future");
         ensure!(image.counters.are_plausible(), "a counter is out of range");
         let mut table = Self::new(limits, image.key, image.next_token);
@@ -103,7 +106,7 @@ impl Table {
             ordered(&locks) && ordered(&sessions),
             "its places are out of order, or one is taken twice"
         );
-        let bytes = last[0].map_or(0, Slab::<Lock, Links>::bytes_up_to)
+        let bytes = last[0].map_or(0, Slab::<Lock, Side>::bytes_up_to)
             + last[1].map_or(0, Slab::<Claim>::bytes_up_to)
             + last[2].map_or(0, Slab::<Session>::bytes_up_to);
         ensure!(
@@ -216,12 +219,13 @@ impl Table {
             "a session is both open and over"
         );
         ensure!(
-            usize::from(image.key.user) < self.accounts.len(),
-            "a session has no account"
+            usize::from(image.key.user) < self.accounts.len() && image.text.len() <= TEXT_MAX,
+            "a session has no account, or too long a text"
         );
         self.book_session(image.key.user, true);
         let record = &mut self.sessions[image.place];
         (record.key, record.client, record.ttl_ms) = (image.key, image.client, image.ttl_ms);
+        self.name_session(image.place, &image.text);
         if let Some((claim, deadline)) = image.heartbeat {
             ensure!(deadline != NEVER, "a session never ends");
             let sole = self.begin_heartbeat(image.place, claim, deadline);
@@ -261,6 +265,7 @@ impl Table {
             let lock = &mut self.locks[id];
             (lock.token, lock.client) = (holder.token, holder.client);
             lock.exclusive = true;
+            self.locks.side(id).begin(holder.since << Side::UNIT_BITS);
             self.restore_hold(Ref::new(EntryKind::Lock, id), holder);
         }
         if !image.sharing.is_empty() || !image.waiting.is_empty() {
@@ -331,11 +336,7 @@ impl Table {
             "{owned} holds are owned, and {} are no leases",
             self.held - self.leases
         );
-        let sharing = image.locks.iter().flat_map(|lock| &lock.sharing);
-        let sharing = sharing.map(|sharer| sharer.hold.token);
-        let locks = image.locks.iter();
-        let sole = locks.filter_map(|lock| lock.exclusive.as_ref());
-        let mut tokens: Vec<u64> = sharing.chain(sole.map(|holder| holder.token)).collect();
+        let mut tokens: Vec<u64> = image.holders().map(|holder| holder.token).collect();
         tokens.sort_unstable();
         let unique = tokens.is_sorted_by(|one, next| one < next);
         ensure!(unique, "two holds have one token");

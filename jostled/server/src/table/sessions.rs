@@ -9,9 +9,14 @@ use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::{NIL, Slot};
 use super::{OpenSession, Outcome, RELEASES_PER_STEP, Refusal, SessionKey, Step, Table, Time};
 
+/// Bytes of the longest text.
+pub(crate) const TEXT_MAX: usize = 255;
+
 /// A session that is open, or whose holds are being released.
 pub(crate) struct Session {
     pub(super) key: SessionKey,
+    /// Who opened it, in its own words.
+    pub(super) text: Box<str>,
     /// The client that its locks are booked to.
     pub(super) client: u64,
     pub(super) ttl_ms: u64,
@@ -27,6 +32,7 @@ impl Slot for Session {
     fn vacant() -> Self {
         Self {
             key: SessionKey { user: 0, id: 0 },
+            text: Box::default(),
             client: 0,
             ttl_ms: 0,
             heartbeat: NIL,
@@ -43,8 +49,8 @@ impl Slot for Session {
 
 impl Table {
     #[cold]
-    pub(super) fn open_session(&mut self, open: OpenSession, now: Time) -> Result<(), Refusal> {
-        let OpenSession { key, ttl_ms } = open;
+    pub(super) fn open_session(&mut self, open: OpenSession<'_>, now: Time) -> Result<(), Refusal> {
+        let OpenSession { key, ttl_ms, text } = open;
         let many = self.sessions.live() >= self.limits.sessions;
         if many || self.by_key.contains_key(&key) {
             return self.refuse_session(Refusal::Sessions);
@@ -52,7 +58,7 @@ impl Table {
         if let Some(refusal) = self.over_sessions(key.user) {
             return self.refuse_session(refusal);
         }
-        if self.lacks_room(self.claims.growth() + self.sessions.growth()) {
+        if self.lacks_room(self.claims.growth() + self.sessions.growth() + text.len()) {
             return self.refuse_session(Refusal::Memory);
         }
         let Some(client) = self.take_client() else {
@@ -64,14 +70,30 @@ impl Table {
         let session = self.sessions.take();
         let record = &mut self.sessions[session];
         (record.key, record.client, record.ttl_ms) = (key, client.0, ttl_ms);
+        self.name_session(session, text);
         self.begin_heartbeat(session, heartbeat, now.after_ms(ttl_ms));
         Ok(())
+    }
+
+    pub(super) fn name_session(&mut self, session: u32, text: &str) {
+        let before = std::mem::replace(&mut self.sessions[session].text, text.into());
+        self.text_bytes = self.text_bytes + text.len() - before.len();
+    }
+
+    /// What a session was opened with; empty for a client that is none.
+    pub(crate) fn session_text(&self, client: super::ClientId) -> &str {
+        let found = self.clients.get(client.slot());
+        match found.filter(|found| found.id == client.0 && found.session != NIL) {
+            Some(found) => &self.sessions[found.session].text,
+            None => "",
+        }
     }
 
     /// Lets a session be open until a deadline; false: there is one with its key.
     pub(super) fn begin_heartbeat(&mut self, session: u32, heartbeat: u32, deadline: u64) -> bool {
         let record = &mut self.sessions[session];
         record.heartbeat = heartbeat;
+        self.clients[super::ClientId(record.client).slot()].session = session;
         let claim = &mut self.claims[heartbeat];
         claim.state = ClaimState::Heartbeat;
         (claim.client, claim.session) = (record.client, session);
@@ -180,8 +202,7 @@ impl Table {
     /// Ends a wait for a session that is over; the lock's line is to be served.
     pub(super) fn turn_away(&mut self, claim: u32, step: &mut Step<'_>) {
         let client = self.claims[claim].client;
-        self.end_wait(claim);
-        self.counters.waits_without_session += 1;
+        self.counters.waits_without_session += self.give_up(claim);
         step.tell(client, Outcome::NoSession);
     }
 

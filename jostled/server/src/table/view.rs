@@ -3,9 +3,9 @@
 use std::iter::successors;
 
 use super::accounts::Left;
-use super::entries::{Claim, ClaimState, EntryKind, Lock, NEVER, Ref};
-use super::slab::NIL;
-use super::{ClientId, Counters, Mode, Table, Time};
+use super::entries::{Claim, ClaimState, EntryKind, NEVER, Ref};
+use super::slab::{NIL, some};
+use super::{ClientId, Counters, Mode, SessionKey, Table, Time};
 
 /// A holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Holder {
     pub mode: Mode,
     /// The end of the lease; `None`: the end of the client.
     pub expires: Option<Time>,
+    /// When the hold began.
+    pub since: Time,
 }
 
 /// A waiter for a lock.
@@ -25,6 +27,8 @@ pub struct Holder {
 pub struct Waiter {
     /// The client that waits.
     pub client: ClientId,
+    /// The client or session that is to own the lock.
+    pub owner: ClientId,
     /// Alone or shared.
     pub mode: Mode,
     /// The lease that is wanted, in milliseconds.
@@ -37,7 +41,9 @@ pub struct Waiter {
 
 /// A session that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenedSession {
+pub struct OpenedSession<'t> {
+    /// What it was opened with.
+    pub text: &'t str,
     /// The account that has opened it.
     pub account: u16,
     /// Its time to live, in milliseconds.
@@ -59,15 +65,6 @@ const HOLDS_COUNTED: usize = 1000;
 
 /// Where a walk over holds, after all locks, comes to claims: an index behind this.
 const CLAIMS: u64 = 1 << 32;
-
-fn sole_holder(lock: &Lock) -> Option<Holder> {
-    lock.exclusive.then_some(Holder {
-        client: ClientId(lock.client),
-        token: lock.token,
-        mode: Mode::Exclusive,
-        expires: time(lock.deadline),
-    })
-}
 
 fn time(deadline: u64) -> Option<Time> {
     (deadline != NEVER).then_some(Time(deadline))
@@ -108,14 +105,22 @@ impl Table {
     /// The holders of a lock, in the order of their grants. Empty: it is free.
     pub fn holders(&self, name: &[u8]) -> impl Iterator<Item = Holder> {
         let id = self.find(self.hash(name), name);
-        id.into_iter()
-            .flat_map(|id| self.holders_of(&self.locks[id]))
+        id.into_iter().flat_map(|id| {
+            let sharers = self.line(self.queue(&self.locks[id]).sharing.head);
+            let sharers = sharers.map(|(_, claim)| self.sharer(claim));
+            self.sole_holder(id).into_iter().chain(sharers)
+        })
     }
 
-    fn holders_of(&self, lock: &Lock) -> impl Iterator<Item = Holder> {
-        let sharers = self.line(self.queue(lock).sharing.head);
-        let sharers = sharers.map(|(_, claim)| self.sharer(claim));
-        sole_holder(lock).into_iter().chain(sharers)
+    fn sole_holder(&self, id: u32) -> Option<Holder> {
+        let lock = &self.locks[id];
+        (lock.used && lock.exclusive).then(|| Holder {
+            client: ClientId(lock.client),
+            token: lock.token,
+            mode: Mode::Exclusive,
+            expires: time(lock.deadline),
+            since: Time(self.locks.beside(id).since()),
+        })
     }
 
     fn sharer(&self, claim: &Claim) -> Holder {
@@ -124,6 +129,7 @@ impl Table {
             token: claim.token,
             mode: self.queue(&self.locks[claim.lock]).shared_mode(),
             expires: time(claim.deadline),
+            since: Time(claim.since),
         }
     }
 
@@ -135,9 +141,47 @@ impl Table {
             .map(|(_, claim)| self.waiter(claim))
     }
 
+    /// The place in a lock's line of a session's first request for it, or of a client's: 1 is
+    /// the next one. Beyond `most` it is `most + 1`. `None`: it does not wait for the lock.
+    pub(crate) fn place(
+        &self,
+        name: &[u8],
+        of: Result<&SessionKey, ClientId>,
+        now: Time,
+        most: u32,
+    ) -> Option<u32> {
+        let id = self.find(self.hash(name), name)?;
+        let (first, next): (u32, fn(&Claim) -> u32) = match of {
+            Ok(key) => {
+                let session = self.live_session(key, now)?;
+                (self.sessions[session].waiting, |claim| {
+                    claim.next_in_session
+                })
+            }
+            Err(client) => {
+                let found = self.clients.get(client.slot())?;
+                let waits = found.id == client.0;
+                (if waits { found.waiting } else { NIL }, |claim| {
+                    claim.next_in_group
+                })
+            }
+        };
+        let step = |at: &u32| some(next(&self.claims[*at]));
+        // A session's list has the latest first.
+        let mine = successors(some(first), step)
+            .filter(|at| self.claims[*at].lock == id)
+            .last()?;
+        let before = successors(Some(mine), |at| some(self.claims[*at].prev));
+        Some(before.take(most as usize + 1).count() as u32)
+    }
+
     fn waiter(&self, claim: &Claim) -> Waiter {
         Waiter {
             client: ClientId(claim.client),
+            owner: ClientId(match claim.session {
+                NIL => claim.client,
+                session => self.sessions[session].client,
+            }),
             mode: match claim.exclusive {
                 true => Mode::Exclusive,
                 false => self.queue(&self.locks[claim.lock]).shared_mode(),
@@ -176,8 +220,7 @@ impl Table {
                 let shares = claim.state == ClaimState::Sharing;
                 shares.then(|| (&self.locks[claim.lock], self.sharer(claim)))
             } else if let Some(lock) = self.locks.get(at as u32) {
-                let holder = sole_holder(lock).filter(|_| lock.used);
-                holder.map(|holder| (lock, holder))
+                self.sole_holder(at as u32).map(|holder| (lock, holder))
             } else {
                 at = CLAIMS;
                 continue;
@@ -226,11 +269,11 @@ impl Table {
     ///
     /// # Errors
     /// [`BadCursor`].
-    pub(crate) fn walk_sessions(
-        &self,
+    pub(crate) fn walk_sessions<'t>(
+        &'t self,
         cursor: u64,
         mut budget: u64,
-        mut visit: impl FnMut(OpenedSession) -> u64,
+        mut visit: impl FnMut(OpenedSession<'t>) -> u64,
     ) -> Result<Option<u64>, BadCursor> {
         let mut place = u32::try_from(cursor).map_err(|_| BadCursor)?;
         while budget > 0 {
@@ -244,6 +287,7 @@ impl Table {
                 let holds = successors(next(&head), next).take(HOLDS_COUNTED).count() as u32;
                 budget = budget.saturating_sub(holds.into());
                 let found = OpenedSession {
+                    text: &session.text,
                     account: session.key.user,
                     ttl_ms: session.ttl_ms,
                     ends: Time(self.claims[session.heartbeat].deadline),
@@ -324,6 +368,7 @@ impl Table {
             + self.owners.bytes()
             + self.tokens.bytes()
             + self.sessions.bytes()
+            + self.text_bytes
             + self.left.capacity() * size_of::<(u64, Left, u8)>()
     }
 }

@@ -16,8 +16,9 @@ fn ms_left(end: Option<Time>, now: Time) -> i64 {
     end.map_or(-1, |end| end.ms_from(now) as i64)
 }
 
-/// The client's number, address and name; the last two are empty if it is gone.
-fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
+/// The client's number, address and name; the last two are empty if it is gone. Without a
+/// name, the text of the session that owns the lock.
+fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId, owner: ClientId) {
     let own = call.conn.id == client;
     let conn = if own {
         Some(&*call.conn)
@@ -25,9 +26,12 @@ fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
         server.conn(client)
     };
     let address = conn.map(Conn::address).unwrap_or_default();
-    let name = conn
+    let mut name = conn
         .map(|conn| conn.profile.name.clone())
         .unwrap_or_default();
+    if name.is_empty() {
+        name = server.table.session_text(owner).into();
+    }
     call.number("client", client.number() as i64);
     call.texts(&[("address", address.as_bytes()), ("name", &name)]);
 }
@@ -38,12 +42,13 @@ fn write_mode(call: &mut Call<'_>, mode: Mode) {
     call.number("of", mode.places().into());
 }
 
-/// The fields of a holder; 7 pairs.
+/// The fields of a holder; 8 pairs.
 fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
     call.number("token", holder.token as i64);
     write_mode(call, holder.mode);
     call.number("ttl-ms", ms_left(holder.expires, call.now));
-    write_client(server, call, holder.client);
+    call.number("held-ms", holder.since.ms_until(call.now) as i64);
+    write_client(server, call, holder.client, holder.client);
 }
 
 pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
@@ -51,7 +56,7 @@ pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
     let holders: Vec<Holder> = holders.take(SHOWN_MAX).collect();
     call.reply().array(holders.len());
     for holder in &holders {
-        call.reply().map(7);
+        call.reply().map(8);
         write_holder(server, &mut call, holder);
     }
 }
@@ -121,7 +126,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     }
     call.reply().array(found.len());
     for (name, holder) in &found {
-        call.reply().map(8);
+        call.reply().map(9);
         call.texts(&[("lock", name)]);
         write_holder(server, &mut call, holder);
     }
@@ -167,13 +172,12 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
 fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
     call.reply().array(waiters.len());
     for waiter in waiters {
-        let waited_ms = (call.now.0 - waiter.since.0) / 1_000_000;
         call.reply().map(8);
         write_mode(call, waiter.mode);
-        call.number("waited-ms", waited_ms as i64);
+        call.number("waited-ms", waiter.since.ms_until(call.now) as i64);
         call.number("wait-ms", ms_left(waiter.until, call.now));
         call.number("ttl-ms", waiter.ttl_ms.map_or(-1, |ms| ms as i64));
-        write_client(server, call, waiter.client);
+        write_client(server, call, waiter.client, waiter.owner);
     }
 }
 

@@ -136,9 +136,7 @@ pub(super) fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patienc
     }
     let mut wait_ms = patience.wait_ms(&options);
     let session = options.session.as_ref();
-    let of_session = || Some(server.table.session_ttl_ms(session?, call.now)?.0);
-    let lease_ms = options.ttl_ms.or_else(of_session);
-    if !server.may_grant_now(&mut call, lease_ms, &mut wait_ms) {
+    if !server.may_grant_now(&mut call, &options, &mut wait_ms) {
         return;
     }
     let request = LockRequest {
@@ -196,8 +194,8 @@ fn names_and_options<'a>(
     }
     let mut options = Options::default();
     read_options(call, true, 2 + count, server, &mut options)?;
-    if options.shared || options.places.is_some() || options.session.is_some() {
-        return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION".into());
+    if options.places.is_some() {
+        return Err("ERR LOCKALL takes no places: no OF".into());
     }
     Ok((names, options))
 }
@@ -212,7 +210,7 @@ pub(super) fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Pat
         Err(text) => return call.error(&text),
     };
     let mut wait_ms = patience.wait_ms(&options);
-    if !server.may_grant_now(&mut call, options.ttl_ms, &mut wait_ms) {
+    if !server.may_grant_now(&mut call, &options, &mut wait_ms) {
         return;
     }
     let request = LockAllRequest {
@@ -220,9 +218,12 @@ pub(super) fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Pat
         names: &names,
         ttl_ms: options.ttl_ms,
         wait_ms,
+        shared: options.shared,
+        session: options.session.as_ref(),
     };
     let outcome = server.step(request, call.now);
-    let leased = request.ttl_ms.map_or(&[][..], |_| &names);
+    let outlives = request.ttl_ms.is_some() || request.session.is_some();
+    let leased = if outlives { &names[..] } else { &[] };
     conclude(server, call, &outcome, leased);
 }
 
@@ -299,12 +300,15 @@ impl Server {
     fn may_grant_now(
         &mut self,
         call: &mut Call<'_>,
-        ttl_ms: Option<u64>,
+        options: &Options,
         wait_ms: &mut Option<u64>,
     ) -> bool {
         if self.leases.from.is_some() && !self.has_waited(call, wait_ms) {
             return false;
         }
+        let session = options.session.as_ref();
+        let of_session = || Some(self.table.session_ttl_ms(session?, call.now)?.0);
+        let ttl_ms = options.ttl_ms.or_else(of_session);
         ttl_ms.is_none_or(|ttl_ms| self.leases_for(call, ttl_ms))
     }
 

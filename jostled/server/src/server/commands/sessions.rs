@@ -1,13 +1,16 @@
 //! SESSION: one heartbeat for many locks.
 
+use jostle_resp::parse_u64;
+
 use super::call::Call;
-use super::pages::{Paging, WALK_AT_ONCE, cost};
+use super::pages::{Paging, SHOWN_MAX, WALK_AT_ONCE, cost};
 use crate::log::Value;
 use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::replies::NO_SESSION;
 use crate::table::{
-    BadCursor, CloseSession, CloseSessionsOf, OpenSession, RenewSession, SessionKey,
+    BadCursor, ClientId, CloseSession, CloseSessionsOf, OpenSession, RenewSession, SessionKey,
+    TEXT_MAX,
 };
 
 /// Hexadecimal digits of a session's id.
@@ -26,7 +29,7 @@ pub(super) fn key(conn: &Conn, digits: &[u8]) -> Option<SessionKey> {
 pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
     let subcommand = call.arg(1).to_ascii_uppercase();
     match (&subcommand[..], call.args.len()) {
-        (b"OPEN", 4) if call.arg(2).eq_ignore_ascii_case(b"TTL") => open(server, call),
+        (b"OPEN", 4 | 6) if call.arg(2).eq_ignore_ascii_case(b"TTL") => open(server, call),
         (b"LIST", _) => list(server, call),
         (b"CLOSE", 4) if call.arg(2).eq_ignore_ascii_case(b"USER") => close_all(server, call),
         (b"RENEW" | b"CLOSE", 3) => {
@@ -87,8 +90,8 @@ fn list(server: &mut Server, mut call: Call<'_>) {
     call.reply().array(found.len());
     for (user, session) in found {
         let left_ms = session.ends.ms_from(call.now);
-        call.reply().map(5);
-        call.texts(&[("user", user.as_bytes())]);
+        call.reply().map(6);
+        call.texts(&[("user", user.as_bytes()), ("as", session.text.as_bytes())]);
         call.number("ttl-ms", session.ttl_ms as i64);
         call.number("left-ms", left_ms as i64);
         call.number("holds", session.holds.into());
@@ -118,6 +121,38 @@ fn random_id() -> Option<u128> {
     (length.ok()? == bytes.len()).then(|| u128::from_ne_bytes(bytes))
 }
 
+/// The text behind AS; people read it on terminals.
+fn text<'a>(call: &Call<'a>) -> Option<&'a str> {
+    if call.args.len() > 4 && !call.arg(4).eq_ignore_ascii_case(b"AS") {
+        return None;
+    }
+    let text = std::str::from_utf8(call.arg(5)).ok()?;
+    (text.len() <= TEXT_MAX && !text.contains(char::is_control)).then_some(text)
+}
+
+/// A client's own place in a line: that of a session, or of a connection of its user.
+pub(super) fn place(server: &mut Server, mut call: Call<'_>) {
+    let of = if call.arg(2).eq_ignore_ascii_case(b"SESSION") {
+        key(call.conn, call.arg(3)).map(Ok)
+    } else if call.arg(2).eq_ignore_ascii_case(b"ID") {
+        let client = parse_u64(call.arg(3)).map(ClientId::from_number);
+        let own = |client: &ClientId| {
+            let conn = server.conn(*client);
+            conn.is_some_and(|conn| conn.user_number() == call.conn.user_number())
+        };
+        client.filter(own).map(Err)
+    } else {
+        return call.error(&call.wrong_word(2));
+    };
+    let of = of.as_ref().map(|of| of.as_ref().map_err(|client| *client));
+    let most = SHOWN_MAX as u32;
+    let place = of.and_then(|of| server.table.place(call.arg(1), of, call.now, most));
+    match place {
+        Some(place) => call.reply().integer(place.into()),
+        None => call.reply().nil(),
+    }
+}
+
 fn open(server: &mut Server, mut call: Call<'_>) {
     let Some(ttl_ms) = server.ttl(&mut call, 3) else {
         return;
@@ -125,9 +160,17 @@ fn open(server: &mut Server, mut call: Call<'_>) {
     let Some(id) = random_id() else {
         return call.error("ERR the system has no random bits yet: try again");
     };
+    let Some(text) = text(&call) else {
+        return call
+            .error("ERR AS is followed by at most 255 bytes of text without control characters");
+    };
     let user = call.conn.user_number();
-    let key = SessionKey { user, id };
-    match server.step(OpenSession { key, ttl_ms }, call.now) {
+    let open = OpenSession {
+        key: SessionKey { user, id },
+        ttl_ms,
+        text,
+    };
+    match server.step(open, call.now) {
         Err(refusal) => server.refuse(call.reply(), refusal),
         Ok(()) => call.reply().bulk(format!("{id:032x}").as_bytes()),
     }

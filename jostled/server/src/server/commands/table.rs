@@ -171,14 +171,18 @@ commands! {
         ""
         "Executes what was queued since MULTI; a LOCK within does not wait."
     LockAll "LOCKALL" (3, ANY) Lock Counted Plain locks::lock_all;
-        "count name [name ...] [TTL ms] [WAIT ms]"
+        "count name [name ...] [TTL ms | SESSION id] [WAIT ms] [SHARED]"
         "Acquires several locks in one step, waiting in all their lines if need be; returns \
          their tokens, or nil."
     Session "SESSION" (2, 8) Lock None Plain sessions::session;
-        "OPEN TTL ms | RENEW id | CLOSE id | CLOSE USER user | LIST [CURSOR c [MATCH pattern] \
+        "OPEN TTL ms [AS text] | RENEW id | CLOSE id | CLOSE USER user | LIST [CURSOR c [MATCH pattern] \
          [COUNT n]]"
         "Opens, renews or ends a session, which owns the locks that LOCK takes in its name; ends \
          those of a user, or lists all."
+    Place "PLACE" (4, 4) Lock First Alone sessions::place;
+        "name SESSION id | ID client"
+        "A session's, or a connection's, own place in the line for a lock: 1 is the next one; nil \
+         if it does not wait."
     Acl "ACL" (2, 8) Subcommand None Alone acl::acl;
         "WHOAMI | LIST [CURSOR c [MATCH pattern] [COUNT n]] | LOAD"
         "Names this connection's user, lists all, reads the users file again."

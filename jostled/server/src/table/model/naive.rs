@@ -112,11 +112,13 @@ impl Naive {
         self.sessions.remove(&session);
         for lock in self.locks.values_mut() {
             lock.holds.retain(|hold| hold.client != owner(session));
-            for wait in lock
-                .waits
-                .extract_if(.., |wait| wait.session == Some(session))
-            {
-                told.push((wait.client, Notice::NoSession));
+            let its = |wait: &mut Wait| wait.session == Some(session);
+            for wait in lock.waits.extract_if(.., its) {
+                // Once, in however many lines it stood.
+                let end = (wait.client, Notice::NoSession);
+                if !told.contains(&end) {
+                    told.push(end);
+                }
             }
         }
     }
@@ -127,17 +129,16 @@ impl Naive {
         let Some(first) = lock.waits.first() else {
             return false;
         };
-        let free = |lock: &NaiveLock| lock.holds.is_empty();
-        if !first.group.is_empty() {
-            return first.group.iter().all(|name| {
-                let lock = &self.locks[name];
-                let head = lock.waits.first();
-                free(lock) && head.is_some_and(|wait| wait.client == first.client)
-            });
-        }
-        let sharing = lock.holds.iter().all(|hold| hold.shared);
-        let place = lock.places == 1 || lock.holds.len() < lock.places.into();
-        free(lock) || (sharing && first.shared && place)
+        let can_have = |lock: &NaiveLock| {
+            let sharing = lock.holds.iter().all(|hold| hold.shared);
+            let place = lock.places == 1 || lock.holds.len() < lock.places.into();
+            lock.holds.is_empty() || (sharing && first.shared && place)
+        };
+        first.group.iter().all(|name| {
+            let lock = &self.locks[name];
+            let head = lock.waits.first();
+            can_have(lock) && head.is_some_and(|wait| wait.client == first.client)
+        }) && can_have(lock)
     }
 
     pub(super) fn serve(&mut self, now: Time, told: &mut Notices) {
@@ -155,11 +156,6 @@ impl Naive {
             for (order, name) in names.iter().enumerate() {
                 let lock = self.locks.get_mut(name).unwrap();
                 let wait = lock.waits.remove(0);
-                let same =
-                    |other: &mut Wait| other.session.is_some() && other.session == wait.session;
-                for other in lock.waits.extract_if(.., same) {
-                    told.push((other.client, Notice::AlreadyHeld));
-                }
                 lock.holds.push(Hold {
                     by: wait.client,
                     client: wait.session.map_or(wait.client, owner),
@@ -169,6 +165,15 @@ impl Naive {
                     deadline: wait.ttl_ms.map(|ttl| now.after_ms(ttl)),
                 });
             }
+            // What else waits in its session's name for one of them waits no more, for none.
+            let waits = names.iter().flat_map(|name| &self.locks[name].waits);
+            let same = waits.filter(|wait| wait.session.is_some() && wait.session == first.session);
+            let others: std::collections::BTreeSet<ClientId> =
+                same.map(|wait| wait.client).collect();
+            for other in others {
+                told.push((other, Notice::AlreadyHeld));
+                self.leave(other, false);
+            }
         }
         self.locks
             .retain(|_, lock| !lock.holds.is_empty() || !lock.waits.is_empty());
@@ -177,6 +182,11 @@ impl Naive {
     /// As [`Naive::lock`], of several.
     pub(super) fn lock_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Option<Outcome> {
         let (client, names) = (request.client, request.names);
+        let session = request.session.map(|key| key.id);
+        if session.is_some_and(|session| !self.sessions.contains_key(&session)) {
+            return Some(Outcome::NoSession);
+        }
+        let owned_by = session.map_or(client, owner);
         for (at, name) in (0..).zip(names) {
             let Some(lock) = self.locks.get(*name) else {
                 continue;
@@ -185,12 +195,21 @@ impl Naive {
             if lock.places != 1 {
                 return Some(Outcome::Refused(Refusal::Places(lock.places)));
             }
-            if let Some(hold) = holds.find(|hold| hold.is_owned_by(client)) {
-                let count = names.len() as u16;
-                return hold.already_held(lock.places, Which::OneOf { at, count });
+            if let Some(hold) = holds.find(|hold| hold.is_owned_by(owned_by)) {
+                let which = Which::OneOf {
+                    at,
+                    count: names.len() as u16,
+                    of_session: session.is_some(),
+                };
+                return hold.already_held(lock.places, which);
             }
         }
-        let free = names.iter().all(|name| !self.locks.contains_key(*name));
+        let free = names.iter().all(|name| {
+            self.locks.get(*name).is_none_or(|lock| {
+                let mut holds = lock.holds.iter();
+                lock.waits.is_empty() && holds.all(|hold| hold.shared && request.shared)
+            })
+        });
         if !free && request.wait_ms == Some(0) {
             return Some(Outcome::TimedOut);
         }
@@ -200,18 +219,18 @@ impl Naive {
             if free {
                 lock.holds.push(Hold {
                     by: client,
-                    client,
+                    client: owned_by,
                     token: 0,
                     order,
-                    shared: false,
+                    shared: request.shared,
                     deadline: request.ttl_ms.map(|ttl| now.after_ms(ttl)),
                 });
             } else {
                 lock.waits.push(Wait {
                     client,
                     group: names.iter().map(|name| name.to_vec()).collect(),
-                    session: None,
-                    shared: false,
+                    session,
+                    shared: request.shared,
                     ttl_ms: request.ttl_ms,
                     deadline: request.wait_ms.map(|wait| now.after_ms(wait)),
                 });

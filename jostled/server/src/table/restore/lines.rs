@@ -1,6 +1,6 @@
 //! Lines of an image: the sharers of a lock and its waiters.
 
-use super::super::entries::{ClaimState, EntryKind, NEVER, Ref};
+use super::super::entries::{ClaimState, EntryKind, NEVER, Ref, Side};
 use super::super::image::{LockImage, SessionImage, SharerImage, WaiterImage};
 use super::super::lines::Wish;
 use super::super::slab::NIL;
@@ -12,6 +12,7 @@ impl Table {
         self.check_holder(&image.hold)?;
         let claim = &mut self.claims[image.place];
         (claim.client, claim.lock) = (image.hold.client, id);
+        claim.since = image.hold.since << Side::UNIT_BITS;
         self.enter_sharers(image.place, image.hold.token);
         self.restore_hold(Ref::new(EntryKind::Claim, image.place), &image.hold);
         Ok(())
@@ -25,7 +26,6 @@ impl Table {
         let sound = open
             && image.deadline != Some(NEVER)
             && !(follows && image.deadline.is_some())
-            && (image.leader.is_none() || image.exclusive && image.session.is_none())
             && (image.leader.is_some() || image.next_in_group.is_none())
             && (image.session.is_none() || image.ttl_ms == 0);
         ensure!(
@@ -76,9 +76,11 @@ impl Table {
             let mut locks = Vec::new();
             let mut at = leader.place;
             while at != NIL {
+                let session = leader.session.unwrap_or(NIL);
                 let claim = self.claims.get(at).filter(|claim| {
                     (claim.state, claim.leader, claim.client)
                         == (ClaimState::Waiting, leader.place, leader.client)
+                        && (claim.session, claim.exclusive) == (session, leader.exclusive)
                 });
                 reached += 1;
                 let Some(claim) = claim.filter(|_| reached <= grouped) else {

@@ -30,7 +30,13 @@ fn busy() -> Table {
         step!(Enlist { client, account });
     }
     let key = SessionKey { user: 1, id: 7 };
-    step!(OpenSession { key, ttl_ms: 9000 }).unwrap();
+    let text = "me";
+    step!(OpenSession {
+        key,
+        ttl_ms: 9000,
+        text
+    })
+    .unwrap();
     let long = "a name that does not fit into its lock";
     let rows: [(usize, &str, Option<u64>, Mode, bool); 13] = [
         (0, "sole", None, Mode::Exclusive, false),
@@ -62,6 +68,8 @@ fn busy() -> Table {
         names: &[b"shared", b"reserved", long.as_bytes()],
         ttl_ms: None,
         wait_ms: Some(9000),
+        shared: false,
+        session: Some(&key),
     });
     let many = 2 * RELEASES_PER_STEP;
     for number in 0..many {

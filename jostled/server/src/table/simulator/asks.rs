@@ -112,7 +112,14 @@ impl Play {
                 names.push(name);
             }
         }
-        let ttl_ms = self.dice.percent(60).then(|| self.dice.pick(&ms));
+        let session = match self.dice.below(10) {
+            0..2 => self.waiting_one(names[0]).or_else(|| self.open_one()),
+            2..4 => self.open_one(),
+            _ => None,
+        };
+        let leased = session.is_none() && self.dice.percent(60);
+        let ttl_ms = leased.then(|| self.dice.pick(&ms));
+        let shared = self.dice.percent(self.world.shared_percent / 2);
         let wait_ms = match self.dice.below(10) {
             0..3 => None,
             3..5 => Some(0),
@@ -120,14 +127,26 @@ impl Play {
         };
         let texts: Vec<Vec<u8>> = names.iter().map(|name| bytes_of(*name)).collect();
         let texts: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
+        let session_key = session.map(key);
         let request = LockAllRequest {
             client,
             names: &texts,
             ttl_ms,
             wait_ms,
+            shared,
+            session: session_key.as_ref(),
         };
         let reply = self.step_wanting(request, names.clone())?;
         let (now, witness) = (self.now, &mut self.witness);
+        let over = session.is_some_and(|session| !witness.sessions.contains_key(&session));
+        ensure!(
+            over == (reply == Some(Outcome::NoSession)),
+            "LOCKALL: {reply:?}, its session is over: {over}"
+        );
+        if over {
+            return Ok(());
+        }
+        let owner = session.map_or(client, owner);
         let (mut free, mut owned, mut places) = (true, false, None);
         for name in &names {
             let truth = witness.locks.entry(*name).or_default();
@@ -135,8 +154,9 @@ impl Play {
                 truth.places = 1;
                 continue;
             }
-            free = false;
-            let owns = |held: &Held| held.client == client && held.deadline == u64::MAX;
+            let sharing = truth.holds.values().all(|held| held.shared && shared);
+            free &= truth.queue.is_empty() && sharing && truth.places == 1;
+            let owns = |held: &Held| held.client == owner && held.deadline == u64::MAX;
             if truth.places != 1 {
                 places = Some(truth.places);
             }
@@ -148,17 +168,22 @@ impl Play {
             Some(Outcome::AlreadyHeld {
                 token,
                 mode,
-                which: Which::OneOf { at, count },
-            }) if owned && usize::from(count) == names.len() => {
+                which:
+                    Which::OneOf {
+                        at,
+                        count,
+                        of_session,
+                    },
+            }) if owned && usize::from(count) == names.len() && of_session == session.is_some() => {
                 let truth = &witness.locks[&names[usize::from(at)]];
-                truth.owns(client, token, mode)?;
+                truth.owns(owner, token, mode)?;
             }
             other if owned || places.is_some() => {
                 return Err(format!("{request:?} is answered {other:?}"));
             }
             Some(Outcome::GrantedAll { first, count }) if free && count as usize == names.len() => {
                 for (name, token) in names.iter().zip(first..) {
-                    witness.grant(*name, client, token, false, ttl_ms, now)?;
+                    witness.grant(*name, owner, token, shared, ttl_ms, now)?;
                     self.remembered[0] = (*name, token);
                 }
             }
@@ -167,9 +192,9 @@ impl Play {
                 let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
                 let queued = Queued {
                     client,
-                    owner: client,
-                    session: None,
-                    shared: false,
+                    owner,
+                    session,
+                    shared,
                     ttl_ms,
                     deadline,
                 };
@@ -328,7 +353,8 @@ impl Play {
         let session = u128::from(self.dice.roll() >> 1);
         let ttl_ms = self.dice.pick(&[1, 64, 65, 1000, 30_000, 600_000]);
         let key = key(session);
-        let reply = self.step_wanting(OpenSession { key, ttl_ms }, Vec::new())?;
+        let text = ["", "host pid 1"][usize::from(ttl_ms > 64)];
+        let reply = self.step_wanting(OpenSession { key, ttl_ms, text }, Vec::new())?;
         ensure!(reply.is_ok(), "SESSION OPEN: {reply:?}");
         self.witness.begin_session(session, ttl_ms, self.now);
         if self.sessions.len() < 20 {

@@ -191,11 +191,13 @@ impl Witness {
             if *count == 0 {
                 self.in_name.remove(&session);
             }
-            let key = (owner(session), names[0]);
-            if let Some(count) = self.in_name_for.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.in_name_for.remove(&key);
+            for name in &names {
+                let key = (owner(session), *name);
+                if let Some(count) = self.in_name_for.get_mut(&key) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.in_name_for.remove(&key);
+                    }
                 }
             }
         }
@@ -206,8 +208,10 @@ impl Witness {
     pub(super) fn enter(&mut self, names: Vec<Name>, queued: Queued) {
         if let Some(session) = queued.session {
             *self.in_name.entry(session).or_default() += 1;
-            let key = (owner(session), names[0]);
-            *self.in_name_for.entry(key).or_default() += 1;
+            for name in &names {
+                let key = (owner(session), *name);
+                *self.in_name_for.entry(key).or_default() += 1;
+            }
         }
         self.arrivals += 1;
         let arrival = self.arrivals;
@@ -303,8 +307,16 @@ impl Witness {
         let (token, count) = match output.outcome {
             Outcome::NoSession => return Ok(names),
             Outcome::AlreadyHeld { token, mode, which } => {
-                ensure!(which == Which::OfSession, "{client:?} is told {which:?}");
-                self.locks[&names[0]].owns(queued.owner, token, mode)?;
+                let at = match which {
+                    Which::OfSession if names.len() == 1 => 0,
+                    Which::OneOf {
+                        at,
+                        count,
+                        of_session: true,
+                    } if usize::from(count) == names.len() => usize::from(at),
+                    other => return Err(format!("{client:?} is told {other:?}")),
+                };
+                self.locks[&names[at]].owns(queued.owner, token, mode)?;
                 return Ok(names);
             }
             Outcome::TimedOut => {
@@ -352,8 +364,10 @@ impl Witness {
         };
         let (names, _) = &self.waiting[&first.client];
         let blocked = if names.len() > 1 {
-            let possible =
-                |name: &Name| self.locks[name].holds.is_empty() && self.is_first(*name, *arrival);
+            let possible = |name: &Name| {
+                let mut holds = self.locks[name].holds.values();
+                holds.all(|held| held.shared && first.shared) && self.is_first(*name, *arrival)
+            };
             !names.iter().all(possible)
         } else {
             let incompatible = |held: &Held| !held.shared || !first.shared;

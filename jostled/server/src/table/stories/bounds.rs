@@ -76,7 +76,7 @@ fn a_bound_on_waits_ends_those_that_would_last_for_ever() {
 fn memory_is_bounded_and_freed_places_serve_again() {
     let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
     let empty = table.bytes();
-    table.limits.memory_bytes = empty + 3 * 1024 * (size_of::<Lock>() + size_of::<Links>());
+    table.limits.memory_bytes = empty + 3 * 1024 * (size_of::<Lock>() + size_of::<Side>());
     let now = Time(0);
     let mut out = Vec::new();
     table.step(Tokens(u64::MAX), now, &mut out);

@@ -114,17 +114,24 @@ fn act(
         ("LOCKALL", Some(client)) => {
             let count: usize = words[1].parse().unwrap();
             let names: Vec<&[u8]> = words[2..2 + count].iter().map(|w| w.as_bytes()).collect();
+            let session = option("SESSION").map(session);
             let request = LockAllRequest {
                 client,
                 names: &names,
                 ttl_ms,
                 wait_ms,
+                shared: words.contains(&"SHARED"),
+                session: session.as_ref(),
             };
             said(table.step(request, now, outputs))
         }
         ("OPEN", _) => {
-            let (key, ttl_ms) = (key(), number(words[2]));
-            match table.step(OpenSession { key, ttl_ms }, now, outputs) {
+            let open = OpenSession {
+                key: key(),
+                ttl_ms: number(words[2]),
+                text: words.get(3).unwrap_or(&""),
+            };
+            match table.step(open, now, outputs) {
                 Ok(()) => "-".into(),
                 Err(refusal) => format!("{refusal:?}"),
             }

@@ -143,7 +143,11 @@ fn a_bound_that_is_set_later_finds_what_is_there_and_clients_take_theirs_along()
 fn what_a_session_owns_is_its_users() {
     let mut stage = bounded(Some(2), None);
     let key = SessionKey { user: 1, id: 7 };
-    let open = OpenSession { key, ttl_ms: 10 };
+    let open = OpenSession {
+        key,
+        ttl_ms: 10,
+        text: "",
+    };
     let opened = stage.table.step(open, Time(0), &mut Vec::new());
     opened.unwrap();
     let request = LockRequest {
@@ -175,7 +179,14 @@ fn step<E: Event>(stage: &mut Stage, event: E) -> E::Reply {
 /// Opens a session of account 1.
 fn open(stage: &mut Stage, id: u128) -> Result<(), Refusal> {
     let key = SessionKey { user: 1, id };
-    step(stage, OpenSession { key, ttl_ms: 10 })
+    step(
+        stage,
+        OpenSession {
+            key,
+            ttl_ms: 10,
+            text: "",
+        },
+    )
 }
 
 /// 10,000 sessions of one user left none for the others.
@@ -234,7 +245,15 @@ fn all_sessions_of_an_account_end_in_pieces_and_those_of_others_stay() {
         open(&mut stage, id).unwrap();
     }
     let key = SessionKey { user: 0, id: 7 };
-    step(&mut stage, OpenSession { key, ttl_ms: 10 }).unwrap();
+    step(
+        &mut stage,
+        OpenSession {
+            key,
+            ttl_ms: 10,
+            text: "",
+        },
+    )
+    .unwrap();
     assert_eq!(step(&mut stage, CloseSessionsOf(1)), many);
     let left = |stage: &Stage| stage.table.account_has(1).sessions;
     assert_eq!(left(&stage), many - RELEASES_PER_STEP as u32);
@@ -248,7 +267,11 @@ fn all_sessions_of_an_account_end_in_pieces_and_those_of_others_stay() {
 fn an_owner_that_may_have_no_more_is_still_told_what_it_has() {
     let mut stage = bounded(Some(2), None);
     let key = SessionKey { user: 1, id: 7 };
-    let open = OpenSession { key, ttl_ms: 10 };
+    let open = OpenSession {
+        key,
+        ttl_ms: 10,
+        text: "",
+    };
     let opened = stage.table.step(open, Time(0), &mut Vec::new());
     opened.unwrap();
     let (mode, token) = (Mode::Exclusive, 1);

@@ -240,6 +240,113 @@ fn a_session_that_ends_in_the_same_instant_as_what_it_waits_for_gets_nothing() {
 }
 
 #[test]
+fn a_session_takes_several_locks_and_waits_for_them_as_a_connection_does() {
+    rules(&[
+        (0.0, "- OPEN 7 1000", "-"),
+        (0.0, "a LOCKALL 2 x y SESSION 7", "1+2"),
+        (0.0, "a CLOSE", "-"),
+        (0.0, "b LOCK x WAIT 0", "nil"),
+        (
+            0.0,
+            "b LOCKALL 2 z y SESSION 7",
+            "alreadyheld 2 exclusive at 1",
+        ),
+        (0.0, "b LOCKALL 2 z w SESSION 9", "nosession"),
+        // The group and the single request are of one session: one of them gets the lock, and
+        // the other one is told.
+        (0.0, "o LOCK z", "3"),
+        (0.0, "b LOCKALL 2 z w SESSION 7", "waits"),
+        (0.0, "c LOCK z SESSION 7", "waits"),
+        (0.0, "d LOCK w SESSION 7", "waits"),
+        (0.0, "e LOCK w", "waits"),
+        (
+            1.0,
+            "o UNLOCK z",
+            "released, b gets 4+2, c gets alreadyheld 4 exclusive, d gets alreadyheld 5 exclusive",
+        ),
+        (1.0, "b UNLOCK z 4", "released"),
+        (1.0, "b UNLOCK w 5", "released, e gets 6"),
+        (2.0, "o LOCK z", "7"),
+        (2.0, "c LOCK z SESSION 7", "waits"),
+        (2.0, "b LOCKALL 2 v z SESSION 7", "waits"),
+        (2.0, "f LOCK v", "waits"),
+        (
+            2.0,
+            "o UNLOCK z",
+            "released, c gets 8, b gets alreadyheld 8 exclusive at 1, f gets 9",
+        ),
+        // Its end ends the wait in all lines.
+        (3.0, "b LOCKALL 2 v w SESSION 7", "waits"),
+        (3.0, "g LOCK w", "waits"),
+        (3.0, "- END 7", "-, b gets nosession"),
+        (3.0, "e UNLOCK w", "released, g gets 10"),
+        (3.0, "h LOCKALL 3 x y z", "11+3"),
+    ]);
+}
+
+#[test]
+fn several_locks_are_shared_together_or_not_at_all() {
+    rules(&[
+        (0.0, "a LOCKALL 2 x y SHARED", "1+2"),
+        (0.0, "b LOCKALL 2 y z SHARED TTL 9", "3+2"),
+        (0.0, "a LOCKALL 2 z y SHARED", "alreadyheld 2 shared at 1"),
+        (0.0, "c LOCK y", "waits"),
+        (0.0, "d LOCKALL 2 x y SHARED WAIT 0", "nil"), // Nobody overtakes.
+        (0.0, "d LOCKALL 2 x y SHARED", "waits"),
+        (0.0, "e LOCK x SHARED", "waits"), // Reserved for d.
+        (0.0, "c CANCEL", "-, d gets 5+2, e gets 7"),
+        (0.0, "f LOCKALL 2 x w", "waits"),
+        (0.0, "d CLOSE", "-"),
+        (0.0, "e CLOSE", "-"),
+        (0.0, "a UNLOCK x", "released, f gets 8+2"),
+    ]);
+}
+
+#[test]
+fn who_waits_learns_its_own_place_and_holders_are_shown_with_their_session_s_text() {
+    let mut stage = Stage::new(Limits::default());
+    let now = Time(1 << 13);
+    for line in [
+        "- OPEN 7 1000 me",
+        "- OPEN 8 1000",
+        "o LOCK x SESSION 7",
+        "a LOCK x",
+        "b LOCKALL 2 y x SESSION 8",
+        "c LOCK x SESSION 8",
+    ] {
+        stage.play(now, line);
+    }
+    let (a, b) = (stage.people["a"], stage.people["b"]);
+    let (table, eight) = (&stage.table, session(8));
+    let place = |name: &str, of| table.place(name.as_bytes(), of, now, 2);
+    assert_eq!(place("x", Err(a)), Some(1));
+    assert_eq!(place("x", Ok(&eight)), Some(2), "the first of its requests");
+    assert_eq!((place("x", Err(b)), place("y", Err(b))), (Some(2), Some(1)));
+    assert_eq!((place("y", Err(a)), place("z", Err(a))), (None, None));
+    assert_eq!(place("x", Ok(&session(7))), None, "it holds the lock");
+    assert_eq!(
+        table.place(b"x", Ok(&session(8)), now, 1),
+        Some(2),
+        "and beyond"
+    );
+    let holder = table.holders(b"x").next().unwrap();
+    assert_eq!(
+        (table.session_text(holder.client), holder.since),
+        ("me", now)
+    );
+    assert_eq!(table.session_text(a), "");
+    let waiting: Vec<Waiter> = table.waiters(b"x").collect();
+    assert_eq!(waiting[0].owner, a);
+    assert!(waiting[1].owner != b && waiting[1].owner == waiting[2].owner);
+    // Nothing is left of a session's text.
+    assert_eq!(table.text_bytes, 2);
+    let later = Time(9 << 20);
+    stage.play(later, "- END 7");
+    assert_eq!(stage.table.text_bytes, 0);
+    assert_eq!(stage.table.holders(b"x").next().unwrap().since, later);
+}
+
+#[test]
 fn a_session_shares_and_has_places_as_a_connection_does() {
     rules(&[
         (0.0, "- OPEN 7 100", "-"),

@@ -80,7 +80,9 @@ impl Attack {
         let info = boss.read();
         let more = |name: &str| figure(&info, name) - figure(&before, name);
         assert!(more("total_commands_processed") <= TURN);
-        let long = ["info", "command", "config", "client", "acl", "holder"];
+        let long = [
+            "info", "command", "config", "client", "acl", "holder", "place",
+        ];
         let long: u64 = long.iter().map(|name| more(&format!("cmd_{name}"))).sum();
         // Refused ones count, too, and take no time.
         assert!(

@@ -46,6 +46,7 @@ attacks! {
     "low l" 40 x 20 "CONFIG GET *" => "";
     "low l" 40 x 20 "COMMAND" => "";
     "low l" 40 x 20 "CLIENT INFO" "ACL WHOAMI" "HOLDER low:x" => "Array([])";
+    "low l" 40 x 20 "PLACE low:x ID 1" => "nil";
     "low l" 40 x 4000 "PING" => "PONG";
     "low l" 40 x 9000 "PING\r\n" => "PONG";
     "low l" 40 x 1800 "ECHO 0123456789" => "0123456789";
@@ -58,7 +59,7 @@ attacks! {
     "" 40 x 1 "AUTH app wrong" => "" counts "auth_failures";
     "" 40 x 1 "HELLO 3 AUTH boss wrong" => "" counts "auth_failures";
     // What belongs to others.
-    "low l" 9 x 99 "LOCK app:a" "TRYLOCK app:a" "UNLOCK app:held" "RENEW app:held 1 TTL 1" => "NOPERM";
+    "low l" 9 x 99 "LOCK app:a" "TRYLOCK app:a" "UNLOCK app:held" "RENEW app:held 1 TTL 1" "PLACE app:held ID 1" => "NOPERM";
     "low l" 9 x 99 "FORCEUNLOCK app:held" "WAITERS app:held" "HOLDERS" "HOLDER app:held" => "NOPERM";
     "low l" 9 x 99 "ACL LIST" "CLIENT LIST" "CLIENT KILL 1" "SHUTDOWN" "HANDOVER" "LEASES FORGET" => "NOPERM";
     "low l" 9 x 99 "SESSION CLOSE USER app" "SESSION LIST" => "NOPERM";

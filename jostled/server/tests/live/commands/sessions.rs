@@ -1,9 +1,11 @@
 //! Sessions: one heartbeat for many locks.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::common::{Daemon, short};
 use jostle_resp::Value;
+use jostle_resp::request::encode;
 
 #[test]
 fn a_session_owns_its_locks_over_connections_and_ends_at_its_time() {
@@ -18,7 +20,16 @@ fn a_session_owns_its_locks_over_connections_and_ends_at_its_time() {
     for (line, expected) in [
         (format!("LOCK x {of_session}"), "ALREADYHELD"),
         (format!("LOCK y {of_session} TTL 100"), "ERR"),
-        (format!("LOCKALL 1 y {of_session}"), "ERR"),
+        (format!("LOCKALL 1 y {of_session} TTL 1"), "ERR"),
+        (format!("LOCKALL 2 y x {of_session}"), "ALREADYHELD"),
+        (format!("PLACE x {of_session}"), "nil"),
+        (format!("PLACE x {of_session} y"), "ERR"),
+        ("PLACE x SESSION short".to_owned(), "nil"),
+        ("PLACE x OF 1".to_owned(), "ERR"),
+        ("SESSION OPEN TTL 9 AS".to_owned(), "ERR"),
+        ("SESSION OPEN TTL 9 TO me".to_owned(), "ERR"),
+        ("SESSION OPEN TTL 9 AS \u{1b}[2J".to_owned(), "ERR"),
+        (format!("SESSION OPEN TTL 9 AS {}", "x".repeat(256)), "ERR"),
         (format!("LOCK y SESSION {}", "0".repeat(32)), "NOSESSION"),
         ("LOCK y SESSION short".to_owned(), "NOSESSION"),
         ("LOCK y SESSION".to_owned(), "NOSESSION"),
@@ -239,4 +250,62 @@ fn an_administrator_sees_sessions_without_their_ids_and_ends_those_of_a_user() {
     ] {
         assert_eq!(client.say(line), told, "{line}");
     }
+}
+
+#[test]
+fn who_waits_sees_its_place_and_who_holds_the_lock_since_when() {
+    let daemon = Daemon::start(&[]);
+    let open = |text: &str| {
+        let mut bytes = Vec::new();
+        let words = ["SESSION", "OPEN", "TTL", "600000", "AS", text];
+        encode(&mut bytes, &words.map(str::as_bytes));
+        let mut client = daemon.client();
+        client.stream.write_all(&bytes).unwrap();
+        let id = short(&client.read());
+        (client, id)
+    };
+    let (mut holder, id) = open("ann@build7 pid 4711 make");
+    assert_eq!(
+        holder.say(&format!("LOCKALL 2 x y SHARED SESSION {id}")),
+        "Array([Integer(1), Integer(2)])"
+    );
+    let (mut first, second) = (daemon.client(), open("bob@build7"));
+    let number = first.token("CLIENT ID");
+    first.send("LOCK x");
+    daemon.await_info("waiters", 1);
+    let (mut waiter, id) = second;
+    waiter.send(&format!("LOCKALL 2 z x SESSION {id}"));
+    daemon.await_info("waiters", 3);
+    assert_eq!(holder.say(&format!("PLACE x SESSION {id}")), "2");
+    assert_eq!(holder.say(&format!("PLACE z SESSION {id}")), "1");
+    assert_eq!(holder.say(&format!("PLACE x ID {number}")), "1");
+    assert_eq!(holder.say("PLACE x ID 99"), "nil");
+    let rows = |value: Value| match value {
+        Value::Array(rows) => rows,
+        other => panic!("{other:?}"),
+    };
+    let field = |row: &Value, name: &str| {
+        let Value::Array(pairs) = row else {
+            panic!("{row:?}")
+        };
+        let at = pairs.iter().position(|key| short(key) == name).unwrap();
+        short(&pairs[at + 1])
+    };
+    let holders = rows(holder.ask("HOLDER x"));
+    assert_eq!(field(&holders[0], "name"), "ann@build7 pid 4711 make");
+    assert!(field(&holders[0], "held-ms").parse::<u64>().is_ok());
+    let waiters = rows(holder.ask("WAITERS x"));
+    assert_eq!(
+        waiters
+            .iter()
+            .map(|row| field(row, "name"))
+            .collect::<Vec<_>>(),
+        ["", "bob@build7"]
+    );
+    let sessions = rows(holder.ask("SESSION LIST"));
+    assert_eq!(field(&sessions[1], "as"), "bob@build7");
+    // The end of the session ends its wait in both lines.
+    assert_eq!(holder.say(&format!("SESSION CLOSE {id}")), "1");
+    assert_eq!(short(&waiter.read()), "NOSESSION");
+    daemon.await_info("waiters", 1);
 }
