@@ -1,8 +1,8 @@
 //! `cargo xtask long`: the tests that `ci` leaves out, because they take minutes: locks
 //! with the libraries of other languages that they wrap (npm, Maven and Go fetch and
 //! compile), the commands of pages run as they stand, lock services that are launched
-//! again and again, or in a current version (etcd, which Go builds); and actionlint, which
-//! Go fetches.
+//! again and again, or in a current version (etcd, which Go builds); a thousand commands under
+//! a lock of jostled, with faults; and actionlint, which Go fetches.
 //! The planted faults of jostled's lock table (`mutants`).
 //! Hosts under MPI, the benchmark against peers and drawings of all records too.
 //!
@@ -19,7 +19,13 @@ const INSTALL: &str = "tool/own-locks/pipe/install.sh";
 const LINT: &str = "tool/ci-gate/lint";
 
 /// Those that have such tests.
-const PACKAGES: [&str; 4] = ["jostle", "jostle-lab", "jostle-mpi", "jostle-targets"];
+const PACKAGES: [&str; 5] = [
+    "jostle",
+    "jostle-lab",
+    "jostle-lock-command",
+    "jostle-mpi",
+    "jostle-targets",
+];
 
 /// Installs, builds, lints and tests.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -28,7 +28,7 @@ const OF_THE_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 pub const EVERYTHING: [&str; 3] = [
     "--workspace",
     "--features",
-    "jostle/services,jostle-lockd/services,jostle-mpi/mpi",
+    "jostle/services,jostle-lock-command/services,jostle-lockd/services,jostle-mpi/mpi",
 ];
 
 /// A call of the cargo that runs this program, in the repository's root.

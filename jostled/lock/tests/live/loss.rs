@@ -1,0 +1,137 @@
+//! The lock is lost, or one of wrapper and guard is.
+
+use std::time::Duration;
+
+use jostle_sys::process::{is_over, kill, stop};
+
+use crate::common::{Daemon, Relay, Running, both_parts, eventually, lock_at};
+
+const HOLD: &str = "--ttl 2 job -- sleep 1000";
+
+#[test]
+fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
+    let daemon = Daemon::start();
+    let relay = Relay::to(daemon.port);
+    let url = format!("redis://127.0.0.1:{}", relay.port);
+    let cut = |yes| relay.cut.store(yes, std::sync::atomic::Ordering::SeqCst);
+    let holder = Running::of(&mut lock_at(&url, HOLD));
+    let (_, command) = both_parts(holder.pid());
+    cut(true);
+    let next = daemon.lock("job -- true").output().unwrap();
+    assert!(next.status.success());
+    assert!(is_over(command), "it runs beside the next one");
+    cut(false);
+    let (code, said) = holder.finish();
+    assert_eq!(code, Some(75), "{said}");
+    assert!(said.contains("could not be renewed in time"), "{said}");
+    // One that ignores SIGTERM, and whoever it has started.
+    let mut stubborn = lock_at(&url, "--ttl 2 job -c");
+    let holder = Running::of(stubborn.arg("trap '' TERM; sleep 1000; sleep 1000"));
+    let (_, command) = both_parts(holder.pid());
+    cut(true);
+    assert!(daemon.lock("job -- true").status().unwrap().success());
+    assert!(is_over(command));
+    cut(false);
+    assert_eq!(holder.finish().0, Some(75));
+    // On request it goes on.
+    let words = format!("--on-loss warn {HOLD}");
+    let holder = Running::of(&mut lock_at(&url, &words));
+    daemon.await_held();
+    cut(true);
+    assert!(daemon.lock("job -- true").status().unwrap().success());
+    cut(false);
+    let children = jostle_sys::process::forked_by(holder.pid());
+    assert!(
+        children.len() == 1 && !is_over(children[0]),
+        "no guard, and the command goes on"
+    );
+    kill(children[0]);
+    let (code, said) = holder.finish();
+    assert_eq!(code, Some(137), "{said}");
+    assert!(said.contains("another one can run beside it"), "{said}");
+    daemon.await_nothing();
+}
+
+#[test]
+fn whoever_of_wrapper_and_guard_is_left_acts_for_the_other() {
+    let daemon = Daemon::start();
+    let holder = Running::of(&mut daemon.lock(HOLD));
+    let (guard, command) = both_parts(holder.pid());
+    // A guard that is killed is replaced.
+    kill(guard);
+    eventually("another guard watches", || {
+        crate::common::parts(holder.pid())
+            .0
+            .is_some_and(|other| other != guard)
+    });
+    // Without the wrapper the command ends, and then the lock.
+    kill(holder.pid());
+    eventually("its command ends", || is_over(command));
+    assert_eq!(holder.finish().0, None);
+    daemon.await_nothing();
+    // A wrapper that is stopped renews nothing.
+    let holder = Running::of(&mut daemon.lock(HOLD));
+    let (_, command) = both_parts(holder.pid());
+    stop(holder.pid());
+    assert!(daemon.lock("job -- true").status().unwrap().success());
+    assert!(is_over(command), "it runs beside the next one");
+    jostle_sys::process::go_on(holder.pid());
+    assert_eq!(holder.finish().0, Some(75));
+    // A guard that is stopped leaves it to the wrapper.
+    let holder = Running::of(&mut daemon.lock(HOLD));
+    let (guard, command) = both_parts(holder.pid());
+    stop(guard);
+    assert!(daemon.ask("SESSION CLOSE USER default").starts_with(":1"));
+    let (code, said) = holder.finish();
+    assert_eq!(code, Some(75), "{said}");
+    assert!(
+        said.contains("jostled has ended the lock's session") && is_over(command),
+        "{said}"
+    );
+}
+
+/// The limit that the page names: nobody is left to act.
+#[test]
+fn with_both_stopped_the_command_outlives_the_lock() {
+    let daemon = Daemon::start();
+    let holder = Running::of(&mut daemon.lock(HOLD));
+    let (guard, command) = both_parts(holder.pid());
+    stop(guard);
+    stop(holder.pid());
+    assert!(daemon.lock("job -- true").status().unwrap().success());
+    assert!(!is_over(command), "an overlap that nothing prevents");
+    jostle_sys::process::go_on(holder.pid());
+    assert_eq!(holder.finish().0, Some(75));
+    assert!(is_over(command));
+}
+
+#[test]
+fn a_lock_that_was_taken_away_is_reported_at_the_end() {
+    let daemon = Daemon::start();
+    let holder = Running::of(&mut daemon.lock("job -- sleep 2"));
+    let _ = both_parts(holder.pid());
+    assert!(daemon.ask("FORCEUNLOCK job").starts_with(":1"));
+    let (code, said) = holder.finish();
+    assert_eq!(code, Some(75), "{said}");
+    assert!(said.contains("taken away while the command ran"), "{said}");
+}
+
+/// A daemon that is killed knows nothing of the lock, and grants nothing before its end.
+#[test]
+fn a_daemon_that_is_killed_ends_the_command_and_lets_waiters_go_on() {
+    let mut daemon = Daemon::start();
+    let holder = Running::of(&mut daemon.lock(HOLD));
+    let (_, command) = both_parts(holder.pid());
+    let waiter = Running::of(&mut daemon.lock("--ttl 30 job -- true"));
+    eventually("it waits", || {
+        daemon.ask("INFO locks").contains("waiters:1\r\n")
+    });
+    daemon.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    daemon.again();
+    assert_eq!(holder.finish().0, Some(75));
+    assert!(is_over(command));
+    let (code, said) = waiter.finish();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("lost the connection to jostled"), "{said}");
+}
