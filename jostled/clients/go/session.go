@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // SessionWish is what is asked for when it is a session.
@@ -39,7 +42,7 @@ func (l *Locks) Session(ctx context.Context, wish SessionWish) (*Session, error)
 	}
 	session, err := tryOften(ctx, l, func(line *line) (*Session, error) {
 		sent, id := time.Now(), wish.ID
-		words := []any{"SESSION", "OPEN", "TTL", wish.TTL.Milliseconds()}
+		words := []any{"SESSION", "OPEN", "TTL", wish.TTL.Milliseconds(), "AS", opener()}
 		if id != "" {
 			words = []any{"SESSION", "RENEW", id}
 		}
@@ -68,6 +71,23 @@ func (l *Locks) Session(ctx context.Context, wish SessionWish) (*Session, error)
 	}
 	session.start(calling(wish.OnLost, session))
 	return session, nil
+}
+
+// opener is who opens a session, for people. Arguments may be secret.
+func opener() string {
+	user := os.Getenv("LOGNAME")
+	if user == "" {
+		user = "?"
+	}
+	host, _ := os.Hostname()
+	text := fmt.Sprintf("%s@%s pid %d %s", user, host, os.Getpid(), filepath.Base(os.Args[0]))
+	text = strings.Map(func(letter rune) rune {
+		if unicode.IsControl(letter) {
+			return -1
+		}
+		return letter
+	}, text)
+	return strings.ToValidUTF8(text[:min(255, len(text))], "")
 }
 
 // titleOf does not let the readers of a log take the session up.

@@ -1,6 +1,6 @@
 import { Held, HeldAll } from "./kept.js";
 import { Line, LockError, LockLost, NoAnswer, NotGranted, Refused } from "./line.js";
-import { releasing, Session, SessionHeld } from "./session.js";
+import { opener, releasing, Session, SessionHeld } from "./session.js";
 import { Term } from "./term.js";
 
 export { Held, HeldAll, LockError, LockLost, NoAnswer, NotGranted, Refused, Session, SessionHeld };
@@ -91,7 +91,9 @@ export class Locks {
    */
   async session({ ttlMs = 30_000, id, onLost, signal } = {}) {
     check({ waitMs: 0, ttlMs });
-    const words = id === undefined ? ["SESSION", "OPEN", "TTL", String(ttlMs)] : ["SESSION", "RENEW", id];
+    const words = id === undefined
+      ? ["SESSION", "OPEN", "TTL", String(ttlMs), "AS", opener()]
+      : ["SESSION", "RENEW", id];
     return this.#tryOften(signal, async (line) => {
       const sent = performance.now();
       let reply;

@@ -1,6 +1,16 @@
+import os from "node:os";
+import path from "node:path";
 import { Kept } from "./kept.js";
 import { Known } from "./known.js";
 import { LockLost, NoAnswer, Refused } from "./line.js";
+
+/** Who opens a session, for people. Arguments may be secret. */
+export function opener() {
+  const user = process.env.LOGNAME ?? "?";
+  const program = path.basename(process.argv[1] ?? "node");
+  const text = `${user}@${os.hostname()} pid ${process.pid} ${program}`;
+  return text.replace(/\p{Cc}/gu, "").slice(0, 80);
+}
 
 /**
  * A session that is open: it owns many locks, and is renewed for all of them.

@@ -249,6 +249,7 @@ impl Settings {
                 0 => None,
                 seconds => Some(seconds.saturating_mul(1000)),
             },
+            contention_bytes: self.contention_memory.map_or(512 << 10, |size| size.0),
         }
     }
 

@@ -15,11 +15,11 @@ use std::process::Command;
 pub(super) const GLIBC: Glibc = Glibc(2, 30);
 
 /// These run on any Linux.
-pub(super) const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
+pub(super) const STATIC: [&str; 4] = ["jostled", "jostle-lock", "procd", "jostle-call"];
 
 /// Of these, what is linked with musl. `jostle-call` has no C library, and shares its crates
 /// with `jostle`.
-const MUSL: [&str; 2] = ["jostled", "procd"];
+const MUSL: [&str; 3] = ["jostled", "jostle-lock", "procd"];
 
 /// The folder of the `jostle` that is linked with MPI, below that of the others.
 pub(super) const MPI: &str = "mpi";
@@ -149,6 +149,7 @@ fn selection(programs: &[&str]) -> Vec<String> {
 fn package_of(program: &str) -> (&'static str, Option<&'static str>) {
     match program {
         "jostled" => ("jostle-lockd", Some("services")),
+        "jostle-lock" => ("jostle-lock-command", Some("services")),
         "procd" => ("jostle-procd", Some("engine")),
         "jostle-call" => ("jostle-procd", None),
         MPI_PROGRAM => ("jostle-mpi", Some("mpi")),

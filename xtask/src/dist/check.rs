@@ -3,7 +3,7 @@
 //! under qemu's emulation, which says that it works and nothing of its speed.
 
 use super::clean_root::Root;
-use super::{Packing, TARGETS, Target, VERSION, deb, image, names, sbom, sums, tarball, temporary};
+use super::{Packing, TARGETS, Target, VERSION, build, deb, image, names, sbom, sums, tarball, temporary};
 use anyhow::{Context, bail};
 use jostle_testbed::shell;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn scripts(target: &Target) -> [(&'static str, String); 5] {
             format!(
                 "tar -xzf /packages/{folder}.tar.gz -C /usr/local --strip-components=1\n\
                  measures jostle {CONTEND}\ntest -f /usr/local/include/jostle_lock.h\n\
-                 jostled --data none & answers\n\
+                 jostled --data none & answers\njostle-lock job -- true\n\
                  procd --listen none --spool /tmp & finds jostle-call\n"
             ),
         ),
@@ -79,7 +79,7 @@ fn scripts(target: &Target) -> [(&'static str, String); 5] {
                 "dpkg -i /packages/jostled_{VERSION}_{debian}.deb\n\
                  test -f /usr/lib/systemd/system/jostled.service\n\
                  jostled --config /etc/jostled.toml --data none & server=$!\nanswers\n\
-                 kill $server\nwait $server\ndpkg --purge jostled\ntest ! -e /etc/jostled.toml\n"
+                 jostle-lock job -- true\nkill $server\nwait $server\ndpkg --purge jostled\ntest ! -e /etc/jostled.toml\n"
             ),
         ),
         (
@@ -213,7 +213,7 @@ fn of_image(target: &Target, out: &Path) -> anyhow::Result<()> {
     let script = format!(
         "test -s etc/ssl/certs/ca-certificates.crt\n\
          measures {inside}/jostle {CONTEND}\n\
-         {inside}/jostled --data none & answers\n\
+         {inside}/jostled --data none & answers\n{inside}/jostle-lock job -- /usr/bin/jostle --version\n\
          measures {inside}/jostle stream lockd://127.0.0.1:2626 -n 100 --runs 1 --no-progress\n"
     );
     root.run_beside(out, &script)
@@ -237,7 +237,7 @@ pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyho
     plan.args(["run", "lockscale", "--dry-run"]);
     let said = shell::output(plan.current_dir(&root))?;
     anyhow::ensure!(said.contains("[[experiment]]"), "the plan is {said}");
-    for program in ["jostled", "procd", "jostle-call"] {
+    for program in build::STATIC {
         let said =
             shell::output(Command::new(root.join("usr/bin").join(program)).arg("--version"))?;
         anyhow::ensure!(
@@ -251,6 +251,7 @@ pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyho
     let inside = [
         "bin/jostle",
         "bin/jostled",
+        "bin/jostle-lock",
         "include/jostle_lock.h",
         "share/man/man1/jostle-contend.1",
         "share/bash-completion/completions/jostle",

@@ -61,6 +61,7 @@ const FILES: &[(&str, &str, &str)] = &[
     (JOSTLE, DOC, "METHOD.md"),
     (JOSTLE, DOC, "CHANGELOG.md"),
     (LOCKD, BIN, "jostled"),
+    (LOCKD, BIN, "jostle-lock"),
     (LOCKD, UNITS, "jostled/dist/jostled.service"),
     (LOCKD, UNITS, "jostled/dist/jostled.socket"),
     (LOCKD, ETC, "jostled/dist/jostled.toml"),

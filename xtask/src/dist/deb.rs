@@ -41,9 +41,10 @@ pub(super) const PACKAGES: &[Package] = &[
         part: LOCKD,
         linked: None,
         fields: "Suggests: redis-tools\n",
-        description: "lock daemon that speaks the protocol of Redis\n \
+        description: "lock daemon that speaks the protocol of Redis, and a command under its locks\n \
                       Exclusive locks, shared locks and semaphores, granted in the order of arrival,\n \
-                      owned by a connection or leased, with fencing tokens. Linked statically.\n",
+                      owned by a connection or leased, with fencing tokens. jostle-lock runs a\n \
+                      command under one, as flock does. Both are linked statically.\n",
         settings: Some("/etc/jostled.toml"),
     },
     Package {

@@ -29,8 +29,8 @@ pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let name = format!("jostle-{VERSION}");
     let data = stage.path().join(format!("{name}.data"));
     contents::lay(packing, JOSTLE, &data, Layout::Wheel)?;
-    // Two targets start these, which stand beside jostle.
-    for name in ["procd", "jostle-call"] {
+    // Two targets start the first two, which stand beside jostle.
+    for name in ["procd", "jostle-call", "jostle-lock"] {
         let to = data.join("scripts").join(name);
         contents::copy(&packing.programs.join(name), &to, 0o755)?;
     }

@@ -5,7 +5,10 @@ Nothing here reads or writes a socket.
 
 import contextlib
 import math
+import os
 import re
+import socket
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -168,7 +171,7 @@ class SessionWish:
         check_times(None, self.ttl_s)
 
     def open(self):
-        return ["SESSION", "OPEN", "TTL", milliseconds(self.ttl_s)]
+        return ["SESSION", "OPEN", "TTL", milliseconds(self.ttl_s), "AS", opener()]
 
     def title(self, session):
         # The whole id would let the readers of a log take the session up.
@@ -179,6 +182,15 @@ class SessionWish:
 
     def unlock(self, session):
         return [["SESSION", "CLOSE", session]]
+
+
+def opener():
+    """Who opens a session, for people. Arguments may be secret."""
+    user = os.environ.get("LOGNAME") or os.environ.get("USER") or "?"
+    program = os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+    text = f"{user}@{socket.gethostname()} pid {os.getpid()} {program}"
+    text = "".join(letter for letter in text if letter.isprintable())
+    return text.encode()[:255].decode(errors="ignore")
 
 
 def milliseconds(seconds):

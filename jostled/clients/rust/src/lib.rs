@@ -170,6 +170,8 @@ impl Locks {
             "OPEN".to_owned(),
             "TTL".to_owned(),
             ttl,
+            "AS".to_owned(),
+            session::opener(),
         ];
         self.open_session(wish, |line| {
             let reply = line.ask(Some(self.settings.timeout), &words)?;

@@ -7,6 +7,20 @@ use crate::{Error, Locks, Wish};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// Who opens a session, for people. Arguments may be secret.
+pub(crate) fn opener() -> String {
+    let user = std::env::var("LOGNAME").unwrap_or_else(|_| "?".to_owned());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let program = std::env::current_exe().unwrap_or_default();
+    let program = program.file_name().unwrap_or_default().to_string_lossy();
+    let mut text = format!("{user}@{} pid {} {program}", host.trim(), std::process::id());
+    text.retain(|letter| !letter.is_control());
+    while text.len() > 255 {
+        text.pop();
+    }
+    text
+}
+
 /// A session as it is asked for.
 pub struct SessionWish {
     pub(crate) ttl: Duration,

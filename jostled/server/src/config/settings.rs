@@ -133,6 +133,10 @@ pub struct Settings {
     #[arg(long, value_name = "BYTES")]
     pub max_memory: Option<Size>,
 
+    /// Memory for the names that are waited for most (CONTENTION); 0 keeps none. Default: 512K
+    #[arg(long, value_name = "BYTES")]
+    pub contention_memory: Option<Size>,
+
     /// One request, and what a client may send behind a LOCK that waits.
     /// Default: 64K
     #[arg(long, value_name = "BYTES")]
@@ -209,6 +213,7 @@ impl Settings {
             tls_cert tls_key unix unix_mode data after_crash max_ttl password_file users_file
             tls_ca reserve_connections metrics log_level log_format max_connections
             max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
+            contention_memory
             max_request max_output max_buffers idle_timeout request_timeout tcp_keepalive
             busy_poll handover_timeout drain_timeout password
         }

@@ -77,7 +77,7 @@ impl Table {
             return;
         }
         let lock = self.claims[claim].lock;
-        self.counters.wait_cancels += self.give_up(claim);
+        self.counters.wait_cancels += self.give_up(claim, step.now);
         self.serve(lock, step.now.0, step);
     }
 
@@ -88,7 +88,7 @@ impl Table {
             let claim = self.clients[slot].waiting;
             if claim != NIL {
                 self.unserved.push(self.claims[claim].lock);
-                self.counters.wait_cancels += self.give_up(claim);
+                self.counters.wait_cancels += self.give_up(claim, step.now);
             }
         }
         // No waiters are left: this drops locks that existed only for their waiters.
@@ -150,7 +150,7 @@ impl Table {
                     Some(_) => (Cause::SessionEnded, &mut self.counters.released_by_session),
                 };
                 *count += 1;
-                let lock = self.end_entry(entry, cause);
+                let lock = self.end_entry(entry, cause, step.now);
                 self.serve(lock, at, step);
             }
             self.closing.pop();

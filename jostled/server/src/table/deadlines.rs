@@ -106,7 +106,7 @@ impl Table {
             lock
         } else {
             self.counters.expired += 1;
-            self.end_entry(entry, Cause::Expired)
+            self.end_entry(entry, Cause::Expired, step.now)
         };
         self.serve(lock, deadline, step);
     }
@@ -118,7 +118,7 @@ impl Table {
             return self.turn_away(claim, step);
         }
         let client = self.claims[claim].client;
-        self.counters.wait_timeouts += self.give_up(claim);
+        self.counters.wait_timeouts += self.give_up(claim, step.now);
         step.tell(client, Outcome::TimedOut);
     }
 

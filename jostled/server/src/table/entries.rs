@@ -104,6 +104,24 @@ impl Side {
         self.life = now >> Self::UNIT_BITS << Self::REFUSED_BITS;
     }
 
+    /// Counts a refused request; whether no more can be counted.
+    #[inline]
+    pub(crate) fn refuse(&mut self) -> bool {
+        self.life += 1;
+        self.life as u16 == u16::MAX
+    }
+
+    #[inline]
+    pub(crate) fn has_refused(&self) -> bool {
+        self.life as u16 != 0
+    }
+
+    pub(crate) fn take_refused(&mut self) -> u16 {
+        let refused = self.life as u16;
+        self.life -= u64::from(refused);
+        refused
+    }
+
     /// When the hold began, in ns; up to 8 us early.
     #[inline]
     pub(crate) fn since(&self) -> u64 {
@@ -337,6 +355,7 @@ impl Queue {
         waiting: Line::EMPTY,
         sharing: Line::EMPTY,
         places: 1,
+        refused: 0,
         free: NIL,
     };
 
@@ -365,6 +384,8 @@ pub(crate) struct Queue {
     pub(crate) sharing: Line,
     /// The places of a semaphore; 1 for every other lock.
     pub(crate) places: u16,
+    /// Requests refused while nobody holds it alone, since they were counted last.
+    pub(crate) refused: u16,
     free: u32,
 }
 

@@ -404,6 +404,8 @@ pub struct Limits {
     /// How long a wait may last, in milliseconds, whatever was asked for; `None`:
     /// as long as it takes.
     pub wait_ms: Option<u64>,
+    /// Bytes of memory for the names that are waited for most; 0: none is kept.
+    pub contention_bytes: usize,
 }
 
 impl Default for Limits {
@@ -415,6 +417,7 @@ impl Default for Limits {
             memory_bytes: 1 << 30,
             sessions: 100_000,
             wait_ms: None,
+            contention_bytes: 64 << 10,
         }
     }
 }

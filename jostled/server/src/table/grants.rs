@@ -107,16 +107,16 @@ impl Table {
         let outcome = match self.take_token() {
             None => {
                 self.counters.refused += 1;
-                self.end_wait(claim_id);
+                self.end_wait(claim_id, step.now, false);
                 Outcome::Refused(Refusal::Tokens)
             }
             Some(token) => {
                 self.counters.waited(waited_ns);
                 if exclusive {
-                    self.end_wait(claim_id);
+                    self.end_wait(claim_id, step.now, true);
                     self.hold(id, owner, token, ttl_ms, step.now);
                 } else {
-                    self.leave_queue(claim_id);
+                    self.leave_queue(claim_id, step.now, true);
                     self.claims[claim_id].client = owner;
                     self.share(claim_id, token, ttl_ms, step.now);
                 }
@@ -146,7 +146,7 @@ impl Table {
             }
             let client = self.claims[claim].client;
             let which = self.which_in_group(claim);
-            self.counters.waits_already_held += self.give_up(claim);
+            self.counters.waits_already_held += self.give_up(claim, step.now);
             if let Some(outcome) = self.tell_of_hold(id, owner, which) {
                 step.tell(client, outcome);
             }
@@ -235,8 +235,9 @@ impl Table {
 
     /// Ends the exclusive hold of a lock.
     #[inline(always)]
-    pub(super) fn end_hold(&mut self, id: u32, cause: Cause) {
+    pub(super) fn end_hold(&mut self, id: u32, cause: Cause, now: Time) {
         let entry = Ref::new(EntryKind::Lock, id);
+        self.note_hold(entry, now);
         self.unlink(entry);
         let lock = &mut self.locks[id];
         self.held -= 1;
@@ -250,8 +251,9 @@ impl Table {
     }
 
     /// Ends a shared hold.
-    pub(super) fn end_share(&mut self, claim_id: u32, cause: Cause) {
+    pub(super) fn end_share(&mut self, claim_id: u32, cause: Cause, now: Time) {
         let entry = Ref::new(EntryKind::Claim, claim_id);
+        self.note_hold(entry, now);
         self.unlink(entry);
         let claim = &self.claims[claim_id];
         self.held -= 1;
@@ -269,13 +271,13 @@ impl Table {
     }
 
     /// Ends a hold of either kind; returns its lock.
-    pub(super) fn end_entry(&mut self, entry: Ref, cause: Cause) -> u32 {
+    pub(super) fn end_entry(&mut self, entry: Ref, cause: Cause, now: Time) -> u32 {
         if entry.kind() == EntryKind::Lock {
-            self.end_hold(entry.index(), cause);
+            self.end_hold(entry.index(), cause, now);
             return entry.index();
         }
         let lock = self.claims[entry.index()].lock;
-        self.end_share(entry.index(), cause);
+        self.end_share(entry.index(), cause, now);
         lock
     }
 

@@ -74,6 +74,9 @@ impl Table {
         let free = found.iter().all(|id| id.is_none_or(shares));
         if !free && request.wait_ms == Some(0) {
             self.counters.busy += 1;
+            for id in found.iter().flatten() {
+                self.note_refusal(*id, step.now);
+            }
             return Some(Outcome::TimedOut);
         }
         if !free && let Some(refusal) = self.over_waiters(request.client, count) {
@@ -220,7 +223,7 @@ impl Table {
         let waited_ns = step.now.0 - claim.since;
         let count = self.group(leader).len() as u64;
         let enough = self.tokens_left() >= count;
-        let locks = self.end_group(leader);
+        let locks = self.end_group(leader, step.now, enough);
         let outcome = if enough {
             let first = self.next_token;
             for id in &locks {
@@ -246,23 +249,25 @@ impl Table {
 
     /// Takes a group out of all its lines; returns its locks, in the order of its
     /// names. The caller must serve the lines afterwards.
-    pub(super) fn end_group(&mut self, leader: u32) -> Vec<u32> {
+    pub(super) fn end_group(&mut self, leader: u32, now: Time, granted: bool) -> Vec<u32> {
         let claims = self.group(leader);
         let locks: Vec<u32> = claims.iter().map(|id| self.claims[*id].lock).collect();
-        claims.into_iter().for_each(|claim| self.end_wait(claim));
+        for claim in claims {
+            self.end_wait(claim, now, granted);
+        }
         self.unserved.extend(&locks);
         locks
     }
 
     /// Takes a waiter out of its line, or its group out of all lines; returns the
     /// number of places given up.
-    pub(super) fn give_up(&mut self, claim: u32) -> u64 {
+    pub(super) fn give_up(&mut self, claim: u32, now: Time) -> u64 {
         match self.claims[claim].leader {
             NIL => {
-                self.end_wait(claim);
+                self.end_wait(claim, now, false);
                 1
             }
-            leader => self.end_group(leader).len() as u64,
+            leader => self.end_group(leader, now, false).len() as u64,
         }
     }
 

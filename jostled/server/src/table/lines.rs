@@ -56,7 +56,8 @@ impl Table {
     }
 
     /// Takes a waiter out of the line; its claim stays.
-    pub(super) fn leave_queue(&mut self, claim_id: u32) {
+    pub(super) fn leave_queue(&mut self, claim_id: u32, now: Time, granted: bool) {
+        self.note_wait(claim_id, now, granted);
         self.unlink(Ref::new(EntryKind::Claim, claim_id));
         if self.claims[claim_id].session != NIL {
             self.leave_session(claim_id);
@@ -72,8 +73,8 @@ impl Table {
     }
 
     /// Takes a waiter out of the line and drops its claim.
-    pub(super) fn end_wait(&mut self, claim_id: u32) {
-        self.leave_queue(claim_id);
+    pub(super) fn end_wait(&mut self, claim_id: u32, now: Time, granted: bool) {
+        self.leave_queue(claim_id, now, granted);
         self.claims.give(claim_id);
     }
 }

@@ -191,6 +191,7 @@ impl Table {
         }
         if request.wait_ms == Some(0) {
             self.counters.busy += 1;
+            self.note_refusal(id, now);
             return Some(Outcome::TimedOut);
         }
         if queued >= self.limits.waiters_per_lock {
@@ -248,7 +249,7 @@ impl Table {
                 self.counters.not_owner += 1;
                 return Err(NotReleased::NotOwner);
             }
-            self.end_hold(id, Cause::Released(client));
+            self.end_hold(id, Cause::Released(client), step.now);
             if self.locks[id].queue == NIL {
                 self.counters.released += 1;
                 self.keep_idle(id);
@@ -266,7 +267,7 @@ impl Table {
                 self.counters.not_owner += 1;
                 return Err(NotReleased::NotOwner);
             };
-            self.end_share(claim, Cause::Released(client));
+            self.end_share(claim, Cause::Released(client), step.now);
         }
         self.counters.released += 1;
         self.serve(id, step.now.0, step);
@@ -323,12 +324,12 @@ impl Table {
         };
         let mut ended = 0;
         if self.locks[id].exclusive {
-            self.end_hold(id, Cause::Forced);
+            self.end_hold(id, Cause::Forced, step.now);
             ended = 1;
         } else {
             let queue = self.locks[id].queue;
             while self.queues[queue].sharing.head != NIL {
-                self.end_share(self.queues[queue].sharing.head, Cause::Forced);
+                self.end_share(self.queues[queue].sharing.head, Cause::Forced, step.now);
                 ended += 1;
             }
         }

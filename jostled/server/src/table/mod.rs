@@ -38,6 +38,7 @@
 mod accounts;
 mod ahead;
 mod clients;
+mod contention;
 mod deadlines;
 mod entries;
 mod events;
@@ -133,6 +134,7 @@ pub struct Table {
     by_key: HashMap<SessionKey, u32>,
     /// Bytes of the texts of sessions.
     text_bytes: usize,
+    contention: Option<Box<contention::Contention>>,
     /// Slots of closed clients that still own something.
     closing: Vec<Closing>,
     /// Locks whose lines groups have left in this step.
@@ -247,6 +249,7 @@ impl Table {
             sessions: Slab::new(),
             by_key: HashMap::new(),
             text_bytes: 0,
+            contention: contention::Contention::new(limits.contention_bytes, limits.name_bytes),
             closing: Vec::new(),
             unserved: Vec::new(),
             partly: VecDeque::new(),

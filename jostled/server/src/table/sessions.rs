@@ -202,7 +202,7 @@ impl Table {
     /// Ends a wait for a session that is over; the lock's line is to be served.
     pub(super) fn turn_away(&mut self, claim: u32, step: &mut Step<'_>) {
         let client = self.claims[claim].client;
-        self.counters.waits_without_session += self.give_up(claim);
+        self.counters.waits_without_session += self.give_up(claim, step.now);
         step.tell(client, Outcome::NoSession);
     }
 

@@ -181,6 +181,52 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
     }
 }
 
+/// The windows of the table's contention, each with the names that the user may see.
+pub(super) fn contention(server: &mut Server, mut call: Call<'_>) {
+    let mut most = 10;
+    if call.args.len() > 1 {
+        let number = parse_u64(call.arg(2)).filter(|n| (1..=SHOWN_MAX as u64).contains(n));
+        match number.filter(|_| call.arg(1).eq_ignore_ascii_case(b"COUNT")) {
+            Some(number) => most = number as usize,
+            None => return call.error("ERR CONTENTION takes COUNT 1 to 1000"),
+        }
+    }
+    let windows = server.table.contention(call.now);
+    let ms = |ns: u64| (ns / 1_000_000) as i64;
+    call.reply().map(windows.len());
+    for window in windows {
+        call.reply().bulk(window.title.as_bytes());
+        call.reply().map(4);
+        call.number("from-ms", window.from_ms as i64);
+        call.number("to-ms", window.to_ms as i64);
+        call.number("error-ms", ms(window.error_ns));
+        let mut rows = window.rows;
+        rows.retain(|row| sees(call.conn, &row.name));
+        rows.truncate(most);
+        call.reply().bulk(b"names");
+        call.reply().array(rows.len());
+        for row in rows {
+            call.reply().map(12);
+            call.texts(&[("lock", &row.name)]);
+            for (key, number) in [
+                ("waited-ms", ms(row.waited_ns)),
+                ("error-ms", ms(row.error_ns)),
+                ("waits", row.waits as i64),
+                ("grants", row.grants as i64),
+                ("refusals", row.refusals as i64),
+                ("longest-line", row.longest.into()),
+                ("waiting", row.waiting.into()),
+                ("wait-p50-us", row.wait.percentile(50) as i64),
+                ("wait-p99-us", row.wait.percentile(99) as i64),
+                ("hold-p50-us", row.hold.percentile(50) as i64),
+                ("hold-p99-us", row.hold.percentile(99) as i64),
+            ] {
+                call.number(key, number);
+            }
+        }
+    }
+}
+
 pub(super) fn info_command(server: &mut Server, mut call: Call<'_>) {
     let sections: Vec<&[u8]> = call.rest(1).collect();
     let text = info::text(&info::fields(server, call.now), &sections);

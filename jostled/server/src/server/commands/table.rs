@@ -133,6 +133,9 @@ commands! {
     ForceUnlock "FORCEUNLOCK" (2, 2) Admin First Plain locks::force_unlock;
         "name"
         "Takes a lock away from its holders; returns how many there were."
+    Contention "CONTENTION" (1, 3) Admin None Alone admin::contention;
+        "[COUNT n]"
+        "Lists the names that are waited for most, in this minute and this hour and those before."
     Info "INFO" (1, ANY) Anybody None Alone admin::info_command;
         "[section ...]"
         "Counters and gauges."

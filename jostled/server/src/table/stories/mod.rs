@@ -2,6 +2,7 @@
 //! its request, the reply, then the outputs to others. Tokens count from 1.
 
 mod bounds;
+mod contention;
 mod idle;
 mod quotas;
 mod sessions;

@@ -60,7 +60,7 @@ attacks! {
     "" 40 x 1 "HELLO 3 AUTH boss wrong" => "" counts "auth_failures";
     // What belongs to others.
     "low l" 9 x 99 "LOCK app:a" "TRYLOCK app:a" "UNLOCK app:held" "RENEW app:held 1 TTL 1" "PLACE app:held ID 1" => "NOPERM";
-    "low l" 9 x 99 "FORCEUNLOCK app:held" "WAITERS app:held" "HOLDERS" "HOLDER app:held" => "NOPERM";
+    "low l" 9 x 99 "FORCEUNLOCK app:held" "CONTENTION" "WAITERS app:held" "HOLDERS" "HOLDER app:held" => "NOPERM";
     "low l" 9 x 99 "ACL LIST" "CLIENT LIST" "CLIENT KILL 1" "SHUTDOWN" "HANDOVER" "LEASES FORGET" => "NOPERM";
     "low l" 9 x 99 "SESSION CLOSE USER app" "SESSION LIST" => "NOPERM";
     // What is shared: 10,000 sessions of one user left none to the others, and stayed.

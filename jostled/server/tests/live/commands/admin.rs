@@ -200,3 +200,57 @@ fn large_tables_are_listed_in_pages_and_nobody_is_cut_off_for_asking() {
     assert_eq!(client.say("UNLOCK n4999"), "1");
     assert_eq!(client.info("closed_output"), 0);
 }
+
+#[test]
+fn contention_is_for_administrators_by_their_patterns_and_never_in_the_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    let lines =
+        "user boss on >b ~* +@all\nuser half on >h ~a:* +@admin\nuser app on >a ~* +@lock\n";
+    std::fs::write(&users, lines).unwrap();
+    let flags = [
+        "--users-file",
+        users.to_str().unwrap(),
+        "--metrics",
+        "127.0.0.1:0",
+    ];
+    let daemon = Daemon::start(&flags);
+    let log_in = |user: &str| {
+        let mut client = daemon.client();
+        assert_eq!(client.say(&format!("AUTH {user}")), "OK");
+        client
+    };
+    let (mut boss, mut half, mut app) = (log_in("boss b"), log_in("half h"), log_in("app a"));
+    for name in ["a:hot", "b:hot"] {
+        app.token(&format!("LOCK {name}"));
+        assert_eq!(boss.say(&format!("TRYLOCK {name}")), "nil");
+        assert_eq!(boss.say(&format!("LOCK {name} WAIT 1")), "nil");
+    }
+    let seen = |value: &Value| {
+        let text = format!("{value:?}");
+        let name = |text: &str| format!("{:?}", Value::Bulk(text.into()));
+        ["a:hot", "b:hot"].map(|lock| text.matches(&name(lock)).count())
+    };
+    // In this minute and this hour.
+    assert_eq!(seen(&boss.ask("CONTENTION")), [2, 2]);
+    assert_eq!(seen(&half.ask("CONTENTION COUNT 1000")), [2, 0]);
+    let one = seen(&boss.ask("CONTENTION COUNT 1"));
+    assert_eq!(one.iter().sum::<usize>(), 2);
+    for (line, told) in [
+        ("CONTENTION COUNT", "ERR"),
+        ("CONTENTION COUNT 0", "ERR"),
+        ("CONTENTION TOP 3", "ERR"),
+    ] {
+        assert_eq!(boss.say(line), told, "{line}");
+    }
+    assert_eq!(app.say("CONTENTION"), "NOPERM");
+    let mut scrape =
+        std::net::TcpStream::connect(("127.0.0.1", daemon.port_of("metrics on http://"))).unwrap();
+    std::io::Write::write_all(&mut scrape, b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    std::io::Read::read_to_string(&mut scrape, &mut page).unwrap();
+    assert!(
+        page.contains("jostled_waits") && !page.contains("hot"),
+        "{page}"
+    );
+}

@@ -101,7 +101,8 @@ public final class Locks {
         Wish.checkTimes(null, Objects.requireNonNull(ttl));
         String millis = Long.toString(ttl.toMillis());
         return session(ttl, onLost, line -> {
-            byte[] id = (byte[]) line.ask(timeout, List.of("SESSION", "OPEN", "TTL", millis));
+            List<String> words = List.of("SESSION", "OPEN", "TTL", millis, "AS", Session.opener());
+            byte[] id = (byte[]) line.ask(timeout, words);
             return new String(id, StandardCharsets.UTF_8);
         });
     }

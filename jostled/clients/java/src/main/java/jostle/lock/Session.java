@@ -1,5 +1,8 @@
 package jostle.lock;
 
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import jostle.lock.LockException.NoAnswer;
 import jostle.lock.LockException.Refused;
@@ -19,6 +22,21 @@ public final class Session extends Kept {
         super(parts);
         this.locks = locks;
         this.id = id;
+    }
+
+    /** Who opens a session, for people. Arguments may be secret. */
+    static String opener() {
+        String host = "?";
+        try {
+            host = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+        } catch (IOException unknown) {
+            // It is for people only.
+        }
+        String[] command = System.getProperty("sun.java.command", "java").split(" ");
+        long pid = ProcessHandle.current().pid();
+        String text = System.getProperty("user.name") + "@" + host + " pid " + pid + " " + command[0];
+        text = text.replaceAll("\\p{Cc}", "");
+        return text.substring(0, Math.min(text.length(), 80)); // 240 bytes at most.
     }
 
     /** Does not let the readers of a log take the session up. */
