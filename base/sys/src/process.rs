@@ -215,6 +215,11 @@ pub fn own_usage() -> Usage {
     usage_of(&usage_so_far(libc::RUSAGE_SELF))
 }
 
+/// What children of this process have used that have ended and were waited for.
+pub fn children_usage() -> Usage {
+    usage_of(&usage_so_far(libc::RUSAGE_CHILDREN))
+}
+
 fn usage_so_far(of: libc::c_int) -> libc::rusage {
     // SAFETY: all-zero is a valid rusage, and the call fills it.
     unsafe {

@@ -3,7 +3,9 @@
 //! under qemu's emulation, which says that it works and nothing of its speed.
 
 use super::clean_root::Root;
-use super::{Packing, TARGETS, Target, VERSION, build, deb, image, names, sbom, sums, tarball, temporary};
+use super::{
+    Packing, TARGETS, Target, VERSION, build, deb, image, names, sbom, sums, tarball, temporary,
+};
 use anyhow::{Context, bail};
 use jostle_testbed::shell;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Options, exit codes, and what is left behind: nothing.
 
+mod figures;
+
 use std::io::Write;
 use std::process::Stdio;
 

@@ -2,7 +2,7 @@
 //!
 //! The bytes begin with a mark, the version of the format, their number and a
 //! checksum. A program that does not know the version refuses it; there is no
-//! attempt to guess.
+//! attempt to guess. One older version is read.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,11 +12,13 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde::{Deserialize, Serialize};
 
-use crate::table::{BadImage, HashKey, TableImage, Time};
+use crate::table::{BadImage, HashKey, TableImage, Time, reading, since_3};
 
 /// The format's version. Increase it with every change to the types below and to
 /// [`TableImage`].
 const VERSION: u32 = 3;
+/// The oldest that is read: see [`since_3`].
+const OLDEST: u32 = 2;
 const MARK: &[u8; 8] = b"JOSTLEDH";
 const HEAD: usize = 8 + 4 + 8 + 8;
 
@@ -151,6 +153,7 @@ pub(crate) struct Transaction {
     pub(crate) requests: Vec<u8>,
     pub(crate) count: usize,
     /// Bytes of the longest replies that they can have.
+    #[serde(deserialize_with = "since_3")]
     pub(crate) replies: usize,
     /// Something was wrong: EXEC will execute nothing.
     pub(crate) aborted: bool,
@@ -178,8 +181,8 @@ pub(crate) fn encode(state: &State) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Checks that the bytes are complete; returns the checksum and the content.
-fn open(bytes: &[u8]) -> Result<(u64, &[u8]), StateError> {
+/// Checks that the bytes are complete; returns the version, the checksum and the content.
+fn open(bytes: &[u8]) -> Result<(u32, u64, &[u8]), StateError> {
     let Some((head, body)) = bytes.split_at_checked(HEAD) else {
         return Err(StateError::Damaged("it is too short"));
     };
@@ -188,13 +191,12 @@ fn open(bytes: &[u8]) -> Result<(u64, &[u8]), StateError> {
         word[..length].copy_from_slice(&head[at..at + length]);
         u64::from_le_bytes(word)
     };
-    let (version, length, sum) = (number(8, 4), number(12, 8), number(20, 8));
+    let (version, length, sum) = (number(8, 4) as u32, number(12, 8), number(20, 8));
     if !head.starts_with(MARK) {
         return Err(StateError::Damaged("it does not begin as one"));
     }
-    if version != u64::from(VERSION) {
-        let found = version as u32;
-        return Err(StateError::Version { found });
+    if !(OLDEST..=VERSION).contains(&version) {
+        return Err(StateError::Version { found: version });
     }
     if body.len() as u64 != length {
         return Err(StateError::Damaged("it is not whole"));
@@ -202,14 +204,19 @@ fn open(bytes: &[u8]) -> Result<(u64, &[u8]), StateError> {
     if checksum(body) != sum {
         return Err(StateError::Damaged("its checksum is another"));
     }
-    Ok((sum, body))
+    Ok((version, sum, body))
 }
 
 /// The state of bytes.
 pub(crate) fn decode(bytes: &[u8]) -> Result<State, StateError> {
-    let (_, body) = open(bytes)?;
+    let (version, _, body) = open(bytes)?;
+    let older = version < VERSION;
     let unreadable = |_| StateError::Damaged("it cannot be decoded");
-    let (state, rest) = postcard::take_from_bytes(body).map_err(unreadable)?;
+    let read = reading(older, || postcard::take_from_bytes::<State>(body));
+    let (mut state, rest) = read.map_err(unreadable)?;
+    if older {
+        state.table.adopt_older();
+    }
     match rest {
         [] => Ok(state),
         _ => Err(StateError::Damaged("something follows it")),
@@ -232,7 +239,7 @@ impl Sealed {
     /// A state that another program has written.
     pub(crate) fn from_file(file: File) -> Result<Self, StateError> {
         let bytes = read_whole(&file)?;
-        let (checksum, _) = open(&bytes)?;
+        let (_, checksum, _) = open(&bytes)?;
         Ok(Self { file, checksum })
     }
 

@@ -4,15 +4,63 @@
 //! them (indexes, lists, the timer wheel) are built anew, in `restore`. Locks and
 //! claims keep their slots, since cursors name them, and clients keep their numbers.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::iter::successors;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clients::Closing;
 use super::entries::{Claim, EntryKind, Lock, NEVER, Ref, Side};
 use super::slab::some;
 use super::{Amounts, ClientId, Counters, HashKey, SessionKey, Table, Time};
+
+thread_local! {
+    static OLDER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reads what a program of this format's version 2 wrote, if it is `older`.
+pub(crate) fn reading<T>(older: bool, read: impl FnOnce() -> T) -> T {
+    OLDER.set(older);
+    let read = read();
+    OLDER.set(false);
+    read
+}
+
+/// Reads a field that version 2 did not have.
+pub(crate) fn since_3<'d, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'d>,
+    T: Deserialize<'d> + Default,
+{
+    match OLDER.get() {
+        true => Ok(T::default()),
+        false => T::deserialize(from),
+    }
+}
+
+/// Accounts; in version 2 they had bounds of locks and of waiters.
+fn accounts<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<Amounts>, D::Error> {
+    if !OLDER.get() {
+        return Vec::deserialize(from);
+    }
+    let all = Vec::<(u32, u32)>::deserialize(from)?.into_iter();
+    let bound = |(locks, waiters)| Amounts {
+        locks,
+        waiters,
+        ..Amounts::ANY
+    };
+    Ok(all.map(bound).collect())
+}
+
+/// Whether a client is open; in version 2 a second word stood behind it, which follows from
+/// what else there is.
+fn open<'d, D: Deserializer<'d>>(from: D) -> Result<bool, D::Error> {
+    match OLDER.get() {
+        true => <(bool, bool)>::deserialize(from).map(|(open, _)| open),
+        false => bool::deserialize(from),
+    }
+}
 
 /// The state of a table; see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,9 +75,12 @@ pub struct TableImage {
     pub(super) tokens_end: u64,
     pub(super) counters: Counters,
     /// Bounds, by account.
+    #[serde(deserialize_with = "accounts")]
     pub(super) accounts: Vec<Amounts>,
     /// Closed clients whose leases still count, in order.
+    #[serde(deserialize_with = "since_3")]
     pub(super) left: Vec<(u64, u16)>,
+    #[serde(deserialize_with = "since_3")]
     pub(super) evicted: Vec<(u16, u32)>,
     /// By slot.
     pub(super) clients: Vec<ClientImage>,
@@ -43,6 +94,7 @@ pub struct TableImage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ClientImage {
     pub(super) id: u64,
+    #[serde(deserialize_with = "open")]
     pub(super) open: bool,
     pub(super) account: u16,
     /// The largest token that it was told in reply to a repeated request.
@@ -66,6 +118,7 @@ pub(super) struct SessionImage {
     pub(super) client: u64,
     pub(super) ttl_ms: u64,
     /// What it was opened with.
+    #[serde(deserialize_with = "since_3")]
     pub(super) text: String,
     /// The claim that is its timer, and its end; `None`: it is over.
     pub(super) heartbeat: Option<(u32, u64)>,
@@ -95,6 +148,7 @@ pub(super) struct HolderImage {
     /// The end of the lease; `None`: the end of the client.
     pub(super) deadline: Option<u64>,
     /// When it began, in units of [`Side`].
+    #[serde(deserialize_with = "since_3")]
     pub(super) since: u64,
 }
 
@@ -256,6 +310,28 @@ fn waiter_image(place: u32, claim: &Claim) -> WaiterImage {
 }
 
 impl TableImage {
+    /// Makes one of this version of one of version 2: there, closed clients whose leases count
+    /// kept their slots, and nothing told when a hold began.
+    pub(crate) fn adopt_older(&mut self) {
+        let closing = self.closing.iter().map(|found| found.slot);
+        let taken: HashSet<u32> = self.free_slots.iter().copied().chain(closing).collect();
+        for (slot, client) in (0..).zip(&mut self.clients).skip(1) {
+            if !client.open && !taken.contains(&slot) {
+                self.left.push((client.id, client.account));
+                self.free_slots.push(slot);
+                client.id += 1 << ClientId::SLOT_BITS;
+                (client.account, client.told) = (0, 0);
+            }
+        }
+        self.left.sort_unstable();
+        for lock in &mut self.locks {
+            let shared = lock.sharing.iter_mut().map(|sharer| &mut sharer.hold);
+            for hold in shared.chain(&mut lock.exclusive) {
+                hold.since = self.at >> Side::UNIT_BITS;
+            }
+        }
+    }
+
     /// When it was made.
     #[must_use]
     pub fn at(&self) -> Time {

@@ -81,6 +81,7 @@ pub(crate) use ahead::AHEAD;
 pub use events::*;
 pub use hash::HashKey;
 pub use image::TableImage;
+pub(crate) use image::{reading, since_3};
 pub(crate) use journal::{Cause, Change, Record};
 pub use restore::BadImage;
 pub(crate) use sessions::TEXT_MAX;

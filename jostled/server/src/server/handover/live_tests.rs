@@ -9,6 +9,7 @@ use super::unpack::could_go_on;
 use super::*;
 use crate::Config;
 use crate::handover::state::{State, StateError, decode, encode, reseal};
+use crate::table::Table;
 
 /// A server whose clients hold, wait, queue, and have sent half of something.
 fn used() -> (Server, Vec<TcpStream>) {
@@ -89,6 +90,29 @@ fn bytes_that_are_cut_or_changed_are_refused() {
     }
     let longer = [&whole[..], &[0]].concat();
     assert!(decode(&longer).is_err());
+}
+
+/// What a program of version 2 wrote, with a bound on locks, and leases of a client that is gone.
+#[test]
+fn a_state_of_the_version_before_is_read() {
+    let mut state = decode(include_bytes!("state-2")).unwrap();
+    let table = Table::from_image(&state.table, Config::embedded().table).unwrap();
+    assert_eq!((table.holds(), table.leases(), table.waiting()), (5, 3, 3));
+    assert_eq!(table.sessions(), 1);
+    let at = state.table.at();
+    let ago = |name: &[u8]| {
+        table
+            .holders(name)
+            .map(|it| it.since.ms_until(at))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((ago(b"a"), ago(b"left")), (vec![0], vec![0]));
+    // The gone client's slot is free, and its leases count on.
+    let again = Table::from_image(&table.image(at), Config::embedded().table).unwrap();
+    assert_eq!(again.image(at), table.image(at));
+    assert_eq!(state.conns.len(), 5);
+    state.conns.clear();
+    assert_eq!(decode(&encode(&state).unwrap()).unwrap(), state);
 }
 
 /// A change of a state, and the error that it causes.

@@ -1,6 +1,7 @@
 //! Every command against the real daemon, as a client sees it.
 
 mod admin;
+mod figures;
 mod large;
 mod locks;
 mod sessions;
