@@ -247,7 +247,7 @@ impl Table {
             (client.held, client.bytes) = (0, 0);
         }
         for id in 0..self.locks.touched() {
-            if self.locks[id].used && self.locks[id].exclusive {
+            if self.locks[id].used && self.locks[id].is_exclusive() {
                 self.book_anew(Ref::new(EntryKind::Lock, id));
             }
         }

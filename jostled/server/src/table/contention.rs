@@ -5,13 +5,13 @@
 //! comes when it is full takes the place of the name with the least waiting, whose sum it
 //! inherits as its error. So no sum is too small, none is too large by more than its error, and
 //! each name is there whose sum is larger than the least one. An hour is fed with its minutes.
-//! Only contended locks cost anything: what a lock refuses is counted beside it, and taken into
-//! the sketch when its hold ends.
+//! Only contended locks cost anything: what a lock refuses is counted in it, and taken into the
+//! sketch when its hold ends, or 255 at a time.
 
 use std::collections::HashMap;
 
 use super::entries::{Block, ClaimState, EntryKind, Lock, Ref};
-use super::slab::{NIL, Slab};
+use super::slab::Slab;
 use super::{Table, Time};
 
 const MINUTE: u64 = 60_000_000_000;
@@ -273,28 +273,17 @@ impl Table {
     /// Notes that a lock is refused to one who does not wait.
     #[inline]
     pub(super) fn note_refusal(&mut self, id: u32, now: Time) {
-        let full = match self.locks[id].exclusive {
-            true => self.locks.side(id).refuse(),
-            false => {
-                let queue = self.locks[id].queue;
-                let refused = &mut self.queues[queue].refused;
-                *refused += 1;
-                *refused == u16::MAX
-            }
-        };
-        if full {
+        let refused = &mut self.locks[id].refused;
+        *refused += 1;
+        if *refused == u8::MAX {
             self.note_refused(id, now);
         }
     }
 
-    /// Takes in what was counted beside a lock.
+    /// Takes in what was counted in a lock.
     #[cold]
     fn note_refused(&mut self, id: u32, now: Time) {
-        let mut refused = self.locks.side(id).take_refused();
-        if self.locks[id].queue != NIL {
-            let queue = self.locks[id].queue;
-            refused += std::mem::take(&mut self.queues[queue].refused);
-        }
+        let refused = std::mem::take(&mut self.locks[id].refused);
         if refused > 0
             && let Some(row) = self.contended(id, 0, now)
         {
@@ -302,26 +291,11 @@ impl Table {
         }
     }
 
-    /// Notes that a hold ends, while it is still there.
-    #[inline]
-    pub(super) fn note_hold(&mut self, entry: Ref, now: Time) {
-        let id = match entry.kind() {
-            EntryKind::Lock => {
-                let id = entry.index();
-                if self.locks[id].queue == NIL && !self.locks.side(id).has_refused() {
-                    return;
-                }
-                id
-            }
-            _ => self.claims[entry.index()].lock,
-        };
-        self.note_contended_hold(id, entry, now);
-    }
-
+    /// Notes that a hold ends which others may have waited for.
     #[inline(never)]
-    fn note_contended_hold(&mut self, id: u32, entry: Ref, now: Time) {
+    pub(super) fn note_hold(&mut self, id: u32, entry: Ref, now: Time) {
         let since = match entry.kind() {
-            EntryKind::Lock => self.locks.side(id).since(),
+            EntryKind::Lock => self.locks.beside(id).since,
             _ => self.claims[entry.index()].since,
         };
         let awaited = self.queue(&self.locks[id]).waiting.len > 0;

@@ -75,7 +75,7 @@ impl Table {
             let id = self.find(hash, name)?;
             let lock = &self.locks[id];
             let due = |entry: &Ref| *self.deadline_of(*entry) <= step.now.0;
-            let lapsed = if lock.exclusive {
+            let lapsed = if lock.is_exclusive() {
                 Some(Ref::new(EntryKind::Lock, id)).filter(due)
             } else {
                 let sharers = self.line(self.queues[lock.queue].sharing.head);

@@ -88,45 +88,8 @@ impl Links {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) links: Links,
-    /// When the hold began, in units of 2^[`Self::UNIT_BITS`] ns, above 16 bits: requests that
-    /// it has refused since they were counted last.
-    life: u64,
-}
-
-impl Side {
-    /// A unit of 8 us: 48 bits of them last for 73 years.
-    pub(crate) const UNIT_BITS: u32 = 13;
-    pub(crate) const UNITS_MAX: u64 = (1 << 48) - 1;
-    const REFUSED_BITS: u32 = 16;
-
-    #[inline]
-    pub(crate) fn begin(&mut self, now: u64) {
-        self.life = now >> Self::UNIT_BITS << Self::REFUSED_BITS;
-    }
-
-    /// Counts a refused request; whether no more can be counted.
-    #[inline]
-    pub(crate) fn refuse(&mut self) -> bool {
-        self.life += 1;
-        self.life as u16 == u16::MAX
-    }
-
-    #[inline]
-    pub(crate) fn has_refused(&self) -> bool {
-        self.life as u16 != 0
-    }
-
-    pub(crate) fn take_refused(&mut self) -> u16 {
-        let refused = self.life as u16;
-        self.life -= u64::from(refused);
-        refused
-    }
-
-    /// When the hold began, in ns; up to 8 us early.
-    #[inline]
-    pub(crate) fn since(&self) -> u64 {
-        self.life >> Self::REFUSED_BITS << Self::UNIT_BITS
-    }
+    /// When the hold began.
+    pub(crate) since: u64,
 }
 
 /// Bytes of a name that fit into the lock itself.
@@ -139,7 +102,8 @@ const NAME_PREFIX: usize = NAME_INLINE - 4;
 /// otherwise in its client's list.
 #[repr(align(64))]
 pub(crate) struct Lock {
-    /// The exclusive holder's token. The next two fields belong to this holder as well.
+    /// The exclusive holder's token; 0: the lock is shared or reserved. The next two fields
+    /// belong to this holder as well.
     pub(crate) token: u64,
     pub(crate) client: u64,
     /// [`NEVER`] if the connection owns it.
@@ -149,8 +113,8 @@ pub(crate) struct Lock {
     /// The [`Queue`], if there are waiters or shared holders.
     pub(crate) queue: u32,
     name_len: u16,
-    /// Whether there is an exclusive holder; otherwise the lock is shared or reserved.
-    pub(crate) exclusive: bool,
+    /// Requests refused since they were counted last.
+    pub(crate) refused: u8,
     pub(crate) used: bool,
     name: [u8; NAME_INLINE],
 }
@@ -170,7 +134,7 @@ impl Slot for Lock {
             chain: NIL,
             queue: NIL,
             name_len: 0,
-            exclusive: false,
+            refused: 0,
             used: false,
             name: [0; NAME_INLINE],
         }
@@ -181,7 +145,8 @@ impl Slot for Lock {
         // The rest is set with the next use.
         self.deadline = NEVER;
         self.queue = NIL;
-        self.exclusive = false;
+        self.token = 0;
+        self.refused = 0;
         self.used = false;
     }
 
@@ -355,7 +320,6 @@ impl Queue {
         waiting: Line::EMPTY,
         sharing: Line::EMPTY,
         places: 1,
-        refused: 0,
         free: NIL,
     };
 
@@ -384,8 +348,6 @@ pub(crate) struct Queue {
     pub(crate) sharing: Line,
     /// The places of a semaphore; 1 for every other lock.
     pub(crate) places: u16,
-    /// Requests refused while nobody holds it alone, since they were counted last.
-    pub(crate) refused: u16,
     free: u32,
 }
 
@@ -432,6 +394,12 @@ pub(crate) fn blocks_for(name_len: usize) -> usize {
 }
 
 impl Lock {
+    /// Whether there is an exclusive holder.
+    #[inline]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.token != 0
+    }
+
     /// Bytes of the name.
     pub(crate) fn name_len(&self) -> usize {
         self.name_len.into()

@@ -21,7 +21,7 @@ impl Table {
     #[inline]
     pub(super) fn serve(&mut self, id: u32, at: u64, step: &mut Step<'_>) {
         if self.locks[id].queue == NIL {
-            if !self.locks[id].exclusive {
+            if !self.locks[id].is_exclusive() {
                 self.drop_lock(id);
             }
             return;
@@ -68,7 +68,7 @@ impl Table {
                 self.time_out(head, step);
                 continue;
             }
-            if lock.exclusive || queue.keeps_out(claim.exclusive) {
+            if lock.is_exclusive() || queue.keeps_out(claim.exclusive) {
                 return;
             }
             if claim.session != NIL && self.session_is_over(claim.session, at) {
@@ -85,7 +85,7 @@ impl Table {
         let lock = &self.locks[id];
         if self.queues[lock.queue].sharing.len == 0 {
             self.queues.give(lock.queue);
-            let exclusive = lock.exclusive;
+            let exclusive = lock.is_exclusive();
             self.locks[id].queue = NIL;
             if !exclusive {
                 self.drop_lock(id);
@@ -183,13 +183,12 @@ impl Table {
     /// Makes a client the exclusive holder.
     #[inline]
     pub(super) fn hold(&mut self, id: u32, client: u64, token: u64, ttl_ms: u64, now: Time) {
-        self.locks.side(id).begin(now.0);
         let lock = &mut self.locks[id];
         lock.token = token;
         lock.client = client;
-        lock.exclusive = true;
         self.clients[ClientId(client).slot()].last = id;
         self.own(Ref::new(EntryKind::Lock, id), client, ttl_ms, now);
+        self.locks.side(id).since = now.0;
     }
 
     /// Puts a hold under its deadline or into its client's list.
@@ -237,23 +236,26 @@ impl Table {
     #[inline(always)]
     pub(super) fn end_hold(&mut self, id: u32, cause: Cause, now: Time) {
         let entry = Ref::new(EntryKind::Lock, id);
-        self.note_hold(entry, now);
         self.unlink(entry);
+        let lock = &mut self.locks[id];
+        if lock.refused != 0 || lock.queue != NIL {
+            self.note_hold(id, entry, now);
+        }
         let lock = &mut self.locks[id];
         self.held -= 1;
         self.leases -= u64::from(lock.deadline != NEVER);
         lock.deadline = NEVER;
-        lock.exclusive = false;
         let client = lock.client;
         if self.booked {
             self.book_ended(entry, client, cause);
         }
+        self.locks[id].token = 0;
     }
 
     /// Ends a shared hold.
     pub(super) fn end_share(&mut self, claim_id: u32, cause: Cause, now: Time) {
         let entry = Ref::new(EntryKind::Claim, claim_id);
-        self.note_hold(entry, now);
+        self.note_hold(self.claims[claim_id].lock, entry, now);
         self.unlink(entry);
         let claim = &self.claims[claim_id];
         self.held -= 1;

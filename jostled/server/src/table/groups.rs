@@ -69,7 +69,7 @@ impl Table {
         }
         let shares = |id: u32| {
             let lock = &self.locks[id];
-            request.shared && !lock.exclusive && self.queue(lock).waiting.len == 0
+            request.shared && !lock.is_exclusive() && self.queue(lock).waiting.len == 0
         };
         let free = found.iter().all(|id| id.is_none_or(shares));
         if !free && request.wait_ms == Some(0) {
@@ -203,7 +203,7 @@ impl Table {
         let ready = |claim: &u32| {
             let lock = &self.locks[self.claims[*claim].lock];
             let queue = self.queue(lock);
-            let kept_out = lock.exclusive || queue.keeps_out(self.claims[*claim].exclusive);
+            let kept_out = lock.is_exclusive() || queue.keeps_out(self.claims[*claim].exclusive);
             !kept_out && queue.waiting.head == *claim
         };
         let claims = self.group(leader);

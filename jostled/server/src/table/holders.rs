@@ -10,7 +10,7 @@ impl Table {
     /// The token and the mode of a client's hold of the lock without a lease.
     pub(super) fn owned(&self, id: u32, client: u64) -> Option<(u64, Mode)> {
         let lock = &self.locks[id];
-        if lock.exclusive {
+        if lock.is_exclusive() {
             let owns = lock.client == client && lock.deadline == NEVER;
             return owns.then_some((lock.token, Mode::Exclusive));
         }

@@ -11,7 +11,7 @@ use std::iter::successors;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clients::Closing;
-use super::entries::{Claim, EntryKind, Lock, NEVER, Ref, Side};
+use super::entries::{Claim, EntryKind, Lock, NEVER, Ref};
 use super::slab::some;
 use super::{Amounts, ClientId, Counters, HashKey, SessionKey, Table, Time};
 
@@ -147,7 +147,7 @@ pub(super) struct HolderImage {
     pub(super) client: u64,
     /// The end of the lease; `None`: the end of the client.
     pub(super) deadline: Option<u64>,
-    /// When it began, in units of [`Side`].
+    /// When it began.
     #[serde(deserialize_with = "since_3")]
     pub(super) since: u64,
 }
@@ -268,11 +268,11 @@ impl Table {
         LockImage {
             place,
             name,
-            exclusive: lock.exclusive.then(|| HolderImage {
+            exclusive: lock.is_exclusive().then(|| HolderImage {
                 token: lock.token,
                 client: lock.client,
                 deadline: end(lock.deadline),
-                since: self.locks.beside(place).since() >> Side::UNIT_BITS,
+                since: self.locks.beside(place).since,
             }),
             places: queue.places,
             sharing: sharing
@@ -290,7 +290,7 @@ fn sharer_image(place: u32, claim: &Claim) -> SharerImage {
         token: claim.token,
         client: claim.client,
         deadline: end(claim.deadline),
-        since: claim.since >> Side::UNIT_BITS,
+        since: claim.since,
     };
     SharerImage { place, hold }
 }
@@ -327,7 +327,7 @@ impl TableImage {
         for lock in &mut self.locks {
             let shared = lock.sharing.iter_mut().map(|sharer| &mut sharer.hold);
             for hold in shared.chain(&mut lock.exclusive) {
-                hold.since = self.at >> Side::UNIT_BITS;
+                hold.since = self.at;
             }
         }
     }

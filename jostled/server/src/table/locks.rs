@@ -178,7 +178,7 @@ impl Table {
             return held;
         }
         let in_turn = queued == 0;
-        let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
+        let shares = request.mode != Mode::Exclusive && !self.locks[id].is_exclusive();
         if shares && in_turn && has_place {
             if self.no_room_for_claim() {
                 return self.refuse(Refusal::Memory);
@@ -220,7 +220,7 @@ impl Table {
     /// Whether an existing lock has no holder.
     fn is_reserved(&self, id: u32) -> bool {
         let lock = &self.locks[id];
-        !lock.exclusive && self.queue(lock).sharing.len == 0
+        !lock.is_exclusive() && self.queue(lock).sharing.len == 0
     }
 
     #[inline]
@@ -240,7 +240,7 @@ impl Table {
             return Err(NotReleased::NotHeld);
         };
         let lock = &self.locks[id];
-        if lock.exclusive {
+        if lock.is_exclusive() {
             let meant = match token {
                 Some(token) => lock.token == token,
                 None => lock.client == client.0,
@@ -310,7 +310,7 @@ impl Table {
     /// The hold of a lock with this token.
     pub(super) fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
         let lock = &self.locks[id];
-        if lock.exclusive {
+        if lock.is_exclusive() {
             (lock.token == token).then_some(Ref::new(EntryKind::Lock, id))
         } else {
             self.sharer_by_token(id, token)
@@ -323,7 +323,7 @@ impl Table {
             return 0;
         };
         let mut ended = 0;
-        if self.locks[id].exclusive {
+        if self.locks[id].is_exclusive() {
             self.end_hold(id, Cause::Forced, step.now);
             ended = 1;
         } else {

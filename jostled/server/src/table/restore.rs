@@ -48,11 +48,9 @@ impl Table {
             image.tokens_end
         );
         let times = image.waiters().map(|waiter| waiter.since);
-        let units = (image.at >> Side::UNIT_BITS).min(Side::UNITS_MAX);
-        let begun = image.holders().all(|holder| holder.since <= units);
+        let times = times.chain(image.holders().map(|holder| holder.since));
         let mut times = times.chain(image.closing.iter().map(|found| found.at));
-        let past =
-            begun && image.tick <= Timers::tick_of(image.at) && times.all(|time| time <= image.at);
+        let past = image.tick <= Timers::tick_of(image.at) && times.all(|time| time <= image.at);
         ensure!(past, "something has happened in the future");
         ensure!(image.counters.are_plausible(), "a counter is out of range");
         let mut table = Self::new(limits, image.key, image.next_token);
@@ -264,8 +262,7 @@ impl Table {
             self.check_holder(holder)?;
             let lock = &mut self.locks[id];
             (lock.token, lock.client) = (holder.token, holder.client);
-            lock.exclusive = true;
-            self.locks.side(id).begin(holder.since << Side::UNIT_BITS);
+            self.locks.side(id).since = holder.since;
             self.restore_hold(Ref::new(EntryKind::Lock, id), holder);
         }
         if !image.sharing.is_empty() || !image.waiting.is_empty() {
@@ -306,7 +303,8 @@ impl Table {
         for hold in &image.owned {
             let (kind, place, owner) = match *hold {
                 HoldRef::Lock(place) => {
-                    let held = |lock: &&Lock| lock.used && lock.exclusive && lock.deadline == NEVER;
+                    let held =
+                        |lock: &&Lock| lock.used && lock.is_exclusive() && lock.deadline == NEVER;
                     let lock = self.locks.get(place).filter(held);
                     (EntryKind::Lock, place, lock.map(|lock| lock.client))
                 }

@@ -85,7 +85,7 @@ impl Table {
         let longest_at = |at: u64| {
             if at >= claims {
                 let lock = &self.locks[(at - claims) as u32];
-                let held = lock.used && lock.exclusive;
+                let held = lock.used && lock.is_exclusive();
                 return if held { left(lock.deadline) } else { 0 };
             }
             let claim = &self.claims[at as u32];
@@ -114,12 +114,12 @@ impl Table {
 
     fn sole_holder(&self, id: u32) -> Option<Holder> {
         let lock = &self.locks[id];
-        (lock.used && lock.exclusive).then(|| Holder {
+        (lock.used && lock.is_exclusive()).then(|| Holder {
             client: ClientId(lock.client),
             token: lock.token,
             mode: Mode::Exclusive,
             expires: time(lock.deadline),
-            since: Time(self.locks.beside(id).since()),
+            since: Time(self.locks.beside(id).since),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Lines of an image: the sharers of a lock and its waiters.
 
-use super::super::entries::{ClaimState, EntryKind, NEVER, Ref, Side};
+use super::super::entries::{ClaimState, EntryKind, NEVER, Ref};
 use super::super::image::{LockImage, SessionImage, SharerImage, WaiterImage};
 use super::super::lines::Wish;
 use super::super::slab::NIL;
@@ -12,7 +12,7 @@ impl Table {
         self.check_holder(&image.hold)?;
         let claim = &mut self.claims[image.place];
         (claim.client, claim.lock) = (image.hold.client, id);
-        claim.since = image.hold.since << Side::UNIT_BITS;
+        claim.since = image.hold.since;
         self.enter_sharers(image.place, image.hold.token);
         self.restore_hold(Ref::new(EntryKind::Claim, image.place), &image.hold);
         Ok(())
@@ -135,7 +135,7 @@ impl Table {
             return Ok(());
         };
         let blocked = match head.leader {
-            _ if lock.exclusive || self.queue(lock).keeps_out(head.exclusive) => true,
+            _ if lock.is_exclusive() || self.queue(lock).keeps_out(head.exclusive) => true,
             None => false,
             Some(leader) => !self.group_is_ready(leader),
         };
