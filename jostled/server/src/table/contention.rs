@@ -4,7 +4,8 @@
 //! A minute is a weighted space-saving sketch: it has room for so many names, and one that
 //! comes when it is full takes the place of the name with the least waiting, whose sum it
 //! inherits as its error. So no sum is too small, none is too large by more than its error, and
-//! each name is there whose sum is larger than the least one. An hour is fed with its minutes.
+//! each name is there whose sum is larger than the least one. An hour is fed with its minutes,
+//! whose errors add up.
 //! Only contended locks cost anything: what a lock refuses is counted in it, and taken into the
 //! sketch when its hold ends, or 255 at a time.
 
