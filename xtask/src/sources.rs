@@ -6,7 +6,15 @@ use std::path::{Path, PathBuf};
 /// All files of the workspace, with their text.
 pub(crate) fn all() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    for folder in ["tool", "jostled/server", "procd", "base", "lab", "xtask"] {
+    for folder in [
+        "tool",
+        "jostled/lock",
+        "jostled/server",
+        "procd",
+        "base",
+        "lab",
+        "xtask",
+    ] {
         below(&shell::root().join(folder), "rs", &mut found);
     }
     found
