@@ -85,8 +85,8 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) verbose: bool,
 
-    /// Where jostled listens: redis://[USER@]HOST[:PORT], rediss:// for TLS, or unix:PATH
-    /// [default: $JOSTLE_LOCK_URL, else redis://127.0.0.1:2626]
+    /// Where jostled listens: redis://USER@HOST:PORT, rediss://USER@HOST:PORT for TLS, or
+    /// unix:PATH; default: $JOSTLE_LOCK_URL, else redis://127.0.0.1:2626
     #[arg(long)]
     pub(crate) url: Option<String>,
 
@@ -94,8 +94,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// Certificates of authorities to trust with rediss://, a PEM file
-    /// [default: the system's]
+    /// Certificates of authorities to trust with rediss://, a PEM file; default: the system's
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 
@@ -111,8 +110,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
     pub(crate) ttl: Duration,
 
-    /// Seconds between SIGTERM and SIGKILL when the lock is lost, below a third of --ttl
-    /// [default: a fifth]
+    /// Seconds between SIGTERM and SIGKILL when the lock is lost, below a third of --ttl;
+    /// default: a fifth
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) grace: Option<Duration>,
 
@@ -120,7 +119,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = OnLoss::End)]
     pub(crate) on_loss: OnLoss,
 
-    /// Who holds the lock, for others to read [default: the command's name]
+    /// Who holds the lock, for others to read; default: the command's name
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 
