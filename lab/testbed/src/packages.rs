@@ -23,7 +23,9 @@ libc6-dev /usr/include/stdio.h headers for those C programs
 g++ c++ compiles libFuzzer, which is C++, and the lock in C++ of tool/own-locks/
 golang-go go builds the locks in Go of tool/own-locks/
 git git tests of tool/ci-gate/ compare two revisions of a repository
-util-linux prlimit tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset
+util-linux prlimit tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset, and witness commands with flock
+bsdutils script gives jostle-lock a terminal in its tests
+make make runs a recipe of jostled/docs/lock.md
 iproute2 ip tests make network namespaces for connections, and cut the link of jostled's clients
 openmpi-bin mpirun starts the ranks of world `mpi` across the hosts of `cargo xtask hosts`
 libopenmpi-dev mpicc the library that jostle is linked with for world `mpi`
