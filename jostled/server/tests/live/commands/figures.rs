@@ -8,7 +8,7 @@ use jostle_resp::request::encode;
 use crate::common::{Daemon, root};
 
 /// Pairs of runs, and requests in a run.
-const PAIRS: usize = 30;
+const PAIRS: usize = 100;
 const REQUESTS: usize = 100_000;
 
 /// The daemon as packages have it, with this much memory for CONTENTION.
@@ -50,17 +50,25 @@ fn cpu_s(daemon: &Daemon, lines: &[&str]) -> f64 {
             &line.split(' ').map(str::as_bytes).collect::<Vec<_>>(),
         );
     }
-    let bytes = bytes.repeat(REQUESTS / 2 / lines.len());
+    let times = REQUESTS / 2 / lines.len();
+    let (bytes, count) = (bytes.repeat(times), times * lines.len());
     let before = used();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let stream = daemon.client().stream;
                 let mut reads = stream.try_clone().unwrap();
-                let reader = scope.spawn(move || reads.read_to_end(&mut Vec::new()));
+                let reader = scope.spawn(move || {
+                    let (mut left, mut replies) = (count, vec![0; 1 << 16]);
+                    while left > 0 {
+                        let length = reads.read(&mut replies).unwrap();
+                        // Each reply is a line.
+                        let ends = replies[..length].iter().filter(|byte| **byte == b'\n');
+                        left -= ends.count();
+                    }
+                });
                 (&stream).write_all(&bytes).unwrap();
-                stream.shutdown(std::net::Shutdown::Write).unwrap();
-                reader.join().unwrap().unwrap();
+                reader.join().unwrap();
             });
         }
     });
