@@ -13,7 +13,7 @@ use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Place};
 use jostle_model::record::{
-    Accounts, Anchor, Distribution, Experiment, Reason, Run, Server, Status, TcpCounts,
+    Accounts, Anchor, Distribution, Experiment, Reason, Run, Server, Status, Stood, TcpCounts,
 };
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
@@ -287,6 +287,36 @@ static CASES: &[Case] = &[
         |asked, dose| {
             one(asked, |run| {
                 run.around.interference = interrupted(asked.window_s(), asked.first(dose) as u64);
+            })
+        },
+    ),
+    whole(
+        "server_still",
+        INVALID,
+        [0.0, 250.0],
+        contend,
+        |asked, dose| {
+            one(asked, |run| {
+                run.around.server_stood = Some(Stood {
+                    looks: 250,
+                    still: asked.first(dose) as u64,
+                    ..Stood::default()
+                });
+            })
+        },
+    ),
+    fine(
+        "server_still",
+        SUSPECT,
+        [0.0, 1.0],
+        contend,
+        |asked, dose| {
+            one(asked, |run| {
+                run.around.server_stood = Some(Stood {
+                    looks: 250,
+                    throttled_s: Some(asked.first(dose) * asked.window_s()),
+                    ..Stood::default()
+                });
             })
         },
     ),

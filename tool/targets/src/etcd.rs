@@ -367,7 +367,7 @@ fn failed(call: &'static str, failure: &Failure) -> CallError {
 const LAPSED: CallError = CallError::saying(
     "DeleteRange",
     Errno::TIMEDOUT,
-    "the session's lease was over before the release",
+    "our key was gone before the release",
 );
 
 impl Lock for EtcdLock {

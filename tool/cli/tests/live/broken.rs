@@ -118,37 +118,6 @@ fn a_run_that_broke_off_is_measured_again_when_the_server_is_back() {
     assert!(runs.iter().all(|run| run.around.errors.is_empty()));
 }
 
-/// It was VALID.
-#[test]
-#[ignore = "cargo xtask validate figures"]
-fn a_standstill_of_half_a_second_is_suspect_with_its_time() {
-    let _alone = alone();
-    let port = free_port().unwrap();
-    let server = redis("127.0.0.1", port, &[]);
-    let pid = server.0.id();
-    // On a busy machine no CPU is idle.
-    in_some_try("a standstill is told", || {
-        let place = Place::new();
-        let line = format!("contend redis://127.0.0.1:{port} -w 4 -b 1ms -t 4 --runs 1 -o points");
-        let mut run = place.jostle(&line).in_background();
-        run.until_workers(4);
-        std::thread::sleep(Duration::from_millis(1_500));
-        crate::common::processes::signal(pid, Signal::STOP);
-        std::thread::sleep(Duration::from_millis(600));
-        crate::common::processes::signal(pid, Signal::CONT);
-        run.end();
-        let runs = place.runs("points");
-        let told = reason(&runs[0], "idle_lock")?;
-        assert_eq!(told.is, Status::Suspect);
-        assert!(
-            told.text.contains("nothing was granted from"),
-            "{}",
-            told.text
-        );
-        Some(())
-    });
-}
-
 /// It was "the target saturates", VALID.
 #[test]
 fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_all_workloads() {
@@ -226,4 +195,40 @@ fn a_server_in_another_network_namespace_is_found() {
         accounts.others.iter().all(|other| other.pid != own),
         "{accounts:?}"
     );
+}
+
+mod figures {
+    use super::*;
+
+    /// It was VALID.
+    #[test]
+    #[ignore = "cargo xtask validate figures"]
+    fn a_standstill_of_half_a_second_is_suspect_with_its_time() {
+        let _alone = alone();
+        let port = free_port().unwrap();
+        let server = redis("127.0.0.1", port, &[]);
+        let pid = server.0.id();
+        // On a busy machine no CPU is idle.
+        in_some_try("a standstill is told", || {
+            let place = Place::new();
+            let line =
+                format!("contend redis://127.0.0.1:{port} -w 4 -b 1ms -t 4 --runs 1 -o points");
+            let mut run = place.jostle(&line).in_background();
+            run.until_workers(4);
+            std::thread::sleep(Duration::from_millis(1_500));
+            crate::common::processes::signal(pid, Signal::STOP);
+            std::thread::sleep(Duration::from_millis(600));
+            crate::common::processes::signal(pid, Signal::CONT);
+            run.end();
+            let runs = place.runs("points");
+            let told = reason(&runs[0], "idle_lock")?;
+            assert_eq!(told.is, Status::Suspect);
+            assert!(
+                told.text.contains("nothing was granted from"),
+                "{}",
+                told.text
+            );
+            Some(())
+        });
+    }
 }

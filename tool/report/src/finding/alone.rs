@@ -34,7 +34,8 @@ pub(super) fn finding(points: &[PointSummary<'_>]) -> Option<String> {
     Some(format!("{} {says}{grown}.", short(many.target)))
 }
 
-/// That the lock does not exclude, whatever else is known of it.
+/// That the lock did not exclude, whatever else is known of it. That it is broken would be a cause:
+/// another program may have removed it.
 pub(super) fn broken(points: &[PointSummary<'_>]) -> Option<String> {
     points.iter().find_map(|point| {
         let mut reasons = point.verdict.reasons.iter();
@@ -43,7 +44,7 @@ pub(super) fn broken(points: &[PointSummary<'_>]) -> Option<String> {
         };
         let reason = reasons.find(proves)?;
         let name = short(point.target);
-        Some(format!("{name} is broken: {}.", reason.text))
+        Some(format!("{name}: {}.", reason.text))
     })
 }
 

@@ -64,7 +64,7 @@ fn a_lock_that_does_not_exclude_comes_first_beside_others_too() {
     other.runs.retain(|point| point.at.workers == Some(10));
     both.runs.append(&mut other.runs);
     let found = of(&both);
-    let is_broken = found[0].starts_with("busted is broken: ");
+    let is_broken = found[0].starts_with("busted: 6 of ");
     assert!(
         is_broken && found[0].contains("does not exclude"),
         "{found:?}"
@@ -121,7 +121,7 @@ fn a_single_target_is_told_by_what_it_does() {
             "redis grants again within 1.9 s after its owner was stopped; two believed for up to \
              600 us to own it.",
             "lockd holds 2,000 requests/s with p99 596 us.",
-            "busted is broken: 6 of 28350 acquisitions found another owner inside: this lock \
+            "busted: 6 of 28350 acquisitions found another owner inside: this lock \
              does not exclude (worker 3 met worker 5 on key 0).",
             "Nothing is decided: 2 of 2 points are INVALID: the hypervisor took 96.8 % of the \
              CPU time (run it again).",

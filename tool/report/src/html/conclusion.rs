@@ -286,11 +286,7 @@ mod tests {
             "{found}"
         );
         assert!(!found.contains(';') && found.ends_with('.'), "{found}");
-        assert!(
-            titled(made::broken())
-                .unwrap()
-                .starts_with("busted is broken: ")
-        );
+        assert!(titled(made::broken()).unwrap().starts_with("busted: 6 of "));
         let both = [made::set(), made::set()];
         assert_eq!(finding(&both, &crate::page::pages(&both)), None);
     }

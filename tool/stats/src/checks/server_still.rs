@@ -1,6 +1,7 @@
 //! Did the server stand still while it was measured?
 
 use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use jostle_model::Remedy;
 use jostle_model::record::{Run, Status, Stood};
 
 /// Share of the looks, or of the window.
@@ -52,7 +53,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         Status::Invalid => "the looks at it",
         _ => "the window",
     };
-    Some(Found::new(is, EVERYTHING, share, MOST).seen(format!("{how} {} of {of}", percent(share))))
+    let seen = format!("{how} {} of {of}", percent(share));
+    let found = Found::new(is, EVERYTHING, share, MOST).seen(seen);
+    Some(found.remedy(Remedy::Again))
 }
 
 #[cfg(test)]
@@ -77,9 +80,10 @@ mod tests {
         for (looks, still, throttled_s) in [(250, 0, None), (50, 1, None), (250, 2, Some(0.05))] {
             assert_eq!(with(looks, still, throttled_s), None);
         }
-        let text = "the server stood still at 80.0 % of the looks at it".to_owned();
+        let text = "the server stood still at 80.0 % of the looks at it (run it again)".to_owned();
         assert_eq!(with(250, 200, None), Some((Status::Invalid, text)));
-        let text = "the CPU quota of the server's control group held it for 40.0 % of the window";
+        let text = "the CPU quota of the server's control group held it for 40.0 % of the window \
+                    (run it again)";
         assert_eq!(
             with(250, 0, Some(2.0)),
             Some((Status::Suspect, text.to_owned()))

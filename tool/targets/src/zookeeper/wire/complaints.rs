@@ -21,14 +21,14 @@ pub(super) fn complaint(call: &'static str, code: i32) -> CallError {
 pub(super) const LAPSED: CallError = CallError::saying(
     LIST,
     Errno::TIMEDOUT,
-    "the session was over before the lock was granted",
+    "our node was gone before the lock was granted",
 );
 
 /// The same at the release.
 pub(super) const LOST: CallError = CallError::saying(
     DELETE,
     Errno::TIMEDOUT,
-    "the session was over before the release",
+    "our node was gone before the release",
 );
 
 /// No ping was answered.
