@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: plants faults into a copy of jostled's lock table, one at a time,
-//! and requires that the simulator sees each of them. So the table itself has no code of
-//! its tests.
+//! `cargo xtask mutants`: plants faults into a copy of jostled's lock table, of its gate and
+//! of its store, one at a time, and requires that the simulator or their tests see each of
+//! them. So the code itself has none of its tests.
 //!
 //! The copy is compiled once, with every fault behind a switch that a variable of the
 //! environment chooses.
@@ -10,7 +10,7 @@ use jostle_testbed::shell;
 use std::path::Path;
 use std::process::Command;
 
-/// A fault: its name, a file of the table, a text that stands there once, and what takes
+/// A fault: its name, a file, by its path from the table, a text that stands there once, and what takes
 /// its place. `MUTANT` is true if the fault is chosen.
 type Mutant = (&'static str, &'static str, &'static str, &'static str);
 
@@ -209,12 +209,151 @@ const MUTANTS: &[Mutant] = &[
                         self.partly.push_back((id, at));
                     }",
     ),
+    (
+        "a renewal is not in the journal",
+        "locks.rs",
+        "if self.journal.is_some() {",
+        "if self.journal.is_some() && !MUTANT {",
+    ),
+    (
+        "the end of a session is not in the journal",
+        "sessions.rs",
+        "self.record_session(session, Change::Closed);",
+        "if !MUTANT {
+            self.record_session(session, Change::Closed);
+        }",
+    ),
+    (
+        "the journal takes a session's lock for a connection's",
+        "journal.rs",
+        "NIL => Owner::Connection,",
+        "_ if MUTANT => Owner::Connection,
+            NIL => Owner::Connection,",
+    ),
+    (
+        "a longer renewal is not stored",
+        "../store/mod.rs",
+        "if new_ms <= ttl_ms && *new_ms >= *ttl_ms / 2 {",
+        "if new_ms <= ttl_ms && *new_ms >= *ttl_ms / 2 || MUTANT {",
+    ),
+    (
+        "a start gives leases less than their whole TTL",
+        "adopt.rs",
+        "u128::from(ttl_ms) * 1_010_000;",
+        "u128::from(ttl_ms) * if MUTANT { 990_000 } else { 1_010_000 };",
+    ),
+    (
+        "a start revives what an absent session held",
+        "adopt.rs",
+        "self.sessions.get(&key).map(|slot| (*slot, None))",
+        "self.sessions.get(&key).or(MUTANT.then_some(&1)).map(|slot| (*slot, None))",
+    ),
+    (
+        "a stranger's number releases what was adopted",
+        "adopt.rs",
+        "u64::from(slot) + (1 << ClientId::SLOT_BITS);",
+        "u64::from(slot) + if MUTANT { 0 } else { 1 << ClientId::SLOT_BITS };",
+    ),
+    (
+        "replies pass the gate",
+        "../server/gate.rs",
+        "if gate.is_open() && kept.len() == 0 {",
+        "if (gate.is_open() || MUTANT) && kept.len() == 0 {",
+    ),
+    (
+        "a reply overtakes one that is held",
+        "../server/gate.rs",
+        " && kept.len() == 0 {",
+        " && (kept.len() == 0 || MUTANT) {",
+    ),
+    (
+        "a reply needs no operation if its journal is committed",
+        "../server/gate.rs",
+        "self.fences && !self.asked",
+        "(self.fences || MUTANT) && !self.asked",
+    ),
+    (
+        "a reply needs only an operation, of which a part is committed",
+        "../server/storer.rs",
+        "if done >= batch.len() {",
+        "if done >= batch.len() || MUTANT {",
+    ),
+    (
+        "an operation that began before the turn is enough",
+        "../server/gate.rs",
+        "if gate.asked || gate.journal",
+        "if gate.asked && !MUTANT || gate.journal",
+    ),
+    (
+        "the replies of two turns have one mark",
+        "../server/gate.rs",
+        "conn.output.append(&mut kept.sent_for);",
+        "conn.output.append(&mut kept.sent_for);
+                if MUTANT {
+                    conn.output.append(&mut kept.held);
+                }",
+    ),
+    (
+        "trimming drops replies that are held",
+        "../server/conn.rs",
+        "(self.output, self.sent) = (Vec::new(), 0);",
+        "(self.output, self.sent) = (Vec::new(), 0);
+            if MUTANT {
+                self.kept = None;
+            }",
+    ),
+    (
+        "sending other replies makes a lease known whose reply is held",
+        "../server/conn.rs",
+        "take_while(|(.., at)| *at < sent)",
+        "take_while(|(.., at)| *at < sent || MUTANT)",
+    ),
+    (
+        "a client that closes half is closed before its replies are sent",
+        "../server/exchange.rs",
+        "&& conn.held() == 0;",
+        "&& (conn.held() == 0 || MUTANT);",
+    ),
+    (
+        "a batch counts before it is synced",
+        "../store/file.rs",
+        "        self.disk.sync()?;
+        (self.sequence",
+        "        if !MUTANT {
+            self.disk.sync()?;
+        }
+        (self.sequence",
+    ),
+    (
+        "a lost record in the middle is not noticed",
+        "../store/file.rs",
+        "if sectors.heads().any(|head| head.after > self.after) {",
+        "if sectors.heads().any(|head| head.after > self.after) && !MUTANT {",
+    ),
+    (
+        "a damaged last record is taken for one that was cut",
+        "../store/file.rs",
+        "let bad = sectors.has(Sector::Bad);",
+        "let bad = sectors.has(Sector::Bad) && !MUTANT;",
+    ),
+    (
+        "a snapshot is written over the one in use",
+        "../store/file.rs",
+        "Some(0) => self.half,",
+        "Some(0) if !MUTANT => self.half,",
+    ),
+    (
+        "a snapshot may take all room that there is",
+        "../store/file.rs",
+        "match self.stored.bytes as u64 > self.half / PART {",
+        "match self.stored.bytes as u64 > self.half / PART && !MUTANT {",
+    ),
 ];
 
 /// The switch, which the copy of the table gets.
 const SWITCH: &str = "
 /// Whether a planted fault is chosen.
-fn mutant(number: usize) -> bool {
+pub(crate) fn mutant(number: usize) -> bool {
     static CHOSEN: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| {
         std::env::var(\"MUTANT\").ok().and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
     });
@@ -223,7 +362,13 @@ fn mutant(number: usize) -> bool {
 ";
 
 /// The tests that must see each fault.
-const TESTS: [&str; 2] = ["no_random_world_sees_a_rule_broken", "served_in_parts"];
+const TESTS: [&str; 5] = [
+    "no_random_world_sees_a_rule_broken",
+    "served_in_parts",
+    "store::tests",
+    "gate::live_tests",
+    "stories::adopted",
+];
 
 /// Makes the copy, compiles it, and runs its tests once for each fault.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -80,6 +80,16 @@ pub enum AfterCrash {
     Grant,
 }
 
+/// Where leases and sessions are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// Nowhere: they end with the daemon.
+    None,
+    /// In the file `log` of the data directory.
+    File,
+}
+
 /// The events that `--audit` adds to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -103,6 +113,8 @@ pub struct Config {
     pub unix: Option<(PathBuf, u32)>,
     /// The directory in which tokens are remembered; `None`: nowhere.
     pub data: Option<PathBuf>,
+    /// See [`Settings::store`].
+    pub store: StoreKind,
     /// See [`Settings::after_crash`].
     pub after_crash: AfterCrash,
     /// The longest lease.
@@ -210,6 +222,7 @@ impl Settings {
             tls,
             unix,
             data,
+            store: self.store.unwrap_or(StoreKind::None),
             after_crash,
             max_ttl_ms: max_ttl_ms.min(TTL_MAX_MS),
             restored: self.restored,
@@ -377,6 +390,9 @@ impl Config {
         }
         if self.max_ttl_ms == 0 {
             return wrong("--max-ttl is at least 1 second".into());
+        }
+        if self.store == StoreKind::File && self.data.is_none() {
+            return wrong("--store file needs a data directory: --data none has none".into());
         }
         if self.reserve_connections >= connections {
             return wrong("--reserve-connections leaves none for others".into());

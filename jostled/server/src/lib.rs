@@ -2,8 +2,8 @@
 //! over the wire protocol of Redis.
 //!
 //! [`table`] makes the decisions and is pure; [`server`] serves clients; [`tokens`]
-//! ensures that a fencing token is never given out twice; [`config`] holds the
-//! settings. The same library serves the binary `jostled` and programs that embed a
+//! ensures that a fencing token is never given out twice; [`store`] keeps leases and
+//! sessions over the daemon's end; [`config`] holds the settings. The same library serves the binary `jostled` and programs that embed a
 //! daemon. It contains nothing of the benchmark.
 
 pub mod config;
@@ -11,6 +11,7 @@ mod glob;
 pub mod handover;
 pub mod log;
 pub mod server;
+pub mod store;
 pub mod systemd;
 pub mod table;
 pub mod tokens;

@@ -17,6 +17,9 @@
 //! The promise has the boot and the file that it was written in: a copy of the file, such
 //! as a restored backup, has another inode, and tokens and leases may have been given out
 //! since it was copied.
+//!
+//! Beside the number stands that of the run which wrote it last, so that a log
+//! ([`crate::store`]) that another run has left is not taken for the latest one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -136,6 +139,20 @@ pub enum StoreError {
          --max-ttl", .0.display()
     )]
     Copied(PathBuf),
+    /// A file of that name is no log.
+    #[error("{}: this is no log of jostled: move it away", .0.display())]
+    Foreign(PathBuf),
+    /// A later version wrote the log.
+    #[error("{}: written by a later version of jostled, which can go on with it", .0.display())]
+    Newer(PathBuf),
+    /// The log contradicts itself, or the tokens.
+    #[error("{}: {why}. If no client relies on a lease or session, delete it", path.display())]
+    Unsound {
+        /// The log.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
 }
 
 /// The file `tokens` of a data directory.
@@ -145,6 +162,8 @@ pub(crate) struct FileStore {
     file: File,
     /// The number in the file.
     end: u64,
+    /// A random number for this run of the daemon, which the next write of `end` stores.
+    run: u64,
     /// The number of the next write of it.
     generation: u64,
     promised: Promise,
@@ -157,6 +176,8 @@ pub(crate) struct Opened {
     pub(crate) store: FileStore,
     /// The first token that was never given out.
     pub(crate) first: u64,
+    /// The number of the run that wrote it last; 0: not known.
+    pub(crate) run: u64,
     /// Promises about leases that may still run; one of another boot, whose clock is of no
     /// use, has no end.
     pub(crate) earlier: Vec<Promise>,
@@ -167,13 +188,19 @@ const SECTOR: usize = 512;
 const TOKENS: usize = 0;
 const PROMISES: usize = 1;
 const FILE: usize = 4 * SECTOR;
-const MAGIC: &[u8; 8] = b"JOSTLED1";
+const MAGIC: &[u8; 8] = b"JOSTLED2";
+const OLD_MAGIC: &[u8; 8] = b"JOSTLED1";
 const PROMISE_MAGIC: &[u8; 8] = b"JOSTLEDP";
 /// Tokens that are skipped when a copy of the file is accepted.
 const SKIPPED: u64 = 1 << 40;
 /// Tokens that are skipped if what is left may be out of date: by a range, or by
 /// [`SKIPPED`].
 const SKIPPED_IN_DOUBT: u64 = 1 << 41;
+
+/// A number that no other run has; never 0.
+fn random() -> u64 {
+    crate::table::HashKey::random().0 | 1
+}
 
 /// A number for the machine's current boot.
 fn boot() -> u64 {
@@ -182,7 +209,7 @@ fn boot() -> u64 {
 }
 
 /// A number for a file that its copies do not have.
-fn identity(file: &File) -> io::Result<u64> {
+pub(crate) fn identity(file: &File) -> io::Result<u64> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let found = statx(file, "", AtFlags::EMPTY_PATH, wanted)?;
@@ -192,8 +219,8 @@ fn identity(file: &File) -> io::Result<u64> {
 
 /// What the bytes of a file say.
 struct Content {
-    /// The number of the latest write, and what it reserved.
-    latest: [u64; 2],
+    /// The number of the latest write, what it reserved, and its run.
+    latest: [u64; 3],
     /// As in [`Opened`].
     first: u64,
     earlier: Vec<Promise>,
@@ -212,9 +239,14 @@ impl Content {
             let start = bytes.len().min(at * SECTOR);
             &bytes[start..bytes.len().min(start + SECTOR)]
         };
-        let tokens = [0, 1].map(|at| unseal::<2>(MAGIC, sector(at)));
+        // An earlier version wrote no number of the run.
+        let old = |at| unseal::<2>(OLD_MAGIC, sector(at)).map(|[of, end]| [of, end, 0]);
+        let tokens = [0, 1].map(|at| unseal::<3>(MAGIC, sector(at)).or_else(|| old(at)));
         let promises = [2, 3].map(|at| unseal::<4>(PROMISE_MAGIC, sector(at)));
-        let latest = tokens.into_iter().flatten().max_by_key(|[_, end]| *end)?;
+        let latest = tokens
+            .into_iter()
+            .flatten()
+            .max_by_key(|[_, end, _]| *end)?;
         let found: Vec<[u64; 4]> = promises.into_iter().flatten().collect();
         let copied = found.iter().any(|[_, identity, ..]| *identity != own);
         let earlier = found.iter().map(|[of, _, longest_ms, until]| Promise {
@@ -304,10 +336,13 @@ impl FileStore {
         fs::create_dir_all(directory).map_err(failed(directory, "create the data directory"))?;
         let path = directory.join("tokens");
         if !path.exists() {
-            create(directory, &path, 1, Promise::default()).map_err(failed(&path, "create"))?;
+            create(directory, &path, [1, 0], Promise::default())
+                .map_err(failed(&path, "create"))?;
         }
         let file = open_file(&path).map_err(failed(&path, "open"))?;
-        Self::adopt(directory, file, restored)
+        let mut opened = Self::adopt(directory, file, restored)?;
+        opened.store.run = random();
+        Ok(opened)
     }
 
     /// The store whose file is open already, and perhaps locked: the lock belongs to
@@ -347,6 +382,7 @@ impl FileStore {
             directory: directory.to_owned(),
             file,
             end: found.latest[1],
+            run: found.latest[2],
             generation: found.latest[0] + 1,
             promised: Promise::default(),
             first: found.write_first,
@@ -354,8 +390,15 @@ impl FileStore {
         Ok(Opened {
             store,
             first: found.first,
+            // A copy may be older than the log beside it.
+            run: if found.copied { 0 } else { found.latest[2] },
             earlier: found.earlier,
         })
+    }
+
+    /// The number of this run.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
     }
 
     /// Writes both records of a pair. If one cannot be written, the next attempt begins
@@ -384,7 +427,7 @@ impl FileStore {
         }
         fs::create_dir_all(&self.directory)?;
         let path = self.directory.join("tokens");
-        let written = create(&self.directory, &path, self.end, self.promised)?;
+        let written = create(&self.directory, &path, [self.end, self.run], self.promised)?;
         let mut file = open_file(&path)?;
         file.try_lock()
             .map_err(|_| io::Error::other("in use by another jostled"))?;
@@ -401,7 +444,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// What has failed, from the system's error.
-fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+pub(crate) fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |error| StoreError::Io { path, call, error }
 }
@@ -427,13 +470,18 @@ fn seal_promise(promise: Promise, file: &File) -> io::Result<Vec<u8>> {
 }
 
 /// Makes the file appear whole or not at all; returns what is in it.
-fn create(directory: &Path, path: &Path, end: u64, promise: Promise) -> io::Result<Vec<u8>> {
+fn create(
+    directory: &Path,
+    path: &Path,
+    [end, run]: [u64; 2],
+    promise: Promise,
+) -> io::Result<Vec<u8>> {
     // Each start has a draft of its own. Another start may have linked its draft already,
     // and writing to that one would change the tokens in use.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = since_1970.unwrap_or_default().as_nanos();
     let draft = directory.join(format!("tokens.{}-{unique}.new", std::process::id()));
-    let bytes = write_draft(&draft, end, promise).inspect_err(|_| {
+    let bytes = write_draft(&draft, [0, end, run], promise).inspect_err(|_| {
         let _ = fs::remove_file(&draft);
     })?;
     // hard_link, unlike rename, never replaces what another start has made.
@@ -445,9 +493,9 @@ fn create(directory: &Path, path: &Path, end: u64, promise: Promise) -> io::Resu
     Ok(bytes)
 }
 
-fn write_draft(draft: &Path, end: u64, promise: Promise) -> io::Result<Vec<u8>> {
+fn write_draft(draft: &Path, numbers: [u64; 3], promise: Promise) -> io::Result<Vec<u8>> {
     let mut file = File::create_new(draft)?;
-    let tokens = sector(&seal(MAGIC, [0, end]));
+    let tokens = sector(&seal(MAGIC, numbers));
     let promises = sector(&seal_promise(promise, &file)?);
     let bytes = [tokens, tokens, promises, promises].concat();
     file.write_all(&bytes)?;
@@ -462,7 +510,7 @@ impl TokenStore for FileStore {
 
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         self.check()?;
-        self.write(TOKENS, &seal(MAGIC, [self.generation, end]), true)?;
+        self.write(TOKENS, &seal(MAGIC, [self.generation, end, self.run]), true)?;
         self.generation += 1;
         self.end = end;
         Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jostle_daemon::{Size, file};
 use serde::Deserialize;
 
-use super::{AfterCrash, Audited, ConfigError};
+use super::{AfterCrash, Audited, ConfigError, StoreKind};
 use crate::log::{Format, Level};
 
 /// Flags of `jostled`, and keys of its file.
@@ -46,6 +46,13 @@ pub struct Settings {
     /// again with each start, and do not fence against what was granted before it
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
+
+    /// Where leases and sessions, with what sessions hold, are stored: `file` is the file
+    /// `log` of --data. They then survive the end of the daemon, `kill -9` and a reboot, with
+    /// their whole TTL, and nothing waits for --after-crash; each reply waits for the disk.
+    /// Default: none
+    #[arg(long, value_name = "WHAT")]
+    pub store: Option<StoreKind>,
 
     /// After an end without a handover: `wait` grants nothing until every lease that may
     /// exist has ended, `grant` grants at once. Default: wait
@@ -210,7 +217,7 @@ impl Settings {
             ($($name:ident)*) => {$( self.$name = self.$name.or(file.$name); )*};
         }
         complete! {
-            tls_cert tls_key unix unix_mode data after_crash max_ttl password_file users_file
+            tls_cert tls_key unix unix_mode data store after_crash max_ttl password_file users_file
             tls_ca reserve_connections metrics log_level log_format max_connections
             max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
             contention_memory

@@ -63,6 +63,8 @@ pub(crate) struct State {
     /// The data directory; `None`: there is none. With one, the file of the tokens
     /// is the first descriptor.
     pub(crate) data: Option<Vec<u8>>,
+    /// Whether there is a store; its file is the next descriptor.
+    pub(crate) store: bool,
     pub(crate) table: TableImage,
     /// Names of users, from number 1 on.
     pub(crate) users: Vec<String>,
@@ -107,8 +109,8 @@ pub(crate) struct ConnState {
     pub(crate) output: Vec<u8>,
     /// The names that the wait in progress wants as leases.
     pub(crate) wanted: Vec<Vec<u8>>,
-    /// Leases whose replies were not yet sent.
-    pub(crate) fresh_leases: Vec<(u64, Vec<u8>)>,
+    /// Leases whose replies were not yet sent, and where in `output` these begin.
+    pub(crate) fresh_leases: Vec<(u64, Vec<u8>, usize)>,
     pub(crate) profile: Profile,
 }
 

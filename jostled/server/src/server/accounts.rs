@@ -59,7 +59,9 @@ impl Server {
                 .map(|account| (account, Default::default())),
         );
         self.numbers.shared = users.are_several();
-        self.turn.fair = self.numbers.shared || users.open().is_none();
+        // With a store, connections that may not go on are found in the rounds.
+        let gated = self.gate.is_some();
+        self.turn.fair = self.numbers.shared || users.open().is_none() || gated;
         for (account, quota) in quotas {
             let most = self.most_of(&quota);
             self.step(Quota { account, most }, now);

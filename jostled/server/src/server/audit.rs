@@ -90,7 +90,8 @@ impl Server {
 
     /// Obeys `--audit`, which may have changed.
     pub(super) fn obey_audit(&mut self) {
-        self.table.keep_journal(self.audits(Audited::Locks));
+        let kept = self.audits(Audited::Locks) || self.gate.is_some();
+        self.table.keep_journal(kept);
     }
 
     /// Notes a login: `by` a password or a certificate.
@@ -134,27 +135,33 @@ impl Server {
         }
     }
 
-    /// Turns what the journal has recorded into lines, while this connection is out of its
-    /// slot.
+    /// Turns what the journal has recorded into lines of the audit, and entries for the
+    /// store, while this connection is out of its slot.
     #[inline]
-    pub(super) fn audit_holds(&mut self, own: Option<&Conn>) {
+    pub(super) fn take_journal(&mut self, own: Option<&Conn>) {
         if self.table.keeps_journal() {
-            self.audit_records(own);
+            self.note_records(own);
         }
     }
 
     #[cold]
-    fn audit_records(&mut self, own: Option<&Conn>) {
+    pub(super) fn note_records(&mut self, own: Option<&Conn>) {
+        let audits = self.audits(Audited::Locks);
         for record in self.table.take_records() {
-            let line = self.line_of(&record, own);
-            self.audited.push(line);
+            if audits && let Some(line) = self.line_of(&record, own) {
+                self.audited.push(line);
+            }
+            if let Some(gate) = &mut self.gate {
+                gate.note(record, &self.numbers);
+            }
         }
         if self.audited.len() >= GATHERED {
             self.queue_audit();
         }
     }
 
-    fn line_of(&self, record: &Record, own: Option<&Conn>) -> String {
+    /// The line of a hold that begins or ends.
+    fn line_of(&self, record: &Record, own: Option<&Conn>) -> Option<String> {
         let conn = own.filter(|own| own.id == record.client);
         let user = match record.account {
             None => "",
@@ -169,7 +176,7 @@ impl Server {
         }
         fields.push(("lock", Value::Bytes(&record.name)));
         fields.push(("token", Value::Shown(&record.token)));
-        match &record.change {
+        Some(match &record.change {
             Change::Begun { mode, ttl_ms } => {
                 fields.push(("mode", Value::Bytes(mode.word().as_bytes())));
                 if let Mode::Place { of } = mode {
@@ -189,12 +196,17 @@ impl Server {
                 }
                 log::audit_line("ended", &fields)
             }
-        }
+            Change::Renewed { .. } | Change::Opened { .. } | Change::Closed => return None,
+        })
     }
 
-    /// Queues the lines of this turn, and at its end what is left in the journal.
+    /// Queues the lines of this turn, and at its end what is left in the journal, for which
+    /// the store is asked.
     pub(super) fn end_audit(&mut self) {
-        self.audit_holds(None);
+        if self.table.keeps_journal() {
+            self.note_records(None);
+            self.advance_gate();
+        }
         if !self.audited.is_empty() {
             self.queue_audit();
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jostle_resp::Protocol;
 
+use super::gate::Kept;
 use super::stream::Stream;
 use crate::glob::Beginning;
 use crate::handover::state::{Intake, Profile, Transaction};
@@ -54,6 +55,8 @@ pub(crate) struct Conn {
     /// Replies not yet sent, from `sent` on.
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
+    /// With a store: replies that may not be sent yet.
+    pub(in crate::server) kept: Option<Box<Kept>>,
     /// The names that the LOCK or LOCKALL in progress wants, if it wants leases.
     pub(crate) wanted: Leases,
     /// Leases granted after a wait, whose replies were not yet sent.
@@ -93,6 +96,7 @@ impl Conn {
             watched_for_room: false,
             output: Vec::new(),
             sent: 0,
+            kept: None,
             wanted: Leases::default(),
             fresh_leases: Leases::default(),
             accounted: 0,
@@ -173,6 +177,11 @@ impl Conn {
         }
     }
 
+    /// Bytes of replies that may not be sent yet.
+    pub(crate) fn held(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.len())
+    }
+
     /// Replies that wait to be sent, in bytes.
     pub(crate) fn pending(&self) -> usize {
         self.output.len() - self.sent
@@ -212,7 +221,8 @@ impl Conn {
         let queued = self.transaction.as_ref();
         let queued = queued.map_or(0, |queued| queued.requests.capacity());
         let leases = self.wanted.bytes() + self.fresh_leases.bytes();
-        self.intake.input.capacity() + self.output.capacity() + queued + leases
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.capacity());
+        self.intake.input.capacity() + self.output.capacity() + queued + leases + kept
     }
 
     /// The client's address, as an administrator sees it.
@@ -226,6 +236,7 @@ impl Conn {
         while self.sent < self.output.len() || self.stream.wants_write() {
             let sent = self.stream.transmit(&self.output[self.sent..])?;
             self.sent += sent;
+            self.fresh_leases.retain_from(self.sent);
             let blocked = sent == 0 && self.sent < self.output.len();
             if blocked || self.stream.wants_write() {
                 let since = self.profile.stuck_since.get_or_insert(now);
@@ -236,6 +247,7 @@ impl Conn {
             }
         }
         self.profile.stuck_since = None;
+        self.fresh_leases.shift(self.sent);
         self.sent = 0;
         self.output.clear();
         self.output.shrink_to(KEEP);
@@ -291,8 +303,9 @@ pub(crate) struct Parked {
 /// Names of leases and their tokens, 0 for those that are only wanted.
 #[derive(Default)]
 pub(crate) struct Leases {
-    /// Each token with the length of its name.
-    tokens: Vec<(u64, usize)>,
+    /// Each token with the length of its name, and where its reply begins: in the output,
+    /// or behind it in what may not be sent yet.
+    tokens: Vec<(u64, usize, usize)>,
     /// The names, one behind the other.
     names: Vec<u8>,
 }
@@ -304,12 +317,27 @@ impl Leases {
 
     /// Bytes of memory.
     fn bytes(&self) -> usize {
-        self.names.capacity() + self.tokens.capacity() * size_of::<(u64, usize)>()
+        self.names.capacity() + self.tokens.capacity() * size_of::<(u64, usize, usize)>()
     }
 
-    pub(crate) fn push(&mut self, token: u64, name: &[u8]) {
-        self.tokens.push((token, name.len()));
+    pub(crate) fn push(&mut self, token: u64, name: &[u8], at: usize) {
+        self.tokens.push((token, name.len(), at));
         self.names.extend_from_slice(name);
+    }
+
+    /// Forgets those whose replies have been sent, be it in part: the client may know them.
+    fn retain_from(&mut self, sent: usize) {
+        let known = self.tokens.iter().take_while(|(.., at)| *at < sent);
+        let (count, bytes) = known.fold((0, 0), |(count, bytes), (_, length, _)| {
+            (count + 1, bytes + length)
+        });
+        self.tokens.drain(..count);
+        self.names.drain(..bytes);
+    }
+
+    /// The output loses this many bytes at its beginning.
+    fn shift(&mut self, bytes: usize) {
+        self.tokens.iter_mut().for_each(|(.., at)| *at -= bytes);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -317,12 +345,12 @@ impl Leases {
         self.names.clear();
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8], usize)> {
         let mut rest = &self.names[..];
-        self.tokens.iter().map(move |(token, length)| {
+        self.tokens.iter().map(move |(token, length, at)| {
             let (name, after) = rest.split_at(*length);
             rest = after;
-            (*token, name)
+            (*token, name, *at)
         })
     }
 }

@@ -174,6 +174,7 @@ impl Server {
         let mut conn = Box::new(Conn::new(stream, client, peer, now));
         conn.probation = self.is_reserved();
         conn.draining = self.life.draining.is_some();
+        conn.kept = self.gate.as_ref().map(|_| Box::default());
         self.log_out(&mut conn, now);
         #[cfg(feature = "tls")]
         if let Some(name) = conn.stream.common_name()
@@ -253,6 +254,7 @@ impl Server {
             return self.close(conn);
         }
         let goes_on = conn.intake.more || conn.can_read(self.config.max_request);
+        let goes_on = goes_on && !self.is_held_back(&conn);
         if (goes_on || conn.waits() && conn.intake.hung_up) && !conn.later {
             conn.later = true;
             self.turn.later.push_back(conn.id);
@@ -320,7 +322,7 @@ impl Server {
         self.freed += conn.accounted;
         conn.stream.close();
         self.step(Close(client), now);
-        self.audit_holds(Some(&conn));
+        self.take_journal(Some(&conn));
     }
 
     /// Passes on a lease or a session's lock that was granted to a client that was gone
@@ -328,7 +330,7 @@ impl Server {
     /// has asked again over another connection.
     fn pass_on(&mut self, conn: &mut Conn, now: Time) {
         let client = conn.id;
-        for (token, name) in std::mem::take(&mut conn.fresh_leases).iter() {
+        for (token, name, _) in std::mem::take(&mut conn.fresh_leases).iter() {
             if self.table.may_be_known(name, token) {
                 continue;
             }
@@ -358,6 +360,10 @@ impl Server {
     fn continue_turn(&mut self, conn: &mut Conn) -> bool {
         if conn.is_abandoned() {
             return false;
+        }
+        if self.is_held_back(conn) {
+            // It goes on when its replies are sent.
+            return true;
         }
         if !conn.waits() && !conn.intake.input.is_empty() {
             // Replies keep their order: the reply to the wait is in `output` already.

@@ -153,18 +153,23 @@ impl Server {
                     conn.intake.closing = true;
                 }
             }
-            if out.len() > OUT_BATCH && !self.send(conn, &mut out, now) {
-                conn.intake.closing = true;
+            if out.len() > OUT_BATCH {
+                let kept = self.table.keeps_journal() && self.keep_back(conn, &mut out);
+                if !kept && !self.send(conn, &mut out, now) {
+                    conn.intake.closing = true;
+                }
             }
         }
         self.work.long = false;
         if used > 0 {
             conn.profile.last_request = now;
         }
-        self.audit_holds(Some(conn));
+        let kept = self.table.keeps_journal() && self.keep_back(conn, &mut out);
         self.deliver_grants();
-        let keep_back = self.turn.gather || conn.pending() > 0;
-        if keep_back && out.len() <= GATHERED_BYTES {
+        let gather = self.turn.gather || conn.pending() > 0;
+        if kept {
+            // It is sent when the store has it.
+        } else if gather && out.len() <= GATHERED_BYTES {
             self.turn.gathered += out.len();
             self.stats.bytes_out += out.len() as u64;
             conn.output.append(&mut out);
@@ -218,23 +223,19 @@ impl Server {
         if !conn.fresh_leases.is_empty() && conn.stream.peer_is_gone() {
             return false;
         }
-        let sent = conn.flush(self.now()).is_ok();
-        if sent {
-            conn.fresh_leases.clear();
-        }
-        sent
+        conn.flush(self.now()).is_ok()
     }
 
     /// Sends what waits; false if the connection is over.
     pub(super) fn flush(&mut self, conn: &mut Conn) -> bool {
+        if !self.push(conn) {
+            return false;
+        }
         if conn.pending() > self.config.max_output {
             self.stats.closed_output += 1;
             return false;
         }
-        if !self.push(conn) {
-            return false;
-        }
-        let sent = conn.pending() == 0 && !conn.stream.wants_write();
+        let sent = conn.pending() == 0 && !conn.stream.wants_write() && conn.held() == 0;
         let over = conn.intake.closing || (conn.intake.ended && !conn.intake.more);
         !(over && (sent || conn.waits()))
     }

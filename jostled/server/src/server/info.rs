@@ -99,6 +99,16 @@ fn about_server(server: &Server, now: Time, fields: &mut Vec<Field>) {
         Some(trouble) => trouble.replace(['\r', '\n'], " "),
         None => "ok".to_owned(),
     };
+    if let Some(gate) = &server.gate {
+        let full = gate.full.as_ref().map(|why| why.replace(['\r', '\n'], " "));
+        figures! { fields, "store";
+            "store" Text(full.unwrap_or_else(|| "ok".to_owned())) ""
+            "store_commits" Counter(gate.commits) "Batches that the store has committed"
+            "store_entries" Counter(gate.entries) "Changes in these batches"
+            "store_commit_seconds" Seconds(gate.commit_ns as f64 * 1e-9)
+                "Time that these commits took, together"
+        }
+    }
     figures! { fields, "tokens";
         "token_store" Text(store) ""
         "next_token" Gauge(server.table.next_token()) "The fencing token of the next grant"

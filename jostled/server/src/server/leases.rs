@@ -43,7 +43,8 @@ impl Promise {
 impl Server {
     /// Begins to promise; `earlier` is what the file holds.
     pub(super) fn promise_first(&mut self, earlier: &[Promise]) {
-        if self.config.after_crash == AfterCrash::Grant {
+        // With a store, what it has kept need not be waited for; anything else must be.
+        if self.config.after_crash == AfterCrash::Grant && self.gate.is_none() {
             // A later start that waits must not rely on what an earlier program promised.
             self.keep(self.leases.kept, PATIENCE, |_| true);
             return;
@@ -62,6 +63,9 @@ impl Server {
             until: now.0 + if end.is_some() { 0 } else { AHEAD_NS },
         };
         self.keep(first, PATIENCE, |_| true);
+        if end.is_none() {
+            self.gate.iter_mut().for_each(|gate| gate.note_run());
+        }
         if let Some(end) = end {
             let seconds = (end - now.0).div_ceil(1_000_000_000);
             say(&format!(
@@ -218,9 +222,10 @@ impl Server {
     }
 
     /// Milliseconds for which the start after a crash would grant nothing, at most. With
-    /// `--after-crash grant` it does not wait.
+    /// `--after-crash grant`, or a store, it does not wait.
     pub(super) fn crash_wait_ms(&self) -> u64 {
         match self.leases.stored_ms {
+            _ if self.gate.is_some() && self.leases.from.is_none() => 0,
             u64::MAX => 0,
             longest_ms => longest_ms,
         }
@@ -246,6 +251,7 @@ impl Server {
         for _ in 0..RESUMES_PER_SEND {
             let Some(client) = self.leases.parked.pop_front() else {
                 self.leases.from = None;
+                self.gate.iter_mut().for_each(|gate| gate.note_run());
                 // The file has to forget them too.
                 self.leases.review_at = self.clock;
                 return say("locks are granted again: no earlier lease is waited for any more");
@@ -265,12 +271,18 @@ impl Server {
 
 impl Server {
     pub(super) fn no_tokens(&self) -> bool {
-        self.table.tokens_left() < TOKENS_LOW && self.reserver.is_some()
+        self.table.tokens_left() < TOKENS_LOW && self.reserver.is_some() && self.full().is_none()
+    }
+
+    /// Why the store has no room, if so.
+    pub(super) fn full(&self) -> Option<&String> {
+        self.gate.as_ref()?.full.as_ref()
     }
 
     pub(super) fn token_trouble(&self) -> String {
         let reserver = self.reserver.as_ref();
         let trouble = reserver.and_then(|reserver| reserver.trouble.clone());
+        let trouble = self.full().cloned().or(trouble);
         trouble.unwrap_or_else(|| "the disk has not answered yet".to_owned())
     }
 
@@ -278,7 +290,7 @@ impl Server {
     #[inline]
     pub(super) fn provide_tokens(&mut self) {
         let left = self.table.tokens_left();
-        if left >= TOKENS_LOW {
+        if left >= TOKENS_LOW || self.full().is_some() {
             return;
         }
         let Some(reserver) = &mut self.reserver else {
@@ -308,8 +320,11 @@ impl Server {
         match reserver.answer(patience) {
             Reserved::Upto(end) => {
                 self.stats.reservations += 1;
-                // No later time: commands of this turn may follow.
-                self.step(Tokens(end), self.clock);
+                // A store without room asks for tokens again when it has some.
+                if self.full().is_none() {
+                    // No later time: commands of this turn may follow.
+                    self.step(Tokens(end), self.clock);
+                }
             }
             Reserved::Failed => self.stats.reservation_failures += 1,
             Reserved::Pending => {

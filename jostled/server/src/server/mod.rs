@@ -17,6 +17,7 @@ mod connections;
 mod drain;
 pub(crate) mod errors;
 mod exchange;
+mod gate;
 mod guesses;
 mod handover;
 #[cfg(feature = "tls")]
@@ -35,6 +36,7 @@ mod rounds;
 mod scrape;
 mod setup;
 pub(crate) mod stats;
+mod storer;
 mod stream;
 mod sweep;
 mod turn;
@@ -46,6 +48,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::config::Config;
 use crate::table::{Table, Time};
 use conn::Conn;
+use gate::Gate;
 use guesses::Failures;
 use http::HttpConn;
 use life::Life;
@@ -70,6 +73,7 @@ const SHAKEN: u64 = 6 << KIND_SHIFT;
 const ASKED: u64 = 7 << KIND_SHIFT;
 const CHECKED: u64 = 8 << KIND_SHIFT;
 const READ: u64 = 9 << KIND_SHIFT;
+const STORED: u64 = 10 << KIND_SHIFT;
 
 /// A lock daemon that listens.
 pub struct Server {
@@ -85,6 +89,7 @@ pub struct Server {
     life: Life,
     reserver: Option<Reserver>,
     leases: Leases,
+    gate: Option<Box<Gate>>,
     stats: Stats,
     numbers: Numbers,
     failures: Failures,

@@ -22,6 +22,9 @@ impl Server {
         if self.leases.from.is_some() {
             return Err("leases from before the start may still run: nothing is granted yet");
         }
+        if self.full().is_some() {
+            return Err("the store has no room: nothing is granted");
+        }
         if self.table.tokens_left() == 0 {
             return Err("no fencing tokens can be made durable");
         }

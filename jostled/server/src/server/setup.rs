@@ -1,7 +1,9 @@
 //! From a configuration to a server that listens.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
@@ -16,10 +18,13 @@ use super::poll::BusyPoll;
 use super::reserver::Reserver;
 use super::stats::Stats;
 use super::{BELL, LISTENER, Server, now};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, StoreKind};
+use crate::log::{Level, say, write};
+use crate::store::{FileLog, Owner, Store, Stored};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{HashKey, Table, Tokens};
-use crate::tokens::{END, FileStore, Promise, TokenStore};
+use crate::tokens::{END, FileStore, Opened, Promise, StoreError, TokenStore};
+use crate::users::DEFAULT;
 
 /// Descriptors for other things than clients.
 const SPARE_FILES: usize = 64;
@@ -41,17 +46,40 @@ impl Server {
     /// [`StartError`].
     pub fn bind_with(config: Config, inherited: Vec<Inherited>) -> Result<Self, StartError> {
         let Some(path) = &config.data else {
-            return Self::with_all(config, None, 1, &[], inherited);
+            return Self::with_all(config, None, 1, &[], None, inherited);
         };
-        let opened = FileStore::open(path, config.restored)?;
-        let store = Box::new(opened.store);
+        let mut opened = FileStore::open(path, config.restored)?;
+        let kept = match config.store {
+            StoreKind::None => None,
+            StoreKind::File => Some(Kept::open(path, &mut opened, config.restored)?),
+        };
+        let Opened {
+            store,
+            first,
+            earlier,
+            ..
+        } = opened;
         Self::with_all(
             config,
-            Some(store),
-            opened.first,
-            &opened.earlier,
+            Some(Box::new(store)),
+            first,
+            &earlier,
+            kept,
             inherited,
         )
+    }
+
+    /// [`Server::bind`] with a store that has nothing yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn with_store(config: Config, store: Box<dyn Store>) -> Result<Self, StartError> {
+        let kept = Kept {
+            store,
+            stored: Stored::default(),
+            run: 0,
+        };
+        Self::with_all(config, None, 1, &[], Some(kept), Vec::new())
     }
 
     /// [`Server::bind`] with another store of tokens, of which `first` was never
@@ -64,7 +92,7 @@ impl Server {
         store: Option<Box<dyn TokenStore>>,
         first: u64,
     ) -> Result<Self, StartError> {
-        Self::with_all(config, store, first, &[], Vec::new())
+        Self::with_all(config, store, first, &[], None, Vec::new())
     }
 
     fn with_all(
@@ -72,10 +100,13 @@ impl Server {
         store: Option<Box<dyn TokenStore>>,
         first: u64,
         earlier: &[Promise],
+        kept: Option<Kept>,
         inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
-        let table = Table::new(config.table, HashKey::random(), first);
-        let mut server = Self::around(table, config)?;
+        let mut server = match kept {
+            None => Self::around(Table::new(config.table, HashKey::random(), first), config)?,
+            Some(kept) => kept.server(config, first)?,
+        };
         server.reserver = store.map(Reserver::start).transpose()?;
         server.first_tokens()?;
         if server.reserver.is_some() {
@@ -116,6 +147,7 @@ impl Server {
             life,
             reserver: None,
             leases: Default::default(),
+            gate: None,
             stats: Stats::default(),
             numbers: Numbers::new(&[]),
             failures: Default::default(),
@@ -234,6 +266,77 @@ impl Server {
     #[must_use]
     pub fn max_connections(&self) -> usize {
         self.doors.max_connections
+    }
+}
+
+/// What a start finds in its store.
+struct Kept {
+    store: Box<dyn Store>,
+    stored: Stored,
+    /// The number of this run, unless the store has it.
+    run: u64,
+}
+
+impl Kept {
+    /// Opens the log of a data directory. If it is not known to have all that the last run
+    /// granted, nothing of it is adopted, and the start waits as after a crash.
+    fn open(directory: &Path, opened: &mut Opened, restored: bool) -> Result<Self, StoreError> {
+        let mut found = FileLog::open(directory)?;
+        let (run, before) = found.stored.run;
+        let whole = found.doubt.is_none();
+        let last = opened.run != 0 && [run, before].contains(&opened.run);
+        let (own, adopts) = (opened.store.run(), whole && last && !restored);
+        if let Some(doubt) = found.doubt {
+            write(Level::Error, &doubt);
+            opened.earlier.push(Promise::UNKNOWN);
+        } else if !adopts && found.stored != Stored::default() {
+            let text = "the log is not used: it is not that of the last run, or was restored";
+            write(Level::Warn, text);
+        }
+        let stored = match adopts {
+            true => found.stored,
+            false => Stored::default(),
+        };
+        if adopts {
+            opened.earlier.clear();
+        }
+        let runs = if adopts { (own, opened.run) } else { (0, 0) };
+        found.log.start(directory, stored.clone(), runs)?;
+        Ok(Self {
+            store: Box::new(found.log),
+            stored,
+            run: if adopts { 0 } else { own },
+        })
+    }
+
+    /// A server that goes on with it.
+    fn server(self, config: Config, first: u64) -> Result<Server, StartError> {
+        let Self { store, stored, run } = self;
+        let owners = stored.holds.values().map(|hold| &hold.owner);
+        let users = owners.filter_map(|owner| match owner {
+            Owner::Lease { user, .. } => Some(user),
+            _ => None,
+        });
+        let users = users.chain(stored.sessions.keys().map(|session| &session.user));
+        let users: BTreeSet<&String> = users.filter(|user| *user != DEFAULT).collect();
+        let users: Vec<String> = users.into_iter().cloned().collect();
+        let numbers = Numbers::new(&users);
+        let number = |user: &str| numbers.find(user).unwrap_or(0);
+        let table = Table::adopt(&stored, config.table, first, number, now());
+        let table = table.map_err(|error| StoreError::Unsound {
+            path: config.data.clone().unwrap_or_default().join("log"),
+            why: error.to_string(),
+        })?;
+        let (sessions, holds) = (table.sessions(), table.holds());
+        if sessions + holds > 0 {
+            say(&format!(
+                "{holds} locks and {sessions} sessions of before go on, with their whole TTL"
+            ));
+        }
+        let mut server = Server::around(table, config)?;
+        server.numbers = numbers;
+        server.open_gate(store, run)?;
+        Ok(server)
     }
 }
 

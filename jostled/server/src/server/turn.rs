@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use super::conn::{Conn, Phase};
 use super::life::Reload;
 use super::sweep::{TRIM_NOW, TRIM_SOON};
-use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, STOP, Server};
+use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, READ, RELOAD, STOP, STORED, Server};
 use crate::table::{ClientId, Event, Outcome, Tick, Time};
 
 /// Clients resumed after their waits, before replies are sent and other clients are
@@ -187,13 +187,13 @@ impl Server {
 
     /// When the next turn is due, whether anything comes or not.
     fn next_deadline(&self) -> Option<Time> {
-        if self.turn.goes_on() {
+        if self.turn.goes_on() && !self.is_choked() {
             return Some(Time(0));
         }
         let sweeps = self.table.clients() > 0 || !self.http.is_empty();
         let sweeps = sweeps || self.doors.deaf || self.no_tokens() || self.freed >= TRIM_SOON;
         let times = [
-            self.table.next_tick(),
+            self.table.next_tick().filter(|_| !self.is_choked()),
             self.life.draining,
             self.handover_end(),
             self.leases.from,
@@ -211,6 +211,7 @@ impl Server {
             LISTENER => self.accept(index),
             HTTP => self.http_ready(index),
             BELL => self.take_tokens(Duration::ZERO),
+            STORED => self.take_commits(Duration::ZERO),
             #[cfg(feature = "tls")]
             super::SHAKEN => self.admit_tls(),
             // A signal during the drain; and what only wakes the loop.
@@ -223,7 +224,7 @@ impl Server {
     pub(super) fn end_of_turn(&mut self) {
         // If this is too early, the next turn begins at once, and reads the time.
         let now = self.clock;
-        if self.table.next_tick().is_some_and(|tick| tick <= now) {
+        if self.table.next_tick().is_some_and(|tick| tick <= now) && !self.is_choked() {
             self.step(Tick, now);
         }
         if now >= self.next_sweep {
@@ -254,7 +255,8 @@ impl Server {
         if fair {
             self.turn.gather = self.turn.resumed.len() > 1;
         }
-        for _ in 0..RESUMES_PER_SEND {
+        let choked = fair && self.is_choked();
+        for _ in 0..if choked { 0 } else { RESUMES_PER_SEND } {
             let Some(client) = self.turn.resumed.pop() else {
                 break;
             };
@@ -276,7 +278,7 @@ impl Server {
 
     /// Sends the replies to executed commands, all in a row: a client that sleeps is
     /// then woken once for all its connections, not once for each.
-    fn deliver_replies(&mut self) {
+    pub(super) fn deliver_replies(&mut self) {
         self.turn.gathered = 0;
         let mut unsent = std::mem::take(&mut self.turn.unsent);
         for client in unsent.drain(..) {
@@ -327,12 +329,12 @@ impl Server {
     fn end_wait(&mut self, conn: &mut Conn, outcome: Outcome) {
         conn.phase = Phase::Open;
         if let Outcome::Granted(first) | Outcome::GrantedAll { first, .. } = outcome {
-            for (token, (_, name)) in (first..).zip(conn.wanted.iter()) {
-                conn.fresh_leases.push(token, name);
+            let at = conn.output.len() + conn.held();
+            for (token, (_, name, _)) in (first..).zip(conn.wanted.iter()) {
+                conn.fresh_leases.push(token, name, at);
             }
         }
-        let reply = Writer::new(&mut conn.output, conn.protocol);
-        self.answer(reply, &outcome);
+        self.reply(conn, |server, reply| server.answer(reply, &outcome));
         self.let_go_on(conn);
     }
 
@@ -353,7 +355,7 @@ impl Server {
                 conn.consume(parked.length);
             }
             conn.phase = Phase::Open;
-            tell(&mut Writer::new(&mut conn.output, conn.protocol));
+            self.reply(&mut conn, |_, mut reply| tell(&mut reply));
             self.let_go_on(&mut conn);
         }
         self.conns[client.slot()] = Some(conn);

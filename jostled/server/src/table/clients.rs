@@ -23,6 +23,8 @@ pub(crate) struct Client {
     /// The session that it is, or [`NIL`].
     pub(crate) session: u32,
     pub(crate) bytes: u64,
+    /// The session that it is, or [`NIL`].
+    pub(crate) session: u32,
     /// The account that it is booked to.
     pub(crate) account: u16,
     pub(crate) open: bool,
@@ -183,6 +185,7 @@ impl Client {
             held: 0,
             session: NIL,
             bytes: 0,
+            session: NIL,
             account: 0,
             open: false,
         }

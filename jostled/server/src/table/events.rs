@@ -76,7 +76,7 @@ pub struct SessionKey {
 }
 
 /// Alone, or together with others of the same kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// One holder.
     Exclusive,

@@ -244,10 +244,10 @@ impl Table {
         let lock = &mut self.locks[id];
         self.held -= 1;
         self.leases -= u64::from(lock.deadline != NEVER);
-        lock.deadline = NEVER;
+        let deadline = std::mem::replace(&mut lock.deadline, NEVER);
         let client = lock.client;
         if self.booked {
-            self.book_ended(entry, client, cause);
+            self.book_ended(entry, client, deadline, cause);
         }
         self.locks[id].token = 0;
     }
@@ -261,13 +261,14 @@ impl Table {
         self.held -= 1;
         self.leases -= u64::from(claim.deadline != NEVER);
         let (queue, client) = (self.locks[claim.lock].queue, claim.client);
+        let deadline = claim.deadline;
         self.queues[queue]
             .sharing
             .remove(&mut self.claims, claim_id);
         self.owners.remove(&mut self.claims, claim_id);
         self.tokens.remove(&mut self.claims, claim_id);
         if self.booked {
-            self.book_ended(entry, client, cause);
+            self.book_ended(entry, client, deadline, cause);
         }
         self.claims.give(claim_id);
     }

@@ -5,7 +5,7 @@
 //! claims keep their slots, since cursors name them, and clients keep their numbers.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::iter::successors;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -350,6 +350,23 @@ impl TableImage {
         let open = self.clients.iter().filter(|client| client.open);
         let open = open.filter(move |client| !sessions.contains(&client.id));
         open.map(|client| ClientId(client.id))
+    }
+
+    /// The tokens of holds that outlive their connections, in order, and the number of
+    /// sessions that are open.
+    pub(crate) fn outliving(&self) -> (BTreeSet<u64>, usize) {
+        let open = self
+            .sessions
+            .iter()
+            .filter(|found| found.heartbeat.is_some());
+        let sessions: HashSet<u64> = open.map(|found| found.client).collect();
+        let sharing = self.locks.iter().flat_map(|lock| &lock.sharing);
+        let sharing = sharing.map(|sharer| &sharer.hold);
+        let all = self.locks.iter().filter_map(|lock| lock.exclusive.as_ref());
+        let outlives =
+            |hold: &&HolderImage| hold.deadline.is_some() || sessions.contains(&hold.client);
+        let tokens = all.chain(sharing).filter(outlives).map(|hold| hold.token);
+        (tokens.collect(), sessions.len())
     }
 
     /// The numbers of the clients that wait.

@@ -1,11 +1,13 @@
-//! The journal: each hold that begins, and each that ends with its cause, in their order.
-//! It is kept for the audit. While it is off, it costs nothing: one check decides whether
-//! a hold is booked to its account or recorded here.
+//! The journal: each hold that begins, is renewed, or ends with its cause, and each session
+//! that begins or ends, in their order. It is kept for the audit and for a store: replaying
+//! it gives the table's holds and sessions. While it is off, it costs nothing: one check
+//! decides whether a hold is booked to its account or recorded here.
 
 use std::collections::HashMap;
 
-use super::entries::{EntryKind, Ref};
-use super::{ClientId, Mode, Table};
+use super::entries::{EntryKind, NEVER, Ref};
+use super::slab::NIL;
+use super::{ClientId, Mode, SessionKey, Table};
 
 /// Why a hold has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,19 +24,34 @@ pub(crate) enum Cause {
     Forced,
 }
 
-/// What has happened to a hold.
+/// What has happened to a hold, or to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// It has begun; `ttl_ms` is 0 if its owner has no lease.
     Begun { mode: Mode, ttl_ms: u64 },
+    /// Its lease begins again, with this length.
+    Renewed { ttl_ms: u64 },
     /// It has ended.
     Ended(Cause),
+    /// The session has begun.
+    Opened { ttl_ms: u64 },
+    /// The session has ended. Its holds end by records of their own, some later.
+    Closed,
 }
 
-/// The beginning or the end of a hold.
+/// What a hold ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Connection,
+    Lease,
+    Session(SessionKey),
+}
+
+/// A change of a hold, or of a session, which has neither name nor token.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) change: Change,
+    pub(crate) owner: Owner,
     pub(crate) name: Vec<u8>,
     pub(crate) token: u64,
     /// The owner: a connection, which may be gone, or a session.
@@ -87,17 +104,42 @@ impl Table {
                 self.queue(lock).shared_mode()
             }
         };
-        self.record(entry, client, Change::Begun { mode, ttl_ms });
+        self.record(entry, client, ttl_ms != 0, Change::Begun { mode, ttl_ms });
+    }
+
+    /// Records that a lease begins again.
+    #[cold]
+    pub(super) fn record_renewal(&mut self, entry: Ref, ttl_ms: u64) {
+        let client = match entry.kind() {
+            EntryKind::Lock => self.locks[entry.index()].client,
+            _ => self.claims[entry.index()].client,
+        };
+        self.record(entry, client, true, Change::Renewed { ttl_ms });
     }
 
     /// Books and records the end of a hold, while its entry still shows it.
     #[inline(never)]
-    pub(super) fn book_ended(&mut self, entry: Ref, client: u64, cause: Cause) {
-        self.record(entry, client, Change::Ended(cause));
+    pub(super) fn book_ended(&mut self, entry: Ref, client: u64, deadline: u64, cause: Cause) {
+        self.record(entry, client, deadline != NEVER, Change::Ended(cause));
         self.book_end(entry);
     }
 
-    fn record(&mut self, entry: Ref, client: u64, change: Change) {
+    /// Records the beginning or the end of a session.
+    pub(super) fn record_session(&mut self, session: u32, change: Change) {
+        if let Some(journal) = &mut self.journal {
+            let session = &self.sessions[session];
+            journal.records.push(Record {
+                change,
+                owner: Owner::Session(session.key),
+                name: Vec::new(),
+                token: 0,
+                client: ClientId(session.client),
+                account: Some(session.key.user),
+            });
+        }
+    }
+
+    fn record(&mut self, entry: Ref, client: u64, leased: bool, change: Change) {
         let Some(journal) = &mut self.journal else {
             return;
         };
@@ -107,19 +149,25 @@ impl Table {
             _ => (self.claims[at].lock, self.claims[at].token),
         };
         let client = ClientId(client);
-        let owner = &self.clients[client.slot()];
-        let mut account = (owner.id == client.0).then_some(owner.account);
+        let client_now = &self.clients[client.slot()];
+        let mut account = (client_now.id == client.0).then_some(client_now.account);
+        let owner = match client_now.session {
+            _ if leased => Owner::Lease,
+            NIL => Owner::Connection,
+            session => Owner::Session(self.sessions[session].key),
+        };
         match change {
-            Change::Begun { ttl_ms: 0, .. } => {}
-            Change::Begun { .. } => journal
+            Change::Begun { .. } if leased => journal
                 .lessees
                 .extend(account.map(|account| (token, account))),
             Change::Ended(_) => account = journal.lessees.remove(&token).or(account),
+            _ => {}
         }
         let mut name = Vec::new();
         self.locks[lock].name_into(&self.blocks, &mut name);
         journal.records.push(Record {
             change,
+            owner,
             name,
             token,
             client,

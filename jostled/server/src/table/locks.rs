@@ -303,6 +303,9 @@ impl Table {
         }
         self.unlink(entry);
         self.set_deadline(entry, step.now.after_ms(ttl_ms));
+        if self.journal.is_some() {
+            self.record_renewal(entry, ttl_ms);
+        }
         self.counters.renewed += 1;
         Ok(())
     }

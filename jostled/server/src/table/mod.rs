@@ -36,6 +36,7 @@
 //!   that [`Tokens`] has opened.
 
 mod accounts;
+mod adopt;
 mod ahead;
 mod clients;
 mod contention;
@@ -82,7 +83,7 @@ pub use events::*;
 pub use hash::HashKey;
 pub use image::TableImage;
 pub(crate) use image::{reading, since_3};
-pub(crate) use journal::{Cause, Change, Record};
+pub(crate) use journal::{Cause, Change, Owner, Record};
 pub use restore::BadImage;
 pub(crate) use sessions::TEXT_MAX;
 pub use view::{BadCursor, Holder, OpenedSession, Waiter};

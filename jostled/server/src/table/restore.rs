@@ -24,6 +24,14 @@ use super::{Amounts, ClientId, Limits, Table, TableImage};
 #[error("the lock table is not sound: {0}")]
 pub struct BadImage(String);
 
+impl BadImage {
+    /// A lock has holders that exclude each other.
+    pub(super) fn excluded(name: &[u8]) -> Self {
+        let name = name.escape_ascii();
+        Self(format!("{name} has holders that exclude each other"))
+    }
+}
+
 /// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($text:tt)+) => {
@@ -224,6 +232,7 @@ impl Table {
         let record = &mut self.sessions[image.place];
         (record.key, record.client, record.ttl_ms) = (image.key, image.client, image.ttl_ms);
         self.name_session(image.place, &image.text);
+        self.clients[slot].session = image.place;
         if let Some((claim, deadline)) = image.heartbeat {
             ensure!(deadline != NEVER, "a session never ends");
             let sole = self.begin_heartbeat(image.place, claim, deadline);

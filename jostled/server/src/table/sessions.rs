@@ -7,7 +7,9 @@
 
 use super::entries::{ClaimState, EntryKind, Ref};
 use super::slab::{NIL, Slot};
-use super::{OpenSession, Outcome, RELEASES_PER_STEP, Refusal, SessionKey, Step, Table, Time};
+use super::{
+    Change, OpenSession, Outcome, RELEASES_PER_STEP, Refusal, SessionKey, Step, Table, Time,
+};
 
 /// Bytes of the longest text.
 pub(crate) const TEXT_MAX: usize = 255;
@@ -71,7 +73,9 @@ impl Table {
         let record = &mut self.sessions[session];
         (record.key, record.client, record.ttl_ms) = (key, client.0, ttl_ms);
         self.name_session(session, text);
+        self.clients[client.slot()].session = session;
         self.begin_heartbeat(session, heartbeat, now.after_ms(ttl_ms));
+        self.record_session(session, Change::Opened { ttl_ms });
         Ok(())
     }
 
@@ -194,6 +198,7 @@ impl Table {
         let heartbeat = std::mem::replace(&mut record.heartbeat, NIL);
         let (key, client) = (record.key, record.client);
         self.by_key.remove(&key);
+        self.record_session(session, Change::Closed);
         self.unlink(Ref::new(EntryKind::Claim, heartbeat));
         self.claims.give(heartbeat);
         self.begin_closing(super::ClientId(client), Some(session), at);

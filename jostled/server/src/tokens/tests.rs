@@ -80,6 +80,7 @@ fn lives() -> [Vec<State>; 2] {
         mut store,
         first,
         earlier,
+        ..
     } = FileStore::open(&copy, true).unwrap();
     assert_eq!(earlier, [Promise::UNKNOWN]);
     store.reserve(first).unwrap();
@@ -154,7 +155,7 @@ fn a_file_of_an_earlier_version_goes_on_and_if_it_has_no_promise_the_start_waits
         found
     };
     // Its two records of tokens were written in turn.
-    let (new, old) = (seal(MAGIC, [2, 200]), seal(MAGIC, [1, 100]));
+    let (new, old) = (seal(OLD_MAGIC, [2, 200]), seal(OLD_MAGIC, [1, 100]));
     let promise = seal(PROMISE_MAGIC, [5, 7, 30_000, NOW]);
     let found = read([&new, &old], &promise);
     let kept = Promise {
@@ -164,7 +165,7 @@ fn a_file_of_an_earlier_version_goes_on_and_if_it_has_no_promise_the_start_waits
     assert_eq!(found.earlier, [kept]);
     assert_eq!((found.first, found.write_first[TOKENS]), (200, 1));
     // It made no promise, or had just been made.
-    for tokens in [[&new[..], &old], [&seal(MAGIC, [0, 1]), &[]]] {
+    for tokens in [[&new[..], &old], [&seal(OLD_MAGIC, [0, 1]), &[]]] {
         let found = read(tokens, &[]);
         assert_eq!(found.earlier, [Promise::UNKNOWN]);
         assert!(found.first > SKIPPED);

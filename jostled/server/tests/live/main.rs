@@ -14,6 +14,7 @@ mod handover;
 mod hostile;
 mod links;
 mod service;
+mod stores;
 mod turns;
 
 /// The daemon's program.

@@ -168,7 +168,7 @@ fn conclude(server: &Server, mut call: Call<'_>, outcome: &Option<Outcome>, leas
             call.conn.phase = Phase::Waiting;
             call.conn.wanted.clear();
             let wanted = &mut call.conn.wanted;
-            leased.iter().for_each(|name| wanted.push(0, name));
+            leased.iter().for_each(|name| wanted.push(0, name, 0));
         }
     }
 }

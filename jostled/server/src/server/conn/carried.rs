@@ -30,10 +30,15 @@ impl Conn {
                 _ => None,
             },
             intake: self.intake.clone(),
+            // Nothing is held any more when it is handed over.
             output: self.output[self.sent..].to_vec(),
-            wanted: self.wanted.iter().map(|(_, name)| name.to_vec()).collect(),
+            wanted: self
+                .wanted
+                .iter()
+                .map(|(_, name, _)| name.to_vec())
+                .collect(),
             fresh_leases: fresh_leases
-                .map(|(token, name)| (token, name.to_vec()))
+                .map(|(token, name, at)| (token, name.to_vec(), at - self.sent))
                 .collect(),
             profile: self.profile.clone(),
         }
@@ -47,9 +52,9 @@ impl Conn {
     ) -> Self {
         let id = ClientId::from_number(state.id);
         let (mut wanted, mut fresh_leases) = (Leases::default(), Leases::default());
-        state.wanted.iter().for_each(|name| wanted.push(0, name));
-        for (token, name) in &state.fresh_leases {
-            fresh_leases.push(*token, name);
+        state.wanted.iter().for_each(|name| wanted.push(0, name, 0));
+        for (token, name, at) in &state.fresh_leases {
+            fresh_leases.push(*token, name, *at);
         }
         let mut conn = Self {
             protocol: match state.resp3 {

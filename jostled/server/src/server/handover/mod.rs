@@ -158,6 +158,7 @@ impl Server {
         if let Some(reserver) = &self.reserver {
             reserver.wake();
         }
+        self.wake_store();
         for client in parted {
             if let Some(conn) = self.take_conn(client) {
                 self.close(conn);
@@ -174,7 +175,7 @@ impl Server {
         parted: &mut Vec<ClientId>,
     ) -> Result<Infallible, String> {
         let begun = self.now();
-        let tokens = self.rest_tokens()?;
+        let files = [self.rest_tokens()?, self.rest_store()?];
         let state = self.state(begun);
         let sealed = Sealed::new(&state).map_err(no_state)?;
         let Some(handover) = &self.life.handover else {
@@ -187,7 +188,7 @@ impl Server {
         }
         check.verdict(program)?;
         let parcel = self
-            .parcel(&sealed, tokens.as_ref())
+            .parcel(&sealed, &files)
             .map_err(|error| format!("cannot pack {} connections: {error}", state.conns.len()))?;
         let program = program.clone();
         let _held = jostle_sys::signal::hold_back(&handover.successor.signals)

@@ -39,6 +39,7 @@ impl Server {
             begun: now.0,
             started: self.life.started.0,
             data: self.config.data.as_ref().map(bytes),
+            store: self.gate.is_some(),
             table: self.table.image(now),
             users: self.numbers.names.clone(),
             stats,
@@ -61,10 +62,10 @@ impl Server {
         all.filter(|conn| !conn.stream.is_tls())
     }
 
-    /// The state and its descriptors.
-    pub(super) fn parcel(&self, state: &Sealed, tokens: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    /// The state and its descriptors; `files` are those of the tokens and of the store.
+    pub(super) fn parcel(&self, state: &Sealed, files: &[Option<OwnedFd>]) -> io::Result<OwnedFd> {
         let mut descriptors = vec![state.file().as_fd()];
-        descriptors.extend(tokens.map(AsFd::as_fd));
+        descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
         let listeners = self.doors.listeners.iter();
         descriptors.extend(listeners.map(|listener| listener.fd.as_fd()));
         descriptors.extend(self.plain().map(|conn| conn.stream.fd.as_fd()));

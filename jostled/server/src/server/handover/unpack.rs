@@ -16,11 +16,12 @@ use super::super::parts::Numbers;
 use super::super::reserver::Reserver;
 use super::super::stream::Stream;
 use super::super::{Server, now};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, StoreKind};
 use crate::handover::check::proof;
 use crate::handover::parcel;
 use crate::handover::state::{ConnState, Sealed, State, StateError};
 use crate::log::say;
+use crate::store::FileLog;
 use crate::table::{ClientId, Close, Table, Time};
 use crate::tokens::{END, FileStore, Opened};
 
@@ -120,6 +121,10 @@ fn check_settings(config: &Config, state: &State) -> Result<(), StateError> {
         let text = "the data directory is another one; that needs a restart";
         return Err(StateError::Settings(text.to_owned()));
     }
+    if (config.store == StoreKind::File) != state.store {
+        let text = "--store is another one; that needs a restart";
+        return Err(StateError::Settings(text.to_owned()));
+    }
     for listener in &state.listeners {
         #[cfg(feature = "tls")]
         if listener.door == super::super::net::Door::Tls && config.tls.is_none() {
@@ -150,8 +155,10 @@ impl Server {
         let state = Sealed::from_file(File::from(next()?))?.read()?;
         check(&config, &state)?;
         let tokens = state.data.as_ref().map(|_| next()).transpose()?;
+        let log = state.store.then(&mut next).transpose()?;
         let table = Table::from_image(&state.table, config.table)?;
         let mut server = Self::around(table, config)?;
+        server.take_store_over(log, &state)?;
         server.take_tokens_over(tokens)?;
         server.numbers = Numbers::new(&state.users);
         server.restore_counts(&state);
@@ -198,6 +205,22 @@ impl Server {
         Ok(self.watch_bell()?)
     }
 
+    /// The store, whose file stays locked throughout, and must have what the table has.
+    fn take_store_over(&mut self, file: Option<OwnedFd>, state: &State) -> Result<(), StateError> {
+        let (Some(file), Some(directory)) = (file, &self.config.data) else {
+            return Ok(());
+        };
+        let found = FileLog::adopt(directory, File::from(file)).map_err(StartError::Store)?;
+        let (tokens, sessions) = state.table.outliving();
+        let same = found.stored.holds.keys().copied().eq(tokens)
+            && found.stored.sessions.len() == sessions;
+        ensure!(
+            same && found.doubt.is_none(),
+            "the log has other leases and sessions than the table; a restart goes on with it"
+        );
+        Ok(self.open_gate(Box::new(found.log), 0)?)
+    }
+
     fn restore_counts(&mut self, state: &State) {
         self.life.started = Time(state.started);
         self.stats = state.stats.clone();
@@ -210,6 +233,7 @@ impl Server {
     fn restore_conn(&mut self, state: &ConnState, fd: OwnedFd) -> Result<(), StateError> {
         let user = state.user.as_ref().map(|name| self.user_named(name));
         let mut conn = Box::new(Conn::restored(state, Stream::plain(fd), user));
+        conn.kept = self.gate.as_ref().map(|_| Box::default());
         if conn.user.is_some() {
             self.numbers.connections[usize::from(conn.user_number())] += 1;
             self.renew_user(&mut conn);

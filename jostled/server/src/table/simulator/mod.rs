@@ -13,6 +13,7 @@
 //! - each account has the locks and waits that it is booked for;
 //! - no client waits for a lock that it could have, or beyond its time;
 //! - every answer is the one that the rules demand; the totals are right;
+//! - replaying the journal gives the table's holds and sessions, with their owners and ends;
 //! - all of that with a table that is handed over now and then: made anew from its
 //!   image, as bytes.
 //!
@@ -24,6 +25,7 @@
 mod asks;
 mod dice;
 mod play;
+mod replay;
 mod witness;
 
 use super::*;

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::dice::Dice;
+use super::replay::Replay;
 use super::witness::{Witness, account_of, ensure};
 use super::{Name, Violation, World, bytes_of};
 
@@ -17,6 +18,7 @@ pub(super) struct Play {
     /// Sessions that were opened, some long over.
     pub(super) sessions: Vec<u128>,
     pub(super) outputs: Vec<Output>,
+    replay: Replay,
     acts: u64,
 }
 
@@ -36,8 +38,10 @@ impl Play {
             now: Time(1),
             sessions: Vec::new(),
             outputs: Vec::new(),
+            replay: Replay::default(),
             acts: 0,
         };
+        play.table.keep_journal(true);
         play.table.step(Tokens(u64::MAX), play.now, &mut Vec::new());
         // Bounds that nobody reaches, so that the table counts.
         for account in 0..3 {
@@ -115,6 +119,7 @@ impl Play {
         ensure!(read == image, "the image does not survive being written");
         let limits = self.table.limits;
         self.table = Table::from_image(&read, limits).map_err(|error| error.to_string())?;
+        self.table.keep_journal(true);
         let again = self.table.image(self.now);
         ensure!(again == image, "the image changes with the handover");
         Ok(())
@@ -260,6 +265,9 @@ impl Play {
         while self.table.next_tick() == Some(Time(0)) {
             self.table.step(Tick, self.now, &mut self.outputs);
         }
+        // In a large world each step is compared by numbers, and some in whole.
+        let thorough = self.world.names <= 100 || self.acts.is_multiple_of(64);
+        self.replay.follow(&mut self.table, self.now, thorough)?;
         for output in std::mem::take(&mut self.outputs) {
             let names = self.witness.hear(&output, self.now)?;
             if let Outcome::Granted(token) | Outcome::GrantedAll { first: token, .. } =

@@ -1,6 +1,7 @@
 //! The table's rules, each as a short story. A row is: the time in ms, the client and
 //! its request, the reply, then the outputs to others. Tokens count from 1.
 
+mod adopted;
 mod bounds;
 mod contention;
 mod idle;
