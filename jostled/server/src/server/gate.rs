@@ -261,6 +261,7 @@ impl Server {
     /// Lets all be committed, and all replies go, and the store rest; returns its file. Each
     /// connection must be in its slot.
     pub(super) fn rest_store(&mut self) -> Result<Option<OwnedFd>, String> {
+        self.take_journal(None);
         while let Some(gate) = &self.gate
             && (gate.asked || !gate.journal.is_empty() || !gate.held.is_empty())
         {

@@ -186,11 +186,20 @@ impl<D: Disk> FileLog<D> {
 
     /// Begins with this content, as of this run and the one before.
     pub(super) fn begin(&mut self, stored: Stored, run: (u64, u64)) -> io::Result<()> {
-        let length = self.disk.length()?;
-        self.fill(length, 2 * self.half)?;
         self.stored = stored;
         self.stored.run = run;
+        // The file may have grown since the last snapshot, which is then in the first half.
+        while !self.fits(0) {
+            self.half *= 2;
+        }
+        let length = self.disk.length()?;
+        self.fill(length, 2 * self.half)?;
         self.snapshot()
+    }
+
+    /// Whether a half has room for a snapshot of all that is stored, and so many bytes more.
+    fn fits(&self, more: usize) -> bool {
+        bytes_of(self.stored.bytes + more + 64) <= self.half
     }
 
     /// Writes zeros, so that later writes change no metadata, and find room on a full disk.
@@ -246,6 +255,11 @@ impl<D: Disk> FileLog<D> {
         self.half *= 2;
         Ok(())
     }
+}
+
+/// Bytes of a record with so many bytes of payload.
+fn bytes_of(payload: usize) -> u64 {
+    (sectors::count(payload) * SECTOR) as u64
 }
 
 fn lost(error: io::Error) -> Failure {
@@ -337,8 +351,7 @@ impl<D: Disk> Store for FileLog<D> {
     fn commit_if(&mut self, batch: &[Entry]) -> Result<usize, Failure> {
         let most: usize = batch.iter().map(Entry::bytes).sum();
         // A snapshot after this batch must have room. Only then is it applied.
-        let bytes = |payload: usize| (sectors::count(payload + 64) * SECTOR) as u64;
-        while bytes(self.stored.bytes + most) > self.half {
+        while !self.fits(most) {
             self.grow()?;
         }
         let changes = batch.iter().filter(|entry| self.stored.apply(entry));
@@ -348,8 +361,7 @@ impl<D: Disk> Store for FileLog<D> {
         }
         let payload = postcard::to_stdvec(&changes);
         let payload = payload.map_err(|error| lost(io::Error::other(error)))?;
-        let fits = self.end + bytes(payload.len()) <= self.limit;
-        let written = match fits {
+        let written = match self.end + bytes_of(payload.len()) <= self.limit {
             true => self.write(self.end, false, &payload),
             false => self.snapshot(),
         };

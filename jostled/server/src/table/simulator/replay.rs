@@ -120,7 +120,9 @@ impl Replay {
         };
         let slot = &table.clients[ClientId(client).slot()];
         let right = match &found.owner {
-            store::Owner::Connection(number) => *number == client && deadline == NEVER,
+            store::Owner::Connection(number) => {
+                *number == client && deadline == NEVER && slot.session == slab::NIL
+            }
             store::Owner::Session(session) => {
                 let key = table.sessions.get(slot.session).map(|found| found.key);
                 deadline == NEVER
