@@ -432,6 +432,6 @@ fn test_program(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
 fn passes(program: &Path, number: usize) -> anyhow::Result<bool> {
     let mut tests = Command::new(program);
     let tests = tests.args(TESTS).env("MUTANT", number.to_string());
-    let tests = tests.env("JOSTLE_PATIENCE", "20");
+    let tests = tests.env("JOSTLE_PATIENCE", "10");
     Ok(tests.output()?.status.success())
 }

@@ -342,6 +342,13 @@ fn a_full_disk_refuses_beginnings_and_goes_on_with_ends_and_renewals() {
         let synced = memory.0.lock().unwrap().synced.clone();
         let found = adopted(Memory::of(synced).open().1).unwrap().0;
         assert_eq!(found.len() as u64, count);
+        // A start writes all of it anew, wherever the file has grown to.
+        let second = Memory::of(memory.read().unwrap());
+        let (mut again, content) = second.open();
+        assert!(
+            matches!(content, Content::Log(stored) if again.begin(stored.clone(), (2, 1)).is_ok())
+        );
+        assert_eq!(adopted(second.open().1).unwrap().0, found);
     }
     assert!(memory.length().unwrap() > 2 * HALF);
     memory.0.lock().unwrap().syncs_fail = true;
