@@ -204,7 +204,6 @@ impl Server {
     /// the store is asked.
     pub(super) fn end_audit(&mut self) {
         if self.table.keeps_journal() {
-            self.note_records(None);
             self.advance_gate();
         }
         if !self.audited.is_empty() {

@@ -221,8 +221,11 @@ impl Conn {
         let queued = self.transaction.as_ref();
         let queued = queued.map_or(0, |queued| queued.requests.capacity());
         let leases = self.wanted.bytes() + self.fresh_leases.bytes();
-        let kept = self.kept.as_ref().map_or(0, |kept| kept.capacity());
-        self.intake.input.capacity() + self.output.capacity() + queued + leases + kept
+        let bytes = self.intake.input.capacity() + self.output.capacity() + queued + leases;
+        match &self.kept {
+            None => bytes,
+            Some(kept) => bytes + kept.capacity(),
+        }
     }
 
     /// The client's address, as an administrator sees it.
@@ -232,6 +235,7 @@ impl Conn {
     }
 
     /// Sends what waits. An error means that the client is gone.
+    #[inline(never)]
     pub(crate) fn flush(&mut self, now: Time) -> std::io::Result<()> {
         while self.sent < self.output.len() || self.stream.wants_write() {
             let sent = self.stream.transmit(&self.output[self.sent..])?;

@@ -254,8 +254,8 @@ impl Server {
             return self.close(conn);
         }
         let goes_on = conn.intake.more || conn.can_read(self.config.max_request);
-        let goes_on = goes_on && !self.is_held_back(&conn);
-        if (goes_on || conn.waits() && conn.intake.hung_up) && !conn.later {
+        let abandons = conn.waits() && conn.intake.hung_up;
+        if (goes_on || abandons) && !conn.later && (abandons || !self.is_held_back(&conn)) {
             conn.later = true;
             self.turn.later.push_back(conn.id);
         }

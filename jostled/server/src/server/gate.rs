@@ -177,6 +177,7 @@ impl Server {
     }
 
     /// Whether a connection has so many replies in the gate that it is not read.
+    #[inline(never)]
     pub(super) fn is_held_back(&self, conn: &Conn) -> bool {
         conn.kept.as_ref().is_some_and(|kept| kept.len() >= HELD)
     }
@@ -187,8 +188,11 @@ impl Server {
         gate.is_some_and(|gate| gate.asked && gate.bytes >= CHOKED)
     }
 
-    /// Ends a turn, whose journal was taken: asks the store, and sends what need not wait.
+    /// Ends a turn: takes the journal, asks the store, and sends what need not wait.
+    #[cold]
+    #[inline(never)]
     pub(super) fn advance_gate(&mut self) {
+        self.note_records(None);
         self.ask_store();
         self.deliver_replies();
     }

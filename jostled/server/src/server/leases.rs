@@ -289,8 +289,16 @@ impl Server {
     /// Asks for tokens in time. Call it before commands are executed.
     #[inline]
     pub(super) fn provide_tokens(&mut self) {
+        if self.table.tokens_left() < TOKENS_LOW {
+            self.ask_for_tokens();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_for_tokens(&mut self) {
         let left = self.table.tokens_left();
-        if left >= TOKENS_LOW || self.full().is_some() {
+        if self.full().is_some() {
             return;
         }
         let Some(reserver) = &mut self.reserver else {

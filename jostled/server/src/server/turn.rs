@@ -254,9 +254,12 @@ impl Server {
         let (fair, end) = (self.turn.fair, self.spent() + TURN);
         if fair {
             self.turn.gather = self.turn.resumed.len() > 1;
+            if self.is_choked() {
+                self.turn.gather = false;
+                return;
+            }
         }
-        let choked = fair && self.is_choked();
-        for _ in 0..if choked { 0 } else { RESUMES_PER_SEND } {
+        for _ in 0..RESUMES_PER_SEND {
             let Some(client) = self.turn.resumed.pop() else {
                 break;
             };

@@ -195,8 +195,9 @@ impl World {
             self.script.change(|seen| seen.answers = Some(1));
             self.script.until(|seen| seen.answers == Some(0));
             // The next entry of the same operation, or the reply.
-            let next = |seen: &Seen| seen.begun > begun;
-            while !client.is_readable() && !next(&self.script.0.0.lock().unwrap()) {}
+            self.eventually("the next answer", |world| {
+                client.is_readable() || world.script.begun() > begun
+            });
             if client.is_readable() {
                 break;
             }
