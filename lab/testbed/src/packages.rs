@@ -53,6 +53,7 @@ slapd slapd the directory server that the target `ldap` is tested and measured o
 ldap-utils ldapsearch tests search with ldapsearch beside jostle
 libhiredis-dev /usr/include/hiredis/hiredis.h a test runs a C client written with hiredis against jostled
 pkg-config pkg-config finds hiredis for that client
+strace strace a test lets a sync of jostled's log fail with it
 curl curl tests call the procedures of procd with it
 openssl openssl makes certificates for the tests of TLS
 python3-venv /usr/share/doc/python3-venv/copyright keeps two versions of redis-py apart for the tests of jostled, and has pandas and DuckDB for the examples of tool/docs/data.md
