@@ -18,7 +18,7 @@ use crate::log::{Format, Level};
 use crate::table;
 use crate::users::Users;
 
-pub use settings::Settings;
+pub use settings::{Settings, StoreKind};
 
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
@@ -78,16 +78,6 @@ pub enum AfterCrash {
     Wait,
     /// It grants locks at once.
     Grant,
-}
-
-/// Where leases and sessions are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StoreKind {
-    /// Nowhere: they end with the daemon.
-    None,
-    /// In the file `log` of the data directory.
-    File,
 }
 
 /// The events that `--audit` adds to the log.

@@ -5,8 +5,18 @@ use std::path::{Path, PathBuf};
 use jostle_daemon::{Size, file};
 use serde::Deserialize;
 
-use super::{AfterCrash, Audited, ConfigError, StoreKind};
+use super::{AfterCrash, Audited, ConfigError};
 use crate::log::{Format, Level};
+
+/// Where leases and sessions are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// Nowhere: they end with the daemon.
+    None,
+    /// In the file `log` of the data directory.
+    File,
+}
 
 /// Flags of `jostled`, and keys of its file.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
