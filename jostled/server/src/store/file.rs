@@ -15,7 +15,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::sectors::{self, Head, SECTOR, Sector, Sectors};
@@ -275,6 +275,8 @@ impl FileLog {
         let path = directory.join("log");
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
+        // It has the ids of sessions.
+        let options = options.mode(0o600);
         let file = options.open(&path).map_err(failed(&path, "open"))?;
         let found = Self::adopt(directory, file)?;
         let Some(why) = &found.doubt else {

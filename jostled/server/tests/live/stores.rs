@@ -201,6 +201,8 @@ fn files_that_cannot_be_used_are_told() {
     assert!(refused(path, &file).contains("in use by another jostled"));
     drop(daemon);
     let log = path.join("log");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&log.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "it has the ids of sessions");
     let bytes = std::fs::read(&log).unwrap();
     let mut newer = bytes.clone();
     newer[3] = 9;
