@@ -131,6 +131,8 @@ impl<N: Fn(&str) -> u16> Adoption<N> {
             ttl_ms,
             heartbeat: Some((slot - 1, self.end(ttl_ms))),
             waiting: Vec::new(),
+            // The store keeps no text.
+            text: String::new(),
         }
     }
 
@@ -178,6 +180,8 @@ impl<N: Fn(&str) -> u16> Adoption<N> {
             token,
             client: slot.into(),
             deadline,
+            // When it began was lost with the clock of the boot before.
+            since: self.now.0,
         };
         let sole = hold.mode == Mode::Exclusive;
         let taken = lock.exclusive.is_some() || sole && !lock.sharing.is_empty();

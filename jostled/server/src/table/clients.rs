@@ -20,8 +20,6 @@ pub(crate) struct Client {
     pub(crate) told: u64,
     /// Holds, leases included, and their bytes, while any account has a bound.
     pub(crate) held: u32,
-    /// The session that it is, or [`NIL`].
-    pub(crate) session: u32,
     pub(crate) bytes: u64,
     /// The session that it is, or [`NIL`].
     pub(crate) session: u32,
@@ -183,7 +181,6 @@ impl Client {
             last: NIL,
             told: 0,
             held: 0,
-            session: NIL,
             bytes: 0,
             session: NIL,
             account: 0,

@@ -232,7 +232,6 @@ impl Table {
         let record = &mut self.sessions[image.place];
         (record.key, record.client, record.ttl_ms) = (image.key, image.client, image.ttl_ms);
         self.name_session(image.place, &image.text);
-        self.clients[slot].session = image.place;
         if let Some((claim, deadline)) = image.heartbeat {
             ensure!(deadline != NEVER, "a session never ends");
             let sole = self.begin_heartbeat(image.place, claim, deadline);

@@ -73,7 +73,6 @@ impl Table {
         let record = &mut self.sessions[session];
         (record.key, record.client, record.ttl_ms) = (key, client.0, ttl_ms);
         self.name_session(session, text);
-        self.clients[client.slot()].session = session;
         self.begin_heartbeat(session, heartbeat, now.after_ms(ttl_ms));
         self.record_session(session, Change::Opened { ttl_ms });
         Ok(())

@@ -45,7 +45,7 @@ impl Replay {
         }
         let mut held = 0;
         for (_, lock) in table.locks.iter().filter(|(_, lock)| lock.used) {
-            if lock.exclusive {
+            if lock.is_exclusive() {
                 held += 1;
                 let hold = (lock.token, lock.client, lock.deadline);
                 self.has(table, lock, hold, Mode::Exclusive)?;
