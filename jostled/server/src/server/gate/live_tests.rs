@@ -457,6 +457,7 @@ fn clients_that_pipeline_without_end_do_not_read_or_close_half_are_bounded() {
         if rest.is_empty() {
             encode(&mut rest, &[b"ECHO", format!("{sent:01000}").as_bytes()]);
             sent += 1;
+            assert!(sent < 100_000, "it is read without end");
         }
         if let Ok(length) = endless.stream.write(&rest) {
             (rest, last) = (rest[length..].to_vec(), Instant::now());
