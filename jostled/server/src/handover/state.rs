@@ -64,6 +64,7 @@ pub(crate) struct State {
     /// is the first descriptor.
     pub(crate) data: Option<Vec<u8>>,
     /// Whether there is a store; its file is the next descriptor.
+    #[serde(deserialize_with = "since_3")]
     pub(crate) store: bool,
     pub(crate) table: TableImage,
     /// Names of users, from number 1 on.

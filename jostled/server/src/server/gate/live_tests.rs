@@ -285,6 +285,8 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["HOLDER a"], "list"),
     (&["HOLDERS"], "list"),
     (&["WAITERS a"], "list"),
+    (&["PLACE a ID 1"], "nil"),
+    (&["CONTENTION"], "list"),
     (&["LOCK f", "FORCEUNLOCK f"], "1"),
     (&["INFO server"], "#"),
     (&["HELLO 2"], "list"),
