@@ -28,28 +28,31 @@ pub(crate) fn ask(group: Pid) {
     let _ = kill_process_group(group, Signal::CONT);
 }
 
-/// Watches over the command of `wrapper`; the exit code, when there is nothing to watch.
-pub(crate) fn watch(page: &Page, times: &Times, wrapper: Pid) -> i32 {
+/// Watches over the command of `wrapper`, for a lock that lasts until `end`; the exit code,
+/// when there is nothing to watch.
+pub(crate) fn watch(page: &Page, times: &Times, wrapper: Pid, end: u64) -> i32 {
     // Signals to the wrapper's group, and its terminal's, are not for this process.
     let _ = rustix::process::setpgid(None, None);
     jostle_sys::process::set_name("jostle-guard");
-    match guard(page, times, wrapper) {
+    match guard(page, times, wrapper, end) {
         Ok(()) => 0,
         Err(_) => 1,
     }
 }
 
-fn guard(page: &Page, times: &Times, wrapper: Pid) -> std::io::Result<()> {
+fn guard(page: &Page, times: &Times, wrapper: Pid, mut last: u64) -> std::io::Result<()> {
     let watched = pidfd_open(wrapper, PidfdFlags::empty())?;
     let timer = Timer::new()?;
     loop {
         let gone = rustix::process::getppid() != Some(wrapper);
         let end = page.end().load(SeqCst);
+        if end != 0 {
+            last = end;
+        }
+        let by = times.gone_by(last);
         if gone {
-            if end != 0 {
-                let by = times.gone_by(end).min(now() + times.grace);
-                finish(page, by, "its wrapper was killed");
-            }
+            let by = by.min(now() + times.grace);
+            finish(page, by, "its wrapper was killed");
             return Ok(());
         }
         if let Some(end) = page.give_up(times, now()) {
@@ -60,13 +63,14 @@ fn guard(page: &Page, times: &Times, wrapper: Pid) -> std::io::Result<()> {
             );
             return Ok(());
         }
-        // Once it is over, the wrapper ends this process.
-        let next = if end == 0 {
-            u64::MAX >> 1
-        } else {
-            times.last_call(end)
-        };
-        timer.set(next)?;
+        // The wrapper has told the command to end; if it is stopped, it does not see to that.
+        if end == 0 && now() >= by {
+            if let Some(group) = group(page) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            return Ok(());
+        }
+        timer.set(if end == 0 { by } else { times.last_call(end) })?;
         readable([watched.as_fd(), timer.as_fd()], None)?;
     }
 }

@@ -12,7 +12,8 @@ use jostle_sys::process::{Forker, adopt_orphans, leave_group};
 use jostle_sys::signal::hold_back;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpgrp, getpid, getppid, kill_process,
-    kill_process_group, set_parent_process_death_signal, test_kill_process_group, wait,
+    kill_process_group, set_parent_process_death_signal, setpgid, test_kill_process_group, wait,
+    waitpid,
 };
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTOU};
@@ -133,7 +134,7 @@ impl Keeper<'_> {
         command
             .args(&words[1..])
             .env("JOSTLE_LOCK_TOKEN", tokens.join(" "));
-        let (wrapper, page) = (getpid(), &self.page);
+        let (wrapper, page, on_loss) = (getpid(), &self.page, self.options.on_loss);
         let terminal = self
             .terminal
             .as_ref()
@@ -146,8 +147,11 @@ impl Keeper<'_> {
             if let Some(terminal) = terminal {
                 give_terminal(terminal, own);
             }
-            // From here on its end is the guard's business; before, it is over.
-            let _ = set_parent_process_death_signal(Some(Signal::TERM));
+            // From here on its end is the guard's business; before, it is over. The signal
+            // stays set in the command.
+            if on_loss == OnLoss::End {
+                let _ = set_parent_process_death_signal(Some(Signal::TERM));
+            }
             if getppid() != Some(wrapper) {
                 return 1;
             }
@@ -158,6 +162,8 @@ impl Keeper<'_> {
                 _ => code::NOT_EXECUTABLE.into(),
             }
         })?;
+        // Both do, so that the next signal finds the group.
+        let _ = setpgid(Some(child), Some(child));
         self.page
             .group()
             .store(child.as_raw_nonzero().get() as u64, SeqCst);
@@ -166,9 +172,11 @@ impl Keeper<'_> {
     }
 
     fn start_guard(&mut self) -> std::io::Result<()> {
-        if self.options.on_loss == OnLoss::End {
+        let end = self.page.end().load(SeqCst);
+        if self.options.on_loss == OnLoss::End && self.guard.is_none() && end != 0 {
             let (wrapper, page, times) = (getpid(), &self.page, &self.times);
-            self.guard = Some(self.forker.fork(|| guard::watch(page, times, wrapper))?);
+            let watch = || guard::watch(page, times, wrapper, end);
+            self.guard = Some(self.forker.fork(watch)?);
         }
         Ok(())
     }
@@ -186,9 +194,9 @@ impl Keeper<'_> {
                 }
             } else if Some(pid) == self.guard && over {
                 self.guard = None;
-                // Somebody has killed it.
-                if self.lost.is_none() && self.page.end().load(SeqCst) != 0 {
-                    self.start_guard()?;
+                // Somebody has killed it. If there is no process left, each renewal tries again.
+                if self.lost.is_none() {
+                    let _ = self.start_guard();
                 }
             }
         }
@@ -235,7 +243,9 @@ impl Keeper<'_> {
         self.timer.set(self.next_deadline())?;
         let timer = self.timer.as_fd();
         let signals = self.signals.as_fd();
-        let heard = link.as_ref().map_or(signals, |link| link.as_fd());
+        // Nobody reads it any more once the lock is lost.
+        let heard = link.as_ref().filter(|_| self.lost.is_none());
+        let heard = heard.map_or(signals, |link| link.as_fd());
         readable([signals, timer, heard], None)?;
         self.pass_on()?;
         if self.is_done() {
@@ -298,6 +308,7 @@ impl Keeper<'_> {
     }
 
     fn renew(&mut self, link: &mut Option<Link>, session: &str) {
+        let _ = self.start_guard();
         let patience = Duration::from_nanos(self.times.every / 2).min(Duration::from_secs(1));
         if link.is_none() {
             *link = Link::open(self.server, patience).ok();
@@ -346,11 +357,11 @@ impl Keeper<'_> {
 
     /// Gives the lock back; whether it was held until now, as far as that is known.
     fn release(&mut self, link: &mut Option<Link>, session: &str, tokens: &[u64]) -> bool {
-        let end = self.page.end().swap(0, SeqCst);
         if let Some(guard) = self.guard.take() {
             let _ = kill_process(guard, Signal::KILL);
-            let _ = rustix::process::waitpid(Some(guard), WaitOptions::empty());
+            let _ = waitpid(Some(guard), WaitOptions::empty());
         }
+        let end = self.page.end().load(SeqCst);
         let mut words: Vec<Vec<Vec<u8>>> = Vec::new();
         for (name, token) in self.options.names.iter().zip(tokens) {
             let token = token.to_string().into_bytes();
@@ -362,6 +373,7 @@ impl Keeper<'_> {
         let mut told = link
             .as_mut()
             .and_then(|link| exchange(link, &words, expected).ok());
+        let repeated = told.is_none() && link.is_some();
         if told.is_none() {
             let again = Link::open(self.server, RELEASE / 2).ok();
             told = again.and_then(|mut link| exchange(&mut link, &words, words.len()).ok());
@@ -377,7 +389,8 @@ impl Keeper<'_> {
             return true;
         };
         let refused = |reply: &Value| matches!(reply, Value::Error(_));
-        let taken = replies.iter().rev().take(words.len()).any(refused);
+        // What was executed before the connection broke is refused when it is repeated.
+        let taken = !repeated && replies.iter().rev().take(words.len()).any(refused);
         if taken && self.lost.is_none() {
             say(&format!(
                 "lost {}: it was taken away while the command ran (FORCEUNLOCK, SESSION CLOSE USER, or its time was over)",

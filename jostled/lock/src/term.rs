@@ -68,7 +68,7 @@ impl Page {
     }
 
     /// The end of the lock, counted from the sending of the last renewal that succeeded; 0 once
-    /// it is over: given back, or given up by one of the two.
+    /// one of the two has given it up. A lock that is given back keeps it.
     pub(crate) fn end(&self) -> &AtomicU64 {
         &self.0.words64(0, 2)[0]
     }

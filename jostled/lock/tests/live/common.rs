@@ -219,10 +219,12 @@ pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     }
 }
 
-/// A link to a daemon that can stop forwarding.
+/// A link to a daemon that can stop forwarding, or break.
 pub(crate) struct Relay {
     pub(crate) port: u16,
     pub(crate) cut: Arc<AtomicBool>,
+    /// The next reply ends its connection in its place.
+    pub(crate) swallow: Arc<AtomicBool>,
 }
 
 impl Relay {
@@ -230,24 +232,32 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = listener.local_addr().unwrap().port();
         let cut = Arc::new(AtomicBool::new(false));
-        let shared = cut.clone();
+        let swallow = Arc::new(AtomicBool::new(false));
+        let shared = (cut.clone(), swallow.clone());
         std::thread::spawn(move || {
             for here in listener.incoming().flatten() {
                 let Ok(there) = TcpStream::connect(("127.0.0.1", port)) else {
                     continue;
                 };
-                let both = [(&here, &there), (&there, &here)];
-                for (from, to) in both.map(|(from, to)| (from.try_clone(), to.try_clone())) {
-                    let cut = shared.clone();
-                    std::thread::spawn(move || forward(&mut from.unwrap(), &mut to.unwrap(), &cut));
+                let never = Arc::new(AtomicBool::new(false));
+                let both = [(&here, &there, never), (&there, &here, shared.1.clone())];
+                for (from, to, swallow) in both {
+                    let (from, to, cut) = (from.try_clone(), to.try_clone(), shared.0.clone());
+                    std::thread::spawn(move || {
+                        forward(&mut from.unwrap(), &mut to.unwrap(), &cut, &swallow);
+                    });
                 }
             }
         });
-        Self { port: own, cut }
+        Self {
+            port: own,
+            cut,
+            swallow,
+        }
     }
 }
 
-fn forward(from: &mut TcpStream, to: &mut TcpStream, cut: &AtomicBool) {
+fn forward(from: &mut TcpStream, to: &mut TcpStream, cut: &AtomicBool, swallow: &AtomicBool) {
     let mut bytes = [0; 4096];
     loop {
         let count = match from.read(&mut bytes) {
@@ -258,7 +268,7 @@ fn forward(from: &mut TcpStream, to: &mut TcpStream, cut: &AtomicBool) {
         while cut.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        if to.write_all(&bytes[..count]).is_err() {
+        if swallow.swap(false, SeqCst) || to.write_all(&bytes[..count]).is_err() {
             break;
         }
     }

@@ -1,8 +1,11 @@
 //! The lock is lost, or one of wrapper and guard is.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use jostle_sys::process::{is_over, kill, stop};
+use jostle_sys::process::{go_on, is_over, kill, stop};
 
 use crate::common::{Daemon, Relay, Running, both_parts, eventually, lock_at};
 
@@ -13,7 +16,7 @@ fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
     let daemon = Daemon::start();
     let relay = Relay::to(daemon.port);
     let url = format!("redis://127.0.0.1:{}", relay.port);
-    let cut = |yes| relay.cut.store(yes, std::sync::atomic::Ordering::SeqCst);
+    let cut = |yes| relay.cut.store(yes, SeqCst);
     let holder = Running::of(&mut lock_at(&url, HOLD));
     let (_, command) = both_parts(holder.pid());
     cut(true);
@@ -75,7 +78,7 @@ fn whoever_of_wrapper_and_guard_is_left_acts_for_the_other() {
     stop(holder.pid());
     assert!(daemon.lock("job -- true").status().unwrap().success());
     assert!(is_over(command), "it runs beside the next one");
-    jostle_sys::process::go_on(holder.pid());
+    go_on(holder.pid());
     assert_eq!(holder.finish().0, Some(75));
     // A guard that is stopped leaves it to the wrapper.
     let holder = Running::of(&mut daemon.lock(HOLD));
@@ -90,6 +93,82 @@ fn whoever_of_wrapper_and_guard_is_left_acts_for_the_other() {
     );
 }
 
+/// Reads what a wrapper says until it has said this.
+#[track_caller]
+fn await_word(running: &mut Running, part: &str) {
+    let mut lines = BufReader::new(running.0.stderr.as_mut().unwrap()).lines();
+    let found = lines.find(|line| line.as_ref().unwrap().contains(part));
+    assert!(found.is_some(), "it has not said: {part}");
+}
+
+/// The wrapper has told the command to end, and does not live, or run, to see that it does.
+#[test]
+fn a_command_that_ignores_sigterm_ends_without_its_wrapper_too() {
+    for strike in [kill, stop] {
+        let daemon = Daemon::start();
+        let relay = Relay::to(daemon.port);
+        let url = format!("redis://127.0.0.1:{}", relay.port);
+        let mut stubborn = lock_at(&url, "--ttl 6 --grace 1.9 job -c");
+        let mut holder = Running::of(stubborn.arg("trap '' TERM; sleep 1000; sleep 1000"));
+        let (guard, command) = both_parts(holder.pid());
+        // So that it is the wrapper who gives up.
+        stop(guard);
+        relay.cut.store(true, SeqCst);
+        await_word(&mut holder, "could not be renewed");
+        go_on(guard);
+        strike(holder.pid());
+        assert!(daemon.lock("job -- true").status().unwrap().success());
+        assert!(is_over(command), "it runs beside the next one");
+    }
+}
+
+#[test]
+fn a_command_that_may_outlive_the_lock_outlives_its_wrapper_and_costs_nothing() {
+    let mut daemon = Daemon::start();
+    let mut holder = Running::of(&mut daemon.lock("--on-loss warn job -- sleep 1000"));
+    daemon.await_held();
+    assert!(daemon.ask("SESSION CLOSE USER default").starts_with(":1"));
+    // At the next renewal.
+    await_word(&mut holder, "has ended the lock's session");
+    let command = jostle_sys::process::forked_by(holder.pid())[0];
+    // A connection that is over is readable for ever.
+    daemon.kill();
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", holder.pid())).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let [user, system] = [11, 12].map(|at: usize| fields[at].parse::<u64>().unwrap());
+        user + system
+    };
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(ticks() - before < 5, "it waits, and does not ask");
+    kill(holder.pid());
+    holder.0.wait().unwrap();
+    // A signal would have been sent before; it may take a moment to end the command.
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!is_over(command));
+    kill(command);
+}
+
+/// The release is executed, and the connection breaks before its answer.
+#[test]
+fn a_release_that_is_repeated_is_no_loss() {
+    let daemon = Daemon::start();
+    let relay = Relay::to(daemon.port);
+    let url = format!("redis://127.0.0.1:{}", relay.port);
+    let mut command = lock_at(&url, "--ttl 100 job -- cat");
+    let mut holder = Running::of(command.stdin(Stdio::piped()));
+    daemon.await_held();
+    let _ = both_parts(holder.pid());
+    relay.swallow.store(true, SeqCst);
+    let _ = holder.0.stdin.take().unwrap().write_all(b"over\n");
+    let (code, said) = holder.finish();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(!relay.swallow.load(SeqCst), "it broke");
+    daemon.await_nothing();
+}
+
 /// The limit that the page names: nobody is left to act.
 #[test]
 fn with_both_stopped_the_command_outlives_the_lock() {
@@ -100,7 +179,7 @@ fn with_both_stopped_the_command_outlives_the_lock() {
     stop(holder.pid());
     assert!(daemon.lock("job -- true").status().unwrap().success());
     assert!(!is_over(command), "an overlap that nothing prevents");
-    jostle_sys::process::go_on(holder.pid());
+    go_on(holder.pid());
     assert_eq!(holder.finish().0, Some(75));
     assert!(is_over(command));
 }
